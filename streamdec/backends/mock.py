@@ -1,0 +1,290 @@
+"""Tokenizers for tests: eight words, or any table of bytes.
+
+In: nothing, or the bytes of each token. Out: a :class:`~streamdec.protocols.Tokenizer` that is
+ready at once and needs no file. Its ``decode`` is an oracle of the tests, so it is never our own
+machine: bytes are decoded by Python, the rest by the decoders of the library ``tokenizers``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Self
+
+from tokenizers import decoders
+
+from streamdec.backends._common import fingerprint_of, guarded
+from streamdec.protocols import (
+    CTC,
+    BPESuffix,
+    ByteFallback,
+    ByteLevel,
+    Concatenation,
+    DecodingRule,
+    Encoding,
+    Joined,
+    Metaspace,
+    RawBytes,
+    TextRules,
+    WordPiece,
+)
+
+__all__ = ["MockTokenizer"]
+
+Piece = str | bytes
+
+_WORDS = {"Hello": 1, "world": 2, "test": 3, "token": 4, " ": 5, ".": 6}
+_SPECIAL_WORDS = {"<eos>": 999, "<bos>": 1000}
+_ALL_WORDS = {**_WORDS, **_SPECIAL_WORDS}
+_SAMPLE = 512
+_NAMED: dict[str, DecodingRule] = {"byte_level": RawBytes(), "byte_fallback": ByteFallback()}
+
+
+class MockTokenizer:
+    """A tokenizer of eight words.
+
+    They are Hello 1, world 2, test 3, token 4, a space 5, a full stop 6, and the special tokens
+    <eos> 999 and <bos> 1000. ``encode`` splits on white space and keeps the words it knows,
+    ``decode`` joins words with a space. :meth:`from_tokens` makes a tokenizer of any bytes instead.
+
+    >>> tokenizer = MockTokenizer()
+    >>> tokenizer.encode("Hello wide world").ids
+    (1, 2)
+    >>> tokenizer.decode([1000, 1, 2, 999])
+    'Hello world'
+    """
+
+    def __init__(self) -> None:
+        self._pieces: Mapping[int, Piece] = {i: word for word, i in _ALL_WORDS.items()}
+        self._special_ids = frozenset(_SPECIAL_WORDS.values())
+        self._rules = TextRules(Joined(" "))
+        self._tokens: Sequence[bytes] | None = None
+
+    @classmethod
+    def from_tokens(
+        cls,
+        tokens: Sequence[bytes],
+        special_ids: Iterable[int] = (),
+        decoder: str | DecodingRule | TextRules = "byte_level",
+    ) -> Self:
+        r"""A tokenizer whose ids are the indexes of ``tokens``; equal tokens may occur repeatedly.
+
+        ``special_ids`` are left out of ``decode`` when special tokens are skipped. ``decoder`` is
+
+        * ``"byte_level"``: all bytes are joined and decoded at once, as in tiktoken and GPT-2;
+        * ``"byte_fallback"``: a token of one byte from 0x80 up is the byte piece ``<0xE4>``, every
+          other one is text, as in Llama 2;
+        * a rule of :mod:`streamdec.protocols`, or its ``TextRules``: each token is the UTF-8 of a
+          piece (for ``RawBytes``, any bytes).
+
+        Raises ValueError for an unknown decoder, for a special id that is no index, and for a token
+        that should be UTF-8 and is not, naming its index.
+
+        >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
+        >>> tokenizer.decode([0, 1, 2])
+        'café'
+        """
+        self = cls()
+        self._rules = _rules_of(decoder)
+        spell = _byte_fallback_piece if decoder == "byte_fallback" else _speller(self._rules)
+        self._pieces = {i: _spelled(spell, token, i) for i, token in enumerate(tokens)}
+        self._special_ids = _checked(frozenset(special_ids), self._pieces)
+        self._tokens = tuple(tokens)
+        return self
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self._pieces)} tokens, {self.name}>"
+
+    def __getstate__(self) -> dict[str, object]:
+        """What was given; what is worked out from it stays behind."""
+        given = ("_pieces", "_special_ids", "_rules", "_tokens")
+        return {name: getattr(self, name) for name in given}
+
+    @property
+    def name(self) -> str:
+        """The rule by its name."""
+        return type(self._rules.rule).__name__
+
+    # --- decoding ---------------------------------------------------------------------------------
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """The text of ``token_ids``; ids without a token contribute nothing."""
+        left_out = self._special_ids if skip_special_tokens else frozenset()
+        known = self._pieces
+        return self._whole([known[i] for i in token_ids if i in known and i not in left_out])
+
+    @cached_property
+    def _whole(self) -> Callable[[Sequence[Piece]], str]:
+        return _whole_decoder(self._rules)
+
+    @property
+    def rules(self) -> TextRules:
+        """How pieces become text."""
+        return self._rules
+
+    def piece(self, token_id: int) -> Piece | None:
+        """What ``token_id`` contributes, bytes for ``RawBytes``, else text; None if unknown."""
+        return self._pieces.get(token_id)
+
+    def is_skipped(self, token_id: int) -> bool:
+        """Whether ``token_id`` is one of the special ids."""
+        return token_id in self._special_ids
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits over the rules and all tokens."""
+        ids = sorted(self._pieces)
+        pieces = [_as_bytes(self._pieces[i]) for i in ids]
+        return fingerprint_of(self._rules, ids, pieces, self._special_ids)
+
+    def sample_ids(self) -> list[int]:
+        """The first 512 ids, and the special ones."""
+        return sorted({*sorted(self._pieces)[:_SAMPLE], *sorted(self._special_ids)[:_SAMPLE]})
+
+    # --- encoding ---------------------------------------------------------------------------------
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> Encoding:
+        """The ids of ``text``; special tokens are never added, whatever is asked for.
+
+        Of a table of bytes: at each place the longest token that fits (the lowest id among equal
+        ones), special and empty ones aside. That spells the text only where a token's bytes are its
+        text, and may miss a way that exists. Raises ValueError where no token fits.
+        """
+        if self._tokens is None:
+            return Encoding(tuple(_ALL_WORDS[word] for word in text.split() if word in _ALL_WORDS))
+        return Encoding(tuple(_greedy(self._ids_by_bytes, text.encode())))
+
+    @cached_property
+    def _ids_by_bytes(self) -> dict[bytes, int]:
+        return {
+            token: i
+            for i, token in reversed([*enumerate(self._tokens or ())])
+            if token and i not in self._special_ids
+        }
+
+    # --- the vocabulary ---------------------------------------------------------------------------
+
+    def id_to_token(self, token_id: int) -> str | None:
+        r"""The piece, its bytes that are not UTF-8 as ``\xff``; None without a token."""
+        piece = self._pieces.get(token_id)
+        return piece.decode("utf-8", "backslashreplace") if isinstance(piece, bytes) else piece
+
+    def token_to_id(self, token: str) -> int | None:
+        """The lowest id of that name; None if there is none."""
+        return self._by_name.get(token)
+
+    @cached_property
+    def _by_name(self) -> dict[str | None, int]:
+        return {self.id_to_token(i): i for i in sorted(self._pieces, reverse=True)}
+
+    @property
+    def vocab_size(self) -> int:
+        """The highest id and one."""
+        return max(self._pieces, default=-1) + 1
+
+
+# --- a table of bytes -----------------------------------------------------------------------------
+
+
+def _rules_of(decoder: str | DecodingRule | TextRules) -> TextRules:
+    if isinstance(decoder, TextRules):
+        return decoder
+    if not isinstance(decoder, str):
+        return TextRules(decoder)
+    if decoder not in _NAMED:
+        known = " or ".join(map(repr, _NAMED))
+        raise ValueError(f"decoder must be {known}, a DecodingRule or TextRules, not {decoder!r}")
+    return TextRules(_NAMED[decoder])
+
+
+def _speller(rules: TextRules) -> Callable[[bytes], Piece]:
+    return bytes if isinstance(rules.rule, RawBytes) else bytes.decode
+
+
+def _byte_fallback_piece(token: bytes) -> Piece:
+    is_byte = len(token) == 1 and token[0] >= 0x80
+    return f"<0x{token[0]:02X}>" if is_byte else token.decode()
+
+
+def _spelled(spell: Callable[[bytes], Piece], token: bytes, index: int) -> Piece:
+    try:
+        return spell(token)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"token {index} is not UTF-8: {token!r}") from error
+
+
+def _checked(special_ids: frozenset[int], pieces: Mapping[int, Piece]) -> frozenset[int]:
+    if strange := special_ids - pieces.keys():
+        raise ValueError(f"special_ids that are not the id of a token: {sorted(strange)}")
+    return special_ids
+
+
+def _as_bytes(piece: Piece) -> bytes:
+    return piece if isinstance(piece, bytes) else piece.encode()
+
+
+def _greedy(table: Mapping[bytes, int], data: bytes) -> Iterable[int]:
+    longest = max(map(len, table), default=0)
+    start = 0
+    while start < len(data):
+        token = _longest(table, data[start : start + longest])
+        if token is None:
+            raise ValueError(f"no token begins at byte {start}: {data[start : start + 16]!r}")
+        yield table[token]
+        start += len(token)
+
+
+def _longest(table: Mapping[bytes, int], window: bytes) -> bytes | None:
+    candidates = (window[:length] for length in range(len(window), 0, -1))
+    return next((candidate for candidate in candidates if candidate in table), None)
+
+
+# --- whole decoding: the oracle -------------------------------------------------------------------
+
+
+def _whole_decoder(rules: TextRules) -> Callable[[Sequence[Piece]], str]:
+    """Pieces to text, by Python or the library, as ``rules`` say."""
+    head, tail = _head(rules.rule), _tail(rules)
+    return lambda pieces: tail(head(pieces))
+
+
+def _head(rule: DecodingRule) -> Callable[[Sequence[Piece]], str]:
+    if isinstance(rule, RawBytes):
+        return lambda pieces: b"".join(map(_as_bytes, pieces)).decode("utf-8", "replace")
+    if isinstance(rule, Joined):
+        return lambda pieces: rule.separator.join(map(str, pieces))
+    chain = decoders.Sequence(_library_stages(rule))
+    return lambda pieces: guarded(chain.decode, list(map(str, pieces)))
+
+
+def _tail(rules: TextRules) -> Callable[[str], str]:
+    """What is done to the whole text."""
+    character, count = rules.strip_left
+    stages: list[decoders.Decoder] = [decoders.Strip(character, count, 0)] if count else []
+    stages += [decoders.Replace(replace.pattern, replace.content) for replace in rules.replaces]
+    chain = decoders.Sequence(stages)
+    return lambda text: guarded(chain.decode, [text])
+
+
+def _library_stages(rule: DecodingRule) -> list[decoders.Decoder]:
+    match rule:
+        case ByteLevel():
+            return [decoders.ByteLevel()]
+        case Concatenation():
+            return [decoders.Fuse()]
+        case Metaspace(replacement, prepend):
+            scheme = "always" if prepend else "never"
+            return [decoders.Metaspace(replacement, prepend_scheme=scheme)]
+        case ByteFallback(metaspace):
+            return [decoders.ByteFallback(), *_metaspace_stages(metaspace)]
+        case WordPiece(prefix, cleanup):
+            return [decoders.WordPiece(prefix, cleanup=cleanup)]
+        case BPESuffix(suffix):
+            return [decoders.BPEDecoder(suffix)]
+        case CTC(pad, delimiter, cleanup, metaspace):
+            return [decoders.CTC(pad, delimiter, cleanup), *_metaspace_stages(metaspace)]
+    raise TypeError(f"not a DecodingRule of text: {rule!r}")
+
+
+def _metaspace_stages(metaspace: Metaspace | None) -> list[decoders.Decoder]:
+    return [] if metaspace is None else _library_stages(metaspace)

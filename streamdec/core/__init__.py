@@ -1,0 +1,1 @@
+"""The machines: no I/O, no clock, no third-party library."""

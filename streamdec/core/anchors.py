@@ -1,0 +1,158 @@
+"""Where each token stands in the text (law 17).
+
+The tracker is told, token by token, which bytes came out and whose they are. A token covers every code
+point that it gave a byte to; one that gave nothing sits, empty, before the character it interrupts. An
+anchor is handed out once nothing that follows can change it, in the order of the tokens.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from streamdec.chunks import Anchor
+from streamdec.core import utf8
+
+__all__ = ["AnchorTracker"]
+
+
+class _Span:
+    """A token on its way: its bytes in the stream, then its place in the text."""
+
+    __slots__ = ("anchor", "first", "index", "last")
+
+    def __init__(self, index: int, first: int, last: int) -> None:
+        self.index = index
+        self.first = first
+        """First byte of the stream that is the token's."""
+        self.last = last
+        """One past the last."""
+        self.anchor: list[int] = [-1, -1, -1, -1]
+        """start, end, byte_start, byte_end; -1 where not yet known."""
+
+    @property
+    def is_settled(self) -> bool:
+        return -1 not in self.anchor
+
+
+class AnchorTracker:
+    """Follows one stream. Holds the tokens whose place is open, and those not yet taken."""
+
+    __slots__ = ("_chars", "_decided", "_errors", "_index", "_open", "_settled", "_size", "_tail", "_waiting")
+
+    def __init__(self, errors: str, tail: bytes = b"", *, prompt_tokens: int = 0) -> None:
+        """``tail``: a prompt's unfinished character; ``prompt_tokens``: how many of its tokens wait."""
+        self._errors = errors
+        self._tail = tail  # bytes of the stream that are no character yet (at first: the prompt's)
+        self._decided = -len(tail)  # bytes of the stream that are
+        self._chars = 0  # code points of the text
+        self._size = 0  # its bytes
+        self._index = 0  # of the next token
+        # Tokens that the decoder holds bytes of; those of a prompt are never handed out.
+        self._waiting = [_Span(-1, 0, 0) for _ in range(prompt_tokens)]
+        self._open: deque[_Span] = deque()  # tokens in order, unsettled ones and those behind them
+        self._settled: list[Anchor] = []
+
+    def token(self, data: bytes, own: int, *, contributes: bool, waiting: int) -> None:
+        """One token went in and ``data`` came out, its last ``own`` bytes from this token.
+
+        ``waiting``: of how many of the last contributing tokens bytes are still to come.
+        """
+        position = self._share_out(len(data) - own)
+        span = _Span(self._index, position, position + own)
+        self._index += 1
+        self._open.append(span)
+        if contributes:
+            among = [*self._waiting, span]
+            self._waiting = among[len(among) - waiting :]
+        self._read(data, final=False)
+        if not own and span not in self._waiting:
+            span.anchor = [self._chars, self._chars, self._size, self._size]
+        self._settle()
+
+    def finish(self, data: bytes) -> None:
+        """Nothing follows; ``data`` came out."""
+        self._share_out(len(data))
+        for span in self._waiting:
+            if span.first == span.last:
+                span.anchor = [self._chars, self._chars, self._size, self._size]
+        self._waiting = []
+        self._read(data, final=True)
+        self._settle()
+
+    def take(self) -> list[Anchor]:
+        """The anchors settled since the last call."""
+        taken, self._settled = self._settled, []
+        return taken
+
+    def _share_out(self, carried: int) -> int:
+        """Gives ``carried`` bytes to the waiting tokens, in equal parts; returns where they end."""
+        position = self._decided + len(self._tail)
+        if self._waiting:
+            part = -(-carried // len(self._waiting))
+            # The first may have less: bytes are only ever removed at the front.
+            parts = [part] * len(self._waiting)
+            parts[0] -= part * len(parts) - carried
+            for span, size in zip(self._waiting, parts, strict=True):
+                if span.first == span.last:
+                    span.first = span.last = position
+                span.last += size
+                position += size
+        return position
+
+    def _read(self, data: bytes, *, final: bool) -> None:
+        self._tail += data
+        for width, char in utf8.spans(self._tail, self._errors, final=final):
+            self._place(self._decided, self._decided + width, len(char.encode()))
+            self._decided += width
+            self._chars += 1
+            self._size += len(char.encode())
+            self._tail = self._tail[width:]
+
+    def _place(self, first: int, last: int, size: int) -> None:
+        """The bytes from ``first`` to ``last`` are the next code point, of ``size`` bytes as text."""
+        for span in self._open:
+            if span.first < span.last:
+                if first <= span.first < last:
+                    span.anchor[0], span.anchor[2] = self._chars, self._size
+                if first < span.last <= last:
+                    span.anchor[1], span.anchor[3] = self._chars + 1, self._size + size
+
+    def _settle(self) -> None:
+        while self._open and self._open[0].is_settled and self._open[0] not in self._waiting:
+            span = self._open.popleft()
+            self._settled.append(Anchor(span.index, *span.anchor))
+
+    # --- JSON
+
+    def dump(self) -> dict[str, Any]:
+        """The tracker as JSON."""
+        return {
+            "at": [self._decided, self._chars, self._size, self._index],
+            "tail": self._tail.hex(),
+            "open": [[span.index, span.first, span.last, *span.anchor] for span in self._open],
+            "waiting": [span.index for span in self._waiting],
+            "settled": [list(anchor) for anchor in self._settled],
+        }
+
+    @classmethod
+    def load(cls, errors: str, data: Any) -> AnchorTracker:
+        """The tracker that ``dump`` gave ``data`` for. ValueError, TypeError or KeyError if none."""
+        tracker = cls(errors)
+        tracker._decided, tracker._chars, tracker._size, tracker._index = _ints(data["at"], 4)
+        tracker._tail = bytes.fromhex(data["tail"])
+        for row in data["open"]:
+            index, first, last, *anchor = _ints(row, 7)
+            span = _Span(index, first, last)
+            span.anchor = anchor
+            tracker._open.append(span)
+        spans = {span.index: span for span in tracker._open}
+        tracker._waiting = [spans.get(index) or _Span(-1, 0, 0) for index in data["waiting"]]
+        tracker._settled = [Anchor(*_ints(row, 5)) for row in data["settled"]]
+        return tracker
+
+
+def _ints(row: Any, length: int) -> list[int]:
+    if not (isinstance(row, list) and len(row) == length and all(type(n) is int for n in row)):
+        raise ValueError(f"expected {length} integers, got {row!r:.80}")
+    return row

@@ -1,0 +1,504 @@
+"""DecodeStream: token ids in, text out, one id at a time."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, ClassVar, Self, SupportsIndex, TypeAlias, cast
+
+from streamdec.chunks import Anchor, Chunk
+from streamdec.core import snapshots
+from streamdec.core.anchors import AnchorTracker
+from streamdec.core.program import (
+    AnyProgram,
+    Options,
+    Program,
+    Route,
+    Row,
+    UnknownIds,
+    program_for,
+)
+from streamdec.core.token_bytes import ByteRuns
+from streamdec.core.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
+from streamdec.errors import FinishedError, UnknownTokenError
+from streamdec.protocols import Decoder
+
+__all__ = ["DecodeStream"]
+
+logger = logging.getLogger("streamdec")
+
+Tick: TypeAlias = "tuple[Tick | None, int]"
+
+
+def _ticks(size: int) -> Tick:
+    """The numbers 0, 1, … ``size`` - 1, each with a link to the next, and None after the last."""
+    tick: Tick | None = None
+    for number in reversed(range(size)):
+        tick = tick, number
+    assert tick is not None
+    return tick
+
+
+TICKS = 4096
+FIRST_TICK = _ticks(TICKS)
+"""What a stream counts its steps with. To follow a link costs the step half of what an addition does,
+which makes a new int each time; after the last link the slow path carries."""
+
+
+class DecodeStream:
+    """Turns token ids into text as they come; the chunks joined are the whole decode.
+
+    Withheld is only what must be: the bytes of an unfinished character (and, with
+    ``byte_runs="exact"``, an open run of byte tokens). Memory and work per token do not grow.
+
+    Args:
+        tokenizer: what decodes; see :mod:`streamdec.protocols`. Anything with
+            ``decode(ids, skip_special_tokens=...)`` will do, exactness and speed come with a backend.
+        prompt_token_ids: ids that came before. They are never given out; they say what is pending and
+            that something precedes. Looked at from the end, only as far as needed.
+        skip_special_tokens: leave special tokens out, as the tokenizer's own ``decode`` does.
+        byte_runs: for byte-fallback tokenizers. ``"eager"`` gives characters as they complete and one
+            U+FFFD for each bad byte; ``"exact"`` withholds an open run of byte tokens and renders it
+            as the ``tokenizers`` library does, where one bad byte spoils the run.
+        unknown_ids: ids that the tokenizer does not have (padded vocabularies make them normal).
+            ``"skip"`` gives nothing and counts them, ``"error"`` raises UnknownTokenError,
+            ``"replace"`` gives U+FFFD.
+        clean_up_tokenization_spaces: apply the clean-up of ``transformers`` to the text.
+        keep_tokens: keep the generated ids in ``token_ids`` (memory then grows with the stream).
+        anchors: note where each token stands in the text, for ``take_anchors()``.
+
+    Raises:
+        ValueError, TypeError: an option that is none, or that this tokenizer's route cannot honour.
+        TokenIdError: a prompt id (among those looked at) that is no token id.
+
+    Not for two threads at once; streams of one tokenizer may run in as many threads as there are.
+
+    >>> from streamdec import DecodeStream, MockTokenizer
+    >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\\xc3", b"\\xa9", b"!"]))
+    >>> [stream.step(token_id) for token_id in (0, 1, 2, 3)]
+    ['caf', '', 'é', '!']
+    """
+
+    __slots__ = (
+        "_dense",
+        "_counted",
+        "_finished",
+        "_num_prompt_tokens",
+        "_primed",
+        "_program",
+        "_recorder",
+        "_row",
+        "_tick",
+        "_unknown_tokens",
+        "__weakref__",
+        "tokenizer",
+    )
+
+    _machine: ClassVar[str] = "decode_stream"
+
+    def __init__(
+        self,
+        tokenizer: Decoder,
+        prompt_token_ids: Iterable[SupportsIndex] = (),
+        *,
+        skip_special_tokens: bool = True,
+        byte_runs: ByteRuns = "eager",
+        unknown_ids: UnknownIds = "skip",
+        clean_up_tokenization_spaces: bool = False,
+        keep_tokens: bool = False,
+        anchors: bool = False,
+    ) -> None:
+        options = Options(skip_special_tokens, byte_runs, unknown_ids, clean_up_tokenization_spaces)
+        prompt = as_sequence(prompt_token_ids)
+        self.tokenizer = tokenizer
+        """The tokenizer of the stream."""
+        self._program: AnyProgram = program_for(tokenizer, options)
+        self._primed = self._program.prime(prompt)
+        self._num_prompt_tokens = len(prompt)
+        self._recorder: Recorder | None = None
+        if keep_tokens or anchors:
+            self._record(Recorder(self._program, self._primed, tokens=keep_tokens, anchors=anchors))
+        self.reset()
+
+    def reset(self) -> None:
+        """Back to where the stream was after its prompt."""
+        self._row: Row | None = self._program.first_row(self._primed)
+        self._dense = self._program.dense
+        self._count(0)
+        self._unknown_tokens = 0
+        self._finished = False
+        if self._recorder:
+            self._recorder.reset()
+
+    # --- the two verbs
+
+    def step(self, token_id: SupportsIndex) -> str:
+        """The text that ``token_id`` completes; "" while a character is unfinished.
+
+        Raises:
+            TokenIdError: not an integer from 0 to 2**32 - 1 (a bool is none; NumPy integers are).
+            UnknownTokenError: unknown to the tokenizer, under ``unknown_ids="error"``.
+            FinishedError: after ``flush``.
+            RewriteError: the windowed route's tokenizer took back text.
+        After an error the stream is as it was before the token.
+        """
+        try:
+            if self._row is None:
+                # Lists count negative numbers from their end.
+                if token_id >= 0:  # type: ignore[operator]
+                    text, row = self._dense[token_id]  # type: ignore[misc, index]
+                    self._tick = self._tick[0]  # type: ignore[index]
+                    if row is not None:
+                        self._row = row
+                    return text
+            # Dicts find 1 for True and 1.0.
+            elif type(token_id) is int:
+                text, row = self._row[token_id]
+                self._tick = self._tick[0]  # type: ignore[index]
+                self._row = row
+                return text
+        except (LookupError, TypeError):
+            pass
+        return self._miss(token_id)
+
+    def _miss(self, token_id: SupportsIndex) -> str:
+        """The step, where the row does not have the token."""
+        if self._finished:
+            raise FinishedError("the stream was flushed; reset() begins anew")
+        if type(token_id) is not int or not 0 <= token_id <= MAX_TOKEN_ID:
+            token_id = check_token_id(token_id, self.num_tokens)
+        program = self._program
+        try:
+            text, row = program.entry(self._row, token_id)
+        except KeyError:
+            text, row = self._unknown(token_id)
+        tick = self._tick
+        if tick is None:
+            self._count(self.num_tokens + 1)
+            program.carry()
+        else:
+            self._tick = tick[0]
+        self._row, self._dense = row, program.dense
+        return text
+
+    def _count(self, num_tokens: int) -> None:
+        """Makes ``num_tokens`` what it is: what was counted, and the ticks since."""
+        self._counted = num_tokens
+        self._tick: Tick | None = FIRST_TICK
+
+    def _unknown(self, token_id: int) -> tuple[str, Row | None]:
+        program = self._program
+        if program.options.unknown_ids == "error":
+            raise UnknownTokenError(
+                f"token {self.num_tokens}: the tokenizer has no id {token_id}; "
+                "unknown_ids='skip' would give nothing for it, 'replace' U+FFFD",
+                token_id,
+                self.num_tokens,
+            )
+        text, memory = program.unknown(program.memory(self._row))
+        self._unknown_tokens += 1
+        _warn_once(self.tokenizer, token_id)
+        return text, program.row(memory)
+
+    def step_batch(self, token_ids: Iterable[SupportsIndex]) -> list[str]:
+        """The text of each of several tokens, one entry a token (which may be "").
+
+        Raises what ``step`` raises; ``error.chunk`` then has the text of the tokens before, and the
+        stream is as it was after them.
+        """
+        texts: list[str] = []
+        try:
+            for token_id in as_sequence(token_ids):
+                texts.append(self.step(token_id))
+        except Exception as error:
+            error.chunk = Chunk("".join(texts))  # type: ignore[attr-defined]
+            raise
+        return texts
+
+    def flush(self) -> str:
+        """The text that comes out because nothing follows; afterwards only ``reset`` is left.
+
+        An unfinished character becomes U+FFFD. A second ``flush`` gives "".
+        """
+        if self._finished:
+            return ""
+        if self._recorder:
+            self._recorder.finish(self._memory)
+        text, memory = self._program.flush(self._memory)
+        self._finish(memory)
+        return text
+
+    def _finish(self, memory: Any) -> None:
+        # A row that is in no program and knows no token: each step misses and is refused.
+        self._row = self._program.last_row(memory)
+        self._finished = True
+
+    # --- bytes
+
+    def step_bytes(self, token_id: SupportsIndex) -> bytes:
+        """``step``, giving the raw bytes that the token brings out, finished characters or not.
+
+        Of a prompt's unfinished character only the generated bytes come. Text replacements (clean-up)
+        do not apply to bytes. Raises what ``step`` raises, and ValueError on the windowed route.
+        """
+        program = self._bytes_program("step_bytes()")
+        memory = self._memory
+        self.step(token_id)
+        return program.data(memory, token_id.__index__())
+
+    def flush_bytes(self) -> bytes:
+        """``flush`` after ``step_bytes``: the bytes that had not come out."""
+        program = self._bytes_program("flush_bytes()")
+        data = b"" if self._finished else program.token_bytes.flush(self._memory[0])
+        self.flush()
+        return data
+
+    def _bytes_program(self, what: str) -> Program:
+        if isinstance(self._program, Program):
+            return self._program
+        raise ValueError(f"{what} needs the bytes route; this stream decodes over a window of text")
+
+    # --- what may be asked
+
+    @property
+    def _memory(self) -> Any:
+        return self._program.memory(self._row)
+
+    @property
+    def route(self) -> Route:
+        """``"bytes"`` (exact, compiled) or ``"window"`` (over the tokenizer's own decode)."""
+        return self._program.route
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of its decoding, by name."""
+        return self._program.options._asdict()
+
+    @property
+    def held(self) -> bytes:
+        """The bytes that wait for the end of their character (or run)."""
+        return b"" if self._finished else self._program.held(self._memory)
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens were generated: those given to ``step``, skipped and unknown ones included."""
+        return self._counted + (TICKS if self._tick is None else self._tick[1])
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """How many tokens the prompt has."""
+        return self._num_prompt_tokens
+
+    @property
+    def unknown_tokens(self) -> int:
+        """How many of the generated ids the tokenizer does not have."""
+        return self._unknown_tokens
+
+    @property
+    def read_offset(self) -> int:
+        """How many tokens, the prompt's included, have their text wholly out."""
+        return self._num_prompt_tokens + self.num_tokens - self._program.offsets(self._memory)[1]
+
+    @property
+    def prefix_offset(self) -> int:
+        """Where the text that ended at ``read_offset`` began; after a prompt, 5 tokens before its end."""
+        return self.read_offset - self._program.offsets(self._memory)[0]
+
+    @property
+    def finished(self) -> bool:
+        """Whether the stream was flushed."""
+        return self._finished
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The generated ids (a copy). AttributeError unless ``keep_tokens=True`` was given."""
+        if self._recorder is None or self._recorder.token_ids is None:
+            raise AttributeError("token_ids are kept only with keep_tokens=True")
+        return self._recorder.token_ids.copy()
+
+    def take_anchors(self) -> list[Anchor]:
+        """The anchors settled since the last call, in the order of the tokens.
+
+        Raises ValueError unless ``anchors=True`` was given.
+        """
+        if self._recorder is None or self._recorder.tracker is None:
+            raise ValueError("anchors are noted only with anchors=True")
+        return self._recorder.tracker.take()
+
+    def _record(self, recorder: Recorder) -> None:
+        if type(self) is not DecodeStream:
+            raise TypeError("keep_tokens and anchors are for DecodeStream itself, not for subclasses")
+        self._recorder = recorder
+        self.__class__ = _RecordingDecodeStream
+
+    # --- copies
+
+    def fork(self) -> Self:
+        """A stream that goes on from here on its own."""
+        other = object.__new__(type(self))
+        other.tokenizer = self.tokenizer
+        other._program = self._program
+        other._primed = self._primed
+        other._num_prompt_tokens = self._num_prompt_tokens
+        other._row = self._row
+        other._dense = self._dense
+        other._counted, other._tick = self._counted, self._tick
+        other._unknown_tokens = self._unknown_tokens
+        other._finished = self._finished
+        other._recorder = self._recorder and self._recorder.fork()
+        return other
+
+    __copy__ = fork
+
+    def snapshot(self) -> dict[str, Any]:
+        """The stream as JSON, for ``restore`` here, later or elsewhere.
+
+        It has the tokenizer's fingerprint, the options, and what is withheld, not the text that was
+        given. The format is kept readable by every later release.
+        """
+        return snapshots.dump(
+            self._machine,
+            self.tokenizer,
+            self._program,
+            {
+                "memory": self._program.dump(self._memory),
+                "primed": self._program.dump(self._primed),
+                "num_tokens": self.num_tokens,
+                "num_prompt_tokens": self._num_prompt_tokens,
+                "unknown_tokens": self._unknown_tokens,
+                "finished": self._finished,
+                "recorder": self._recorder and self._recorder.dump(),
+            },
+        )
+
+    @classmethod
+    def restore(cls, tokenizer: Decoder, snapshot: dict[str, Any], **expected: object) -> Self:
+        """The stream that ``snapshot()`` described.
+
+        Args:
+            tokenizer: must decode as the one of the snapshot does.
+            snapshot: as ``snapshot()`` gave it, possibly by way of JSON.
+            expected: options that the snapshot must have been taken with.
+
+        Raises SnapshotMismatchError for another tokenizer or other options, SnapshotError for data that
+        is no snapshot.
+        """
+        options, fields = snapshots.load(cls._machine, tokenizer, snapshot, expected)
+        stream = object.__new__(cls)
+        stream.tokenizer = tokenizer
+        stream._program = program_for(tokenizer, options)
+        with snapshots.reading(fields):
+            stream._restore(fields)
+        return stream
+
+    def _restore(self, fields: snapshots.Fields) -> None:
+        program = self._program
+        self._primed = program.load(fields.take("primed", {}))
+        self._num_prompt_tokens = fields.count("num_prompt_tokens")
+        self._recorder = None
+        recorder = fields.take("recorder", None)
+        if recorder is not None:
+            self._record(Recorder.load(program, self._primed, recorder))
+        self._finished = False
+        self._unknown_tokens = fields.count("unknown_tokens")
+        self._count(fields.count("num_tokens"))
+        memory = program.load(fields.take("memory", {}))
+        self._row, self._dense = program.row(memory), program.dense
+        if fields.flag("finished"):
+            self._finish(memory)
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__.lstrip('_')} {self.num_tokens} tokens, route {self.route!r}, "
+            f"held {self.held!r}{', finished' if self._finished else ''}>"
+        )
+
+
+_warned: set[int] = set()
+
+
+def _warn_once(tokenizer: Decoder, token_id: int) -> None:
+    """Says that ``tokenizer`` does not have ``token_id``, unless it was said of another id before."""
+    if id(tokenizer) in _warned:
+        return
+    _warned.add(id(tokenizer))
+    with suppress(TypeError):  # no weak references to it
+        weakref.finalize(tokenizer, _warned.discard, id(tokenizer))
+    logger.warning("%.200r has no id %d; unknown ids are counted", tokenizer, token_id)
+
+
+class Recorder:
+    """What a stream notes besides its text: its ids, and where each token stands."""
+
+    __slots__ = ("_program", "_primed", "token_ids", "tracker")
+
+    def __init__(self, program: AnyProgram, primed: Any, *, tokens: bool, anchors: bool) -> None:
+        if anchors and not (isinstance(program, Program) and program.has_anchors):
+            raise ValueError(
+                "anchors=True needs text whose bytes can be told apart by token: the bytes route, "
+                "without clean-up or replacements of the finished text"
+            )
+        self._program = program
+        self._primed = primed
+        self.token_ids: list[int] | None = [] if tokens else None
+        self.tracker: AnchorTracker | None = self._tracker() if anchors else None
+
+    def _tracker(self) -> AnchorTracker:
+        program = cast(Program, self._program)
+        waiting = program.token_bytes.waiting(self._primed[0])
+        return AnchorTracker(program.token_bytes.errors, self._primed[1], prompt_tokens=waiting)
+
+    def reset(self) -> None:
+        """Forgets what was noted."""
+        self.token_ids = None if self.token_ids is None else []
+        self.tracker = None if self.tracker is None else self._tracker()
+
+    def token(self, memory: Any, token_id: int) -> None:
+        """``token_id`` was stepped from ``memory``."""
+        if self.token_ids is not None:
+            self.token_ids.append(token_id)
+        if self.tracker is not None:
+            self.tracker.token(**cast(Program, self._program).contribution(memory, token_id))
+
+    def finish(self, memory: Any) -> None:
+        """The stream ends in ``memory``."""
+        if self.tracker is not None:
+            self.tracker.finish(cast(Program, self._program).token_bytes.flush(memory[0]))
+
+    def fork(self) -> Recorder:
+        """A copy that goes on alone."""
+        return self.load(self._program, self._primed, self.dump())
+
+    def dump(self) -> dict[str, Any]:
+        """The notes as JSON."""
+        return {
+            "token_ids": self.token_ids and self.token_ids.copy(),
+            "anchors": self.tracker and self.tracker.dump(),
+        }
+
+    @classmethod
+    def load(cls, program: AnyProgram, primed: Any, data: Any) -> Recorder:
+        """The recorder that ``dump`` gave ``data`` for."""
+        token_ids, anchors = data["token_ids"], data["anchors"]
+        recorder = cls(program, primed, tokens=token_ids is not None, anchors=anchors is not None)
+        if token_ids is not None:
+            recorder.token_ids = [check_token_id(token_id) for token_id in token_ids]
+        if anchors is not None:
+            errors = cast(Program, program).token_bytes.errors
+            recorder.tracker = AnchorTracker.load(errors, anchors)
+        return recorder
+
+
+class _RecordingDecodeStream(DecodeStream):
+    """A DecodeStream that notes each token. A class of its own, so that the plain step pays nothing."""
+
+    __slots__ = ()
+
+    def step(self, token_id: SupportsIndex) -> str:
+        memory = self._memory
+        text = super().step(token_id)
+        assert self._recorder is not None
+        self._recorder.token(memory, token_id.__index__())
+        return text

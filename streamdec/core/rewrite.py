@@ -1,0 +1,89 @@
+"""Text in, text with literal replacements out, whatever the cuts.
+
+Each :class:`Rewriter` replaces one pattern as ``str.replace`` does, leftmost first, and withholds the
+longest tail that may still begin it. Several in a row are a cascade: each reads what the one before
+gives, as the whole decode applies them one after another to the finished text. (One matcher for all
+patterns at once would be simpler and wrong: a replacement can make room for the next pattern.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streamdec.protocols import LiteralReplace
+
+__all__ = ["CLEAN_UP_TOKENIZATION_SPACES", "Cascade"]
+
+CLEAN_UP_TOKENIZATION_SPACES = tuple(
+    LiteralReplace(pattern, content)
+    for pattern, content in (
+        (" .", "."),
+        (" ?", "?"),
+        (" !", "!"),
+        (" ,", ","),
+        (" ' ", "'"),
+        (" n't", "n't"),
+        (" 'm", "'m"),
+        (" 's", "'s"),
+        (" 've", "'ve"),
+        (" 're", "'re"),
+    )
+)
+"""What ``transformers`` does to the finished text under ``clean_up_tokenization_spaces=True``."""
+
+
+def _held_length(pattern: str, text: str) -> int:
+    """The length of the longest suffix of ``text`` that is a proper prefix of ``pattern``."""
+    for length in range(min(len(pattern) - 1, len(text)), 0, -1):
+        if text.endswith(pattern[:length]):
+            return length
+    return 0
+
+
+def _replace(rule: LiteralReplace, text: str) -> tuple[str, str]:
+    """The settled text, and the tail that may still begin the pattern."""
+    *before, last = text.split(rule.pattern)
+    cut = len(last) - _held_length(rule.pattern, last)
+    return rule.content.join([*before, last[:cut]]), last[cut:]
+
+
+class Cascade:
+    """Literal replacements one after another. Its state is one withheld tail for each."""
+
+    __slots__ = ("_letters", "rules", "start")
+
+    def __init__(self, rules: Sequence[LiteralReplace]) -> None:
+        self.rules = tuple(rules)
+        self.start = ("",) * len(self.rules)
+        self._letters = {letter for rule in self.rules for letter in rule.pattern}
+
+    def step(self, tails: tuple[str, ...], text: str) -> tuple[str, tuple[str, ...]]:
+        """The settled text and the new tails, after ``text``."""
+        after = []
+        for rule, tail in zip(self.rules, tails, strict=True):
+            text, tail = _replace(rule, tail + text)
+            after.append(tail)
+        return text, tuple(after)
+
+    def flush(self, tails: tuple[str, ...], text: str) -> str:
+        """What comes out at the end of the text, ``text`` being its last piece."""
+        for rule, tail in zip(self.rules, tails, strict=True):
+            text = (tail + text).replace(rule.pattern, rule.content)
+        return text
+
+    def resynchronise(self, text: str) -> tuple[str, ...] | None:
+        """The tails after any text that ends in ``text``; None if more of it must be known.
+
+        A letter that is in no pattern flushes every tail, so the tails depend on what follows it alone.
+        """
+        for position in range(len(text) - 1, -1, -1):
+            if text[position] not in self._letters:
+                return self.step(self.start, text[position + 1 :])[1]
+        return None
+
+    def is_tails(self, tails: tuple[str, ...]) -> bool:
+        """Whether ``tails`` can be a state of this cascade."""
+        return len(tails) == len(self.rules) and all(
+            len(tail) < len(rule.pattern) and rule.pattern.startswith(tail)
+            for rule, tail in zip(self.rules, tails, strict=True)
+        )

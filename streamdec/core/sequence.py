@@ -1,0 +1,205 @@
+"""Sequence: a growing list of token ids with its text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Self, SupportsIndex, cast
+
+from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.program import Route, UnknownIds
+from streamdec.core.token_bytes import ByteRuns
+from streamdec.core.token_ids import as_sequence, check_token_id
+from streamdec.errors import SnapshotError
+from streamdec.protocols import Decoder, Encoder
+
+__all__ = ["Sequence"]
+
+FIRST_LOOK_BACK = 64
+"""How many tokens before a cut are stepped again to know its offsets, at first."""
+
+
+class Sequence:
+    """Token ids that can be appended to and cut back, and their text at each moment.
+
+    A DecodeStream that keeps its ids and what each of them brought out: memory grows with the sequence.
+
+    Args:
+        tokenizer: what decodes (and, for ``append_text``, encodes).
+        token_ids: the first ids; their text is part of ``text``.
+        skip_special_tokens, byte_runs, unknown_ids, clean_up_tokenization_spaces: as for DecodeStream.
+
+    Raises what DecodeStream raises.
+
+    >>> from streamdec import MockTokenizer, Sequence
+    >>> sequence = Sequence(MockTokenizer(), [1])
+    >>> sequence.append_text("world test")
+    ' world test'
+    >>> sequence.text, sequence.token_ids
+    ('Hello world test', [1, 2, 3])
+    >>> sequence.truncate(1)
+    >>> sequence.text
+    'Hello'
+    """
+
+    __slots__ = ("_ids", "_stream", "_texts")
+
+    def __init__(
+        self,
+        tokenizer: Decoder,
+        token_ids: Iterable[SupportsIndex] = (),
+        *,
+        skip_special_tokens: bool = False,
+        byte_runs: ByteRuns = "eager",
+        unknown_ids: UnknownIds = "skip",
+        clean_up_tokenization_spaces: bool = False,
+    ) -> None:
+        self._stream = DecodeStream(
+            tokenizer,
+            skip_special_tokens=skip_special_tokens,
+            byte_runs=byte_runs,
+            unknown_ids=unknown_ids,
+            clean_up_tokenization_spaces=clean_up_tokenization_spaces,
+        )
+        self._ids: list[int] = []
+        self._texts: list[str] = []
+        self.append_tokens(token_ids)
+
+    # --- growing
+
+    def append_token(self, token_id: SupportsIndex) -> str:
+        """Appends one id; returns the text that it completes. Raises what ``DecodeStream.step`` does."""
+        text = self._stream.step(token_id)
+        self._ids.append(token_id.__index__())
+        self._texts.append(text)
+        return text
+
+    def append_tokens(self, token_ids: Iterable[SupportsIndex]) -> str:
+        """Appends several ids; returns the text that they complete.
+
+        After an error the ids before the bad one are part of the sequence.
+        """
+        before = len(self._texts)
+        for token_id in as_sequence(token_ids):
+            self.append_token(token_id)
+        return "".join(self._texts[before:])
+
+    def append_text(self, text: str, *, add_special_tokens: bool = False) -> str:
+        """Encodes ``text`` and appends its ids; returns the text that they complete.
+
+        TypeError if the tokenizer cannot encode.
+        """
+        encode = getattr(self.tokenizer, "encode", None)
+        if encode is None:
+            raise TypeError(f"append_text() needs a tokenizer that encodes, not {self.tokenizer!r:.80}")
+        encoding = cast(Encoder, self.tokenizer).encode(text, add_special_tokens=add_special_tokens)
+        return self.append_tokens(encoding.ids)
+
+    # --- cutting back
+
+    def truncate(self, num_tokens: int) -> None:
+        """Keeps the first ``num_tokens`` ids; the sequence goes on as if no others had ever come.
+
+        ValueError if there are fewer. Costs what the tokens near the cut cost, not the whole sequence.
+        """
+        if not isinstance(num_tokens, int) or isinstance(num_tokens, bool):
+            raise TypeError(f"num_tokens must be an int, not {num_tokens!r:.40}")
+        if not 0 <= num_tokens <= len(self._ids):
+            raise ValueError(f"num_tokens must be 0 to {len(self._ids)}, not {num_tokens}")
+        if num_tokens == len(self._ids):
+            return
+        stream = self._stream_after(num_tokens)
+        del self._ids[num_tokens:], self._texts[num_tokens:]
+        self._stream = stream
+
+    def _stream_after(self, num_tokens: int) -> DecodeStream:
+        """A stream as it was after so many tokens: primed before the cut, then stepped up to it."""
+        # A window remembers how it came to where it is: only the whole way gives the same one.
+        look_back = FIRST_LOOK_BACK if self.route == "bytes" else num_tokens
+        while True:
+            start = max(num_tokens - look_back, 0)
+            stream = self._fresh_stream(self._ids[:start])
+            stream.step_batch(self._ids[start:num_tokens])
+            if start == 0 or stream.prefix_offset >= start:
+                return stream
+            look_back *= 4
+
+    def _fresh_stream(self, prompt: list[int]) -> DecodeStream:
+        return DecodeStream(self.tokenizer, prompt, **self._stream.options)
+
+    # --- what it is
+
+    @property
+    def tokenizer(self) -> Decoder:
+        """The tokenizer of the sequence."""
+        return self._stream.tokenizer
+
+    @property
+    def text(self) -> str:
+        """The text that the ids have decided; an unfinished character is not part of it."""
+        return "".join(self._texts)
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The ids (a copy)."""
+        return self._ids.copy()
+
+    @property
+    def held(self) -> bytes:
+        """The bytes that wait for the end of their character (or run)."""
+        return self._stream.held
+
+    @property
+    def prefix_offset(self) -> int:
+        """Where the text that ended at ``read_offset`` began, in tokens."""
+        return self._stream.prefix_offset
+
+    @property
+    def read_offset(self) -> int:
+        """How many tokens have their text wholly out."""
+        return self._stream.read_offset
+
+    @property
+    def route(self) -> Route:
+        """``"bytes"`` or ``"window"``, as of DecodeStream."""
+        return self._stream.route
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __repr__(self) -> str:
+        return f"<Sequence {len(self._ids)} tokens, {self.text[-40:]!r}>"
+
+    # --- copies
+
+    def fork(self) -> Self:
+        """A sequence that goes on from here on its own."""
+        other = object.__new__(type(self))
+        other._stream = self._stream.fork()
+        other._ids = self._ids.copy()
+        other._texts = self._texts.copy()
+        return other
+
+    __copy__ = fork
+
+    def snapshot(self) -> dict[str, Any]:
+        """The sequence as JSON, ids included."""
+        return self._fresh_stream([]).snapshot() | {
+            "machine": "sequence",
+            "token_ids": self._ids.copy(),
+        }
+
+    @classmethod
+    def restore(cls, tokenizer: Decoder, snapshot: dict[str, Any], **expected: object) -> Self:
+        """The sequence that ``snapshot()`` described; arguments and errors as ``DecodeStream.restore``."""
+        try:
+            shell = dict(snapshot)
+            token_ids = [check_token_id(token_id) for token_id in shell.pop("token_ids", [])]
+            if shell.get("machine") == "sequence":
+                shell["machine"] = "decode_stream"
+        except (TypeError, ValueError) as error:
+            raise SnapshotError(f"malformed snapshot: {error}") from error
+        sequence = object.__new__(cls)
+        sequence._stream = DecodeStream.restore(tokenizer, shell, **expected)
+        sequence._ids, sequence._texts = [], []
+        sequence.append_tokens(token_ids)
+        return sequence

@@ -1,0 +1,137 @@
+"""The common shell of all snapshots: format, machine, tokenizer, options.
+
+A snapshot is JSON. What is as at the start is left out, so an ordinary one is about 100 bytes. It comes
+from outside: everything in it is checked, and what cannot be right is a SnapshotError that says what
+and where. A format once released stays readable; a new one gets a new number and a reader of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from streamdec.core.program import DEFAULT_OPTIONS, AnyProgram, Options
+from streamdec.errors import SnapshotError, SnapshotMismatchError
+from streamdec.protocols import Decoder
+
+__all__ = ["FORMAT", "Fields", "dump", "fingerprint", "load", "reading"]
+
+FORMAT = 1
+
+SAMPLE = 256
+"""How many ids a tokenizer without a fingerprint is told by."""
+
+
+def fingerprint(tokenizer: Decoder) -> str:
+    """16 hexadecimal digits that are equal for tokenizers that decode alike."""
+    own = getattr(tokenizer, "fingerprint", None)
+    if isinstance(own, str):
+        return own
+    # All there is to go by is decode itself.
+    digest = hashlib.sha256(type(tokenizer).__qualname__.encode())
+    for token_id in range(SAMPLE):
+        try:
+            text = tokenizer.decode([token_id], skip_special_tokens=False)
+        except Exception as error:
+            text = type(error).__name__
+        digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def dump(
+    machine: str, tokenizer: Decoder, program: AnyProgram, fields: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A snapshot of ``fields``, those that are empty, zero or false left out."""
+    options = program.options._asdict()
+    default = DEFAULT_OPTIONS._asdict()
+    shell = {
+        "format": FORMAT,
+        "machine": machine,
+        "tokenizer": fingerprint(tokenizer),
+        "route": None if program.route == "bytes" else program.route,
+        "options": {name: value for name, value in options.items() if value != default[name]},
+    }
+    return {key: value for key, value in (shell | dict(fields)).items() if value}
+
+
+class Fields:
+    """The fields of a snapshot, each taken once and checked."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self._fields = fields
+
+    def take(self, name: str, default: Any) -> Any:
+        """The field, whatever it is."""
+        return self._fields.pop(name, default)
+
+    def count(self, name: str) -> int:
+        """A field that is a number of tokens."""
+        value = self.take(name, 0)
+        if type(value) is not int or not 0 <= value < 2**62:
+            raise ValueError(f"{name} must be a count, not {value!r:.40}")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """A field that is true or false."""
+        value = self.take(name, False)
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be true or false, not {value!r:.40}")
+        return value
+
+    def done(self) -> None:
+        """Raises ValueError if a field was not taken."""
+        if self._fields:
+            raise ValueError(f"unexpected fields {sorted(map(str, self._fields))}")
+
+
+def load(
+    machine: str, tokenizer: Decoder, snapshot: Any, expected: Mapping[str, object]
+) -> tuple[Options, Fields]:
+    """The options and the machine's own fields of ``snapshot``.
+
+    Raises SnapshotError, or SnapshotMismatchError if it is of another machine, tokenizer or options.
+    """
+    if not isinstance(snapshot, Mapping):
+        raise SnapshotError(f"a snapshot is a mapping, not {type(snapshot).__name__}")
+    fields = dict(snapshot)
+    if fields.pop("format", None) != FORMAT:
+        found = snapshot.get("format", "none")
+        raise SnapshotError(f"snapshot format {found!r:.40} is not known; this release reads {FORMAT}")
+    _match("machine", fields.pop("machine", None), machine)
+    _match("tokenizer", fields.pop("tokenizer", None), fingerprint(tokenizer))
+    options = _options(fields.pop("options", {}))
+    for name, value in expected.items():
+        if name not in Options._fields:
+            raise TypeError(f"{name!r} is no option; the options are {Options._fields}")
+        _match(f"option {name}", getattr(options, name), value)
+    return options, Fields(fields)
+
+
+def _match(what: str, found: object, expected: object) -> None:
+    if found != expected:
+        raise SnapshotMismatchError(
+            f"the snapshot is of another {what}: it has {found!r:.80}, here it is {expected!r:.80}"
+        )
+
+
+def _options(data: Any) -> Options:
+    try:
+        options = Options(**data)
+        options.check()
+    except (TypeError, ValueError) as error:
+        raise SnapshotError(f"options: {error}") from error
+    return options
+
+
+@contextmanager
+def reading(fields: Fields) -> Iterator[None]:
+    """Turns what goes wrong while fields are read into a SnapshotError."""
+    try:
+        yield
+        fields.done()
+    except SnapshotError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError) as error:
+        raise SnapshotError(f"malformed snapshot: {type(error).__name__}: {error}") from error

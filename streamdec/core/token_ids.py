@@ -1,0 +1,55 @@
+"""What counts as a token id."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import SupportsIndex
+
+from streamdec.errors import TokenIdError, TokenIdTypeError
+
+__all__ = ["MAX_TOKEN_ID", "as_sequence", "check_token_id"]
+
+MAX_TOKEN_ID = 2**32 - 1
+"""Token ids are u32 in every engine and in the ``tokenizers`` library."""
+
+
+def check_token_id(token_id: SupportsIndex, index: int | None = None, *, what: str = "token") -> int:
+    """``token_id`` as an int. NumPy integers and their like are welcome, ``bool`` is not.
+
+    ``index`` is the token's place among the generated tokens, for the error.
+    Raises TokenIdTypeError for what is no integer, TokenIdError for one out of range.
+    """
+    # A bool is an int to Python, and NumPy's had __index__ for years: both are mistakes here.
+    if isinstance(token_id, bool) or type(token_id).__name__ == "bool":
+        raise TokenIdTypeError(_message(what, index, token_id, "is a bool"), token_id, index)
+    try:
+        number = operator.index(token_id)
+    except TypeError:
+        problem = f"is of type {type(token_id).__name__}"
+        raise TokenIdTypeError(_message(what, index, token_id, problem), token_id, index) from None
+    if 0 <= number <= MAX_TOKEN_ID:
+        return number
+    raise TokenIdError(_message(what, index, token_id, "is out of range"), token_id, index)
+
+
+def _message(what: str, index: int | None, token_id: object, problem: str) -> str:
+    place = "" if index is None else f" {index}"
+    return (
+        f"{what}{place} {problem}: {token_id!r:.60}; "
+        f"a token id is an integer from 0 to {MAX_TOKEN_ID}"
+    )
+
+
+def as_sequence(token_ids: Iterable[SupportsIndex]) -> Sequence[SupportsIndex]:
+    """``token_ids`` as something with a length and an end; lists and tuples are not copied.
+
+    Arrays and tensors give their ``tolist()``.
+    """
+    if isinstance(token_ids, (list, tuple)):
+        return token_ids
+    tolist = getattr(token_ids, "tolist", None)
+    if tolist is not None:
+        ids = tolist()
+        return ids if isinstance(ids, list) else [ids]
+    return list(token_ids)

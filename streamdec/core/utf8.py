@@ -1,0 +1,64 @@
+"""Bytes in, text out, and the unfinished character that stays behind.
+
+The standard library's decoder is the machine: what it has not consumed *is* the state, at most three
+bytes. Two policies say what an ill-formed part becomes, named as the ``errors`` of a codec:
+
+* ``PER_PART``: one U+FFFD for each maximal ill-formed part (the Unicode Standard's practice, section
+  3.9; what Python's "replace" and Rust's ``from_utf8_lossy`` do);
+* ``PER_BYTE``: one U+FFFD for each bad byte (what the SentencePiece library does).
+"""
+
+from __future__ import annotations
+
+import codecs
+from codecs import utf_8_decode
+
+__all__ = ["PER_BYTE", "PER_PART", "REPLACEMENT", "decode", "flush", "spans"]
+
+REPLACEMENT = "\ufffd"
+PER_PART = "replace"
+PER_BYTE = "streamdec.per_byte"
+
+
+def _replace_each_byte(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return REPLACEMENT * (error.end - error.start), error.end
+
+
+codecs.register_error(PER_BYTE, _replace_each_byte)
+
+
+def decode(data: bytes, errors: str) -> tuple[str, bytes]:
+    """The text that ``data`` has decided, and its unfinished last character (0 to 3 bytes)."""
+    text, used = utf_8_decode(data, errors, False)
+    if used == len(data):
+        return text, b""
+    rest = data[used:]
+    # CPython waits for the third byte of a surrogate (ED A0..BF), though the second decides it.
+    if len(rest) == 2 and rest[0] == 0xED and rest[1] > 0x9F:
+        return text + REPLACEMENT * 2, b""
+    return text, rest
+
+
+def flush(pending: bytes, errors: str) -> str:
+    """What an unfinished character becomes when nothing follows."""
+    return utf_8_decode(pending, errors, True)[0]
+
+
+def spans(data: bytes, errors: str, *, final: bool = False) -> list[tuple[int, str]]:
+    """The code points that ``data`` has decided, each with the number of bytes it was made of.
+
+    The numbers add up to what is decided; with ``final`` nothing stays unfinished.
+    """
+    found: list[tuple[int, str]] = []
+    start = 0
+    for end in range(1, len(data) + 1):
+        text, rest = decode(data[start:end], errors)
+        if final and end == len(data):
+            text, rest = text + flush(rest, errors), b""
+        if text:
+            size = end - len(rest) - start
+            # One good character; or the U+FFFD of a broken part, and one more for each byte after it.
+            found += zip([size - len(text) + 1, *[1] * (len(text) - 1)], text, strict=True)
+            start = end - len(rest)
+    return found

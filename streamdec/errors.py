@@ -1,0 +1,115 @@
+"""Every exception and warning of streamdec.
+
+    StreamdecError
+    ├── TokenIdError (ValueError)            not an id: negative or above 2**32 - 1
+    │   ├── TokenIdTypeError (TypeError)     not an id: not an integer, or a bool
+    │   └── UnknownTokenError                an id the tokenizer does not have, under unknown_ids="error"
+    ├── FinishedError (RuntimeError)         a step after the end
+    ├── RewriteError                         a windowed decode took back text that was already given
+    ├── SnapshotError (ValueError)           a snapshot that cannot be continued
+    │   └── SnapshotMismatchError            … because it belongs to another tokenizer or other options
+    ├── TokenizerLoadError (ValueError)      a tokenizer file that cannot be read
+    │   └── UnsupportedFormatError           … because its format is none that streamdec serves
+    ├── TokenizerLibraryError (RuntimeError) the library under a tokenizer failed or panicked
+    └── MissingExtraError (ImportError)      an optional dependency that is not installed
+
+    StreamdecWarning (UserWarning)           streamdec goes on, in another way than was hoped for
+
+An error raised in the middle of several tokens leaves the machine in the state of the token before
+the one that failed; the text decoded by the same call until then is ``error.chunk``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamdec.chunks import Chunk
+
+__all__ = [
+    "FinishedError",
+    "MissingExtraError",
+    "RewriteError",
+    "SnapshotError",
+    "SnapshotMismatchError",
+    "StreamdecError",
+    "StreamdecWarning",
+    "TokenIdError",
+    "TokenIdTypeError",
+    "TokenizerLibraryError",
+    "TokenizerLoadError",
+    "UnknownTokenError",
+    "UnsupportedFormatError",
+]
+
+
+class StreamdecError(Exception):
+    """The root of all errors of streamdec.
+
+    ``chunk`` is what the failing call had already decoded (``None`` if nothing was lost to begin with).
+    """
+
+    chunk: Chunk | None = None
+
+
+class TokenIdError(StreamdecError, ValueError):
+    """A token id outside 0 … 2**32 - 1.
+
+    ``token_id`` is the object that was given, ``index`` its place among the generated tokens (None for
+    one of a prompt).
+    """
+
+    def __init__(self, message: str, token_id: object, index: int | None) -> None:
+        super().__init__(message)
+        self.token_id = token_id
+        self.index = index
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.args[0], self.token_id, self.index), {"chunk": self.chunk}
+
+
+class TokenIdTypeError(TokenIdError, TypeError):
+    """A token id that is no integer, or is a ``bool``."""
+
+
+class UnknownTokenError(TokenIdError):
+    """An id that the tokenizer does not have, where ``unknown_ids="error"`` was asked for."""
+
+
+class FinishedError(StreamdecError, RuntimeError):
+    """A step after ``flush``; ``reset()`` begins anew."""
+
+
+class RewriteError(StreamdecError):
+    """The decode of a window changed text that had already been given.
+
+    Only the windowed route can meet this: the tokenizer's ``decode`` is not append-only.
+    """
+
+
+class SnapshotError(StreamdecError, ValueError):
+    """A snapshot that is malformed, of an unknown format, or impossible for this tokenizer."""
+
+
+class SnapshotMismatchError(SnapshotError):
+    """A snapshot of another tokenizer or of other options; the message says which."""
+
+
+class TokenizerLoadError(StreamdecError, ValueError):
+    """A tokenizer file that is not what it should be."""
+
+
+class UnsupportedFormatError(TokenizerLoadError):
+    """A file or folder in a format that streamdec does not serve; the message says what was found."""
+
+
+class TokenizerLibraryError(StreamdecError, RuntimeError):
+    """The library under a tokenizer raised or panicked; the original is ``__cause__``."""
+
+
+class MissingExtraError(StreamdecError, ImportError):
+    """An optional dependency that is not installed; the message has the install line."""
+
+
+class StreamdecWarning(UserWarning):
+    """streamdec goes on, in another way than was hoped for."""

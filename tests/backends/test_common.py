@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from streamdec.backends._common import canonical, fingerprint_of, guarded
+from streamdec.errors import TokenizerLibraryError
+from streamdec.protocols import ByteFallback, Joined, LiteralReplace, Metaspace, TextRules
+
+
+class Panic(BaseException):
+    """As a panic of a Rust library arrives."""
+
+
+def fail(error: BaseException) -> None:
+    raise error
+
+
+def test_a_result_comes_through() -> None:
+    assert guarded(int, "ff", base=16) == 255
+
+
+@pytest.mark.parametrize("error", [Panic("index out of bounds"), KeyError("x"), MemoryError()])
+def test_every_failure_becomes_ours_with_its_cause(error: BaseException) -> None:
+    with pytest.raises(TokenizerLibraryError, match=f"fail: {type(error).__name__}") as caught:
+        guarded(fail, error)
+    assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()])
+def test_what_ends_the_program_comes_through(error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        guarded(fail, error)
+
+
+@dataclass(frozen=True)
+class Before:
+    name: str = "a"
+
+
+@dataclass(frozen=True)
+class After:
+    name: str = "a"
+    added_later: int = 0
+
+
+def test_a_field_at_its_default_leaves_no_trace() -> None:
+    assert canonical(Before("b")) == ["Before", {"name": "b"}]
+    assert canonical(After("b")) == ["After", {"name": "b"}]
+    assert canonical(After("b", 1)) == ["After", {"name": "b", "added_later": 1}]
+
+
+def test_rules_as_data() -> None:
+    rules = TextRules(ByteFallback(Metaspace("_")), (" ", 1), (LiteralReplace("a", "b"),))
+    fallback = ["ByteFallback", {"metaspace": ["Metaspace", {"replacement": "_"}]}]
+    replace = ["LiteralReplace", {"pattern": "a", "content": "b"}]
+    told = {"rule": fallback, "strip_left": [" ", 1], "replaces": [replace]}
+    assert canonical(rules) == ["TextRules", told]
+
+
+TABLE = (TextRules(Joined()), [0, 1], ["a", "b"], [0])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (TextRules(Joined("")), [0, 1], ["a", "b"], [0]),
+        (TextRules(Joined()), [0, 2], ["a", "b"], [0]),
+        (TextRules(Joined()), [0, 1], ["ab", ""], [0]),
+        (TextRules(Joined()), [0, 1], ["b", "a"], [0]),
+        (TextRules(Joined()), [0, 1], ["a", "b"], [1]),
+        (TextRules(Joined()), [0, 1], ["a", "b"], []),
+        (None, [0, 1], ["a", "b"], [0]),
+    ],
+)
+def test_another_table_has_another_fingerprint(
+    other: tuple[object, list[int], list[str], list[int]],
+) -> None:
+    assert fingerprint_of(*other) != fingerprint_of(*TABLE)
+
+
+def test_the_order_of_skipped_ids_does_not_matter() -> None:
+    assert fingerprint_of(None, [1, 2], [b"", b""], [2, 1]) == fingerprint_of(
+        None, [1, 2], [b"", b""], [1, 2]
+    )

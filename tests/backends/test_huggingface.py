@@ -1,0 +1,647 @@
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import random
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
+
+from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.backends.mock import MockTokenizer
+from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
+from streamdec.protocols import (
+    CTC,
+    BPESuffix,
+    ByteFallback,
+    ByteLevel,
+    Concatenation,
+    Joined,
+    LiteralReplace,
+    Metaspace,
+    TextRules,
+    WordPiece,
+)
+from streamdec.protocols import Tokenizer as TokenizerProtocol
+from tests.support.zoo import BYTE_PIECES, UNCOMPILED, ZOO, shared_tokenizers
+
+ALL = {**ZOO, **UNCOMPILED}
+SHARED = [pytest.param(path, id=path.parent.name) for path in shared_tokenizers()]
+
+NO_JSON = {"python_decoder", "no_longer_special"}
+"""The one has no JSON, the other's does not say what was special before."""
+
+wrapped = cache(lambda name: HuggingFaceTokenizer(ALL[name]()))
+
+
+@cache
+def from_file(path: Path) -> HuggingFaceTokenizer:
+    return HuggingFaceTokenizer(path)
+
+
+def words(decoder: decoders.Decoder | None = None, *texts: str) -> Tokenizer:
+    """A tokenizer of a few words, which splits at white space."""
+    vocabulary = {text: i for i, text in enumerate(texts or ("<unk>", "a", "b", "c"))}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=next(iter(vocabulary))))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.decoder = decoder
+    return tokenizer
+
+
+def rules_of(*chain: decoders.Decoder) -> TextRules | None:
+    return HuggingFaceTokenizer(words(decoders.Sequence([*chain]))).rules
+
+
+# --- the table against the library's own decode ---------------------------------------------------
+
+
+def rebuilt(tokenizer: HuggingFaceTokenizer) -> MockTokenizer:
+    """The same tokenizer, made only of rules, pieces and skipped ids, decoded by the library."""
+    assert tokenizer.rules is not None
+    ids = range(tokenizer.vocab_size)
+    pieces = [(tokenizer.piece(i) or "").encode() for i in ids]
+    return MockTokenizer.from_tokens(pieces, filter(tokenizer.is_skipped, ids), tokenizer.rules)
+
+
+def check_table(tokenizer: HuggingFaceTokenizer, ids: list[int]) -> None:
+    known = [i for i in ids if tokenizer.piece(i) is not None]
+    table = rebuilt_once(tokenizer)
+    for skip in (True, False):
+        whole = tokenizer.decode(ids, skip_special_tokens=skip)
+        assert table.decode(known, skip_special_tokens=skip) == whole
+
+
+rebuilt_once = cache(rebuilt)
+
+
+@pytest.mark.parametrize("name", ZOO)
+@given(data=st.data())
+def test_rules_pieces_and_skipped_ids_are_all_that_decode_depends_on(
+    name: str, data: st.DataObject
+) -> None:
+    tokenizer = wrapped(name)
+    check_table(tokenizer, data.draw(st.lists(st.integers(0, tokenizer.vocab_size + 2))))
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_every_id_alone_and_beside_another_decodes_as_the_table_says(name: str) -> None:
+    tokenizer = wrapped(name)
+    for token_id in range(tokenizer.vocab_size):
+        check_table(tokenizer, [token_id])
+        check_table(tokenizer, [token_id, 3, token_id])
+
+
+@pytest.mark.parametrize("path", SHARED)
+def test_real_files_decode_as_their_tables_say(path: Path) -> None:
+    tokenizer, draw = from_file(path), random.Random(1)
+    sample = tokenizer.sample_ids()
+    for length in range(60):
+        check_table(tokenizer, draw.choices(sample, k=length))
+        check_table(tokenizer, draw.choices(range(tokenizer.vocab_size + 9), k=length))
+
+
+@pytest.mark.parametrize("name", ZOO)
+@given(data=st.data())
+def test_skipping_is_leaving_out_the_skipped_ids(name: str, data: st.DataObject) -> None:
+    tokenizer = wrapped(name)
+    ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size)))
+    left = [i for i in ids if not tokenizer.is_skipped(i)]
+    assert tokenizer.decode(ids) == tokenizer.decode(left, skip_special_tokens=False)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_decode_is_the_librarys(name: str) -> None:
+    ours, theirs = wrapped(name), ALL[name]()
+    ids = list(range(3, ours.vocab_size))
+    assert ours.decode(ids) == theirs.decode(ids)
+    whole = theirs.decode(ids, skip_special_tokens=False)
+    assert ours.decode(ids, skip_special_tokens=False) == whole
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+LOW = "\u2581"
+TO_SPACE = decoders.Replace(LOW, " ")
+FUSE = decoders.Fuse()
+STRIP = decoders.Strip(" ", 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("chain", "rules"),
+    [
+        ([], TextRules(Concatenation())),
+        ([FUSE], TextRules(Concatenation())),
+        ([TO_SPACE], TextRules(Concatenation())),
+        ([STRIP, TO_SPACE], TextRules(Concatenation())),
+        ([decoders.ByteLevel()], TextRules(ByteLevel())),
+        ([decoders.ByteLevel(), STRIP], TextRules(ByteLevel(), (" ", 1))),
+        ([decoders.ByteFallback()], TextRules(ByteFallback())),
+        ([TO_SPACE, decoders.ByteFallback(), FUSE, STRIP], TextRules(ByteFallback(), (" ", 1))),
+        (
+            [decoders.ByteFallback(), decoders.Metaspace()],
+            TextRules(ByteFallback(Metaspace(LOW, prepend=True))),
+        ),
+        ([decoders.Metaspace()], TextRules(Metaspace(LOW, prepend=True))),
+        ([decoders.Metaspace(LOW, "first")], TextRules(Metaspace(LOW, prepend=True))),
+        ([decoders.Metaspace("_", "never")], TextRules(Metaspace("_", prepend=False))),
+        ([decoders.WordPiece("@", cleanup=False)], TextRules(WordPiece("@", cleanup=False))),
+        ([decoders.BPEDecoder("$")], TextRules(BPESuffix("$"))),
+        ([decoders.CTC("p", "d", cleanup=False)], TextRules(CTC("p", "d", cleanup=False))),
+        (
+            [decoders.CTC(), decoders.Metaspace()],
+            TextRules(CTC(metaspace=Metaspace(LOW, prepend=True))),
+        ),
+        (
+            [decoders.WordPiece(), FUSE, STRIP, FUSE, TO_SPACE],
+            TextRules(WordPiece(), (" ", 1), (LiteralReplace(LOW, " "),)),
+        ),
+        (
+            [FUSE, decoders.Replace("a", ""), TO_SPACE],
+            TextRules(
+                Concatenation(), replaces=(LiteralReplace("a", ""), LiteralReplace(LOW, " "))
+            ),
+        ),
+        (
+            [decoders.Sequence([decoders.Sequence([FUSE])]), STRIP],
+            TextRules(Concatenation(), (" ", 1)),
+        ),
+    ],
+)
+def test_a_chain_that_can_be_compiled(chain: list[decoders.Decoder], rules: TextRules) -> None:
+    assert rules_of(*chain) == rules
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        [FUSE, decoders.Replace(Regex(" +"), " ")],
+        [FUSE, decoders.Replace("", "-")],
+        [FUSE, decoders.Strip(" ", 0, 1)],
+        [decoders.Strip(" ", 0, 1)],
+        [decoders.Strip(" ", 1, 1), FUSE],
+        [FUSE, TO_SPACE, STRIP],
+        [FUSE, STRIP, STRIP],
+        [FUSE, decoders.ByteLevel()],
+        [FUSE, decoders.ByteFallback()],
+        [FUSE, decoders.Metaspace()],
+        [FUSE, decoders.WordPiece()],
+        [FUSE, decoders.BPEDecoder()],
+        [FUSE, decoders.CTC()],
+        [decoders.ByteFallback(), STRIP],
+        [decoders.ByteFallback(), TO_SPACE, FUSE],
+        [decoders.ByteFallback(), FUSE, decoders.Metaspace()],
+        [decoders.Metaspace(), TO_SPACE],
+        [decoders.Metaspace(), decoders.Metaspace()],
+        [decoders.WordPiece(), STRIP, FUSE],
+        [decoders.CTC(), decoders.ByteFallback()],
+    ],
+)
+def test_a_chain_that_cannot_be_compiled(chain: list[decoders.Decoder]) -> None:
+    assert rules_of(*chain) is None
+
+
+@pytest.mark.parametrize("name", UNCOMPILED)
+def test_without_rules_pieces_are_the_plain_tokens(name: str) -> None:
+    tokenizer = wrapped(name)
+    assert tokenizer.rules is None
+    ids = range(tokenizer.vocab_size)
+    assert [tokenizer.piece(i) for i in ids] == [tokenizer.id_to_token(i) for i in ids]
+
+
+def test_without_a_decoder_a_space_joins() -> None:
+    assert HuggingFaceTokenizer(words()).rules == TextRules(Joined(" "))
+
+
+@pytest.mark.parametrize(
+    ("old", "rules"),
+    [
+        ({"type": "Metaspace", "replacement": "_", "add_prefix_space": True}, Metaspace("_")),
+        (
+            {"type": "Metaspace", "replacement": "_", "add_prefix_space": True, "str_rep": "_"},
+            Metaspace("_"),
+        ),
+    ],
+)
+def test_the_old_spelling_of_metaspace(old: dict[str, object], rules: Metaspace) -> None:
+    tokenizer = HuggingFaceTokenizer(
+        words().to_str().replace('"decoder":null', f'"decoder":{json.dumps(old)}')
+    )
+    assert tokenizer.rules == TextRules(rules)
+
+
+# --- pieces ---------------------------------------------------------------------------------------
+
+
+def test_an_id_without_a_token_has_no_piece() -> None:
+    tokenizer = wrapped("byte_fallback_strip")
+    hole = next(i for i in range(tokenizer.vocab_size) if tokenizer.id_to_token(i) is None)
+    for token_id in (hole, tokenizer.vocab_size, 2**32 - 1, 2**32, -1):
+        assert tokenizer.piece(token_id) is None
+        assert tokenizer.id_to_token(token_id) is None
+        assert not tokenizer.is_skipped(token_id)
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        decoders.Replace("aa", "b"),
+        decoders.Replace("", "-"),
+        decoders.Replace(".", "!"),
+        decoders.Replace(Regex("[ab]+$"), ""),
+        decoders.Strip("a", 2, 0),
+    ],
+)
+def test_a_piece_is_what_the_element_wise_stages_leave(stage: decoders.Decoder) -> None:
+    texts = ["", "a", "aa", "aaa", "aaaa", "baa", "a.b", "\n", "é"]
+    tokenizer = HuggingFaceTokenizer(words(decoders.Sequence([stage, FUSE]), *texts))
+    assert [tokenizer.piece(i) for i in range(len(texts))] == [stage.decode([t]) for t in texts]
+
+
+# --- skipping -------------------------------------------------------------------------------------
+
+
+def skipped_tokens(tokenizer: HuggingFaceTokenizer) -> list[str | None]:
+    ids = filter(tokenizer.is_skipped, range(tokenizer.vocab_size))
+    return [tokenizer.id_to_token(i) for i in ids]
+
+
+def test_a_token_added_as_special_stays_skipped_when_it_is_added_as_ordinary() -> None:
+    tokenizer = wrapped("no_longer_special")
+    token_id = tokenizer.token_to_id("<s>")
+    assert token_id is not None
+    assert tokenizer.is_skipped(token_id)
+
+
+def test_every_id_with_the_text_of_a_special_is_skipped() -> None:
+    assert skipped_tokens(wrapped("metaspace_unigram")).count("<s>") == 2
+
+
+@pytest.mark.parametrize("name", ["byte_fallback_silent_special", "ctc", "metaspace_always"])
+def test_a_token_without_text_of_its_own_is_asked_about_among_others(name: str) -> None:
+    """The three hold a special whose decode is empty, skipped or not."""
+    tokenizer = wrapped(name)
+    silent = {"byte_fallback_silent_special": "<s>", "ctc": "<pad>", "metaspace_always": LOW}[name]
+    token_id = tokenizer.token_to_id(silent)
+    assert token_id is not None
+    assert tokenizer.decode([token_id], skip_special_tokens=False) == ""
+    assert tokenizer.is_skipped(token_id)
+
+
+def test_an_ordinary_added_token_without_text_is_not_skipped() -> None:
+    tokenizer = wrapped("byte_fallback_silent_special")
+    token_id = tokenizer.token_to_id("<think>")
+    assert token_id is not None
+    assert tokenizer.decode([token_id], skip_special_tokens=False) == ""
+    assert not tokenizer.is_skipped(token_id)
+
+
+def test_a_special_shown_in_its_normalised_form_is_skipped_as_the_library_does() -> None:
+    """Here the versions of the library differ: 0.23 compares the changed text."""
+    tokenizer, library = wrapped("normalized_specials"), ZOO["normalized_specials"]()
+    for token_id in library.get_added_tokens_decoder():
+        alone = library.decode([token_id, token_id], skip_special_tokens=True)
+        shown = library.decode([token_id, token_id], skip_special_tokens=False)
+        assert tokenizer.is_skipped(token_id) == (alone != shown)
+
+
+# --- the fingerprint ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_fingerprint_is_the_same_however_it_was_loaded(name: str, tmp_path: Path) -> None:
+    tokenizer = ALL[name]()
+    fingerprint = wrapped(name).fingerprint
+    assert len(bytes.fromhex(fingerprint)) == 8
+    assert HuggingFaceTokenizer(tokenizer).fingerprint == fingerprint
+    if name in NO_JSON:
+        return
+    text = tokenizer.to_str(pretty=True)
+    (tmp_path / "tokenizer.json").write_text(text, "utf-8")
+    assert HuggingFaceTokenizer(text).fingerprint == fingerprint
+    assert HuggingFaceTokenizer(tmp_path).fingerprint == fingerprint
+
+
+def test_fingerprints_tell_all_tables_apart() -> None:
+    # These two decode alike, as do these three.
+    same = {
+        "metaspace_first": "metaspace_always",
+        "fuse": "empty_sequence",
+        "no_longer_special": "fuse",
+    }
+    names = [name for name in ALL if name not in same]
+    assert len({wrapped(name).fingerprint for name in names}) == len(names)
+    assert all(wrapped(a).fingerprint == wrapped(b).fingerprint for a, b in same.items())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tokenizer: tokenizer.add_tokens(["new"]),
+        lambda tokenizer: tokenizer.add_special_tokens(["a"]),
+        lambda tokenizer: setattr(tokenizer, "decoder", decoders.Fuse()),
+    ],
+)
+def test_the_fingerprint_depends_on(change: Callable[[Tokenizer], object]) -> None:
+    changed = words()
+    change(changed)
+    assert HuggingFaceTokenizer(changed).fingerprint != HuggingFaceTokenizer(words()).fingerprint
+
+
+def test_the_fingerprint_does_not_change_with_releases() -> None:
+    """A snapshot of an old release names the tokenizer by these digits."""
+    assert HuggingFaceTokenizer(words()).fingerprint == "af27c2d0c158c205"
+    fallback = words(decoders.Sequence([TO_SPACE, decoders.ByteFallback(), FUSE, STRIP]))
+    fallback.add_special_tokens(["</s>"])
+    assert HuggingFaceTokenizer(fallback).fingerprint == "74ab26b74a1996d7"
+
+
+# --- samples --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_sample_has_the_ends_the_bytes_and_the_added_tokens(name: str) -> None:
+    tokenizer, library = wrapped(name), ALL[name]()
+    sample = tokenizer.sample_ids()
+    assert len(sample) == len(set(sample)) <= 450
+    assert sample == HuggingFaceTokenizer(library).sample_ids()
+    assert {0, *library.get_added_tokens_decoder()} <= {*sample}
+    assert library.get_vocab_size(with_added_tokens=False) - 1 in sample
+
+
+def test_the_sample_has_every_byte() -> None:
+    fallback, level = wrapped("byte_fallback"), wrapped("byte_level_trained")
+    assert {*map(fallback.token_to_id, BYTE_PIECES)} <= {*fallback.sample_ids()}
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    assert {*map(level.token_to_id, alphabet)} <= {*level.sample_ids()}
+
+
+def test_of_very_many_added_tokens_the_sample_has_some() -> None:
+    tokenizer = words()
+    tokenizer.add_tokens([f"<{i}>" for i in range(2000)])
+    sample = HuggingFaceTokenizer(tokenizer).sample_ids()
+    assert {4, 2003} <= {*sample}
+    assert len(sample) == 64 + 4
+
+
+# --- the vocabulary -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_vocab_size_is_the_highest_id_and_one(name: str) -> None:
+    tokenizer, library = wrapped(name), ALL[name]()
+    ids = [i for i in range(5000) if library.id_to_token(i) is not None]
+    assert tokenizer.vocab_size == ids[-1] + 1
+
+
+@pytest.mark.parametrize("path", SHARED)
+def test_vocab_size_of_real_files(path: Path) -> None:
+    tokenizer = from_file(path)
+    library = Tokenizer.from_file(str(path))
+    assert tokenizer.vocab_size == max(library.get_vocab(with_added_tokens=True).values()) + 1
+
+
+def test_an_id_far_away_costs_nothing() -> None:
+    far = Tokenizer(models.WordLevel({"a": 0, "b": 2**32 - 2}, unk_token="a"))
+    tokenizer = HuggingFaceTokenizer(far)
+    assert tokenizer.vocab_size == 2**32 - 1
+    assert len(tokenizer.fingerprint) == 16
+
+
+def test_an_empty_tokenizer() -> None:
+    tokenizer = HuggingFaceTokenizer(Tokenizer(models.BPE()))
+    assert tokenizer.vocab_size == 0
+    assert tokenizer.sample_ids() == []
+    assert tokenizer.decode([1, 2]) == ""
+    assert len(tokenizer.fingerprint) == 16
+
+
+def test_tokens_by_name() -> None:
+    tokenizer = HuggingFaceTokenizer(words())
+    assert tokenizer.token_to_id("b") == 2
+    assert tokenizer.id_to_token(2) == "b"
+    assert tokenizer.token_to_id("z") is None
+    assert tokenizer.token_to_id("\ud800") is None
+
+
+# --- encoding -------------------------------------------------------------------------------------
+
+
+def test_encode_adds_special_tokens_only_when_asked() -> None:
+    tokenizer = words()
+    tokenizer.add_special_tokens(["<s>"])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair=None, special_tokens=[("<s>", 4)]
+    )
+    ours = HuggingFaceTokenizer(tokenizer)
+    assert ours.encode("a b").ids == (1, 2)
+    assert ours.encode("a b", add_special_tokens=True).ids == (4, 1, 2)
+
+
+def limited() -> Tokenizer:
+    tokenizer = words()
+    tokenizer.enable_truncation(2)
+    tokenizer.enable_padding(length=4)
+    return tokenizer
+
+
+def test_truncation_and_padding_are_off_and_the_given_tokenizer_keeps_them() -> None:
+    given = limited()
+    ours = HuggingFaceTokenizer(given)
+    assert ours.encode("a").ids == (1,)
+    assert ours.encode("a b c a b").ids == (1, 2, 3, 1, 2)
+    assert given.encode("a b c").ids == [1, 2, 0, 0]
+
+
+def test_truncation_that_is_turned_on_later_is_off_too() -> None:
+    given = words()
+    ours = HuggingFaceTokenizer(given)
+    assert ours.encode("a b c").ids == (1, 2, 3)
+    given.enable_truncation(2)
+    assert ours.encode("a b c").ids == (1, 2, 3)
+
+
+def test_truncation_and_padding_of_a_file_are_off(tmp_path: Path) -> None:
+    limited().save(str(tmp_path / "tokenizer.json"))
+    assert HuggingFaceTokenizer(tmp_path).encode("a b c").ids == (1, 2, 3)
+
+
+def test_a_lone_surrogate_is_named() -> None:
+    with pytest.raises(TokenizerLibraryError, match=r"surrogate.*U\+D83D at index 2"):
+        HuggingFaceTokenizer(words()).encode("a \ud83d b")
+
+
+def test_what_is_no_text_is_refused() -> None:
+    with pytest.raises(TokenizerLibraryError, match="str"):
+        HuggingFaceTokenizer(words()).encode(b"a")  # type: ignore[arg-type]
+
+
+# --- opening --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "other.txt", "größe.json"])
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_file_of_any_name(name: str, kind: type[str | Path], tmp_path: Path) -> None:
+    words().save(str(tmp_path / name))
+    tokenizer = HuggingFaceTokenizer(kind(tmp_path / name))
+    assert tokenizer.decode([1, 2]) == "a b"
+    assert repr(str(tmp_path / name)) in repr(tokenizer)
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    words().save(str(tmp_path / "tokenizer.json"))
+    assert HuggingFaceTokenizer(str(tmp_path)).decode([1, 2]) == "a b"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_a_path_that_is_not_utf_8(tmp_path: Path) -> None:
+    path = os.path.join(os.fsencode(tmp_path), b"\xff\xfe.json")  # noqa: PTH118
+    with open(path, "wb") as file:  # noqa: PTH123
+        file.write(words().to_str().encode())
+    tokenizer = HuggingFaceTokenizer(os.fsdecode(path))
+    assert tokenizer.decode([1, 2]) == "a b"
+    assert repr(tokenizer).isprintable()
+
+
+@pytest.mark.parametrize("before", ["", " \r\n\t", "\ufeff", "\ufeff\n"])
+def test_json_text(before: str, tmp_path: Path) -> None:
+    text = before + words().to_str()
+    assert HuggingFaceTokenizer(text).decode([1, 2]) == "a b"
+    (tmp_path / "t.json").write_text(text, "utf-8")
+    assert HuggingFaceTokenizer(tmp_path / "t.json").decode([1, 2]) == "a b"
+
+
+def test_an_existing_tokenizer_is_used_as_it_is() -> None:
+    given = limited()
+    before = given.to_str()
+    ours = HuggingFaceTokenizer(given)
+    ours.encode("a b c")
+    assert ours.fingerprint
+    assert given.to_str() == before
+
+
+class FastTokenizerOfTransformers:
+    """As far as we look at one."""
+
+    name_or_path = "some/model"
+
+    def __init__(self) -> None:
+        self.backend_tokenizer = words()
+
+
+def test_a_fast_tokenizer_of_transformers() -> None:
+    tokenizer = HuggingFaceTokenizer(FastTokenizerOfTransformers())
+    assert tokenizer.decode([1, 2]) == "a b"
+    assert repr(tokenizer) == "HuggingFaceTokenizer('some/model', Joined)"
+
+
+@pytest.mark.parametrize("source", [None, 3, b"x", ["a"], object()])
+def test_anything_else_is_a_type_error(source: object) -> None:
+    with pytest.raises(TypeError, match=type(source).__name__):
+        HuggingFaceTokenizer(source)  # type: ignore[arg-type]
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(TokenizerLoadError, match=r"no/such\.json.*No such file"):
+        HuggingFaceTokenizer("no/such.json")
+
+
+def test_a_folder_without_a_tokenizer_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TokenizerLoadError, match=r"tokenizer\.json.*No such file"):
+        HuggingFaceTokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"model": {"type": "BPE"', "\ud800", "\0"])
+def test_a_bad_file_is_named_with_the_reason(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(content, "utf-8", errors="surrogatepass")
+    with pytest.raises(TokenizerLoadError, match=r"bad\.json': not a tokenizer\.json: .+"):
+        HuggingFaceTokenizer(path)
+
+
+def test_bad_json_text() -> None:
+    with pytest.raises(TokenizerLoadError, match="JSON text: not a tokenizer"):
+        HuggingFaceTokenizer('{"model": "\ud800"}')
+
+
+@pytest.mark.parametrize("name", sorted(ALL.keys() - NO_JSON))
+def test_pickling_keeps_everything(name: str) -> None:
+    tokenizer = wrapped(name)
+    copy = pickle.loads(pickle.dumps(tokenizer))
+    assert copy.fingerprint == tokenizer.fingerprint
+    assert copy.rules == tokenizer.rules
+    assert copy.name == tokenizer.name
+
+
+def moving() -> Tokenizer:
+    """One whose added tokens get other ids when the library reads its JSON."""
+    tokenizer = Tokenizer(models.WordLevel({"a": 0, "b": 4}, unk_token="a"))
+    tokenizer.add_special_tokens(["b"])
+    tokenizer.add_special_tokens(["<new>"])
+    return tokenizer
+
+
+def test_a_copy_that_skips_other_tokens_is_refused() -> None:
+    pickled = pickle.dumps(wrapped("no_longer_special"))
+    with pytest.raises(TokenizerLibraryError, match="other added tokens"):
+        pickle.loads(pickled)
+
+
+def test_a_copy_with_other_ids_is_refused() -> None:
+    given = moving()
+    assert given.token_to_id("<new>") == 5
+    assert Tokenizer.from_str(given.to_str()).token_to_id("<new>") == 2
+    pickled = pickle.dumps(HuggingFaceTokenizer(given))
+    with pytest.raises(TokenizerLibraryError, match="other added tokens"):
+        pickle.loads(pickled)
+    given.enable_truncation(2)
+    with pytest.raises(TokenizerLibraryError, match="other added tokens"):
+        HuggingFaceTokenizer(given).encode("a")
+
+
+def test_it_is_a_tokenizer() -> None:
+    assert isinstance(wrapped("byte_level"), TokenizerProtocol)
+
+
+def test_what_it_says_of_itself() -> None:
+    assert repr(wrapped("ctc")) == "HuggingFaceTokenizer('tokenizers.Tokenizer', CTC)"
+    assert repr(wrapped("strip_stop")) == "HuggingFaceTokenizer('tokenizers.Tokenizer', windowed)"
+
+
+# --- when the library fails -----------------------------------------------------------------------
+
+
+def test_a_panic_becomes_an_ordinary_error() -> None:
+    """Strip with a stop panics on an empty text, with an exception that is no Exception."""
+    tokenizer = wrapped("strip_stop")
+    with pytest.raises(TokenizerLibraryError, match="PanicException") as caught:
+        tokenizer.decode([])
+    assert caught.value.__cause__ is not None
+    assert not isinstance(caught.value.__cause__, Exception)
+
+
+def test_specials_are_found_where_nothing_at_all_panics() -> None:
+    tokenizer = wrapped("strip_stop")
+    assert {"<s>", "</s>", "<pad>"} <= {*skipped_tokens(tokenizer)}
+
+
+def test_an_error_of_a_decoder_written_in_python_is_told() -> None:
+    class Broken:
+        def decode_chain(self, tokens: list[str]) -> list[str]:
+            raise KeyError("no such thing")
+
+    tokenizer = HuggingFaceTokenizer(words(decoders.Decoder.custom(Broken())))
+    with pytest.raises(TokenizerLibraryError, match="no such thing"):
+        tokenizer.decode([1])
+
+
+def test_ids_out_of_range_are_told() -> None:
+    with pytest.raises(TokenizerLibraryError, match="Overflow"):
+        HuggingFaceTokenizer(words()).decode([-1])

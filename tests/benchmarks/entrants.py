@@ -1,0 +1,129 @@
+"""Who takes part: each opens a stream, drives ids through it, and says which text came out.
+
+A further one (an engine's detokenizer, read out of its wheel) is a class here and a line in
+:func:`entrants`; every case then runs it and gives streamdec's ratio to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from tokenizers import Tokenizer
+from tokenizers.decoders import DecodeStream as LibraryDecodeStream
+
+from streamdec import DecodeStream, HuggingFaceTokenizer
+
+__all__ = ["HF", "OURS", "ColdProgram", "ColdTokenizer", "Entrant", "Floor", "Library", "Ours"]
+
+OURS = "streamdec"
+HF = "HF DecodeStream"
+
+
+class Entrant(Protocol):
+    """A way to turn ids into text one by one."""
+
+    name: str
+
+    def open(self) -> Any:
+        """A stream that is ready for its first token; never timed."""
+        ...
+
+    def drive(self, stream: Any, token_ids: Sequence[int]) -> None:
+        """Steps through ``token_ids`` and drops the text: this, and nothing else, is timed."""
+        ...
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        """The whole text of a stream of ``token_ids``, its end included."""
+        ...
+
+
+class Floor:
+    """A loop that calls an empty bound method: what the calls alone cost."""
+
+    name = "floor"
+
+    def open(self) -> Floor:
+        return self
+
+    def step(self, token_id: int) -> None:
+        """Nothing."""
+
+    def drive(self, stream: Floor, token_ids: Sequence[int]) -> None:
+        step = stream.step
+        for token_id in token_ids:
+            step(token_id)
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        return ""
+
+
+class Ours:
+    """streamdec, on a tokenizer that all its streams share."""
+
+    name = OURS
+
+    def __init__(self, tokenizer: HuggingFaceTokenizer) -> None:
+        self.tokenizer = tokenizer
+
+    def open(self) -> DecodeStream:
+        return DecodeStream(self.tokenizer)
+
+    def drive(self, stream: DecodeStream, token_ids: Sequence[int]) -> None:
+        step = stream.step
+        for token_id in token_ids:
+            step(token_id)
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        stream = self.open()
+        texts = [stream.step(token_id) for token_id in token_ids]
+        return "".join(texts) + stream.flush()
+
+
+class ColdTokenizer(Ours):
+    """streamdec where no token was ever seen: each stream has a tokenizer object of its own."""
+
+    name = "streamdec, cold tokenizer"
+
+    def __init__(self, library: Tokenizer) -> None:
+        self._library = library
+
+    def open(self) -> DecodeStream:
+        return DecodeStream(HuggingFaceTokenizer(self._library))
+
+
+class ColdProgram(ColdTokenizer):
+    """streamdec where all the tokens were seen, but never with these options."""
+
+    name = "streamdec, cold program"
+
+    def __init__(self, library: Tokenizer, seen: Sequence[int]) -> None:
+        super().__init__(library)
+        self._seen = seen
+
+    def open(self) -> DecodeStream:
+        tokenizer = HuggingFaceTokenizer(self._library)
+        Ours(tokenizer).text(self._seen)
+        return DecodeStream(tokenizer, unknown_ids="error")
+
+
+class Library:
+    """``tokenizers.decoders.DecodeStream``: the same job, compiled, in the same package as ``decode``."""
+
+    name = HF
+
+    def __init__(self, library: Tokenizer) -> None:
+        self._library = library
+
+    def open(self) -> LibraryDecodeStream:
+        return LibraryDecodeStream(skip_special_tokens=True)
+
+    def drive(self, stream: LibraryDecodeStream, token_ids: Sequence[int]) -> None:
+        step, tokenizer = stream.step, self._library
+        for token_id in token_ids:
+            step(tokenizer, token_id)
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        stream = self.open()
+        texts = (stream.step(self._library, token_id) for token_id in token_ids)
+        return "".join(text for text in texts if text)

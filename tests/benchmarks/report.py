@@ -1,0 +1,215 @@
+"""What was measured, for people and for machines: ratios and bounds first, absolute times after."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from tests.benchmarks.clock import Spread
+
+__all__ = ["Figure", "Report"]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number, and what it must not exceed."""
+
+    subject: str
+    case: str
+    what: str
+    value: float
+    unit: str
+    """``"x"`` for a ratio; else ``"ns"``, ``"us"``, ``"ms"`` or ``"B"``."""
+    floor: float | None = None
+    """What must hold; None where nothing is promised."""
+    goal: float | None = None
+    """What is hoped for."""
+    low: float | None = None
+    high: float | None = None
+    at_least: bool = False
+    """Whether floor and goal are lower bounds."""
+
+    @property
+    def is_ratio(self) -> bool:
+        """Whether it belongs to the first table: a ratio, or a number with a floor."""
+        return self.unit == "x" or self.floor is not None
+
+    @property
+    def missed_by(self) -> float:
+        """By which part of the floor it was missed; 0 if it holds or there is none."""
+        return self._beyond(self.floor)
+
+    def _beyond(self, bound: float | None) -> float:
+        if bound is None:
+            return 0.0
+        excess = bound - self.value if self.at_least else self.value - bound
+        return max(excess / bound, 0.0)
+
+    @property
+    def verdict(self) -> str:
+        """The floor in a word, and the goal if it is reached or not."""
+        return ", ".join(filter(None, (self._floor_verdict(), self._goal_verdict())))
+
+    def _floor_verdict(self) -> str:
+        if self.floor is None:
+            return ""
+        return f"MISSED by {self.missed_by:.0%}" if self.missed_by else "holds"
+
+    def _goal_verdict(self) -> str:
+        if self.goal is None:
+            return ""
+        return f"goal missed by {self._beyond(self.goal):.0%}" if self._beyond(self.goal) else "goal"
+
+
+@dataclass
+class Report:
+    """Everything that a run found."""
+
+    quick: bool = False
+    figures: list[Figure] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    # --- taking in
+
+    def add(
+        self, subject: str, case: str, what: str, value: Spread | float, unit: str, **bounds: Any
+    ) -> None:
+        """Takes one figure; a spread with its quartiles."""
+        if isinstance(value, Spread):
+            bounds |= {"low": value.low, "high": value.high}
+            value = value.median
+        self.figures.append(Figure(subject, case, what, value, unit, **bounds))
+
+    def note(self, text: str) -> None:
+        """Takes a remark that a reader of the figures needs."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def compare(self, where: str, text: str, expected: str) -> None:
+        """Takes a failure, unless ``text`` is what the library decodes."""
+        if text != expected:
+            at = len(os.path.commonprefix([text, expected]))
+            found, wanted = text[at : at + 20], expected[at : at + 20]
+            self.failures.append(f"{where}: at character {at} {found!r}, not {wanted!r}")
+
+    @property
+    def missed(self) -> list[Figure]:
+        """The figures whose floor does not hold."""
+        return [figure for figure in self.figures if figure.missed_by]
+
+    # --- giving out
+
+    def as_json(self) -> dict[str, Any]:
+        """The report for machines; a figure has its verdict with it."""
+        figures = [{**asdict(f), "missed_by": f.missed_by} for f in self.figures]
+        return {
+            "environment": environment(),
+            "quick": self.quick,
+            "figures": figures,
+            "notes": self.notes,
+            "failures": self.failures,
+        }
+
+    def save(self, path: Path) -> None:
+        """Writes the report for machines."""
+        content = json.dumps(self.as_json(), indent=1, ensure_ascii=False)
+        path.write_text(content + "\n", encoding="utf-8")
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines()) + "\n"
+
+    def _lines(self) -> Iterator[str]:
+        yield "Ratios and bounds (median; quartiles in brackets)"
+        yield ""
+        yield from _table(_RATIO_HEAD, map(_ratio_row, filter(_is_ratio, self.figures)))
+        yield ""
+        yield "Absolute"
+        yield from (f"  {name}: {value}" for name, value in environment().items())
+        yield ""
+        yield from _table(_TIME_HEAD, (_time_row(f) for f in self.figures if not f.is_ratio))
+        yield from self._remarks()
+
+    def _remarks(self) -> Iterator[str]:
+        yield ""
+        yield from self.notes
+        yield ""
+        yield from (f"WRONG TEXT: {failure}" for failure in self.failures)
+        yield from (f"{_name(f)}: {f.verdict.split(',')[0]}" for f in self.missed)
+        floors = sum(figure.floor is not None for figure in self.figures)
+        yield f"{floors - len(self.missed)} of {floors} floors hold; {len(self.failures)} wrong texts"
+
+
+def environment() -> dict[str, Any]:
+    """On what it was measured."""
+    return {
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "tokenizers": tokenizers.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "processors": os.cpu_count(),
+    }
+
+
+def _processor() -> str:
+    """The name of the processor, as far as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
+
+
+# --- tables -----------------------------------------------------------------------------------------
+
+_RATIO_HEAD = ("tokenizer", "case", "what", "measured", "", "floor", "goal", "verdict")
+_TIME_HEAD = ("tokenizer", "case", "what", "measured", "")
+
+
+def _is_ratio(figure: Figure) -> bool:
+    return figure.is_ratio
+
+
+def _name(figure: Figure) -> str:
+    return f"{figure.subject}, {figure.case}, {figure.what}"
+
+
+def _time_row(figure: Figure) -> tuple[str, ...]:
+    spread = ""
+    if figure.low is not None and figure.high is not None:
+        spread = f"[{_number(figure.low)} {_number(figure.high)}]"
+    measured = f"{_number(figure.value)} {figure.unit}"
+    return figure.subject, figure.case, figure.what, measured, spread
+
+
+def _ratio_row(figure: Figure) -> tuple[str, ...]:
+    bounds = (_bound(figure, figure.floor), _bound(figure, figure.goal))
+    return *_time_row(figure), *bounds, figure.verdict
+
+
+def _bound(figure: Figure, bound: float | None) -> str:
+    if bound is None:
+        return ""
+    return f"{'>=' if figure.at_least else '<='} {_number(bound)}"
+
+
+def _number(value: float) -> str:
+    """Three digits, or all that stand before the point."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Columns of text, as wide as they must be."""
+    lines = [head, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    lines.insert(1, ["-" * width for width in widths])
+    for line in lines:
+        yield "  ".join(map(str.ljust, line, widths)).rstrip()

@@ -1,0 +1,202 @@
+"""On what is measured: tokenizers, and the ids of the texts in each of them.
+
+Two are trained here in a few seconds and written nowhere but in a temporary folder; those in
+``../shared/tokenizers`` join them where that folder exists; the user may name others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from streamdec import HuggingFaceTokenizer
+from tests.benchmarks import texts
+from tests.benchmarks.entrants import Entrant, Library, Ours
+
+__all__ = ["Subject", "given", "shared", "trained"]
+
+MOST_TOKENS = 32_768
+CODE_SIZE = 400_000
+MIX_SIZE = 120_000
+SEED = 20
+SHARED = ("deepseek-v3", "gpt2", "qwen3", "mistral-7b-v0.1")
+
+
+class Subject:
+    """A tokenizer and what is fed to streams of it.
+
+    ``size`` is how many tokens the texts have at least; none of their ends cuts a character.
+    """
+
+    def __init__(self, name: str, path: Path, size: int = MOST_TOKENS) -> None:
+        self.name = name
+        self.path = path
+        self.library: Tokenizer = Tokenizer.from_file(str(path))
+        self.tokenizer = HuggingFaceTokenizer(self.library)
+        self._size = size
+
+    @property
+    def rule(self) -> str:
+        """The class of the rule that joins its tokens; "window" if only ``decode`` knows."""
+        rules = self.tokenizer.rules
+        return type(rules.rule).__name__ if rules else "window"
+
+    @cached_property
+    def ours(self) -> Ours:
+        """streamdec on this tokenizer."""
+        return Ours(self.tokenizer)
+
+    @property
+    def rivals(self) -> list[Entrant]:
+        """Everyone else."""
+        return [Library(self.library)]
+
+    def expected(self, token_ids: Sequence[int]) -> str:
+        """The text, as the library decodes all of it at once."""
+        text: str = self.library.decode(token_ids, skip_special_tokens=True)
+        return text
+
+    # --- workloads
+
+    @cached_property
+    def texts(self) -> dict[str, list[int]]:
+        """The ids of *code* and *mix*, ``size`` of each and a few more."""
+        sources = {"code": texts.code(CODE_SIZE), "mix": texts.mix(MIX_SIZE, SEED)}
+        return {name: self._take(self._encode(text), self._size) for name, text in sources.items()}
+
+    def _encode(self, text: str) -> list[int]:
+        """The ids of ``text``, repeated if they are too few."""
+        token_ids = [*self.tokenizer.encode(text).ids]
+        return token_ids * (1 + (self._size + 64) // max(len(token_ids), 1))
+
+    def _take(self, token_ids: Sequence[int], size: int) -> list[int]:
+        """The first ``size`` of ``token_ids``, and those that finish the last character."""
+        for end in range(size, min(size + 64, len(token_ids))):
+            if not self.expected(token_ids[:end]).endswith("\ufffd"):
+                return [*token_ids[:end]]
+        return [*token_ids[:size]]
+
+    def pieces(self, workload: str, size: int) -> list[list[int]]:
+        """All of a workload, cut into streams of ``size`` tokens (the odd one finishes a character)."""
+        token_ids = self.texts[workload]
+        pieces: list[list[int]] = []
+        start = 0
+        while start + size <= len(token_ids):
+            pieces.append(self._take(token_ids[start : start + size + 64], size))
+            start += len(pieces[-1])
+        return pieces
+
+    def split_share(self, workload: str) -> float:
+        """Which share of the tokens is no whole characters by itself."""
+        token_ids = self.texts[workload]
+        whole = {i: "\ufffd" not in self.expected([i]) for i in set(token_ids)}
+        return sum(not whole[i] for i in token_ids) / len(token_ids)
+
+    @cached_property
+    def lone_byte(self) -> int | None:
+        """The id of a continuation byte alone; None if there is none."""
+        names = {letter for letter in pre_tokenizers.ByteLevel.alphabet() if ord(letter) >= 0x100}
+        for name in ("<0x80>", *sorted(names)):
+            token_id: int | None = self.library.token_to_id(name)
+            if token_id is not None and self.expected([token_id]) == "\ufffd":
+                return token_id
+        return None
+
+    @cached_property
+    def skipped(self) -> list[int]:
+        """Up to three ids that are left out of the text."""
+        added = self.library.get_added_tokens_decoder()
+        return [i for i, token in added.items() if token.special and not self.expected([i])][:3]
+
+
+# --- the tokenizers that are trained here -----------------------------------------------------------
+
+VOCABULARY_SIZE = 8_000
+SPECIAL_TOKENS = ("<unk>", "<s>", "</s>")
+
+
+def trained(folder: Path, size: int = MOST_TOKENS) -> Iterator[Subject]:
+    """A byte-level and a byte-fallback BPE; ``folder`` gets their files."""
+    for name, train in (("trained-bytelevel", _byte_level), ("trained-fallback", _byte_fallback)):
+        path = folder / f"{name}.json"
+        train().save(str(path))
+        yield Subject(name, path, size)
+
+
+def _corpus() -> list[str]:
+    """What they are trained on: much code and a little of the mix, but another one."""
+    text = texts.code(2_000_000) + texts.mix(60_000, SEED + 1)
+    return text.splitlines(keepends=True)
+
+
+def _byte_level() -> Tokenizer:
+    """As GPT-2's."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY_SIZE,
+        special_tokens=[*SPECIAL_TOKENS],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_corpus(), trainer)
+    return tokenizer
+
+
+def _byte_fallback() -> Tokenizer:
+    """As Llama 2's: what is not in its alphabet of 200 letters falls back to bytes."""
+    pieces, merges = _sentence_pieces()
+    names = [*SPECIAL_TOKENS, *(f"<0x{byte:02X}>" for byte in range(256)), *pieces]
+    vocabulary = {name: token_id for token_id, name in enumerate(names)}
+    tokenizer = Tokenizer(
+        models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+    )
+    tokenizer.add_special_tokens([*SPECIAL_TOKENS])
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]
+    )
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.Replace("\u2581", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    return tokenizer
+
+
+def _sentence_pieces() -> tuple[list[str], list[tuple[str, str]]]:
+    """The pieces and merges of a BPE over words that keep the spaces before them."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("\u2581*[^\u2581]+|\u2581+"), "isolated")
+    size = VOCABULARY_SIZE - 256 - len(SPECIAL_TOKENS)
+    trainer = trainers.BpeTrainer(vocab_size=size, limit_alphabet=200, show_progress=False)
+    tokenizer.train_from_iterator(_corpus(), trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    return list(model["vocab"]), [tuple(pair) for pair in model["merges"]]
+
+
+# --- the tokenizers that are there ------------------------------------------------------------------
+
+
+def shared(size: int = MOST_TOKENS) -> Iterator[Subject]:
+    """Real tokenizers, where the folder beside the repository has them."""
+    folder = Path(__file__).resolve().parents[3] / "shared" / "tokenizers"
+    for name in SHARED:
+        path = folder / name / "tokenizer.json"
+        if path.is_file():
+            yield Subject(name, path, size)
+
+
+def given(path: Path, size: int = MOST_TOKENS) -> Subject:
+    """The user's own: a ``tokenizer.json``, or the folder that has one."""
+    file = path / "tokenizer.json" if path.is_dir() else path
+    name = file.parent.name if file.name == "tokenizer.json" else file.stem
+    return Subject(name or str(path), file, size)

@@ -1,0 +1,339 @@
+"""``streamdec decode``: ids in, text out; a bad line is named and the others are still done."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, decoders
+from tokenizers.models import BPE
+
+from tests.cli.running import DEMO_TEXT, ROOT, TOKENIZER, Run, command, run, run_process
+
+LIBRARY = Tokenizer.from_file(str(TOKENIZER))
+TEXTS = ["Hello! 👋", "नमस्ते, 世界", "two\nlines", ""]
+ROWS = [LIBRARY.encode(text).ids for text in TEXTS]
+OWL = LIBRARY.encode("🦉").ids
+END = LIBRARY.token_to_id("<|im_end|>")
+UNKNOWN = 40_000
+
+
+class Decoding:
+    """``streamdec decode`` with the demo's tokenizer, in this process."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+
+    def __call__(self, stdin: str | bytes, *options: str | Path) -> Run:
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        decode = ["decode", "--tokenizer", TOKENIZER, *options]
+        return run(self._monkeypatch, *decode, stdin=given)
+
+
+@pytest.fixture
+def decode(monkeypatch: pytest.MonkeyPatch) -> Decoding:
+    return Decoding(monkeypatch)
+
+
+def jsonl(*rows: object) -> str:
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
+def objects(result: Run) -> list[object]:
+    return [json.loads(line) for line in result.out.splitlines()]
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def test_each_row_gives_its_text_and_a_newline(decode: Decoding) -> None:
+    assert decode(jsonl(*ROWS)) == Run(0, "".join(f"{text}\n" for text in TEXTS), "")
+
+
+def test_objects_have_their_ids_in_token_ids(decode: Decoding) -> None:
+    rows = [{"token_ids": ids} for ids in ROWS]
+    assert decode(jsonl(*rows)) == decode(jsonl(*ROWS))
+
+
+def test_jsonl_out_has_the_line_the_text_and_the_other_fields(decode: Decoding) -> None:
+    result = decode(
+        jsonl(ROWS[0], {"token_ids": ROWS[1], "id": 7, "tags": ["a"]}), "--output=jsonl"
+    )
+    assert objects(result) == [
+        {"line": 1, "text": TEXTS[0]},
+        {"line": 2, "text": TEXTS[1], "id": 7, "tags": ["a"]},
+    ]
+    assert "世界" in result.out  # readable, not escaped
+
+
+def test_fields_of_our_own_names_are_ours(decode: Decoding) -> None:
+    row = {"line": "x", "text": "y", "token_ids": ROWS[0]}
+    assert objects(decode(jsonl(row), "--output=jsonl")) == [{"line": 1, "text": TEXTS[0]}]
+
+
+def test_a_kept_field_with_a_lone_surrogate_stays_as_it_is(decode: Decoding) -> None:
+    result = decode(jsonl({"token_ids": ROWS[1], "note": "\ud800"}), "--output=jsonl")
+    assert objects(result) == [{"line": 1, "text": TEXTS[1], "note": "\ud800"}]
+
+
+def test_an_unfinished_character_ends_as_one_replacement_character(decode: Decoding) -> None:
+    assert len(OWL) > 1
+    assert decode(jsonl(OWL[:-1], OWL)).out == "\ufffd\n🦉\n"
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "{0}\n{1}\n",
+        "{0}\n{1}",
+        "{0}\r\n{1}\r\n",
+        "\n\n{0}\n \t\n{1}\n\n",
+        "\ufeff{0}\n{1}\n",
+        "  {0}  \n\t{1}\n",
+    ],
+    ids=["plain", "no last newline", "CRLF", "blank lines", "byte order mark", "indented"],
+)
+def test_the_shape_of_the_file_changes_nothing(decode: Decoding, shape: str) -> None:
+    given = shape.format(json.dumps(ROWS[0]), json.dumps(ROWS[1]))
+    assert decode(given) == Run(0, f"{TEXTS[0]}\n{TEXTS[1]}\n", "")
+
+
+def test_a_row_of_a_million_ids_is_fine(decode: Decoding) -> None:
+    times = 1_000_000 // len(ROWS[0])
+    assert decode(jsonl(ROWS[0] * times, ROWS[1])).out == f"{TEXTS[0] * times}\n{TEXTS[1]}\n"
+
+
+@pytest.mark.parametrize("options", [(), ("--input-format=jsonl",), ("--output=jsonl",)])
+def test_an_empty_input_gives_nothing(decode: Decoding, options: tuple[str, ...]) -> None:
+    assert decode("", *options) == Run(0, "", "")
+    assert decode(" \r\n\n", *options) == Run(0, "", "")
+
+
+# --- bad rows -------------------------------------------------------------------------------------
+
+BAD_LINES = {
+    "[1, 2": "not JSON",
+    "7": "got a number",
+    '{"ids": [1]}': "no 'token_ids'; its keys: ids",
+    '{"token_ids": null}': "got null",
+    "[1, true]": "True",
+    "[1, 2.0]": "2.0",
+    '[1, "2"]': "'2'",
+    "[1, null]": "None",
+    "[[1]]": "[1]",
+    "[1, -1]": "-1",
+    f"[1, {2**32}]": str(2**32),
+    f"[{'9' * 5000}]": "not JSON that can be read",
+    "[" * 100_000: "not JSON that can be read",
+}
+
+
+@pytest.mark.parametrize(("line", "what"), BAD_LINES.items(), ids=range(len(BAD_LINES)))
+def test_a_bad_line_is_named_and_the_others_are_done(
+    decode: Decoding, line: str, what: str
+) -> None:
+    result = decode(f"{json.dumps(ROWS[0])}\n\n{line}\n{json.dumps(ROWS[1])}\n")
+    assert result.out == f"{TEXTS[0]}\n{TEXTS[1]}\n"
+    assert result.err.startswith("<stdin>: line 3: ")
+    assert what in result.err
+    assert result.err.count("\n") == 1
+    assert result.status == 1
+
+
+def test_invalid_utf_8_is_a_bad_line(decode: Decoding, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'[1]\n{"token_ids": [1], "note": "\xff"}\n')
+    result = decode("", path)
+    assert result.err == f"{path}: line 2: not UTF-8: byte 0xff at position 29\n"
+    assert result.status == 1
+
+
+def test_every_bad_line_is_named(decode: Decoding) -> None:
+    result = decode("[x]\n[1]\n[true]\n")
+    assert [line.split(": ")[1] for line in result.err.splitlines()] == ["line 1", "line 3"]
+
+
+# --- one stream of ids ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("separator", [" ", "\n", ",", ", ", "\r\n", "\t", ",\n", "\n\n"])
+def test_a_stream_of_ids_is_one_text_and_a_newline(decode: Decoding, separator: str) -> None:
+    ids = LIBRARY.encode(DEMO_TEXT).ids
+    given = separator.join(map(str, ids))
+    assert decode(given) == Run(0, f"{DEMO_TEXT}\n", "")
+    assert decode(f"\ufeff{given}{separator}") == Run(0, f"{DEMO_TEXT}\n", "")
+
+
+def test_a_bad_id_is_named_and_left_out(decode: Decoding) -> None:
+    first, *rest = map(str, ROWS[0])
+    result = decode(f"{first}\n\nx {' '.join(rest)} y\n-1 1.5\n{2**32}\n")
+    assert result.out == f"{TEXTS[0]}\n"
+    lines = result.err.splitlines()
+    assert [line.split(": ")[1] for line in lines] == ["line 3", "line 4", "line 5"]
+    assert "'x' is not a token id" in lines[0]
+    assert "-1" in lines[1]
+    assert str(2**32) in lines[2]
+    assert result.status == 1
+
+
+def test_a_stream_of_nothing_but_mistakes_gives_nothing(decode: Decoding) -> None:
+    result = decode("hello world\n")
+    assert result.out == ""
+    assert result.status == 1
+
+
+def test_jsonl_out_has_an_object_for_each_line_that_brought_out_text(decode: Decoding) -> None:
+    first, *rest = OWL
+    result = decode(
+        f"{ROWS[0][0]}\n\n{first}\n{' '.join(map(str, rest))} {first}", "--output=jsonl"
+    )
+    assert objects(result) == [
+        {"line": 1, "text": "H"},
+        {"line": 4, "text": "🦉"},
+        {"line": 4, "text": "\ufffd"},
+    ]
+
+
+def test_the_format_may_be_said(decode: Decoding) -> None:
+    assert decode("[1]\n", "--input-format=ids").err.count("is not a token id") == 1
+    assert decode("1 2\n", "--input-format=jsonl").err == (
+        "<stdin>: line 1: not JSON: Extra data (column 3)\n"
+    )
+
+
+@pytest.mark.parametrize("kind", ["ids", "jsonl"])
+def test_text_appears_while_more_input_is_awaited(kind: str) -> None:
+    lines = [f"{i}\n" if kind == "ids" else f"[{i}]\n" for i in ROWS[0][:3]]
+    process = subprocess.Popen(
+        command("decode", "--tokenizer", TOKENIZER),
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with process:
+        assert process.stdin
+        assert process.stdout
+        for line, token_id in zip(lines, ROWS[0], strict=False):
+            process.stdin.write(line.encode())
+            process.stdin.flush()
+            expected = LIBRARY.decode([token_id]) + ("\n" if kind == "jsonl" else "")
+            assert os.read(process.stdout.fileno(), 100).decode() == expected
+        process.stdin.close()
+        assert process.wait(timeout=60) == 0
+
+
+def test_a_long_stream_takes_no_more_memory_than_a_short_one(tmp_path: Path) -> None:
+    """A line of a million ids takes a chunk's memory; as lists it would take 60 MB."""
+    path = tmp_path / "ids"
+    path.write_bytes(b"123 " * 10)
+    short = peak_kilobytes(path)
+    path.write_bytes(b"123 " * 1_000_000)
+    assert peak_kilobytes(path) < short + 20_000
+
+
+def peak_kilobytes(path: Path) -> int:
+    """The most memory that decoding ``path`` took."""
+    decode = command("decode", "--tokenizer", TOKENIZER, path)
+    process = subprocess.Popen(decode, cwd=ROOT, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return usage.ru_maxrss
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def test_special_tokens_are_left_out_or_kept(decode: Decoding) -> None:
+    given = jsonl([*ROWS[0], END])
+    assert decode(given).out == f"{TEXTS[0]}\n"
+    assert decode(given, "--skip-special-tokens").out == f"{TEXTS[0]}\n"
+    assert decode(given, "--keep-special-tokens").out == f"{TEXTS[0]}<|im_end|>\n"
+
+
+@pytest.mark.parametrize("shape", ["[{}, {}]\n", "{} {}\n"])
+def test_unknown_ids_are_skipped_replaced_or_named(decode: Decoding, shape: str) -> None:
+    given = shape.format(ROWS[0][0], UNKNOWN)
+    assert decode(given).status == 0
+    assert decode(given).out == "H\n"
+    assert decode(given, "--unknown-ids=replace").out == "H\ufffd\n"
+    named = decode(given, "--unknown-ids=error")
+    assert named.status == 1
+    assert str(UNKNOWN) in named.err
+    assert named.err.startswith("<stdin>: line 1: ")
+
+
+def test_byte_runs_are_eager_or_exact(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ids = jsonl([0xE6, 0xB2, 0xB3, 0xFF, 256]).encode()
+    decode = ["decode", "--tokenizer", str(byte_fallback_tokenizer(tmp_path))]
+    assert run(monkeypatch, *decode, stdin=ids).out == "河\ufffda\n"
+    exact = run(monkeypatch, *decode, "--byte-runs=exact", stdin=ids)
+    assert exact.out == "\ufffd" * 4 + "a\n"
+
+
+def byte_fallback_tokenizer(folder: Path) -> Path:
+    """A tokenizer of the 256 bytes and the letter a."""
+    vocabulary = {f"<0x{byte:02X}>": byte for byte in range(256)} | {"a": 256}
+    tokenizer = Tokenizer(BPE(vocabulary, [], byte_fallback=True))
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    path = folder / "tokenizer.json"
+    tokenizer.save(str(path))
+    return path
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_input_is_a_file_or_stdin(decode: Decoding, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(jsonl(*ROWS))
+    expected = decode(jsonl(*ROWS))
+    assert decode("", path) == expected
+    assert decode(jsonl(*ROWS), "-") == expected
+
+
+def test_the_tokenizer_is_a_file_or_its_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    byte_fallback_tokenizer(tmp_path)
+    result = run(monkeypatch, "decode", "--tokenizer", tmp_path, stdin=b"256 256")
+    assert result == Run(0, "aa\n", "")
+
+
+def test_a_missing_file_is_wrong_usage(decode: Decoding, tmp_path: Path) -> None:
+    result = decode("", tmp_path / "nowhere.jsonl")
+    assert result.status == 2
+    assert "nowhere.jsonl" in result.err
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b"no json", b'{"version": "1.0"}', b"\xff"])
+def test_a_tokenizer_that_cannot_be_read_is_one_clear_line(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    path = tmp_path / "tokenizer.json"
+    if content is not None:
+        path.write_bytes(content)
+    result = run_process("decode", "--tokenizer", path)
+    assert result.returncode == 2
+    assert result.stderr.startswith(b"Error: ")
+    assert str(path).encode() in result.stderr
+    assert result.stderr.count(b"\n") == 1
+    assert result.stdout == b""
+
+
+def test_a_folder_without_a_tokenizer_is_one_clear_line(tmp_path: Path) -> None:
+    result = run_process("decode", "--tokenizer", tmp_path)
+    assert result.returncode == 2
+    assert result.stderr.startswith(b"Error: ")
+    assert str(tmp_path).encode() in result.stderr
+
+
+def test_output_is_utf_8_whatever_the_environment_says(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    path.write_text(jsonl(*ROWS))
+    environment = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    result = run_process("decode", "--tokenizer", TOKENIZER, path, environment=environment)
+    assert result.stdout == "".join(f"{text}\n" for text in TEXTS).encode()

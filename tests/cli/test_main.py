@@ -1,0 +1,149 @@
+"""The command itself: its version, its help, and how it ends."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.metadata
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from streamdec.cli import app, main
+from streamdec.errors import StreamdecWarning
+from tests.cli.running import DEMO_TEXT, ROOT, TOKENIZER, command, run, run_process
+
+
+def test_version_is_that_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run(monkeypatch, "--version")
+    assert result.out == f"streamdec {importlib.metadata.version('streamdec')}\n"
+    assert result.status == 0
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+@pytest.mark.parametrize("name", [None, *(each.name for each in app.COMMANDS)])
+def test_every_help_text_has_an_example(
+    monkeypatch: pytest.MonkeyPatch, name: str | None, option: str
+) -> None:
+    result = run(monkeypatch, *([name] if name else []), option)
+    assert result.status == 0
+    assert "Example" in result.out
+    assert f"streamdec {name or 'demo'}" in result.out
+    assert "\b" not in result.out
+
+
+def test_help_lists_every_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = run(monkeypatch, "--help").out
+    assert all(f"  {each.name}  " in out for each in app.COMMANDS)
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["demo", "--nonsense"], ["decode"]])
+def test_wrong_usage_is_status_2(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
+    result = run(monkeypatch, *arguments)
+    assert result.status == 2
+    assert "Error: " in result.err
+    assert result.out == ""
+
+
+@pytest.mark.parametrize("missing", ["click", "rich"])
+def test_without_the_extra_one_line_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], missing: str
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("streamdec.cli.")]:
+        monkeypatch.delitem(sys.modules, name)
+    block(monkeypatch, missing)
+    assert main([]) == 2
+    expected = f"streamdec: the command line needs {missing}: pip install 'streamdec[cli]'\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_another_missing_module_is_not_blamed_on_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("streamdec.cli.")]:
+        monkeypatch.delitem(sys.modules, name)
+    block(monkeypatch, "streamdec.cli.decode")
+    with pytest.raises(ModuleNotFoundError):
+        main([])
+
+
+def block(monkeypatch: pytest.MonkeyPatch, blocked: str) -> None:
+    """Make importing ``blocked`` fail as if it were not installed."""
+    usual = builtins.__import__
+
+    def missing(name: str, *rest: Any) -> Any:
+        if name == blocked or name.startswith(f"{blocked}."):
+            raise ModuleNotFoundError(f"No module named {blocked!r}", name=blocked)
+        return usual(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+
+
+def test_python_m_streamdec_is_the_command() -> None:
+    result = run_process("--version")
+    assert result.stdout.startswith(b"streamdec ")
+    assert result.returncode == 0
+
+
+def test_a_reader_that_goes_away_ends_the_command_without_a_word(tmp_path: Path) -> None:
+    ids = tmp_path / "ids"
+    ids.write_bytes(b"1 2 3\n" * 100_000)  # more text than a pipe holds
+    decode = command("decode", "--tokenizer", TOKENIZER, ids)
+    with subprocess.Popen(
+        decode, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        process.stdout.close()
+        assert process.stderr
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=60) == 141
+
+
+def test_ctrl_c_ends_the_command_without_a_traceback() -> None:
+    process = subprocess.Popen(
+        command("demo", "--rate", "1"), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout
+    assert process.stdout.read(1) == DEMO_TEXT[:1].encode()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert err.strip() == b""
+    assert process.returncode == 130
+
+
+def test_ctrl_c_during_the_start_is_quiet_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(app, "run", interrupted)
+    assert main([]) == 130
+
+
+def test_an_error_of_the_system_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command("full")
+    def full() -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setitem(app.commands.commands, "full", full)
+    result = run(monkeypatch, "full")
+    assert result.err == "Error: [Errno 28] No space left on device\n"
+    assert result.status == 2
+
+
+def test_our_warnings_are_one_line_and_others_stay_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @click.command("warn")
+    def warn() -> None:
+        warnings.simplefilter("always")
+        warnings.warn("the window it is", StreamdecWarning, stacklevel=1)
+        warnings.warn("not ours", UserWarning, stacklevel=1)
+
+    monkeypatch.setitem(app.commands.commands, "warn", warn)
+    with pytest.warns(UserWarning, match="not ours"):
+        result = run(monkeypatch, "warn")
+    assert result.err == "Warning: the window it is\n"

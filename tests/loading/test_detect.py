@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from streamdec.errors import TokenizerLoadError
+from streamdec.loading.detect import detect_format
+from tests.support.zoo import ZOO, shared_tokenizers
+
+OTHERS = [
+    pytest.param("cl100k_base/cl100k_base.tiktoken", "a tiktoken rank file"),
+    pytest.param("kimi-k2/tiktoken.model", "a tiktoken rank file"),
+    pytest.param("mistral-7b-sp-v1/tokenizer.model", "a SentencePiece model"),
+    pytest.param("mistral-sp-v3/tokenizer.model.v3", "a SentencePiece model"),
+    pytest.param("sentencepiece-test-model/test_model.model", "a SentencePiece model"),
+    pytest.param("gguf-llama-spm/ggml-vocab-llama-spm.gguf", "a GGUF file"),
+    pytest.param("mistral-nemo-tekken/tekken_240718.json.xz", "an xz-compressed file"),
+    pytest.param("t5-small/tokenizer_config.json", "a tokenizer_config.json"),
+    pytest.param("kimi-k2", "a folder with tiktoken.model, tokenizer_config.json but no"),
+]
+SHARED = [pytest.param(path, id=path.parent.name) for path in shared_tokenizers()]
+TOKENIZER = b'{"version": "1.0", "added_tokens": [], "model": {"type": "BPE"'
+
+
+def found(path: Path) -> str:
+    detected = detect_format(path)
+    assert detected.format == "unsupported"
+    return detected.description
+
+
+@pytest.mark.parametrize("path", SHARED)
+def test_real_files_are_ours(path: Path) -> None:
+    assert detect_format(path).format == "huggingface"
+    assert detect_format(path.parent).path == path
+
+
+@pytest.mark.parametrize(("name", "description"), OTHERS)
+def test_real_files_of_other_formats_are_named(name: str, description: str) -> None:
+    path = Path(__file__).resolve().parents[3] / "shared" / "tokenizers" / name
+    if not path.exists():
+        pytest.skip("the folder of real tokenizers is not here")
+    assert found(path).startswith(description)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer.model", "x", "größe.gguf"])
+def test_the_name_does_not_matter(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(ZOO["byte_level"]().to_str(pretty=True), "utf-8")
+    detected = detect_format(tmp_path / name)
+    assert (detected.format, detected.path) == ("huggingface", tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        TOKENIZER,
+        b"\xef\xbb\xbf\n " + TOKENIZER,
+        b'{"x": "' + b"y" * 1_000_000 + b'",\n"model"  : \n {}}',
+        *(b'{"x": "' + b"y" * (2**18 - n) + b'", "model": {}}' for n in range(8, 26)),
+    ],
+)
+def test_the_model_is_found_wherever_it_is(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "t").write_bytes(content)
+    assert detect_format(tmp_path / "t").format == "huggingface"
+
+
+@pytest.mark.parametrize(
+    ("content", "description"),
+    [
+        (b"", "an empty file"),
+        (b"\xef\xbb\xbf", "a file with nothing but white space"),
+        (b" \n", "a file with nothing but white space"),
+        (b"GGUF\x03\x00\x00\x00", "a GGUF file"),
+        (lzma.compress(TOKENIZER), "an xz-compressed file"),
+        (gzip.compress(TOKENIZER), "a gzip-compressed file"),
+        (b"\x28\xb5\x2f\xfd\x24", "a zstd-compressed file"),
+        (b"PK\x03\x04", "a zip archive"),
+        (TOKENIZER.decode().encode("utf-16"), "a text in UTF-16"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00", "a Git LFS pointer"),
+        (b"#version: 0.2\nt h", "a list of BPE merges"),
+        (b"<!doctype html><html>", "HTML or XML"),
+        (b"\n\x0e\n\x05<unk>\x15\x00\x00\x00\x00\x18\x02", "a SentencePiece model"),
+        (b"IQ== 0\nIg== 1\n", "a tiktoken rank file"),
+        (b"IQ== 0", "a tiktoken rank file"),
+        (b"IQ== 0\r\nIg== 1\r\n", "a tiktoken rank file"),
+        (b"[PAD]\n[UNK]\n", "broken JSON"),
+        (b"hello there\n", "a file of an unknown format that begins with b'hello there"),
+        (b"\n\nhello\n", "a file of an unknown format"),
+        (b"{", "broken JSON"),
+        (b"[" * 100_000, "broken JSON"),
+        (b"{\xff}", "broken JSON"),
+        (b"[1, 2]", "JSON that is not an object"),
+        (b"{}", "an empty JSON object"),
+        (b'{"config": {}, "vocab": []}', "a Tekken file"),
+        (b'{"model_max_length": 1024}', "a tokenizer_config.json"),
+        (b'{"added_tokens_decoder": {}}', "a tokenizer_config.json"),
+        (json.dumps({"a": 0, "b": 1}).encode(), "a vocabulary"),
+        (b'{"model": "gpt"}', 'JSON without a "model"'),
+        (b'{"a":1.5,"b":"","c":"","d":"","e":"","f":""}', 'JSON without a "model"'),
+    ],
+)
+def test_other_formats_are_named(content: bytes, description: str, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(content)
+    assert found(tmp_path / "tokenizer.json").startswith(description)
+
+
+def test_json_is_described_by_its_first_keys(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(
+        '{"a":"","\ud83d":"","c":"","d":"","e":"","f":""}', "utf-8", "replace"
+    )
+    assert found(tmp_path / "t").endswith("with a, ?, c, d, e and 1 more")
+
+
+def test_a_folder_is_its_tokenizer_json(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(TOKENIZER)
+    (tmp_path / "tokenizer.model").write_bytes(b"x")
+    assert detect_format(tmp_path).path == tmp_path / "tokenizer.json"
+
+
+@pytest.mark.parametrize(
+    ("names", "description"),
+    [
+        ([], "a folder with no tokenizer.json"),
+        (["model.safetensors"], "a folder with no tokenizer.json"),
+        (["tokenizer.model"], "a folder with tokenizer.model but no tokenizer.json"),
+        (["merges.txt", "vocab.json"], "a folder with merges.txt, vocab.json but no tokenizer"),
+        (
+            [f"{i}.gguf" for i in range(7)],
+            "a folder with 0.gguf, 1.gguf, 2.gguf, 3.gguf, 4.gguf and 2",
+        ),
+    ],
+)
+def test_a_folder_without_one_says_what_it_has(
+    names: list[str], description: str, tmp_path: Path
+) -> None:
+    for name in names:
+        (tmp_path / name).touch()
+    assert found(tmp_path).startswith(description)
+
+
+def test_a_tokenizer_json_in_a_folder_is_looked_into(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    detected = detect_format(tmp_path)
+    assert detected.path == tmp_path / "tokenizer.json"
+    assert detected.description.startswith("a Git LFS pointer")
+
+
+@pytest.mark.parametrize("name", ["missing", "missing/tokenizer.json", "a\0b", "x" * 3000])
+def test_what_is_not_there_is_named(name: str, tmp_path: Path) -> None:
+    with pytest.raises(TokenizerLoadError) as caught:
+        detect_format(tmp_path / name)
+    assert str(caught.value).startswith(repr(str(tmp_path))[:-1])
+    assert len(str(caught.value)) < 600
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no named pipes in folders")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert found(tmp_path / "pipe") == "something that is neither a file nor a folder"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege")
+def test_a_link_to_nowhere_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").symlink_to("gone")
+    with pytest.raises(TokenizerLoadError, match=r"tokenizer\.json"):
+        detect_format(tmp_path / "tokenizer.json")

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer
+
+from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.core.program import route_of
+from streamdec.errors import StreamdecWarning, TokenizerLoadError, UnsupportedFormatError
+from streamdec.loading.factory import load_tokenizer
+from tests.support.zoo import UNCOMPILED, ZOO, shared_tokenizers
+
+SHARED = [pytest.param(path, id=path.parent.name) for path in shared_tokenizers()]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    ZOO["byte_fallback_strip"]().save(str(tmp_path / "tokenizer.json"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_file_or_its_folder(folder: Path, kind: type[str | Path]) -> None:
+    expected = HuggingFaceTokenizer(ZOO["byte_fallback_strip"]()).fingerprint
+    assert load_tokenizer(kind(folder)).fingerprint == expected
+    assert load_tokenizer(kind(folder / "tokenizer.json")).fingerprint == expected
+
+
+@pytest.mark.parametrize("name", sorted(ZOO))
+def test_what_can_be_compiled_is_streamed_byte_by_byte(name: str, tmp_path: Path) -> None:
+    library = ZOO[name]()
+    library.save(str(tmp_path / "t"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tokenizer = load_tokenizer(tmp_path / "t")
+    assert route_of(tokenizer) == "bytes"
+    read_again = Tokenizer.from_file(str(tmp_path / "t"))
+    ids = list(range(tokenizer_size(read_again)))
+    assert tokenizer.decode(ids) == read_again.decode(ids)
+
+
+def tokenizer_size(tokenizer: Tokenizer) -> int:
+    return max(tokenizer.get_vocab().values()) + 1
+
+
+@pytest.mark.parametrize("name", sorted(UNCOMPILED.keys() - {"python_decoder"}))
+def test_what_cannot_goes_by_windows(name: str, tmp_path: Path) -> None:
+    UNCOMPILED[name]().save(str(tmp_path / "t"))
+    assert route_of(load_tokenizer(tmp_path / "t")) == "window"
+
+
+@pytest.mark.parametrize("path", SHARED)
+def test_real_files(path: Path) -> None:
+    assert route_of(load_tokenizer(path)) == "bytes"
+
+
+def test_a_table_that_differs_is_told_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the library had changed its rules: its decode is no longer what the table says."""
+    decode = HuggingFaceTokenizer.decode
+
+    def changed(
+        self: HuggingFaceTokenizer, token_ids: Sequence[int], *, skip_special_tokens: bool = True
+    ) -> str:
+        return decode(self, token_ids, skip_special_tokens=skip_special_tokens).upper()
+
+    monkeypatch.setattr(HuggingFaceTokenizer, "decode", changed)
+    with pytest.warns(StreamdecWarning):
+        tokenizer = load_tokenizer(folder)
+    assert route_of(tokenizer) == "window"
+
+
+def test_another_format_is_named_with_what_is_served(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_bytes(b"GGUF\x03")
+    with pytest.raises(UnsupportedFormatError) as caught:
+        load_tokenizer(tmp_path / "model.gguf")
+    message = str(caught.value)
+    assert message.startswith(repr(str(tmp_path / "model.gguf")))
+    assert "found a GGUF file" in message
+    assert "supported: a Hugging Face tokenizer.json" in message
+
+
+def test_what_is_missing_is_named_and_is_no_format() -> None:
+    with pytest.raises(TokenizerLoadError, match=r"'no/such/file': No such file") as caught:
+        load_tokenizer("no/such/file")
+    assert not isinstance(caught.value, UnsupportedFormatError)
+
+
+def test_json_text_is_not_a_path(folder: Path) -> None:
+    text = (folder / "tokenizer.json").read_text("utf-8")
+    with pytest.raises(TokenizerLoadError) as caught:
+        load_tokenizer(text)
+    assert len(str(caught.value)) < 600
+
+
+def test_a_broken_tokenizer_json_is_named_with_the_reason(folder: Path) -> None:
+    content = (folder / "tokenizer.json").read_bytes()
+    (folder / "tokenizer.json").write_bytes(content[: len(content) // 2])
+    with pytest.raises(TokenizerLoadError, match=r"tokenizer\.json': not a tokenizer\.json: .+"):
+        load_tokenizer(folder)
+
+
+@pytest.mark.parametrize("path", [None, 3, ["a"]])
+def test_what_is_no_path_is_a_type_error(path: object) -> None:
+    with pytest.raises(TypeError):
+        load_tokenizer(path)  # type: ignore[arg-type]
+
+
+def test_a_path_of_bytes(folder: Path) -> None:
+    class BytesPath:
+        def __fspath__(self) -> bytes:
+            return os.fsencode(folder)
+
+    tokenizer = load_tokenizer(BytesPath())  # type: ignore[arg-type]
+    assert tokenizer.decode([]) == ""

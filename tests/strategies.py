@@ -1,0 +1,101 @@
+"""What the laws are tried on: token ids of every temperament, cuts, prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hypothesis import strategies as st
+
+from streamdec.protocols import ByteFallback, ByteLevel, Tokenizer
+
+__all__ = ["Subject", "cuts", "token_ids"]
+
+SCAN = 2_000
+
+
+@dataclass
+class Subject:
+    """A tokenizer to try a law on, and which of its ids are of what kind."""
+
+    name: str
+    tokenizer: Tokenizer
+    usual: list[int] = field(default_factory=list, repr=False)
+    """Ids spread over the vocabulary."""
+    partial: list[int] = field(default_factory=list, repr=False)
+    """Ids of single bytes and of parts of characters."""
+    special: list[int] = field(default_factory=list, repr=False)
+    """Ids that are skipped, and other added ones."""
+    unknown: list[int] = field(default_factory=list, repr=False)
+    byte_ids: dict[int, int] = field(default_factory=dict, repr=False)
+    """Byte → an id that is this byte."""
+    apart: list[int] = field(default_factory=list, repr=False)
+    """Ids whose texts begin differently and end a word, a run, a repetition."""
+
+    def __post_init__(self) -> None:
+        sample = list(self.tokenizer.sample_ids())
+        known = [i for i in range(SCAN) if self.tokenizer.piece(i) is not None]
+        self.usual = list(dict.fromkeys(known[:: max(len(known) // 200, 1)] + sample))
+        self.special = [i for i in sample if self.tokenizer.is_skipped(i)] or self.usual[:1]
+        self.partial = [i for i in known + sample if self._is_partial(i)] or self.usual
+        top = max(self.usual, default=0)
+        self.unknown = [i for i in (top + 77_777, 2**32 - 1) if self.tokenizer.piece(i) is None]
+        self.unknown += [i for i in range(top) if i < SCAN and self.tokenizer.piece(i) is None][:5]
+        self.byte_ids = {b: i for i in self.partial if (b := self._byte(i)) is not None}
+        texts = {self._text(i)[:1]: i for i in self.usual if not self.tokenizer.is_skipped(i)}
+        self.apart = list(texts.values())[:40]
+
+    def _text(self, token_id: int) -> str:
+        return self.tokenizer.decode([token_id], skip_special_tokens=False)
+
+    def _byte(self, token_id: int) -> int | None:
+        """The one byte that a token is, if its piece says so in the spelling of its rule."""
+        piece = self.tokenizer.piece(token_id)
+        if isinstance(piece, bytes):
+            return piece[0] if len(piece) == 1 else None
+        if piece in _SPELLED and self.tokenizer.rules is not None:
+            spelled, byte = _SPELLED[piece]
+            return byte if isinstance(self.tokenizer.rules.rule, spelled) else None
+        return None
+
+    def _is_partial(self, token_id: int) -> bool:
+        piece = self.tokenizer.piece(token_id)
+        if isinstance(piece, str) and piece.startswith("<0x"):
+            return True
+        return REPLACEMENT in self.tokenizer.decode([token_id], skip_special_tokens=False)
+
+
+REPLACEMENT = "\ufffd"
+
+_LETTERS = [chr(b) for b in range(256) if b in range(0x21, 0x7F) or b in range(0xA1, 0xAD) or b > 0xAD]
+_SPELLED: dict[str | bytes, tuple[type, int]] = {
+    **{f"<0x{byte:02X}>": (ByteFallback, byte) for byte in range(256)},
+    **{letter: (ByteLevel, ord(letter)) for letter in _LETTERS},
+    **{
+        chr(0x100 + n): (ByteLevel, byte)
+        for n, byte in enumerate(b for b in range(256) if chr(b) not in _LETTERS)
+    },
+}
+
+
+def token_ids(subject: Subject, *, known: bool = False, max_size: int = 40) -> st.SearchStrategy[list[int]]:
+    """Ids as models, attackers and accidents produce them; ``known``: only ids the tokenizer has."""
+    kinds = [subject.usual, subject.usual, subject.partial, subject.special]
+    if not known:
+        kinds.append(subject.unknown or subject.usual)
+    one = st.sampled_from(kinds).flatmap(st.sampled_from)
+    few = st.lists(one, min_size=1, max_size=4).flatmap(st.sampled_from)
+    runs = st.tuples(one, st.integers(2, 12)).map(lambda run: [run[0]] * run[1])
+    mixed = st.lists(st.one_of(one, few), max_size=max_size)
+    return st.one_of(
+        mixed,
+        st.lists(st.sampled_from(subject.partial), max_size=max_size),
+        st.lists(st.one_of(one.map(lambda i: [i]), runs), max_size=max_size // 4).map(
+            lambda parts: [i for part in parts for i in part]
+        ),
+    )
+
+
+def cuts(token_ids: Sequence[int]) -> st.SearchStrategy[list[int]]:
+    """Places at which a list of ids is divided into calls, ascending."""
+    return st.lists(st.integers(0, len(token_ids)), max_size=8).map(sorted)

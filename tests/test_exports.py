@@ -1,0 +1,72 @@
+"""The exported names are the union of the modules' ``__all__``."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import streamdec
+
+ROOT = Path(__file__).resolve().parent.parent
+
+LENT = {
+    "streamdec.core.token_window": {"INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET"},
+}
+"""Inner modules that lend ``streamdec`` some of their names, not all."""
+
+
+def public_modules() -> list[str]:
+    """The modules that ``streamdec/__init__.py`` imports names from, in its order."""
+    tree = ast.parse((ROOT / "streamdec" / "__init__.py").read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return [node.module for node in imports if node.module and node.module.startswith("streamdec.")]
+
+
+def exported_by(module: str) -> set[str]:
+    """What ``module`` gives to ``streamdec``: its whole ``__all__``, or what it lends."""
+    return LENT.get(module) or set(names_of(module))
+
+
+def names_of(module: str) -> list[str]:
+    """The ``__all__`` of ``module``."""
+    names: list[str] = importlib.import_module(module).__all__
+    return names
+
+
+def all_modules() -> list[str]:
+    """Every module of streamdec except the folders' own, which hold a docstring at most."""
+    paths = (path.relative_to(ROOT) for path in (ROOT / "streamdec").rglob("*.py"))
+    return sorted(
+        ".".join(path.with_suffix("").parts) for path in paths if path.name != "__init__.py"
+    )
+
+
+def test_exported_names_are_the_union_of_the_modules_all() -> None:
+    union = set().union(*map(exported_by, public_modules()))
+    assert set(streamdec.__all__) == union
+
+
+def test_no_name_is_exported_twice() -> None:
+    assert [name for name, count in Counter(streamdec.__all__).items() if count > 1] == []
+    names = Counter(name for module in set(public_modules()) for name in exported_by(module))
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_lent_names_are_in_the_all_of_their_module() -> None:
+    for module, names in LENT.items():
+        assert names <= set(names_of(module))
+
+
+@pytest.mark.parametrize("name", streamdec.__all__)
+def test_every_exported_name_can_be_had(name: str) -> None:
+    assert hasattr(streamdec, name)
+
+
+@pytest.mark.parametrize("module", all_modules())
+def test_every_module_says_what_it_exports(module: str) -> None:
+    loaded = importlib.import_module(module)
+    assert [name for name in names_of(module) if not hasattr(loaded, name)] == []

@@ -1,0 +1,45 @@
+"""The README's example prints what it says, and its commands are the ones that are tested."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+COMMANDS = [line for kind, body in BLOCKS if kind == "sh" for line in body.splitlines()]
+
+
+def block(kind: str) -> str:
+    """The only block of ``kind``."""
+    (body,) = [body for found, body in BLOCKS if found == kind]
+    return str(body)
+
+
+def test_the_example_prints_what_the_readme_says() -> None:
+    example = [sys.executable, "-X", "utf8", "-W", "error", "-c", block("python")]
+    run = subprocess.run(example, cwd=ROOT, capture_output=True, check=True, encoding="utf-8")
+    assert run.stdout.splitlines() == block("text").splitlines()
+
+
+def test_the_example_has_ten_lines_at_most() -> None:
+    assert len(block("python").splitlines()) <= 10
+
+
+def test_one_line_installs_and_runs_the_demo() -> None:
+    (line,) = [line for line in COMMANDS if line.endswith("streamdec demo")]
+    assert line.startswith("python3 -m venv .venv && ")
+    assert "pip install '.[cli]'" in line
+
+
+def test_one_line_installs_and_passes_the_tests_and_is_the_line_that_ci_runs() -> None:
+    (line,) = [line for line in COMMANDS if line.endswith("pytest")]
+    assert line.startswith("python3 -m venv .venv && ")
+    assert "pip install -e '.[test]'" in line
+    # The pattern with which .ci/run takes the line out of the README.
+    (pattern,) = re.findall(r"grep -m 1 -E '([^']+)' README\.md", (ROOT / ".ci/run").read_text())
+    assert re.findall(pattern, README, re.MULTILINE) == [line]
