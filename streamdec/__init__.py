@@ -2,5 +2,53 @@
 
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.mock import MockTokenizer
+from streamdec.chunks import Anchor, Chunk, FinishReason
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.sequence import Sequence
+from streamdec.core.token_window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
+from streamdec.errors import (
+    FinishedError,
+    MissingExtraError,
+    RewriteError,
+    SnapshotError,
+    SnapshotMismatchError,
+    StreamdecError,
+    StreamdecWarning,
+    TokenIdError,
+    TokenIdTypeError,
+    TokenizerLibraryError,
+    TokenizerLoadError,
+    UnknownTokenError,
+    UnsupportedFormatError,
+)
+from streamdec.loading.factory import load_tokenizer
+from streamdec.protocols import Decoder, Encoder, Encoding, Tokenizer
+
+__all__ = [
+    "INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET",
+    "Anchor",
+    "Chunk",
+    "DecodeStream",
+    "Decoder",
+    "Encoder",
+    "Encoding",
+    "FinishReason",
+    "FinishedError",
+    "HuggingFaceTokenizer",
+    "MissingExtraError",
+    "MockTokenizer",
+    "RewriteError",
+    "Sequence",
+    "SnapshotError",
+    "SnapshotMismatchError",
+    "StreamdecError",
+    "StreamdecWarning",
+    "TokenIdError",
+    "TokenIdTypeError",
+    "Tokenizer",
+    "TokenizerLibraryError",
+    "TokenizerLoadError",
+    "UnknownTokenError",
+    "UnsupportedFormatError",
+    "load_tokenizer",
+]

@@ -3,12 +3,12 @@
     StreamdecError
     ├── TokenIdError (ValueError)            not an id: negative or above 2**32 - 1
     │   ├── TokenIdTypeError (TypeError)     not an id: not an integer, or a bool
-    │   └── UnknownTokenError                an id the tokenizer does not have, under unknown_ids="error"
-    ├── FinishedError (RuntimeError)         a step after the end
+    │   └── UnknownTokenError                an id the tokenizer does not have, under
+    unknown_ids="error" ├── FinishedError (RuntimeError)         a step after the end
     ├── RewriteError                         a windowed decode took back text that was already given
     ├── SnapshotError (ValueError)           a snapshot that cannot be continued
-    │   └── SnapshotMismatchError            … because it belongs to another tokenizer or other options
-    ├── TokenizerLoadError (ValueError)      a tokenizer file that cannot be read
+    │   └── SnapshotMismatchError            … because it belongs to another tokenizer or other
+    options ├── TokenizerLoadError (ValueError)      a tokenizer file that cannot be read
     │   └── UnsupportedFormatError           … because its format is none that streamdec serves
     ├── TokenizerLibraryError (RuntimeError) the library under a tokenizer failed or panicked
     └── MissingExtraError (ImportError)      an optional dependency that is not installed
@@ -46,7 +46,8 @@ __all__ = [
 class StreamdecError(Exception):
     """The root of all errors of streamdec.
 
-    ``chunk`` is what the failing call had already decoded (``None`` if nothing was lost to begin with).
+    ``chunk`` is what the failing call had already decoded (``None`` if nothing was lost to begin
+    with).
     """
 
     chunk: Chunk | None = None
@@ -55,8 +56,8 @@ class StreamdecError(Exception):
 class TokenIdError(StreamdecError, ValueError):
     """A token id outside 0 … 2**32 - 1.
 
-    ``token_id`` is the object that was given, ``index`` its place among the generated tokens (None for
-    one of a prompt).
+    ``token_id`` is the object that was given, ``index`` its place among the generated tokens (None
+    for one of a prompt).
     """
 
     def __init__(self, message: str, token_id: object, index: int | None) -> None:
@@ -100,7 +101,7 @@ class TokenizerLoadError(StreamdecError, ValueError):
 
 
 class UnsupportedFormatError(TokenizerLoadError):
-    """A file or folder in a format that streamdec does not serve; the message says what was found."""
+    """A file or folder in a format that is not served; the message says what was found."""
 
 
 class TokenizerLibraryError(StreamdecError, RuntimeError):

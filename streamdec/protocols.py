@@ -38,7 +38,8 @@ __all__ = [
 ]
 
 
-# --- how a library turns tokens into text -----------------------------------------------------------
+# --- how a library turns tokens into text
+# -----------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class RawBytes:
 
 @dataclass(frozen=True, slots=True)
 class ByteLevel:
-    """GPT-2's byte alphabet: a piece of nothing but its 256 letters is those bytes, else its own UTF-8."""
+    """GPT-2's byte alphabet: a piece of its 256 letters is bytes, any other is its own UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class BPESuffix:
 
 @dataclass(frozen=True, slots=True)
 class CTC:
-    """Repeated pieces count once, ``pad`` is removed, and ``delimiter`` is a space if ``cleanup``."""
+    """Repeated pieces count once, ``pad`` is removed; ``delimiter`` is a space if ``cleanup``."""
 
     pad: str = "<pad>"
     delimiter: str = "|"
@@ -121,7 +122,7 @@ DecodingRule = (
 
 @dataclass(frozen=True, slots=True)
 class LiteralReplace:
-    """Every ``pattern`` in the whole text becomes ``content``, leftmost first. ``pattern`` is not empty."""
+    """Every ``pattern`` (not empty) in the whole text becomes ``content``, leftmost first."""
 
     pattern: str
     content: str
@@ -139,7 +140,8 @@ class TextRules:
     """What is replaced in the whole text afterwards, in this order."""
 
 
-# --- what a tokenizer can do ------------------------------------------------------------------------
+# --- what a tokenizer can do
+# ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,7 @@ class Decoder(Protocol):
 
 @runtime_checkable
 class TableDecoder(Decoder, Protocol):
-    """A decoder that can be compiled: it says what each token is made of and how pieces are joined."""
+    """A decoder that can be compiled: it tells what tokens are made of and how they are joined."""
 
     @property
     def rules(self) -> TextRules | None:
@@ -183,7 +185,7 @@ class TableDecoder(Decoder, Protocol):
         ...
 
     def piece(self, token_id: int) -> str | bytes | None:
-        """What ``token_id`` contributes before the rule is applied (bytes for RawBytes); None if unknown."""
+        """What ``token_id`` gives to the rule (bytes for RawBytes, else text); None if unknown."""
         ...
 
     def is_skipped(self, token_id: int) -> bool:
@@ -191,7 +193,7 @@ class TableDecoder(Decoder, Protocol):
         ...
 
     def sample_ids(self) -> Sequence[int]:
-        """A few hundred ids, special and byte tokens among them, to verify a compiled table with."""
+        """A few hundred ids to verify a table with, special and byte tokens among them."""
         ...
 
 

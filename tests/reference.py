@@ -1,7 +1,7 @@
 """The slow way: what the laws say, written down without a thought for speed.
 
-Nothing here uses streamdec's machines: the oracle of whole text is the tokenizer's own ``decode``, and
-bytes are decoded by trying out what could still become a character.
+Nothing here uses streamdec's machines: the oracle of whole text is the tokenizer's own ``decode``,
+and bytes are decoded by trying out what could still become a character.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def code_points(data: bytes, *, per_byte: bool = False) -> list[tuple[int, str]]
 
 
 def _next(data: bytes) -> tuple[int, str]:
-    """The first character of ``data`` and its size; "" and the size of the ill-formed part if none."""
+    """The size of what ``data`` begins with, and the character; "" for an ill-formed part."""
     for size in range(1, len(data) + 1):
         try:
             return size, data[:size].decode()
@@ -90,7 +90,7 @@ def common_prefix(texts: Iterable[str]) -> str:
 def window_offsets(
     decode: Callable[[Sequence[int]], str], prompt: Sequence[int], token_ids: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """``(prefix_offset, read_offset)`` after the prompt and each token, by the algorithm of TGI and vLLM."""
+    """The prefix and read offsets after the prompt and each token, as TGI and vLLM have them."""
     ids = list(prompt)
     prefix, read = max(len(ids) - 5, 0), len(ids)
     offsets = [(prefix, read)]
@@ -105,7 +105,9 @@ def window_offsets(
 
 def anchors(contributions: Sequence[bytes], *, per_byte: bool = False) -> list[tuple[int, ...]]:
     """Law 17, from what each token contributes: (start, end, byte_start, byte_end) of each."""
-    places: list[tuple[int, int, int, int, int]] = []  # of each code point: bytes in, index, bytes out
+    places: list[
+        tuple[int, int, int, int, int]
+    ] = []  # of each code point: bytes in, index, bytes out
     first = size = 0
     data = b"".join(contributions)
     for index, (width, char) in enumerate(code_points(data, per_byte=per_byte)):

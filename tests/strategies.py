@@ -14,23 +14,26 @@ __all__ = ["Subject", "cuts", "token_ids"]
 SCAN = 2_000
 
 
-@dataclass
+@dataclass(repr=False)
 class Subject:
     """A tokenizer to try a law on, and which of its ids are of what kind."""
 
     name: str
     tokenizer: Tokenizer
-    usual: list[int] = field(default_factory=list, repr=False)
+    usual: list[int] = field(default_factory=list)
     """Ids spread over the vocabulary."""
-    partial: list[int] = field(default_factory=list, repr=False)
+    partial: list[int] = field(default_factory=list)
     """Ids of single bytes and of parts of characters."""
-    special: list[int] = field(default_factory=list, repr=False)
+    special: list[int] = field(default_factory=list)
     """Ids that are skipped, and other added ones."""
-    unknown: list[int] = field(default_factory=list, repr=False)
-    byte_ids: dict[int, int] = field(default_factory=dict, repr=False)
+    unknown: list[int] = field(default_factory=list)
+    byte_ids: dict[int, int] = field(default_factory=dict)
     """Byte → an id that is this byte."""
-    apart: list[int] = field(default_factory=list, repr=False)
+    apart: list[int] = field(default_factory=list)
     """Ids whose texts begin differently and end a word, a run, a repetition."""
+
+    def __repr__(self) -> str:
+        return self.name
 
     def __post_init__(self) -> None:
         sample = list(self.tokenizer.sample_ids())
@@ -41,7 +44,7 @@ class Subject:
         top = max(self.usual, default=0)
         self.unknown = [i for i in (top + 77_777, 2**32 - 1) if self.tokenizer.piece(i) is None]
         self.unknown += [i for i in range(top) if i < SCAN and self.tokenizer.piece(i) is None][:5]
-        self.byte_ids = {b: i for i in self.partial if (b := self._byte(i)) is not None}
+        self.byte_ids = {b: i for i in known + sample if (b := self._byte(i)) is not None}
         texts = {self._text(i)[:1]: i for i in self.usual if not self.tokenizer.is_skipped(i)}
         self.apart = list(texts.values())[:40]
 
@@ -67,7 +70,9 @@ class Subject:
 
 REPLACEMENT = "\ufffd"
 
-_LETTERS = [chr(b) for b in range(256) if b in range(0x21, 0x7F) or b in range(0xA1, 0xAD) or b > 0xAD]
+_LETTERS = [
+    chr(b) for b in range(256) if b in range(0x21, 0x7F) or b in range(0xA1, 0xAD) or b > 0xAD
+]
 _SPELLED: dict[str | bytes, tuple[type, int]] = {
     **{f"<0x{byte:02X}>": (ByteFallback, byte) for byte in range(256)},
     **{letter: (ByteLevel, ord(letter)) for letter in _LETTERS},
@@ -78,8 +83,10 @@ _SPELLED: dict[str | bytes, tuple[type, int]] = {
 }
 
 
-def token_ids(subject: Subject, *, known: bool = False, max_size: int = 40) -> st.SearchStrategy[list[int]]:
-    """Ids as models, attackers and accidents produce them; ``known``: only ids the tokenizer has."""
+def token_ids(
+    subject: Subject, *, known: bool = False, max_size: int = 40
+) -> st.SearchStrategy[list[int]]:
+    """Ids as models, attackers and accidents give them; ``known``: only those of the tokenizer."""
     kinds = [subject.usual, subject.usual, subject.partial, subject.special]
     if not known:
         kinds.append(subject.unknown or subject.usual)

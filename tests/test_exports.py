@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 LENT = {
     "streamdec.core.token_window": {"INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET"},
+    # The decoding rules are for those who write a backend; they import them from their module.
+    "streamdec.protocols": {"Decoder", "Encoder", "Encoding", "Tokenizer"},
 }
 """Inner modules that lend ``streamdec`` some of their names, not all."""
 

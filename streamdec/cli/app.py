@@ -10,6 +10,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
 import click
@@ -57,6 +58,7 @@ for _command in COMMANDS:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status."""
+    _replace_closed_streams()
     try:
         with _plain_warnings():
             status = commands.main(arguments, prog_name="streamdec", standalone_mode=False)
@@ -69,6 +71,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (StreamdecError, OSError) as error:
         click.echo(f"Error: {' '.join(str(error).split())}", err=True)
         return CANNOT_BEGIN
+
+
+def _replace_closed_streams() -> None:
+    """Streams closed before the start (``<&-``), None to Python, read and write nothing."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - for good
+            setattr(sys, name, nowhere)
 
 
 def _give_up_stdout() -> None:

@@ -1,8 +1,9 @@
 """Where each token stands in the text (law 17).
 
-The tracker is told, token by token, which bytes came out and whose they are. A token covers every code
-point that it gave a byte to; one that gave nothing sits, empty, before the character it interrupts. An
-anchor is handed out once nothing that follows can change it, in the order of the tokens.
+The tracker is told, token by token, which bytes came out and whose they are. A token covers every
+code point that it gave a byte to; one that gave nothing sits, empty, before the character it
+interrupts. An anchor is handed out once nothing that follows can change it, in the order of the
+tokens.
 """
 
 from __future__ import annotations
@@ -38,10 +39,20 @@ class _Span:
 class AnchorTracker:
     """Follows one stream. Holds the tokens whose place is open, and those not yet taken."""
 
-    __slots__ = ("_chars", "_decided", "_errors", "_index", "_open", "_settled", "_size", "_tail", "_waiting")
+    __slots__ = (
+        "_chars",
+        "_decided",
+        "_errors",
+        "_index",
+        "_open",
+        "_settled",
+        "_size",
+        "_tail",
+        "_waiting",
+    )
 
     def __init__(self, errors: str, tail: bytes = b"", *, prompt_tokens: int = 0) -> None:
-        """``tail``: a prompt's unfinished character; ``prompt_tokens``: how many of its tokens wait."""
+        """``tail``: a prompt's unfinished character; ``prompt_tokens``: those of it that wait."""
         self._errors = errors
         self._tail = tail  # bytes of the stream that are no character yet (at first: the prompt's)
         self._decided = -len(tail)  # bytes of the stream that are
@@ -66,16 +77,11 @@ class AnchorTracker:
             among = [*self._waiting, span]
             self._waiting = among[len(among) - waiting :]
         self._read(data, final=False)
-        if not own and span not in self._waiting:
-            span.anchor = [self._chars, self._chars, self._size, self._size]
         self._settle()
 
     def finish(self, data: bytes) -> None:
         """Nothing follows; ``data`` came out."""
         self._share_out(len(data))
-        for span in self._waiting:
-            if span.first == span.last:
-                span.anchor = [self._chars, self._chars, self._size, self._size]
         self._waiting = []
         self._read(data, final=True)
         self._settle()
@@ -110,18 +116,24 @@ class AnchorTracker:
             self._tail = self._tail[width:]
 
     def _place(self, first: int, last: int, size: int) -> None:
-        """The bytes from ``first`` to ``last`` are the next code point, of ``size`` bytes as text."""
+        """The bytes from ``first`` to ``last`` are a code point that has ``size`` bytes as text."""
         for span in self._open:
-            if span.first < span.last:
-                if first <= span.first < last:
-                    span.anchor[0], span.anchor[2] = self._chars, self._size
-                if first < span.last <= last:
-                    span.anchor[1], span.anchor[3] = self._chars + 1, self._size + size
+            if first <= span.first < last:
+                span.anchor[0], span.anchor[2] = self._chars, self._size
+                if span.first == span.last:
+                    span.anchor[1], span.anchor[3] = self._chars, self._size
+            if span.first < span.last and first < span.last <= last:
+                span.anchor[1], span.anchor[3] = self._chars + 1, self._size + size
 
     def _settle(self) -> None:
-        while self._open and self._open[0].is_settled and self._open[0] not in self._waiting:
-            span = self._open.popleft()
+        while self._open and self._open[0] not in self._waiting:
+            span = self._open[0]
+            if span.first == span.last == self._decided:  # between two characters, or at the end
+                span.anchor = [self._chars, self._chars, self._size, self._size]
+            if not span.is_settled:
+                break
             self._settled.append(Anchor(span.index, *span.anchor))
+            self._open.popleft()
 
     # --- JSON
 
@@ -137,7 +149,7 @@ class AnchorTracker:
 
     @classmethod
     def load(cls, errors: str, data: Any) -> AnchorTracker:
-        """The tracker that ``dump`` gave ``data`` for. ValueError, TypeError or KeyError if none."""
+        """The tracker that ``dump`` gave ``data`` for; ValueError, TypeError, KeyError if none."""
         tracker = cls(errors)
         tracker._decided, tracker._chars, tracker._size, tracker._index = _ints(data["at"], 4)
         tracker._tail = bytes.fromhex(data["tail"])

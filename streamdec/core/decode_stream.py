@@ -6,21 +6,14 @@ import logging
 import weakref
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, ClassVar, Self, SupportsIndex, TypeAlias, cast
+from typing import Any, ClassVar, Self, SupportsIndex, TypeAlias
 
 from streamdec.chunks import Anchor, Chunk
 from streamdec.core import snapshots
-from streamdec.core.anchors import AnchorTracker
-from streamdec.core.program import (
-    AnyProgram,
-    Options,
-    Program,
-    Route,
-    Row,
-    UnknownIds,
-    program_for,
-)
-from streamdec.core.token_bytes import ByteRuns
+from streamdec.core.byte_runs import ByteRuns
+from streamdec.core.program import Options, Program, Route, Row, UnknownIds
+from streamdec.core.programs import AnyProgram, program_for
+from streamdec.core.recorder import Recorder
 from streamdec.core.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
 from streamdec.errors import FinishedError, UnknownTokenError
 from streamdec.protocols import Decoder
@@ -43,25 +36,28 @@ def _ticks(size: int) -> Tick:
 
 TICKS = 4096
 FIRST_TICK = _ticks(TICKS)
-"""What a stream counts its steps with. To follow a link costs the step half of what an addition does,
-which makes a new int each time; after the last link the slow path carries."""
+"""What a stream counts its steps with. To follow a link costs the step half of what an addition
+does, which makes a new int each time; after the last link the slow path carries."""
 
 
 class DecodeStream:
-    """Turns token ids into text as they come; the chunks joined are the whole decode.
+    r"""Turns token ids into text as they come; the chunks joined are the whole decode.
 
     Withheld is only what must be: the bytes of an unfinished character (and, with
     ``byte_runs="exact"``, an open run of byte tokens). Memory and work per token do not grow.
 
     Args:
         tokenizer: what decodes; see :mod:`streamdec.protocols`. Anything with
-            ``decode(ids, skip_special_tokens=...)`` will do, exactness and speed come with a backend.
-        prompt_token_ids: ids that came before. They are never given out; they say what is pending and
+            ``decode(ids, skip_special_tokens=...)`` will do, exactness and speed come with a
+            backend.
+        prompt_token_ids: ids that came before. They are never given out; they say what is pending
+        and
             that something precedes. Looked at from the end, only as far as needed.
         skip_special_tokens: leave special tokens out, as the tokenizer's own ``decode`` does.
-        byte_runs: for byte-fallback tokenizers. ``"eager"`` gives characters as they complete and one
-            U+FFFD for each bad byte; ``"exact"`` withholds an open run of byte tokens and renders it
-            as the ``tokenizers`` library does, where one bad byte spoils the run.
+        byte_runs: for byte-fallback tokenizers. ``"eager"`` gives characters as they complete and
+        one
+            U+FFFD for each bad byte; ``"exact"`` withholds an open run of byte tokens and renders
+            it as the ``tokenizers`` library does, where one bad byte spoils the run.
         unknown_ids: ids that the tokenizer does not have (padded vocabularies make them normal).
             ``"skip"`` gives nothing and counts them, ``"error"`` raises UnknownTokenError,
             ``"replace"`` gives U+FFFD.
@@ -76,14 +72,15 @@ class DecodeStream:
     Not for two threads at once; streams of one tokenizer may run in as many threads as there are.
 
     >>> from streamdec import DecodeStream, MockTokenizer
-    >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\\xc3", b"\\xa9", b"!"]))
+    >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9", b"!"]))
     >>> [stream.step(token_id) for token_id in (0, 1, 2, 3)]
     ['caf', '', 'é', '!']
     """
 
     __slots__ = (
-        "_dense",
+        "__weakref__",
         "_counted",
+        "_dense",
         "_finished",
         "_num_prompt_tokens",
         "_primed",
@@ -92,11 +89,12 @@ class DecodeStream:
         "_row",
         "_tick",
         "_unknown_tokens",
-        "__weakref__",
         "tokenizer",
     )
 
     _machine: ClassVar[str] = "decode_stream"
+    _row: Row | None
+    _tick: Tick | None
 
     def __init__(
         self,
@@ -124,7 +122,7 @@ class DecodeStream:
 
     def reset(self) -> None:
         """Back to where the stream was after its prompt."""
-        self._row: Row | None = self._program.first_row(self._primed)
+        self._row = self._program.first_row(self._primed)
         self._dense = self._program.dense
         self._count(0)
         self._unknown_tokens = 0
@@ -144,11 +142,13 @@ class DecodeStream:
             RewriteError: the windowed route's tokenizer took back text.
         After an error the stream is as it was before the token.
         """
+        text: str
+        row: Row | None
         try:
             if self._row is None:
                 # Lists count negative numbers from their end.
                 if token_id >= 0:  # type: ignore[operator]
-                    text, row = self._dense[token_id]  # type: ignore[misc, index]
+                    text, row = self._dense[token_id]
                     self._tick = self._tick[0]  # type: ignore[index]
                     if row is not None:
                         self._row = row
@@ -186,7 +186,7 @@ class DecodeStream:
     def _count(self, num_tokens: int) -> None:
         """Makes ``num_tokens`` what it is: what was counted, and the ticks since."""
         self._counted = num_tokens
-        self._tick: Tick | None = FIRST_TICK
+        self._tick = FIRST_TICK
 
     def _unknown(self, token_id: int) -> tuple[str, Row | None]:
         program = self._program
@@ -211,7 +211,7 @@ class DecodeStream:
         texts: list[str] = []
         try:
             for token_id in as_sequence(token_ids):
-                texts.append(self.step(token_id))
+                texts.append(self.step(token_id))  # noqa: PERF401 (what came before an error counts)
         except Exception as error:
             error.chunk = Chunk("".join(texts))  # type: ignore[attr-defined]
             raise
@@ -240,8 +240,9 @@ class DecodeStream:
     def step_bytes(self, token_id: SupportsIndex) -> bytes:
         """``step``, giving the raw bytes that the token brings out, finished characters or not.
 
-        Of a prompt's unfinished character only the generated bytes come. Text replacements (clean-up)
-        do not apply to bytes. Raises what ``step`` raises, and ValueError on the windowed route.
+        Of a prompt's unfinished character only the generated bytes come. Text replacements
+        (clean-up) do not apply to bytes. Raises what ``step`` raises, and ValueError on the
+        windowed route.
         """
         program = self._bytes_program("step_bytes()")
         memory = self._memory
@@ -283,7 +284,7 @@ class DecodeStream:
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens were generated: those given to ``step``, skipped and unknown ones included."""
+        """How many tokens were given to ``step``, skipped and unknown ones included."""
         return self._counted + (TICKS if self._tick is None else self._tick[1])
 
     @property
@@ -303,7 +304,7 @@ class DecodeStream:
 
     @property
     def prefix_offset(self) -> int:
-        """Where the text that ended at ``read_offset`` began; after a prompt, 5 tokens before its end."""
+        """Where the text that ended at ``read_offset`` began (after a prompt: 5 tokens earlier)."""
         return self.read_offset - self._program.offsets(self._memory)[0]
 
     @property
@@ -329,7 +330,9 @@ class DecodeStream:
 
     def _record(self, recorder: Recorder) -> None:
         if type(self) is not DecodeStream:
-            raise TypeError("keep_tokens and anchors are for DecodeStream itself, not for subclasses")
+            raise TypeError(
+                "keep_tokens and anchors are for DecodeStream itself, not for subclasses"
+            )
         self._recorder = recorder
         self.__class__ = _RecordingDecodeStream
 
@@ -382,8 +385,8 @@ class DecodeStream:
             snapshot: as ``snapshot()`` gave it, possibly by way of JSON.
             expected: options that the snapshot must have been taken with.
 
-        Raises SnapshotMismatchError for another tokenizer or other options, SnapshotError for data that
-        is no snapshot.
+        Raises SnapshotMismatchError for another tokenizer or other options, SnapshotError for data
+        that is no snapshot.
         """
         options, fields = snapshots.load(cls._machine, tokenizer, snapshot, expected)
         stream = object.__new__(cls)
@@ -420,7 +423,7 @@ _warned: set[int] = set()
 
 
 def _warn_once(tokenizer: Decoder, token_id: int) -> None:
-    """Says that ``tokenizer`` does not have ``token_id``, unless it was said of another id before."""
+    """Says that ``tokenizer`` does not have ``token_id``, once for all unknown ids."""
     if id(tokenizer) in _warned:
         return
     _warned.add(id(tokenizer))
@@ -429,70 +432,8 @@ def _warn_once(tokenizer: Decoder, token_id: int) -> None:
     logger.warning("%.200r has no id %d; unknown ids are counted", tokenizer, token_id)
 
 
-class Recorder:
-    """What a stream notes besides its text: its ids, and where each token stands."""
-
-    __slots__ = ("_program", "_primed", "token_ids", "tracker")
-
-    def __init__(self, program: AnyProgram, primed: Any, *, tokens: bool, anchors: bool) -> None:
-        if anchors and not (isinstance(program, Program) and program.has_anchors):
-            raise ValueError(
-                "anchors=True needs text whose bytes can be told apart by token: the bytes route, "
-                "without clean-up or replacements of the finished text"
-            )
-        self._program = program
-        self._primed = primed
-        self.token_ids: list[int] | None = [] if tokens else None
-        self.tracker: AnchorTracker | None = self._tracker() if anchors else None
-
-    def _tracker(self) -> AnchorTracker:
-        program = cast(Program, self._program)
-        waiting = program.token_bytes.waiting(self._primed[0])
-        return AnchorTracker(program.token_bytes.errors, self._primed[1], prompt_tokens=waiting)
-
-    def reset(self) -> None:
-        """Forgets what was noted."""
-        self.token_ids = None if self.token_ids is None else []
-        self.tracker = None if self.tracker is None else self._tracker()
-
-    def token(self, memory: Any, token_id: int) -> None:
-        """``token_id`` was stepped from ``memory``."""
-        if self.token_ids is not None:
-            self.token_ids.append(token_id)
-        if self.tracker is not None:
-            self.tracker.token(**cast(Program, self._program).contribution(memory, token_id))
-
-    def finish(self, memory: Any) -> None:
-        """The stream ends in ``memory``."""
-        if self.tracker is not None:
-            self.tracker.finish(cast(Program, self._program).token_bytes.flush(memory[0]))
-
-    def fork(self) -> Recorder:
-        """A copy that goes on alone."""
-        return self.load(self._program, self._primed, self.dump())
-
-    def dump(self) -> dict[str, Any]:
-        """The notes as JSON."""
-        return {
-            "token_ids": self.token_ids and self.token_ids.copy(),
-            "anchors": self.tracker and self.tracker.dump(),
-        }
-
-    @classmethod
-    def load(cls, program: AnyProgram, primed: Any, data: Any) -> Recorder:
-        """The recorder that ``dump`` gave ``data`` for."""
-        token_ids, anchors = data["token_ids"], data["anchors"]
-        recorder = cls(program, primed, tokens=token_ids is not None, anchors=anchors is not None)
-        if token_ids is not None:
-            recorder.token_ids = [check_token_id(token_id) for token_id in token_ids]
-        if anchors is not None:
-            errors = cast(Program, program).token_bytes.errors
-            recorder.tracker = AnchorTracker.load(errors, anchors)
-        return recorder
-
-
 class _RecordingDecodeStream(DecodeStream):
-    """A DecodeStream that notes each token. A class of its own, so that the plain step pays nothing."""
+    """A DecodeStream that notes each token; a class of its own, so the plain step pays nothing."""
 
     __slots__ = ()
 

@@ -1,48 +1,50 @@
 """The cached rows: what a token does to a stream, worked out once and then looked up.
 
 What a stream must remember between two tokens is small, and for a given *memory* a token id always
-gives the same text and the same next memory. So each memory has a *row*, a plain dict from token id to
-``(text, next row)`` that is filled on first use, as the lazy DFAs of regex engines are. The whole hot
-path of a stream is one look-up:
+gives the same text and the same next memory. So each memory has a *row*, a plain dict from token
+id to ``(text, next row)`` that is filled on first use, as the lazy DFAs of regex engines are. The
+whole hot path of a stream is one look-up:
 
     text, self._row = self._row[token_id]
 
-One memory is by far the most common: nothing withheld, something came before. In a program that is used
-again and again its row is also kept as a list, ``dense``, because a list is the faster look-up; None
-stands for it.
+One memory is by far the most common: nothing withheld, something came before. In a program that is
+used again and again its row is also kept as a list, ``dense``, because a list is the faster
+look-up; None stands for it.
 
 A :class:`Program` holds the rows of one tokenizer and one set of options and is shared by all their
-streams. Rows only ever gain equal values, so threads need no lock. When there are too many entries all
-rows are forgotten and begun anew; streams under way keep the rows they hold until their next miss.
+streams. Rows only ever gain equal values, so threads need no lock. When there are too many entries
+all rows are forgotten and begun anew; streams under way keep the rows they hold until their next
+miss.
 
-:class:`WindowProgram` has the same face for tokenizers that cannot be compiled, and caches nothing.
 """
 
 from __future__ import annotations
 
-import inspect
-import threading
-import warnings
-import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias, TypedDict, cast
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias, TypedDict
 
 from streamdec.core import utf8
+from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.rewrite import CLEAN_UP_TOKENIZATION_SPACES, Cascade
-from streamdec.core.token_bytes import ByteRuns, TokenBytes, compile_token_bytes
-from streamdec.core.token_ids import check_token_id
+from streamdec.core.token_bytes import TokenBytes
 from streamdec.core.token_window import (
     INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET,
-    MAX_WINDOW,
-    TokenWindow,
-    WindowMemory,
 )
-from streamdec.errors import StreamdecWarning
-from streamdec.protocols import Decoder, LiteralReplace, TableDecoder
+from streamdec.protocols import LiteralReplace
 
-__all__ = ["DEFAULT_OPTIONS", "Options", "Program", "Route", "WindowProgram", "program_for", "route_of"]
+__all__ = [
+    "DEFAULT_OPTIONS",
+    "Contribution",
+    "Entry",
+    "Memory",
+    "Options",
+    "Program",
+    "Route",
+    "Row",
+    "UnknownIds",
+    "cascade_of",
+    "first_span",
+]
 
 Route = Literal["bytes", "window"]
 UnknownIds = Literal["skip", "error", "replace"]
@@ -50,15 +52,13 @@ UnknownIds = Literal["skip", "error", "replace"]
 MAX_ENTRIES = 16_384
 """Entries of one program before its rows are forgotten: 100,000 tokens of code that does not repeat
 fill 5,000, a million 17,000; an entry takes 100 to 210 bytes."""
-MAX_PROGRAMS = 64
-"""Programs kept for one tokenizer, the least recently used forgotten first."""
 USES_BEFORE_DENSE = 4
 """Streams begun (or 4,096 steps of one) before a program is worth a dense row."""
 MAX_DENSE = 2**20
 """Ids that a dense row has room for, eight bytes each."""
 MAX_CACHED_WAIT = 8
-"""Rows are cached for streams whose text came at most so many tokens ago; runs of skipped tokens can be
-of any length, and each length is a memory of its own."""
+"""Rows are cached for streams whose text came at most so many tokens ago; runs of skipped tokens
+can be of any length, and each length is a memory of its own."""
 
 
 class Options(NamedTuple):
@@ -84,6 +84,7 @@ class Options(NamedTuple):
 
 DEFAULT_OPTIONS = Options()
 
+
 class Contribution(TypedDict):
     """What one token brings out: the arguments of ``AnchorTracker.token``."""
 
@@ -93,11 +94,13 @@ class Contribution(TypedDict):
     waiting: int
 
 
-Memory: TypeAlias = tuple[Any, bytes, tuple[str, ...], int, int]
-"""The state of TokenBytes; the unfinished character; the tails of the text replacements; how many
-tokens the last text took (``read_offset`` less ``prefix_offset``); how many tokens came since."""
+Memory: TypeAlias = Any
+"""What a stream remembers, an immutable value. Of a Program: the state of TokenBytes; the
+unfinished character; the tails of the text replacements; how many tokens the last text took
+(``read_offset`` less ``prefix_offset``); how many tokens came since. Of a WindowProgram: a
+WindowMemory, and the tails."""
 Row: TypeAlias = dict[Any, Any]
-"""token id → Entry; and under None, the row's own memory."""
+"""token id → Entry; and under None, the row's own memory and generation."""
 Entry: TypeAlias = tuple[str, Row | None]
 
 
@@ -145,7 +148,7 @@ class Program:
         self._rest_row = self._row(self.rest)
         self._entries = 0
         self._is_sparse = True
-        self.dense: list[Entry | None] = []
+        self.dense: list[Any] = []
         if self._uses >= USES_BEFORE_DENSE:
             self._make_dense()
 
@@ -190,7 +193,7 @@ class Program:
 
     def prime(self, prompt_token_ids: Sequence[SupportsIndex]) -> Memory:
         """The memory after a prompt, found by looking back only as far as it needs."""
-        span = _first_span(prompt_token_ids)
+        span = first_span(prompt_token_ids)
         show_unknown = self.options.unknown_ids == "replace"
         state, pending = self.token_bytes.prime(prompt_token_ids, show_unknown=show_unknown)
         tails = self._cascade.start
@@ -231,8 +234,7 @@ class Program:
 
     def data(self, memory: Memory, token_id: int) -> bytes:
         """The raw bytes that ``token_id`` brings out in ``memory``."""
-        data: bytes = self.contribution(memory, token_id)["data"]
-        return data
+        return self.contribution(memory, token_id)["data"]
 
     def contribution(self, memory: Memory, token_id: int) -> Contribution:
         """Which bytes ``token_id`` brings out in ``memory``, and whose they are."""
@@ -349,7 +351,8 @@ class Program:
     def held(self, memory: Memory) -> bytes:
         """The bytes that wait for the end of a character, a run or a pattern."""
         state, pending, tails, _, _ = memory
-        return "".join(reversed(tails)).encode() + pending + self.token_bytes.held(state)
+        tail: bytes = "".join(reversed(tails)).encode()
+        return tail + pending + self.token_bytes.held(state)
 
     def offsets(self, memory: Memory) -> tuple[int, int]:
         """How many tokens the last text took, and how many came since."""
@@ -392,7 +395,9 @@ class Program:
             raise ValueError(f"pending is no unfinished character: {pending!r:.40}")
         if not self._cascade.is_tails(tails):
             raise ValueError("tails do not begin the patterns")
-        if not (type(span) is int and type(wait) is int and 0 <= span < 2**63 and 0 <= wait < 2**63):
+        if not (
+            type(span) is int and type(wait) is int and 0 <= span < 2**63 and 0 <= wait < 2**63
+        ):
             raise ValueError("span and wait must be counts")
         return state, pending, tails, span, wait
 
@@ -402,232 +407,12 @@ def _as_json(value: Any) -> Any:
     return [_as_json(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-class WindowProgram:
-    """The face of a Program over a TokenWindow. Its rows are never filled: each step decodes."""
-
-    route: Route = "window"
-
-    __slots__ = ("_cascade", "_piece", "_window", "dense", "options")
-
-    def __init__(self, decoder: Decoder, options: Options) -> None:
-        if options.byte_runs == "exact":
-            raise ValueError(
-                "byte_runs='exact' needs a decoder that can be compiled, and this one runs on the "
-                "windowed route; leave it at 'eager'"
-            )
-        self._piece: Callable[[int], object] | None = getattr(decoder, "piece", None)
-        if options.unknown_ids == "replace" or (options.unknown_ids == "error" and not self._piece):
-            raise ValueError(
-                f"unknown_ids={options.unknown_ids!r} needs a tokenizer that tells what each id is "
-                "made of; on the windowed route leave it at 'skip'"
-            )
-        self.options = options
-        self.dense: list[Entry | None] = []
-        self._cascade = _cascade((), options)
-        self._window = TokenWindow(_whole_decode(decoder, options.skip_special_tokens))
-
-    def prime(self, prompt_token_ids: Sequence[SupportsIndex]) -> tuple[WindowMemory, Any]:
-        """The memory after a prompt; looks at its last MAX_WINDOW // 2 ids."""
-        ids = [check_token_id(i, what="prompt token") for i in prompt_token_ids[-MAX_WINDOW // 2 :]]
-        memory = self._window.prime(ids)
-        tails = self._cascade.start
-        if tails:
-            tails = self._cascade.resynchronise(memory.given) or tails
-        return memory._replace(span=_first_span(prompt_token_ids)), tails
-
-    def memory(self, row: Row | None) -> tuple[WindowMemory, Any]:
-        """What a stream in ``row`` remembers."""
-        assert row is not None
-        memory: tuple[WindowMemory, Any] = row[None]
-        return memory
-
-    def row(self, memory: Any) -> Row:
-        """A row of one stream alone, which never knows a token."""
-        return {None: memory}
-
-    first_row = last_row = row
-
-    def carry(self) -> None:
-        """Nothing is gained by knowing how long a stream is."""
-
-    def entry(self, row: Row | None, token_id: int) -> Entry:
-        """What ``token_id`` brings out. KeyError: an unknown id, as far as the tokenizer can tell."""
-        if self._piece is not None and self._piece(token_id) is None:
-            raise KeyError(token_id)
-        window, tails = self.memory(row)
-        text, window = self._window.step(window, token_id)
-        text, tails = self._cascade.step(tails, text)
-        return text, self.row((window, tails))
-
-    def unknown(self, memory: Any) -> tuple[str, Any]:
-        """An unknown id gives nothing."""
-        window, tails = memory
-        return "", (window._replace(wait=window.wait + 1), tails)
-
-    def flush(self, memory: Any) -> tuple[str, Any]:
-        """The text that was withheld, and a memory that withholds nothing."""
-        window, tails = memory
-        text = self._cascade.flush(tails, self._window.flush(window))
-        span, wait = (window.wait, 0) if text and window.wait else (window.span, window.wait)
-        return text, (WindowMemory((), (), "", span, wait), self._cascade.start)
-
-    def held(self, memory: Any) -> bytes:
-        """What is withheld, as text that ``flush`` would give."""
-        return self.flush(memory)[0].encode()
-
-    def offsets(self, memory: Any) -> tuple[int, int]:
-        """How many tokens the last text took, and how many came since."""
-        return memory[0].span, memory[0].wait
-
-    def dump(self, memory: Any) -> dict[str, Any]:
-        """``memory`` as JSON."""
-        window, tails = memory
-        return {**self._window.dump(window), "tails": list(tails)}
-
-    def load(self, data: Any) -> Any:
-        """The memory that ``dump`` gave ``data`` for. ValueError, TypeError or KeyError if none."""
-        tails = tuple(data["tails"])
-        if not self._cascade.is_tails(tails):
-            raise ValueError("tails do not begin the patterns")
-        return self._window.load(data), tails
-
-
-AnyProgram: TypeAlias = Program | WindowProgram
-
-
-def _first_span(prompt_token_ids: Sequence[object]) -> int:
+def first_span(prompt_token_ids: Sequence[object]) -> int:
+    """How many tokens of a prompt are context at first."""
     return min(len(prompt_token_ids), INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
 
 
-def _cascade(replaces: Sequence[LiteralReplace], options: Options) -> Cascade:
+def cascade_of(replaces: Sequence[LiteralReplace], options: Options) -> Cascade:
+    """The replacements of the finished text: the tokenizer's own, and the clean-up if asked for."""
     clean_up = CLEAN_UP_TOKENIZATION_SPACES if options.clean_up_tokenization_spaces else ()
     return Cascade((*replaces, *clean_up))
-
-
-def _whole_decode(decoder: Decoder, skip_special_tokens: bool) -> Callable[[Sequence[int]], str]:
-    """``decode`` as the window needs it: of a list of ids, and never cleaned up piece by piece."""
-    options: dict[str, bool] = {"skip_special_tokens": skip_special_tokens}
-    try:
-        accepted = inspect.signature(decoder.decode).parameters
-    except (TypeError, ValueError):  # a built-in without a signature
-        accepted = MappingProxyType({})
-    if "clean_up_tokenization_spaces" in accepted:  # transformers
-        options["clean_up_tokenization_spaces"] = False
-    return lambda token_ids: decoder.decode(list(token_ids), **options)
-
-
-# --- one compilation for each tokenizer --------------------------------------------------------------
-
-
-class _Compiled:
-    """What was compiled for one tokenizer, and the programs made of it."""
-
-    def __init__(self, decoder: TableDecoder) -> None:
-        self._machines: dict[tuple[bool, ByteRuns], TokenBytes] = {}
-        self._programs: OrderedDict[Options, Program] = OrderedDict()
-        self._lock = threading.Lock()
-        self.is_exact = True
-        difference = self._first_difference(decoder)
-        if difference:
-            self.is_exact = False
-            warnings.warn(
-                f"{decoder!r:.200}: {difference}; streaming over a window of decode() instead",
-                StreamdecWarning,
-                stacklevel=4,
-            )
-
-    def machine(self, decoder: TableDecoder, skip: bool, byte_runs: ByteRuns) -> TokenBytes | None:
-        machine = self._machines.get((skip, byte_runs))
-        if machine is None:
-            compiled = compile_token_bytes(decoder, skip_special_tokens=skip, byte_runs=byte_runs)
-            if compiled is None:
-                return None
-            machine = self._machines.setdefault((skip, byte_runs), compiled)
-        return machine
-
-    def program(self, decoder: TableDecoder, options: Options) -> Program | None:
-        with self._lock:
-            program = self._programs.get(options)
-            if program is not None:
-                self._programs.move_to_end(options)
-                return program
-            machine = self.machine(decoder, options.skip_special_tokens, options.byte_runs)
-            if machine is None or decoder.rules is None:
-                return None
-            program = Program(machine, options, _cascade(decoder.rules.replaces, options))
-            self._programs[options] = program
-            while len(self._programs) > MAX_PROGRAMS:
-                self._programs.popitem(last=False)
-            return program
-
-    def _first_difference(self, decoder: TableDecoder) -> str | None:
-        """How the compiled table differs from ``decode`` on the tokenizer's sample; None if it does not."""
-        sample = list(decoder.sample_ids())
-        trials = [sample, sample[::-1], *([token_id] for token_id in sample[::8])]
-        for skip in (True, False):
-            program = self.program(decoder, Options(skip, "exact"))
-            if program is None:
-                return None
-            for trial in trials:
-                expected = decoder.decode(trial, skip_special_tokens=skip)
-                if _stream(program, trial) != expected:
-                    token_id = _culprit(decoder, program, trial, skip)
-                    return f"the compiled table differs from decode() at id {token_id}"
-        return None
-
-
-def _stream(program: Program, token_ids: Sequence[int]) -> str:
-    memory = program.prime(())
-    texts = []
-    for token_id in token_ids:
-        try:
-            text, memory = program.transition(memory, token_id)
-        except KeyError:
-            continue
-        texts.append(text)
-    return "".join(texts) + program.flush(memory)[0]
-
-
-def _culprit(decoder: TableDecoder, program: Program, ids: Sequence[int], skip: bool) -> int:
-    for size in range(1, len(ids)):
-        if _stream(program, ids[:size]) != decoder.decode(ids[:size], skip_special_tokens=skip):
-            return ids[size - 1]
-    return ids[-1]
-
-
-_compiled: dict[int, _Compiled] = {}
-
-
-def _compiled_for(decoder: TableDecoder) -> _Compiled:
-    """The one compilation of ``decoder``, for as long as it lives."""
-    compiled = _compiled.get(id(decoder))
-    if compiled is None:
-        compiled = _Compiled(decoder)
-        try:
-            weakref.finalize(decoder, _compiled.pop, id(decoder), None)
-        except TypeError:  # no weak references to it: compiled for one stream alone
-            return compiled
-        compiled = _compiled.setdefault(id(decoder), compiled)
-    return compiled
-
-
-def program_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> AnyProgram:
-    """The program of ``decoder`` and ``options``, shared by all their streams.
-
-    Raises ValueError or TypeError for bad options, and for those that the windowed route cannot honour.
-    """
-    options.check()
-    if getattr(decoder, "rules", None) is not None:
-        table = cast(TableDecoder, decoder)
-        compiled = _compiled_for(table)
-        program = compiled.program(table, options) if compiled.is_exact else None
-        if program is not None:
-            return program
-    if not callable(getattr(decoder, "decode", None)):
-        raise TypeError(f"a tokenizer must have decode(token_ids, ...), and {decoder!r:.80} has not")
-    return WindowProgram(decoder, options)
-
-
-def route_of(decoder: Decoder) -> Route:
-    """``"bytes"`` if ``decoder`` could be compiled and agrees with its own decode, else ``"window"``."""
-    return program_for(decoder).route

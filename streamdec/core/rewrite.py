@@ -1,9 +1,10 @@
 """Text in, text with literal replacements out, whatever the cuts.
 
-Each :class:`Rewriter` replaces one pattern as ``str.replace`` does, leftmost first, and withholds the
-longest tail that may still begin it. Several in a row are a cascade: each reads what the one before
-gives, as the whole decode applies them one after another to the finished text. (One matcher for all
-patterns at once would be simpler and wrong: a replacement can make room for the next pattern.)
+Each :class:`Rewriter` replaces one pattern as ``str.replace`` does, leftmost first, and withholds
+the longest tail that may still begin it. Several in a row are a cascade: each reads what the one
+before gives, as the whole decode applies them one after another to the finished text. (One matcher
+for all patterns at once would be simpler and wrong: a replacement can make room for the next
+pattern.)
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ class Cascade:
     def resynchronise(self, text: str) -> tuple[str, ...] | None:
         """The tails after any text that ends in ``text``; None if more of it must be known.
 
-        A letter that is in no pattern flushes every tail, so the tails depend on what follows it alone.
+        A letter that is in no pattern flushes every tail, so the tails depend on what follows it
+        alone.
         """
         for position in range(len(text) - 1, -1, -1):
             if text[position] not in self._letters:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Self, SupportsIndex, cast
 
+from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.program import Route, UnknownIds
-from streamdec.core.token_bytes import ByteRuns
 from streamdec.core.token_ids import as_sequence, check_token_id
 from streamdec.errors import SnapshotError
 from streamdec.protocols import Decoder, Encoder
@@ -21,12 +21,14 @@ FIRST_LOOK_BACK = 64
 class Sequence:
     """Token ids that can be appended to and cut back, and their text at each moment.
 
-    A DecodeStream that keeps its ids and what each of them brought out: memory grows with the sequence.
+    A DecodeStream that keeps its ids and what each of them brought out: memory grows with the
+    sequence.
 
     Args:
         tokenizer: what decodes (and, for ``append_text``, encodes).
         token_ids: the first ids; their text is part of ``text``.
-        skip_special_tokens, byte_runs, unknown_ids, clean_up_tokenization_spaces: as for DecodeStream.
+        skip_special_tokens, byte_runs, unknown_ids, clean_up_tokenization_spaces: as for
+        DecodeStream.
 
     Raises what DecodeStream raises.
 
@@ -67,7 +69,7 @@ class Sequence:
     # --- growing
 
     def append_token(self, token_id: SupportsIndex) -> str:
-        """Appends one id; returns the text that it completes. Raises what ``DecodeStream.step`` does."""
+        """Appends one id; returns the text it completes. Raises what ``DecodeStream.step`` does."""
         text = self._stream.step(token_id)
         self._ids.append(token_id.__index__())
         self._texts.append(text)
@@ -90,7 +92,9 @@ class Sequence:
         """
         encode = getattr(self.tokenizer, "encode", None)
         if encode is None:
-            raise TypeError(f"append_text() needs a tokenizer that encodes, not {self.tokenizer!r:.80}")
+            raise TypeError(
+                f"append_text() needs a tokenizer that encodes, not {self.tokenizer!r:.80}"
+            )
         encoding = cast(Encoder, self.tokenizer).encode(text, add_special_tokens=add_special_tokens)
         return self.append_tokens(encoding.ids)
 
@@ -99,9 +103,10 @@ class Sequence:
     def truncate(self, num_tokens: int) -> None:
         """Keeps the first ``num_tokens`` ids; the sequence goes on as if no others had ever come.
 
-        ValueError if there are fewer. Costs what the tokens near the cut cost, not the whole sequence.
+        ValueError if there are fewer. Costs what the tokens near the cut cost, not the whole
+        sequence.
         """
-        if not isinstance(num_tokens, int) or isinstance(num_tokens, bool):
+        if type(num_tokens) is not int:
             raise TypeError(f"num_tokens must be an int, not {num_tokens!r:.40}")
         if not 0 <= num_tokens <= len(self._ids):
             raise ValueError(f"num_tokens must be 0 to {len(self._ids)}, not {num_tokens}")
@@ -190,7 +195,7 @@ class Sequence:
 
     @classmethod
     def restore(cls, tokenizer: Decoder, snapshot: dict[str, Any], **expected: object) -> Self:
-        """The sequence that ``snapshot()`` described; arguments and errors as ``DecodeStream.restore``."""
+        """The sequence that ``snapshot()`` described; all else as for ``DecodeStream.restore``."""
         try:
             shell = dict(snapshot)
             token_ids = [check_token_id(token_id) for token_id in shell.pop("token_ids", [])]

@@ -1,8 +1,9 @@
 """The common shell of all snapshots: format, machine, tokenizer, options.
 
-A snapshot is JSON. What is as at the start is left out, so an ordinary one is about 100 bytes. It comes
-from outside: everything in it is checked, and what cannot be right is a SnapshotError that says what
-and where. A format once released stays readable; a new one gets a new number and a reader of its own.
+A snapshot is JSON. What is as at the start is left out, so an ordinary one is about 100 bytes. It
+comes from outside: everything in it is checked, and what cannot be right is a SnapshotError that
+says what and where. A format once released stays readable; a new one gets a new number and a
+reader of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from streamdec.core.program import DEFAULT_OPTIONS, AnyProgram, Options
+from streamdec.core.program import DEFAULT_OPTIONS, Options
+from streamdec.core.programs import AnyProgram
 from streamdec.errors import SnapshotError, SnapshotMismatchError
 from streamdec.protocols import Decoder
 
@@ -34,7 +36,7 @@ def fingerprint(tokenizer: Decoder) -> str:
     for token_id in range(SAMPLE):
         try:
             text = tokenizer.decode([token_id], skip_special_tokens=False)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (whatever it raises is a trait of it)
             text = type(error).__name__
         digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
     return digest.hexdigest()[:16]
@@ -91,14 +93,17 @@ def load(
 ) -> tuple[Options, Fields]:
     """The options and the machine's own fields of ``snapshot``.
 
-    Raises SnapshotError, or SnapshotMismatchError if it is of another machine, tokenizer or options.
+    Raises SnapshotError, or SnapshotMismatchError if it is of another machine, tokenizer or
+    options.
     """
     if not isinstance(snapshot, Mapping):
         raise SnapshotError(f"a snapshot is a mapping, not {type(snapshot).__name__}")
     fields = dict(snapshot)
     if fields.pop("format", None) != FORMAT:
         found = snapshot.get("format", "none")
-        raise SnapshotError(f"snapshot format {found!r:.40} is not known; this release reads {FORMAT}")
+        raise SnapshotError(
+            f"snapshot format {found!r:.40} is not known; this release reads {FORMAT}"
+        )
     _match("machine", fields.pop("machine", None), machine)
     _match("tokenizer", fields.pop("tokenizer", None), fingerprint(tokenizer))
     options = _options(fields.pop("options", {}))

@@ -14,7 +14,9 @@ MAX_TOKEN_ID = 2**32 - 1
 """Token ids are u32 in every engine and in the ``tokenizers`` library."""
 
 
-def check_token_id(token_id: SupportsIndex, index: int | None = None, *, what: str = "token") -> int:
+def check_token_id(
+    token_id: SupportsIndex, index: int | None = None, *, what: str = "token"
+) -> int:
     """``token_id`` as an int. NumPy integers and their like are welcome, ``bool`` is not.
 
     ``index`` is the token's place among the generated tokens, for the error.

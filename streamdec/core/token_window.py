@@ -1,14 +1,15 @@
 """Token ids in, text out, for an object that only has ``decode``: the general route.
 
-The window is the last few ids: a *context* whose text was given, and *pending* ids whose text is not
-all out. Each step decodes both and gives what is new. This is the algorithm of text-generation-inference
-and vLLM (``prefix_offset`` and ``read_offset``), with four differences: a trailing U+FFFD withholds
-itself alone, at most three of them; a context that decodes to nothing, or begins inside a character, is
-widened; the window never exceeds MAX_WINDOW ids; and a decode that takes back text is an error.
+The window is the last few ids: a *context* whose text was given, and *pending* ids whose text is
+not all out. Each step decodes both and gives what is new. This is the algorithm of
+text-generation-inference and vLLM (``prefix_offset`` and ``read_offset``), with four differences:
+a trailing U+FFFD withholds itself alone, at most three of them; a context that decodes to nothing,
+or begins inside a character, is widened; the window never exceeds MAX_WINDOW ids; and a decode
+that takes back text is an error.
 
-A black box cannot say which tokens share a character, so what this route claims is less than the byte
-route's: the joined text is the whole decode for decoders whose text grows by appending, and for which
-MAX_WINDOW ids of context are enough.
+A black box cannot say which tokens share a character, so what this route claims is less than the
+byte route's: the joined text is the whole decode for decoders whose text grows by appending, and
+for which MAX_WINDOW ids of context are enough.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ MAX_WINDOW = 64
 """The most ids that a step decodes at once, its own among them."""
 
 MAX_HELD = 3
-"""The most U+FFFD withheld at the end: an unfinished character has three bytes at most, and libraries
-give it one U+FFFD or one for each byte."""
+"""The most U+FFFD withheld at the end: an unfinished character has three bytes at most, and
+libraries give it one U+FFFD or one for each byte."""
 
 
 class WindowMemory(NamedTuple):
@@ -98,7 +99,7 @@ class TokenWindow:
         )
 
     def _clean_context(self, ids: tuple[int, ...], size: int) -> tuple[int, ...]:
-        """The last ``size`` ids, or more of them: until they have text that begins with a character."""
+        """The last ``size`` ids, or more: until they have text that begins with a character."""
         for start in range(max(len(ids) - size, 0), -1, -1):
             text = self._decode(ids[start:]) if start < len(ids) else ""
             if text and not text.startswith(REPLACEMENT):

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.core.program import route_of
+from streamdec.core.programs import route_of
 from streamdec.errors import UnsupportedFormatError
 from streamdec.loading.detect import detect_format
 from streamdec.protocols import Tokenizer

@@ -29,7 +29,9 @@ from streamdec.protocols import (
     TextRules,
     WordPiece,
 )
-from streamdec.protocols import Tokenizer as TokenizerProtocol
+from streamdec.protocols import (
+    Tokenizer as TokenizerProtocol,
+)
 from tests.support.zoo import BYTE_PIECES, UNCOMPILED, ZOO, shared_tokenizers
 
 ALL = {**ZOO, **UNCOMPILED}

@@ -22,7 +22,9 @@ from streamdec.protocols import (
     TextRules,
     WordPiece,
 )
-from streamdec.protocols import Tokenizer as TokenizerProtocol
+from streamdec.protocols import (
+    Tokenizer as TokenizerProtocol,
+)
 from tests.support.zoo import BYTE_PIECES, PIECES
 
 # --- eight words ----------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The benchmark: what a token costs, beside the library that everyone has.
 
-    python -m tests.benchmarks [--quick] [--check] [--json FILE] [--tokenizer PATH]... [--case NAME]...
+    python -m tests.benchmarks [--quick] [--check] [--json FILE] [--tokenizer PATH] [--case NAME]
 
 All contestants run in one process, in turns, on the same ids; ratios are formed round by round and
 their median is given. Times are CPU time of the thread. Whatever is timed is also compared with

@@ -31,6 +31,10 @@ class Spread(NamedTuple):
         last = len(ranked) - 1
         return cls(median(ranked), ranked[last // 4], ranked[last - last // 4])
 
+    def times(self, factor: float) -> Spread:
+        """The same in another unit."""
+        return Spread(*(value * factor for value in self))
+
 
 class Samples:
     """One time for each case and round."""
@@ -78,7 +82,7 @@ def nanoseconds(action: Callable[[], object], times: int = 1) -> float:
 
 
 def per_token(entrant: Entrant, pieces: Sequence[Sequence[int]]) -> float:
-    """What one token takes if each of ``pieces`` is a stream; opening the streams is not counted."""
+    """What one token takes if each of ``pieces`` is a stream; to open them is not counted."""
     jobs = [(entrant.open(), fresh(piece)) for piece in pieces]
     drive = entrant.drive
     start = thread_time_ns()

@@ -108,7 +108,7 @@ class ColdProgram(ColdTokenizer):
 
 
 class Library:
-    """``tokenizers.decoders.DecodeStream``: the same job, compiled, in the same package as ``decode``."""
+    """``tokenizers.decoders.DecodeStream``: the same job in Rust, from where ``decode`` is."""
 
     name = HF
 

@@ -65,7 +65,9 @@ class Figure:
     def _goal_verdict(self) -> str:
         if self.goal is None:
             return ""
-        return f"goal missed by {self._beyond(self.goal):.0%}" if self._beyond(self.goal) else "goal"
+        return (
+            f"goal missed by {self._beyond(self.goal):.0%}" if self._beyond(self.goal) else "goal"
+        )
 
 
 @dataclass
@@ -96,7 +98,7 @@ class Report:
     def compare(self, where: str, text: str, expected: str) -> None:
         """Takes a failure, unless ``text`` is what the library decodes."""
         if text != expected:
-            at = len(os.path.commonprefix([text, expected]))
+            at = _first_difference(text, expected)
             found, wanted = text[at : at + 20], expected[at : at + 20]
             self.failures.append(f"{where}: at character {at} {found!r}, not {wanted!r}")
 
@@ -144,7 +146,14 @@ class Report:
         yield from (f"WRONG TEXT: {failure}" for failure in self.failures)
         yield from (f"{_name(f)}: {f.verdict.split(',')[0]}" for f in self.missed)
         floors = sum(figure.floor is not None for figure in self.figures)
-        yield f"{floors - len(self.missed)} of {floors} floors hold; {len(self.failures)} wrong texts"
+        hold = floors - len(self.missed)
+        yield f"{hold} of {floors} floors hold; {len(self.failures)} wrong texts"
+
+
+def _first_difference(text: str, other: str) -> int:
+    """The index from which on two unequal texts differ."""
+    pairs = enumerate(zip(text, other, strict=False))
+    return next((i for i, (one, another) in pairs if one != another), min(len(text), len(other)))
 
 
 def environment() -> dict[str, Any]:
@@ -168,7 +177,7 @@ def _processor() -> str:
     return next(names, platform.processor())
 
 
-# --- tables -----------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 
 _RATIO_HEAD = ("tokenizer", "case", "what", "measured", "", "floor", "goal", "verdict")
 _TIME_HEAD = ("tokenizer", "case", "what", "measured", "")

@@ -47,7 +47,7 @@ class Subject:
 
     @cached_property
     def ours(self) -> Ours:
-        """streamdec on this tokenizer."""
+        """What the benchmark is about."""
         return Ours(self.tokenizer)
 
     @property
@@ -81,7 +81,7 @@ class Subject:
         return [*token_ids[:size]]
 
     def pieces(self, workload: str, size: int) -> list[list[int]]:
-        """All of a workload, cut into streams of ``size`` tokens (the odd one finishes a character)."""
+        """All of a workload, cut into streams of ``size`` tokens (and what ends a character)."""
         token_ids = self.texts[workload]
         pieces: list[list[int]] = []
         start = 0
@@ -113,7 +113,7 @@ class Subject:
         return [i for i, token in added.items() if token.special and not self.expected([i])][:3]
 
 
-# --- the tokenizers that are trained here -----------------------------------------------------------
+# --- the tokenizers that are trained here ---------------------------------------------------------
 
 VOCABULARY_SIZE = 8_000
 SPECIAL_TOKENS = ("<unk>", "<s>", "</s>")
@@ -149,7 +149,7 @@ def _byte_level() -> Tokenizer:
 
 
 def _byte_fallback() -> Tokenizer:
-    """As Llama 2's: what is not in its alphabet of 200 letters falls back to bytes."""
+    """As Llama 2's: what is not in its alphabet of 400 letters falls back to bytes."""
     pieces, merges = _sentence_pieces()
     names = [*SPECIAL_TOKENS, *(f"<0x{byte:02X}>" for byte in range(256)), *pieces]
     vocabulary = {name: token_id for token_id, name in enumerate(names)}
@@ -177,13 +177,13 @@ def _sentence_pieces() -> tuple[list[str], list[tuple[str, str]]]:
     tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("\u2581*[^\u2581]+|\u2581+"), "isolated")
     size = VOCABULARY_SIZE - 256 - len(SPECIAL_TOKENS)
-    trainer = trainers.BpeTrainer(vocab_size=size, limit_alphabet=200, show_progress=False)
+    trainer = trainers.BpeTrainer(vocab_size=size, limit_alphabet=400, show_progress=False)
     tokenizer.train_from_iterator(_corpus(), trainer)
     model = json.loads(tokenizer.to_str())["model"]
     return list(model["vocab"]), [tuple(pair) for pair in model["merges"]]
 
 
-# --- the tokenizers that are there ------------------------------------------------------------------
+# --- the tokenizers that are there ----------------------------------------------------------------
 
 
 def shared(size: int = MOST_TOKENS) -> Iterator[Subject]:

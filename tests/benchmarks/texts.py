@@ -24,7 +24,7 @@ def code(size: int) -> str:
 
 @cache
 def mix(size: int, seed: int) -> str:
-    """At least ``size`` characters: words of many scripts, emoji, flags, and letters that are rare."""
+    """At least ``size`` characters: words of many scripts, emoji, flags, and rare letters."""
     draw = random.Random(seed)
     words: list[str] = []
     length = 0
@@ -37,7 +37,9 @@ def mix(size: int, seed: int) -> str:
 # --- the kinds of words ---------------------------------------------------------------------------
 
 
-def _letters(first: int, last: int, longest: int, after: str = "") -> Callable[[random.Random], str]:
+def _letters(
+    first: int, last: int, longest: int, after: str = ""
+) -> Callable[[random.Random], str]:
     """Words of up to ``longest`` letters out of a block, each followed by ``after``."""
 
     def word(draw: random.Random) -> str:
@@ -55,26 +57,34 @@ def _flag(draw: random.Random) -> str:
     return "".join(chr(0x1F1E6 + draw.randrange(26)) for _ in range(2))
 
 
-_CJK = _letters(0x4E00, 0x9FA5, 6)
-_CYRILLIC = _letters(0x0430, 0x044F, 8, " ")
-_THAI = _letters(0x0E01, 0x0E2E, 8)
-_HIRAGANA = _letters(0x3041, 0x3093, 5)
-_KATAKANA = _letters(0x30A1, 0x30F6, 5)
-_HANGUL = _letters(0xAC00, 0xD7A3, 4, " ")
-_EMOJI = _one_of(
-    "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466",
-    "\U0001f9d1\U0001f3fd\u200d\U0001f4bb",
-    "\U0001f3f3\ufe0f\u200d\U0001f308",
-    "\U0001f441\ufe0f\u200d\U0001f5e8\ufe0f",
-    "\U0001f469\U0001f3ff\u200d\u2764\ufe0f\u200d\U0001f468\U0001f3fb",
+_WORDS = (
+    _one_of("the ", "stream ", "of ", "tokens, ", "and ", "(text)\n", "is ", "decoded. "),
+    _one_of("你好", "世界", "我们", "中国", "时间", "可以", "没有", "问题", "，", "。"),
+    _one_of("Привет, ", "мир ", "это ", "время ", "человек ", "который ", "был ", "и "),
+    _one_of("สวัสดี", "ภาษา", "ไทย", "เวลา", "ของ", "และ", "ที่", "เป็น"),
+    _one_of("こんにちは", "です", "ます", "から", "カタカナ", "テスト", "日本", "。"),
+    _one_of("안녕하세요 ", "세계 ", "한국어 ", "시간 ", "그리고 ", "있다 "),
 )
-_GOTHIC = _letters(0x10330, 0x1034A, 3)
-_MATHEMATICAL = _letters(0x1D552, 0x1D56B, 3)
-_CUNEIFORM = _letters(0x12000, 0x1236E, 2)
-_TANGUT = _letters(0x17000, 0x187EC, 2)
-_ENGLISH = _one_of("the ", "stream ", "of ", "tokens, ", "and ", "(text)\n", "is ", "decoded. ")
+"""Words as they are read every day, which tokenizers know."""
 
-_KINDS = (
-    *(_CJK, _CJK, _CYRILLIC, _THAI, _HIRAGANA, _KATAKANA, _HANGUL, _EMOJI, _flag),
-    *(_GOTHIC, _MATHEMATICAL, _CUNEIFORM, _TANGUT, _ENGLISH, _ENGLISH),
+_RARE = (
+    _letters(0x4E00, 0x9FA5, 3),  # CJK
+    _letters(0x0430, 0x044F, 6, " "),  # Cyrillic
+    _letters(0x0E01, 0x0E2E, 5),  # Thai
+    _letters(0x3041, 0x3093, 4),  # Hiragana
+    _letters(0x30A1, 0x30F6, 4),  # Katakana
+    _letters(0xAC00, 0xD7A3, 2, " "),  # Hangul
+    _letters(0x10330, 0x1034A, 1),  # Gothic
+    _letters(0x1D552, 0x1D56B, 1),  # letters of mathematics
+    _letters(0x17000, 0x187EC, 1),  # Tangut
+    _one_of(
+        "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466",
+        "\U0001f9d1\U0001f3fd\u200d\U0001f4bb",
+        "\U0001f3f3\ufe0f\u200d\U0001f308",
+        "\U0001f469\U0001f3ff\u200d\u2764\ufe0f\u200d\U0001f468\U0001f3fb",
+    ),
+    _flag,
 )
+"""Letters drawn at random, most of which come to a tokenizer as bytes."""
+
+_KINDS = (*_WORDS * 2, *_RARE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import importlib.metadata
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -121,6 +122,16 @@ def test_ctrl_c_during_the_start_is_quiet_too(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(app, "run", interrupted)
     assert main([]) == 130
+
+
+@pytest.mark.parametrize("redirection", ["<&-", ">&-", "2>&-"])
+def test_streams_that_were_closed_before_the_start_do_no_harm(redirection: str) -> None:
+    decode = command("decode", "--tokenizer", TOKENIZER)
+    shell = f"{shlex.join(decode)} {redirection}"
+    result = subprocess.run(
+        shell, shell=True, cwd=ROOT, input=b"20 21", capture_output=True, check=True
+    )
+    assert result.stderr == b""
 
 
 def test_an_error_of_the_system_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

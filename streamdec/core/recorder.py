@@ -1,0 +1,74 @@
+"""What a stream may note besides its text: its ids, and where each token stands."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from streamdec.core.anchors import AnchorTracker
+from streamdec.core.program import Memory, Program
+from streamdec.core.programs import AnyProgram
+from streamdec.core.token_ids import check_token_id
+
+__all__ = ["Recorder"]
+
+
+class Recorder:
+    """What a stream notes besides its text: its ids, and where each token stands."""
+
+    __slots__ = ("_primed", "_program", "token_ids", "tracker")
+
+    def __init__(self, program: AnyProgram, primed: Memory, *, tokens: bool, anchors: bool) -> None:
+        if anchors and not (isinstance(program, Program) and program.has_anchors):
+            raise ValueError(
+                "anchors=True needs text whose bytes can be told apart by token: the bytes route, "
+                "without clean-up or replacements of the finished text"
+            )
+        self._program = program
+        self._primed = primed
+        self.token_ids: list[int] | None = [] if tokens else None
+        self.tracker: AnchorTracker | None = self._tracker() if anchors else None
+
+    def _tracker(self) -> AnchorTracker:
+        program = cast(Program, self._program)
+        waiting = program.token_bytes.waiting(self._primed[0])
+        return AnchorTracker(program.token_bytes.errors, self._primed[1], prompt_tokens=waiting)
+
+    def reset(self) -> None:
+        """Forgets what was noted."""
+        self.token_ids = None if self.token_ids is None else []
+        self.tracker = None if self.tracker is None else self._tracker()
+
+    def token(self, memory: Memory, token_id: int) -> None:
+        """``token_id`` was stepped from ``memory``."""
+        if self.token_ids is not None:
+            self.token_ids.append(token_id)
+        if self.tracker is not None:
+            self.tracker.token(**cast(Program, self._program).contribution(memory, token_id))
+
+    def finish(self, memory: Memory) -> None:
+        """The stream ends in ``memory``."""
+        if self.tracker is not None:
+            self.tracker.finish(cast(Program, self._program).token_bytes.flush(memory[0]))
+
+    def fork(self) -> Recorder:
+        """A copy that goes on alone."""
+        return self.load(self._program, self._primed, self.dump())
+
+    def dump(self) -> dict[str, Any]:
+        """The notes as JSON."""
+        return {
+            "token_ids": self.token_ids and self.token_ids.copy(),
+            "anchors": self.tracker and self.tracker.dump(),
+        }
+
+    @classmethod
+    def load(cls, program: AnyProgram, primed: Memory, data: Any) -> Recorder:
+        """The recorder that ``dump`` gave ``data`` for."""
+        token_ids, anchors = data["token_ids"], data["anchors"]
+        recorder = cls(program, primed, tokens=token_ids is not None, anchors=anchors is not None)
+        if token_ids is not None:
+            recorder.token_ids = [check_token_id(token_id) for token_id in token_ids]
+        if anchors is not None:
+            errors = cast(Program, program).token_bytes.errors
+            recorder.tracker = AnchorTracker.load(errors, anchors)
+        return recorder

@@ -1,0 +1,117 @@
+"""The face of a Program over a TokenWindow, for tokenizers that cannot be compiled."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
+from typing import Any, SupportsIndex
+
+from streamdec.core.program import Entry, Options, Route, Row, cascade_of, first_span
+from streamdec.core.token_ids import check_token_id
+from streamdec.core.token_window import MAX_WINDOW, TokenWindow, WindowMemory
+from streamdec.protocols import Decoder
+
+__all__ = ["WindowProgram"]
+
+
+class WindowProgram:
+    """The face of a Program over a TokenWindow. Its rows are never filled: each step decodes."""
+
+    route: Route = "window"
+
+    __slots__ = ("_cascade", "_piece", "_window", "dense", "options")
+
+    def __init__(self, decoder: Decoder, options: Options) -> None:
+        if options.byte_runs == "exact":
+            raise ValueError(
+                "byte_runs='exact' needs a decoder that can be compiled, and this one runs on the "
+                "windowed route; leave it at 'eager'"
+            )
+        self._piece: Callable[[int], object] | None = getattr(decoder, "piece", None)
+        if options.unknown_ids == "replace" or (options.unknown_ids == "error" and not self._piece):
+            raise ValueError(
+                f"unknown_ids={options.unknown_ids!r} needs a tokenizer that tells what each id is "
+                "made of; on the windowed route leave it at 'skip'"
+            )
+        self.options = options
+        self.dense: list[Any] = []
+        self._cascade = cascade_of((), options)
+        self._window = TokenWindow(_whole_decode(decoder, options.skip_special_tokens))
+
+    def prime(self, prompt_token_ids: Sequence[SupportsIndex]) -> tuple[WindowMemory, Any]:
+        """The memory after a prompt; looks at its last MAX_WINDOW // 2 ids."""
+        ids = [check_token_id(i, what="prompt token") for i in prompt_token_ids[-MAX_WINDOW // 2 :]]
+        memory = self._window.prime(ids)
+        tails = self._cascade.start
+        if tails:
+            tails = self._cascade.resynchronise(memory.given) or tails
+        return memory._replace(span=first_span(prompt_token_ids)), tails
+
+    def memory(self, row: Row | None) -> tuple[WindowMemory, Any]:
+        """What a stream in ``row`` remembers."""
+        assert row is not None
+        memory: tuple[WindowMemory, Any] = row[None]
+        return memory
+
+    def row(self, memory: Any) -> Row:
+        """A row of one stream alone, which never knows a token."""
+        return {None: memory}
+
+    first_row = last_row = row
+
+    def carry(self) -> None:
+        """Nothing is gained by knowing how long a stream is."""
+
+    def entry(self, row: Row | None, token_id: int) -> Entry:
+        """What ``token_id`` brings out. KeyError: unknown id, as far as the tokenizer can tell."""
+        if self._piece is not None and self._piece(token_id) is None:
+            raise KeyError(token_id)
+        window, tails = self.memory(row)
+        text, window = self._window.step(window, token_id)
+        text, tails = self._cascade.step(tails, text)
+        return text, self.row((window, tails))
+
+    def unknown(self, memory: Any) -> tuple[str, Any]:
+        """An unknown id gives nothing."""
+        window, tails = memory
+        return "", (window._replace(wait=window.wait + 1), tails)
+
+    def flush(self, memory: Any) -> tuple[str, Any]:
+        """The text that was withheld, and a memory that withholds nothing."""
+        window, tails = memory
+        text = self._cascade.flush(tails, self._window.flush(window))
+        span, wait = (window.wait, 0) if text and window.wait else (window.span, window.wait)
+        return text, (WindowMemory((), (), "", span, wait), self._cascade.start)
+
+    def held(self, memory: Any) -> bytes:
+        """What is withheld, as text that ``flush`` would give."""
+        return self.flush(memory)[0].encode()
+
+    def offsets(self, memory: Any) -> tuple[int, int]:
+        """How many tokens the last text took, and how many came since."""
+        return memory[0].span, memory[0].wait
+
+    def dump(self, memory: Any) -> dict[str, Any]:
+        """``memory`` as JSON."""
+        window, tails = memory
+        return {**self._window.dump(window), "tails": list(tails)}
+
+    def load(self, data: Any) -> Any:
+        """The memory that ``dump`` gave ``data`` for. ValueError, TypeError or KeyError if none."""
+        tails = tuple(data["tails"])
+        if not self._cascade.is_tails(tails):
+            raise ValueError("tails do not begin the patterns")
+        return self._window.load(data), tails
+
+
+def _whole_decode(decoder: Decoder, skip_special_tokens: bool) -> Callable[[Sequence[int]], str]:
+    """``decode`` as the window needs it: of a list of ids, and never cleaned up piece by piece."""
+    options: dict[str, bool] = {"skip_special_tokens": skip_special_tokens}
+    try:
+        accepted = inspect.signature(decoder.decode).parameters
+    except (TypeError, ValueError):  # a built-in without a signature
+        accepted = MappingProxyType({})
+    if "clean_up_tokenization_spaces" in accepted:  # transformers
+        options["clean_up_tokenization_spaces"] = False
+    return lambda token_ids: decoder.decode(list(token_ids), **options)
