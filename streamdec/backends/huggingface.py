@@ -89,7 +89,11 @@ class HuggingFaceTokenizer:
 
     def __init__(self, source: str | os.PathLike[str] | Tokenizer | FastTokenizer) -> None:
         self._tokenizer, self.name = _open(source)
+        self._forget()
+
+    def _forget(self) -> None:
         self._skipped: dict[int, bool] = {}
+        self._last_asked: tuple[int, str | None] = (-1, None)
 
     def __repr__(self) -> str:
         rule = type(self.rules.rule).__name__ if self.rules else "windowed"
@@ -200,10 +204,16 @@ class HuggingFaceTokenizer:
 
     def id_to_token(self, token_id: int) -> str | None:
         """The token's own name in the vocabulary; None if there is none."""
+        # ``piece`` and ``is_skipped`` are asked in turn, and the library takes most of their time.
+        asked, text = self._last_asked
+        if asked == token_id and type(token_id) is int:
+            return text
         try:
-            return self._tokenizer.id_to_token(token_id)
+            text = self._tokenizer.id_to_token(token_id)
         except OverflowError:
             return None
+        self._last_asked = token_id, text
+        return text
 
     def token_to_id(self, token: str) -> int | None:
         """The id of a token; None if there is none."""

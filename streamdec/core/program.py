@@ -351,8 +351,8 @@ class Program:
     def held(self, memory: Memory) -> bytes:
         """The bytes that wait for the end of a character, a run or a pattern."""
         state, pending, tails, _, _ = memory
-        tail: bytes = "".join(reversed(tails)).encode()
-        return tail + pending + self.token_bytes.held(state)
+        held: bytes = "".join(reversed(tails)).encode() + pending + self.token_bytes.held(state)
+        return held
 
     def offsets(self, memory: Memory) -> tuple[int, int]:
         """How many tokens the last text took, and how many came since."""

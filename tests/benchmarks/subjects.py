@@ -75,7 +75,7 @@ class Subject:
 
     def _take(self, token_ids: Sequence[int], size: int) -> list[int]:
         """The first ``size`` of ``token_ids``, and those that finish the last character."""
-        for end in range(size, min(size + 64, len(token_ids))):
+        for end in range(size, min(size + 64, len(token_ids)) + 1):
             if not self.expected(token_ids[:end]).endswith("\ufffd"):
                 return [*token_ids[:end]]
         return [*token_ids[:size]]
