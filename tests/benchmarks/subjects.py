@@ -64,7 +64,7 @@ class Subject:
 
     @cached_property
     def texts(self) -> dict[str, list[int]]:
-        """The ids of *code* and *mix*, ``size`` of each and a few more."""
+        """The ids of *code* and *mix*, ``size`` of each and what ends the last character."""
         sources = {"code": texts.code(CODE_SIZE), "mix": texts.mix(MIX_SIZE, SEED)}
         return {name: self._take(self._encode(text), self._size) for name, text in sources.items()}
 
@@ -108,15 +108,15 @@ class Subject:
 
     @cached_property
     def skipped(self) -> list[int]:
-        """Up to three ids that are left out of the text."""
+        """The last ids, up to three, that are left out of the text."""
         added = self.library.get_added_tokens_decoder()
-        return [i for i, token in added.items() if token.special and not self.expected([i])][:3]
+        return [i for i, token in added.items() if token.special and not self.expected([i])][-3:]
 
 
 # --- the tokenizers that are trained here ---------------------------------------------------------
 
 VOCABULARY_SIZE = 8_000
-SPECIAL_TOKENS = ("<unk>", "<s>", "</s>")
+SPECIAL_TOKENS = ("<unk>", "<s>", "</s>", "<|user|>", "<|assistant|>", "<|end|>")
 
 
 def trained(folder: Path, size: int = MOST_TOKENS) -> Iterator[Subject]:
@@ -129,7 +129,7 @@ def trained(folder: Path, size: int = MOST_TOKENS) -> Iterator[Subject]:
 
 def _corpus() -> list[str]:
     """What they are trained on: much code and a little of the mix, but another one."""
-    text = texts.code(2_000_000) + texts.mix(60_000, SEED + 1)
+    text = texts.code(2_000_000) + texts.mix(30_000, SEED + 1)
     return text.splitlines(keepends=True)
 
 

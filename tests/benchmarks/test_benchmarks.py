@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import chain, count
+from pathlib import Path
+from typing import Any, SupportsIndex
+
+import pytest
+
+from streamdec import DecodeStream
+from tests.benchmarks import cases, entrants, texts
+from tests.benchmarks.__main__ import main
+from tests.benchmarks.cases import CASES
+from tests.benchmarks.clock import Samples, Spread, fresh, in_turns, per_token
+from tests.benchmarks.entrants import Floor
+from tests.benchmarks.report import Figure, Report
+from tests.benchmarks.subjects import Subject, trained
+
+SMALL = 2_048
+
+
+@pytest.fixture(scope="module")
+def subjects(tmp_path_factory: pytest.TempPathFactory) -> list[Subject]:
+    return [*trained(tmp_path_factory.mktemp("trained"), SMALL)]
+
+
+def measured(subject: Subject, *names: str) -> Report:
+    """The report of some cases, as short as they can be."""
+    effort = cases.Effort(
+        rounds=1,
+        step_size=256,
+        step_streams=1,
+        cold_sizes=(128,),
+        growth_sizes=(64, 512),
+        lone_sizes=(32, 64),
+        rival_lone_sizes=(32,),
+        memory_sizes=(64,),
+        live_streams=2,
+        loads=1,
+    )
+    report = Report()
+    for name in names:
+        CASES[name](subject, effort, report)
+    return report
+
+
+# --- arithmetic -----------------------------------------------------------------------------------
+
+
+def test_a_spread_is_the_median_between_its_quartiles() -> None:
+    assert Spread.of([5, 1, 2, 4, 3]) == (3, 2, 4)
+    assert Spread.of([7]) == (7, 7, 7)
+    assert Spread.of([1, 3]).times(10) == (20, 10, 30)
+
+
+def test_ratios_are_formed_round_by_round() -> None:
+    """One slow round slows both and changes nothing."""
+    samples = Samples({"a": [1, 100, 3], "b": [2, 200, 6]})
+    assert samples.ratio("a", "b") == (0.5, 0.5, 0.5)
+    assert samples.time("a").median == 3
+
+
+def test_cases_take_turns_in_both_directions() -> None:
+    moves = count()
+    samples = in_turns({"a": lambda: next(moves) + 1, "b": lambda: next(moves) + 1}, 2)
+    assert samples.time("a") == (2.5, 1, 4)
+    assert samples.time("b") == (2.5, 2, 3)
+
+
+def test_fresh_ids_are_equal_and_not_the_same() -> None:
+    ids = [1_000, 70_000]
+    assert fresh(ids) == ids
+    assert not any(one is another for one, another in zip(fresh(ids), ids, strict=True))
+
+
+def test_a_time_per_token_counts_the_tokens_of_all_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([1_000, 1_090])
+    monkeypatch.setattr("tests.benchmarks.clock.thread_time_ns", lambda: next(clock))
+    assert per_token(Floor(), [[1, 2], [3]]) == 30
+
+
+@pytest.mark.parametrize(
+    ("figure", "missed_by", "verdict"),
+    [
+        (Figure("t", "c", "w", 0.1, "x"), 0, ""),
+        (Figure("t", "c", "w", 0.1, "x", floor=0.1), 0, "holds"),
+        (Figure("t", "c", "w", 0.15, "x", floor=0.1, goal=0.3), 0.5, "MISSED by 50%, goal"),
+        (Figure("t", "c", "w", 1, "x", floor=2, at_least=True), 0.5, "MISSED by 50%"),
+        (Figure("t", "c", "w", 3, "x", goal=2), 0, "goal missed by 50%"),
+    ],
+)
+def test_a_figure_says_whether_its_floor_holds(
+    figure: Figure, missed_by: float, verdict: str
+) -> None:
+    assert figure.missed_by == pytest.approx(missed_by)
+    assert figure.verdict == verdict
+
+
+def test_a_text_is_right_or_a_failure_that_says_where() -> None:
+    report = Report()
+    report.compare("here", "same", "same")
+    assert not report.failures
+    report.compare("here", "caf", "cafe")
+    assert report.failures == ["here: at character 3 '', not 'e'"]
+
+
+# --- workloads ------------------------------------------------------------------------------------
+
+
+def test_texts_are_the_same_each_time() -> None:
+    assert texts.mix.__wrapped__(500, 1) == texts.mix(500, 1) != texts.mix(500, 2)
+
+
+def test_a_third_of_the_mix_is_not_whole_characters(subjects: list[Subject]) -> None:
+    for subject in subjects:
+        assert subject.split_share("mix") >= 1 / 3
+        assert subject.split_share("code") < 0.01
+
+
+def test_the_trained_tokenizers_are_of_both_kinds(subjects: list[Subject]) -> None:
+    assert [subject.rule for subject in subjects] == ["ByteLevel", "ByteFallback"]
+    for subject in subjects:
+        assert subject.library.get_vocab_size() == pytest.approx(8_000, abs=100)
+        assert subject.expected([subject.lone_byte or 0]) == "\ufffd"
+        assert len(subject.skipped) == 3
+        assert subject.expected(subject.skipped) == ""
+
+
+def test_pieces_never_cut_a_character(subjects: list[Subject]) -> None:
+    for subject in subjects:
+        pieces = subject.pieces("mix", 256)
+        assert [*chain(*pieces)] == subject.texts["mix"][: sum(map(len, pieces))]
+        assert all(256 <= len(piece) < 300 for piece in pieces)
+        assert not any("\ufffd" in subject.expected(piece) for piece in pieces)
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+def test_every_case_gives_figures_and_no_wrong_text(subjects: list[Subject]) -> None:
+    for subject in subjects:
+        for name in CASES:
+            report = measured(subject, name)
+            assert report.figures, name
+            assert report.failures == []
+
+
+class Deaf(DecodeStream):
+    """Loses its text after 100 tokens."""
+
+    __slots__ = ()
+
+    def step(self, token_id: SupportsIndex) -> str:
+        text = super().step(token_id)
+        return text if self.num_tokens <= 100 else ""
+
+
+@pytest.mark.parametrize("name", ["step", "cold", "growth", "skipped"])
+def test_a_wrong_decoder_fails(
+    name: str, subjects: list[Subject], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entrants, "DecodeStream", Deaf)
+    failures = measured(subjects[0], name).failures
+    assert failures
+    assert all(failure.startswith("trained-bytelevel, ") for failure in failures)
+
+
+@pytest.fixture
+def path(subjects: list[Subject]) -> str:
+    return str(subjects[1].path)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    status = main(arguments)
+    return status, capsys.readouterr().out
+
+
+def test_a_quick_run_prints_ratios_first_and_writes_json(
+    path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a tokenizer of the user's."""
+    file = tmp_path / "report.json"
+    arguments = ["--quick", "--tokenizer", path, "--case", "step", "--json", str(file)]
+    status, text = run(capsys, *arguments)
+    assert status == 0
+    assert text.index("streamdec / HF DecodeStream") < text.index("tokenizers: ")
+    data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    assert data["environment"]["python"].startswith("CPython")
+    assert data["quick"] is True
+    assert data["failures"] == []
+    ratios = [figure for figure in data["figures"] if figure["floor"] == 0.06]
+    assert [figure["case"] for figure in ratios] == ["step, code", "step, mix"]
+    assert all(figure["low"] <= figure["value"] <= figure["high"] for figure in ratios)
+
+
+@pytest.mark.parametrize(("arguments", "status"), [((), 0), (("--check",), 1)])
+def test_a_missed_floor_fails_only_where_it_is_asked_for(
+    arguments: Sequence[str],
+    status: int,
+    path: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(cases.STEP_FLOORS, "ByteFallback", 1e-9)
+    found, text = run(capsys, "--quick", "--tokenizer", path, "--case", "step", *arguments)
+    assert found == status
+    assert "MISSED" in text
+
+
+def test_a_wrong_text_fails_in_any_case(
+    path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entrants, "DecodeStream", Deaf)
+    status, text = run(capsys, "--quick", "--tokenizer", path, "--case", "step")
+    assert status == 1
+    assert "WRONG TEXT" in text
