@@ -18,7 +18,7 @@ import pytest
 from streamdec import DecodeStream
 from streamdec import Sequence as TokenSequence
 from streamdec.chunks import Anchor
-from streamdec.core import program
+from streamdec.core import program, rows
 from streamdec.errors import FinishedError, TokenIdError, UnknownTokenError
 from streamdec.protocols import ByteFallback, ByteLevel, RawBytes
 from tests import reference
@@ -94,7 +94,7 @@ def small_caches(subject: Subject, token_ids: Sequence[int], max_entries: int) -
             forgetful.token_bytes, forgetful.options, forgetful._cascade, max_entries=max_entries
         )
     stream._program = forgetful
-    for round_ in range(program.USES_BEFORE_DENSE + 2):  # before and after it has a dense row
+    for round_ in range(rows.USES_BEFORE_DENSE + 2):  # before and after it has a dense row
         stream.reset()
         assert stream.step_batch(token_ids) == expected, round_
         if isinstance(forgetful, program.Program):
@@ -300,9 +300,9 @@ def bounded(subject: Subject, token_ids: Sequence[int], **options: Any) -> None:
         size = max(size, len(json.dumps(stream.snapshot())))
     assert size <= 500 + 20 * (64 if stream.route == "window" else 4)
     if isinstance(stream._program, program.Program):
-        rows = stream._program._rows.values()
-        assert sum(len(row) - 1 for row in rows) <= program.MAX_ENTRIES
-        assert all(row[None][0][4] <= program.MAX_CACHED_WAIT for row in rows)
+        kept = stream._program._rows.values()
+        assert sum(len(row) - 1 for row in kept) <= rows.MAX_ENTRIES
+        assert all(row[None][0][4] <= program.MAX_CACHED_WAIT for row in kept)
 
 
 # --- law 16: nothing lost

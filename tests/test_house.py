@@ -33,6 +33,7 @@ MODULES: Mapping[str, float] = {
     "streamdec.core.compile": 1.9,
     "streamdec.core.token_window": 1.5,
     "streamdec.core.anchors": 1.5,
+    "streamdec.core.rows": 1,
     "streamdec.core.program": 2,
     "streamdec.core.window_program": 2.2,
     "streamdec.core.programs": 2.4,

@@ -122,11 +122,14 @@ class ExactRuns(TokenBytes):
     def held(self, state: Run) -> bytes:
         return run_bytes(state)
 
+    def withholds(self, state: Run) -> bool:
+        return isinstance(state, tuple)
+
     def is_bounded(self, state: Run) -> bool:
-        return state is None or state == BROKEN
+        return not isinstance(state, tuple)
 
     def waiting(self, state: Run) -> int:
-        return 0 if state is None or state == BROKEN else int(state[1])
+        return int(state[1]) if isinstance(state, tuple) else 0
 
     def own(self, element: int | bytes, data: bytes) -> int:
         return min(len(data), 3) if isinstance(element, int) else len(element)
@@ -199,8 +202,11 @@ class RunsThenSpaces(TokenBytes):
     def held(self, state: tuple[int, Run]) -> bytes:
         return (state[1] or b"") if self._eager else run_bytes(state[1])
 
+    def withholds(self, state: tuple[int, Run]) -> bool:
+        return isinstance(state[1], (tuple, bytes))
+
     def is_bounded(self, state: tuple[int, Run]) -> bool:
-        return self._eager or state[1] is None or state[1] == BROKEN
+        return not isinstance(state[1], tuple)
 
     def synchronises(self, element: int | str) -> bool:
         return not isinstance(element, int)

@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Self, SupportsIndex, TypeAlias
 from streamdec.chunks import Anchor, Chunk
 from streamdec.core import snapshots
 from streamdec.core.byte_runs import ByteRuns
-from streamdec.core.program import Options, Program, Route, Row, UnknownIds
+from streamdec.core.program import Options, Program, Route, UnknownIds
 from streamdec.core.programs import AnyProgram, program_for
 from streamdec.core.recorder import Recorder
+from streamdec.core.rows import Row
 from streamdec.core.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
 from streamdec.errors import FinishedError, UnknownTokenError
 from streamdec.protocols import Decoder
@@ -165,6 +166,7 @@ class DecodeStream:
 
     def _miss(self, token_id: SupportsIndex) -> str:
         """The step, where the row does not have the token."""
+        text: str
         if self._finished:
             raise FinishedError("the stream was flushed; reset() begins anew")
         if type(token_id) is not int or not 0 <= token_id <= MAX_TOKEN_ID:

@@ -257,6 +257,9 @@ class LeadingStrip(TokenBytes):
     def held(self, state: Stripping) -> bytes:
         return state[2] + self._inner.held(state[0])
 
+    def withholds(self, state: Stripping) -> bool:
+        return state[2] != b"" or self._inner.withholds(state[0])
+
     def is_bounded(self, state: Stripping) -> bool:
         return self._inner.is_bounded(state[0])
 

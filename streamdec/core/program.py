@@ -1,31 +1,14 @@
-"""The cached rows: what a token does to a stream, worked out once and then looked up.
-
-What a stream must remember between two tokens is small, and for a given *memory* a token id always
-gives the same text and the same next memory. So each memory has a *row*, a plain dict from token
-id to ``(text, next row)`` that is filled on first use, as the lazy DFAs of regex engines are. The
-whole hot path of a stream is one look-up:
-
-    text, self._row = self._row[token_id]
-
-One memory is by far the most common: nothing withheld, something came before. In a program that is
-used again and again its row is also kept as a list, ``dense``, because a list is the faster
-look-up; None stands for it.
-
-A :class:`Program` holds the rows of one tokenizer and one set of options and is shared by all their
-streams. Rows only ever gain equal values, so threads need no lock. When there are too many entries
-all rows are forgotten and begun anew; streams under way keep the rows they hold until their next
-miss.
-
-"""
+"""The program of a stream: what a token does to it, from id to text, remembered in rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias, TypedDict
+from typing import Any, Literal, NamedTuple, SupportsIndex, TypedDict
 
 from streamdec.core import utf8
 from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.rewrite import CLEAN_UP_TOKENIZATION_SPACES, Cascade
+from streamdec.core.rows import MAX_ENTRIES, Memory, Rows
 from streamdec.core.token_bytes import TokenBytes
 from streamdec.core.token_window import (
     INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET,
@@ -35,12 +18,9 @@ from streamdec.protocols import LiteralReplace
 __all__ = [
     "DEFAULT_OPTIONS",
     "Contribution",
-    "Entry",
-    "Memory",
     "Options",
     "Program",
     "Route",
-    "Row",
     "UnknownIds",
     "cascade_of",
     "first_span",
@@ -49,13 +29,6 @@ __all__ = [
 Route = Literal["bytes", "window"]
 UnknownIds = Literal["skip", "error", "replace"]
 
-MAX_ENTRIES = 16_384
-"""Entries of one program before its rows are forgotten: 100,000 tokens of code that does not repeat
-fill 5,000, a million 17,000; an entry takes 100 to 210 bytes."""
-USES_BEFORE_DENSE = 4
-"""Streams begun (or 4,096 steps of one) before a program is worth a dense row."""
-MAX_DENSE = 2**20
-"""Ids that a dense row has room for, eight bytes each."""
 MAX_CACHED_WAIT = 8
 """Rows are cached for streams whose text came at most so many tokens ago; runs of skipped tokens
 can be of any length, and each length is a memory of its own."""
@@ -94,35 +67,17 @@ class Contribution(TypedDict):
     waiting: int
 
 
-Memory: TypeAlias = Any
-"""What a stream remembers, an immutable value. Of a Program: the state of TokenBytes; the
-unfinished character; the tails of the text replacements; how many tokens the last text took
-(``read_offset`` less ``prefix_offset``); how many tokens came since. Of a WindowProgram: a
-WindowMemory, and the tails."""
-Row: TypeAlias = dict[Any, Any]
-"""token id → Entry; and under None, the row's own memory and generation."""
-Entry: TypeAlias = tuple[str, Row | None]
+class Program(Rows):
+    """What each token does in each memory, for one tokenizer and one set of options.
 
-
-class Program:
-    """What each token does in each memory, for one tokenizer and one set of options."""
+    A memory is: the state of TokenBytes; the unfinished character; the tails of the text
+    replacements; how many tokens the last text took (``read_offset`` less ``prefix_offset``); how
+    many tokens came since. An entry is the text and the next row.
+    """
 
     route: Route = "bytes"
 
-    __slots__ = (
-        "_cascade",
-        "_entries",
-        "_is_sparse",
-        "_max_entries",
-        "_rest_row",
-        "_rows",
-        "_uses",
-        "_whole",
-        "dense",
-        "options",
-        "rest",
-        "token_bytes",
-    )
+    __slots__ = ("_cascade", "_whole", "options", "token_bytes")
 
     def __init__(
         self,
@@ -135,22 +90,9 @@ class Program:
         self.token_bytes = token_bytes
         self.options = options
         self._cascade = replaces
-        self._max_entries = max_entries
-        self.rest: Memory = (token_bytes.rest, b"", replaces.start, 1, 0)
-        self._uses = 0
         # Most tokens are whole characters: programs of one tokenizer learn those from each other.
         self._whole = {} if replaces.rules else token_bytes.whole
-        self._forget()
-
-    def _forget(self) -> None:
-        """Begins a new generation of rows."""
-        self._rows: dict[Memory, Row] = {}
-        self._rest_row = self._row(self.rest)
-        self._entries = 0
-        self._is_sparse = True
-        self.dense: list[Any] = []
-        if self._uses >= USES_BEFORE_DENSE:
-            self._make_dense()
+        super().__init__((token_bytes.rest, b"", replaces.start, 1, 0), max_entries)
 
     # --- what a token does
 
@@ -174,7 +116,7 @@ class Program:
             if tails:
                 text, tails = self._cascade.step(tails, text)
         # As the reference window has it: the offsets move when text came and none is withheld.
-        if not text or pending or any(tails) or self.token_bytes.held(state):
+        if not text or pending or any(tails) or self.token_bytes.withholds(state):
             return text, (state, pending, tails, span, wait + 1)
         if wait == 0 and state == self.rest[0]:
             return text, self.rest
@@ -255,96 +197,22 @@ class Program:
 
     # --- rows
 
-    def memory(self, row: Row | None) -> Memory:
-        """What a stream in ``row`` remembers."""
-        memory: Memory = self.rest if row is None else row[None][0]
-        return memory
-
-    def row(self, memory: Memory) -> Row | None:
-        """The row of ``memory`` as a stream keeps it."""
-        if memory is self.rest or memory == self.rest:
-            return self._rest_row if self._is_sparse else None
-        return self._row(memory)
-
-    def first_row(self, memory: Memory) -> Row | None:
-        """``row`` for a stream that begins."""
-        self._use()
-        return self.row(memory)
-
-    def last_row(self, memory: Memory) -> Row:
-        """A row that belongs to no generation and never knows a token."""
-        return {None: (memory, None)}
-
-    def _row(self, memory: Memory) -> Row:
-        row = self._rows.get(memory)
-        if row is not None:
-            return row
-        if memory[4] > MAX_CACHED_WAIT or not self.token_bytes.is_bounded(memory[0]):
-            return self.last_row(memory)
-        return self._rows.setdefault(memory, {None: (memory, self._rows)})
-
-    def entry(self, row: Row | None, token_id: int) -> Entry:
-        """The entry of ``token_id``, from its row or worked out now. KeyError: unknown id."""
-        if row is None:
-            row, memory = self._rest_row, self.rest
-        else:
-            memory, generation = row[None]
-            if generation is not self._rows:
-                # To fill a forgotten row would keep its whole generation alive.
-                row = self._row(memory)
-        entry: Entry | None = row.get(token_id)
-        if entry is None:
-            entry = self._new_entry(memory, row, token_id)
-        if memory is self.rest and not self._is_sparse:
-            self._keep_dense(token_id, entry)
-        return entry
-
-    def _new_entry(self, memory: Memory, row: Row, token_id: int) -> Entry:
-        whole = self._whole.get(token_id) if memory is self.rest else None
-        text, after = (whole, memory) if whole else self.transition(memory, token_id)
-        if after is memory is self.rest:
+    def work_out(self, memory: Memory, token_id: int) -> tuple[tuple[str], Memory]:
+        """The text that ``token_id`` brings out, and the memory after it. KeyError: unknown id."""
+        if memory is not self.rest:
+            text, after = self.transition(memory, token_id)
+            return (text,), after
+        text = self._whole.get(token_id, "")
+        if text:
+            return (text,), memory
+        text, after = self.transition(memory, token_id)
+        if after is memory:
             self._whole[token_id] = text
-        if self._entries >= self._max_entries:
-            self._forget()
-            row = self._row(memory)
-        entry = text, self.row(after)
-        if row[None][1] is self._rows:
-            self._entries += 1
-            row[token_id] = entry
-        return entry
+        return (text,), after
 
-    # --- the dense row
-
-    def carry(self) -> None:
-        """Told by a stream each 4,096 steps."""
-        self._use()
-
-    def _use(self) -> None:
-        self._uses += 1
-        if self._is_sparse and self._uses >= USES_BEFORE_DENSE:
-            self._make_dense()
-
-    def _make_dense(self) -> None:
-        """Turns the row at rest into a list; who comes to rest is led there from now on."""
-        row = self._rest_row
-        self.dense = []
-        self._is_sparse = False
-        for token_id, entry in list(row.items()):
-            if token_id is not None:
-                text, after = entry
-                row[token_id] = entry = text, None if after is row else after
-                self._keep_dense(token_id, entry)
-
-    def _keep_dense(self, token_id: int, entry: Entry) -> None:
-        dense = self.dense
-        missing = token_id + 1 - len(dense)
-        if missing > 0:
-            if token_id >= MAX_DENSE:
-                return
-            dense.extend([None] * max(missing, len(dense)))
-        # True and False are equal to 1 and 0, and would find their entries.
-        if token_id > 1:
-            dense[token_id] = entry
+    def is_cached(self, memory: Memory) -> bool:
+        """Not for open runs and long waits, each of which is of use to one stream alone."""
+        return memory[4] <= MAX_CACHED_WAIT and self.token_bytes.is_bounded(memory[0])
 
     # --- what may be asked
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 from streamdec.core.anchors import AnchorTracker
-from streamdec.core.program import Memory, Program
+from streamdec.core.program import Program
 from streamdec.core.programs import AnyProgram
+from streamdec.core.rows import Memory
 from streamdec.core.token_ids import check_token_id
 
 __all__ = ["Recorder"]

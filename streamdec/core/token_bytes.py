@@ -130,6 +130,10 @@ class TokenBytes(ABC):
         """Bytes received that have not come out, as far as they are known."""
         return b""
 
+    def withholds(self, state: State) -> bool:
+        """Whether ``held`` would give anything, without the cost of giving it."""
+        return False
+
     def is_bounded(self, state: State) -> bool:
         """Whether such states are few enough to keep a cached row for each."""
         return True

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any, SupportsIndex
 
-from streamdec.core.program import Entry, Options, Route, Row, cascade_of, first_span
+from streamdec.core.program import Options, Route, cascade_of, first_span
+from streamdec.core.rows import Entry, Row
 from streamdec.core.token_ids import check_token_id
 from streamdec.core.token_window import MAX_WINDOW, TokenWindow, WindowMemory
 from streamdec.protocols import Decoder
