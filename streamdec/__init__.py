@@ -2,9 +2,11 @@
 
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.mock import MockTokenizer
-from streamdec.chunks import Anchor, Chunk, FinishReason
+from streamdec.chunks import Anchor, Chunk, FinishReason, StopMatch, StopReason
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.sequence import Sequence
+from streamdec.core.stop_conditions import StopConditions, StopLimits
+from streamdec.core.stop_sequence import StopSequenceDecoder
 from streamdec.core.token_window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 from streamdec.errors import (
     FinishedError,
@@ -41,6 +43,11 @@ __all__ = [
     "Sequence",
     "SnapshotError",
     "SnapshotMismatchError",
+    "StopConditions",
+    "StopLimits",
+    "StopMatch",
+    "StopReason",
+    "StopSequenceDecoder",
     "StreamdecError",
     "StreamdecWarning",
     "TokenIdError",

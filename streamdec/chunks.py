@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-__all__ = ["Anchor", "Chunk", "FinishReason"]
+__all__ = ["Anchor", "Chunk", "FinishReason", "StopMatch", "StopReason"]
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 """Why a stream ended, in the words of OpenAI and vLLM."""
+
+StopReason = str | int | tuple[int, ...] | None
+"""What ended a stream: a stop string, a stop id, a sequence of ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +22,38 @@ class Chunk:
     """The text that may be shown now."""
     finish_reason: FinishReason | None = None
     """Why the stream ended with this chunk, or None."""
+    stop_reason: StopReason = None
+    """The stop that ended it: a string, an id, the ids of a sequence; None for end-of-sequence."""
+    unread_tokens: int = 0
+    """How many ids of the same call came after the end, and were not looked at."""
 
     @property
     def held(self) -> bool:
         """True when there is nothing to show yet: neither text nor an end."""
         return not self.text and self.finish_reason is None
+
+
+@dataclass(frozen=True, slots=True)
+class StopMatch:
+    """Which stop ended a stream, and where. Positions count in the generated text."""
+
+    stop: StopReason
+    """The stop string, id or sequence; None for end-of-sequence."""
+    visible: bool
+    """Whether its text was given out."""
+    start: int
+    """First code point of the stop. (Of a hidden one: where the text given out ends.)"""
+    end: int
+    """One past its last code point."""
+    byte_start: int
+    """``start`` in bytes of UTF-8."""
+    byte_end: int
+    """``end`` in bytes of UTF-8."""
+    token_index: int | None
+    """The generated token, from 0, that decided the last code point; at a release, the last token;
+    None if there was none."""
+    tokens_before: int
+    """How many tokens came wholly before it: what an engine may keep in its KV cache."""
 
 
 class Anchor(NamedTuple):

@@ -6,11 +6,12 @@ import logging
 import weakref
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, ClassVar, Self, SupportsIndex, TypeAlias
+from typing import Any, ClassVar, Self, SupportsIndex
 
 from streamdec.chunks import Anchor, Chunk
 from streamdec.core import snapshots
 from streamdec.core.byte_runs import ByteRuns
+from streamdec.core.counting import TICKS, Tick, tick
 from streamdec.core.program import Options, Program, Route, UnknownIds
 from streamdec.core.programs import AnyProgram, program_for
 from streamdec.core.recorder import Recorder
@@ -19,26 +20,9 @@ from streamdec.core.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
 from streamdec.errors import FinishedError, UnknownTokenError
 from streamdec.protocols import Decoder
 
-__all__ = ["DecodeStream"]
+__all__ = ["DecodeStream", "unknown_id", "warn_once"]
 
 logger = logging.getLogger("streamdec")
-
-Tick: TypeAlias = "tuple[Tick | None, int]"
-
-
-def _ticks(size: int) -> Tick:
-    """The numbers 0, 1, … ``size`` - 1, each with a link to the next, and None after the last."""
-    tick: Tick | None = None
-    for number in reversed(range(size)):
-        tick = tick, number
-    assert tick is not None
-    return tick
-
-
-TICKS = 4096
-FIRST_TICK = _ticks(TICKS)
-"""What a stream counts its steps with. To follow a link costs the step half of what an addition
-does, which makes a new int each time; after the last link the slow path carries."""
 
 
 class DecodeStream:
@@ -176,32 +160,26 @@ class DecodeStream:
             text, row = program.entry(self._row, token_id)
         except KeyError:
             text, row = self._unknown(token_id)
-        tick = self._tick
-        if tick is None:
+        if self._tick is None:
             self._count(self.num_tokens + 1)
             program.carry()
         else:
-            self._tick = tick[0]
+            self._tick = self._tick[0]
         self._row, self._dense = row, program.dense
         return text
 
     def _count(self, num_tokens: int) -> None:
         """Makes ``num_tokens`` what it is: what was counted, and the ticks since."""
         self._counted = num_tokens
-        self._tick = FIRST_TICK
+        self._tick = tick()
 
     def _unknown(self, token_id: int) -> tuple[str, Row | None]:
         program = self._program
         if program.options.unknown_ids == "error":
-            raise UnknownTokenError(
-                f"token {self.num_tokens}: the tokenizer has no id {token_id}; "
-                "unknown_ids='skip' would give nothing for it, 'replace' U+FFFD",
-                token_id,
-                self.num_tokens,
-            )
+            raise unknown_id(token_id, self.num_tokens)
         text, memory = program.unknown(program.memory(self._row))
         self._unknown_tokens += 1
-        _warn_once(self.tokenizer, token_id)
+        warn_once(self.tokenizer, token_id)
         return text, program.row(memory)
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> list[str]:
@@ -421,10 +399,20 @@ class DecodeStream:
         )
 
 
+def unknown_id(token_id: int, index: int) -> UnknownTokenError:
+    """The error for an id that the tokenizer does not have."""
+    return UnknownTokenError(
+        f"token {index}: the tokenizer has no id {token_id}; "
+        "unknown_ids='skip' would give nothing for it, 'replace' U+FFFD",
+        token_id,
+        index,
+    )
+
+
 _warned: set[int] = set()
 
 
-def _warn_once(tokenizer: Decoder, token_id: int) -> None:
+def warn_once(tokenizer: Decoder, token_id: int) -> None:
     """Says that ``tokenizer`` does not have ``token_id``, once for all unknown ids."""
     if id(tokenizer) in _warned:
         return

@@ -224,6 +224,7 @@ class LeadingStrip(TokenBytes):
         self._count = count
         self._elements = inner._elements
         self.whole = {}
+        self.given = {}
         self.errors = inner.errors
         self.start = (inner.start, count, b"")
         self.rest = (inner.rest, 0, b"")

@@ -167,12 +167,30 @@ class Program(Rows):
             data += more
         return utf8.decode(data, machine.errors)[0]
 
+    def knows(self, token_id: int) -> bool:
+        """Whether the tokenizer has ``token_id``."""
+        try:
+            self.token_bytes.element(token_id)
+        except KeyError:
+            return False
+        return True
+
     # --- bytes and anchors
+
+    @property
+    def given(self) -> dict[int, Any]:
+        """A place for what other programs make of tokens that are whole characters at rest."""
+        return {} if self.rewrites else self.token_bytes.given
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether the finished text is rewritten, so that its letters are no longer the tokens'."""
+        return bool(self._cascade.rules)
 
     @property
     def has_anchors(self) -> bool:
         """Whether each code point can be traced to the tokens that gave it."""
-        return self.token_bytes.has_anchors and not self._cascade.rules
+        return self.token_bytes.has_anchors and not self.rewrites
 
     def data(self, memory: Memory, token_id: int) -> bytes:
         """The raw bytes that ``token_id`` brings out in ``memory``."""

@@ -6,23 +6,25 @@ import threading
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import TypeAlias, cast
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeAlias, TypeVar, cast
 
 from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.compile import compile_token_bytes
 from streamdec.core.program import DEFAULT_OPTIONS, Options, Program, Route, cascade_of
+from streamdec.core.rows import Rows
 from streamdec.core.token_bytes import TokenBytes
 from streamdec.core.window_program import WindowProgram
 from streamdec.errors import StreamdecWarning
 from streamdec.protocols import Decoder, TableDecoder
 
-__all__ = ["MAX_PROGRAMS", "AnyProgram", "program_for", "route_of"]
+__all__ = ["MAX_PROGRAMS", "AnyProgram", "program_for", "route_of", "shared"]
 
 MAX_PROGRAMS = 64
 """Programs kept for one tokenizer, the least recently used forgotten first."""
 
 AnyProgram: TypeAlias = Program | WindowProgram
+R = TypeVar("R", bound=Rows)
 
 
 class _Compiled:
@@ -30,7 +32,7 @@ class _Compiled:
 
     def __init__(self, decoder: TableDecoder) -> None:
         self._machines: dict[tuple[bool, ByteRuns], TokenBytes] = {}
-        self._programs: OrderedDict[Options, Program] = OrderedDict()
+        self._programs: OrderedDict[Hashable, Rows] = OrderedDict()
         self._lock = threading.Lock()
         self.is_exact = True
         difference = self._first_difference(decoder)
@@ -52,19 +54,23 @@ class _Compiled:
         return machine
 
     def program(self, decoder: TableDecoder, options: Options) -> Program | None:
+        machine = self.machine(decoder, options.skip_special_tokens, options.byte_runs)
+        if machine is None or decoder.rules is None:
+            return None
+        cascade = cascade_of(decoder.rules.replaces, options)
+        return self.shared(options, lambda: Program(machine, options, cascade))
+
+    def shared(self, key: Hashable, make: Callable[[], R]) -> R:
+        """The program of ``key``, made at first use; the least recently used are forgotten."""
         with self._lock:
-            program = self._programs.get(options)
-            if program is not None:
-                self._programs.move_to_end(options)
-                return program
-            machine = self.machine(decoder, options.skip_special_tokens, options.byte_runs)
-            if machine is None or decoder.rules is None:
-                return None
-            program = Program(machine, options, cascade_of(decoder.rules.replaces, options))
-            self._programs[options] = program
-            while len(self._programs) > MAX_PROGRAMS:
-                self._programs.popitem(last=False)
-            return program
+            program = self._programs.get(key)
+            if program is None:
+                program = self._programs[key] = make()
+                while len(self._programs) > MAX_PROGRAMS:
+                    self._programs.popitem(last=False)
+            else:
+                self._programs.move_to_end(key)
+            return cast(R, program)
 
     def _first_difference(self, decoder: TableDecoder) -> str | None:
         """How the compiled table differs from ``decode`` on a sample; None if it does not."""
@@ -135,6 +141,11 @@ def program_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> AnyProg
             f"a tokenizer must have decode(token_ids, ...), and {decoder!r:.80} has not"
         )
     return WindowProgram(decoder, options)
+
+
+def shared(decoder: Decoder, key: Hashable, make: Callable[[], R]) -> R:
+    """A program over that of a compiled ``decoder``, shared by all its streams under ``key``."""
+    return _compiled_for(cast(TableDecoder, decoder)).shared(key, make)
 
 
 def route_of(decoder: Decoder) -> Route:

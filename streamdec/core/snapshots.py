@@ -75,6 +75,17 @@ class Fields:
             raise ValueError(f"{name} must be a count, not {value!r:.40}")
         return value
 
+    def counts(self, name: str, length: int) -> list[int]:
+        """A field that is several counts; zeros if it is not there."""
+        values = self.take(name, [0] * length)
+        if not (
+            isinstance(values, list)
+            and len(values) == length
+            and all(type(value) is int and 0 <= value < 2**62 for value in values)
+        ):
+            raise ValueError(f"{name} must be {length} counts, not {values!r:.40}")
+        return values
+
     def flag(self, name: str) -> bool:
         """A field that is true or false."""
         value = self.take(name, False)

@@ -64,14 +64,23 @@ class WindowProgram:
     def carry(self) -> None:
         """Nothing is gained by knowing how long a stream is."""
 
+    def knows(self, token_id: int) -> bool:
+        """Whether the tokenizer has ``token_id``; True if it cannot tell."""
+        return self._piece is None or self._piece(token_id) is not None
+
     def entry(self, row: Row | None, token_id: int) -> Entry:
         """What ``token_id`` brings out. KeyError: unknown id, as far as the tokenizer can tell."""
-        if self._piece is not None and self._piece(token_id) is None:
+        if not self.knows(token_id):
             raise KeyError(token_id)
         window, tails = self.memory(row)
         text, window = self._window.step(window, token_id)
         text, tails = self._cascade.step(tails, text)
         return text, self.row((window, tails))
+
+    def transition(self, memory: Any, token_id: int) -> tuple[str, Any]:
+        """The text that ``token_id`` brings out, and the memory after it. KeyError: unknown id."""
+        text, row = self.entry(self.row(memory), token_id)
+        return text, self.memory(row)
 
     def unknown(self, memory: Any) -> tuple[str, Any]:
         """An unknown id gives nothing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,10 @@ LEADS = (0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF3,
 TRAILS = (0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF)
 BOUNDARIES = (0x00, 0x7F, *TRAILS, 0xC0, *LEADS)
 FOUR = ((0x41, 0x80, 0xC3, 0xE0, 0xED, 0xF0, 0xF1, 0xF4), *[(*TRAILS, 0x41, 0xF0)] * 3)
+
+
+points = cache(reference.code_points)
+unfinished = cache(reference.unfinished)
 
 
 def short_strings() -> Iterator[bytes]:
@@ -40,11 +45,10 @@ def one_by_one(data: bytes, errors: str) -> tuple[str, bytes]:
 
 
 def test_decode_withholds_exactly_what_may_become_a_character(errors: str) -> None:
-    per_byte = errors == utf8.PER_BYTE
     for data in short_strings():
-        rest = reference.unfinished(data)
-        decided = data[: len(data) - len(rest)]
-        assert utf8.decode(data, errors) == (reference.text_of(decided, per_byte=per_byte), rest)
+        rest = unfinished(data)
+        decided = points(data[: len(data) - len(rest)], per_byte=errors == utf8.PER_BYTE)
+        assert utf8.decode(data, errors) == ("".join(char for _, char in decided), rest)
 
 
 def test_one_byte_at_a_time_is_the_same_as_all_at_once(errors: str) -> None:
@@ -61,10 +65,9 @@ def test_the_whole_text_per_part_is_what_python_replaces() -> None:
 def test_spans_are_the_code_points_with_their_bytes(errors: str) -> None:
     per_byte = errors == utf8.PER_BYTE
     for data in short_strings():
-        decided = data[: len(data) - len(reference.unfinished(data))]
-        assert utf8.spans(data, errors) == reference.code_points(decided, per_byte=per_byte)
-        final = reference.code_points(data, per_byte=per_byte)
-        assert utf8.spans(data, errors, final=True) == final
+        decided = data[: len(data) - len(unfinished(data))]
+        assert utf8.spans(data, errors) == points(decided, per_byte=per_byte)
+        assert utf8.spans(data, errors, final=True) == points(data, per_byte=per_byte)
 
 
 @given(data=st.lists(st.sampled_from([*BOUNDARIES, *"aé你😀\ufffd".encode()])).map(bytes))

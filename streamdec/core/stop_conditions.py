@@ -1,0 +1,213 @@
+"""StopConditions: when a stream ends, as data.
+
+Checked once, when they are made; immutable, hashable, picklable, and JSON both ways, so they can be
+the key of a cache and travel inside a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self, SupportsIndex
+
+from streamdec.core.token_ids import check_token_id
+
+__all__ = ["StopConditions", "StopLimits"]
+
+Texts = str | Iterable[str]
+Ids = SupportsIndex | Iterable[SupportsIndex]
+Marker = str | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StopLimits:
+    """How much a caller from outside may ask for. None: no limit."""
+
+    longest_stop: int | None = None
+    """Code points of one stop string."""
+    total_size: int | None = None
+    """Code points of all stop strings."""
+
+    def check(self, stops: Iterable[str]) -> None:
+        """Raises ValueError if ``stops`` exceed a limit."""
+        sizes = [len(stop) for stop in stops]
+        for what, found, limit in (
+            ("the longest stop", max(sizes, default=0), self.longest_stop),
+            ("all stops together", sum(sizes), self.total_size),
+        ):
+            if limit is not None and found > limit:
+                raise ValueError(f"{what}: {found} code points, and the limit is {limit}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fields:
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    visible_stop: tuple[str, ...] = ()
+    visible_stop_token_ids: tuple[int, ...] = ()
+    include_stop_str_in_output: bool = False
+    min_tokens: int = 0
+    max_tokens: int | None = None
+    ignore_eos: bool = False
+    eos_token_ids: tuple[int, ...] = ()
+    stop_token_sequences: tuple[tuple[int, ...], ...] = ()
+    armed_after: Marker = None
+    armed_until: Marker = None
+
+
+class StopConditions(_Fields):
+    r"""When a stream ends. The names are vLLM's; the order in which stops are listed is nothing.
+
+    Args:
+        stop: stop strings. Their text is not given out (*hidden*).
+        stop_token_ids: ids that end the stream; their own text is not given out.
+        visible_stop, visible_stop_token_ids: the same, and their text is given out. A string or id
+            that is both is hidden.
+        include_stop_str_in_output: show every stop: strings, ids, sequences, end-of-sequence.
+        min_tokens: what is completed by token number ``min_tokens`` or an earlier one is ignored.
+        max_tokens: the stream ends in the step of this token, with ``finish_reason="length"``.
+        ignore_eos: ``eos_token_ids`` do not end the stream.
+        eos_token_ids: like ``stop_token_ids``, with ``stop_reason`` None. An id that the caller
+            named as a stop as well is treated and reported as such.
+        stop_token_sequences: several ids in a row, skipped and unknown ones included. The longest
+            wins; ``stop_reason`` is the tuple of its ids.
+        armed_after: a text or an id. Strings, ids and sequences sleep until it was generated, and
+            begin after it.
+        armed_until: a text or an id at which they fall asleep again.
+
+    Raises:
+        ValueError: an empty stop, a lone surrogate, a negative id, a bool for a number, counts that
+            contradict each other, a limit exceeded (``limits``).
+        TypeError: something that is no string, id or number at all.
+
+    >>> StopConditions(["User:", "\n\n"], max_tokens=100).to_json()
+    {'stop': ['\n\n', 'User:'], 'max_tokens': 100}
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        stop: Texts = (),
+        stop_token_ids: Ids = (),
+        *,
+        visible_stop: Texts = (),
+        visible_stop_token_ids: Ids = (),
+        include_stop_str_in_output: bool = False,
+        min_tokens: int = 0,
+        max_tokens: int | None = None,
+        ignore_eos: bool = False,
+        eos_token_ids: Ids = (),
+        stop_token_sequences: Iterable[Iterable[SupportsIndex]] = (),
+        armed_after: Marker = None,
+        armed_until: Marker = None,
+        limits: StopLimits | None = None,
+    ) -> None:
+        values = {
+            "stop": _texts("stop", stop),
+            "stop_token_ids": _ids("stop_token_ids", stop_token_ids),
+            "visible_stop": _texts("visible_stop", visible_stop),
+            "visible_stop_token_ids": _ids("visible_stop_token_ids", visible_stop_token_ids),
+            "include_stop_str_in_output": _flag(
+                "include_stop_str_in_output", include_stop_str_in_output
+            ),
+            "min_tokens": _count("min_tokens", min_tokens, least=0),
+            "max_tokens": None if max_tokens is None else _count("max_tokens", max_tokens, least=1),
+            "ignore_eos": _flag("ignore_eos", ignore_eos),
+            "eos_token_ids": _ids("eos_token_ids", eos_token_ids),
+            "stop_token_sequences": _sequences(stop_token_sequences),
+            "armed_after": _marker("armed_after", armed_after),
+            "armed_until": _marker("armed_until", armed_until),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            raise ValueError(
+                f"min_tokens ({self.min_tokens}) must not exceed max_tokens ({self.max_tokens})"
+            )
+        if limits is not None:
+            limits.check((*self.stop, *self.visible_stop))
+
+    # --- JSON
+
+    def to_json(self) -> dict[str, Any]:
+        """What differs from the default, as JSON."""
+        return {
+            each.name: _plain(value)
+            for each in fields(self)
+            if (value := getattr(self, each.name)) != each.default
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The conditions that ``to_json`` gave ``data`` for. Raises what the constructor does."""
+        unknown = sorted(data.keys() - {each.name for each in fields(cls)})
+        if unknown:
+            raise ValueError(f"unknown stop conditions: {', '.join(map(str, unknown))}")
+        return cls(**data)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_json, (self.to_json(),)
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _texts(name: str, given: Texts) -> tuple[str, ...]:
+    """Each once, in one order."""
+    texts = [given] if isinstance(given, str) else list(given)
+    for text in texts:
+        _check_text(name, text)
+    return tuple(sorted(set(texts)))
+
+
+def _check_text(name: str, text: object) -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"{name}: a stop is a string, not {text!r:.60}")
+    if not text:
+        raise ValueError(f"{name}: an empty stop would match everywhere")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{name}: {text!r:.60} has a lone surrogate") from None
+
+
+def _ids(name: str, given: Ids) -> tuple[int, ...]:
+    tolist = getattr(given, "tolist", None)
+    ids = tolist() if tolist is not None else given
+    ids = list(ids) if isinstance(ids, Iterable) and not isinstance(ids, (str, bytes)) else [ids]
+    return tuple(sorted({check_token_id(token_id, what=name) for token_id in ids}))
+
+
+def _sequences(given: Iterable[Iterable[SupportsIndex]]) -> tuple[tuple[int, ...], ...]:
+    what = "stop_token_sequences"
+    sequences = {tuple(check_token_id(i, what=what) for i in sequence) for sequence in given}
+    if () in sequences:
+        raise ValueError(f"{what}: an empty sequence would match everywhere")
+    return tuple(sorted(sequences))
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, not {value!r:.40}")
+    return value
+
+
+def _count(name: str, value: object, *, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        kind = ValueError if isinstance(value, bool) else TypeError
+        raise kind(f"{name} must be an integer, not {value!r:.40}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, not {value}")
+    return value
+
+
+def _marker(name: str, value: Any) -> Marker:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        _check_text(name, value)
+        return value
+    return check_token_id(value, what=name)

@@ -1,0 +1,526 @@
+"""StopSequenceDecoder: token ids in, text out until something says stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self, SupportsIndex, get_args
+
+from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason
+from streamdec.core import snapshots
+from streamdec.core.byte_runs import ByteRuns
+from streamdec.core.counting import TICKS, Tick, tick
+from streamdec.core.decode_stream import unknown_id, warn_once
+from streamdec.core.program import Options, Route, UnknownIds
+from streamdec.core.rows import Row
+from streamdec.core.stop_conditions import StopConditions
+from streamdec.core.stop_program import (
+    EXTRA_BYTES,
+    Completed,
+    Mark,
+    Outcome,
+    StopMemory,
+    StopProgram,
+    size_of,
+)
+from streamdec.core.stop_programs import stop_program_for
+from streamdec.core.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
+from streamdec.errors import FinishedError
+from streamdec.protocols import Decoder
+
+__all__ = ["StopSequenceDecoder"]
+
+NOTHING = Chunk()
+
+
+class StopSequenceDecoder:
+    r"""Turns token ids into text until a stop is complete; nothing of a hidden stop ever goes out.
+
+    Withheld is only what must be: an unfinished character (``held``), and the longest end of the
+    text that may still become a hidden stop (``jailed``). The stop that is complete first ends the
+    stream; of several that are complete at one code point the longest.
+
+    Args:
+        tokenizer, prompt_token_ids: as for DecodeStream. A stop does not begin in the prompt.
+        conditions: when the stream ends.
+        skip_special_tokens, byte_runs, unknown_ids, clean_up_tokenization_spaces: as there.
+
+    Raises what DecodeStream raises; TypeError for conditions that are none.
+
+    >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:", b"!"])
+    >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
+    >>> [decoder.step(token_id).text for token_id in (0, 1)], decoder.jailed
+    (['Hi', ''], '\nUs')
+    >>> decoder.step(2)
+    Chunk(text='', finish_reason='stop', stop_reason='\nUser:', unread_tokens=0)
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_counted",
+        "_dense",
+        "_end",
+        "_match",
+        "_primed",
+        "_program",
+        "_row",
+        "_size",
+        "_tick",
+        "_unknown_tokens",
+        "tokenizer",
+    )
+
+    _machine: ClassVar[str] = "stop_sequence"
+    _row: Row | None
+    _tick: Tick | None
+
+    def __init__(
+        self,
+        tokenizer: Decoder,
+        conditions: StopConditions,
+        prompt_token_ids: Iterable[SupportsIndex] = (),
+        *,
+        skip_special_tokens: bool = True,
+        byte_runs: ByteRuns = "eager",
+        unknown_ids: UnknownIds = "skip",
+        clean_up_tokenization_spaces: bool = False,
+    ) -> None:
+        if not isinstance(conditions, StopConditions):
+            raise TypeError(f"conditions must be StopConditions, not {conditions!r:.80}")
+        options = Options(skip_special_tokens, byte_runs, unknown_ids, clean_up_tokenization_spaces)
+        self.tokenizer = tokenizer
+        """The tokenizer of the stream."""
+        self._program: StopProgram = stop_program_for(tokenizer, options, conditions)
+        self._primed: StopMemory = self._program.prime(as_sequence(prompt_token_ids))
+        self.reset()
+
+    def reset(self) -> None:
+        """Back to where the stream was after its prompt."""
+        self._row = self._program.first_row(self._primed)
+        self._dense = self._program.dense
+        self._size = 0
+        self._unknown_tokens = 0
+        self._end: Chunk | None = None
+        self._match: StopMatch | None = None
+        self._count(0)
+
+    # --- the two verbs
+
+    def step(self, token_id: SupportsIndex) -> Chunk:
+        """What ``token_id`` brings out: text, and perhaps the end.
+
+        Raises what ``DecodeStream.step`` raises; FinishedError after the end.
+        """
+        chunk: Chunk
+        row: Row | None
+        size: int
+        try:
+            if self._row is None:
+                # Lists count negative numbers from their end.
+                if token_id >= 0:  # type: ignore[operator]
+                    chunk, size, row = self._dense[token_id]
+                    self._tick = self._tick[0]  # type: ignore[index]
+                    self._size += size
+                    if row is not None:
+                        self._row = row
+                    return chunk
+            # Dicts find 1 for True and 1.0.
+            elif type(token_id) is int:
+                chunk, size, row = self._row[token_id]
+                self._tick = self._tick[0]  # type: ignore[index]
+                self._size += size
+                self._row = row
+                return chunk
+        except (LookupError, TypeError):
+            pass
+        return self._miss(token_id)
+
+    def _miss(self, token_id: SupportsIndex) -> Chunk:
+        """The step, where the row does not have the token or it may be the last."""
+        if self._end is not None:
+            raise FinishedError(
+                f"the stream has ended ({self._end.finish_reason}); reset() begins anew"
+            )
+        if type(token_id) is not int or not 0 <= token_id <= MAX_TOKEN_ID:
+            token_id = check_token_id(token_id, self.num_tokens)
+        program = self._program
+        memory: StopMemory = program.memory(self._row)
+        if memory.live or token_id in program.never_stored:
+            chunk = self._step_by_id(memory, token_id)
+        else:
+            chunk = self._step_by_text(memory, token_id)
+        return self._limited(chunk)
+
+    def _step_by_text(self, memory: StopMemory, token_id: int) -> Chunk:
+        program = self._program
+        chunk: Chunk
+        try:
+            chunk, size, self._row = program.entry(self._row, token_id)
+        except KeyError:
+            return self._take(self._unknown(memory, token_id))
+        except Completed as completed:
+            if not self._is_early():
+                return self._stopped(completed.outcome)
+            return self._take(program.read(memory, token_id, ignore=True))
+        self._counted_one()
+        self._size += size
+        self._dense = program.dense
+        return chunk
+
+    def _step_by_id(self, memory: StopMemory, token_id: int) -> Chunk:
+        """A token that is a stop by its id, or may belong to a sequence, or is a gate's marker."""
+        program, early = self._program, self._is_early()
+        if not early:
+            sequence = program.sequence(memory, token_id)
+            if sequence:
+                return self._end_by_sequence(memory, sequence, token_id)
+            if self._is_stop_id(token_id, program.armed(memory)):
+                return self._end_by_id(memory, token_id)
+        unknown = not program.knows(token_id)
+        if unknown:
+            self._check_unknown(token_id)
+        outcome = program.toggle(memory, token_id, unknown=unknown)
+        if outcome is None:
+            memory = memory._replace(live=program.marks(memory, token_id))
+            outcome = program.read(memory, token_id, ignore=early, unknown=unknown)
+        return self._take(outcome)
+
+    def _take(self, outcome: Outcome) -> Chunk:
+        """One token on, with an outcome that no row has."""
+        if outcome.hit is not None:
+            return self._stopped(outcome)
+        self._counted_one()
+        self._size += size_of(outcome.text)
+        self._row, self._dense = self._program.row(outcome.memory), self._program.dense
+        return Chunk(outcome.text) if outcome.text else NOTHING
+
+    def _limited(self, chunk: Chunk) -> Chunk:
+        """The chunk, or the end, if this was the last token that may come."""
+        if self._end is not None or self.num_tokens != self._program.conditions.max_tokens:
+            return chunk
+        return self._finish("length", before=chunk.text)
+
+    def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
+        """What several tokens bring out, as one chunk; ids after the end are ``unread_tokens``.
+
+        Raises what ``step`` raises; ``error.chunk`` then has the text of the tokens before, and the
+        stream is as it was after them.
+        """
+        ids = as_sequence(token_ids)
+        texts: list[str] = []
+        try:
+            for count, token_id in enumerate(ids, 1):
+                chunk = self.step(token_id)
+                texts.append(chunk.text)
+                if chunk.finish_reason is not None:
+                    return Chunk(
+                        "".join(texts), chunk.finish_reason, chunk.stop_reason, len(ids) - count
+                    )
+        except Exception as error:
+            error.chunk = Chunk("".join(texts))  # type: ignore[attr-defined]
+            raise
+        return Chunk("".join(texts))
+
+    def flush(self, finish_reason: FinishReason = "length") -> Chunk:
+        """The end, said by the caller: what was withheld comes out.
+
+        What comes out may itself complete a stop, which is then the finish (``"stop"``). After the
+        end: an empty chunk with the same finish.
+        """
+        if finish_reason not in get_args(FinishReason):
+            raise ValueError(
+                f"finish_reason must be one of {get_args(FinishReason)}, not {finish_reason!r:.40}"
+            )
+        if self._end is not None:
+            return Chunk("", self._end.finish_reason, self._end.stop_reason)
+        return self._finish(finish_reason)
+
+    # --- ends
+
+    def _is_early(self) -> bool:
+        """Whether the next token is one of the first ``min_tokens``."""
+        return self.num_tokens < self._program.conditions.min_tokens
+
+    def _is_stop_id(self, token_id: int, armed: bool) -> bool:
+        conditions = self._program.conditions
+        if token_id in conditions.eos_token_ids and not conditions.ignore_eos:
+            return True
+        named = (*conditions.stop_token_ids, *conditions.visible_stop_token_ids)
+        return armed and token_id in named
+
+    def _stopped(self, outcome: Outcome) -> Chunk:
+        """A stop string is complete, decided by the token at hand."""
+        self._counted_one()
+        return self._end_at(outcome, "")
+
+    def _end_at(self, outcome: Outcome, before: str, *, released: bool = False) -> Chunk:
+        """The end at a stop string; ``released``: in text that came out as nothing followed."""
+        hit = outcome.hit
+        assert hit is not None
+        last = self.num_tokens - 1
+        span = size_of(hit.stop)
+        end = self._size + size_of(outcome.text) + (0 if hit.visible else span)
+        match = _match_at(
+            hit.stop,
+            hit.visible,
+            end - span,
+            end,
+            last if last >= 0 else None,
+            max(last + released - outcome.age, 0),
+        )
+        return self._ended(before + outcome.text, "stop", hit.stop, match, outcome)
+
+    def _finish(self, reason: FinishReason, before: str = "") -> Chunk:
+        """Nothing follows: what was withheld comes out, unless it completes a stop."""
+        ignore = self.num_tokens <= self._program.conditions.min_tokens
+        outcome = self._program.release(self._memory, ignore=ignore)
+        if outcome.hit is not None:
+            return self._end_at(outcome, before, released=True)
+        return self._ended(before + outcome.text, reason, None, None, outcome)
+
+    def _end_by_id(self, memory: StopMemory, token_id: int) -> Chunk:
+        """A stop id or end-of-sequence. What came before it comes out, and may complete a stop."""
+        program, conditions = self._program, self._program.conditions
+        hidden = token_id in conditions.stop_token_ids
+        named = hidden or token_id in conditions.visible_stop_token_ids
+        visible = conditions.include_stop_str_in_output or (named and not hidden)
+        before, own = program.with_last_token(
+            memory, token_id, shown=visible, unknown=not program.knows(token_id)
+        )
+        self._counted_one()
+        if before.hit is not None:
+            return self._end_at(before, "")
+        reason = token_id if named and program.armed(memory) else None
+        start = self._size + size_of(before.text)
+        last = self.num_tokens - 1
+        match = _match_at(reason, visible, start, start + size_of(own), last, last)
+        return self._ended(before.text + own, "stop", reason, match, before)
+
+    def _end_by_sequence(
+        self, memory: StopMemory, sequence: tuple[Mark, ...], token_id: int
+    ) -> Chunk:
+        """A sequence of ids. A hidden one is cut from the first byte of its first token."""
+        program, first = self._program, sequence[0]
+        ids = tuple(mark.token_id for mark in sequence)
+        visible = program.conditions.include_stop_str_in_output
+        if visible:
+            before, own = program.with_last_token(
+                memory, token_id, shown=True, unknown=not program.knows(token_id)
+            )
+        else:
+            kept = first.memory._replace(withheld=memory.withheld[: first.decided])
+            before, own = program.release(kept), ""
+        self._counted_one()
+        if before.hit is not None:
+            return self._end_at(before, "")
+        last = self.num_tokens - 1
+        end = self._size + size_of(before.text + own)
+        start = self._size + first.size if visible else end
+        match = _match_at(ids, visible, start, end, last, last + 1 - len(ids))
+        return self._ended(before.text + own, "stop", ids, match, before)
+
+    def _ended(
+        self,
+        text: str,
+        reason: FinishReason,
+        stop: StopReason,
+        match: StopMatch | None,
+        outcome: Outcome,
+    ) -> Chunk:
+        self._end = Chunk(text, reason, stop)
+        self._match = match
+        # A row of its own that knows no token: each step misses and is refused.
+        self._row = self._program.last_row(outcome.memory)
+        return self._end
+
+    # --- unknown ids
+
+    def _check_unknown(self, token_id: int) -> None:
+        if self._program.decode.options.unknown_ids == "error":
+            raise unknown_id(token_id, self.num_tokens)
+        self._unknown_tokens += 1
+        warn_once(self.tokenizer, token_id)
+
+    def _unknown(self, memory: StopMemory, token_id: int) -> Outcome:
+        self._check_unknown(token_id)
+        return self._program.read(memory, token_id, unknown=True, ignore=self._is_early())
+
+    # --- counting
+
+    def _count(self, num_tokens: int) -> None:
+        """Makes ``num_tokens`` what it is; the token of ``max_tokens`` will take the slow path."""
+        limit = self._program.conditions.max_tokens
+        left = TICKS if limit is None else limit - 1 - num_tokens
+        self._tick = tick(min(left, TICKS)) if left > 0 else None
+        self._counted = num_tokens - (TICKS if self._tick is None else self._tick[1])
+
+    def _counted_one(self) -> None:
+        if self._tick is None:
+            self._count(self.num_tokens + 1)
+            self._program.carry()
+        else:
+            self._tick = self._tick[0]
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens were examined: those given to ``step`` until the end."""
+        return self._counted + (TICKS if self._tick is None else self._tick[1])
+
+    # --- what may be asked
+
+    @property
+    def _memory(self) -> StopMemory:
+        memory: StopMemory = self._program.memory(self._row)
+        return memory
+
+    @property
+    def conditions(self) -> StopConditions:
+        """When the stream ends."""
+        return self._program.conditions
+
+    @property
+    def route(self) -> Route:
+        """``"bytes"`` or ``"window"``, as of DecodeStream."""
+        return self._program.decode.route
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of its decoding, by name."""
+        return self._program.decode.options._asdict()
+
+    @property
+    def jailed(self) -> str:
+        """Decided text that is withheld because it may become a stop."""
+        return "" if self._end is not None else self._memory.withheld
+
+    @property
+    def held(self) -> bytes:
+        """The bytes that wait for the end of their character (or run)."""
+        return b"" if self._end is not None else self._program.decode.held(self._memory.core)
+
+    @property
+    def match(self) -> StopMatch | None:
+        """The stop that ended the stream, if one did."""
+        return self._match
+
+    @property
+    def finished(self) -> bool:
+        """Whether the stream has ended."""
+        return self._end is not None
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why the stream ended, or None."""
+        return None if self._end is None else self._end.finish_reason
+
+    @property
+    def unknown_tokens(self) -> int:
+        """How many of the generated ids the tokenizer does not have."""
+        return self._unknown_tokens
+
+    # --- copies
+
+    def fork(self) -> Self:
+        """A stream that goes on from here on its own."""
+        other = object.__new__(type(self))
+        for name in StopSequenceDecoder.__slots__:
+            if name != "__weakref__":
+                setattr(other, name, getattr(self, name))
+        return other
+
+    __copy__ = fork
+
+    def snapshot(self) -> dict[str, Any]:
+        """The stream as JSON, conditions included, for ``restore`` here, later or elsewhere."""
+        program, end, match = self._program, self._end, self._match
+        return snapshots.dump(
+            self._machine,
+            self.tokenizer,
+            program.decode,
+            {
+                "conditions": program.conditions.to_json(),
+                "memory": None if end else program.dump(self._memory),
+                "primed": program.dump(self._primed),
+                "num_tokens": self.num_tokens,
+                "size": list(_counts(self._size)) if self._size else None,
+                "unknown_tokens": self._unknown_tokens,
+                "end": end and [end.text, end.finish_reason, _plain(end.stop_reason)],
+                "match": match
+                and [_plain(getattr(match, name)) for name in StopMatch.__dataclass_fields__],
+            },
+        )
+
+    @classmethod
+    def restore(cls, tokenizer: Decoder, snapshot: Mapping[str, Any], **expected: object) -> Self:
+        """The stream that ``snapshot()`` described; all else as for ``DecodeStream.restore``."""
+        options, fields = snapshots.load(cls._machine, tokenizer, snapshot, expected)
+        stream = object.__new__(cls)
+        stream.tokenizer = tokenizer
+        with snapshots.reading(fields):
+            conditions = StopConditions.from_json(fields.take("conditions", {}))
+            stream._program = stop_program_for(tokenizer, options, conditions)
+            stream._restore(fields)
+        return stream
+
+    def _restore(self, fields: snapshots.Fields) -> None:
+        program = self._program
+        self._primed = program.load(fields.take("primed", {}))
+        memory = program.load(fields.take("memory", None) or {})
+        self._unknown_tokens = fields.count("unknown_tokens")
+        self._count(fields.count("num_tokens"))
+        chars, size = fields.counts("size", 2)
+        self._size = chars + (size - chars) * EXTRA_BYTES
+        self._row, self._dense = program.row(memory), program.dense
+        end, match = fields.take("end", None), fields.take("match", None)
+        self._end = None if end is None else _chunk(end)
+        self._match = None if match is None else _match(match)
+        if self._end is not None:
+            self._row = program.last_row(memory)
+
+    def __repr__(self) -> str:
+        state = self.finish_reason or f"jailed {self.jailed!r}, held {self.held!r}"
+        return f"<{type(self).__name__} {self.num_tokens} tokens, {state}>"
+
+
+def _counts(size: int) -> tuple[int, int]:
+    """A size in code points and in bytes."""
+    chars = size % EXTRA_BYTES
+    return chars, chars + size // EXTRA_BYTES
+
+
+def _match_at(
+    stop: StopReason,
+    visible: bool,
+    start: int,
+    end: int,
+    token_index: int | None,
+    tokens_before: int,
+) -> StopMatch:
+    (first, first_byte), (last, last_byte) = _counts(start), _counts(end)
+    return StopMatch(stop, visible, first, last, first_byte, last_byte, token_index, tokens_before)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _chunk(data: Any) -> Chunk:
+    text, reason, stop = data
+    if not isinstance(text, str) or reason not in get_args(FinishReason):
+        raise ValueError(f"end must be a text, a finish reason and a stop, not {data!r:.80}")
+    return Chunk(text, reason, _stop_reason(stop))
+
+
+def _match(data: Any) -> StopMatch:
+    stop, visible, *numbers = data
+    if not isinstance(visible, bool) or not all(type(n) is int or n is None for n in numbers):
+        raise ValueError(f"match must be a stop, a flag and six counts, not {data!r:.80}")
+    return StopMatch(_stop_reason(stop), visible, *numbers)
+
+
+def _stop_reason(data: Any) -> StopReason:
+    reason = tuple(data) if isinstance(data, list) else data
+    plain = reason if isinstance(reason, tuple) else (reason,)
+    if not all(isinstance(each, (str, int, type(None))) for each in plain):
+        raise ValueError(f"a stop is a string, an id or ids, not {data!r:.80}")
+    return reason

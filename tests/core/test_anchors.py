@@ -1,0 +1,181 @@
+"""Where each token stands, on cases made by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from streamdec import DecodeStream, MockTokenizer
+from streamdec.chunks import Anchor
+from streamdec.core import utf8
+from streamdec.core.anchors import AnchorTracker
+from streamdec.protocols import CTC, BPESuffix, ByteFallback, DecodingRule, Metaspace, TextRules
+
+Place = tuple[int, int, int, int]
+"""start and end in code points, then in bytes."""
+
+
+def stream_of(
+    rule: str | DecodingRule | TextRules,
+    tokens: Sequence[bytes],
+    special: Sequence[int] = (),
+    prompt: Sequence[int] = (),
+    **options: bool | str,
+) -> DecodeStream:
+    tokenizer = MockTokenizer.from_tokens(tokens, special, rule)
+    return DecodeStream(tokenizer, prompt, anchors=True, **options)  # type: ignore[arg-type]
+
+
+def places(stream: DecodeStream, token_ids: Sequence[int]) -> list[Place]:
+    """Of each token in turn; none is handed out twice or out of order."""
+    taken: list[Anchor] = []
+    for token_id in token_ids:
+        stream.step(token_id)
+        taken += stream.take_anchors()
+    stream.flush()
+    taken += stream.take_anchors()
+    assert [anchor.token_index for anchor in taken] == list(range(len(token_ids)))
+    return [anchor[1:] for anchor in taken]
+
+
+def of_bytes(*tokens: bytes, special: Sequence[int] = ()) -> list[Place]:
+    return places(stream_of("byte_level", tokens, special), range(len(tokens)))
+
+
+def test_tokens_of_a_shared_character_all_point_at_it() -> None:
+    """The ids of "ございます！" as llama.cpp gave them (abetlen/llama-cpp-python#1037)."""
+    tokens = "e38194 e3 81 96 e38184 e381be e38199 efbc81 0a 0a 49".split()
+    found = of_bytes(*map(bytes.fromhex, tokens))
+    assert [place[0] for place in found] == [0, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8]
+    assert [place[1] for place in found] == [1, 2, 2, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert [place[2] for place in found] == [0, 3, 3, 3, 6, 9, 12, 15, 18, 19, 20]
+
+
+def test_characters_and_bytes_are_two_units() -> None:
+    assert of_bytes("é".encode(), b"x") == [(0, 1, 0, 2), (1, 2, 2, 3)]
+
+
+def test_a_token_covers_every_character_it_gave_a_byte_to() -> None:
+    one, other = b"a\xe4\xbd", b"\xa0b\xc3"
+    assert of_bytes(one, other, b"\xa9") == [(0, 2, 0, 4), (1, 4, 1, 7), (3, 4, 5, 7)]
+
+
+def test_a_replaced_part_belongs_to_whom_its_bytes_were() -> None:
+    assert of_bytes(b"\xe4", b"A") == [(0, 1, 0, 3), (1, 2, 3, 4)]
+    assert of_bytes(b"\xe4\xbd", b"\xff") == [(0, 1, 0, 3), (1, 2, 3, 6)]
+    assert of_bytes(b"\xe4", b"\xbd") == [(0, 1, 0, 3), (0, 1, 0, 3)]
+
+
+def test_a_token_that_gave_nothing_sits_before_the_character_it_interrupts() -> None:
+    found = of_bytes(b"a\xe4", b"<s>", b"\xbd\xa0", b"<s>", b"", special=[1, 3])
+    assert found == [(0, 2, 0, 4), (1, 1, 1, 1), (1, 2, 1, 4), (2, 2, 4, 4), (2, 2, 4, 4)]
+
+
+def test_a_skipped_token_after_what_turns_out_broken_sits_after_it() -> None:
+    found = of_bytes(b"\xe4", b"<s>", b"A", special=[1])
+    assert found == [(0, 1, 0, 3), (1, 1, 3, 3), (1, 2, 3, 4)]
+
+
+def test_an_anchor_is_handed_out_when_nothing_can_change_it() -> None:
+    stream = stream_of("byte_level", [b"a", b"b\xe4", b"\xbd", b"\xa0"])
+    taken = []
+    for token_id in range(4):
+        stream.step(token_id)
+        taken.append([anchor.token_index for anchor in stream.take_anchors()])
+    assert taken == [[0], [], [], [1, 2, 3]]
+
+
+def test_the_end_of_a_prompts_character_is_character_0() -> None:
+    stream = stream_of("byte_level", [b"a\xe4", b"\xbd\xa0", b"!"], prompt=[0])
+    assert places(stream, [1, 2]) == [(0, 1, 0, 3), (1, 2, 3, 4)]
+
+
+def test_each_token_of_an_exact_run_has_its_own_byte() -> None:
+    tokens = [b"\xe4", b"\xbd", b"\xa0", b"a", b"\xff"]
+    whole = stream_of("byte_fallback", tokens, byte_runs="exact")
+    assert places(whole, [3, 0, 1, 2, 3]) == [(0, 1, 0, 1), *[(1, 2, 1, 4)] * 3, (2, 3, 4, 5)]
+    broken = stream_of("byte_fallback", tokens, byte_runs="exact")
+    found = places(broken, [0, 1, 4, 0, 3])
+    assert found == [(n, n + 1, 3 * n, 3 * n + 3) for n in range(4)] + [(4, 5, 12, 13)]
+
+
+def test_a_run_that_a_prompt_began_is_the_prompts_too() -> None:
+    tokens = [b"\xe4", b"\xbd", b"\xa0", b"a"]
+    stream = stream_of("byte_fallback", tokens, prompt=[0, 1], byte_runs="exact")
+    assert places(stream, [2, 3]) == [(0, 1, 0, 3), (1, 2, 3, 4)]
+
+
+def test_the_space_of_a_suffix_belongs_to_the_token_before() -> None:
+    stream = stream_of(BPESuffix(), [b"a</w>", b"b", b"c</w>"])
+    assert places(stream, [0, 1, 2]) == [(0, 2, 0, 2), (2, 3, 2, 3), (3, 4, 3, 4)]
+    stream = stream_of(BPESuffix(), [b"</w>", b"b"])
+    assert places(stream, [0, 1]) == [(0, 1, 0, 1), (1, 2, 1, 2)]
+    stream = stream_of(BPESuffix(), [b"</w>"])
+    assert places(stream, [0]) == [(0, 0, 0, 0)]
+
+
+def test_what_is_stripped_is_nobodys() -> None:
+    rules = TextRules(ByteFallback(), strip_left=(" ", 2))
+    stream = stream_of(rules, [b" ", b" a", b" b"])
+    assert places(stream, [0, 1, 2]) == [(0, 0, 0, 0), (0, 1, 0, 1), (1, 3, 1, 3)]
+    stream = stream_of(Metaspace(), ["▁a".encode(), "▁b".encode()])
+    assert places(stream, [0, 1]) == [(0, 1, 0, 1), (1, 3, 1, 3)]
+
+
+def test_a_repetition_that_counts_once_is_empty() -> None:
+    stream = stream_of(CTC(), [b"a", b"b"])
+    assert places(stream, [0, 0, 1]) == [(0, 1, 0, 1), (1, 1, 1, 1), (1, 2, 1, 2)]
+
+
+@pytest.mark.parametrize("unknown", ["skip", "replace"])
+def test_an_unknown_id_is_empty_or_one_character(unknown: str) -> None:
+    stream = stream_of("byte_level", [b"a"], unknown_ids=unknown)
+    size = 3 if unknown == "replace" else 0
+    middle = (1, 1 + size // 3, 1, 1 + size)
+    assert places(stream, [0, 9, 0])[:2] == [(0, 1, 0, 1), middle]
+
+
+def test_a_tracker_survives_json_between_any_two_tokens() -> None:
+    told = [(b"a\xe4", 2, True, 0), (b"", 0, False, 0), (b"", 0, True, 1), (b"\xbd\xa0bc", 1, True, 0)]
+    plain = AnchorTracker(utf8.PER_PART)
+    for data, own, contributes, waiting in told:
+        plain.token(data, own, contributes=contributes, waiting=waiting)
+    expected = plain.take()
+    assert len(expected) == 4
+    for cut in range(len(told) + 1):
+        tracker, taken = AnchorTracker(utf8.PER_PART), []
+        for count, (data, own, contributes, waiting) in enumerate(told):
+            if count == cut:
+                taken = tracker.take()
+                dumped = json.loads(json.dumps(tracker.dump()))
+                tracker = AnchorTracker.load(utf8.PER_PART, dumped)
+            tracker.token(data, own, contributes=contributes, waiting=waiting)
+        assert taken + tracker.take() == expected
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("at", [0, 0, 0]),
+        ("at", [0, 0, 0, 1.0]),
+        ("at", None),
+        ("tail", "zz"),
+        ("tail", 1),
+        ("open", [[0]]),
+        ("open", [[0, 0, 0, 0, 0, 0, True]]),
+        ("open", "a"),
+        ("waiting", [[]]),
+        ("waiting", 3),
+        ("settled", [[0, 0, 0, 0]]),
+        ("settled", ["aaaaa"]),
+    ],
+)
+def test_what_is_no_tracker_is_refused(field: str, value: object) -> None:
+    dumped = AnchorTracker(utf8.PER_PART).dump()
+    with pytest.raises((ValueError, TypeError)):
+        AnchorTracker.load(utf8.PER_PART, dumped | {field: value})
+    del dumped[field]
+    with pytest.raises(KeyError):
+        AnchorTracker.load(utf8.PER_PART, dumped)

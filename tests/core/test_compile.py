@@ -1,0 +1,63 @@
+"""Which machine serves which rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamdec import HuggingFaceTokenizer
+from streamdec.core import utf8
+from streamdec.core.byte_runs import ByteRuns, ExactRuns, RunsThenSpaces
+from streamdec.core.compile import compile_token_bytes
+from streamdec.core.neighbours import Collapse, FirstThenLater, LeadingStrip, WordSuffix
+from streamdec.core.token_bytes import FixedBytes, TokenBytes
+from streamdec.protocols import (
+    CTC,
+    BPESuffix,
+    ByteFallback,
+    ByteLevel,
+    Concatenation,
+    DecodingRule,
+    Joined,
+    Metaspace,
+    RawBytes,
+    TextRules,
+    WordPiece,
+)
+from tests.core.tables import Table
+from tests.support.zoo import UNCOMPILED
+
+MACHINES: list[tuple[DecodingRule | TextRules, ByteRuns, type[TokenBytes]]] = [
+    (RawBytes(), "exact", FixedBytes),
+    (ByteLevel(), "exact", FixedBytes),
+    (Concatenation(), "exact", FixedBytes),
+    (ByteFallback(), "eager", FixedBytes),
+    (ByteFallback(), "exact", ExactRuns),
+    (ByteFallback(Metaspace()), "eager", RunsThenSpaces),
+    (ByteFallback(Metaspace()), "exact", RunsThenSpaces),
+    (Joined(), "exact", FirstThenLater),
+    (Metaspace(), "exact", FirstThenLater),
+    (WordPiece(), "exact", FirstThenLater),
+    (BPESuffix(), "exact", WordSuffix),
+    (CTC(), "exact", Collapse),
+    (TextRules(RawBytes(), strip_left=(" ", 1)), "exact", LeadingStrip),
+    (TextRules(RawBytes(), strip_left=("", 0)), "exact", FixedBytes),
+]
+
+
+@pytest.mark.parametrize(("rules", "byte_runs", "machine"), MACHINES)
+def test_each_rule_has_its_machine(
+    rules: DecodingRule | TextRules, byte_runs: ByteRuns, machine: type[TokenBytes]
+) -> None:
+    assert type(Table(rules, "a", byte_runs=byte_runs).machine) is machine
+
+
+def test_eager_byte_runs_replace_each_bad_byte() -> None:
+    assert Table(ByteFallback(), "a", byte_runs="eager").machine.errors == utf8.PER_BYTE
+    assert Table(ByteLevel(), "a").machine.errors == utf8.PER_PART
+
+
+@pytest.mark.parametrize("name", UNCOMPILED)
+def test_a_tokenizer_without_rules_has_none(name: str) -> None:
+    tokenizer = HuggingFaceTokenizer(UNCOMPILED[name]())
+    compiled = compile_token_bytes(tokenizer, skip_special_tokens=True, byte_runs="eager")
+    assert compiled is None
