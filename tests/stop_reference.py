@@ -730,7 +730,7 @@ def near_misses(text: str) -> st.SearchStrategy[str]:
     letters = sorted({*text, "a", "b", REPLACEMENT})
     letter = st.sampled_from(letters)
     places = st.integers(0, max(len(text) - 1, 0))
-    size = st.integers(1, 4) | st.integers(1, 12)
+    size = st.integers(2, 5) | st.integers(1, 12)
     piece = st.builds(lambda start, size: text[start : start + size] or "a", places, size)
     return st.one_of(
         piece,

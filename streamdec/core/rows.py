@@ -43,6 +43,7 @@ class Rows(ABC):
     """The cached rows of one kind of stream."""
 
     __slots__ = (
+        "_at_rest",
         "_entries",
         "_is_sparse",
         "_max_entries",
@@ -66,6 +67,7 @@ class Rows(ABC):
         self._rows[self.rest] = self._rest_row
         self._entries = 0
         self._is_sparse = True
+        self._at_rest: Row | None = self._rest_row
         self.dense: list[Any] = []
         if self._uses >= USES_BEFORE_DENSE:
             self._make_dense()
@@ -89,9 +91,7 @@ class Rows(ABC):
 
     def row(self, memory: Memory) -> Row | None:
         """The row of ``memory`` as a stream keeps it."""
-        if memory is self.rest or memory == self.rest:
-            return self._rest_row if self._is_sparse else None
-        return self._row(memory)
+        return self._at_rest if memory == self.rest else self._row(memory)
 
     def first_row(self, memory: Memory) -> Row | None:
         """``row`` for a stream that begins."""
@@ -129,7 +129,7 @@ class Rows(ABC):
         if self._entries >= self._max_entries:
             self._forget()
             row = self._row(memory)
-        entry = (*given, self.row(after))
+        entry = given + ((self._at_rest if after is self.rest else self.row(after)),)
         if row[None][1] is self._rows:
             self._entries += 1
             row[token_id] = entry
@@ -151,6 +151,7 @@ class Rows(ABC):
         row = self._rest_row
         self.dense = []
         self._is_sparse = False
+        self._at_rest = None
         for token_id, entry in list(row.items()):
             if token_id is not None:
                 *given, after = entry

@@ -24,6 +24,8 @@ from streamdec.core.token_ids import check_token_id
 
 __all__ = ["Completed", "Gate", "Outcome", "StopMemory", "StopProgram", "size_of"]
 
+NOTHING = Chunk()
+
 MAX_CACHED_AGE = 16
 """Rows are cached for streams that withhold nothing older than so many tokens."""
 
@@ -168,19 +170,46 @@ class StopProgram(Rows):
 
         Raises Completed when it completes a stop string, KeyError for an unknown id.
         """
-        simple = memory is self.rest and self._is_simple
-        if simple:
+        if memory is self.rest and self._is_simple:
             # Most tokens are whole characters that begin no stop: all programs share their chunks.
-            given = self._given.get(token_id)
-            if given is not None and self._jail.firsts.isdisjoint(given[0].text):
-                return given, memory
+            given = self._given.get(token_id) or self._learn(token_id)
+            if given is not None:
+                if self._jail.firsts.isdisjoint(given[0].text):
+                    return given, memory
+                return self._begin(memory, given)
         outcome = self.read(memory, token_id)
         if outcome.hit is not None:
             raise Completed(outcome)
-        given = Chunk(outcome.text), size_of(outcome.text)
-        if simple and outcome.memory is memory:
-            self._given[token_id] = given
-        return given, outcome.memory
+        return (Chunk(outcome.text), size_of(outcome.text)), outcome.memory
+
+    def _learn(self, token_id: int) -> tuple[Chunk, int] | None:
+        """What a token of whole characters gives at rest, stops aside; None if it is no such token."""
+        rest = self.rest.core
+        (text,), core = self.decode.work_out(rest, token_id)
+        if not text or core is not rest:
+            return None
+        given = self._given[token_id] = Chunk(text), size_of(text)
+        return given
+
+    def _begin(
+        self, memory: StopMemory, given: tuple[Chunk, int]
+    ) -> tuple[tuple[Chunk, int], StopMemory]:
+        """``work_out`` at rest, by a token of whole characters that may begin a stop."""
+        text = given[0].text
+        tail, hit = self._jail.step("", text)
+        if hit is not None:
+            out = text[: hit.end if hit.visible else hit.end - len(hit.stop)]
+            raise Completed(Outcome(out, memory, hit))
+        if not tail:
+            return given, memory
+        withheld = self._jail.jailed(tail)
+        after = StopMemory(
+            memory.core, withheld=withheld, tail=tail, tail_ages=(1,) * len(tail)
+        )
+        if not withheld:
+            return given, after
+        out = text[: len(text) - len(withheld)]
+        return (Chunk(out) if out else NOTHING, size_of(out)), after
 
     def is_cached(self, memory: StopMemory) -> bool:
         """Not for what one stream alone would use."""
@@ -251,6 +280,11 @@ class StopProgram(Rows):
         if not isinstance(self.decode, Program):
             # A window cannot say; since its text was last wholly out is never too late.
             return (self.decode.offsets(memory.core)[1],) * len(text), (), (), 0
+        rewrites = self.decode.rewrites
+        if not (memory.pending_ages or memory.waiting_ages or memory.oldest or rewrites):
+            # Nothing was withheld below: all of it is this token's.
+            waiting = self.decode.token_bytes.waiting(core[0])
+            return (0,) * len(text), (1,) * len(core[1]), (1,) * waiting, 0
         found = self.decode.contribution(memory.core, token_id)
         data, waiting = found["data"], found["waiting"]
         carried = len(data) - found["own"]
@@ -263,7 +297,7 @@ class StopProgram(Rows):
         pending = tuple(age + 1 for age in ages[len(ages) - rest :]) if rest else ()
         among = [*held, 0] if found["contributes"] else [*held]
         waits = tuple(age + 1 for age in among[len(among) - waiting :]) if waiting else ()
-        if self.decode.rewrites:
+        if rewrites:
             oldest = max([memory.oldest, *ages])
             return (oldest,) * len(text), pending, waits, (oldest + 1) * any(core[2])
         letters = []

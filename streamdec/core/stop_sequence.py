@@ -144,28 +144,27 @@ class StopSequenceDecoder:
         if type(token_id) is not int or not 0 <= token_id <= MAX_TOKEN_ID:
             token_id = check_token_id(token_id, self.num_tokens)
         program = self._program
-        memory: StopMemory = program.memory(self._row)
-        if memory.live or token_id in program.never_stored:
-            chunk = self._step_by_id(memory, token_id)
-        else:
-            chunk = self._step_by_text(memory, token_id)
-        return self._limited(chunk)
-
-    def _step_by_text(self, memory: StopMemory, token_id: int) -> Chunk:
-        program = self._program
+        if program.never_stored:
+            memory: StopMemory = program.memory(self._row)
+            if memory.live or token_id in program.never_stored:
+                return self._limited(self._step_by_id(memory, token_id))
         chunk: Chunk
         try:
             chunk, size, self._row = program.entry(self._row, token_id)
         except KeyError:
-            return self._take(self._unknown(memory, token_id))
+            chunk = self._take(self._unknown(token_id))
         except Completed as completed:
-            if not self._is_early():
-                return self._stopped(completed.outcome)
-            return self._take(program.read(memory, token_id, ignore=True))
-        self._counted_one()
-        self._size += size
-        self._dense = program.dense
-        return chunk
+            outcome = completed.outcome
+            if self._is_early():
+                outcome = program.read(self._memory, token_id, ignore=True)
+            chunk = self._take(outcome)
+        else:
+            self._tick = self._tick and self._tick[0]
+            if self._tick is None:
+                self._count(self.num_tokens + 1)
+            self._size += size
+            self._dense = program.dense
+        return chunk if self._tick is not None else self._limited(chunk)
 
     def _step_by_id(self, memory: StopMemory, token_id: int) -> Chunk:
         """A token that is a stop by its id, or may belong to a sequence, or is a gate's marker."""
@@ -187,9 +186,9 @@ class StopSequenceDecoder:
 
     def _take(self, outcome: Outcome) -> Chunk:
         """One token on, with an outcome that no row has."""
-        if outcome.hit is not None:
-            return self._stopped(outcome)
         self._counted_one()
+        if outcome.hit is not None:
+            return self._end_at(outcome, "")
         self._size += size_of(outcome.text)
         self._row, self._dense = self._program.row(outcome.memory), self._program.dense
         return Chunk(outcome.text) if outcome.text else NOTHING
@@ -247,11 +246,6 @@ class StopSequenceDecoder:
             return True
         named = (*conditions.stop_token_ids, *conditions.visible_stop_token_ids)
         return armed and token_id in named
-
-    def _stopped(self, outcome: Outcome) -> Chunk:
-        """A stop string is complete, decided by the token at hand."""
-        self._counted_one()
-        return self._end_at(outcome, "")
 
     def _end_at(self, outcome: Outcome, before: str, *, released: bool = False) -> Chunk:
         """The end at a stop string; ``released``: in text that came out as nothing followed."""
@@ -341,9 +335,9 @@ class StopSequenceDecoder:
         self._unknown_tokens += 1
         warn_once(self.tokenizer, token_id)
 
-    def _unknown(self, memory: StopMemory, token_id: int) -> Outcome:
+    def _unknown(self, token_id: int) -> Outcome:
         self._check_unknown(token_id)
-        return self._program.read(memory, token_id, unknown=True, ignore=self._is_early())
+        return self._program.read(self._memory, token_id, unknown=True, ignore=self._is_early())
 
     # --- counting
 

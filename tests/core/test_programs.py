@@ -59,8 +59,8 @@ def test_the_programs_least_recently_used_are_forgotten_first(
     assert compiled(tokenizer) is first
     compiled(tokenizer, Options(clean_up_tokenization_spaces=True))
     assert compiled(tokenizer) is first
-    assert compiled(tokenizer, Options(unknown_ids="replace")) is third
-    assert compiled(tokenizer, Options(unknown_ids="error")) is not second
+    assert compiled(tokenizer, Options(unknown_ids="error")) is second
+    assert compiled(tokenizer, Options(unknown_ids="replace")) is not third
     assert len(programs._compiled_for(tokenizer)._programs) == 3
     assert under_way.step_batch([0, 1]) == ["a", "b"]
 
@@ -175,7 +175,8 @@ def test_a_tokenizer_and_its_programs_go_when_the_last_stream_does() -> None:
 
 def test_a_library_tokenizer_goes_as_well() -> None:
     tokenizer = HuggingFaceTokenizer(ZOO["byte_fallback_strip"]())
-    DecodeStream(tokenizer, [1, 2], byte_runs="exact").step_batch(tokenizer.sample_ids())
+    known = [i for i in tokenizer.sample_ids() if tokenizer.piece(i) is not None]
+    DecodeStream(tokenizer, known[:3], byte_runs="exact").step_batch(known)
     gone = weakref.ref(tokenizer)
     del tokenizer
     gc.collect()

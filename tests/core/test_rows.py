@@ -130,7 +130,7 @@ def test_the_dense_row_begins_after_so_many_streams() -> None:
 def test_a_single_long_stream_is_worth_a_dense_row() -> None:
     tokenizer = tokenizer_of()
     stream = DecodeStream(tokenizer)
-    for _ in range(rows.USES_BEFORE_DENSE):
+    for _ in range(rows.USES_BEFORE_DENSE - 1):
         assert not compiled(tokenizer).dense
         stream.step_batch([0, 2] * (TICKS // 2 + 1))
     assert compiled(tokenizer).dense

@@ -1,0 +1,333 @@
+"""Snapshots: old ones restore, others are refused by name, and nothing hostile gets through."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec import DecodeStream, MockTokenizer
+from streamdec import Sequence as TokenSequence
+from streamdec.core import snapshots
+from streamdec.errors import SnapshotError, SnapshotMismatchError
+from tests import reference
+from tests.core import old_snapshots
+from tests.core.old_snapshots import BYTES, KINDS, RAW, Windowed
+from tests.support.zoo import UNCOMPILED
+
+OLD = old_snapshots.read()
+NOT_YET = pytest.mark.xfail(reason="'route' is dumped and not taken: no windowed snapshot restores")
+EVERY_KIND = [pytest.param(name, marks=NOT_YET if name == "window" else ()) for name in KINDS]
+
+# --- old ones -------------------------------------------------------------------------------------
+
+
+def test_there_is_an_old_snapshot_of_each_kind() -> None:
+    assert OLD.keys() == {*KINDS, "sequence"}
+
+
+@pytest.mark.parametrize("name", EVERY_KIND)
+def test_an_old_snapshot_restores_and_says_what_it_said(name: str) -> None:
+    kind, old = KINDS[name], OLD[name]
+    stream = DecodeStream.restore(kind.tokenizer, old["snapshot"])
+    assert stream.num_tokens == len(kind.before)
+    assert stream.num_prompt_tokens == len(kind.prompt)
+    assert stream.held == kind.stream().held
+    if not stream.finished:
+        assert stream.step_batch(kind.after) == old["texts"]
+    assert stream.flush() == old["flush"]
+    stream.reset()
+    fresh = DecodeStream(kind.tokenizer, kind.prompt, **kind.options)
+    assert stream.step_batch(kind.before) == fresh.step_batch(kind.before)
+    assert (stream.read_offset, stream.prefix_offset) == (fresh.read_offset, fresh.prefix_offset)
+
+
+def test_an_old_sequence_restores() -> None:
+    old = OLD["sequence"]
+    sequence = TokenSequence.restore(RAW, old["snapshot"])
+    assert sequence.text == "a"
+    assert [sequence.append_token(token_id) for token_id in (3, 4)] == old["texts"]
+    assert sequence.text == "a你"
+
+
+@pytest.mark.parametrize("name", EVERY_KIND)
+def test_a_new_snapshot_has_what_an_old_one_has(name: str) -> None:
+    """Restored and taken again, it is the same: nothing is lost on the way."""
+    snapshot = OLD[name]["snapshot"]
+    assert DecodeStream.restore(KINDS[name].tokenizer, snapshot).snapshot() == snapshot
+
+
+def test_restoring_leaves_the_snapshot_as_it_was() -> None:
+    for name in ("noting", "clean-up", "exact run"):
+        snapshot = copy.deepcopy(OLD[name]["snapshot"])
+        DecodeStream.restore(KINDS[name].tokenizer, snapshot).step_batch(KINDS[name].after)
+        assert snapshot == OLD[name]["snapshot"]
+
+
+# --- size -----------------------------------------------------------------------------------------
+
+ORDINARY = ["at rest", "fresh", "within a character", "after a prompt", "later token", "exact run"]
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_an_ordinary_snapshot_is_at_most_200_bytes(name: str) -> None:
+    stream = KINDS[name].stream()
+    stream.step_batch([0] * 100_000)
+    stream.step_batch(KINDS[name].before)
+    assert len(json.dumps(stream.snapshot())) <= 200
+
+
+# --- another one ----------------------------------------------------------------------------------
+
+
+def refused(snapshot: Any, tokenizer: Any = RAW, **expected: Any) -> str:
+    with pytest.raises(SnapshotError) as raised:
+        DecodeStream.restore(tokenizer, snapshot, **expected)
+    return str(raised.value)
+
+
+def test_another_tokenizer_is_named() -> None:
+    snapshot = DecodeStream(RAW).snapshot()
+    another = MockTokenizer.from_tokens(BYTES, special_ids=[4])
+    with pytest.raises(SnapshotMismatchError, match="another tokenizer") as raised:
+        DecodeStream.restore(another, snapshot)
+    assert RAW.fingerprint in str(raised.value)
+    assert another.fingerprint in str(raised.value)
+
+
+def test_an_equal_tokenizer_will_do() -> None:
+    twin = MockTokenizer.from_tokens(BYTES, special_ids=[5])
+    stream = DecodeStream.restore(twin, OLD["within a character"]["snapshot"])
+    assert stream.tokenizer is twin
+    assert stream.step(4) == "你"
+
+
+def test_options_come_from_the_snapshot_and_may_be_required() -> None:
+    snapshot = DecodeStream(RAW, unknown_ids="error").snapshot()
+    stream = DecodeStream.restore(RAW, snapshot, unknown_ids="error", skip_special_tokens=True)
+    assert stream.options["unknown_ids"] == "error"
+    with pytest.raises(SnapshotMismatchError, match="another option unknown_ids: .*'error'.*'skip'"):
+        DecodeStream.restore(RAW, snapshot, unknown_ids="skip")
+    with pytest.raises(TypeError, match="'max_tokens' is no option"):
+        DecodeStream.restore(RAW, snapshot, max_tokens=3)
+
+
+def test_another_machine_or_format_is_named() -> None:
+    snapshot = DecodeStream(RAW).snapshot()
+    assert "another machine: it has 'sequence'" in refused(snapshot | {"machine": "sequence"})
+    assert "format 2 is not known; this release reads 1" in refused(snapshot | {"format": 2})
+    assert "format 'none'" in refused({})
+    assert "a mapping, not list" in refused([snapshot])
+    with pytest.raises(SnapshotMismatchError):
+        DecodeStream.restore(RAW, snapshot | {"machine": None})
+
+
+@pytest.mark.xfail(reason="True and 1.0 are equal to 1")
+@pytest.mark.parametrize("version", [True, 1.0])
+def test_a_format_that_only_equals_ours_is_not_known(version: object) -> None:
+    assert "not known" in refused(DecodeStream(RAW).snapshot() | {"format": version})
+
+
+# --- fingerprints ---------------------------------------------------------------------------------
+
+
+def test_a_tokenizer_without_a_fingerprint_is_told_by_what_it_decodes() -> None:
+    class Other(Windowed):
+        __qualname__ = Windowed.__qualname__
+
+        def decode(self, token_ids: Any, *, skip_special_tokens: bool = True) -> str:
+            text = super().decode(token_ids, skip_special_tokens=skip_special_tokens)
+            return text.replace("b", "B")
+
+    digits = snapshots.fingerprint(Windowed())
+    assert digits == snapshots.fingerprint(Windowed())
+    assert len(digits) == 16
+    assert digits != snapshots.fingerprint(Other())
+    assert snapshots.fingerprint(RAW) == RAW.fingerprint
+
+
+@pytest.mark.xfail(reason="only ids 0 to 255 are looked at: two byte-level vocabularies look alike")
+def test_tokenizers_that_differ_in_later_ids_only_are_told_apart() -> None:
+    class Later:
+        def __init__(self, word: str) -> None:
+            self.word = word
+
+        def decode(self, token_ids: Any, *, skip_special_tokens: bool = True) -> str:
+            return "".join(chr(97 + i % 26) if i < 256 else self.word for i in token_ids)
+
+    assert snapshots.fingerprint(Later("one")) != snapshots.fingerprint(Later("other"))
+
+
+@pytest.mark.xfail(reason="a panic of the library is a BaseException, and passes through", raises=BaseException)
+def test_a_raw_tokenizer_that_panics_has_a_fingerprint_all_the_same() -> None:
+    assert len(snapshots.fingerprint(UNCOMPILED["strip_stop"]())) == 16
+
+
+# --- hostile ones ---------------------------------------------------------------------------------
+
+numbers = st.one_of(
+    st.integers(-3, 300), st.sampled_from([2**31, 2**32, 2**62, 2**64, -(2**70), 10**40, 1e308, 0.5])
+)
+texts = st.one_of(st.text(max_size=6), st.sampled_from(["e4", "ff", "broken", "e4bd", "41", "a", " "]))
+values = st.recursive(
+    st.one_of(st.none(), st.booleans(), numbers, texts),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(texts, inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Each container within ``value`` with each of its keys."""
+    keys = value.keys() if isinstance(value, dict) else range(len(value))
+    for key in list(keys):
+        yield value, key
+        if isinstance(value[key], (dict, list)):
+            yield from places(value[key])
+
+
+@st.composite
+def mutants(draw: st.DrawFn, snapshot: dict[str, Any]) -> dict[str, Any]:
+    """``snapshot`` with a few places changed, left out or added; its head stays as it is."""
+    mutant = copy.deepcopy(snapshot)
+    for _ in range(draw(st.integers(1, 3))):
+        heads = ("format", "machine", "tokenizer", "route")
+        where = [(holder, key) for holder, key in places(mutant) if key not in heads]
+        holder, key = draw(st.sampled_from([*where, (mutant, draw(texts))]))
+        if draw(st.integers(0, 4)) == 0:
+            if isinstance(holder, list) or key in holder:
+                del holder[key]
+        else:
+            holder[key] = draw(values)
+    return mutant
+
+
+@given(data=st.data(), ids=st.lists(st.integers(0, 9), max_size=8))
+@pytest.mark.parametrize("name", KINDS)
+def test_a_changed_snapshot_is_refused_or_is_a_stream_like_any_other(
+    name: str, data: st.DataObject, ids: list[int]
+) -> None:
+    tokenizer = KINDS[name].tokenizer
+    mutant = data.draw(mutants(OLD[name]["snapshot"]))
+    try:
+        stream = DecodeStream.restore(tokenizer, mutant)
+    except SnapshotError:
+        return
+    assert json.loads(json.dumps(stream.snapshot())) == stream.snapshot()
+    assert DecodeStream.restore(tokenizer, stream.snapshot()).held == stream.held
+    if not stream.finished and stream.options["unknown_ids"] != "error":
+        held, options = stream.held, stream.options
+        text = "".join(stream.step_batch(ids)) + stream.flush()
+        if tokenizer is RAW and not options["clean_up_tokenization_spaces"]:
+            assert text == explained(held, ids, options)
+
+
+def explained(held: bytes, ids: list[int], options: dict[str, Any]) -> str:
+    """The text of the bytes that were held and of the tokens after them: law 1, by definition."""
+    unknown = "\ufffd".encode() if options["unknown_ids"] == "replace" else b""
+    table = [*BYTES[:5], b"" if options["skip_special_tokens"] else BYTES[5], *BYTES[6:]]
+    return reference.text_of(held + b"".join(table[i] if i < len(table) else unknown for i in ids))
+
+
+@given(snapshot=st.dictionaries(st.one_of(texts, numbers, st.none()), values, max_size=4))
+def test_any_mapping_is_a_snapshot_or_a_snapshot_error(snapshot: dict[Any, Any]) -> None:
+    head = {key: OLD["fresh"]["snapshot"][key] for key in ("format", "machine", "tokenizer")}
+    refused(snapshot)
+    if snapshot.keys() - DecodeStream(RAW).snapshot().keys() - {"options"}:
+        assert refused(head | snapshot)
+
+
+@pytest.mark.parametrize("snapshot", [None, 3, "{}", b"{}", [], [("format", 1)], object()])
+def test_what_is_no_mapping_is_refused(snapshot: object) -> None:
+    assert "a snapshot is a mapping" in refused(snapshot)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_tokens", -1),
+        ("num_tokens", 1.0),
+        ("num_tokens", True),
+        ("num_tokens", 2**62),
+        ("num_prompt_tokens", "1"),
+        ("unknown_tokens", None),
+        ("finished", 1),
+        ("memory", None),
+        ("memory", []),
+        ("primed", {"pending": "zz"}),
+        ("recorder", []),
+        ("recorder", {"token_ids": None}),
+        ("options", {"skip_special_tokens": 1}),
+        ("options", {"nothing": 1}),
+        ("options", {"byte_runs": []}),
+        ("options", None),
+        ("options", [1]),
+        ("another", 0),
+        (7, 7),
+    ],
+)
+def test_a_field_that_cannot_be_right_is_refused(field: Any, value: object) -> None:
+    assert refused(DecodeStream(RAW).snapshot() | {field: value})
+
+
+def nested(depth: int) -> list[Any]:
+    inner: list[Any] = []
+    for _ in range(depth):
+        inner = [inner]
+    return inner
+
+
+@pytest.mark.xfail(reason="RecursionError out of _as_json and of repr in a message")
+@pytest.mark.parametrize("field", ["format", "machine", "num_tokens", "finished", "memory", "recorder"])
+def test_a_deep_value_is_refused(field: str) -> None:
+    """900 is what ``json.loads`` lets through in 3.11."""
+    for depth in (100, 600, 900, 5000):
+        deep: Any = nested(depth)
+        within = {"memory": {"state": deep}, "recorder": {"token_ids": deep, "anchors": None}}
+        assert refused(DecodeStream(RAW).snapshot() | {field: within.get(field, deep)})
+
+
+@pytest.mark.xfail(reason="repr of an int of more than 4300 digits is a plain ValueError")
+@pytest.mark.parametrize("field", ["format", "machine", "tokenizer"])
+def test_a_number_too_long_to_print_is_refused(field: str) -> None:
+    assert refused(DecodeStream(RAW).snapshot() | {field: 10**5000})
+
+
+@pytest.mark.xfail(reason="program_for is called outside of reading()")
+def test_options_that_the_route_cannot_honour_are_refused() -> None:
+    for options in ({"byte_runs": "exact"}, {"unknown_ids": "replace"}, {"unknown_ids": "error"}):
+        assert refused(DecodeStream(Windowed()).snapshot() | {"options": options}, Windowed())
+
+
+@pytest.mark.xfail(reason="what decode raises of a window's ids is not caught")
+def test_a_window_that_its_tokenizer_cannot_decode_is_refused() -> None:
+    class Strict(Windowed):
+        def decode(self, token_ids: Any, *, skip_special_tokens: bool = True) -> str:
+            if len(token_ids) > 1:
+                raise RuntimeError("no")
+            return super().decode(token_ids, skip_special_tokens=skip_special_tokens)
+
+    snapshot = DecodeStream(Strict()).snapshot()
+    del snapshot["route"]  # as it is to be when windowed snapshots restore at all
+    window = snapshot["primed"] | {"context": [0, 1]}
+    assert refused(snapshot | {"memory": window}, Strict())
+
+
+@pytest.mark.xfail(reason="a recorder is not compared with the counts beside it")
+def test_notes_that_are_not_of_this_stream_are_refused() -> None:
+    snapshot = DecodeStream(RAW, keep_tokens=True).snapshot()
+    assert refused(snapshot | {"recorder": {"token_ids": [0, 1], "anchors": None}})
+
+
+@pytest.mark.xfail(reason="an anchor tracker reads any tail and any key")
+@pytest.mark.parametrize("change", [{"tail": "e4bda0"}, {"tail": "e4"}, {"more": 1}])
+def test_anchors_that_are_not_of_this_stream_are_refused(change: dict[str, Any]) -> None:
+    snapshot = DecodeStream(RAW, anchors=True).snapshot()
+    anchors = snapshot["recorder"]["anchors"] | change
+    assert refused(snapshot | {"recorder": {"token_ids": None, "anchors": anchors}})

@@ -1,0 +1,173 @@
+"""Other systems' bugs, one row each, fed in every way.
+
+The rows are ``data/stop_cases.jsonl``, our words for cases that were met elsewhere (``source``), and
+those of the folder beside the repository where there is one. Bytes are in hex, one entry a token;
+``skipped`` are the places of special tokens that are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamdec import Chunk, MockTokenizer, StopConditions, StopSequenceDecoder
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = Path(__file__).parent / "data" / "stop_cases.jsonl"
+SHARED = ROOT.parent / "shared" / "bug-cases" / "cases.jsonl"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A row: what is fed, and what must come of it."""
+
+    name: str
+    tokens: list[bytes]
+    text: str
+    finish: str
+    conditions: dict[str, Any]
+    skipped: list[int] = field(default_factory=list)
+    prompt: list[bytes] = field(default_factory=list)
+    stop_reason: str | None = None
+
+    @property
+    def ids(self) -> range:
+        return range(len(self.tokens))
+
+    def tokenizer(self) -> MockTokenizer:
+        return MockTokenizer.from_tokens([*self.tokens, *self.prompt], self.skipped)
+
+    def decoder(self, tokenizer: MockTokenizer) -> StopSequenceDecoder:
+        prompt = [len(self.tokens) + place for place in range(len(self.prompt))]
+        return StopSequenceDecoder(tokenizer, StopConditions(**self.conditions), prompt)
+
+
+def _ours(row: dict[str, Any]) -> Case:
+    lists = {name: tuple(row[name]) for name in ("stop", "visible_stop") if name in row}
+    return Case(
+        name=row["id"],
+        tokens=_bytes(row["tokens"]),
+        text=row["text"],
+        finish=row["finish"],
+        conditions={**lists, "min_tokens": row.get("min_tokens", 0)},
+        skipped=row.get("skipped", []),
+        prompt=_bytes(row.get("prompt", [])),
+        stop_reason=row.get("stop_reason"),
+    )
+
+
+def _shared(row: dict[str, Any]) -> Case:
+    name = "visible_stop" if row["stop_visible"] else "stop"
+    said = row["note"].rpartition("[matched=")[2].removesuffix("]")
+    return Case(
+        name=f"shared-{row['id']}",
+        tokens=_bytes(row["token_bytes"]),
+        text=row["expected_text"],
+        finish=row["expected_finish"],
+        conditions={name: tuple(row["stop"])},
+        skipped=row.get("skip", []),
+        stop_reason=json.loads(said) if row["expected_finish"] == "stop" else None,
+    )
+
+
+def _bytes(tokens: Sequence[str]) -> list[bytes]:
+    return [bytes.fromhex(token) for token in tokens]
+
+
+def _read(path: Path, case_of: Callable[[dict[str, Any]], Case]) -> Iterator[Case]:
+    if path.exists():
+        yield from (case_of(json.loads(line)) for line in path.read_text("utf-8").splitlines())
+
+
+ROWS = [*_read(OURS, _ours), *_read(SHARED, _shared)]
+
+
+def _without_empty_stops(case: Case) -> Case:
+    conditions = {**case.conditions}
+    for name in conditions.keys() & {"stop", "visible_stop"}:
+        conditions[name] = tuple(stop for stop in conditions[name] if stop)
+    return Case(**{**vars(case), "conditions": conditions})
+
+
+@pytest.fixture(params=ROWS, ids=lambda case: case.name)
+def case(request: pytest.FixtureRequest) -> Case:
+    """The row; one with an empty stop is refused first, and then tried without it."""
+    row: Case = request.param
+    usable = _without_empty_stops(row)
+    if usable != row:
+        with pytest.raises(ValueError, match="empty"):
+            StopConditions(**row.conditions)
+    return usable
+
+
+def check(case: Case, decoder: StopSequenceDecoder, text: str) -> None:
+    """Ends the stream, and compares all of it with the row."""
+    assert decoder.finished == (case.finish == "stop")
+    last = decoder.flush(case.finish)
+    assert text + last.text == case.text
+    assert last.finish_reason == decoder.finish_reason == case.finish
+    assert (decoder.match.stop if decoder.match else None) == case.stop_reason
+    assert (decoder.held, decoder.jailed) == (b"", "")
+
+
+def fed(decoder: StopSequenceDecoder, groups: Sequence[Sequence[int]]) -> str:
+    """The text of all groups, each a call; none after the finish."""
+    text = ""
+    for group in groups:
+        if decoder.finished:
+            break
+        chunk = decoder.step_batch(group)
+        assert chunk.unread_tokens <= len(group)
+        text += chunk.text
+    return text
+
+
+def test_one_by_one(case: Case) -> None:
+    decoder = case.decoder(case.tokenizer())
+    text = ""
+    for token_id in case.ids:
+        if not decoder.finished:
+            chunk: Chunk = decoder.step(token_id)
+            text += chunk.text
+            assert chunk.finish_reason == decoder.finish_reason
+    check(case, decoder, text)
+
+
+def test_all_at_once(case: Case) -> None:
+    decoder = case.decoder(case.tokenizer())
+    chunk = decoder.step_batch(case.ids)
+    assert chunk.unread_tokens == len(case.ids) - decoder.num_tokens
+    check(case, decoder, chunk.text)
+
+
+def test_in_random_groups(case: Case) -> None:
+    tokenizer, chance = case.tokenizer(), random.Random(case.name)
+    for _ in range(10):
+        cuts = sorted(chance.sample(range(len(case.ids) + 1), chance.randint(0, len(case.ids))))
+        bounds = [0, *cuts, len(case.ids)]
+        groups = [case.ids[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+        decoder = case.decoder(tokenizer)
+        check(case, decoder, fed(decoder, groups))
+
+
+def test_a_snapshot_between_any_two_tokens(case: Case) -> None:
+    tokenizer = case.tokenizer()
+    for place in range(len(case.ids) + 1):
+        decoder = case.decoder(tokenizer)
+        text = fed(decoder, [case.ids[:place]])
+        snapshot = json.loads(json.dumps(decoder.snapshot()))
+        other = StopSequenceDecoder.restore(case.tokenizer(), snapshot)
+        check(case, other, text + fed(other, [case.ids[place:]]))
+
+
+def test_the_rows_are_there() -> None:
+    """Each row of the shared folder has its counterpart among ours."""
+    ours = {case.name for case in _read(OURS, _ours)}
+    assert len(ours) >= 78
+    assert ours >= {case.name.removeprefix("shared-") for case in _read(SHARED, _shared)}

@@ -1,0 +1,438 @@
+"""The laws of the stop engine, once: each a function that fails if it does not hold.
+
+Two judges, neither of them the stop engine: the slow reference (``tests/stop_reference.py``), where
+the bytes of each token are known, and for any tokenizer DecodeStream, whose own laws
+(``tests/laws.py``) say what the text is before anything is withheld or cut.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple
+
+import pytest
+
+from streamdec import Chunk, DecodeStream, StopConditions, StopSequenceDecoder
+from streamdec.errors import FinishedError, TokenIdError, UnknownTokenError
+from streamdec.protocols import Tokenizer
+from tests.stop_reference import (
+    FLUSH_REASONS,
+    Conditions,
+    Match,
+    Observation,
+    Options,
+    Situation,
+    reference,
+    tokenizer_of,
+)
+
+
+class Setup(NamedTuple):
+    """What a stream is made of."""
+
+    tokenizer: Tokenizer
+    conditions: Conditions
+    prompt: Sequence[int] = ()
+    options: Options = Options()
+
+    def decoder(self) -> StopSequenceDecoder:
+        conditions = StopConditions(**self.conditions.arguments())
+        return StopSequenceDecoder(self.tokenizer, conditions, self.prompt, **asdict(self.options))
+
+    def stream(self) -> DecodeStream:
+        """The same text, nothing withheld for a stop."""
+        return DecodeStream(self.tokenizer, self.prompt, **asdict(self.options))
+
+
+def setup_of(situation: Situation) -> Setup:
+    tokenizer = tokenizer_of(situation.table)
+    return Setup(tokenizer, situation.conditions, situation.prompt, situation.options)
+
+
+def seen(decoder: StopSequenceDecoder, text: str) -> Observation:
+    """Everything that can be seen of a decoder that has given out ``text``."""
+    match = decoder.match
+    assert decoder.finished == (decoder.finish_reason is not None)
+    return Observation(
+        text,
+        decoder.jailed,
+        decoder.held,
+        decoder.num_tokens,
+        decoder.finish_reason,
+        match and match.stop,
+        match and Match(*(getattr(match, name) for name in Match._fields)),
+    )
+
+
+def fits(chunk: Chunk, decoder: StopSequenceDecoder, unread: int = 0) -> Chunk:
+    """Checks that ``chunk``, just given, says what the decoder says; and hands it on."""
+    assert chunk.unread_tokens == unread
+    assert chunk.finish_reason == decoder.finish_reason
+    assert chunk.stop_reason == (decoder.match and decoder.match.stop)
+    assert chunk.held == (not chunk.text and chunk.finish_reason is None)
+    return chunk
+
+
+def one_by_one(setup: Setup, ids: Sequence[int]) -> list[Observation]:
+    """What is seen before any token and after each, up to the finish or an unknown id."""
+    decoder = setup.decoder()
+    steps = [seen(decoder, "")]
+    for token_id in ids:
+        if decoder.finished:
+            break
+        try:
+            chunk = decoder.step(token_id)
+        except UnknownTokenError:
+            break
+        fits(chunk, decoder)
+        steps.append(seen(decoder, steps[-1].text + chunk.text))
+    return steps
+
+
+def ended(decoder: StopSequenceDecoder, text: str) -> dict[str, Observation]:
+    """What each flush gives, tried on forks."""
+    ends = {}
+    for reason in FLUSH_REASONS:
+        fork = decoder.fork()
+        chunk = fits(fork.flush(reason), fork)
+        ends[reason] = seen(fork, text + chunk.text)
+    return ends
+
+
+# --- all laws at once, where the bytes of tokens are known
+# -------------------------------------------
+
+
+def as_the_reference(situation: Situation) -> None:
+    """After each token, and at each end that could come there."""
+    expected = reference(
+        situation.table,
+        situation.conditions,
+        situation.prompt,
+        situation.ids,
+        situation.options,
+    )
+    decoder = setup_of(situation).decoder()
+    text = ""
+    for count, (step, ends) in enumerate(zip(expected.steps, expected.ends, strict=True)):
+        if count:
+            text += fits(decoder.step(situation.ids[count - 1]), decoder).text
+        assert seen(decoder, text) == step, count
+        assert ended(decoder, text) == ends, count
+    if expected.unknown is not None:
+        with pytest.raises(UnknownTokenError) as raised:
+            decoder.step(situation.ids[expected.unknown])
+        assert raised.value.index == expected.unknown
+        assert seen(decoder, text) == expected.steps[-1]
+
+
+# --- law 0: chunk-invariance
+# -------------------------------------------------------------------------
+
+
+def chunk_invariance(setup: Setup, ids: Sequence[int], cuts: Sequence[int]) -> None:
+    """Grouping, snapshots, forks and a reset change nothing that can be seen."""
+    steps = one_by_one(setup, ids)
+    ids = _read(steps, ids)
+    grouped, moved, forked = setup.decoder(), setup.decoder(), setup.decoder()
+    texts = ["", "", ""]
+    for start, end in itertools.pairwise([0, *cuts, len(ids)]):
+        if grouped.finished:
+            break
+        part = ids[start:end]
+        other = forked.fork()
+        with suppress(FinishedError, UnknownTokenError):
+            other.step_batch(ids[:3])  # what a fork does is its own
+        moved = StopSequenceDecoder.restore(
+            setup.tokenizer, json.loads(json.dumps(moved.snapshot()))
+        )
+        for place, decoder in enumerate((grouped, moved, forked)):
+            unread = max(end - steps[-1].num_tokens, 0) if steps[-1].finish_reason else 0
+            texts[place] += fits(decoder.step_batch(part), decoder, unread).text
+            assert seen(decoder, texts[place]) == steps[min(end, len(steps) - 1)]
+    again = StopSequenceDecoder.restore(setup.tokenizer, json.loads(json.dumps(moved.snapshot())))
+    ends = ended(grouped, texts[0])
+    assert ended(moved, texts[1]) == ended(forked, texts[2]) == ended(again, texts[1]) == ends
+    for decoder in (grouped, moved, again):
+        decoder.reset()
+        assert seen(decoder, "") == steps[0]
+        assert _seen_at_once(decoder, ids) == steps[-1]
+        assert ended(decoder, steps[-1].text) == ends
+
+
+def _read(steps: list[Observation], ids: Sequence[int]) -> Sequence[int]:
+    """All of ``ids``, or those before one that was refused."""
+    return ids if steps[-1].finish_reason else ids[: steps[-1].num_tokens]
+
+
+def _seen_at_once(decoder: StopSequenceDecoder, ids: Sequence[int]) -> Observation:
+    text = decoder.step_batch(ids).text
+    return seen(decoder, text)
+
+
+def at_once(setup: Setup, ids: Sequence[int], beyond: Sequence[Any] = (-1, None, 2**32)) -> None:
+    """A batch is one Chunk; what follows the finish is counted, and not even looked at."""
+    steps = one_by_one(setup, ids)
+    ids = _read(steps, ids)
+    decoder = setup.decoder()
+    fed: list[Any] = [*ids, *beyond] if steps[-1].finish_reason else [*ids]
+    chunk = fits(decoder.step_batch(fed), decoder, len(fed) - steps[-1].num_tokens)
+    assert seen(decoder, chunk.text) == steps[-1]
+    assert seen(decoder, chunk.text).num_tokens + chunk.unread_tokens == len(fed)
+
+
+def order_of_lists(setup: Setup, ids: Sequence[int]) -> None:
+    """Neither order nor repetition in the lists of conditions changes anything."""
+    given = setup.conditions.arguments()
+    turned = {
+        name: (*reversed(value), *value) if isinstance(value, tuple) else value
+        for name, value in given.items()
+    }
+    other = setup._replace(conditions=Conditions(**turned))
+    assert one_by_one(setup, ids) == one_by_one(other, ids)
+
+
+# --- laws 1, 3, 9 and 11, for any tokenizer
+# ----------------------------------------------------------
+
+
+def least_hold(setup: Setup, ids: Sequence[int]) -> None:
+    """Withheld is exactly the longest end of the text that is a hidden stop's beginning.
+
+    For stops that are strings, in force all the time.
+    """
+    decoder, stream = setup.decoder(), setup.stream()
+    hidden = setup.conditions.hidden
+    beginnings = {stop[:size] for stop in hidden for size in range(1, len(stop))}
+    given = decided = ""
+    for token_id in ids:
+        try:
+            given += decoder.step(token_id).text
+        except UnknownTokenError:
+            break
+        if decoder.finished:
+            break
+        decided += stream.step(token_id)
+        assert given + decoder.jailed == decided
+        longest = next((end for end in _ends_of(decided) if end in beginnings), "")
+        assert decoder.jailed == longest
+        assert decoder.held == stream.held
+    else:
+        text = given + decoder.flush().text
+        if not decoder.match:
+            assert text == decided + stream.flush()
+
+
+def _ends_of(text: str) -> Iterator[str]:
+    """All suffixes, from the longest."""
+    return (text[start:] for start in range(len(text)))
+
+
+def which_stop(setup: Setup, ids: Sequence[int]) -> None:
+    """The earliest code point that completes one; the longest there; the rest is cut.
+
+    For stops that are strings, in force all the time, except for min_tokens.
+    """
+    conditions = setup.conditions
+    stops = sorted({*conditions.stop, *conditions.visible_stop}, key=len, reverse=True)
+    text, deciders = _text_and_deciders(setup, ids)
+    found = next(
+        (
+            (end, stop)
+            for end in range(1, len(text) + 1)
+            if not conditions.min_tokens or deciders[end - 1] + 1 > conditions.min_tokens
+            for stop in stops
+            if text.endswith(stop, 0, end)
+        ),
+        None,
+    )
+    decoder = setup.decoder()
+    given = decoder.step_batch(ids).text + decoder.flush("abort").text
+    if found is None:
+        assert (given, decoder.match, decoder.finish_reason) == (text, None, "abort")
+        return
+    end, stop = found
+    visible, start = stop not in conditions.hidden, end - len(stop)
+    assert given == text[: end if visible else start]
+    match = decoder.match
+    assert match is not None
+    assert decoder.finish_reason == "stop"
+    assert (match.stop, match.visible, match.start, match.end) == (stop, visible, start, end)
+    assert match.byte_start == len(text[:start].encode())
+    assert match.byte_end == len(text[:end].encode())
+    assert match.token_index == (deciders[end - 1] if ids else None)
+
+
+def _text_and_deciders(setup: Setup, ids: Sequence[int]) -> tuple[str, list[int]]:
+    """The whole text, and the index of the token that decided each code point."""
+    stream = setup.stream()
+    text, deciders = "", []
+    for index, token_id in enumerate(ids):
+        piece = stream.step(token_id)
+        text, deciders = text + piece, deciders + [index] * len(piece)
+    tail = stream.flush()
+    return text + tail, deciders + [len(ids) - 1] * len(tail)
+
+
+def hidden_stops_are_hidden(setup: Setup, ids: Sequence[int]) -> None:
+    """No hidden stop occurs in the text given, whatever ends the stream.
+
+    For strings in force all the time, and no visible stop, whose own text may contain a hidden one.
+    """
+    for count in {0, len(ids) // 2, len(ids)}:
+        decoder = setup.decoder()
+        with suppress(UnknownTokenError):
+            text = decoder.step_batch(ids[:count]).text + decoder.flush("abort").text
+            assert not any(stop in text for stop in setup.conditions.hidden)
+
+
+# --- law 6: the whole decode
+# -------------------------------------------------------------------------
+
+
+def whole_decode(setup: Setup, ids: Sequence[int]) -> None:
+    """With stops that never match, the chunks joined are the library's own decode."""
+    skip = setup.options.skip_special_tokens
+    whole = setup.tokenizer.decode(list(ids), skip_special_tokens=skip)
+    conditions = setup.conditions
+    never = [stop for stop in conditions.stop if stop not in whole]
+    decoder = setup._replace(conditions=replace(conditions, stop=tuple(never))).decoder()
+    chunks = [decoder.step(token_id).text for token_id in ids]
+    assert "".join(chunks) + decoder.flush().text == whole
+    assert decoder.match is None
+    assert (decoder.held, decoder.jailed) == (b"", "")
+
+
+# --- law 14: finality
+# --------------------------------------------------------------------------------
+
+
+def finality(setup: Setup, ids: Sequence[int]) -> None:
+    """After the finish there is no text; a further step is refused; a flush says the same again."""
+    decoder = setup.decoder()
+    with suppress(UnknownTokenError):
+        decoder.step_batch(ids)
+    decoder.flush("abort")
+    last = seen(decoder, "")
+    assert (decoder.jailed, decoder.held) == ("", b"")
+    restored = StopSequenceDecoder.restore(setup.tokenizer, decoder.snapshot())
+    for stopped in (decoder, decoder.fork(), restored):
+        for token_id in (*ids[:3], 0, 2**32 - 1):
+            with pytest.raises(FinishedError):
+                stopped.step(token_id)
+        with pytest.raises(FinishedError):
+            stopped.step_batch([0])
+        assert ended(stopped, "") == dict.fromkeys(FLUSH_REASONS, last)
+        assert seen(stopped, "") == last
+
+
+# --- law 15: bounds
+# ----------------------------------------------------------------------------------
+
+
+def bounded(setup: Setup, ids: Sequence[int]) -> None:
+    """However often the ids repeat, the state stays as small."""
+    decoder = setup.decoder()
+    sizes = []
+    for _ in range(12):
+        with suppress(UnknownTokenError, FinishedError):
+            decoder.step_batch(ids)
+        sizes.append(len(json.dumps(decoder.snapshot())))
+    numbers = 8 * 4  # the counters have more digits
+    longest = max(map(len, setup.conditions.stop), default=0)
+    assert max(sizes) <= sizes[0] + 24 * longest + numbers + 64
+
+
+# --- law 16: nothing lost
+# ----------------------------------------------------------------------------
+
+
+def nothing_lost(setup: Setup, before: Sequence[int], bad: Any, after: Sequence[int]) -> None:
+    """A bad id raises; what was decoded is on the error; the stream goes on without it."""
+    steps = one_by_one(setup, before)
+    if steps[-1].finish_reason or len(steps) <= len(before):
+        return
+    decoder = setup.decoder()
+    with pytest.raises(TokenIdError) as raised:
+        decoder.step_batch([*before, bad, *after])
+    assert raised.value.index == len(before)
+    chunk = raised.value.chunk
+    assert chunk is not None
+    assert seen(decoder, chunk.text) == steps[-1]
+    with pytest.raises(TokenIdError):
+        decoder.step(bad)
+    assert seen(decoder, chunk.text) == steps[-1]
+    plain = setup.decoder()
+    plain.step_batch(before)
+    for token_id in after:
+        if decoder.finished:
+            break
+        with suppress(UnknownTokenError):
+            assert decoder.step(token_id) == plain.step(token_id)
+    assert seen(decoder, "") == seen(plain, "")
+
+
+# --- positions
+# ---------------------------------------------------------------------------------------
+
+
+def what_an_engine_may_keep(setup: Setup, ids: Sequence[int]) -> None:
+    """The tokens before a match have their text wholly before it; the next one reaches into it."""
+    decoder = setup.decoder()
+    try:
+        decoder.step_batch(ids)
+    except UnknownTokenError:
+        return
+    decoder.flush("abort")
+    match = decoder.match
+    if match is None:
+        return
+    kept = match.tokens_before
+    assert match.token_index is not None or not ids
+    assert 0 <= kept <= decoder.num_tokens
+    lenient = setup._replace(options=replace(setup.options, unknown_ids="skip"))
+    stream = lenient.stream()
+    text = "".join(stream.step_batch(ids[:kept]))
+    assert len(text) <= match.start, "kept text is before the match"
+    if match.start < match.end:
+        longer = lenient.stream()
+        text = "".join(longer.step_batch(ids[: kept + 1])) + longer.flush()
+        assert len(text) > match.start, "the next token is the match's"
+
+
+# --- law 13: bad conditions
+# --------------------------------------------------------------------------
+
+
+BAD_CONDITIONS: tuple[dict[str, Any], ...] = (
+    {"stop": ("",)},
+    {"stop": ("a", "")},
+    {"visible_stop": ("",)},
+    {"stop": ("\ud800",)},
+    {"visible_stop": ("a\udfff",)},
+    {"stop_token_ids": (-1,)},
+    {"stop_token_ids": (2**32,)},
+    {"stop_token_ids": (True,)},
+    {"visible_stop_token_ids": (False,)},
+    {"eos_token_ids": (-1,)},
+    {"eos_token_ids": (True,)},
+    {"stop_token_sequences": ((),)},
+    {"stop_token_sequences": ((1, -1),)},
+    {"stop_token_sequences": ((1, True),)},
+    {"min_tokens": -1},
+    {"min_tokens": True},
+    {"max_tokens": 0},
+    {"max_tokens": -1},
+    {"max_tokens": True},
+    {"min_tokens": 3, "max_tokens": 2},
+    {"armed_after": ""},
+    {"armed_after": "\udc00"},
+    {"armed_after": -1},
+    {"armed_after": True},
+    {"armed_until": ""},
+    {"armed_until": False},
+)

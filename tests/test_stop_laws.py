@@ -1,0 +1,698 @@
+"""The laws of the stop engine, on mocks of both kinds and on a handful of real decoders.
+
+First the reference itself is held to answers that were worked out by hand from the design; then the
+engine is held to the same answers, to the reference, and to the laws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec import HuggingFaceTokenizer, StopConditions
+from streamdec.protocols import ByteFallback
+from tests import stop_laws as laws
+from tests.stop_reference import (
+    Conditions,
+    Features,
+    Match,
+    Observation,
+    Options,
+    Situation,
+    Table,
+    near_misses,
+    reference,
+    situations,
+)
+from tests.strategies import Subject, cuts, token_ids
+from tests.support.zoo import UNCOMPILED, ZOO
+
+FEATURES = Features()
+"""What the engine has so far."""
+
+STRINGS = replace(
+    FEATURES,
+    ids=False,
+    limits=False,
+    sequences=False,
+    gates_by_text=False,
+    gates_by_id=False,
+    specials=False,
+)
+"""Conditions that are strings, in force all the time."""
+
+
+# --- worked out by hand
+# ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """A short stream: its tokens in order, or the places in them that ``ids`` name."""
+
+    name: str
+    tokens: Sequence[bytes]
+    gives: Sequence[str]
+    """The text of each chunk, up to the finish or the end of the ids."""
+    finish: str | None = None
+    span: tuple[Any, ...] | None = None
+    """The match: start, end, byte_start, byte_end, token_index, tokens_before."""
+    reason: Any = None
+    visible: bool = False
+    flush: str | None = None
+    """What the flush gives; None: the stream is finished before."""
+    ids: Sequence[int] | None = None
+    prompt: Sequence[bytes] = ()
+    special: frozenset[int] = frozenset()
+    decoder: Any = "byte_level"
+    options: Options = Options()
+    stops: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def situation(self) -> Situation:
+        table = Table((*self.tokens, *self.prompt), self.special, self.decoder)
+        ids = range(len(self.tokens)) if self.ids is None else self.ids
+        prompt = range(len(self.tokens), len(table.tokens))
+        return Situation(table, Conditions(**self.stops), tuple(ids), tuple(prompt), self.options)
+
+    @property
+    def last(self) -> Observation:
+        text = "".join(self.gives) + (self.flush or "")
+        match = Match(self.reason, self.visible, *self.span) if self.span else None
+        count = len(self.gives)
+        return Observation(text, "", b"", count, self.finish or "length", self.reason, match)
+
+
+SHOWN = Options(skip_special_tokens=False)
+WHICH = [
+    Row(
+        "the earliest completion wins, not the earliest start",
+        [b"xabcdy"],
+        ["xa"],
+        "stop",
+        (2, 4, 2, 4, 0, 0),
+        "bc",
+        stops={"stop": ("abcd", "bc")},
+    ),
+    Row(
+        "at one code point the longest wins",
+        [b"a<END", b"x"],
+        ["a"],
+        "stop",
+        (1, 5, 1, 5, 0, 0),
+        "<END",
+        stops={"stop": ("END", "<END")},
+    ),
+    Row(
+        "the longest wins even if it is visible and ends in a hidden one",
+        [b"a<E", b"NDx"],
+        ["a<", "END"],
+        "stop",
+        (1, 5, 1, 5, 1, 0),
+        "<END",
+        visible=True,
+        stops={"stop": ("END",), "visible_stop": ("<END",)},
+    ),
+    Row(
+        "hidden beats visible for equal strings",
+        [b"axb"],
+        ["a"],
+        "stop",
+        (1, 2, 1, 2, 0, 0),
+        "x",
+        stops={"stop": ("x",), "visible_stop": ("x",)},
+    ),
+    Row(
+        "a visible stop inside a hidden one's live beginning ends the stream, and the jail comes out",
+        [b"xa", b"bq"],
+        ["x", "ab"],
+        "stop",
+        (2, 3, 2, 3, 1, 1),
+        "b",
+        visible=True,
+        stops={"stop": ("abcd",), "visible_stop": ("b",)},
+    ),
+    Row(
+        "a visible stop is not jailed itself, its end is cut all the same",
+        [b"Hello", b" world!"],
+        ["Hello", " world"],
+        "stop",
+        (0, 11, 0, 11, 1, 0),
+        "Hello world",
+        visible=True,
+        stops={"visible_stop": ("Hello world",)},
+    ),
+    Row(
+        "include_stop_str_in_output makes every stop visible, so nothing is jailed",
+        [b"xST", b"OPy"],
+        ["xST", "OP"],
+        "stop",
+        (1, 5, 1, 5, 1, 0),
+        "STOP",
+        visible=True,
+        stops={"stop": ("STOP",), "include_stop_str_in_output": True},
+    ),
+    Row(
+        "a stop begins anew within what it had read",
+        [b"abab", b"abac", b"!"],
+        ["", "ab"],
+        "stop",
+        (2, 8, 2, 8, 1, 0),
+        "ababac",
+        stops={"stop": ("ababac",)},
+    ),
+    Row(
+        "what breaks off comes out, but for the shorter beginning at its end",
+        [b"aab", b"a", b"!"],
+        ["", "aa", "ba!"],
+        None,
+        None,
+        flush="",
+        stops={"stop": ("aabb", "bac")},
+    ),
+]
+LIMITS = [
+    Row(
+        "aa in aaa: the match at the second letter is ignored, the one at the third counts",
+        [b"a"], ["", "a", ""], "stop", (1, 3, 1, 3, 2, 1), "aa", ids=[0, 0, 0],
+        stops={"stop": ("aa",), "min_tokens": 2},
+    ),
+    Row(
+        "a stop may span the boundary of min_tokens",
+        [b"a", b"b"], ["", ""], "stop", (0, 2, 0, 2, 1, 0), "ab",
+        stops={"stop": ("ab",), "min_tokens": 1},
+    ),
+    Row(
+        "an ignored stop id is an ordinary token",
+        [b"a", b"b"], ["a", "b", ""], "stop", (2, 2, 2, 2, 2, 2), 1, ids=[0, 1, 1],
+        stops={"stop_token_ids": (1,), "min_tokens": 2},
+    ),
+    Row(
+        "an ignored stop id's text may be a stop later on",
+        [b"a", b"b", b"c"], ["a", "", ""], "stop", (1, 3, 1, 3, 2, 1), "bc",
+        stops={"stop_token_ids": (1,), "stop": ("bc",), "min_tokens": 2},
+    ),
+    Row(
+        "stop beats length on the same token",
+        [b"a", b"b", b"c"], ["a", ""], "stop", (1, 2, 1, 2, 1, 1), "b",
+        stops={"stop": ("b",), "max_tokens": 2},
+    ),
+    Row(
+        "the limit releases the jail",
+        [b"a", b"b", b"c"], ["a", "b"], "length",
+        stops={"stop": ("bc",), "max_tokens": 2},
+    ),
+    Row(
+        "the limit's release completes a stop",
+        [b"xa", b"\xe4\xbd", b"c"], ["x", ""], "stop", (1, 3, 1, 5, 1, 0), "a\ufffd",
+        stops={"stop": ("a\ufffd",), "max_tokens": 2},
+    ),
+    Row(
+        "a release completes as the last token does: min_tokens ignores it",
+        [b"a", b"\xe4\xbd", b"c"], ["", "a\ufffd"], "length",
+        stops={"stop": ("a\ufffd",), "min_tokens": 2, "max_tokens": 2},
+    ),
+]  # fmt: skip
+ENDS = [
+    Row(
+        "a stop inside the U+FFFD of a flush",
+        [b"a", b"\xe4\xbd"], ["", ""], "stop", (0, 2, 0, 4, 1, 0), "a\ufffd", flush="",
+        stops={"stop": ("a\ufffd",)},
+    ),
+    Row(
+        "an unfinished stop is text in the end",
+        [b"UNO", b" T"], ["UNO", " "], None, None, flush="T",
+        stops={"stop": ("TRE",)},
+    ),
+    Row(
+        "a stop id releases the jail",
+        [b"ab", b"c"], ["", "ab"], "stop", (2, 2, 2, 2, 1, 1), 1,
+        stops={"stop": ("abc",), "stop_token_ids": (1,)},
+    ),
+    Row(
+        "nothing of a visible stop id's text is matched",
+        [b"ab", b"c"], ["", "abc"], "stop", (2, 3, 2, 3, 1, 1), 1, visible=True,
+        stops={"stop": ("abc",), "visible_stop_token_ids": (1,)},
+    ),
+    Row(
+        "a visible stop id completes a pending character",
+        [b"x\xe4", b"\xbd\xa0!"], ["x", "你!"], "stop", (1, 3, 1, 5, 1, 0), 1, visible=True,
+        stops={"stop": ("你",), "visible_stop_token_ids": (1,)},
+    ),
+    Row(
+        "a hidden stop id does not",
+        [b"x\xe4", b"\xbd\xa0!"], ["x", "\ufffd"], "stop", (2, 2, 4, 4, 1, 1), 1,
+        stops={"stop_token_ids": (1,)},
+    ),
+    Row(
+        "what a stop id releases completes a stop string, which is then the finish",
+        [b"a\xe4", b"b"], ["a", ""], "stop", (1, 2, 1, 4, 1, 0), "\ufffd",
+        stops={"stop": ("\ufffd",), "stop_token_ids": (1,)},
+    ),
+    Row(
+        "also where a visible stop id interrupts the character",
+        [b"a\xe4", b"b"], ["a", ""], "stop", (1, 2, 1, 4, 1, 0), "\ufffd",
+        stops={"stop": ("\ufffd",), "visible_stop_token_ids": (1,)},
+    ),
+    Row(
+        "for equal ids hidden beats visible",
+        [b"a", b"b"], ["a", ""], "stop", (1, 1, 1, 1, 1, 1), 1,
+        stops={"stop_token_ids": (1,), "visible_stop_token_ids": (1,)},
+    ),
+    Row(
+        "a stop id that the tokenizer does not have is no error",
+        [b"a"], ["a", ""], "stop", (1, 1, 1, 1, 1, 1), 99, ids=[0, 99],
+        options=Options(unknown_ids="error"), stops={"stop_token_ids": (99,)},
+    ),
+    Row(
+        "end of sequence: a hidden stop without a reason",
+        [b"ab", b"</s>"], ["a", "b"], "stop", (2, 2, 2, 2, 1, 1), None, special=frozenset({1}),
+        stops={"stop": ("bc",), "eos_token_ids": (1,)},
+    ),
+    Row(
+        "end of sequence is shown like every kind of stop",
+        [b"a", b"</s>"], ["a", "</s>"], "stop", (1, 5, 1, 5, 1, 1), None, visible=True,
+        special=frozenset({1}), options=SHOWN,
+        stops={"eos_token_ids": (1,), "include_stop_str_in_output": True},
+    ),
+    Row(
+        "end of sequence that is named as a stop is reported as named, ignore_eos or not",
+        [b"a", b"b"], ["a", "b"], "stop", (1, 2, 1, 2, 1, 1), 1, visible=True,
+        stops={"eos_token_ids": (1,), "visible_stop_token_ids": (1,), "ignore_eos": True},
+    ),
+    Row(
+        "end of sequence may be ignored",
+        [b"a", b"b"], ["a", "b", "a"], None, None, flush="", ids=[0, 1, 0],
+        stops={"eos_token_ids": (1,), "ignore_eos": True},
+    ),
+]  # fmt: skip
+BYTES = [
+    Row(
+        "the prompt's unfinished character is code point 0, and a stop may begin there",
+        [b"\xbd\xa0", b"!"], ["", ""], "stop", (0, 2, 0, 4, 1, 0), "你!", prompt=[b"x\xe4"],
+        stops={"stop": ("你!",)},
+    ),
+    Row(
+        "a stop does not begin in the prompt",
+        [b"SER: hi"], ["SER: hi"], None, None, flush="", prompt=[b"U"],
+        stops={"stop": ("USER:",)},
+    ),
+    Row(
+        "a flush without tokens gives the prompt's tail, which may be a stop",
+        [], [], "stop", (0, 1, 0, 3, None, 0), "\ufffd", flush="", prompt=[b"\xe4"],
+        stops={"stop": ("\ufffd",)},
+    ),
+    Row(
+        "a U+FFFD counts the moment the bytes decide it",
+        [b"\xe0", b"\x80", b"a"], ["", ""], "stop", (0, 2, 0, 6, 1, 0), "\ufffd\ufffd",
+        stops={"stop": ("\ufffd\ufffd",)},
+    ),
+    Row(
+        "a stop interrupts a character, whose U+FFFD is before it",
+        [b"a", b"\xe4\xbd", b"STOP"], ["a", "", "\ufffd"], "stop", (2, 6, 4, 8, 2, 2), "STOP",
+        stops={"stop": ("STOP",)},
+    ),
+    Row(
+        "a character that the match's first token shares is kept, the token is not",
+        [b"a\xe4", b"\xbd\xa0ST", b"OP"], ["a", "你", ""], "stop", (2, 6, 4, 8, 2, 1), "STOP",
+        stops={"stop": ("STOP",)},
+    ),
+    Row(
+        "byte fallback: one U+FFFD for each bad byte, the second one completes the stop",
+        [b"\xe4", b"\xbd", b"a"], ["", "", ""], "stop", (0, 2, 0, 6, 2, 0), "\ufffd\ufffd",
+        decoder="byte_fallback", stops={"stop": ("\ufffd\ufffd",)},
+    ),
+    Row(
+        "exact runs: a character is read when its run closes",
+        [b"\xe4", b"\xbd", b"\xa0", b"!"], ["", "", "", ""], "stop", (0, 1, 0, 3, 3, 0), "你",
+        decoder="byte_fallback", options=Options(byte_runs="exact"), stops={"stop": ("你",)},
+    ),
+    Row(
+        "unknown_ids='replace' interrupts a character",
+        [b"\xe4", b"\xbd\xa0"], ["", "\ufffd", ""], "stop", (1, 3, 3, 9, 2, 1), "\ufffd\ufffd",
+        ids=[0, 9, 1], options=Options(unknown_ids="replace"),
+        stops={"stop": ("\ufffd\ufffd",), "min_tokens": 2},
+    ),
+    Row(
+        "a stop may span a special that is skipped",
+        [b"fo", b"<s>", b"o bar"], ["", "", ""], "stop", (0, 3, 0, 3, 2, 0), "foo",
+        special=frozenset({1}), stops={"stop": ("foo",)},
+    ),
+    Row(
+        "a stop string that is a skipped special is its id as well",
+        [b"a", b"</s>"], ["a", ""], "stop", (1, 1, 1, 1, 1, 1), "</s>", special=frozenset({1}),
+        stops={"stop": ("</s>",)},
+    ),
+    Row(
+        "and stays a string",
+        [b"a</", b"s>", b"</s>"], ["a", ""], "stop", (1, 5, 1, 5, 1, 0), "</s>",
+        special=frozenset({2}), stops={"stop": ("</s>",)},
+    ),
+    Row(
+        "a special that is shown is text",
+        [b"a", b"</s>", b"x"], ["a", "", ""], "stop", (1, 6, 1, 6, 2, 1), "</s>x",
+        special=frozenset({1}), options=SHOWN, stops={"stop": ("</s>x",)},
+    ),
+]  # fmt: skip
+SEQUENCES = [
+    Row(
+        "a sequence of ids waits, and is cut from its first byte",
+        [b"a", b"b", b"c"], ["a", "", ""], "stop", (1, 1, 1, 1, 2, 1), (1, 2),
+        stops={"stop_token_sequences": ((1, 2),)},
+    ),
+    Row(
+        "one that breaks off comes out",
+        [b"a", b"b", b"c"], ["a", "", "ba"], None, None, flush="", ids=[0, 1, 0],
+        stops={"stop_token_sequences": ((1, 2),)},
+    ),
+    Row(
+        "one that begins anew within itself",
+        [b"a", b"b", b"c"], ["", "", "a", ""], "stop", (1, 1, 1, 1, 3, 1), (0, 0, 1),
+        ids=[0, 0, 0, 1], stops={"stop_token_sequences": ((0, 0, 1),)},
+    ),
+    Row(
+        "a character with any byte from its beginning waits, and is ill-formed when it is cut",
+        [b"x\xe4", b"\xbd\xa0", b"c"], ["x", "", "\ufffd"], "stop", (2, 2, 4, 4, 2, 1), (1, 2),
+        stops={"stop_token_sequences": ((1, 2),)},
+    ),
+    Row(
+        "the longest sequence wins, over a stop id too",
+        [b"a", b"b", b"c"], ["", "", ""], "stop", (0, 0, 0, 0, 2, 0), (0, 1, 2),
+        stops={"stop_token_sequences": ((1, 2), (0, 1, 2)), "stop_token_ids": (2,)},
+    ),
+    Row(
+        "skipped and unknown ids count",
+        [b"a", b"<s>"], ["a", "", "", ""], "stop", (1, 1, 1, 1, 3, 1), (1, 99, 0),
+        ids=[0, 1, 99, 0], special=frozenset({1}), stops={"stop_token_sequences": ((1, 99, 0),)},
+    ),
+    Row(
+        "a string that is complete before ends the stream, and the jail comes out before it",
+        [b"a", b"bc", b"d"], ["", "ab"], "stop", (2, 3, 2, 3, 1, 1), "c",
+        stops={"stop_token_sequences": ((0, 1, 2),), "stop": ("c",)},
+    ),
+    Row(
+        "an included sequence is shown",
+        [b"a", b"b", b"c"], ["a", "b", "c"], "stop", (1, 3, 1, 3, 2, 1), (1, 2), visible=True,
+        stops={"stop_token_sequences": ((1, 2),), "include_stop_str_in_output": True},
+    ),
+]  # fmt: skip
+GATES = [
+    Row(
+        "armed after an id: neither before it nor in it",
+        [b"x", b"x", b"yx"], ["x", "x", "y"], "stop", (3, 4, 3, 4, 2, 2), "x",
+        stops={"stop": ("x",), "armed_after": 1},
+    ),
+    Row(
+        "the opening token is not itself a stop",
+        [b"a", b"b"], ["a", "b", ""], "stop", (2, 2, 2, 2, 2, 2), 1, ids=[0, 1, 1],
+        stops={"stop_token_ids": (1,), "armed_after": 1},
+    ),
+    Row(
+        "armed after a text, in the same token",
+        [b"\n\n</think>ok\n\nno"], ["\n\n</think>ok"], "stop", (12, 14, 12, 14, 0, 0), "\n\n",
+        stops={"stop": ("\n\n",), "armed_after": "</think>"},
+    ),
+    Row(
+        "a stop does not begin in the marker",
+        [b"ab", b"cbc"], ["ab", "c"], "stop", (3, 5, 3, 5, 1, 1), "bc",
+        stops={"stop": ("bc",), "armed_after": "ab"},
+    ),
+    Row(
+        "nothing is jailed before the gate opens",
+        [b"STO", b"|ST", b"x"], ["STO", "|", "STx"], None, None, flush="",
+        stops={"stop": ("STOP",), "armed_after": "|"},
+    ),
+    Row(
+        "a character that the marker interrupts does not count",
+        [b"\xe4", b"<s>", b"\xbd\xa0", "你".encode()], ["", "", "你", ""], "stop",
+        (1, 2, 3, 6, 3, 3), "你", special=frozenset({1}),
+        stops={"stop": ("你",), "armed_after": 1},
+    ),
+    Row(
+        "nor one that the marker begins",
+        [b"x\xe4", b"\xbd\xa0\xe4", b"\xbd\xa0"], ["x", "你", "你"], None, None, flush="",
+        stops={"stop": ("你",), "armed_after": 1},
+    ),
+    Row(
+        "a skipped special's text opens the gate by its id",
+        [b"x", b"<t>", b"x"], ["x", "", ""], "stop", (1, 2, 1, 2, 2, 2), "x",
+        special=frozenset({1}), stops={"stop": ("x",), "armed_after": "<t>"},
+    ),
+    Row(
+        "armed until: open from the beginning, closed after the marker",
+        [b"</t", b">x"], ["</t", ">x"], None, None, flush="",
+        stops={"stop": ("x",), "armed_until": "</t>"},
+    ),
+    Row(
+        "both: the gate opens, closes and opens again",
+        [b"x(", b")x", b"(x"], ["x(", ")x", "("], "stop", (5, 6, 5, 6, 2, 2), "x",
+        stops={"stop": ("x",), "armed_after": "(", "armed_until": ")"},
+    ),
+    Row(
+        "the closing of the gate empties the jail",
+        [b"ab", b"", b"c"], ["", "ab", "c"], None, None, flush="",
+        stops={"stop": ("abc",), "armed_until": 1},
+    ),
+    Row(
+        "a sequence begins after the opening token",
+        [b"a", b"b"], ["a", "b", "", ""], "stop", (2, 2, 2, 2, 3, 2), (0, 1), ids=[0, 1, 0, 1],
+        stops={"stop_token_sequences": ((0, 1),), "armed_after": 0},
+    ),
+    Row(
+        "end of sequence needs no gate",
+        [b"a", b"b"], ["a", ""], "stop", (1, 1, 1, 1, 1, 1), None,
+        stops={"eos_token_ids": (1,), "armed_after": "never"},
+    ),
+    Row(
+        "nor do the limits",
+        [b"a", b"b", b"c"], ["a", "b"], "length",
+        stops={"stop": ("b",), "max_tokens": 2, "armed_after": "never"},
+    ),
+    Row(
+        "a marker in the prompt opens nothing",
+        [b"x"], ["x"], None, None, flush="", prompt=[b"</think>"],
+        stops={"stop": ("x",), "armed_after": "</think>"},
+    ),
+]  # fmt: skip
+ROWS = [*WHICH, *LIMITS, *ENDS, *BYTES, *SEQUENCES, *GATES]
+
+
+@pytest.fixture(params=ROWS, ids=lambda row: row.name.replace(" ", "_"))
+def row(request: pytest.FixtureRequest) -> Row:
+    drawn: Row = request.param
+    return drawn
+
+
+def test_the_reference_gives_the_answers_worked_out_by_hand(row: Row) -> None:
+    situation = row.situation
+    steps, ends, unknown = reference(
+        situation.table,
+        situation.conditions,
+        situation.prompt,
+        situation.ids,
+        situation.options,
+    )
+    texts = [step.text for step in steps]
+    assert unknown is None
+    assert [b.removeprefix(a) for a, b in zip(texts, texts[1:], strict=False)] == [*row.gives]
+    assert all(b.startswith(a) for a, b in zip(texts, texts[1:], strict=False))
+    assert ends[-1]["length"] == row.last
+    assert (steps[-1].finish_reason is None) == (row.flush is not None)
+
+
+def test_the_engine_gives_the_answers_worked_out_by_hand(row: Row) -> None:
+    laws.as_the_reference(row.situation)
+    decoder = laws.setup_of(row.situation).decoder()
+    assert [decoder.step(token_id).text for token_id in row.situation.ids[: len(row.gives)]] == [
+        *row.gives
+    ]
+    last = decoder.flush("length")
+    assert last.text == (row.flush or "")
+    assert laws.seen(decoder, row.last.text) == row.last
+
+
+def test_the_reference_is_append_only() -> None:
+    """Of itself: what it gives is never taken back, and an end only adds to it."""
+
+    @given(situation=situations())
+    def check(situation: Situation) -> None:
+        steps, ends, _ = reference(
+            situation.table,
+            situation.conditions,
+            situation.prompt,
+            situation.ids,
+            situation.options,
+        )
+        for before, after in zip(steps, steps[1:], strict=False):
+            assert after.text.startswith(before.text)
+        for step, flushed in zip(steps, ends, strict=True):
+            assert all(end.text.startswith(step.text) for end in flushed.values())
+            assert len({(end.text, end.match) for end in flushed.values()}) == 1
+
+    check()
+
+
+# --- on tokens whose bytes are known
+# -----------------------------------------------------------------
+
+
+@given(situation=situations(FEATURES))
+def test_all_laws_as_the_reference(situation: Situation) -> None:
+    laws.as_the_reference(situation)
+
+
+@given(situation=situations(STRINGS))
+def test_laws_1_to_4_and_9_to_11_as_the_reference(situation: Situation) -> None:
+    laws.as_the_reference(situation)
+
+
+@given(situation=situations(FEATURES), data=st.data())
+def test_law_0_chunk_invariance(situation: Situation, data: st.DataObject) -> None:
+    places = data.draw(cuts(situation.ids))
+    laws.chunk_invariance(laws.setup_of(situation), situation.ids, places)
+
+
+@given(situation=situations(FEATURES))
+def test_law_0_at_once(situation: Situation) -> None:
+    laws.at_once(laws.setup_of(situation), situation.ids)
+
+
+@given(situation=situations(FEATURES))
+def test_law_9_order_of_lists(situation: Situation) -> None:
+    laws.order_of_lists(laws.setup_of(situation), situation.ids)
+
+
+@given(situation=situations(replace(STRINGS, limits=True)))
+def test_law_1_least_hold(situation: Situation) -> None:
+    setup = laws.setup_of(situation)
+    conditions = replace(situation.conditions, max_tokens=None)
+    laws.least_hold(setup._replace(conditions=conditions), situation.ids)
+
+
+@given(situation=situations(replace(STRINGS, ids=True, visible=False)))
+def test_law_1_hidden_stops_are_hidden(situation: Situation) -> None:
+    laws.hidden_stops_are_hidden(laws.setup_of(situation), situation.ids)
+
+
+@given(situation=situations(FEATURES))
+def test_law_14_finality(situation: Situation) -> None:
+    laws.finality(laws.setup_of(situation), situation.ids)
+
+
+@given(situation=situations(replace(FEATURES, exact_runs=False)))
+def test_law_15_bounds(situation: Situation) -> None:
+    laws.bounded(laws.setup_of(situation), situation.ids)
+
+
+@given(
+    situation=situations(FEATURES),
+    bad=st.sampled_from((-1, 2**32, True, 1.0, "1", None, [1])),
+    after=st.lists(st.integers(0, 30), max_size=5),
+)
+def test_law_16_nothing_lost(situation: Situation, bad: object, after: list[int]) -> None:
+    laws.nothing_lost(laws.setup_of(situation), situation.ids, bad, after)
+
+
+@given(situation=situations(replace(FEATURES, unknown_ids=False)))
+def test_positions_what_an_engine_may_keep(situation: Situation) -> None:
+    laws.what_an_engine_may_keep(laws.setup_of(situation), situation.ids)
+
+
+@pytest.mark.parametrize("given_", laws.BAD_CONDITIONS, ids=repr)
+def test_law_13_bad_conditions(given_: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        StopConditions(**given_)
+
+
+# --- on any tokenizer
+# --------------------------------------------------------------------------------
+
+
+SUBJECTS = [
+    "byte_level",
+    "byte_level_trained",
+    "byte_level_fused",
+    "byte_fallback_strip",
+    "byte_fallback_metaspace",
+    "metaspace_always",
+    "wordpiece",
+    "bpe_suffix_short",
+    "ctc",
+    "no_decoder",
+    "replaces_after_fuse",
+]
+
+
+@cache
+def subject_named(name: str) -> Subject:
+    return Subject(name, HuggingFaceTokenizer(ZOO[name]()))
+
+
+@pytest.fixture(params=SUBJECTS)
+def subject(request: pytest.FixtureRequest) -> Subject:
+    return subject_named(request.param)
+
+
+def draw_setup(
+    data: st.DataObject, subject: Subject, *, prompt: bool = True, **options: Any
+) -> tuple[laws.Setup, list[int]]:
+    """Ids, and strings that are near what they give."""
+    ids = data.draw(token_ids(subject, known=not prompt, max_size=24), label="ids")
+    before = data.draw(token_ids(subject, max_size=4), label="prompt") if prompt else []
+    setup = laws.Setup(subject.tokenizer, Conditions(), before, Options(**options))
+    stream = setup.stream()
+    text = "".join(stream.step_batch(ids)) + stream.flush()
+    stops = st.lists(near_misses(text), max_size=5).map(tuple)
+    conditions = Conditions(
+        stop=data.draw(stops, label="stop"),
+        visible_stop=data.draw(stops, label="visible") if data.draw(st.booleans()) else (),
+        min_tokens=data.draw(st.sampled_from([0, 0, 1, 3])),
+    )
+    return setup._replace(conditions=conditions), ids
+
+
+def exact(subject: Subject) -> dict[str, Any]:
+    """The options under which the whole decode is the library's own for any ids."""
+    rules = subject.tokenizer.rules
+    runs = rules is not None and isinstance(rules.rule, ByteFallback)
+    return {"byte_runs": "exact"} if runs else {}
+
+
+@given(data=st.data(), skip=st.booleans())
+def test_law_6_whole_decode(subject: Subject, data: st.DataObject, skip: bool) -> None:
+    options = {"skip_special_tokens": skip, **exact(subject)}
+    setup, ids = draw_setup(data, subject, prompt=False, **options)
+    conditions = replace(setup.conditions, visible_stop=())
+    laws.whole_decode(setup._replace(conditions=conditions), ids)
+
+
+@given(data=st.data(), runs=st.sampled_from(["eager", "exact"]))
+def test_laws_9_to_11_which_stop(subject: Subject, data: st.DataObject, runs: str) -> None:
+    # With specials shown no string is an id as well.
+    setup, ids = draw_setup(data, subject, skip_special_tokens=False, byte_runs=runs)
+    laws.which_stop(setup, ids)
+    laws.least_hold(setup, ids)
+    laws.what_an_engine_may_keep(setup, ids)
+
+
+@given(data=st.data(), skip=st.booleans())
+def test_law_0_any_tokenizer(subject: Subject, data: st.DataObject, skip: bool) -> None:
+    setup, ids = draw_setup(data, subject, skip_special_tokens=skip)
+    laws.chunk_invariance(setup, ids, data.draw(cuts(ids)))
+    laws.at_once(setup, ids)
+
+
+@given(data=st.data())
+def test_the_windowed_route(data: st.DataObject) -> None:
+    """Stops are found on text that comes by way of windows, too."""
+    name = data.draw(st.sampled_from(["regex_after_fuse", "strip_stop"]))
+    subject = Subject(name, HuggingFaceTokenizer(UNCOMPILED[name]()))
+    setup, ids = draw_setup(data, subject, skip_special_tokens=False)
+    laws.which_stop(setup, ids)
+    laws.least_hold(setup, ids)
