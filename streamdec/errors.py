@@ -3,13 +3,13 @@
     StreamdecError
     ├── TokenIdError (ValueError)            not an id: negative or above 2**32 - 1
     │   ├── TokenIdTypeError (TypeError)     not an id: not an integer, or a bool
-    │   └── UnknownTokenError                an id the tokenizer does not have, under
-    unknown_ids="error" ├── FinishedError (RuntimeError)         a step after the end
-    ├── RewriteError                         a windowed decode took back text that was already given
+    │   └── UnknownTokenError                an id the tokenizer has not (unknown_ids="error")
+    ├── FinishedError (RuntimeError)         a step after the end
+    ├── RewriteError                         a windowed decode took back text that was given
     ├── SnapshotError (ValueError)           a snapshot that cannot be continued
-    │   └── SnapshotMismatchError            … because it belongs to another tokenizer or other
-    options ├── TokenizerLoadError (ValueError)      a tokenizer file that cannot be read
-    │   └── UnsupportedFormatError           … because its format is none that streamdec serves
+    │   └── SnapshotMismatchError            … as it belongs to another tokenizer or options
+    ├── TokenizerLoadError (ValueError)      a tokenizer file that cannot be read
+    │   └── UnsupportedFormatError           … as its format is none that streamdec serves
     ├── TokenizerLibraryError (RuntimeError) the library under a tokenizer failed or panicked
     └── MissingExtraError (ImportError)      an optional dependency that is not installed
 
@@ -21,7 +21,7 @@ the one that failed; the text decoded by the same call until then is ``error.chu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from streamdec.chunks import Chunk
@@ -64,6 +64,11 @@ class TokenIdError(StreamdecError, ValueError):
         super().__init__(message)
         self.token_id = token_id
         self.index = index
+
+    def at(self, index: int) -> Self:
+        """The same error of a token in another place: in the list that the caller has in mind."""
+        message = self.args[0].replace(f"token {self.index}", f"token {index}", 1)
+        return type(self)(message, self.token_id, index)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.args[0], self.token_id, self.index), {"chunk": self.chunk}

@@ -17,6 +17,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from streamdec import Chunk, DecodeStream, StopConditions, StopSequenceDecoder
+from streamdec.core.program import Program
+from streamdec.core.rows import USES_BEFORE_DENSE
+from streamdec.core.stop_program import StopProgram
 from streamdec.errors import FinishedError, TokenIdError, UnknownTokenError
 from streamdec.protocols import Tokenizer
 from tests.stop_reference import (
@@ -26,6 +29,7 @@ from tests.stop_reference import (
     Observation,
     Options,
     Situation,
+    Trace,
     reference,
     tokenizer_of,
 )
@@ -63,8 +67,8 @@ def seen(decoder: StopSequenceDecoder, text: str) -> Observation:
         decoder.held,
         decoder.num_tokens,
         decoder.finish_reason,
-        match and match.stop,
-        match and Match(*(getattr(match, name) for name in Match._fields)),
+        match.stop if match else None,
+        Match(*(getattr(match, name) for name in Match._fields)) if match else None,
     )
 
 
@@ -72,7 +76,7 @@ def fits(chunk: Chunk, decoder: StopSequenceDecoder, unread: int = 0) -> Chunk:
     """Checks that ``chunk``, just given, says what the decoder says; and hands it on."""
     assert chunk.unread_tokens == unread
     assert chunk.finish_reason == decoder.finish_reason
-    assert chunk.stop_reason == (decoder.match and decoder.match.stop)
+    assert chunk.stop_reason == (decoder.match.stop if decoder.match else None)
     assert chunk.held == (not chunk.text and chunk.finish_reason is None)
     return chunk
 
@@ -95,7 +99,7 @@ def one_by_one(setup: Setup, ids: Sequence[int]) -> list[Observation]:
 
 def ended(decoder: StopSequenceDecoder, text: str) -> dict[str, Observation]:
     """What each flush gives, tried on forks."""
-    ends = {}
+    ends: dict[str, Observation] = {}
     for reason in FLUSH_REASONS:
         fork = decoder.fork()
         chunk = fits(fork.flush(reason), fork)
@@ -108,7 +112,7 @@ def ended(decoder: StopSequenceDecoder, text: str) -> dict[str, Observation]:
 
 
 def as_the_reference(situation: Situation) -> None:
-    """After each token, and at each end that could come there."""
+    """After each token, and at each end that could come there; with cold caches and with warm."""
     expected = reference(
         situation.table,
         situation.conditions,
@@ -116,16 +120,23 @@ def as_the_reference(situation: Situation) -> None:
         situation.ids,
         situation.options,
     )
-    decoder = setup_of(situation).decoder()
+    setup = setup_of(situation)
+    for round_ in range(USES_BEFORE_DENSE + 2):
+        _as_expected(setup, situation.ids, expected, round_)
+
+
+def _as_expected(setup: Setup, ids: Sequence[int], expected: Trace, round_: int) -> None:
+    decoder = setup.decoder()
     text = ""
     for count, (step, ends) in enumerate(zip(expected.steps, expected.ends, strict=True)):
         if count:
-            text += fits(decoder.step(situation.ids[count - 1]), decoder).text
-        assert seen(decoder, text) == step, count
-        assert ended(decoder, text) == ends, count
+            text += fits(decoder.step(ids[count - 1]), decoder).text
+        assert seen(decoder, text) == step, (count, round_)
+        if round_ in (0, USES_BEFORE_DENSE + 1):
+            assert ended(decoder, text) == ends, (count, round_)
     if expected.unknown is not None:
         with pytest.raises(UnknownTokenError) as raised:
-            decoder.step(situation.ids[expected.unknown])
+            decoder.step(ids[expected.unknown])
         assert raised.value.index == expected.unknown
         assert seen(decoder, text) == expected.steps[-1]
 
@@ -174,6 +185,23 @@ def _seen_at_once(decoder: StopSequenceDecoder, ids: Sequence[int]) -> Observati
     return seen(decoder, text)
 
 
+def small_caches(setup: Setup, ids: Sequence[int], max_entries: int) -> None:
+    """A program that forgets all the time gives what one gives that never forgets."""
+    steps = one_by_one(setup, ids)
+    ids = _read(steps, ids)
+    decoder = setup.decoder()
+    program = decoder._program
+    if isinstance(program.decode, Program):
+        program = StopProgram(program.decode, program.conditions, max_entries=max_entries)
+    decoder._program = program
+    for round_ in range(USES_BEFORE_DENSE + 2):  # before and after it has a dense row
+        decoder.reset()
+        text = ""
+        for token_id, step in zip(ids, steps[1:], strict=False):
+            text += fits(decoder.step(token_id), decoder).text
+            assert seen(decoder, text) == step, round_
+
+
 def at_once(setup: Setup, ids: Sequence[int], beyond: Sequence[Any] = (-1, None, 2**32)) -> None:
     """A batch is one Chunk; what follows the finish is counted, and not even looked at."""
     steps = one_by_one(setup, ids)
@@ -188,7 +216,7 @@ def at_once(setup: Setup, ids: Sequence[int], beyond: Sequence[Any] = (-1, None,
 def order_of_lists(setup: Setup, ids: Sequence[int]) -> None:
     """Neither order nor repetition in the lists of conditions changes anything."""
     given = setup.conditions.arguments()
-    turned = {
+    turned: dict[str, Any] = {
         name: (*reversed(value), *value) if isinstance(value, tuple) else value
         for name, value in given.items()
     }
@@ -270,7 +298,8 @@ def which_stop(setup: Setup, ids: Sequence[int]) -> None:
 def _text_and_deciders(setup: Setup, ids: Sequence[int]) -> tuple[str, list[int]]:
     """The whole text, and the index of the token that decided each code point."""
     stream = setup.stream()
-    text, deciders = "", []
+    text = ""
+    deciders: list[int] = []
     for index, token_id in enumerate(ids):
         piece = stream.step(token_id)
         text, deciders = text + piece, deciders + [index] * len(piece)

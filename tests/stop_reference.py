@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from hypothesis import strategies as st
 
-from streamdec import MockTokenizer
+from streamdec import FinishReason, MockTokenizer
 from tests.reference import REPLACEMENT, code_points, unfinished
 
 __all__ = [
@@ -43,7 +43,7 @@ __all__ = [
     "tokenizer_of",
 ]
 
-FLUSH_REASONS = ("stop", "length", "abort", "error")
+FLUSH_REASONS: tuple[FinishReason, ...] = ("stop", "length", "abort", "error")
 
 Reason: TypeAlias = str | int | tuple[int, ...] | None
 Marker: TypeAlias = str | int | None
@@ -67,9 +67,8 @@ class Table:
         return self.decoder == "byte_fallback" and len(token) == 1 and token[0] >= 0x80
 
 
-@lru_cache(maxsize=64)
 def tokenizer_of(table: Table) -> MockTokenizer:
-    """The tokenizer that ``table`` describes, one for equal tables."""
+    """The tokenizer that ``table`` describes: a new one, for which nothing is cached."""
     return MockTokenizer.from_tokens(table.tokens, table.special_ids, table.decoder)
 
 

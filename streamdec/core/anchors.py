@@ -20,7 +20,7 @@ __all__ = ["AnchorTracker"]
 class _Span:
     """A token on its way: its bytes in the stream, then its place in the text."""
 
-    __slots__ = ("anchor", "first", "index", "last")
+    __slots__ = ("anchor", "first", "index", "last", "waits")
 
     def __init__(self, index: int, first: int, last: int) -> None:
         self.index = index
@@ -28,6 +28,8 @@ class _Span:
         """First byte of the stream that is the token's."""
         self.last = last
         """One past the last."""
+        self.waits = False
+        """Whether the decoder still has bytes of it."""
         self.anchor: list[int] = [-1, -1, -1, -1]
         """start, end, byte_start, byte_end; -1 where not yet known."""
 
@@ -60,7 +62,7 @@ class AnchorTracker:
         self._size = 0  # its bytes
         self._index = 0  # of the next token
         # Tokens that the decoder holds bytes of; those of a prompt are never handed out.
-        self._waiting = [_Span(-1, 0, 0) for _ in range(prompt_tokens)]
+        self._waiting = deque(_Span(-1, 0, 0) for _ in range(prompt_tokens))
         self._open: deque[_Span] = deque()  # tokens in order, unsettled ones and those behind them
         self._settled: list[Anchor] = []
 
@@ -74,17 +76,27 @@ class AnchorTracker:
         self._index += 1
         self._open.append(span)
         if contributes:
-            among = [*self._waiting, span]
-            self._waiting = among[len(among) - waiting :]
+            self._wait(span, waiting)
         self._read(data, final=False)
         self._settle()
 
     def finish(self, data: bytes) -> None:
         """Nothing follows; ``data`` came out."""
         self._share_out(len(data))
-        self._waiting = []
+        self._release(0)
         self._read(data, final=True)
         self._settle()
+
+    def _wait(self, span: _Span, waiting: int) -> None:
+        """Of the tokens that waited and ``span``, the last ``waiting`` wait on."""
+        if waiting:
+            span.waits = True
+            self._waiting.append(span)
+        self._release(waiting)
+
+    def _release(self, waiting: int) -> None:
+        while len(self._waiting) > waiting:
+            self._waiting.popleft().waits = False
 
     def take(self) -> list[Anchor]:
         """The anchors settled since the last call."""
@@ -94,7 +106,7 @@ class AnchorTracker:
     def _share_out(self, carried: int) -> int:
         """Gives ``carried`` bytes to the waiting tokens, in equal parts; returns where they end."""
         position = self._decided + len(self._tail)
-        if self._waiting:
+        if self._waiting and carried:
             part = -(-carried // len(self._waiting))
             # The first may have less: bytes are only ever removed at the front.
             parts = [part] * len(self._waiting)
@@ -126,7 +138,7 @@ class AnchorTracker:
                 span.anchor[1], span.anchor[3] = self._chars + 1, self._size + size
 
     def _settle(self) -> None:
-        while self._open and self._open[0] not in self._waiting:
+        while self._open and not self._open[0].waits:
             span = self._open[0]
             if span.first == span.last == self._decided:  # between two characters, or at the end
                 span.anchor = [self._chars, self._chars, self._size, self._size]
@@ -148,20 +160,39 @@ class AnchorTracker:
         }
 
     @classmethod
-    def load(cls, errors: str, data: Any) -> AnchorTracker:
-        """The tracker that ``dump`` gave ``data`` for; ValueError, TypeError, KeyError if none."""
+    def load(cls, errors: str, data: Any, num_tokens: int) -> AnchorTracker:
+        """The tracker of a stream of ``num_tokens`` that ``dump`` gave ``data`` for.
+
+        ValueError, TypeError or KeyError if there is none.
+        """
         tracker = cls(errors)
         tracker._decided, tracker._chars, tracker._size, tracker._index = _ints(data["at"], 4)
         tracker._tail = bytes.fromhex(data["tail"])
+        tracker._settled = [Anchor(*_ints(row, 5)) for row in data["settled"]]
         for row in data["open"]:
             index, first, last, *anchor = _ints(row, 7)
             span = _Span(index, first, last)
             span.anchor = anchor
             tracker._open.append(span)
         spans = {span.index: span for span in tracker._open}
-        tracker._waiting = [spans.get(index) or _Span(-1, 0, 0) for index in data["waiting"]]
-        tracker._settled = [Anchor(*_ints(row, 5)) for row in data["settled"]]
+        for index in data["waiting"]:
+            span = spans[index] if index >= 0 else _Span(-1, 0, 0)
+            span.waits = True
+            tracker._waiting.append(span)
+        tracker._check(num_tokens)
         return tracker
+
+    def _check(self, num_tokens: int) -> None:
+        """Raises ValueError for a tracker that no stream of ``num_tokens`` can have."""
+        indexes = [each.token_index for each in self._settled] + [each.index for each in self._open]
+        expected = list(range(num_tokens - len(indexes), num_tokens))
+        in_text = all(
+            0 <= each.start <= each.end <= self._chars
+            and each.start <= each.byte_start <= each.byte_end <= self._size
+            for each in self._settled
+        )
+        if self._index != num_tokens or indexes != expected or not in_text:
+            raise ValueError("anchors that no stream of this length has")
 
 
 def _ints(row: Any, length: int) -> list[int]:

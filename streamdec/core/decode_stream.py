@@ -71,6 +71,7 @@ class DecodeStream:
         "_primed",
         "_program",
         "_recorder",
+        "_rest",
         "_row",
         "_tick",
         "_unknown_tokens",
@@ -78,6 +79,8 @@ class DecodeStream:
     )
 
     _machine: ClassVar[str] = "decode_stream"
+    _dense: Any
+    _rest: Row
     _row: Row | None
     _tick: Tick | None
 
@@ -102,18 +105,19 @@ class DecodeStream:
         self._num_prompt_tokens = len(prompt)
         self._recorder: Recorder | None = None
         if keep_tokens or anchors:
-            self._record(Recorder(self._program, self._primed, tokens=keep_tokens, anchors=anchors))
+            self._recorder = Recorder(
+                self._program, self._primed, tokens=keep_tokens, anchors=anchors
+            )
         self.reset()
 
     def reset(self) -> None:
         """Back to where the stream was after its prompt."""
-        self._row = self._program.first_row(self._primed)
-        self._dense = self._program.dense
+        if self._recorder:
+            self._recorder.reset()
+        self._go(self._program.first_row(self._primed))
         self._count(0)
         self._unknown_tokens = 0
         self._finished = False
-        if self._recorder:
-            self._recorder.reset()
 
     # --- the two verbs
 
@@ -130,21 +134,23 @@ class DecodeStream:
         text: str
         row: Row | None
         try:
-            if self._row is None:
-                # Lists count negative numbers from their end.
-                if token_id >= 0:  # type: ignore[operator]
+            row = self._row
+            if row is None:
+                # Lists count negative numbers from their end, and find 1 for True.
+                if token_id > 1:  # type: ignore[operator]
                     text, row = self._dense[token_id]
                     self._tick = self._tick[0]  # type: ignore[index]
                     if row is not None:
                         self._row = row
                     return text
+                row = self._rest
             # Dicts find 1 for True and 1.0.
-            elif type(token_id) is int:
-                text, row = self._row[token_id]
+            if type(token_id) is int:
+                text, row = row[token_id]
                 self._tick = self._tick[0]  # type: ignore[index]
                 self._row = row
                 return text
-        except (LookupError, TypeError):
+        except Exception:  # noqa: BLE001 (the slow path names what is wrong, if anything is)
             pass
         return self._miss(token_id)
 
@@ -155,18 +161,30 @@ class DecodeStream:
             raise FinishedError("the stream was flushed; reset() begins anew")
         if type(token_id) is not int or not 0 <= token_id <= MAX_TOKEN_ID:
             token_id = check_token_id(token_id, self.num_tokens)
-        program = self._program
+        program, recorder = self._program, self._recorder
+        before = self._row if recorder is None else recorder.row
         try:
-            text, row = program.entry(self._row, token_id)
+            text, after = program.entry(before, token_id)
         except KeyError:
-            text, row = self._unknown(token_id)
+            text, after = self._unknown(token_id)
         if self._tick is None:
             self._count(self.num_tokens + 1)
             program.carry()
         else:
             self._tick = self._tick[0]
-        self._row, self._dense = row, program.dense
+        if recorder is not None:
+            recorder.token(program.memory(before), token_id)
+        self._go(after)
         return text
+
+    def _go(self, row: Row | None) -> None:
+        """Moves to ``row``. A recording stream keeps it where the plain step does not find it."""
+        if self._recorder is None:
+            program = self._program
+            self._row, self._dense, self._rest = row, program.dense, program.rest_row
+        else:
+            self._recorder.row = row
+            self._row, self._dense, self._rest = None, (), {}
 
     def _count(self, num_tokens: int) -> None:
         """Makes ``num_tokens`` what it is: what was counted, and the ticks since."""
@@ -177,7 +195,7 @@ class DecodeStream:
         program = self._program
         if program.options.unknown_ids == "error":
             raise unknown_id(token_id, self.num_tokens)
-        text, memory = program.unknown(program.memory(self._row))
+        text, memory = program.unknown(self._memory)
         self._unknown_tokens += 1
         warn_once(self.tokenizer, token_id)
         return text, program.row(memory)
@@ -212,7 +230,7 @@ class DecodeStream:
 
     def _finish(self, memory: Any) -> None:
         # A row that is in no program and knows no token: each step misses and is refused.
-        self._row = self._program.last_row(memory)
+        self._go(self._program.last_row(memory))
         self._finished = True
 
     # --- bytes
@@ -245,7 +263,7 @@ class DecodeStream:
 
     @property
     def _memory(self) -> Any:
-        return self._program.memory(self._row)
+        return self._program.memory(self._row if self._recorder is None else self._recorder.row)
 
     @property
     def route(self) -> Route:
@@ -308,14 +326,6 @@ class DecodeStream:
             raise ValueError("anchors are noted only with anchors=True")
         return self._recorder.tracker.take()
 
-    def _record(self, recorder: Recorder) -> None:
-        if type(self) is not DecodeStream:
-            raise TypeError(
-                "keep_tokens and anchors are for DecodeStream itself, not for subclasses"
-            )
-        self._recorder = recorder
-        self.__class__ = _RecordingDecodeStream
-
     # --- copies
 
     def fork(self) -> Self:
@@ -325,15 +335,20 @@ class DecodeStream:
         other._program = self._program
         other._primed = self._primed
         other._num_prompt_tokens = self._num_prompt_tokens
-        other._row = self._row
-        other._dense = self._dense
+        other._row, other._dense, other._rest = self._row, self._dense, self._rest
         other._counted, other._tick = self._counted, self._tick
         other._unknown_tokens = self._unknown_tokens
         other._finished = self._finished
-        other._recorder = self._recorder and self._recorder.fork()
+        other._recorder = self._recorder and self._recorder.fork(self.num_tokens)
         return other
 
     __copy__ = fork
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.fork()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).restore, (self.tokenizer, self.snapshot())
 
     def snapshot(self) -> dict[str, Any]:
         """The stream as JSON, for ``restore`` here, later or elsewhere.
@@ -378,23 +393,26 @@ class DecodeStream:
 
     def _restore(self, fields: snapshots.Fields) -> None:
         program = self._program
+        fields.check_route(program.route)
         self._primed = program.load(fields.take("primed", {}))
         self._num_prompt_tokens = fields.count("num_prompt_tokens")
-        self._recorder = None
-        recorder = fields.take("recorder", None)
-        if recorder is not None:
-            self._record(Recorder.load(program, self._primed, recorder))
-        self._finished = False
         self._unknown_tokens = fields.count("unknown_tokens")
         self._count(fields.count("num_tokens"))
+        recorder = fields.take("recorder", None)
+        self._recorder = recorder and Recorder.load(
+            program, self._primed, recorder, self.num_tokens
+        )
+        self._finished = False
         memory = program.load(fields.take("memory", {}))
-        self._row, self._dense = program.row(memory), program.dense
+        if sum(program.offsets(memory)) > self._num_prompt_tokens + self.num_tokens:
+            raise ValueError("more tokens are withheld than there are")
+        self._go(program.row(memory))
         if fields.flag("finished"):
             self._finish(memory)
 
     def __repr__(self) -> str:
         return (
-            f"<{type(self).__name__.lstrip('_')} {self.num_tokens} tokens, route {self.route!r}, "
+            f"<{type(self).__name__} {self.num_tokens} tokens, route {self.route!r}, "
             f"held {self.held!r}{', finished' if self._finished else ''}>"
         )
 
@@ -420,16 +438,3 @@ def warn_once(tokenizer: Decoder, token_id: int) -> None:
     with suppress(TypeError):  # no weak references to it
         weakref.finalize(tokenizer, _warned.discard, id(tokenizer))
     logger.warning("%.200r has no id %d; unknown ids are counted", tokenizer, token_id)
-
-
-class _RecordingDecodeStream(DecodeStream):
-    """A DecodeStream that notes each token; a class of its own, so the plain step pays nothing."""
-
-    __slots__ = ()
-
-    def step(self, token_id: SupportsIndex) -> str:
-        memory = self._memory
-        text = super().step(token_id)
-        assert self._recorder is not None
-        self._recorder.token(memory, token_id.__index__())
-        return text

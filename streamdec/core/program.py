@@ -29,6 +29,8 @@ __all__ = [
 Route = Literal["bytes", "window"]
 UnknownIds = Literal["skip", "error", "replace"]
 
+MAX_PROGRAM_ENTRIES = 4 * MAX_ENTRIES
+"""A tokenizer has few programs without stops, and all of its streams share them."""
 MAX_CACHED_WAIT = 8
 """Rows are cached for streams whose text came at most so many tokens ago; runs of skipped tokens
 can be of any length, and each length is a memory of its own."""
@@ -85,7 +87,7 @@ class Program(Rows):
         options: Options,
         replaces: Cascade,
         *,
-        max_entries: int = MAX_ENTRIES,
+        max_entries: int = MAX_PROGRAM_ENTRIES,
     ) -> None:
         self.token_bytes = token_bytes
         self.options = options
@@ -230,7 +232,7 @@ class Program(Rows):
 
     def is_cached(self, memory: Memory) -> bool:
         """Not for open runs and long waits, each of which is of use to one stream alone."""
-        return memory[4] <= MAX_CACHED_WAIT and self.token_bytes.is_bounded(memory[0])
+        return max(memory[3:]) <= MAX_CACHED_WAIT and self.token_bytes.is_bounded(memory[0])
 
     # --- what may be asked
 

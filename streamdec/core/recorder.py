@@ -7,7 +7,7 @@ from typing import Any, cast
 from streamdec.core.anchors import AnchorTracker
 from streamdec.core.program import Program
 from streamdec.core.programs import AnyProgram
-from streamdec.core.rows import Memory
+from streamdec.core.rows import Memory, Row
 from streamdec.core.token_ids import check_token_id
 
 __all__ = ["Recorder"]
@@ -16,7 +16,7 @@ __all__ = ["Recorder"]
 class Recorder:
     """What a stream notes besides its text: its ids, and where each token stands."""
 
-    __slots__ = ("_primed", "_program", "token_ids", "tracker")
+    __slots__ = ("_primed", "_program", "row", "token_ids", "tracker")
 
     def __init__(self, program: AnyProgram, primed: Memory, *, tokens: bool, anchors: bool) -> None:
         if anchors and not (isinstance(program, Program) and program.has_anchors):
@@ -26,6 +26,8 @@ class Recorder:
             )
         self._program = program
         self._primed = primed
+        self.row: Row | None = None
+        """Where the stream is."""
         self.token_ids: list[int] | None = [] if tokens else None
         self.tracker: AnchorTracker | None = self._tracker() if anchors else None
 
@@ -51,9 +53,11 @@ class Recorder:
         if self.tracker is not None:
             self.tracker.finish(cast(Program, self._program).token_bytes.flush(memory[0]))
 
-    def fork(self) -> Recorder:
-        """A copy that goes on alone."""
-        return self.load(self._program, self._primed, self.dump())
+    def fork(self, num_tokens: int) -> Recorder:
+        """A copy that goes on alone, of a stream of ``num_tokens``."""
+        other = self.load(self._program, self._primed, self.dump(), num_tokens)
+        other.row = self.row
+        return other
 
     def dump(self) -> dict[str, Any]:
         """The notes as JSON."""
@@ -63,13 +67,15 @@ class Recorder:
         }
 
     @classmethod
-    def load(cls, program: AnyProgram, primed: Memory, data: Any) -> Recorder:
-        """The recorder that ``dump`` gave ``data`` for."""
+    def load(cls, program: AnyProgram, primed: Memory, data: Any, num_tokens: int) -> Recorder:
+        """The recorder of a stream of ``num_tokens`` that ``dump`` gave ``data`` for."""
         token_ids, anchors = data["token_ids"], data["anchors"]
         recorder = cls(program, primed, tokens=token_ids is not None, anchors=anchors is not None)
         if token_ids is not None:
             recorder.token_ids = [check_token_id(token_id) for token_id in token_ids]
+            if len(token_ids) != num_tokens:
+                raise ValueError(f"{len(token_ids)} token_ids of {num_tokens} tokens")
         if anchors is not None:
             errors = cast(Program, program).token_bytes.errors
-            recorder.tracker = AnchorTracker.load(errors, anchors)
+            recorder.tracker = AnchorTracker.load(errors, anchors, num_tokens)
         return recorder

@@ -24,8 +24,8 @@ from typing import Any, TypeAlias
 __all__ = ["Entry", "Memory", "Row", "Rows"]
 
 MAX_ENTRIES = 16_384
-"""Entries of one table before its rows are forgotten: 100,000 tokens of code that does not repeat
-fill 5,000, a million 17,000; an entry takes 100 to 210 bytes."""
+"""Rows and entries of one table before they are forgotten: 100,000 tokens of code that does not
+repeat fill 5,000, a million 17,000; an entry takes 100 to 210 bytes."""
 USES_BEFORE_DENSE = 4
 """Streams begun (or 4,096 steps of one) before a table is worth a dense row."""
 MAX_DENSE = 2**20
@@ -45,6 +45,7 @@ class Rows(ABC):
     __slots__ = (
         "_at_rest",
         "_entries",
+        "_generation",
         "_is_sparse",
         "_max_entries",
         "_rest_row",
@@ -58,17 +59,24 @@ class Rows(ABC):
         self.rest = rest
         self._max_entries = max_entries
         self._uses = 0
+        self._rows: dict[Memory, Row] = {}
+        self.dense: list[Any] = []
         self._forget()
 
     def _forget(self) -> None:
-        """Begins a new generation of rows."""
-        self._rows: dict[Memory, Row] = {}
-        self._rest_row: Row = {None: (self.rest, self._rows)}
-        self._rows[self.rest] = self._rest_row
+        """Begins a new generation of rows; emptied, the old ones keep nothing alive."""
+        for row in [*self._rows.values()]:
+            for token_id in [*row]:
+                if token_id is not None:
+                    row.pop(token_id, None)
+        self.dense.clear()
+        self._generation = object()
+        self._rest_row: Row = {None: (self.rest, self._generation)}
+        self._rows = {self.rest: self._rest_row}
         self._entries = 0
         self._is_sparse = True
         self._at_rest: Row | None = self._rest_row
-        self.dense: list[Any] = []
+        self.dense = []
         if self._uses >= USES_BEFORE_DENSE:
             self._make_dense()
 
@@ -106,7 +114,10 @@ class Rows(ABC):
         if not self.is_cached(memory):
             return self.last_row(memory)
         row = self._rows.get(memory)
-        return self._rows.setdefault(memory, {None: (memory, self._rows)}) if row is None else row
+        if row is None:
+            self._entries += 1
+            row = self._rows.setdefault(memory, {None: (memory, self._generation)})
+        return row
 
     def entry(self, row: Row | None, token_id: int) -> Entry:
         """The entry of ``token_id``, from its row or worked out; raises what ``work_out`` does."""
@@ -114,9 +125,8 @@ class Rows(ABC):
             row, memory = self._rest_row, self.rest
         else:
             memory, generation = row[None]
-            if generation is not self._rows:
-                # To fill a forgotten row would keep its whole generation alive.
-                row = self._row(memory)
+            if generation is not self._generation:
+                row = self._row(memory)  # the old one was forgotten
         entry: Entry | None = row.get(token_id)
         if entry is None:
             entry = self._new_entry(memory, row, token_id)
@@ -129,13 +139,18 @@ class Rows(ABC):
         if self._entries >= self._max_entries:
             self._forget()
             row = self._row(memory)
-        entry = given + ((self._at_rest if after is self.rest else self.row(after)),)
-        if row[None][1] is self._rows:
+        entry = (*given, self._at_rest if after is self.rest else self.row(after))
+        if row[None][1] is self._generation:
             self._entries += 1
             row[token_id] = entry
         return entry
 
     # --- the dense row
+
+    @property
+    def rest_row(self) -> Row:
+        """The row at rest as a dict, for the ids that the list does not have."""
+        return self._rest_row
 
     def carry(self) -> None:
         """Told by a stream each 4,096 steps."""

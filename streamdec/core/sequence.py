@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Self, SupportsIndex, cast
 
+from streamdec.chunks import Chunk
 from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.program import Route, UnknownIds
 from streamdec.core.token_ids import as_sequence, check_token_id
-from streamdec.errors import SnapshotError
+from streamdec.errors import SnapshotError, TokenIdError
 from streamdec.protocols import Decoder, Encoder
 
 __all__ = ["Sequence"]
@@ -70,7 +71,10 @@ class Sequence:
 
     def append_token(self, token_id: SupportsIndex) -> str:
         """Appends one id; returns the text it completes. Raises what ``DecodeStream.step`` does."""
-        text = self._stream.step(token_id)
+        try:
+            text = self._stream.step(token_id)
+        except TokenIdError as error:
+            raise error.at(len(self._ids)) from None
         self._ids.append(token_id.__index__())
         self._texts.append(text)
         return text
@@ -78,11 +82,16 @@ class Sequence:
     def append_tokens(self, token_ids: Iterable[SupportsIndex]) -> str:
         """Appends several ids; returns the text that they complete.
 
-        After an error the ids before the bad one are part of the sequence.
+        After an error the ids before the bad one are part of the sequence, and their text is
+        ``error.chunk``.
         """
         before = len(self._texts)
-        for token_id in as_sequence(token_ids):
-            self.append_token(token_id)
+        try:
+            for token_id in as_sequence(token_ids):
+                self.append_token(token_id)
+        except Exception as error:
+            error.chunk = Chunk("".join(self._texts[before:]))  # type: ignore[attr-defined]
+            raise
         return "".join(self._texts[before:])
 
     def append_text(self, text: str, *, add_special_tokens: bool = False) -> str:
@@ -124,7 +133,8 @@ class Sequence:
             start = max(num_tokens - look_back, 0)
             stream = self._fresh_stream(self._ids[:start])
             stream.step_batch(self._ids[start:num_tokens])
-            if start == 0 or stream.prefix_offset >= start:
+            # What the offsets were at ``start`` is not known, so both must lie after it.
+            if start == 0 or stream.prefix_offset > start:
                 return stream
             look_back *= 4
 
@@ -186,6 +196,12 @@ class Sequence:
 
     __copy__ = fork
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.fork()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).restore, (self.tokenizer, self.snapshot())
+
     def snapshot(self) -> dict[str, Any]:
         """The sequence as JSON, ids included."""
         return self._fresh_stream([]).snapshot() | {
@@ -205,6 +221,10 @@ class Sequence:
             raise SnapshotError(f"malformed snapshot: {error}") from error
         sequence = object.__new__(cls)
         sequence._stream = DecodeStream.restore(tokenizer, shell, **expected)
+        if sequence._stream.num_tokens or sequence._stream.finished:
+            raise SnapshotError(
+                "a sequence is restored from its token_ids, not from a stream's state"
+            )
         sequence._ids, sequence._texts = [], []
         sequence.append_tokens(token_ids)
         return sequence

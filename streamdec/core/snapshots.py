@@ -9,11 +9,12 @@ reader of its own.
 from __future__ import annotations
 
 import hashlib
+import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from streamdec.core.program import DEFAULT_OPTIONS, Options
+from streamdec.core.program import DEFAULT_OPTIONS, Options, Route
 from streamdec.core.programs import AnyProgram
 from streamdec.errors import SnapshotError, SnapshotMismatchError
 from streamdec.protocols import Decoder
@@ -23,7 +24,10 @@ __all__ = ["FORMAT", "Fields", "dump", "fingerprint", "load", "reading"]
 FORMAT = 1
 
 SAMPLE = 256
-"""How many ids a tokenizer without a fingerprint is told by."""
+"""How many ids a tokenizer without a fingerprint is told by; and in which range, if no size."""
+SAMPLED_RANGE = 32_768
+
+_fingerprints: dict[int, str] = {}
 
 
 def fingerprint(tokenizer: Decoder) -> str:
@@ -31,9 +35,21 @@ def fingerprint(tokenizer: Decoder) -> str:
     own = getattr(tokenizer, "fingerprint", None)
     if isinstance(own, str):
         return own
-    # All there is to go by is decode itself.
+    found = _fingerprints.get(id(tokenizer))
+    if found is None:
+        found = _sampled(tokenizer)
+        with suppress(TypeError):  # no weak references to it: then it is asked each time
+            weakref.finalize(tokenizer, _fingerprints.pop, id(tokenizer), None)
+            _fingerprints[id(tokenizer)] = found
+    return found
+
+
+def _sampled(tokenizer: Decoder) -> str:
+    """All there is to go by is decode itself, tried on ids of the whole vocabulary."""
+    size = getattr(tokenizer, "vocab_size", None)
+    size = size if type(size) is int and size > 0 else SAMPLED_RANGE
     digest = hashlib.sha256(type(tokenizer).__qualname__.encode())
-    for token_id in range(SAMPLE):
+    for token_id in range(0, size, max(size // SAMPLE, 1)):
         try:
             text = tokenizer.decode([token_id], skip_special_tokens=False)
         except Exception as error:  # noqa: BLE001 (whatever it raises is a trait of it)
@@ -93,6 +109,10 @@ class Fields:
             raise ValueError(f"{name} must be true or false, not {value!r:.40}")
         return value
 
+    def check_route(self, route: Route) -> None:
+        """Raises SnapshotMismatchError if the snapshot was taken on another route."""
+        _match("route", self.take("route", "bytes"), route)
+
     def done(self) -> None:
         """Raises ValueError if a field was not taken."""
         if self._fields:
@@ -149,5 +169,12 @@ def reading(fields: Fields) -> Iterator[None]:
         fields.done()
     except SnapshotError:
         raise
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise SnapshotError(f"malformed snapshot: {type(error).__name__}: {error}") from error

@@ -183,8 +183,9 @@ class StopProgram(Rows):
         return (Chunk(outcome.text), size_of(outcome.text)), outcome.memory
 
     def _learn(self, token_id: int) -> tuple[Chunk, int] | None:
-        """What a token of whole characters gives at rest, stops aside; None if it is no such token."""
-        rest = self.rest.core
+        """What a token of whole characters gives at rest, stops aside; None if it is another."""
+        assert isinstance(self.decode, Program)
+        rest = self.decode.rest
         (text,), core = self.decode.work_out(rest, token_id)
         if not text or core is not rest:
             return None
@@ -203,9 +204,7 @@ class StopProgram(Rows):
         if not tail:
             return given, memory
         withheld = self._jail.jailed(tail)
-        after = StopMemory(
-            memory.core, withheld=withheld, tail=tail, tail_ages=(1,) * len(tail)
-        )
+        after = StopMemory(memory.core, withheld=withheld, tail=tail, tail_ages=(1,) * len(tail))
         if not withheld:
             return given, after
         out = text[: len(text) - len(withheld)]

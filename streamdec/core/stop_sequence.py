@@ -63,6 +63,7 @@ class StopSequenceDecoder:
         "_match",
         "_primed",
         "_program",
+        "_rest",
         "_row",
         "_size",
         "_tick",
@@ -71,6 +72,8 @@ class StopSequenceDecoder:
     )
 
     _machine: ClassVar[str] = "stop_sequence"
+    _dense: Any
+    _rest: Row
     _row: Row | None
     _tick: Tick | None
 
@@ -96,8 +99,7 @@ class StopSequenceDecoder:
 
     def reset(self) -> None:
         """Back to where the stream was after its prompt."""
-        self._row = self._program.first_row(self._primed)
-        self._dense = self._program.dense
+        self._go(self._program.first_row(self._primed))
         self._size = 0
         self._unknown_tokens = 0
         self._end: Chunk | None = None
@@ -115,23 +117,25 @@ class StopSequenceDecoder:
         row: Row | None
         size: int
         try:
-            if self._row is None:
-                # Lists count negative numbers from their end.
-                if token_id >= 0:  # type: ignore[operator]
+            row = self._row
+            if row is None:
+                # Lists count negative numbers from their end, and find 1 for True.
+                if token_id > 1:  # type: ignore[operator]
                     chunk, size, row = self._dense[token_id]
                     self._tick = self._tick[0]  # type: ignore[index]
                     self._size += size
                     if row is not None:
                         self._row = row
                     return chunk
+                row = self._rest
             # Dicts find 1 for True and 1.0.
-            elif type(token_id) is int:
-                chunk, size, row = self._row[token_id]
+            if type(token_id) is int:
+                chunk, size, row = row[token_id]
                 self._tick = self._tick[0]  # type: ignore[index]
                 self._size += size
                 self._row = row
                 return chunk
-        except (LookupError, TypeError):
+        except Exception:  # noqa: BLE001 (the slow path names what is wrong, if anything is)
             pass
         return self._miss(token_id)
 
@@ -150,7 +154,7 @@ class StopSequenceDecoder:
                 return self._limited(self._step_by_id(memory, token_id))
         chunk: Chunk
         try:
-            chunk, size, self._row = program.entry(self._row, token_id)
+            chunk, size, after = program.entry(self._row, token_id)
         except KeyError:
             chunk = self._take(self._unknown(token_id))
         except Completed as completed:
@@ -163,7 +167,7 @@ class StopSequenceDecoder:
             if self._tick is None:
                 self._count(self.num_tokens + 1)
             self._size += size
-            self._dense = program.dense
+            self._go(after)
         return chunk if self._tick is not None else self._limited(chunk)
 
     def _step_by_id(self, memory: StopMemory, token_id: int) -> Chunk:
@@ -190,7 +194,7 @@ class StopSequenceDecoder:
         if outcome.hit is not None:
             return self._end_at(outcome, "")
         self._size += size_of(outcome.text)
-        self._row, self._dense = self._program.row(outcome.memory), self._program.dense
+        self._go(self._program.row(outcome.memory))
         return Chunk(outcome.text) if outcome.text else NOTHING
 
     def _limited(self, chunk: Chunk) -> Chunk:
@@ -233,6 +237,10 @@ class StopSequenceDecoder:
         if self._end is not None:
             return Chunk("", self._end.finish_reason, self._end.stop_reason)
         return self._finish(finish_reason)
+
+    def _go(self, row: Row | None) -> None:
+        program = self._program
+        self._row, self._dense, self._rest = row, program.dense, program.rest_row
 
     # --- ends
 
@@ -324,7 +332,7 @@ class StopSequenceDecoder:
         self._end = Chunk(text, reason, stop)
         self._match = match
         # A row of its own that knows no token: each step misses and is refused.
-        self._row = self._program.last_row(outcome.memory)
+        self._go(self._program.last_row(outcome.memory))
         return self._end
 
     # --- unknown ids
@@ -424,6 +432,12 @@ class StopSequenceDecoder:
 
     __copy__ = fork
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.fork()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).restore, (self.tokenizer, self.snapshot())
+
     def snapshot(self) -> dict[str, Any]:
         """The stream as JSON, conditions included, for ``restore`` here, later or elsewhere."""
         program, end, match = self._program, self._end, self._match
@@ -458,18 +472,19 @@ class StopSequenceDecoder:
 
     def _restore(self, fields: snapshots.Fields) -> None:
         program = self._program
+        fields.check_route(program.decode.route)
         self._primed = program.load(fields.take("primed", {}))
         memory = program.load(fields.take("memory", None) or {})
         self._unknown_tokens = fields.count("unknown_tokens")
         self._count(fields.count("num_tokens"))
         chars, size = fields.counts("size", 2)
         self._size = chars + (size - chars) * EXTRA_BYTES
-        self._row, self._dense = program.row(memory), program.dense
+        self._go(program.row(memory))
         end, match = fields.take("end", None), fields.take("match", None)
         self._end = None if end is None else _chunk(end)
         self._match = None if match is None else _match(match)
         if self._end is not None:
-            self._row = program.last_row(memory)
+            self._go(program.last_row(memory))
 
     def __repr__(self) -> str:
         state = self.finish_reason or f"jailed {self.jailed!r}, held {self.held!r}"

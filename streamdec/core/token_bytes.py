@@ -63,7 +63,10 @@ class _Elements(dict[int, Element]):
         self, decoder: TableDecoder, prepare: Callable[[str | bytes], Element], skip: bool
     ) -> None:
         # Weak, because tables live as long as their tokenizer; whoever steps holds the tokenizer.
-        self._decoder = weakref.ref(decoder)
+        try:
+            self._decoder: Callable[[], TableDecoder | None] = weakref.ref(decoder)
+        except TypeError:  # no weak references to it: then it lives as long as its table
+            self._decoder = lambda: decoder
         self._prepare = prepare
         self._skip = skip
 

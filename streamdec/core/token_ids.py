@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
-from typing import SupportsIndex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, SupportsIndex
 
 from streamdec.errors import TokenIdError, TokenIdTypeError
 
@@ -27,7 +28,7 @@ def check_token_id(
         raise TokenIdTypeError(_message(what, index, token_id, "is a bool"), token_id, index)
     try:
         number = operator.index(token_id)
-    except TypeError:
+    except Exception:  # noqa: BLE001 (whatever it raises, it is no integer)
         problem = f"is of type {type(token_id).__name__}"
         raise TokenIdTypeError(_message(what, index, token_id, problem), token_id, index) from None
     if 0 <= number <= MAX_TOKEN_ID:
@@ -43,15 +44,34 @@ def _message(what: str, index: int | None, token_id: object, problem: str) -> st
     )
 
 
-def as_sequence(token_ids: Iterable[SupportsIndex]) -> Sequence[SupportsIndex]:
-    """``token_ids`` as something with a length and an end; lists and tuples are not copied.
+class _ArrayView(Sequence[SupportsIndex]):
+    """An array's ids, turned into ints only where they are looked at."""
 
-    Arrays and tensors give their ``tolist()``.
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._array[place].tolist()
+
+    def __iter__(self) -> Iterator[SupportsIndex]:
+        return iter(self._array.tolist())
+
+
+def as_sequence(token_ids: Iterable[SupportsIndex]) -> Sequence[SupportsIndex]:
+    """``token_ids`` as something with a length and an end.
+
+    Lists and tuples are not copied, nor are arrays and tensors of one dimension. TypeError for what
+    cannot be meant: text, bytes, and collections without an order.
     """
     if isinstance(token_ids, (list, tuple)):
         return token_ids
-    tolist = getattr(token_ids, "tolist", None)
-    if tolist is not None:
-        ids = tolist()
-        return ids if isinstance(ids, list) else [ids]
+    if isinstance(token_ids, (str, bytes, bytearray, Mapping, AbstractSet)):
+        raise TypeError(f"token ids come as a list or an array, not as {type(token_ids).__name__}")
+    if hasattr(token_ids, "tolist"):
+        if getattr(token_ids, "ndim", 1) != 1:
+            raise TypeError("an array of token ids has one dimension")
+        return _ArrayView(token_ids)
     return list(token_ids)

@@ -28,6 +28,8 @@ INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET = 5
 MAX_WINDOW = 64
 """The most ids that a step decodes at once, its own among them."""
 
+HALF = MAX_WINDOW // 2
+
 MAX_HELD = 3
 """The most U+FFFD withheld at the end: an unfinished character has three bytes at most, and
 libraries give it one U+FFFD or one for each byte."""
@@ -57,63 +59,78 @@ class TokenWindow:
         self._decode = decode
 
     def prime(self, prompt_token_ids: Sequence[int]) -> WindowMemory:
-        """The memory after a prompt, of which nothing is given again."""
-        ids = tuple(prompt_token_ids[-MAX_WINDOW // 2 :])
+        """The memory after a prompt, of which nothing is given again.
+
+        Looks back as far as there is no text.
+        """
         span = min(len(prompt_token_ids), INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
-        context = self._clean_context(ids, span)
-        given = _without_held(self._decode(context)) if context else ""
-        return WindowMemory(context, (), given, span, 0)
+        for end in range(len(prompt_token_ids), 0, -HALF):
+            ids = tuple(prompt_token_ids[max(end - HALF, 0) : end])
+            text = self._decode(ids)
+            if text:
+                context = self._context(ids, text, span)
+                return WindowMemory(context, (), _without_held(self._decode(context)), span, 0)
+        return WindowMemory((), (), "", span, 0)
 
     def step(self, memory: WindowMemory, token_id: int) -> tuple[str, WindowMemory]:
         """The new text, and the memory after ``token_id``.
 
         Raises RewriteError when the decode of the window no longer begins with what was given.
         """
-        pending = (*memory.pending, token_id)
-        text = self._decode(memory.context + pending)
+        context, pending = memory.context, (*memory.pending, token_id)
+        text = self._decode(context + pending)
         settled = _without_held(text)
-        new = self._appended(memory.given, settled, text)
+        if not settled.startswith(memory.given) and text.endswith(REPLACEMENT):
+            settled = memory.given  # a run of bytes that may yet be good: as vLLM and TGI, wait
+        new = _appended(memory.given, settled)
         given = memory.given + new
-        if not new or len(settled) < len(text):
-            memory = WindowMemory(memory.context, pending, given, memory.span, memory.wait + 1)
-            return new, self._bounded(memory)
-        context = self._clean_context(memory.context + pending, len(pending))
-        given = self._decode(context)
-        return new, WindowMemory(context, (), given, memory.wait + 1, 0)
+        if new and len(settled) == len(text):
+            context = self._context(context + pending, text, len(pending))
+            return new, WindowMemory(context, (), self._decode(context), memory.wait + 1, 0)
+        memory = WindowMemory(context, pending, given, memory.span, memory.wait + 1)
+        return new, self._bounded(memory, text)
 
     def flush(self, memory: WindowMemory) -> str:
-        """What was withheld."""
+        """What was withheld. Raises RewriteError if it contradicts what was given."""
         ids = memory.context + memory.pending
-        text = self._decode(ids) if ids else ""
-        return self._appended(memory.given, text, text)
+        return _appended(memory.given, self._decode(ids) if ids else "")
 
-    @staticmethod
-    def _appended(given: str, settled: str, text: str) -> str:
-        if settled.startswith(given):
-            return settled[len(given) :]
-        if given.startswith(settled) and text.startswith(given):
-            return ""  # only what is withheld became longer
-        raise RewriteError(
-            f"the tokenizer's decode took back text that was already given: {given[-40:]!r} became "
-            f"{text[-40:]!r}; this tokenizer cannot be streamed beyond this token"
-        )
-
-    def _clean_context(self, ids: tuple[int, ...], size: int) -> tuple[int, ...]:
-        """The last ``size`` ids, or more: until they have text that begins with a character."""
-        for start in range(max(len(ids) - size, 0), -1, -1):
-            text = self._decode(ids[start:]) if start < len(ids) else ""
-            if text and not text.startswith(REPLACEMENT):
+    def _context(self, ids: tuple[int, ...], text: str, size: int) -> tuple[int, ...]:
+        """The last ``size`` ids, or more, until their text is a whole end of ``text``."""
+        for start in range(max(len(ids) - size, 0), 0, -1):
+            end = self._decode(ids[start:]) if start < len(ids) else ""
+            if end and text.endswith(end) and not end.startswith(REPLACEMENT):
                 return ids[start:]
-        return ids[-size:] if size else ()
+        return ids
 
-    def _bounded(self, memory: WindowMemory) -> WindowMemory:
-        """The memory with a shorter window once it would exceed MAX_WINDOW with the next id."""
+    def _bounded(self, memory: WindowMemory, text: str) -> WindowMemory:
+        """The memory with a shorter window, if the next id would make it exceed MAX_WINDOW."""
         ids = memory.context + memory.pending
         if len(ids) < MAX_WINDOW:
             return memory
-        kept = self._clean_context(ids, MAX_WINDOW // 2)[-MAX_WINDOW * 3 // 4 :]
-        given = _without_held(self._decode(kept))
-        return WindowMemory(kept, (), given, memory.span, memory.wait)
+        if not text.startswith(memory.given):
+            raise _rewrite(memory.given, text)
+        # First go the ids without which the text is the same: skipped and unknown ones.
+        place = 0
+        while place < len(ids) and len(ids) > 1:
+            fewer = ids[:place] + ids[place + 1 :]
+            if self._decode(fewer) == text:
+                ids = fewer
+            else:
+                place += 1
+        if len(ids) > HALF:
+            ids, text, given = self._cut(ids, text, memory.given)
+            memory = memory._replace(given=given)
+        return memory._replace(context=ids, pending=())
+
+    def _cut(self, ids: tuple[int, ...], text: str, given: str) -> tuple[tuple[int, ...], str, str]:
+        """Fewer ids that decode to an end of ``text`` in which all that is withheld lies."""
+        for start in range(len(ids) - HALF, 0, -1):
+            end = self._decode(ids[start:])
+            before = len(text) - len(end)
+            if text.endswith(end) and before <= len(given):
+                return ids[start:], end, given[before:]
+        raise _rewrite(given, text)
 
     # --- JSON
 
@@ -134,10 +151,23 @@ class TokenWindow:
             and isinstance(given, str)
         ):
             raise ValueError("expected a window of ids, the text given and two counts")
-        memory = WindowMemory(context, pending, given, span, wait)
-        if ids and not self._decode(ids).startswith(given):
-            raise ValueError("the given text is not the text of the window")
-        return memory
+        return WindowMemory(context, pending, given, span, wait)
+
+
+def _appended(given: str, text: str) -> str:
+    """What ``text`` has beyond ``given``."""
+    if text.startswith(given):
+        return text[len(given) :]
+    if given.startswith(text):
+        return ""  # what is withheld grew
+    raise _rewrite(given, text)
+
+
+def _rewrite(given: str, text: str) -> RewriteError:
+    return RewriteError(
+        f"the tokenizer's decode took back text that was already given: {given[-40:]!r} became "
+        f"{text[-40:]!r}; this stream cannot go on beyond this token"
+    )
 
 
 def _without_held(text: str) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any, SupportsIndex
 
-from streamdec.core.program import Options, Route, cascade_of, first_span
+from streamdec.core.program import Options, Route, cascade_of
 from streamdec.core.rows import Entry, Row
 from streamdec.core.token_ids import check_token_id
-from streamdec.core.token_window import MAX_WINDOW, TokenWindow, WindowMemory
+from streamdec.core.token_window import TokenWindow, WindowMemory
+from streamdec.errors import RewriteError, StreamdecWarning, TokenizerLibraryError
 from streamdec.protocols import Decoder
 
 __all__ = ["WindowProgram"]
@@ -21,7 +23,7 @@ class WindowProgram:
 
     route: Route = "window"
 
-    __slots__ = ("_cascade", "_piece", "_window", "dense", "options")
+    __slots__ = ("_cascade", "_piece", "_window", "dense", "options", "rest_row")
 
     def __init__(self, decoder: Decoder, options: Options) -> None:
         if options.byte_runs == "exact":
@@ -35,19 +37,21 @@ class WindowProgram:
                 f"unknown_ids={options.unknown_ids!r} needs a tokenizer that tells what each id is "
                 "made of; on the windowed route leave it at 'skip'"
             )
+        _hint(decoder)
         self.options = options
         self.dense: list[Any] = []
+        self.rest_row: Row = {}
         self._cascade = cascade_of((), options)
         self._window = TokenWindow(_whole_decode(decoder, options.skip_special_tokens))
 
     def prime(self, prompt_token_ids: Sequence[SupportsIndex]) -> tuple[WindowMemory, Any]:
-        """The memory after a prompt; looks at its last MAX_WINDOW // 2 ids."""
-        ids = [check_token_id(i, what="prompt token") for i in prompt_token_ids[-MAX_WINDOW // 2 :]]
+        """The memory after a prompt."""
+        ids = [check_token_id(token_id, what="prompt token") for token_id in prompt_token_ids]
         memory = self._window.prime(ids)
         tails = self._cascade.start
         if tails:
             tails = self._cascade.resynchronise(memory.given) or tails
-        return memory._replace(span=first_span(prompt_token_ids)), tails
+        return memory, tails
 
     def memory(self, row: Row | None) -> tuple[WindowMemory, Any]:
         """What a stream in ``row`` remembers."""
@@ -95,8 +99,11 @@ class WindowProgram:
         return text, (WindowMemory((), (), "", span, wait), self._cascade.start)
 
     def held(self, memory: Any) -> bytes:
-        """What is withheld, as text that ``flush`` would give."""
-        return self.flush(memory)[0].encode()
+        """What is withheld, as text that ``flush`` would give; nothing if it can give none."""
+        try:
+            return self.flush(memory)[0].encode()
+        except RewriteError:
+            return b""
 
     def offsets(self, memory: Any) -> tuple[int, int]:
         """How many tokens the last text took, and how many came since."""
@@ -119,9 +126,36 @@ def _whole_decode(decoder: Decoder, skip_special_tokens: bool) -> Callable[[Sequ
     """``decode`` as the window needs it: of a list of ids, and never cleaned up piece by piece."""
     options: dict[str, bool] = {"skip_special_tokens": skip_special_tokens}
     try:
-        accepted = inspect.signature(decoder.decode).parameters
+        parameters = inspect.signature(decoder.decode).parameters
     except (TypeError, ValueError):  # a built-in without a signature
-        accepted = MappingProxyType({})
-    if "clean_up_tokenization_spaces" in accepted:  # transformers
+        parameters = MappingProxyType({})
+    accepts_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    if parameters and not accepts_any and "skip_special_tokens" not in parameters:
+        raise TypeError(f"{decoder!r:.80}: decode() must take skip_special_tokens")
+    if accepts_any or "clean_up_tokenization_spaces" in parameters:  # transformers
         options["clean_up_tokenization_spaces"] = False
-    return lambda token_ids: decoder.decode(list(token_ids), **options)
+
+    def decode(token_ids: Sequence[int]) -> str:
+        try:
+            text = decoder.decode(list(token_ids), **options)
+        except BaseException as error:
+            # pyo3's, and no Exception: a library in Rust that panicked.
+            if type(error).__name__ == "PanicException":
+                raise TokenizerLibraryError(f"{decoder!r:.80} panicked: {error}") from error
+            raise
+        if not isinstance(text, str):
+            raise TypeError(f"{decoder!r:.80}: decode() gave {type(text).__name__}, not str")
+        return text
+
+    return decode
+
+
+def _hint(decoder: Decoder) -> None:
+    """Says to whoever hands us the library's own object that a backend serves it better."""
+    if type(decoder).__module__.partition(".")[0] == "tokenizers":
+        warnings.warn(
+            "a tokenizers.Tokenizer streams over a window of decode(); "
+            "streamdec.HuggingFaceTokenizer(tokenizer) is exact and faster",
+            StreamdecWarning,
+            stacklevel=5,
+        )

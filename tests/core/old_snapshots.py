@@ -34,8 +34,8 @@ class Windowed:
     """All that the windowed route needs."""
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        known = [BYTES[i] for i in token_ids if not (skip_special_tokens and i == 5)]
-        return b"".join(known).decode("utf-8", "replace")
+        known = [i for i in token_ids if i < len(BYTES) and not (skip_special_tokens and i == 5)]
+        return b"".join(BYTES[i] for i in known).decode("utf-8", "replace")
 
 
 def pieces(rule: DecodingRule | TextRules, *texts: str) -> MockTokenizer:

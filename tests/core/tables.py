@@ -32,9 +32,7 @@ class Table:
         tokens = [piece.encode() if isinstance(piece, str) else piece for piece in self.pieces]
         skipped = [self.pieces.index(piece) for piece in special]
         self.tokenizer = MockTokenizer.from_tokens(tokens, skipped, rule)
-        machine = compile_token_bytes(
-            self.tokenizer, skip_special_tokens=skip, byte_runs=byte_runs
-        )
+        machine = compile_token_bytes(self.tokenizer, skip_special_tokens=skip, byte_runs=byte_runs)
         assert machine is not None
         self.skip = skip
         self.machine: TokenBytes = machine

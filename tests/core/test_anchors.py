@@ -46,8 +46,9 @@ def of_bytes(*tokens: bytes, special: Sequence[int] = ()) -> list[Place]:
 
 def test_tokens_of_a_shared_character_all_point_at_it() -> None:
     """The ids of "ございます！" as llama.cpp gave them (abetlen/llama-cpp-python#1037)."""
-    tokens = "e38194 e3 81 96 e38184 e381be e38199 efbc81 0a 0a 49".split()
-    found = of_bytes(*map(bytes.fromhex, tokens))
+    kana = ["ご", "い", "ま", "す", "！"]
+    first, *others = (text.encode() for text in kana)
+    found = of_bytes(first, b"\xe3", b"\x81", b"\x96", *others, b"\n", b"\n", b"I")
     assert [place[0] for place in found] == [0, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8]
     assert [place[1] for place in found] == [1, 2, 2, 2, 3, 4, 5, 6, 7, 8, 9]
     assert [place[2] for place in found] == [0, 3, 3, 3, 6, 9, 12, 15, 18, 19, 20]
@@ -138,7 +139,12 @@ def test_an_unknown_id_is_empty_or_one_character(unknown: str) -> None:
 
 
 def test_a_tracker_survives_json_between_any_two_tokens() -> None:
-    told = [(b"a\xe4", 2, True, 0), (b"", 0, False, 0), (b"", 0, True, 1), (b"\xbd\xa0bc", 1, True, 0)]
+    told = [
+        (b"a\xe4", 2, True, 0),
+        (b"", 0, False, 0),
+        (b"", 0, True, 1),
+        (b"\xbd\xa0bc", 1, True, 0),
+    ]
     plain = AnchorTracker(utf8.PER_PART)
     for data, own, contributes, waiting in told:
         plain.token(data, own, contributes=contributes, waiting=waiting)

@@ -1,4 +1,4 @@
-"""DecodeStream: each method and property once, by what it does. The laws are in ``tests/laws.py``."""
+"""DecodeStream: each method and property once, by what it does. Its laws: ``tests/laws.py``."""
 
 from __future__ import annotations
 
@@ -133,7 +133,10 @@ def test_specials_are_shown_if_asked_for(tokenizer: MockTokenizer) -> None:
 def test_unknown_ids_give_nothing_or_a_replacement_and_are_counted(
     tokenizer: MockTokenizer,
 ) -> None:
-    for unknown_ids, texts in (("skip", ["", "", "你"]), ("replace", ["", "\ufffd" * 2, "\ufffd" * 2])):
+    for unknown_ids, texts in (
+        ("skip", ["", "", "你"]),
+        ("replace", ["", "\ufffd" * 2, "\ufffd" * 2]),
+    ):
         stream = DecodeStream(tokenizer, unknown_ids=unknown_ids)  # type: ignore[arg-type]
         assert stream.step_batch([LEAD, UNKNOWN, REST]) == texts
         assert (stream.unknown_tokens, stream.num_tokens) == (1, 3)

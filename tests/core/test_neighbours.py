@@ -169,9 +169,7 @@ MALFORMED: list[tuple[DecodingRule | TextRules, list[object]]] = [
 
 
 @pytest.mark.parametrize(("rules", "states"), MALFORMED)
-def test_what_is_no_state_is_refused(
-    rules: DecodingRule | TextRules, states: list[object]
-) -> None:
+def test_what_is_no_state_is_refused(rules: DecodingRule | TextRules, states: list[object]) -> None:
     table = Table(rules, "a")
     for state in states:
         with pytest.raises((ValueError, TypeError)):

@@ -151,15 +151,19 @@ def test_tails_that_begin_no_pattern_are_refused() -> None:
 # --- small things ---------------------------------------------------------------------------------
 
 
-def test_options_are_checked_by_name() -> None:
-    for name in ("skip_special_tokens", "clean_up_tokenization_spaces"):
-        for wrong in (1, None, "yes"):
-            with pytest.raises(TypeError, match=f"{name} must be True or False"):
-                Options(**{name: wrong}).check()
-    for name in ("byte_runs", "unknown_ids"):
-        for wrong in ("", "Skip", None, ["eager"], 1):
-            with pytest.raises(ValueError, match=f"{name} must be one of"):
-                Options(**{name: wrong}).check()
+WRONG: list[tuple[str, type[Exception], list[Any]]] = [
+    ("skip_special_tokens", TypeError, [1, None, "yes"]),
+    ("clean_up_tokenization_spaces", TypeError, [0, None, "no"]),
+    ("byte_runs", ValueError, ["", "Eager", None, ["eager"], 1]),
+    ("unknown_ids", ValueError, ["", "Skip", None, ["skip"], 1]),
+]
+
+
+@pytest.mark.parametrize(("name", "error", "values"), WRONG)
+def test_options_are_checked_by_name(name: str, error: type[Exception], values: list[Any]) -> None:
+    for value in values:
+        with pytest.raises(error, match=f"{name} must be"):
+            Options()._replace(**{name: value}).check()
 
 
 def test_the_first_span_is_five_tokens_or_the_whole_prompt() -> None:

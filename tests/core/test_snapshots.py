@@ -111,7 +111,9 @@ def test_options_come_from_the_snapshot_and_may_be_required() -> None:
     snapshot = DecodeStream(RAW, unknown_ids="error").snapshot()
     stream = DecodeStream.restore(RAW, snapshot, unknown_ids="error", skip_special_tokens=True)
     assert stream.options["unknown_ids"] == "error"
-    with pytest.raises(SnapshotMismatchError, match="another option unknown_ids: .*'error'.*'skip'"):
+    with pytest.raises(
+        SnapshotMismatchError, match=r"another option unknown_ids: .*'error'.*'skip'"
+    ):
         DecodeStream.restore(RAW, snapshot, unknown_ids="skip")
     with pytest.raises(TypeError, match="'max_tokens' is no option"):
         DecodeStream.restore(RAW, snapshot, max_tokens=3)
@@ -163,7 +165,9 @@ def test_tokenizers_that_differ_in_later_ids_only_are_told_apart() -> None:
     assert snapshots.fingerprint(Later("one")) != snapshots.fingerprint(Later("other"))
 
 
-@pytest.mark.xfail(reason="a panic of the library is a BaseException, and passes through", raises=BaseException)
+@pytest.mark.xfail(
+    reason="a panic of the library is a BaseException, and passes through", raises=BaseException
+)
 def test_a_raw_tokenizer_that_panics_has_a_fingerprint_all_the_same() -> None:
     assert len(snapshots.fingerprint(UNCOMPILED["strip_stop"]())) == 16
 
@@ -171,14 +175,15 @@ def test_a_raw_tokenizer_that_panics_has_a_fingerprint_all_the_same() -> None:
 # --- hostile ones ---------------------------------------------------------------------------------
 
 numbers = st.one_of(
-    st.integers(-3, 300), st.sampled_from([2**31, 2**32, 2**62, 2**64, -(2**70), 10**40, 1e308, 0.5])
+    st.integers(-3, 300),
+    st.sampled_from([2**31, 2**32, 2**62, 2**64, -(2**70), 10**40, 1e308, 0.5]),
 )
-texts = st.one_of(st.text(max_size=6), st.sampled_from(["e4", "ff", "broken", "e4bd", "41", "a", " "]))
+texts = st.one_of(
+    st.text(max_size=6), st.sampled_from(["e4", "ff", "broken", "e4bd", "41", "a", " "])
+)
 values = st.recursive(
     st.one_of(st.none(), st.booleans(), numbers, texts),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4), st.dictionaries(texts, inner, max_size=3)
-    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(texts, inner, max_size=3)),
     max_leaves=8,
 )
 
@@ -284,7 +289,9 @@ def nested(depth: int) -> list[Any]:
 
 
 @pytest.mark.xfail(reason="RecursionError out of _as_json and of repr in a message")
-@pytest.mark.parametrize("field", ["format", "machine", "num_tokens", "finished", "memory", "recorder"])
+@pytest.mark.parametrize(
+    "field", ["format", "machine", "num_tokens", "finished", "memory", "recorder"]
+)
 def test_a_deep_value_is_refused(field: str) -> None:
     """900 is what ``json.loads`` lets through in 3.11."""
     for depth in (100, 600, 900, 5000):

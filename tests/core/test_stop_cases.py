@@ -1,12 +1,13 @@
 """Other systems' bugs, one row each, fed in every way.
 
-The rows are ``data/stop_cases.jsonl``, our words for cases that were met elsewhere (``source``), and
-those of the folder beside the repository where there is one. Bytes are in hex, one entry a token;
-``skipped`` are the places of special tokens that are skipped.
+The rows are ``data/stop_cases.jsonl``, our words for cases that were met elsewhere (``source``),
+and those of the folder beside the repository where there is one. Bytes are in hex, one entry a
+token; ``skipped`` are the places of special tokens that are skipped.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from streamdec import Chunk, MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec import Chunk, FinishReason, MockTokenizer, StopConditions, StopSequenceDecoder
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = Path(__file__).parent / "data" / "stop_cases.jsonl"
@@ -30,7 +31,7 @@ class Case:
     name: str
     tokens: list[bytes]
     text: str
-    finish: str
+    finish: FinishReason
     conditions: dict[str, Any]
     skipped: list[int] = field(default_factory=list)
     prompt: list[bytes] = field(default_factory=list)
@@ -49,7 +50,9 @@ class Case:
 
 
 def _ours(row: dict[str, Any]) -> Case:
-    lists = {name: tuple(row[name]) for name in ("stop", "visible_stop") if name in row}
+    lists: dict[str, Any] = {
+        name: tuple(row[name]) for name in ("stop", "visible_stop") if name in row
+    }
     return Case(
         name=row["id"],
         tokens=_bytes(row["tokens"]),
@@ -151,7 +154,7 @@ def test_in_random_groups(case: Case) -> None:
     for _ in range(10):
         cuts = sorted(chance.sample(range(len(case.ids) + 1), chance.randint(0, len(case.ids))))
         bounds = [0, *cuts, len(case.ids)]
-        groups = [case.ids[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+        groups = [case.ids[start:end] for start, end in itertools.pairwise(bounds)]
         decoder = case.decoder(tokenizer)
         check(case, decoder, fed(decoder, groups))
 

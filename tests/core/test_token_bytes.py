@@ -36,9 +36,7 @@ def test_concatenated_text_comes_out_as_utf8() -> None:
 
 
 def test_a_piece_of_the_byte_alphabet_is_its_bytes() -> None:
-    Table(ByteLevel(), "Ġa", "ä", "½", "ł", "Ċ").check(
-        b" a", b"\xe4", b"\xbd", b"\xa0", b"\n", b""
-    )
+    Table(ByteLevel(), "Ġa", "ä", "½", "ł", "Ċ").check(b" a", b"\xe4", b"\xbd", b"\xa0", b"\n", b"")
 
 
 def test_a_piece_with_one_letter_outside_the_alphabet_is_utf8_as_a_whole() -> None:

@@ -40,7 +40,9 @@ class Recording:
         return b"".join(known).decode("utf-8", "replace")
 
 
-def run(decode: Callable[[Sequence[int]], str], token_ids: Sequence[int]) -> tuple[str, WindowMemory]:
+def run(
+    decode: Callable[[Sequence[int]], str], token_ids: Sequence[int]
+) -> tuple[str, WindowMemory]:
     window = TokenWindow(decode)
     text, memory = "", window.prime(())
     for token_id in token_ids:
@@ -165,7 +167,7 @@ def test_text_that_is_taken_back_is_an_error_and_the_memory_stays() -> None:
     text, memory = window.step(window.prime(()), 0)
     before = window.dump(memory)
     for _ in range(2):
-        with pytest.raises(RewriteError, match="took back text .* 'a' became 'bb'"):
+        with pytest.raises(RewriteError, match=r"took back text .* 'a' became 'bb'"):
             window.step(memory, 2)
     assert text == "a"
     assert window.dump(memory) == before

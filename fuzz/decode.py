@@ -1,0 +1,148 @@
+"""``python -m fuzz.decode``: the laws of decoding, on all tokenizers, until the time is up."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import itertools
+import random
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from typing import Any, NamedTuple
+
+from hypothesis import HealthCheck, seed, settings
+
+from tests import test_laws
+from tests.support.zoo import ZOO
+
+Property = Callable[..., None]
+
+EXAMPLES = 100
+"""For each property, each round."""
+
+settings.register_profile(
+    "fuzz",
+    max_examples=EXAMPLES,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class Target(NamedTuple):
+    """A law and the tokenizer to try it on (None if the law draws one itself)."""
+
+    law: str
+    tokenizer: str | None
+    run: Property
+
+    @property
+    def name(self) -> str:
+        return f"{self.law}[{self.tokenizer}]" if self.tokenizer else self.law
+
+
+class Finding(NamedTuple):
+    """A law that does not hold."""
+
+    target: Target
+    seed: int
+    error: BaseException
+
+
+def targets(only: Sequence[str] = ()) -> list[Target]:
+    """Every law on every tokenizer it is about; those whose names have all of ``only``."""
+    found = [
+        Target(name.removeprefix("test_"), tokenizer, law)
+        for name, law in vars(test_laws).items()
+        if hasattr(law, "hypothesis")
+        for tokenizer in _tokenizers_for(law)
+    ]
+    return [target for target in found if all(part in target.name for part in only)]
+
+
+def _tokenizers_for(law: Property) -> Sequence[str | None]:
+    asked = inspect.signature(law).parameters
+    if "subject" in asked:
+        return [*test_laws.MOCKS, *ZOO, *test_laws.SHARED]
+    return ["mock_bytes", "mock_fallback"] if "made" in asked else [None]
+
+
+def attempt(target: Target, number: int, counts: Counter[str]) -> Finding | None:
+    """One round of one target, its examples drawn from ``number``."""
+    arguments: dict[str, Any] = {}
+    if target.tokenizer:
+        name = "subject" if "subject" in inspect.signature(target.run).parameters else "made"
+        arguments[name] = test_laws.subject_named(target.tokenizer)
+    try:
+        seed(number)(_counted(target.run, partial(_count, counts, target.law)))(**arguments)
+    except Exception as error:  # noqa: BLE001 (any is a finding)
+        return Finding(target, number, error)
+    return None
+
+
+def _count(counts: Counter[str], law: str) -> None:
+    counts[law] += 1
+
+
+def _counted(law: Property, count: Callable[[], None]) -> Property:
+    """``law``, telling ``count`` of each example it is tried on."""
+    handle = law.hypothesis  # type: ignore[attr-defined]
+    inner: Property = inspect.unwrap(handle.inner_test)
+
+    @wraps(inner)
+    def counted(*args: Any, **kwargs: Any) -> None:
+        count()
+        inner(*args, **kwargs)
+
+    handle.inner_test = counted
+    return law
+
+
+def fuzz(chosen: Sequence[Target], seconds: float, first: int) -> Counter[str] | Finding:
+    """Rounds until ``seconds`` are over or a law fails: the counts, or the finding."""
+    counts: Counter[str] = Counter()
+    end = time.monotonic() + seconds
+    for number in itertools.count(first):
+        for target in random.Random(number).sample(chosen, len(chosen)):
+            if finding := attempt(target, number, counts):
+                return finding
+            if time.monotonic() > end:
+                return counts
+    raise AssertionError("numbers do not end")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m fuzz.decode", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60, help="how long (default: 60)")
+    parser.add_argument("--only", action="append", default=[], help="a part of the target's name")
+    parser.add_argument("--seed", type=int, help="of the first round, to replay a finding")
+    options = parser.parse_args(arguments)
+    chosen = targets(options.only)
+    if not chosen:
+        parser.error(f"no target has {options.only} in its name")
+    settings.load_profile("fuzz")
+    first = random.SystemRandom().getrandbits(32) if options.seed is None else options.seed
+    return report(fuzz(chosen, options.seconds, first), len(chosen))
+
+
+def report(outcome: Counter[str] | Finding, size: int) -> int:
+    """Prints what came of it; the exit status."""
+    if isinstance(outcome, Counter):
+        for law, count in sorted(outcome.items()):
+            print(f"{count:9,}  {law}")
+        print(f"{outcome.total():9,}  examples of {size} targets, no finding")
+        return 0
+    target, number, error = outcome
+    traceback.print_exception(error, file=sys.stdout)
+    print(f"\n{target.name} does not hold")
+    only = " ".join(f"--only {part!r}" for part in (target.law, target.tokenizer) if part)
+    print(f"replay with: python -m fuzz.decode --seconds 0 --seed {number} {only}")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
