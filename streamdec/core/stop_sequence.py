@@ -163,9 +163,7 @@ class StopSequenceDecoder:
                 outcome = program.read(self._memory, token_id, ignore=True)
             chunk = self._take(outcome)
         else:
-            self._tick = self._tick and self._tick[0]
-            if self._tick is None:
-                self._count(self.num_tokens + 1)
+            self._counted_one()
             self._size += size
             self._go(after)
         return chunk if self._tick is not None else self._limited(chunk)
