@@ -538,11 +538,12 @@ class _Replay:
             return self.end_by_string(match)
         self.seen = list(cells)
         own = [i for i, cell in enumerate(cells) if cell.end > self.starts[stop.first]]
+        # Reading: a hidden sequence's match is empty at the end of the text, as a hidden id's. The
+        # tokens of a sequence are all of the match, those without text too; and so is one before
+        # it that began its first character.
+        start, first = len(cells), stop.first
         if stop.visible and own:
-            start, first = own[0], self.owner(cells[own[0]].start)
-        else:
-            # Reading: a hidden sequence's match is empty at the end of the text, as a hidden id's.
-            start, first = len(cells), stop.first
+            start, first = own[0], min(stop.first, self.owner(cells[own[0]].start))
         match = self.match(stop.reason, stop.visible, start, len(cells), index, first)
         return self.finished(index + 1, "stop", match)
 

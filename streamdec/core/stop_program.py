@@ -10,10 +10,11 @@ of a stream does not ask whether it is finished.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, SupportsIndex
 
-from streamdec.chunks import Chunk
+from streamdec.chunks import Chunk, StopReason
 from streamdec.core import utf8
 from streamdec.core.jail import Hit, Jail
 from streamdec.core.program import Program
@@ -120,19 +121,29 @@ class StopProgram(Rows):
         "_given",
         "_is_simple",
         "_jail",
+        "_names",
         "_sequences",
         "_until",
         "conditions",
         "decode",
         "never_stored",
         "primed_gate",
+        "skipped",
     )
 
     def __init__(
-        self, decode: AnyProgram, conditions: StopConditions, *, max_entries: int = MAX_ENTRIES
+        self,
+        decode: AnyProgram,
+        conditions: StopConditions,
+        skipped: Mapping[str, int] = MappingProxyType({}),
+        *,
+        max_entries: int = MAX_ENTRIES,
     ) -> None:
+        """``skipped``: the ids of stops and markers that are texts of skipped special tokens."""
         self.decode = decode
         self.conditions = conditions
+        self.skipped = skipped
+        self._names = {token_id: text for text, token_id in skipped.items()}
         shown = conditions.include_stop_str_in_output
         hidden = () if shown else conditions.stop
         visible = (*conditions.stop, *conditions.visible_stop) if shown else conditions.visible_stop
@@ -149,6 +160,7 @@ class StopProgram(Rows):
                 *conditions.eos_token_ids,
                 *(sequence[0] for sequence in conditions.stop_token_sequences),
                 *(marker for marker in (after, until) if isinstance(marker, int)),
+                *skipped.values(),
             ]
         )
         self._sequences = frozenset(conditions.stop_token_sequences)
@@ -426,18 +438,21 @@ class StopProgram(Rows):
         """What came before a token that ends the stream by its id; and the token's own text.
 
         What came before comes out, and may complete a stop. Of the token's own text nothing is
-        matched; it is "" unless it is to be ``shown``.
+        matched; it is "" unless it is to be ``shown``. It begins with a character that an earlier
+        token began, so many tokens ago as the outcome's ``age`` says.
         """
         if not shown:
             return self.release(memory), ""
-        before, letters, own = self._parted(memory, token_id, unknown=unknown)
+        before, letters, own, age = self._parted(memory, token_id, unknown=unknown)
         outcome = self._match(memory._replace(live=()), before, letters, ignore=False)
-        return (outcome, "") if outcome.hit is not None else (_emptied(outcome), own)
+        if outcome.hit is not None:
+            return outcome, ""
+        return _emptied(outcome)._replace(age=age), own
 
     def _parted(
         self, memory: StopMemory, token_id: int, *, unknown: bool
-    ) -> tuple[str, tuple[int, ...], str]:
-        """The text of what came before a last token, the ages of its letters, and the token's."""
+    ) -> tuple[str, tuple[int, ...], str, int]:
+        """The text before a last token, the ages of its letters; the token's text, its age."""
         decode = self.decode
         if unknown:
             text, core = decode.unknown(memory.core)
@@ -445,21 +460,40 @@ class StopProgram(Rows):
             text, core = decode.transition(memory.core, token_id)
         text += decode.flush(core)[0]
         if not isinstance(decode, Program) or decode.rewrites:
-            return "", (), text
+            return "", (), text, 0
         found, errors = decode.contribution(memory.core, token_id), decode.token_bytes.errors
         pending = memory.core[1] + found["data"][: len(found["data"]) - found["own"]]
         before, unfinished = utf8.decode(pending, errors)
         first = found["data"][len(found["data"]) - found["own"] :][:1]
-        if unfinished and not _joins(unfinished, first, errors):
+        joined = unfinished != b"" and _joins(unfinished, first, errors)
+        if unfinished and not joined:
             before += utf8.flush(unfinished, errors)
         oldest = max((*memory.waiting_ages, *memory.pending_ages, 1))
-        return before, (oldest,) * len(before), text[len(before) :]
+        own = text[len(before) :]
+        return before, (oldest,) * len(before), own, memory.pending_ages[0] if joined else 0
 
     def knows(self, token_id: int) -> bool:
         """Whether the tokenizer has ``token_id``, as far as it can tell."""
         return self.decode.knows(token_id)
 
     # --- ids
+
+    def stop_named(self, memory: StopMemory, token_id: int) -> tuple[StopReason, bool] | None:
+        """The stop that ``token_id`` is by itself, and whether it is hidden; None if it is none."""
+        conditions = self.conditions
+        if self.armed(memory):
+            if token_id in conditions.stop_token_ids:
+                return token_id, True
+            if token_id in conditions.visible_stop_token_ids:
+                return token_id, False
+            text = self._names.get(token_id)
+            if text in conditions.stop:
+                return text, True
+            if text in conditions.visible_stop:
+                return text, False
+        if token_id in conditions.eos_token_ids and not conditions.ignore_eos:
+            return None, True
+        return None
 
     def armed(self, memory: StopMemory) -> bool:
         """Whether strings, ids and sequences may stop the stream now."""
@@ -500,7 +534,7 @@ class StopProgram(Rows):
         if gate is None:
             return None
         marker = conditions.armed_until if gate.is_open else conditions.armed_after
-        if isinstance(marker, str) or marker != token_id:
+        if marker is None or marker not in (token_id, self._names.get(token_id)):
             return None
         # The token's own text is neither matched nor jailed, and what was jailed is released.
         asleep = memory._replace(
@@ -592,7 +626,7 @@ def _joins(unfinished: bytes, first: bytes, errors: str) -> bool:
     """Whether ``first`` continues the unfinished character (rather than break it)."""
     data = unfinished + first
     text, rest = utf8.decode(data, errors)
-    return not first or rest == data or text.encode() == data
+    return first != b"" and (rest == data or text.encode() == data)
 
 
 def _number(value: Any) -> int:

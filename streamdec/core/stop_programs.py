@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from streamdec.core.program import Options, Program
 from streamdec.core.programs import program_for, shared
 from streamdec.core.stop_conditions import StopConditions
@@ -10,6 +12,8 @@ from streamdec.protocols import Decoder
 
 __all__ = ["stop_program_for"]
 
+logger = logging.getLogger("streamdec")
+
 
 def stop_program_for(decoder: Decoder, options: Options, conditions: StopConditions) -> StopProgram:
     """The program of ``decoder``, ``options`` and ``conditions``, shared by all their streams.
@@ -17,6 +21,30 @@ def stop_program_for(decoder: Decoder, options: Options, conditions: StopConditi
     Raises what ``program_for`` does.
     """
     decode = program_for(decoder, options)
+
+    def make() -> StopProgram:
+        return StopProgram(decode, conditions, _skipped(decoder, options, conditions))
+
     if not isinstance(decode, Program):
-        return StopProgram(decode, conditions)
-    return shared(decoder, (options, conditions), lambda: StopProgram(decode, conditions))
+        return make()
+    return shared(decoder, (options, conditions), make)
+
+
+def _skipped(decoder: Decoder, options: Options, conditions: StopConditions) -> dict[str, int]:
+    """The ids of stops and markers that are texts of special tokens, which are skipped.
+
+    As text they would only ever be met where ordinary tokens spell them.
+    """
+    token_to_id = getattr(decoder, "token_to_id", None)
+    is_skipped = getattr(decoder, "is_skipped", None)
+    if not options.skip_special_tokens or token_to_id is None or is_skipped is None:
+        return {}
+    markers = (conditions.armed_after, conditions.armed_until)
+    texts = (*conditions.stop, *conditions.visible_stop, *markers)
+    found: dict[str, int] = {}
+    for text in texts:
+        token_id = token_to_id(text) if isinstance(text, str) else None
+        if isinstance(text, str) and token_id is not None and is_skipped(token_id):
+            logger.info("%r is a special token that is skipped: id %d counts too", text, token_id)
+            found[text] = token_id
+    return found

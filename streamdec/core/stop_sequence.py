@@ -175,8 +175,9 @@ class StopSequenceDecoder:
             sequence = program.sequence(memory, token_id)
             if sequence:
                 return self._end_by_sequence(memory, sequence, token_id)
-            if self._is_stop_id(token_id, program.armed(memory)):
-                return self._end_by_id(memory, token_id)
+            named = program.stop_named(memory, token_id)
+            if named is not None:
+                return self._end_by_id(memory, token_id, *named)
         unknown = not program.knows(token_id)
         if unknown:
             self._check_unknown(token_id)
@@ -246,13 +247,6 @@ class StopSequenceDecoder:
         """Whether the next token is one of the first ``min_tokens``."""
         return self.num_tokens < self._program.conditions.min_tokens
 
-    def _is_stop_id(self, token_id: int, armed: bool) -> bool:
-        conditions = self._program.conditions
-        if token_id in conditions.eos_token_ids and not conditions.ignore_eos:
-            return True
-        named = (*conditions.stop_token_ids, *conditions.visible_stop_token_ids)
-        return armed and token_id in named
-
     def _end_at(self, outcome: Outcome, before: str, *, released: bool = False) -> Chunk:
         """The end at a stop string; ``released``: in text that came out as nothing followed."""
         hit = outcome.hit
@@ -272,28 +266,29 @@ class StopSequenceDecoder:
 
     def _finish(self, reason: FinishReason, before: str = "") -> Chunk:
         """Nothing follows: what was withheld comes out, unless it completes a stop."""
-        ignore = self.num_tokens <= self._program.conditions.min_tokens
+        least = self._program.conditions.min_tokens
+        ignore = 0 < least >= self.num_tokens
         outcome = self._program.release(self._memory, ignore=ignore)
         if outcome.hit is not None:
             return self._end_at(outcome, before, released=True)
         return self._ended(before + outcome.text, reason, None, None, outcome)
 
-    def _end_by_id(self, memory: StopMemory, token_id: int) -> Chunk:
+    def _end_by_id(
+        self, memory: StopMemory, token_id: int, reason: StopReason, hidden: bool
+    ) -> Chunk:
         """A stop id or end-of-sequence. What came before it comes out, and may complete a stop."""
-        program, conditions = self._program, self._program.conditions
-        hidden = token_id in conditions.stop_token_ids
-        named = hidden or token_id in conditions.visible_stop_token_ids
-        visible = conditions.include_stop_str_in_output or (named and not hidden)
+        program = self._program
+        visible = program.conditions.include_stop_str_in_output or not hidden
         before, own = program.with_last_token(
             memory, token_id, shown=visible, unknown=not program.knows(token_id)
         )
         self._counted_one()
         if before.hit is not None:
             return self._end_at(before, "")
-        reason = token_id if named and program.armed(memory) else None
         start = self._size + size_of(before.text)
         last = self.num_tokens - 1
-        match = _match_at(reason, visible, start, start + size_of(own), last, last)
+        first = max(last - before.age, 0)
+        match = _match_at(reason, visible, start, start + size_of(own), last, first)
         return self._ended(before.text + own, "stop", reason, match, before)
 
     def _end_by_sequence(

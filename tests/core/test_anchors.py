@@ -156,7 +156,7 @@ def test_a_tracker_survives_json_between_any_two_tokens() -> None:
             if count == cut:
                 taken = tracker.take()
                 dumped = json.loads(json.dumps(tracker.dump()))
-                tracker = AnchorTracker.load(utf8.PER_PART, dumped)
+                tracker = AnchorTracker.load(utf8.PER_PART, dumped, count)
             tracker.token(data, own, contributes=contributes, waiting=waiting)
         assert taken + tracker.take() == expected
 
@@ -181,7 +181,7 @@ def test_a_tracker_survives_json_between_any_two_tokens() -> None:
 def test_what_is_no_tracker_is_refused(field: str, value: object) -> None:
     dumped = AnchorTracker(utf8.PER_PART).dump()
     with pytest.raises((ValueError, TypeError)):
-        AnchorTracker.load(utf8.PER_PART, dumped | {field: value})
+        AnchorTracker.load(utf8.PER_PART, dumped | {field: value}, 0)
     del dumped[field]
     with pytest.raises(KeyError):
-        AnchorTracker.load(utf8.PER_PART, dumped)
+        AnchorTracker.load(utf8.PER_PART, dumped, 0)

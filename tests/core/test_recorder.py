@@ -44,7 +44,7 @@ def test_reset_forgets_the_notes() -> None:
 def test_a_fork_notes_on_its_own() -> None:
     noting = recorder()
     noting.token(noting._primed, 0)
-    other = noting.fork()
+    other = noting.fork(1)
     other.token(noting._primed, 0)
     assert noting.token_ids == [0]
     assert other.token_ids == [0, 0]
@@ -58,7 +58,7 @@ def test_the_notes_survive_json() -> None:
     assert stream._recorder is not None
     dumped = json.loads(json.dumps(stream._recorder.dump()))
     program = program_for(TOKENIZER)
-    assert Recorder.load(program, program.prime(()), dumped).dump() == dumped
+    assert Recorder.load(program, program.prime(()), dumped, 2).dump() == dumped
 
 
 @pytest.mark.xfail(reason="an empty list is dumped as itself and grows with the stream")
@@ -79,9 +79,10 @@ def test_what_was_dumped_does_not_change_as_the_stream_goes_on() -> None:
         {"token_ids": ["a"], "anchors": None},
         {"token_ids": [-1], "anchors": None},
         {"token_ids": 1, "anchors": None},
+        {"token_ids": [0], "anchors": None},
     ],
 )
 def test_what_are_no_notes_is_refused(data: Any) -> None:
     program = program_for(TOKENIZER)
     with pytest.raises((ValueError, TypeError, KeyError)):
-        Recorder.load(program, program.prime(()), data)
+        Recorder.load(program, program.prime(()), data, 0)

@@ -73,7 +73,6 @@ def test_after_an_error_the_ids_before_it_are_part_of_the_sequence(
     assert sequence.token_ids == [A, B]
 
 
-@pytest.mark.xfail(reason="append_tokens steps one by one and sets no chunk")
 def test_an_error_has_what_the_call_had_decoded(tokenizer: MockTokenizer) -> None:
     with pytest.raises(TokenIdError) as raised:
         Sequence(tokenizer, [B]).append_tokens([A, -1])
@@ -95,7 +94,6 @@ def test_truncate_forgets_what_came_after(tokenizer: MockTokenizer) -> None:
     assert (sequence.text, sequence.token_ids, sequence.read_offset) == ("", [], 0)
 
 
-@pytest.mark.xfail(reason="a prefix_offset that is the prompt's own end is taken for a real one")
 def test_truncate_looks_back_past_any_number_of_skipped_tokens(tokenizer: MockTokenizer) -> None:
     """Beyond FIRST_LOOK_BACK tokens, which the ids that the law draws never are."""
     ids = [A, LEAD] + [SPECIAL] * 300 + [REST, A]
@@ -153,7 +151,7 @@ def test_truncate_refuses_what_is_no_length(
 # --- copies ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fork", [Sequence.fork, copy.copy])
+@pytest.mark.parametrize("fork", [Sequence.fork, copy.copy, copy.deepcopy])
 def test_a_fork_goes_on_alone(tokenizer: MockTokenizer, fork: Any) -> None:
     sequence = Sequence(tokenizer, [A, LEAD])
     other = fork(sequence)
@@ -200,14 +198,18 @@ def test_a_snapshot_of_a_decode_stream_is_no_sequence(tokenizer: MockTokenizer) 
 FOREIGN: list[dict[str, Any]] = [
     {"memory": {"pending": "e4"}},
     {"num_tokens": 7},
-    {"num_prompt_tokens": 7},
     {"finished": True},
+    {"recorder": {"token_ids": [0], "anchors": None}},
+]
+TAKEN: list[dict[str, Any]] = [
+    {"memory": {"pending": "e4", "span": 0}},
+    {"num_prompt_tokens": 7},
     {"token_ids": [77], "options": {"skip_special_tokens": False, "unknown_ids": "error"}},
 ]
+NOT_YET = pytest.mark.xfail(reason="a stream's own fields are taken; append_tokens is not guarded")
 
 
-@pytest.mark.xfail(reason="fields of a stream are read into a sequence, or raise outside reading()")
-@pytest.mark.parametrize("change", FOREIGN)
+@pytest.mark.parametrize("change", [*FOREIGN, *(pytest.param(c, marks=NOT_YET) for c in TAKEN)])
 def test_what_no_sequence_has_in_its_snapshot_is_refused(
     tokenizer: MockTokenizer, change: dict[str, Any]
 ) -> None:

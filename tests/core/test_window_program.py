@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from streamdec import DecodeStream, HuggingFaceTokenizer, MockTokenizer
 from streamdec.core.program import Options
 from streamdec.core.window_program import WindowProgram
-from streamdec.errors import RewriteError, TokenIdError, UnknownTokenError
+from streamdec.errors import RewriteError, StreamdecWarning, TokenIdError, UnknownTokenError
 from tests.support.zoo import UNCOMPILED, ZOO
 
 WORDS = ["", "Hello", " world", " .", " don", " n't", "é", "<s>"]
@@ -86,7 +86,8 @@ def test_a_raw_tokenizer_of_the_library_streams_over_a_window() -> None:
     tokenizer = ZOO["byte_level_trained"]()
     text = "Größe 你好 😀 doesn't jump"
     ids = tokenizer.encode(text).ids
-    stream = DecodeStream(tokenizer)
+    with pytest.warns(StreamdecWarning, match="HuggingFaceTokenizer"):
+        stream = DecodeStream(tokenizer)
     assert stream.route == "window"
     texts = stream.step_batch(ids)
     assert "".join(texts) + stream.flush() == text
