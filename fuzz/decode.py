@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import itertools
+import logging
 import random
 import sys
 import time
@@ -125,6 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not chosen:
         parser.error(f"no target has {options.only} in its name")
     settings.load_profile("fuzz")
+    logging.getLogger("streamdec").setLevel(logging.ERROR)
     first = random.SystemRandom().getrandbits(32) if options.seed is None else options.seed
     return report(fuzz(chosen, options.seconds, first), len(chosen))
 

@@ -224,8 +224,10 @@ class Piece(NamedTuple):
     """What one token contributes."""
 
     data: bytes
-    is_byte: bool
+    is_byte: bool = False
     """A byte piece of byte fallback, which may join others in a run."""
+    counts: bool = True
+    """Whether there is a piece at all: one without text closes a run, a skipped special does not."""
 
 
 class Cell(NamedTuple):
@@ -236,13 +238,13 @@ class Cell(NamedTuple):
     end: int
 
 
-NOTHING = Piece(b"", is_byte=False)
+NOTHING = Piece(b"", counts=False)
 
 
 def contribution(table: Table, token_id: int, options: Options) -> Piece | None:
     """B(t); None for an unknown id that is an error."""
     if token_id >= len(table.tokens):
-        unknown = Piece(REPLACEMENT.encode(), is_byte=False)
+        unknown = Piece(REPLACEMENT.encode())
         return {"skip": NOTHING, "replace": unknown, "error": None}[options.unknown_ids]
     if options.skip_special_tokens and token_id in table.special_ids:
         return NOTHING
@@ -267,11 +269,8 @@ def cells_of(
 
 
 def _runs(pieces: Sequence[Piece]) -> list[tuple[bytes, bool, bool]]:
-    """The runs of ``byte_runs="exact"``: bytes, whether of byte pieces, whether it is the last.
-
-    What contributes nothing closes no run: skipped specials, unknown ids.
-    """
-    heard = [piece for piece in pieces if piece.data]
+    """The runs of ``byte_runs="exact"``: bytes, whether of byte pieces, whether it is the last."""
+    heard = [piece for piece in pieces if piece.counts]
     groups = [
         (b"".join(piece.data for piece in group), is_byte)
         for is_byte, group in itertools.groupby(heard, key=lambda piece: piece.is_byte)

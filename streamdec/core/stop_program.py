@@ -308,16 +308,16 @@ class StopProgram(Rows):
         pending = tuple(age + 1 for age in ages[len(ages) - rest :]) if rest else ()
         among = [*held, 0] if found["contributes"] else [*held]
         waits = tuple(age + 1 for age in among[len(among) - waiting :]) if waiting else ()
-        if rewrites:
-            oldest = max([memory.oldest, *ages])
-            return (oldest,) * len(text), pending, waits, (oldest + 1) * any(core[2])
-        letters = []
-        place = 0
-        bytes_ = memory.core[1] + data
-        for width, _ in utf8.spans(bytes_, self.decode.token_bytes.errors):
+        place, letters, raw = 0, [], ""
+        decided = utf8.spans(memory.core[1] + data, self.decode.token_bytes.errors)
+        for width, letter in decided:
             letters.append(ages[place])
-            place += width
-        return tuple(letters), pending, waits, 0
+            place, raw = place + width, raw + letter
+        if raw == text and not memory.oldest and not any(core[2]):
+            return tuple(letters), pending, waits, 0
+        # Rewritten: whose a letter is cannot be said, so it is as old as the oldest.
+        oldest = max([memory.oldest, *ages])
+        return (oldest,) * len(text), pending, waits, (oldest + 1) * any(core[2])
 
     # --- matching
 

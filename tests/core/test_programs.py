@@ -164,7 +164,10 @@ def test_a_tokenizer_and_its_programs_go_when_the_last_stream_does() -> None:
     streams = [DecodeStream(tokenizer, unknown_ids="replace") for _ in range(9)]
     for stream in streams:
         stream.step_batch([0, 1, 0])
-    gone = [weakref.ref(tokenizer), weakref.ref(compiled(tokenizer).token_bytes)]
+    gone: list[weakref.ref[Any]] = [
+        weakref.ref(tokenizer),
+        weakref.ref(compiled(tokenizer).token_bytes),
+    ]
     del tokenizer, stream
     gc.collect()
     assert streams[0].step(0) == "a"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from streamdec import DecodeStream, MockTokenizer
 from streamdec import Sequence as TokenSequence
 from streamdec.core import snapshots
-from streamdec.errors import SnapshotError, SnapshotMismatchError
+from streamdec.errors import RewriteError, SnapshotError, SnapshotMismatchError
 from tests import reference
 from tests.core import old_snapshots
 from tests.core.old_snapshots import BYTES, KINDS, RAW, Windowed
@@ -227,8 +228,11 @@ def test_a_changed_snapshot_is_refused_or_is_a_stream_like_any_other(
         return
     assert json.loads(json.dumps(stream.snapshot())) == stream.snapshot()
     assert DecodeStream.restore(tokenizer, stream.snapshot()).held == stream.held
-    if not stream.finished and stream.options["unknown_ids"] != "error":
-        held, options = stream.held, stream.options
+    if stream.finished or stream.options["unknown_ids"] == "error":
+        return
+    held, options = stream.held, stream.options
+    # A window is the tokenizer's business: that it is none is noticed at its next decode.
+    with suppress(*[RewriteError] if stream.route == "window" else []):
         text = "".join(stream.step_batch(ids)) + stream.flush()
         if tokenizer is RAW and not options["clean_up_tokenization_spaces"]:
             assert text == explained(held, ids, options)
