@@ -17,11 +17,6 @@ from typing import Any, NamedTuple
 
 from hypothesis import HealthCheck, seed, settings
 
-from tests import test_laws
-from tests.support.zoo import ZOO
-
-Property = Callable[..., None]
-
 EXAMPLES = 100
 """For each property, each round."""
 
@@ -32,6 +27,13 @@ settings.register_profile(
     database=None,
     suppress_health_check=list(HealthCheck),
 )
+# A property keeps the settings of the moment it is made.
+settings.load_profile("fuzz")
+
+from tests import test_laws  # noqa: E402
+from tests.support.zoo import ZOO  # noqa: E402
+
+Property = Callable[..., None]
 
 
 class Target(NamedTuple):
@@ -125,7 +127,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = targets(options.only)
     if not chosen:
         parser.error(f"no target has {options.only} in its name")
-    settings.load_profile("fuzz")
     logging.getLogger("streamdec").setLevel(logging.ERROR)
     first = random.SystemRandom().getrandbits(32) if options.seed is None else options.seed
     return report(fuzz(chosen, options.seconds, first), len(chosen))
@@ -141,8 +142,7 @@ def report(outcome: Counter[str] | Finding, size: int) -> int:
     target, number, error = outcome
     traceback.print_exception(error, file=sys.stdout)
     print(f"\n{target.name} does not hold")
-    only = " ".join(f"--only {part!r}" for part in (target.law, target.tokenizer) if part)
-    print(f"replay with: python -m fuzz.decode --seconds 0 --seed {number} {only}")
+    print(f"replay with: python -m fuzz.decode --seconds 0 --seed {number} --only {target.name!r}")
     return 1
 
 

@@ -227,7 +227,7 @@ class Piece(NamedTuple):
     is_byte: bool = False
     """A byte piece of byte fallback, which may join others in a run."""
     counts: bool = True
-    """Whether there is a piece at all: one without text closes a run, a skipped special does not."""
+    """Whether there is a piece: one without text closes a run, a skipped special does not."""
 
 
 class Cell(NamedTuple):
@@ -430,7 +430,7 @@ class _Replay:
 
         Reading: a sequence is complete when its last id comes, as a stop id is, so before that
         token's text; and a stop id is a sequence of one. Between equals that are both hidden or
-        both visible, the id is reported, then the sequence, then the string of a special.
+        both visible, the sequence is reported, then the id, then the string of a special.
         """
         conditions, token_id = self.conditions, self.ids[index]
         include = conditions.include_stop_str_in_output
@@ -442,13 +442,13 @@ class _Replay:
 
         if self.gate.is_open:
             if token_id in conditions.stop_token_ids:
-                add(token_id, include, 1, 3)
+                add(token_id, include, 1, 2)
             if token_id in conditions.visible_stop_token_ids:
-                add(token_id, True, 1, 3)
+                add(token_id, True, 1, 2)
             for sequence in conditions.stop_token_sequences:
                 first = index + 1 - len(sequence)
                 if first >= self.gate.first_token and self.ids[first : index + 1] == sequence:
-                    add(sequence, include, len(sequence), 2)
+                    add(sequence, include, len(sequence), 3)
             for stop in conditions.stop:
                 if self.is_skipped_special(token_id, stop):
                     add(stop, include, 1, 1)
@@ -620,14 +620,14 @@ _BYTES = tuple(
     bytes([byte]) for byte in (0xC3, 0xA9, 0xE4, 0xBD, 0xA0, 0xF0, 0x9F, 0x98, 0x80, 0xFF)
 )
 
-_FIRST_SPECIAL = len(_TOKENS)
-_SPECIAL_IDS = frozenset(range(_FIRST_SPECIAL, _FIRST_SPECIAL + len(_SPECIALS)))
+_SPECIAL_IDS = frozenset(range(len(_SPECIALS)))
 TABLES = (
-    Table((*_TOKENS, *_SPECIALS, *_ORDINARY, *_BROKEN, *dict.fromkeys(_CUT)), _SPECIAL_IDS),
-    Table((*_TOKENS, *_SPECIALS, *_ORDINARY, *_BYTES), _SPECIAL_IDS, "byte_fallback"),
+    Table((*_SPECIALS, *_TOKENS, *_ORDINARY, *_BROKEN, *dict.fromkeys(_CUT)), _SPECIAL_IDS),
+    Table((*_SPECIALS, *_TOKENS, *_ORDINARY, *_BYTES), _SPECIAL_IDS, "byte_fallback"),
 )
 """Tokens of few letters, so that beginnings of stops are everywhere; characters whole, cut, broken;
-special tokens that ordinary ones spell too, or part of."""
+special tokens that ordinary ones spell too, or part of (a special's id is the first of its name, so
+that a tokenizer can say which it is)."""
 
 
 @st.composite
@@ -663,7 +663,7 @@ def _options(features: Features) -> st.SearchStrategy[Options]:
 def _ids(table: Table, features: Features, max_size: int) -> st.SearchStrategy[tuple[int, ...]]:
     known = [i for i in range(len(table.tokens)) if features.specials or i not in table.special_ids]
     broken = [i for i in known if not _is_utf8(table.tokens[i])]
-    common = st.sampled_from(known[: _FIRST_SPECIAL + 3])
+    common = st.sampled_from(known[: len(_SPECIALS) + len(_TOKENS)])
     kinds = [common, common, st.sampled_from(known), st.sampled_from(broken)]
     if features.unknown_ids:
         kinds.append(st.sampled_from([len(table.tokens), 2**32 - 1]))
@@ -686,7 +686,7 @@ def _conditions(
     given: dict[str, Any] = {}
     stops = near_misses(text) if not features.specials else _or_a_special(near_misses(text))
     given["stop"] = () if draw(_SELDOM) else draw(_few(stops, 4, min_size=1))
-    one_id = st.sampled_from([*ids, *ids, 0, _FIRST_SPECIAL])
+    one_id = st.sampled_from([*ids, *ids, 0, len(_SPECIALS)])
     if features.visible and draw(st.booleans()):
         given["include_stop_str_in_output"] = draw(_SELDOM)
         shared = stops | st.sampled_from(given["stop"]) if given["stop"] else stops

@@ -189,6 +189,18 @@ class Program(Rows):
         """Whether the finished text is rewritten, so that its letters are no longer the tokens'."""
         return bool(self._cascade.rules)
 
+    def trace(
+        self,
+        memory: Memory,
+        text: str,
+        tails_ages: tuple[tuple[int, ...], ...],
+        ages: tuple[int, ...],
+        *,
+        final: bool = False,
+    ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+        """What becomes of the ages of decoded ``text``'s letters when it is rewritten."""
+        return self._cascade.trace(memory[2], text, tails_ages, ages, final=final)
+
     @property
     def has_anchors(self) -> bool:
         """Whether each code point can be traced to the tokens that gave it."""

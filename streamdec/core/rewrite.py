@@ -33,6 +33,10 @@ CLEAN_UP_TOKENIZATION_SPACES = tuple(
 """What ``transformers`` does to the finished text under ``clean_up_tokenization_spaces=True``."""
 
 
+Ages = tuple[int, ...]
+"""A number for each letter of a text."""
+
+
 def _held_length(pattern: str, text: str) -> int:
     """The length of the longest suffix of ``text`` that is a proper prefix of ``pattern``."""
     for length in range(min(len(pattern) - 1, len(text)), 0, -1):
@@ -46,6 +50,18 @@ def _replace(rule: LiteralReplace, text: str) -> tuple[str, str]:
     *before, last = text.split(rule.pattern)
     cut = len(last) - _held_length(rule.pattern, last)
     return rule.content.join([*before, last[:cut]]), last[cut:]
+
+
+def _trace(rule: LiteralReplace, text: str, ages: Ages, *, final: bool) -> tuple[Ages, Ages]:
+    """The ages of what ``_replace`` gives; a replacement is as old as its pattern."""
+    settled: Ages = ()
+    place, found = 0, text.find(rule.pattern)
+    while found >= 0:
+        settled += ages[place:found] + (ages[found],) * len(rule.content)
+        place = found + len(rule.pattern)
+        found = text.find(rule.pattern, place)
+    cut = len(text) - (0 if final else _held_length(rule.pattern, text[place:]))
+    return settled + ages[place:cut], ages[cut:]
 
 
 class Cascade:
@@ -71,6 +87,27 @@ class Cascade:
         for rule, tail in zip(self.rules, tails, strict=True):
             text = (tail + text).replace(rule.pattern, rule.content)
         return text
+
+    def trace(
+        self,
+        tails: tuple[str, ...],
+        text: str,
+        tails_ages: tuple[Ages, ...],
+        ages: Ages,
+        *,
+        final: bool = False,
+    ) -> tuple[Ages, tuple[Ages, ...]]:
+        """The ages of the letters that ``step`` (or ``flush``) gives, and of those in the tails.
+
+        ``ages`` are those of ``text``, ``tails_ages`` those of ``tails``: any number for a letter.
+        """
+        after = []
+        for rule, tail, held in zip(self.rules, tails, tails_ages, strict=True):
+            text = tail + text
+            ages, left = _trace(rule, text, held + ages, final=final)
+            text = text.replace(rule.pattern, rule.content) if final else _replace(rule, text)[0]
+            after.append(left)
+        return ages, tuple(after)
 
     def resynchronise(self, text: str) -> tuple[str, ...] | None:
         """The tails after any text that ends in ``text``; None if more of it must be known.

@@ -52,21 +52,38 @@ class Gate(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Where a stream was before a token that may belong to a stop sequence."""
+    """Where a stream was before a token that may belong to a stop sequence, and what came since."""
 
     token_id: int
     memory: StopMemory
-    decided: int
-    """How much of what is withheld now was decided before the token, in code points. (Negative if
-    more was given out since, of a sequence that is shown.)"""
-    size: int
+    given: int = 0
+    """Code points given out since."""
+    given_size: int = 0
     """The same as a size."""
+    spared: int = 0
+    """Code points decided since that have no byte of the token or a later one."""
+    spared_size: int = 0
+    """The same as a size."""
+
+    @property
+    def decided(self) -> int:
+        """How many code points of what is withheld now are before the token; below 0 if given."""
+        return len(self.memory.withheld) + self.spared - self.given
+
+    @property
+    def size(self) -> int:
+        """The same as a size."""
+        return size_of(self.memory.withheld) + self.spared_size - self.given_size
 
     def after(self, out: str) -> Mark:
         """The mark once ``out`` was given out."""
-        if not out:
-            return self
-        return self._replace(decided=self.decided - len(out), size=self.size - size_of(out))
+        given, size = self.given + len(out), self.given_size + size_of(out)
+        return self._replace(given=given, given_size=size)
+
+    def sparing(self, text: str) -> Mark:
+        """The mark once ``text`` was decided, of bytes from before the token."""
+        spared, size = self.spared + len(text), self.spared_size + size_of(text)
+        return self._replace(spared=spared, spared_size=size)
 
 
 class StopMemory(NamedTuple):
@@ -78,8 +95,8 @@ class StopMemory(NamedTuple):
     """Of each byte of the unfinished character, how many tokens ago it came (1: the last token)."""
     waiting_ages: tuple[int, ...] = ()
     """The same, of each token that the decoder holds something of."""
-    oldest: int = 0
-    """The same, of the oldest text in the tails of text replacements."""
+    tails_ages: tuple[tuple[int, ...], ...] = ()
+    """The same, of each letter in the tails of text replacements."""
     withheld: str = ""
     """Decided text that was not given out."""
     tail: str = ""
@@ -89,6 +106,14 @@ class StopMemory(NamedTuple):
     gate: Gate | None = None
     live: tuple[Mark, ...] = ()
     """The last tokens, as far as they may begin a stop sequence."""
+
+    def ages_below(self) -> tuple[int, ...]:
+        """The ages of all that the decode program withholds."""
+        tails = (age for tail in self.tails_ages for age in tail)
+        return (*self.pending_ages, *self.waiting_ages, *tails)
+
+
+Tails = tuple[tuple[int, ...], ...]
 
 
 class Outcome(NamedTuple):
@@ -171,7 +196,8 @@ class StopProgram(Rows):
         if isinstance(decode, Program):
             core, waiting = decode.rest, decode.token_bytes.waiting(decode.rest[0])
             self._given: dict[int, tuple[Chunk, int]] = decode.given
-        rest = StopMemory(core, waiting_ages=(1,) * waiting, gate=self.primed_gate)
+        tails = ((),) * len(core[2]) if core else ()
+        rest = StopMemory(core, (), (1,) * waiting, tails, gate=self.primed_gate)
         self._is_simple = isinstance(decode, Program) and not waiting and self.primed_gate is None
         super().__init__(rest, max_entries)
 
@@ -216,7 +242,7 @@ class StopProgram(Rows):
         if not tail:
             return given, memory
         withheld = self._jail.jailed(tail)
-        after = StopMemory(memory.core, withheld=withheld, tail=tail, tail_ages=(1,) * len(tail))
+        after = memory._replace(withheld=withheld, tail=tail, tail_ages=(1,) * len(tail))
         if not withheld:
             return given, after
         out = text[: len(text) - len(withheld)]
@@ -226,7 +252,7 @@ class StopProgram(Rows):
         """Not for what one stream alone would use."""
         if not isinstance(self.decode, Program) or memory.live:
             return False
-        ages = (*memory.pending_ages, *memory.waiting_ages, *memory.tail_ages, memory.oldest)
+        ages = (*memory.tail_ages, *memory.ages_below())
         opened = memory.gate.opened if memory.gate else 0
         return max((*ages, opened)) <= MAX_CACHED_AGE and self.decode.is_cached(memory.core)
 
@@ -241,7 +267,8 @@ class StopProgram(Rows):
         pending = (1,) * len(core[1])
         waiting = (1,) * self.decode.token_bytes.waiting(core[0])
         core = self._settled(core)
-        return StopMemory(core, pending, waiting, int(any(core[2])), gate=self.primed_gate)
+        tails = tuple((1,) * len(tail) for tail in core[2])
+        return StopMemory(core, pending, waiting, tails, gate=self.primed_gate)
 
     def read(
         self, memory: StopMemory, token_id: int, *, ignore: bool = False, unknown: bool = False
@@ -261,11 +288,15 @@ class StopProgram(Rows):
         plain = self._is_plain(memory, text)
         if plain and self._is_simple and core is self.rest.core:
             return Outcome(text, self.rest)
-        letters, pending, waiting, oldest = self._ages_after(memory, core, token_id, text)
+        letters, lasts, pending, waiting, tails = self._ages_after(memory, core, token_id, text)
         after = memory._replace(
-            core=core, pending_ages=pending, waiting_ages=waiting, oldest=oldest
+            core=core, pending_ages=pending, waiting_ages=waiting, tails_ages=tails
         )
-        return Outcome(text, after) if plain else self._match(after, text, letters, ignore=ignore)
+        if plain:
+            return Outcome(text, after)
+        if memory.live:
+            after = after._replace(live=_spared(memory.live, text, lasts))
+        return self._match(after, text, letters, ignore=ignore)
 
     def _is_plain(self, memory: StopMemory, text: str) -> bool:
         """Whether ``text`` goes out as it is and leaves no trace in the matcher."""
@@ -286,38 +317,40 @@ class StopProgram(Rows):
 
     def _ages_after(
         self, memory: StopMemory, core: Memory, token_id: int, text: str
-    ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]:
-        """Of each letter of ``text`` its age (0: this token); and, one token on, of what waits."""
+    ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], Tails]:
+        """Of each letter of ``text`` the ages of its first and its last byte (0: this token).
+
+        And, one token on, the ages of what waits: the unfinished character, tokens, rewritten text.
+        """
         if not isinstance(self.decode, Program):
             # A window cannot say; since its text was last wholly out is never too late.
-            return (self.decode.offsets(memory.core)[1],) * len(text), (), (), 0
+            new = (self.decode.offsets(memory.core)[1],) * len(text)
+            return new, new, (), (), ()
         rewrites = self.decode.rewrites
-        if not (memory.pending_ages or memory.waiting_ages or memory.oldest or rewrites):
+        if not (memory.pending_ages or memory.waiting_ages or rewrites):
             # Nothing was withheld below: all of it is this token's.
             waiting = self.decode.token_bytes.waiting(core[0])
-            return (0,) * len(text), (1,) * len(core[1]), (1,) * waiting, 0
+            new = (0,) * len(text)
+            return new, new, (1,) * len(core[1]), (1,) * waiting, ()
         found = self.decode.contribution(memory.core, token_id)
         data, waiting = found["data"], found["waiting"]
-        carried = len(data) - found["own"]
-        held = memory.waiting_ages
-        part = -(-carried // len(held)) if held else 0
-        shares = [age for age in held for _ in range(part)][-carried:] if carried else []
-        shares = [max(held, default=0)] * (carried - len(shares)) + shares
-        ages = [*memory.pending_ages, *shares, *[0] * found["own"]]
+        carried = _shared_out(memory.waiting_ages, len(data) - found["own"])
+        ages = (*memory.pending_ages, *carried, *(0,) * found["own"])
         rest = len(core[1])
         pending = tuple(age + 1 for age in ages[len(ages) - rest :]) if rest else ()
-        among = [*held, 0] if found["contributes"] else [*held]
+        held = memory.waiting_ages
+        among = (*held, 0) if found["contributes"] else held
         waits = tuple(age + 1 for age in among[len(among) - waiting :]) if waiting else ()
-        place, letters, raw = 0, [], ""
+        place, first, last, raw = 0, [], [], ""
         decided = utf8.spans(memory.core[1] + data, self.decode.token_bytes.errors)
         for width, letter in decided:
-            letters.append(ages[place])
+            first.append(ages[place])
             place, raw = place + width, raw + letter
-        if raw == text and not memory.oldest and not any(core[2]):
-            return tuple(letters), pending, waits, 0
-        # Rewritten: whose a letter is cannot be said, so it is as old as the oldest.
-        oldest = max([memory.oldest, *ages])
-        return (oldest,) * len(text), pending, waits, (oldest + 1) * any(core[2])
+            last.append(ages[place - 1])
+        if not rewrites:
+            return tuple(first), tuple(last), pending, waits, ()
+        letters, tails = self.decode.trace(memory.core, raw, memory.tails_ages, tuple(first))
+        return letters, letters, pending, waits, tuple(_older(each) for each in tails)
 
     # --- matching
 
@@ -406,7 +439,7 @@ class StopProgram(Rows):
         if gate is None or not gate.opened:
             return gate
         opened = gate.opened + 1
-        waits = max((*memory.pending_ages, *memory.waiting_ages, memory.oldest), default=0)
+        waits = max(memory.ages_below(), default=0)
         return gate._replace(opened=opened if waits >= opened else 0)
 
     # --- the end
@@ -422,15 +455,19 @@ class StopProgram(Rows):
         return outcome if outcome.hit is not None else _emptied(outcome)
 
     def _released_ages(self, memory: StopMemory, text: str) -> tuple[int, ...]:
-        ages = (*memory.waiting_ages, *memory.pending_ages)
-        if isinstance(self.decode, Program) and not memory.waiting_ages and not memory.oldest:
-            found, place = [], 0
-            for width, _ in utf8.spans(memory.core[1], self.decode.token_bytes.errors, final=True):
-                found.append(memory.pending_ages[place])
-                place += width
-            if len(found) == len(text):
-                return tuple(found)
-        return (max((*ages, memory.oldest, 1)),) * len(text)
+        """The ages of the letters that ``decode.flush`` gives."""
+        if not isinstance(self.decode, Program):
+            return (max(self.decode.offsets(memory.core)[1], 1),) * len(text)
+        machine = self.decode.token_bytes
+        data = machine.flush(memory.core[0])
+        known = (*memory.pending_ages, *_shared_out(memory.waiting_ages, len(data)))
+        ages, place, raw = [], 0, ""
+        for width, letter in utf8.spans(memory.core[1] + data, machine.errors, final=True):
+            ages.append(known[place])
+            place, raw = place + width, raw + letter
+        if not self.decode.rewrites:
+            return tuple(ages)
+        return self.decode.trace(memory.core, raw, memory.tails_ages, tuple(ages), final=True)[0]
 
     def with_last_token(
         self, memory: StopMemory, token_id: int, *, shown: bool, unknown: bool
@@ -523,10 +560,7 @@ class StopProgram(Rows):
 
     @staticmethod
     def _with(memory: StopMemory, token_id: int) -> tuple[Mark, ...]:
-        withheld = memory.withheld
-        before = memory._replace(live=())
-        mark = Mark(token_id, before, len(withheld), size_of(withheld))
-        return (*memory.live, mark)
+        return (*memory.live, Mark(token_id, memory._replace(live=())))
 
     def toggle(self, memory: StopMemory, token_id: int, *, unknown: bool) -> Outcome | None:
         """What ``token_id`` does as the id that opens or closes the gate; None if it is not."""
@@ -541,7 +575,7 @@ class StopProgram(Rows):
             gate=Gate(is_open=False), withheld="", tail="", tail_ages=(), live=()
         )
         outcome = self.read(asleep._replace(gate=None), token_id, ignore=True, unknown=unknown)
-        begun = any(outcome.memory[1:3]) or bool(outcome.memory.oldest)
+        begun = bool(outcome.memory.ages_below())
         after = Gate(is_open=not gate.is_open, opened=int(begun and not gate.is_open))
         return Outcome(
             memory.withheld + outcome.text + outcome.memory.withheld,
@@ -563,21 +597,23 @@ class StopProgram(Rows):
             found["core"] = core
         if memory.live:
             found["live"] = [
-                [mark.token_id, self.dump(mark.memory), mark.decided, mark.size]
-                for mark in memory.live
+                [mark.token_id, self.dump(mark.memory), *mark[2:]] for mark in memory.live
             ]
         return found
 
-    def load(self, data: Any) -> StopMemory:
-        """The memory that ``dump`` gave ``data`` for. ValueError, TypeError or KeyError if none."""
+    def load(self, data: Any, *, is_mark: bool = False) -> StopMemory:
+        """The memory that ``dump`` gave ``data`` for. ValueError, TypeError or KeyError if none.
+
+        ``is_mark``: it is of a mark, and may withhold what waits for a sequence that began before.
+        """
         known = {*StopMemory._fields}
         if not data.keys() <= known:
             raise ValueError(f"unexpected {sorted(map(str, data.keys() - known))}")
         rest = self.rest
         core = self._settled(self.decode.load(data.get("core", {})))
         live = tuple(
-            Mark(check_token_id(token_id), self.load(before), _number(decided), _number(size))
-            for token_id, before, decided, size in data.get("live", [])
+            Mark(check_token_id(token_id), self.load(before, is_mark=True), *_numbers(counts))
+            for token_id, before, *counts in data.get("live", [])
         )
         gate = data.get("gate", rest.gate)
         if isinstance(gate, list):
@@ -586,31 +622,63 @@ class StopProgram(Rows):
             core,
             _numbers(data.get("pending_ages", rest.pending_ages)),
             _numbers(data.get("waiting_ages", rest.waiting_ages)),
-            _number(data.get("oldest", 0)),
+            tuple(_numbers(each) for each in data.get("tails_ages", rest.tails_ages)),
             _text(data.get("withheld", "")),
             _text(data.get("tail", "")),
             _numbers(data.get("tail_ages", ())),
             gate,
             live,
         )
-        self._check(memory)
+        self._check(memory, is_mark=is_mark)
         return memory
 
-    def _check(self, memory: StopMemory) -> None:
+    def _tails_fit(self, memory: StopMemory) -> bool:
+        tails = memory.core[2] if isinstance(self.decode, Program) else ()
+        return [len(tail) for tail in tails] == [len(ages) for ages in memory.tails_ages]
+
+    def _check(self, memory: StopMemory, *, is_mark: bool) -> None:
         """Raises ValueError for a memory that no stream can have."""
         gate = memory.gate
         pending = len(memory.core[1]) if isinstance(self.decode, Program) else 0
         for holds, what in (
             (len(memory.pending_ages) == pending, "pending_ages"),
             (len(memory.tail_ages) == len(memory.tail), "tail_ages"),
+            (self._tails_fit(memory), "tails_ages"),
             (self._jail.is_tail(memory.tail), "tail"),
             ((gate is None) == (self.primed_gate is None), "gate"),
-            (memory.live or memory.withheld == self._jail.jailed(memory.tail), "withheld"),
+            (
+                is_mark or memory.live or memory.withheld == self._jail.jailed(memory.tail),
+                "withheld",
+            ),
             (gate is None or gate.is_open or not memory.tail, "tail behind a closed gate"),
             (len(memory.live) <= max(map(len, self._beginnings), default=0), "live"),
         ):
             if not holds:
                 raise ValueError(f"{what} cannot be so under these conditions")
+
+
+def _spared(live: tuple[Mark, ...], text: str, lasts: tuple[int, ...]) -> tuple[Mark, ...]:
+    """The marks; letters of ``text`` with no byte from a mark's token on count as before it."""
+    ages = range(len(live) - 1, -1, -1)
+    return tuple(
+        mark.sparing(text[: sum(last > age for last in lasts)])
+        for mark, age in zip(live, ages, strict=True)
+    )
+
+
+def _shared_out(waiting: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """The ages of ``size`` bytes of tokens that waited, which gave them in equal parts.
+
+    The first may have given less: bytes are only ever removed at the front.
+    """
+    if not (size and waiting):
+        return (1,) * size
+    part = -(-size // len(waiting))
+    return tuple(age for age in waiting for _ in range(part))[-size:]
+
+
+def _older(ages: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(age + 1 for age in ages)
 
 
 def _emptied(outcome: Outcome) -> Outcome:

@@ -303,8 +303,8 @@ class StopSequenceDecoder:
                 memory, token_id, shown=True, unknown=not program.knows(token_id)
             )
         else:
-            kept = first.memory._replace(withheld=memory.withheld[: first.decided])
-            before, own = program.release(kept), ""
+            before, own = program.release(first.memory), ""
+            before = before._replace(text=before.text[first.given :], age=before.age + len(ids) - 1)
         self._counted_one()
         if before.hit is not None:
             return self._end_at(before, "")

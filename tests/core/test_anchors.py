@@ -121,6 +121,8 @@ def test_what_is_stripped_is_nobodys() -> None:
     rules = TextRules(ByteFallback(), strip_left=(" ", 2))
     stream = stream_of(rules, [b" ", b" a", b" b"])
     assert places(stream, [0, 1, 2]) == [(0, 0, 0, 0), (0, 1, 0, 1), (1, 3, 1, 3)]
+    stream = stream_of(rules, [b"<0x20>", b"<0x41>", b"b"], byte_runs="exact")
+    assert places(stream, [0, 1, 2]) == [(0, 0, 0, 0), (0, 1, 0, 1), (1, 2, 1, 2)]
     stream = stream_of(Metaspace(), ["▁a".encode(), "▁b".encode()])
     assert places(stream, [0, 1]) == [(0, 1, 0, 1), (1, 3, 1, 3)]
 

@@ -44,6 +44,7 @@ def test_flush_gives_what_was_withheld_once(tokenizer: MockTokenizer) -> None:
     assert (stream.flush(), stream.flush()) == ("\ufffd", "")
     assert stream.finished
     assert stream.held == b""
+    assert (stream.prefix_offset, stream.read_offset) == (1, 2)
     with pytest.raises(FinishedError, match=r"reset\(\)"):
         stream.step(A)
 
@@ -368,11 +369,13 @@ def test_reset_goes_back_to_the_end_of_the_prompt(tokenizer: MockTokenizer) -> N
 @pytest.mark.parametrize("fork", [DecodeStream.fork, copy.copy, copy.deepcopy])
 def test_a_fork_goes_on_alone(tokenizer: MockTokenizer, fork: Any) -> None:
     stream = DecodeStream(tokenizer, keep_tokens=True)
-    stream.step_batch([A, LEAD])
+    stream.step_batch([A, LEAD, UNKNOWN])
     other = fork(stream)
-    assert other.step(REST) == "你"
-    assert (stream.held, stream.num_tokens, stream.token_ids) == (b"\xe4", 2, [A, LEAD])
-    assert other.token_ids == [A, LEAD, REST]
+    assert (other.unknown_tokens, other.num_tokens) == (1, 3)
+    assert other.step_batch([REST, UNKNOWN]) == ["你", ""]
+    assert (stream.held, stream.num_tokens, stream.unknown_tokens) == (b"\xe4", 3, 1)
+    assert stream.token_ids == [A, LEAD, UNKNOWN]
+    assert other.token_ids == [A, LEAD, UNKNOWN, REST, UNKNOWN]
     assert stream.flush() == "\ufffd"
     assert not other.finished
     other.reset()

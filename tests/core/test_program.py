@@ -62,6 +62,15 @@ def test_the_offsets_move_when_text_came_and_none_is_withheld() -> None:
     assert seen == [(1, 0), (1, 1), (1, 2), (3, 0), (3, 1), (3, 2), (3, 0), (1, 0)]
 
 
+def test_text_that_leaves_a_tail_withheld_does_not_move_the_offsets() -> None:
+    tokenizer = tokenizer_of([b"a ", b"b"])
+    found = compiled(tokenizer, Options(clean_up_tokenization_spaces=True))
+    text, memory = found.transition(found.rest, 0)
+    assert (text, found.held(memory), found.offsets(memory)) == ("a", b" ", (1, 1))
+    text, memory = found.transition(memory, 1)
+    assert (text, found.held(memory), found.offsets(memory)) == (" b", b"", (2, 0))
+
+
 def test_flush_gives_what_was_withheld_and_leaves_nothing() -> None:
     tokenizer = tokenizer_of()
     found = compiled(tokenizer, Options(clean_up_tokenization_spaces=True))

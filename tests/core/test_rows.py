@@ -90,9 +90,11 @@ def test_when_there_are_too_many_entries_all_are_forgotten_and_streams_go_on() -
     assert stream.step_batch(range(100)) == [f"{n} " for n in range(100)]
     assert found._rows is not generation
     assert 0 < entries_of(found) <= 10
-    before = len(generation)
+    forgotten = early._row
     assert early.step_batch(range(90, 100)) == [f"{n} " for n in range(90, 100)]
-    assert len(generation) == before, "a forgotten generation grows no more"
+    assert forgotten is not early._row
+    assert forgotten is not None
+    assert 90 not in forgotten, "a forgotten row grows no more"
 
 
 def test_a_program_is_bounded_by_default() -> None:
