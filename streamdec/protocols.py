@@ -38,8 +38,7 @@ __all__ = [
 ]
 
 
-# --- how a library turns tokens into text
-# -----------------------------------------------------------
+# --- how a library turns tokens into text ---------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +139,7 @@ class TextRules:
     """What is replaced in the whole text afterwards, in this order."""
 
 
-# --- what a tokenizer can do
-# ------------------------------------------------------------------------
+# --- what a tokenizer can do ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,7 @@ def observe(stream: DecodeStream) -> dict[str, Any]:
     }
 
 
-# --- law 0: chunk-invariance
-# -------------------------------------------------------------------------
+# --- law 0: chunk-invariance ----------------------------------------------------------------------
 
 
 def chunk_invariance(
@@ -102,8 +101,7 @@ def small_caches(subject: Subject, token_ids: Sequence[int], max_entries: int) -
             assert kept <= max(max_entries, 1)
 
 
-# --- laws 1 and 2: what is emitted, and when
-# ---------------------------------------------------------
+# --- laws 1 and 2: what is emitted, and when ------------------------------------------------------
 
 
 def emission(subject: Subject, token_ids: Sequence[int], **options: Any) -> None:
@@ -157,8 +155,7 @@ def emission_of_bytes(subject: Subject, token_ids: Sequence[int], tokens: Sequen
     assert given + stream.flush() == reference.text_of(data, per_byte=per_byte)
 
 
-# --- laws 3 to 7: the whole decode
-# --------------------------------------------------------------------
+# --- laws 3 to 7: the whole decode ----------------------------------------------------------------
 
 
 def whole_decode(subject: Subject, token_ids: Sequence[int], **options: Any) -> None:
@@ -228,8 +225,7 @@ def clean_up(subject: Subject, token_ids: Sequence[int], **options: Any) -> None
     assert "".join(stream.step_batch(token_ids)) + stream.flush() == text
 
 
-# --- law 8: specials
-# -----------------------------------------------------------------------------------
+# --- law 8: specials ------------------------------------------------------------------------------
 
 
 def skipped_specials_leave_no_trace(subject: Subject, token_ids: Sequence[int]) -> None:
@@ -241,8 +237,7 @@ def skipped_specials_leave_no_trace(subject: Subject, token_ids: Sequence[int]) 
     assert one.flush() == other.flush()
 
 
-# --- offsets
-# ---------------------------------------------------------------------------------------------
+# --- offsets --------------------------------------------------------------------------------------
 
 
 def offsets(subject: Subject, prompt: Sequence[int], token_ids: Sequence[int]) -> None:
@@ -259,8 +254,7 @@ def offsets(subject: Subject, prompt: Sequence[int], token_ids: Sequence[int]) -
     assert seen == reference.window_offsets(decode, prompt, token_ids)
 
 
-# --- law 14: finality
-# ---------------------------------------------------------------------------------------
+# --- law 14: finality -----------------------------------------------------------------------------
 
 
 def finality(subject: Subject, token_ids: Sequence[int]) -> None:
@@ -287,8 +281,7 @@ def finality(subject: Subject, token_ids: Sequence[int]) -> None:
     assert stream.flush() == last
 
 
-# --- law 15: bounds
-# -----------------------------------------------------------------------------------------
+# --- law 15: bounds -------------------------------------------------------------------------------
 
 
 def bounded(subject: Subject, token_ids: Sequence[int], **options: Any) -> None:
@@ -305,8 +298,7 @@ def bounded(subject: Subject, token_ids: Sequence[int], **options: Any) -> None:
         assert all(row[None][0][4] <= program.MAX_CACHED_WAIT for row in kept)
 
 
-# --- law 16: nothing lost
-# -------------------------------------------------------------------------------------
+# --- law 16: nothing lost -------------------------------------------------------------------------
 
 
 BAD_IDS: tuple[Any, ...] = (
@@ -366,8 +358,7 @@ def unknown_ids(subject: Subject, token_ids: Sequence[int], **options: Any) -> N
         ).step_batch(token_ids)
 
 
-# --- law 17: anchors
-# ---------------------------------------------------------------------------------------
+# --- law 17: anchors ------------------------------------------------------------------------------
 
 
 def anchors(
@@ -428,8 +419,7 @@ def gives_bytes_at_once(subject: Subject) -> bool:
     return isinstance(_rule(subject), (ByteLevel, RawBytes, ByteFallback))
 
 
-# --- sequences
-# -----------------------------------------------------------------------------------------------
+# --- sequences ------------------------------------------------------------------------------------
 
 
 def sequences(

@@ -107,8 +107,7 @@ def ended(decoder: StopSequenceDecoder, text: str) -> dict[str, Observation]:
     return ends
 
 
-# --- all laws at once, where the bytes of tokens are known
-# -------------------------------------------
+# --- all laws at once, where the bytes of tokens are known ----------------------------------------
 
 
 def as_the_reference(situation: Situation) -> None:
@@ -141,8 +140,7 @@ def _as_expected(setup: Setup, ids: Sequence[int], expected: Trace, round_: int)
         assert seen(decoder, text) == expected.steps[-1]
 
 
-# --- law 0: chunk-invariance
-# -------------------------------------------------------------------------
+# --- law 0: chunk-invariance ----------------------------------------------------------------------
 
 
 def chunk_invariance(setup: Setup, ids: Sequence[int], cuts: Sequence[int]) -> None:
@@ -226,8 +224,7 @@ def order_of_lists(setup: Setup, ids: Sequence[int]) -> None:
     assert one_by_one(setup, ids) == one_by_one(other, ids)
 
 
-# --- laws 1, 3, 9 and 11, for any tokenizer
-# ----------------------------------------------------------
+# --- laws 1, 3, 9 and 11, for any tokenizer -------------------------------------------------------
 
 
 def least_hold(setup: Setup, ids: Sequence[int]) -> None:
@@ -321,8 +318,7 @@ def hidden_stops_are_hidden(setup: Setup, ids: Sequence[int]) -> None:
             assert not any(stop in text for stop in setup.conditions.hidden)
 
 
-# --- law 6: the whole decode
-# -------------------------------------------------------------------------
+# --- law 6: the whole decode ----------------------------------------------------------------------
 
 
 def whole_decode(setup: Setup, ids: Sequence[int]) -> None:
@@ -338,8 +334,7 @@ def whole_decode(setup: Setup, ids: Sequence[int]) -> None:
     assert (decoder.held, decoder.jailed) == (b"", "")
 
 
-# --- law 14: finality
-# --------------------------------------------------------------------------------
+# --- law 14: finality -----------------------------------------------------------------------------
 
 
 def finality(setup: Setup, ids: Sequence[int]) -> None:
@@ -361,8 +356,7 @@ def finality(setup: Setup, ids: Sequence[int]) -> None:
         assert seen(stopped, "") == last
 
 
-# --- law 15: bounds
-# ----------------------------------------------------------------------------------
+# --- law 15: bounds -------------------------------------------------------------------------------
 
 
 def bounded(setup: Setup, ids: Sequence[int]) -> None:
@@ -378,8 +372,7 @@ def bounded(setup: Setup, ids: Sequence[int]) -> None:
     assert max(sizes) <= sizes[0] + 24 * longest + numbers + 64
 
 
-# --- law 16: nothing lost
-# ----------------------------------------------------------------------------
+# --- law 16: nothing lost -------------------------------------------------------------------------
 
 
 def nothing_lost(setup: Setup, before: Sequence[int], bad: Any, after: Sequence[int]) -> None:
@@ -407,8 +400,7 @@ def nothing_lost(setup: Setup, before: Sequence[int], bad: Any, after: Sequence[
     assert seen(decoder, "") == seen(plain, "")
 
 
-# --- positions
-# ---------------------------------------------------------------------------------------
+# --- positions ------------------------------------------------------------------------------------
 
 
 def what_an_engine_may_keep(setup: Setup, ids: Sequence[int]) -> None:
@@ -435,8 +427,7 @@ def what_an_engine_may_keep(setup: Setup, ids: Sequence[int]) -> None:
         assert len(text) > match.start, "the next token is the match's"
 
 
-# --- law 13: bad conditions
-# --------------------------------------------------------------------------
+# --- law 13: bad conditions -----------------------------------------------------------------------
 
 
 BAD_CONDITIONS: tuple[dict[str, Any], ...] = (

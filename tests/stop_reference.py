@@ -49,8 +49,7 @@ Reason: TypeAlias = str | int | tuple[int, ...] | None
 Marker: TypeAlias = str | int | None
 
 
-# --- what is given
-# -----------------------------------------------------------------------------------
+# --- what is given --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -129,8 +128,7 @@ class Situation:
     options: Options = Options()
 
 
-# --- what is seen
-# ------------------------------------------------------------------------------------
+# --- what is seen ---------------------------------------------------------------------------------
 
 
 class Match(NamedTuple):
@@ -216,8 +214,7 @@ def observe(
     return _Replay(table, conditions, tuple(prompt), tuple(ids), options).run(flush)
 
 
-# --- units and cells
-# ---------------------------------------------------------------------------------
+# --- units and cells ------------------------------------------------------------------------------
 
 
 class Piece(NamedTuple):
@@ -296,8 +293,7 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-# --- the replay
-# --------------------------------------------------------------------------------------
+# --- the replay -----------------------------------------------------------------------------------
 
 
 class Gate(NamedTuple):
@@ -585,8 +581,7 @@ class _Replay:
         return b"".join(piece.data for piece in pieces)[cells[-1].end if cells else 0 :]
 
 
-# --- what it is tried on
-# -----------------------------------------------------------------------------
+# --- what it is tried on --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,7 @@ STRINGS = replace(
 """Conditions that are strings, in force all the time."""
 
 
-# --- worked out by hand
-# ------------------------------------------------------------------------------
+# --- worked out by hand ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -499,8 +498,7 @@ def test_the_reference_is_append_only() -> None:
     check()
 
 
-# --- on tokens whose bytes are known
-# -----------------------------------------------------------------
+# --- on tokens whose bytes are known --------------------------------------------------------------
 
 
 @given(situation=situations(FEATURES))
@@ -576,8 +574,7 @@ def test_law_13_bad_conditions(given_: dict[str, Any]) -> None:
         StopConditions(**given_)
 
 
-# --- on any tokenizer
-# --------------------------------------------------------------------------------
+# --- on any tokenizer -----------------------------------------------------------------------------
 
 
 SUBJECTS = [

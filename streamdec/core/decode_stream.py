@@ -33,16 +33,13 @@ class DecodeStream:
 
     Args:
         tokenizer: what decodes; see :mod:`streamdec.protocols`. Anything with
-            ``decode(ids, skip_special_tokens=...)`` will do, exactness and speed come with a
-            backend.
+            ``decode(ids, skip_special_tokens=...)`` will do; a backend makes it exact and fast.
         prompt_token_ids: ids that came before. They are never given out; they say what is pending
-        and
-            that something precedes. Looked at from the end, only as far as needed.
+            and that something precedes. Looked at from the end, only as far as needed.
         skip_special_tokens: leave special tokens out, as the tokenizer's own ``decode`` does.
         byte_runs: for byte-fallback tokenizers. ``"eager"`` gives characters as they complete and
-        one
-            U+FFFD for each bad byte; ``"exact"`` withholds an open run of byte tokens and renders
-            it as the ``tokenizers`` library does, where one bad byte spoils the run.
+            one U+FFFD for each bad byte; ``"exact"`` withholds an open run of byte tokens and
+            renders it as the ``tokenizers`` library does, where one bad byte spoils the run.
         unknown_ids: ids that the tokenizer does not have (padded vocabularies make them normal).
             ``"skip"`` gives nothing and counts them, ``"error"`` raises UnknownTokenError,
             ``"replace"`` gives U+FFFD.

@@ -24,8 +24,7 @@ __all__ = [
 ]
 
 
-# --- tokens whose text depends on being the first
-# ---------------------------------------------------
+# --- tokens whose text depends on being the first -------------------------------------------------
 
 
 class FirstThenLater(TokenBytes):
@@ -102,8 +101,7 @@ def wordpiece_forms(rule: WordPiece, piece: str) -> tuple[str, str]:
     return (cleaned(piece), cleaned(later)) if rule.cleanup else (piece, later)
 
 
-# --- tokens whose text depends on being the last
-# ----------------------------------------------------
+# --- tokens whose text depends on being the last --------------------------------------------------
 
 
 class WordSuffix(TokenBytes):
@@ -153,8 +151,7 @@ class WordSuffix(TokenBytes):
         return data[0], data[1]
 
 
-# --- tokens that depend on the one before
-# -----------------------------------------------------------
+# --- tokens that depend on the one before ---------------------------------------------------------
 
 
 class Collapse(TokenBytes):
@@ -205,8 +202,7 @@ class Collapse(TokenBytes):
         return data[0], data[1]
 
 
-# --- the beginning of the text
-# ----------------------------------------------------------------------
+# --- the beginning of the text --------------------------------------------------------------------
 
 Stripping = tuple[State, int, bytes]
 """The state of a LeadingStrip."""

@@ -213,8 +213,7 @@ def expect(condition: bool, expected: str, data: object) -> None:
         raise ValueError(f"expected {expected}, got {data!r:.80}")
 
 
-# --- tokens whose bytes do not depend on their neighbours
-# -------------------------------------------
+# --- tokens whose bytes do not depend on their neighbours -----------------------------------------
 
 
 def byte_alphabet() -> dict[int, int]:

@@ -4,8 +4,7 @@ The standard library's decoder is the machine: what it has not consumed *is* the
 three bytes. Two policies say what an ill-formed part becomes, named as the ``errors`` of a codec:
 
 * ``PER_PART``: one U+FFFD for each maximal ill-formed part (the Unicode Standard's practice,
-section
-  3.9; what Python's "replace" and Rust's ``from_utf8_lossy`` do);
+  section 3.9; what Python's "replace" and Rust's ``from_utf8_lossy`` do);
 * ``PER_BYTE``: one U+FFFD for each bad byte (what the SentencePiece library does).
 """
 
@@ -59,8 +58,7 @@ def spans(data: bytes, errors: str, *, final: bool = False) -> list[tuple[int, s
             text, rest = text + flush(rest, errors), b""
         if text:
             size = end - len(rest) - start
-            # One good character; or the U+FFFD of a broken part, and one more for each byte after
-            # it.
+            # One good character; or a broken part's U+FFFD, and one for each byte after it.
             found += zip([size - len(text) + 1, *[1] * (len(text) - 1)], text, strict=True)
             start = end - len(rest)
     return found
