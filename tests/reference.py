@@ -105,9 +105,8 @@ def window_offsets(
 
 def anchors(contributions: Sequence[bytes], *, per_byte: bool = False) -> list[tuple[int, ...]]:
     """Law 17, from what each token contributes: (start, end, byte_start, byte_end) of each."""
-    places: list[
-        tuple[int, int, int, int, int]
-    ] = []  # of each code point: bytes in, index, bytes out
+    # Of each code point: where its bytes came in, its index, and where its bytes go out.
+    places: list[tuple[int, int, int, int, int]] = []
     first = size = 0
     data = b"".join(contributions)
     for index, (width, char) in enumerate(code_points(data, per_byte=per_byte)):

@@ -1,4 +1,4 @@
-"""What the laws are tried on: token ids of every temperament, cuts, prompts."""
+"""What the laws are tried on: token ids of every temperament, running text, cuts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from streamdec.protocols import ByteFallback, ByteLevel, Tokenizer
+from streamdec.protocols import ByteFallback, ByteLevel, Decoder, Tokenizer
 
-__all__ = ["Subject", "cuts", "token_ids"]
+__all__ = ["Subject", "cuts", "running_text", "token_ids"]
 
 SCAN = 2_000
+REPLACEMENT = "\ufffd"
 
 
 @dataclass(repr=False)
@@ -20,10 +21,15 @@ class Subject:
 
     name: str
     tokenizer: Tokenizer
+    """Knows its ids, and is the oracle: its ``decode`` is the library's own."""
+    decoder: Decoder | None = None
+    """What is streamed, if not ``tokenizer``: for the windowed route, an object that knows less."""
     usual: list[int] = field(default_factory=list)
     """Ids spread over the vocabulary."""
     partial: list[int] = field(default_factory=list)
     """Ids of single bytes and of parts of characters."""
+    ordinary: list[int] = field(default_factory=list)
+    """Those of ``usual`` that are text of their own: neither partial nor ever skipped."""
     special: list[int] = field(default_factory=list)
     """Ids that are skipped, and other added ones."""
     unknown: list[int] = field(default_factory=list)
@@ -39,14 +45,40 @@ class Subject:
         sample = list(self.tokenizer.sample_ids())
         known = [i for i in range(SCAN) if self.tokenizer.piece(i) is not None]
         self.usual = list(dict.fromkeys(known[:: max(len(known) // 200, 1)] + sample))
-        self.special = [i for i in sample if self.tokenizer.is_skipped(i)] or self.usual[:1]
+        self.special = self.skipped or self.usual[:1]
         self.partial = [i for i in known + sample if self._is_partial(i)] or self.usual
+        shown = [i for i in self.usual if not self.tokenizer.is_skipped(i)]
+        self.ordinary = [i for i in shown if not self._is_partial(i)]
         top = max(self.usual, default=0)
         self.unknown = [i for i in (top + 77_777, 2**32 - 1) if self.tokenizer.piece(i) is None]
         self.unknown += [i for i in range(top) if i < SCAN and self.tokenizer.piece(i) is None][:5]
         self.byte_ids = {b: i for i in known + sample if (b := self._byte(i)) is not None}
-        texts = {self._text(i)[:1]: i for i in self.usual if not self.tokenizer.is_skipped(i)}
+        texts = {self._text(i)[:1]: i for i in shown}
         self.apart = list(texts.values())[:40]
+
+    @property
+    def streamed(self) -> Decoder:
+        """What is given to a stream."""
+        return self.decoder or self.tokenizer
+
+    @property
+    def skipped(self) -> list[int]:
+        """Ids that are left out with ``skip_special_tokens``; other than ``special``, maybe none.
+
+        The first of them: one of each kind is among them.
+        """
+        return [i for i in self.tokenizer.sample_ids() if self.tokenizer.is_skipped(i)]
+
+    @property
+    def is_foreseeable(self) -> bool:
+        """Whether the futures that can be tried out tell exactly what is certain.
+
+        Not if a vocabulary has some bytes and lacks others, so that it cannot finish or break what
+        it began; nor if the whole text is searched for patterns, which nobody tries to complete
+        here (``tests/core/test_rewrite.py`` does). Then a stream may rightly withhold more.
+        """
+        rules = self.tokenizer.rules
+        return len(self.byte_ids) in (0, 256) and not (rules and rules.replaces)
 
     def _text(self, token_id: int) -> str:
         return self.tokenizer.decode([token_id], skip_special_tokens=False)
@@ -65,10 +97,8 @@ class Subject:
         piece = self.tokenizer.piece(token_id)
         if isinstance(piece, str) and piece.startswith("<0x"):
             return True
-        return REPLACEMENT in self.tokenizer.decode([token_id], skip_special_tokens=False)
+        return REPLACEMENT in self._text(token_id)
 
-
-REPLACEMENT = "\ufffd"
 
 _LETTERS = [
     chr(b) for b in range(256) if b in range(0x21, 0x7F) or b in range(0xA1, 0xAD) or b > 0xAD
@@ -97,10 +127,31 @@ def token_ids(
     return st.one_of(
         mixed,
         st.lists(st.sampled_from(subject.partial), max_size=max_size),
-        st.lists(st.one_of(one.map(lambda i: [i]), runs), max_size=max_size // 4).map(
-            lambda parts: [i for part in parts for i in part]
-        ),
+        _joined(st.one_of(one.map(lambda i: [i]), runs), max_size // 4),
     )
+
+
+def running_text(
+    subject: Subject, *, skip_special_tokens: bool, max_size: int = 20
+) -> st.SearchStrategy[list[int]]:
+    """Ids as a model writes: words, characters in bytes, and runs of ids that are not shown."""
+    word = st.sampled_from(subject.ordinary).map(lambda i: [i])
+    silent = [*subject.unknown, *(subject.skipped if skip_special_tokens else ())]
+    unseen = st.tuples(st.sampled_from(silent), st.integers(1, 80)).map(
+        lambda run: [run[0]] * run[1]
+    )
+    spelled = [
+        [subject.byte_ids[byte] for byte in char.encode()]
+        for char in "aé你😀\u0301"
+        if subject.byte_ids.keys() >= set(char.encode())
+    ]
+    parts = [word, word, word, unseen, *([st.sampled_from(spelled)] * 2 if spelled else ())]
+    return _joined(st.sampled_from(parts).flatmap(lambda part: part), max_size)
+
+
+def _joined(parts: st.SearchStrategy[list[int]], max_size: int) -> st.SearchStrategy[list[int]]:
+    """At most so many parts, in one list."""
+    return st.lists(parts, max_size=max_size).map(lambda found: [i for part in found for i in part])
 
 
 def cuts(token_ids: Sequence[int]) -> st.SearchStrategy[list[int]]:

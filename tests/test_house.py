@@ -35,6 +35,7 @@ MODULES: Mapping[str, float] = {
     "streamdec.core.anchors": 1.5,
     "streamdec.core.rows": 1,
     "streamdec.core.counting": 1,
+    "streamdec.core.unknown_ids": 1,
     "streamdec.core.program": 2,
     "streamdec.core.window_program": 2.2,
     "streamdec.core.programs": 2.4,

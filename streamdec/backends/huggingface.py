@@ -104,7 +104,8 @@ class HuggingFaceTokenizer:
         return {"tokenizer": self._tokenizer, "name": self.name, "added": self._decoded_added()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._tokenizer, self.name, self._skipped = state["tokenizer"], state["name"], {}
+        self._tokenizer, self.name = state["tokenizer"], state["name"]
+        self._forget()
         # The library's JSON loses ids after holes, and that a token was special before.
         if self._decoded_added() != state["added"]:
             raise TokenizerLibraryError(f"{self.name}: {_UNFAITHFUL}")

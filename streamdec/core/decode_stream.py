@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-import weakref
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any, ClassVar, Self, SupportsIndex
 
 from streamdec.chunks import Anchor, Chunk
@@ -17,12 +14,11 @@ from streamdec.core.programs import AnyProgram, program_for
 from streamdec.core.recorder import Recorder
 from streamdec.core.rows import Row
 from streamdec.core.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
-from streamdec.errors import FinishedError, UnknownTokenError
+from streamdec.core.unknown_ids import unknown_id, warn_once
+from streamdec.errors import FinishedError
 from streamdec.protocols import Decoder
 
-__all__ = ["DecodeStream", "unknown_id", "warn_once"]
-
-logger = logging.getLogger("streamdec")
+__all__ = ["DecodeStream"]
 
 
 class DecodeStream:
@@ -412,26 +408,3 @@ class DecodeStream:
             f"<{type(self).__name__} {self.num_tokens} tokens, route {self.route!r}, "
             f"held {self.held!r}{', finished' if self._finished else ''}>"
         )
-
-
-def unknown_id(token_id: int, index: int) -> UnknownTokenError:
-    """The error for an id that the tokenizer does not have."""
-    return UnknownTokenError(
-        f"token {index}: the tokenizer has no id {token_id}; "
-        "unknown_ids='skip' would give nothing for it, 'replace' U+FFFD",
-        token_id,
-        index,
-    )
-
-
-_warned: set[int] = set()
-
-
-def warn_once(tokenizer: Decoder, token_id: int) -> None:
-    """Says that ``tokenizer`` does not have ``token_id``, once for all unknown ids."""
-    if id(tokenizer) in _warned:
-        return
-    _warned.add(id(tokenizer))
-    with suppress(TypeError):  # no weak references to it
-        weakref.finalize(tokenizer, _warned.discard, id(tokenizer))
-    logger.warning("%.200r has no id %d; unknown ids are counted", tokenizer, token_id)

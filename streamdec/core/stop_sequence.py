@@ -9,7 +9,6 @@ from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason
 from streamdec.core import snapshots
 from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.counting import TICKS, Tick, tick
-from streamdec.core.decode_stream import unknown_id, warn_once
 from streamdec.core.program import Options, Route, UnknownIds
 from streamdec.core.rows import Row
 from streamdec.core.stop_conditions import StopConditions
@@ -24,6 +23,7 @@ from streamdec.core.stop_program import (
 )
 from streamdec.core.stop_programs import stop_program_for
 from streamdec.core.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
+from streamdec.core.unknown_ids import unknown_id, warn_once
 from streamdec.errors import FinishedError
 from streamdec.protocols import Decoder
 

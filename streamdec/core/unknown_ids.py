@@ -1,0 +1,37 @@
+"""What is said of ids that a tokenizer does not have."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from contextlib import suppress
+
+from streamdec.errors import UnknownTokenError
+from streamdec.protocols import Decoder
+
+__all__ = ["unknown_id", "warn_once"]
+
+logger = logging.getLogger("streamdec")
+
+
+def unknown_id(token_id: int, index: int) -> UnknownTokenError:
+    """The error for an id that the tokenizer does not have."""
+    return UnknownTokenError(
+        f"token {index}: the tokenizer has no id {token_id}; "
+        "unknown_ids='skip' would give nothing for it, 'replace' U+FFFD",
+        token_id,
+        index,
+    )
+
+
+_warned: set[int] = set()
+
+
+def warn_once(tokenizer: Decoder, token_id: int) -> None:
+    """Says that ``tokenizer`` does not have ``token_id``, once for all unknown ids."""
+    if id(tokenizer) in _warned:
+        return
+    _warned.add(id(tokenizer))
+    with suppress(TypeError):  # no weak references to it
+        weakref.finalize(tokenizer, _warned.discard, id(tokenizer))
+    logger.warning("%.200r has no id %d; unknown ids are counted", tokenizer, token_id)
