@@ -323,16 +323,18 @@ def bounded_table(
     """
     silent, word = (subject.skipped or subject.unknown)[0], subject.ordinary[0]
     with capped(subject, max_entries, **options) as table:
-        idle = []
+        idle, snapshots = [], []
         for count in range(2 * max_entries):
             stream = stream_of(subject, [word] * (count % 7), **options)
             for token_id in [*token_ids, *[silent] * count, word]:
                 stream.step(token_id)
                 _keeps_its_cap(table)
-            DecodeStream.restore(subject.streamed, stream.snapshot())
-            _keeps_its_cap(table)
+            snapshots.append(stream.snapshot())
             idle += [stream, stream.fork()]
             idle[-1].flush()
+        for snapshot in snapshots:
+            idle.append(DecodeStream.restore(subject.streamed, snapshot))
+            _keeps_its_cap(table)
         table._forget()
         assert {_reachable(stream) for stream in idle} <= {0, 1}
 

@@ -126,10 +126,13 @@ class AnchorTracker:
             self._chars += 1
             self._size += len(char.encode())
             self._tail = self._tail[width:]
+            self._settle()
 
     def _place(self, first: int, last: int, size: int) -> None:
         """The bytes from ``first`` to ``last`` are a code point that has ``size`` bytes as text."""
         for span in self._open:
+            if span.first >= last:
+                break  # they are in order
             if first <= span.first < last:
                 span.anchor[0], span.anchor[2] = self._chars, self._size
                 if span.first == span.last:
@@ -180,6 +183,8 @@ class AnchorTracker:
             span.waits = True
             tracker._waiting.append(span)
         tracker._check(num_tokens)
+        if len(data) != len(tracker.dump()) or utf8.decode(tracker._tail, errors)[0]:
+            raise ValueError("more than an unfinished character, or than a tracker has")
         return tracker
 
     def _check(self, num_tokens: int) -> None:

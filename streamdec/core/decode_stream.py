@@ -264,6 +264,11 @@ class DecodeStream:
         return self._program.route
 
     @property
+    def program(self) -> AnyProgram:
+        """What the stream runs on; shared with all streams of its tokenizer and options."""
+        return self._program
+
+    @property
     def options(self) -> dict[str, Any]:
         """The options of its decoding, by name."""
         return self._program.options._asdict()
@@ -379,8 +384,8 @@ class DecodeStream:
         options, fields = snapshots.load(cls._machine, tokenizer, snapshot, expected)
         stream = object.__new__(cls)
         stream.tokenizer = tokenizer
-        stream._program = program_for(tokenizer, options)
         with snapshots.reading(fields):
+            stream._program = program_for(tokenizer, options)
             stream._restore(fields)
         return stream
 

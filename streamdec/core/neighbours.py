@@ -148,7 +148,11 @@ class WordSuffix(TokenBytes):
             "two strings",
             data,
         )
-        return data[0], data[1]
+        followed, last = data
+        # One is the other with a space for each suffix, from the first suffix on.
+        ends = followed == last == "" or followed.startswith(" ")
+        expect(ends and followed.replace(" ", "") == last.replace(" ", ""), "an open end", data)
+        return followed, last
 
 
 # --- tokens that depend on the one before ---------------------------------------------------------

@@ -41,7 +41,7 @@ class _Compiled:
             warnings.warn(
                 f"{decoder!r:.200}: {difference}; streaming over a window of decode() instead",
                 StreamdecWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def machine(self, decoder: TableDecoder, skip: bool, byte_runs: ByteRuns) -> TokenBytes | None:

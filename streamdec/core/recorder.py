@@ -62,7 +62,7 @@ class Recorder:
     def dump(self) -> dict[str, Any]:
         """The notes as JSON."""
         return {
-            "token_ids": self.token_ids and self.token_ids.copy(),
+            "token_ids": None if self.token_ids is None else self.token_ids.copy(),
             "anchors": self.tracker and self.tracker.dump(),
         }
 

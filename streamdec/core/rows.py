@@ -19,6 +19,7 @@ begun anew; streams under way keep the rows they hold until their next miss.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 __all__ = ["Entry", "Memory", "Row", "Rows"]
@@ -180,6 +181,5 @@ class Rows(ABC):
             if token_id >= MAX_DENSE:
                 return
             dense.extend([None] * max(missing, len(dense)))
-        # True and False are equal to 1 and 0, and would find their entries.
-        if token_id > 1:
+        with suppress(IndexError):  # another thread forgot the generation meanwhile
             dense[token_id] = entry

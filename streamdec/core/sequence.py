@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from typing import Any, Self, SupportsIndex, cast
 
 from streamdec.chunks import Chunk
+from streamdec.core import snapshots
 from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.program import Route, UnknownIds
 from streamdec.core.token_ids import as_sequence, check_token_id
-from streamdec.errors import SnapshotError, TokenIdError
+from streamdec.errors import TokenIdError
 from streamdec.protocols import Decoder, Encoder
 
 __all__ = ["Sequence"]
@@ -204,27 +205,19 @@ class Sequence:
 
     def snapshot(self) -> dict[str, Any]:
         """The sequence as JSON, ids included."""
-        return self._fresh_stream([]).snapshot() | {
-            "machine": "sequence",
-            "token_ids": self._ids.copy(),
-        }
+        fields = {"token_ids": self._ids.copy()}
+        return snapshots.dump("sequence", self.tokenizer, self._stream.program, fields)
 
     @classmethod
     def restore(cls, tokenizer: Decoder, snapshot: dict[str, Any], **expected: object) -> Self:
         """The sequence that ``snapshot()`` described; all else as for ``DecodeStream.restore``."""
-        try:
-            shell = dict(snapshot)
-            token_ids = [check_token_id(token_id) for token_id in shell.pop("token_ids", [])]
-            if shell.get("machine") == "sequence":
-                shell["machine"] = "decode_stream"
-        except (TypeError, ValueError) as error:
-            raise SnapshotError(f"malformed snapshot: {error}") from error
-        sequence = object.__new__(cls)
-        sequence._stream = DecodeStream.restore(tokenizer, shell, **expected)
-        if sequence._stream.num_tokens or sequence._stream.finished:
-            raise SnapshotError(
-                "a sequence is restored from its token_ids, not from a stream's state"
-            )
-        sequence._ids, sequence._texts = [], []
-        sequence.append_tokens(token_ids)
+        options, fields = snapshots.load("sequence", tokenizer, snapshot, expected)
+        with snapshots.reading(fields):
+            sequence = cls(tokenizer, **options._asdict())
+            fields.check_route(sequence.route)
+            start = sequence._stream.snapshot()
+            for name in ("memory", "primed"):  # of the stream at its start; older ones have them
+                if fields.take(name, start.get(name)) != start.get(name):
+                    raise ValueError(f"{name} is not that of a stream at its start")
+            sequence.append_tokens(check_token_id(i) for i in fields.take("token_ids", []))
         return sequence

@@ -24,8 +24,9 @@ __all__ = ["FORMAT", "Fields", "dump", "fingerprint", "load", "reading"]
 FORMAT = 1
 
 SAMPLE = 256
-"""How many ids a tokenizer without a fingerprint is told by; and in which range, if no size."""
+"""A tokenizer without a fingerprint is told by so many first ids, and by as many of the others."""
 SAMPLED_RANGE = 32_768
+"""How many ids it is taken to have if it does not say."""
 
 _fingerprints: dict[int, str] = {}
 
@@ -49,10 +50,13 @@ def _sampled(tokenizer: Decoder) -> str:
     size = getattr(tokenizer, "vocab_size", None)
     size = size if type(size) is int and size > 0 else SAMPLED_RANGE
     digest = hashlib.sha256(type(tokenizer).__qualname__.encode())
-    for token_id in range(0, size, max(size // SAMPLE, 1)):
+    others = range(SAMPLE, max(size, SAMPLE), max(size // SAMPLE, 1))
+    for token_id in (*range(SAMPLE), *others):
         try:
             text = tokenizer.decode([token_id], skip_special_tokens=False)
-        except Exception as error:  # noqa: BLE001 (whatever it raises is a trait of it)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 (a library's panic too is a trait of it)
             text = type(error).__name__
         digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
     return digest.hexdigest()[:16]
@@ -130,10 +134,10 @@ def load(
     if not isinstance(snapshot, Mapping):
         raise SnapshotError(f"a snapshot is a mapping, not {type(snapshot).__name__}")
     fields = dict(snapshot)
-    if fields.pop("format", None) != FORMAT:
-        found = snapshot.get("format", "none")
+    found = fields.pop("format", None)
+    if type(found) is not int or found != FORMAT:
         raise SnapshotError(
-            f"snapshot format {found!r:.40} is not known; this release reads {FORMAT}"
+            f"snapshot format {_shown(found)} is not known; this release reads {FORMAT}"
         )
     _match("machine", fields.pop("machine", None), machine)
     _match("tokenizer", fields.pop("tokenizer", None), fingerprint(tokenizer))
@@ -148,15 +152,24 @@ def load(
 def _match(what: str, found: object, expected: object) -> None:
     if found != expected:
         raise SnapshotMismatchError(
-            f"the snapshot is of another {what}: it has {found!r:.80}, here it is {expected!r:.80}"
+            f"the snapshot is of another {what}: it has {_shown(found)}, "
+            f"here it is {expected!r:.80}"
         )
+
+
+def _shown(value: object) -> str:
+    """``value`` for a message, whatever it is: it comes from outside."""
+    try:
+        return f"{value!r:.60}"
+    except (RecursionError, ValueError):  # too deep, or too many digits
+        return f"a {type(value).__name__}"
 
 
 def _options(data: Any) -> Options:
     try:
         options = Options(**data)
         options.check()
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise SnapshotError(f"options: {error}") from error
     return options
 

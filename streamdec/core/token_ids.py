@@ -70,7 +70,7 @@ def as_sequence(token_ids: Iterable[SupportsIndex]) -> Sequence[SupportsIndex]:
         return token_ids
     if isinstance(token_ids, (str, bytes, bytearray, Mapping, AbstractSet)):
         raise TypeError(f"token ids come as a list or an array, not as {type(token_ids).__name__}")
-    if hasattr(token_ids, "tolist"):
+    if hasattr(token_ids, "dtype"):  # NumPy's arrays, and tensors
         if getattr(token_ids, "ndim", 1) != 1:
             raise TypeError("an array of token ids has one dimension")
         return _ArrayView(token_ids)

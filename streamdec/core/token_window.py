@@ -20,7 +20,13 @@ from typing import Any, NamedTuple
 from streamdec.core.utf8 import REPLACEMENT
 from streamdec.errors import RewriteError
 
-__all__ = ["INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET", "MAX_WINDOW", "TokenWindow", "WindowMemory"]
+__all__ = [
+    "HALF",
+    "INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET",
+    "MAX_WINDOW",
+    "TokenWindow",
+    "WindowMemory",
+]
 
 INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET = 5
 """How many ids of a prompt are context at first: the value of vLLM, TGI, SGLang and Dynamo."""
@@ -29,6 +35,7 @@ MAX_WINDOW = 64
 """The most ids that a step decodes at once, its own among them."""
 
 HALF = MAX_WINDOW // 2
+"""How far a prompt is looked back into at once, and what a window is cut to."""
 
 MAX_HELD = 3
 """The most U+FFFD withheld at the end: an unfinished character has three bytes at most, and
@@ -53,10 +60,11 @@ class WindowMemory(NamedTuple):
 class TokenWindow:
     """The windowed route over ``decode(ids) -> str``."""
 
-    __slots__ = ("_decode",)
+    __slots__ = ("decode",)
 
     def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
-        self._decode = decode
+        self.decode = decode
+        """The whole decode of some ids."""
 
     def prime(self, prompt_token_ids: Sequence[int]) -> WindowMemory:
         """The memory after a prompt, of which nothing is given again.
@@ -66,10 +74,10 @@ class TokenWindow:
         span = min(len(prompt_token_ids), INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
         for end in range(len(prompt_token_ids), 0, -HALF):
             ids = tuple(prompt_token_ids[max(end - HALF, 0) : end])
-            text = self._decode(ids)
+            text = self.decode(ids)
             if text:
                 context = self._context(ids, text, span)
-                return WindowMemory(context, (), _without_held(self._decode(context)), span, 0)
+                return WindowMemory(context, (), _without_held(self.decode(context)), span, 0)
         return WindowMemory((), (), "", span, 0)
 
     def step(self, memory: WindowMemory, token_id: int) -> tuple[str, WindowMemory]:
@@ -78,7 +86,7 @@ class TokenWindow:
         Raises RewriteError when the decode of the window no longer begins with what was given.
         """
         context, pending = memory.context, (*memory.pending, token_id)
-        text = self._decode(context + pending)
+        text = self.decode(context + pending)
         settled = _without_held(text)
         if not settled.startswith(memory.given) and text.endswith(REPLACEMENT):
             settled = memory.given  # a run of bytes that may yet be good: as vLLM and TGI, wait
@@ -86,19 +94,21 @@ class TokenWindow:
         given = memory.given + new
         if new and len(settled) == len(text):
             context = self._context(context + pending, text, len(pending))
-            return new, WindowMemory(context, (), self._decode(context), memory.wait + 1, 0)
+            text = self.decode(context)
+            memory = WindowMemory(context, (), text, memory.wait + 1, 0)
+            return new, self._bounded(memory, text)
         memory = WindowMemory(context, pending, given, memory.span, memory.wait + 1)
         return new, self._bounded(memory, text)
 
     def flush(self, memory: WindowMemory) -> str:
         """What was withheld. Raises RewriteError if it contradicts what was given."""
         ids = memory.context + memory.pending
-        return _appended(memory.given, self._decode(ids) if ids else "")
+        return _appended(memory.given, self.decode(ids) if ids else "")
 
     def _context(self, ids: tuple[int, ...], text: str, size: int) -> tuple[int, ...]:
         """The last ``size`` ids, or more, until their text is a whole end of ``text``."""
         for start in range(max(len(ids) - size, 0), 0, -1):
-            end = self._decode(ids[start:]) if start < len(ids) else ""
+            end = self.decode(ids[start:]) if start < len(ids) else ""
             if end and text.endswith(end) and not end.startswith(REPLACEMENT):
                 return ids[start:]
         return ids
@@ -114,7 +124,7 @@ class TokenWindow:
         place = 0
         while place < len(ids) and len(ids) > 1:
             fewer = ids[:place] + ids[place + 1 :]
-            if self._decode(fewer) == text:
+            if self.decode(fewer) == text:
                 ids = fewer
             else:
                 place += 1
@@ -126,7 +136,7 @@ class TokenWindow:
     def _cut(self, ids: tuple[int, ...], text: str, given: str) -> tuple[tuple[int, ...], str, str]:
         """Fewer ids that decode to an end of ``text`` in which all that is withheld lies."""
         for start in range(len(ids) - HALF, 0, -1):
-            end = self._decode(ids[start:])
+            end = self.decode(ids[start:])
             before = len(text) - len(end)
             if text.endswith(end) and before <= len(given):
                 return ids[start:], end, given[before:]
@@ -151,6 +161,10 @@ class TokenWindow:
             and isinstance(given, str)
         ):
             raise ValueError("expected a window of ids, the text given and two counts")
+        text = self.decode(ids) if ids else ""
+        fits = text.startswith(given) and given.startswith(_without_held(text))
+        if not fits and not text.endswith(REPLACEMENT):
+            raise ValueError("the given text is not that of the window")
         return WindowMemory(context, pending, given, span, wait)
 
 

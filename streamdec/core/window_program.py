@@ -11,7 +11,7 @@ from typing import Any, SupportsIndex
 from streamdec.core.program import Options, Route, cascade_of
 from streamdec.core.rows import Entry, Row
 from streamdec.core.token_ids import check_token_id
-from streamdec.core.token_window import TokenWindow, WindowMemory
+from streamdec.core.token_window import HALF, TokenWindow, WindowMemory
 from streamdec.errors import RewriteError, StreamdecWarning, TokenizerLibraryError
 from streamdec.protocols import Decoder
 
@@ -50,7 +50,8 @@ class WindowProgram:
         memory = self._window.prime(ids)
         tails = self._cascade.start
         if tails:
-            tails = self._cascade.resynchronise(memory.given) or tails
+            given = self._window.decode(ids[-HALF:]) if ids else ""
+            tails = self._cascade.resynchronise(given) or self._cascade.step(tails, given)[1]
         return memory, tails
 
     def memory(self, row: Row | None) -> tuple[WindowMemory, Any]:

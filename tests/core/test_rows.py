@@ -102,7 +102,6 @@ def test_a_program_is_bounded_by_default() -> None:
     assert compiled(tokenizer)._max_entries <= 4 * rows.MAX_ENTRIES == 65_536
 
 
-@pytest.mark.xfail(reason="rows are counted as they begin, and forgotten only as they are filled")
 def test_rows_that_are_only_begun_count_too() -> None:
     """A server that restores many streams, each with another offset, fills the shared cache."""
     tokenizer = tokenizer_of()

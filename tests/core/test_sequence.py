@@ -188,7 +188,6 @@ def test_a_snapshot_of_something_else_is_refused(tokenizer: MockTokenizer) -> No
             Sequence.restore(tokenizer, nothing)  # type: ignore[arg-type]
 
 
-@pytest.mark.xfail(reason="Sequence.restore takes a sequence for a DecodeStream and adds the ids")
 def test_a_snapshot_of_a_decode_stream_is_no_sequence(tokenizer: MockTokenizer) -> None:
     snapshot = Sequence(tokenizer)._stream.snapshot()
     with pytest.raises(SnapshotMismatchError, match="another machine"):
@@ -206,10 +205,9 @@ TAKEN: list[dict[str, Any]] = [
     {"num_prompt_tokens": 7},
     {"token_ids": [77], "options": {"skip_special_tokens": False, "unknown_ids": "error"}},
 ]
-NOT_YET = pytest.mark.xfail(reason="a stream's own fields are taken; append_tokens is not guarded")
 
 
-@pytest.mark.parametrize("change", [*FOREIGN, *(pytest.param(c, marks=NOT_YET) for c in TAKEN)])
+@pytest.mark.parametrize("change", [*FOREIGN, *TAKEN])
 def test_what_no_sequence_has_in_its_snapshot_is_refused(
     tokenizer: MockTokenizer, change: dict[str, Any]
 ) -> None:

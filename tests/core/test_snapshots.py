@@ -122,13 +122,12 @@ def test_another_machine_or_format_is_named() -> None:
     snapshot = DecodeStream(RAW).snapshot()
     assert "another machine: it has 'sequence'" in refused(snapshot | {"machine": "sequence"})
     assert "format 2 is not known; this release reads 1" in refused(snapshot | {"format": 2})
-    assert "format 'none'" in refused({})
+    assert "format None" in refused({})
     assert "a mapping, not list" in refused([snapshot])
     with pytest.raises(SnapshotMismatchError):
         DecodeStream.restore(RAW, snapshot | {"machine": None})
 
 
-@pytest.mark.xfail(reason="True and 1.0 are equal to 1")
 @pytest.mark.parametrize("version", [True, 1.0])
 def test_a_format_that_only_equals_ours_is_not_known(version: object) -> None:
     assert "not known" in refused(DecodeStream(RAW).snapshot() | {"format": version})
@@ -137,7 +136,6 @@ def test_a_format_that_only_equals_ours_is_not_known(version: object) -> None:
 # --- fingerprints ---------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(reason="without a vocab_size every 128th id is looked at: of eight, the first")
 def test_small_tokenizers_that_differ_in_one_id_are_told_apart() -> None:
     class Other(Windowed):
         __qualname__ = Windowed.__qualname__
@@ -167,9 +165,6 @@ def test_tokenizers_that_differ_in_later_ids_only_are_told_apart() -> None:
     assert snapshots.fingerprint(Later("one")) != snapshots.fingerprint(Later("other"))
 
 
-@pytest.mark.xfail(
-    reason="a panic of the library is a BaseException, and passes through", raises=BaseException
-)
 def test_a_raw_tokenizer_that_panics_has_a_fingerprint_all_the_same() -> None:
     assert len(snapshots.fingerprint(UNCOMPILED["strip_stop"]())) == 16
 
@@ -293,11 +288,10 @@ def nested(depth: int) -> list[Any]:
     return inner
 
 
-REPR = pytest.mark.xfail(reason="RecursionError out of repr in the message", raises=RecursionError)
-DEEP = [*(pytest.param(field, marks=REPR) for field in ("format", "machine", "tokenizer"))]
+FIELDS = ["format", "machine", "tokenizer", "num_tokens", "finished", "memory", "recorder"]
 
 
-@pytest.mark.parametrize("field", [*DEEP, "num_tokens", "finished", "memory", "recorder"])
+@pytest.mark.parametrize("field", FIELDS)
 def test_a_deep_value_is_refused(field: str) -> None:
     """900 is what ``json.loads`` lets through in 3.11."""
     for depth in (100, 600, 900, 5000):
@@ -306,13 +300,11 @@ def test_a_deep_value_is_refused(field: str) -> None:
         assert refused(DecodeStream(RAW).snapshot() | {field: within.get(field, deep)})
 
 
-@pytest.mark.xfail(reason="repr of an int of more than 4300 digits is a plain ValueError")
 @pytest.mark.parametrize("field", ["format", "machine", "tokenizer"])
 def test_a_number_too_long_to_print_is_refused(field: str) -> None:
     assert refused(DecodeStream(RAW).snapshot() | {field: 10**5000})
 
 
-@pytest.mark.xfail(reason="program_for is called outside of reading()")
 def test_options_that_the_route_cannot_honour_are_refused() -> None:
     for options in ({"byte_runs": "exact"}, {"unknown_ids": "replace"}, {"unknown_ids": "error"}):
         assert refused(DecodeStream(Windowed()).snapshot() | {"options": options}, Windowed())
@@ -323,7 +315,6 @@ def test_notes_that_are_not_of_this_stream_are_refused() -> None:
     assert refused(snapshot | {"recorder": {"token_ids": [0, 1], "anchors": None}})
 
 
-@pytest.mark.xfail(reason="an anchor tracker reads any tail and any key")
 @pytest.mark.parametrize("change", [{"tail": "e4bda0"}, {"tail": "e4"}, {"more": 1}])
 def test_anchors_that_are_not_of_this_stream_are_refused(change: dict[str, Any]) -> None:
     snapshot = DecodeStream(RAW, anchors=True).snapshot()
