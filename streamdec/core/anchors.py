@@ -98,6 +98,11 @@ class AnchorTracker:
         while len(self._waiting) > waiting:
             self._waiting.popleft().waits = False
 
+    @property
+    def tail(self) -> bytes:
+        """The bytes that are no character yet."""
+        return self._tail
+
     def take(self) -> list[Anchor]:
         """The anchors settled since the last call."""
         taken, self._settled = self._settled, []

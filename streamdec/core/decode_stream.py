@@ -404,6 +404,8 @@ class DecodeStream:
         memory = program.load(fields.take("memory", {}))
         if sum(program.offsets(memory)) > self._num_prompt_tokens + self.num_tokens:
             raise ValueError("more tokens are withheld than there are")
+        if self._recorder and not self._recorder.fits(memory):
+            raise ValueError("the anchors are of another stream")
         self._go(program.row(memory))
         if fields.flag("finished"):
             self._finish(memory)

@@ -48,6 +48,10 @@ class Recorder:
         if self.tracker is not None:
             self.tracker.token(**cast(Program, self._program).contribution(memory, token_id))
 
+    def fits(self, memory: Memory) -> bool:
+        """Whether a stream with these notes can be in ``memory``."""
+        return self.tracker is None or self.tracker.tail == memory[1]
+
     def finish(self, memory: Memory) -> None:
         """The stream ends in ``memory``."""
         if self.tracker is not None:
