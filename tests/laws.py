@@ -80,7 +80,8 @@ def chunk_invariance(
         part = token_ids[start:end]
         assert grouped.step_batch(part) == texts[start:end]
         other = forked.fork()
-        other.step_batch(token_ids[:3])  # what a fork does is its own
+        with suppress(*REFUSALS):
+            other.step_batch(token_ids[:3])  # what a fork does is its own
         assert forked.step_batch(part) == texts[start:end]
         snapshot = json.loads(json.dumps(moved.snapshot()))
         moved = DecodeStream.restore(subject.streamed, snapshot)
@@ -227,7 +228,7 @@ def sentencepiece_runs(subject: Subject, token_ids: Sequence[int]) -> None:
 
 
 def _byte(piece: str) -> int | None:
-    if len(piece.encode()) == 6 and piece[:3] == "<0x" and piece[5] == ">":
+    if len(piece) == 6 and piece.isascii() and piece[:3] == "<0x" and piece[5] == ">":
         try:
             return int(piece[3:5], 16) if piece[3] not in "-_ " and piece[4] not in "_ " else None
         except ValueError:
@@ -371,7 +372,7 @@ class Tensor:
     def __ge__(self, other: object) -> bool:
         raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
 
-    __eq__ = __lt__ = __le__ = __gt__ = __ge__  # type: ignore[assignment]
+    __eq__ = __lt__ = __le__ = __gt__ = __ge__
     __hash__ = object.__hash__
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import strategies as st
 
+from streamdec.errors import TokenizerLibraryError
 from streamdec.protocols import ByteFallback, ByteLevel, Decoder, Tokenizer
 
 __all__ = ["Subject", "cuts", "running_text", "token_ids"]
@@ -30,6 +32,8 @@ class Subject:
     """Ids of single bytes and of parts of characters."""
     ordinary: list[int] = field(default_factory=list)
     """Those of ``usual`` that are text of their own: neither partial nor ever skipped."""
+    words: list[int] = field(default_factory=list)
+    """Those of ``ordinary`` that are letters, which no rule adds to or takes from."""
     special: list[int] = field(default_factory=list)
     """Ids that are skipped, and other added ones."""
     unknown: list[int] = field(default_factory=list)
@@ -41,6 +45,10 @@ class Subject:
     def __repr__(self) -> str:
         return self.name
 
+    def _repr_pretty_(self, printer: Any, _: bool) -> None:
+        """Hypothesis would print every field."""
+        printer.text(self.name)
+
     def __post_init__(self) -> None:
         sample = list(self.tokenizer.sample_ids())
         known = [i for i in range(SCAN) if self.tokenizer.piece(i) is not None]
@@ -49,6 +57,7 @@ class Subject:
         self.partial = [i for i in known + sample if self._is_partial(i)] or self.usual
         shown = [i for i in self.usual if not self.tokenizer.is_skipped(i)]
         self.ordinary = [i for i in shown if not self._is_partial(i)]
+        self.words = [i for i in self.ordinary if self._text(i).isalpha()]
         top = max(self.usual, default=0)
         self.unknown = [i for i in (top + 77_777, 2**32 - 1) if self.tokenizer.piece(i) is None]
         self.unknown += [i for i in range(top) if i < SCAN and self.tokenizer.piece(i) is None][:5]
@@ -81,7 +90,10 @@ class Subject:
         return len(self.byte_ids) in (0, 256) and not (rules and rules.replaces)
 
     def _text(self, token_id: int) -> str:
-        return self.tokenizer.decode([token_id], skip_special_tokens=False)
+        try:
+            return self.tokenizer.decode([token_id], skip_special_tokens=False)
+        except TokenizerLibraryError:  # some decoders panic on an empty text
+            return ""
 
     def _byte(self, token_id: int) -> int | None:
         """The one byte that a token is, if its piece says so in the spelling of its rule."""
@@ -136,14 +148,16 @@ def running_text(
 ) -> st.SearchStrategy[list[int]]:
     """Ids as a model writes: words, characters in bytes, and runs of ids that are not shown."""
     word = st.sampled_from(subject.ordinary).map(lambda i: [i])
-    silent = [*subject.unknown, *(subject.skipped if skip_special_tokens else ())]
+    skipped = set(subject.skipped if skip_special_tokens else ())
+    silent = [*subject.unknown, *sorted(skipped)]
+    byte_ids = {byte: i for byte, i in subject.byte_ids.items() if i not in skipped}
     unseen = st.tuples(st.sampled_from(silent), st.integers(1, 80)).map(
         lambda run: [run[0]] * run[1]
     )
     spelled = [
-        [subject.byte_ids[byte] for byte in char.encode()]
+        [byte_ids[byte] for byte in char.encode()]
         for char in "aé你😀\u0301"
-        if subject.byte_ids.keys() >= set(char.encode())
+        if byte_ids.keys() >= set(char.encode())
     ]
     parts = [word, word, word, unseen, *([st.sampled_from(spelled)] * 2 if spelled else ())]
     return _joined(st.sampled_from(parts).flatmap(lambda part: part), max_size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,7 @@ from tokenizers import Tokenizer
 
 from streamdec import HuggingFaceTokenizer, MockTokenizer
 from streamdec.core import rows
-from streamdec.protocols import ByteFallback, Decoder
+from streamdec.protocols import CTC, ByteFallback, Decoder, Joined, WordPiece
 from tests import laws
 from tests.strategies import Subject, cuts, running_text, token_ids
 from tests.support.zoo import UNCOMPILED, ZOO, shared_tokenizers
@@ -49,7 +50,8 @@ class Bare:
 
 BARE = {f"bare {name}": name for name in [*MOCKS, *ZOO]}
 RAW = {f"raw {name}": name for name in ("byte_level_trained", "byte_fallback_strip", "wordpiece")}
-WINDOWED = [*BARE, *RAW, *UNCOMPILED]
+# The library panics where strip_stop leaves an empty text: tests/core/test_window_program.py has it.
+WINDOWED = [*BARE, *RAW, *UNCOMPILED.keys() - {"strip_stop"}]
 
 
 @cache
@@ -78,8 +80,9 @@ def made(request: pytest.FixtureRequest) -> Subject:
 
 def windowed(law: Callable[..., None]) -> Callable[..., None]:
     """``law``, tried on tokenizers that take the windowed route instead of compiled ones."""
-    raw = pytest.mark.filterwarnings("ignore:a tokenizers.Tokenizer streams over a window")
-    return raw(pytest.mark.parametrize("subject", WINDOWED, indirect=True)(law))
+    law = pytest.mark.filterwarnings("ignore:a tokenizers.Tokenizer streams over a window")(law)
+    law = pytest.mark.parametrize("subject", WINDOWED, indirect=True)(law)
+    return law
 
 
 def skipping() -> st.SearchStrategy[bool]:
@@ -174,11 +177,13 @@ def test_law_8_specials(subject: Subject, data: st.DataObject) -> None:
 
 def test_law_8_runs_of_skipped_specials(subject: Subject) -> None:
     """Between two words they leave no trace in the text, and the offsets are the reference's."""
-    for silent in (subject.skipped[:1], subject.unknown[:1]):
-        for length in range(1, 41) if silent else ():
-            one, other = subject.ordinary[length % 7 : length % 7 + 2]
-            ids = [one, *silent * length, other, *silent, one]
-            laws.whole_decode(subject, ids, **exact(subject))
+    rules = subject.tokenizer.rules
+    words = itertools.cycle(subject.words[:7])
+    silent = [i for i in (*subject.skipped[:1], *subject.unknown[:1]) if subject.words]
+    for token_id, length in itertools.product(silent, range(1, 41)):
+        ids = [next(words), *[token_id] * length, next(words), token_id, next(words)]
+        laws.whole_decode(subject, ids, **exact(subject))
+        if not (rules and rules.replaces):  # then text is withheld that the window gives
             laws.offsets(subject, [], ids)
             laws.offsets(subject, ids[: length // 2], ids[length // 2 :])
 
@@ -223,9 +228,9 @@ def test_law_16_unknown_ids(subject: Subject, data: st.DataObject, skip: bool) -
     options = {"skip_special_tokens": skip, **exact(subject)}
     ids = draw_ids(data, subject)
     laws.unknown_ids(subject, ids, **options)
-    piece = subject.tokenizer.piece
+    piece, rules = subject.tokenizer.piece, subject.tokenizer.rules
     replacements = [i for i in subject.usual if piece(i) in ("\ufffd", "\ufffd".encode())]
-    if replacements:
+    if replacements and not isinstance(rules and rules.rule, (CTC, Joined, WordPiece)):
         laws.unknown_ids_replaced(subject, ids, replacements[0], **options)
 
 

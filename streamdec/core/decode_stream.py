@@ -12,7 +12,7 @@ from streamdec.core.counting import TICKS, Tick, tick
 from streamdec.core.program import Options, Program, Route, UnknownIds
 from streamdec.core.programs import AnyProgram, program_for
 from streamdec.core.recorder import Recorder
-from streamdec.core.rows import Row
+from streamdec.core.rows import KeptRow, LoneRow, Row
 from streamdec.core.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
 from streamdec.core.unknown_ids import unknown_id, warn_once
 from streamdec.errors import FinishedError
@@ -73,7 +73,7 @@ class DecodeStream:
 
     _machine: ClassVar[str] = "decode_stream"
     _dense: Any
-    _rest: Row
+    _rest: KeptRow
     _row: Row | None
     _tick: Tick | None
 
@@ -139,7 +139,7 @@ class DecodeStream:
                 row = self._rest
             # Dicts find 1 for True and 1.0.
             if type(token_id) is int:
-                text, row = row[token_id]
+                text, row = row[token_id]  # type: ignore[index]
                 self._tick = self._tick[0]  # type: ignore[index]
                 self._row = row
                 return text
@@ -223,7 +223,7 @@ class DecodeStream:
 
     def _finish(self, memory: Any) -> None:
         # A row that is in no program and knows no token: each step misses and is refused.
-        self._go(self._program.last_row(memory))
+        self._go(LoneRow(memory))
         self._finished = True
 
     # --- bytes

@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-__all__ = ["Entry", "Memory", "Row", "Rows"]
+__all__ = ["Entry", "KeptRow", "LoneRow", "Memory", "Row", "Rows"]
 
 MAX_ENTRIES = 16_384
 """Rows and entries of one table before they are forgotten: 100,000 tokens of code that does not
@@ -34,10 +34,23 @@ MAX_DENSE = 2**20
 
 Memory: TypeAlias = Any
 """What a stream remembers: an immutable, hashable value."""
-Row: TypeAlias = dict[Any, Any]
+KeptRow: TypeAlias = dict[Any, Any]
 """token id → Entry; and under None, the row's own memory and generation."""
 Entry: TypeAlias = tuple[Any, ...]
 """What a token gives, and last the next row."""
+
+
+class LoneRow:
+    """The row of a memory that is of use to one stream alone: to ask it for a token is an error."""
+
+    __slots__ = ("memory",)
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+
+
+Row: TypeAlias = KeptRow | LoneRow
+"""Where a stream is: what it asks for the next token's entry."""
 
 
 class Rows(ABC):
@@ -60,7 +73,7 @@ class Rows(ABC):
         self.rest = rest
         self._max_entries = max_entries
         self._uses = 0
-        self._rows: dict[Memory, Row] = {}
+        self._rows: dict[Memory, KeptRow] = {}
         self.dense: list[Any] = []
         self._forget()
 
@@ -72,7 +85,7 @@ class Rows(ABC):
                     row.pop(token_id, None)
         self.dense.clear()
         self._generation = object()
-        self._rest_row: Row = {None: (self.rest, self._generation)}
+        self._rest_row: KeptRow = {None: (self.rest, self._generation)}
         self._rows = {self.rest: self._rest_row}
         self._entries = 0
         self._is_sparse = True
@@ -96,24 +109,25 @@ class Rows(ABC):
 
     def memory(self, row: Row | None) -> Memory:
         """What a stream in ``row`` remembers."""
-        return self.rest if row is None else row[None][0]
+        if row is None:
+            return self.rest
+        return row.memory if isinstance(row, LoneRow) else row[None][0]
 
     def row(self, memory: Memory) -> Row | None:
         """The row of ``memory`` as a stream keeps it."""
-        return self._at_rest if memory == self.rest else self._row(memory)
+        if memory == self.rest:
+            return self._at_rest
+        kept = self._kept(memory)
+        return LoneRow(memory) if kept is None else kept
 
     def first_row(self, memory: Memory) -> Row | None:
         """``row`` for a stream that begins."""
         self._use()
         return self.row(memory)
 
-    def last_row(self, memory: Memory) -> Row:
-        """A row that belongs to no generation and never knows a token."""
-        return {None: (memory, None)}
-
-    def _row(self, memory: Memory) -> Row:
+    def _kept(self, memory: Memory) -> KeptRow | None:
         if not self.is_cached(memory):
-            return self.last_row(memory)
+            return None
         row = self._rows.get(memory)
         if row is None:
             self._entries += 1
@@ -122,34 +136,37 @@ class Rows(ABC):
 
     def entry(self, row: Row | None, token_id: int) -> Entry:
         """The entry of ``token_id``, from its row or worked out; raises what ``work_out`` does."""
+        kept: KeptRow | None
         if row is None:
-            row, memory = self._rest_row, self.rest
+            kept, memory = self._rest_row, self.rest
+        elif isinstance(row, LoneRow):
+            kept, memory = None, row.memory
         else:
             memory, generation = row[None]
-            if generation is not self._generation:
-                row = self._row(memory)  # the old one was forgotten
-        entry: Entry | None = row.get(token_id)
+            # Of a generation that was forgotten nothing is used any more.
+            kept = row if generation is self._generation else self._kept(memory)
+        entry: Entry | None = None if kept is None else kept.get(token_id)
         if entry is None:
-            entry = self._new_entry(memory, row, token_id)
+            entry = self._new_entry(memory, kept, token_id)
         if memory is self.rest and not self._is_sparse:
             self._keep_dense(token_id, entry)
         return entry
 
-    def _new_entry(self, memory: Memory, row: Row, token_id: int) -> Entry:
+    def _new_entry(self, memory: Memory, kept: KeptRow | None, token_id: int) -> Entry:
         given, after = self.work_out(memory, token_id)
         if self._entries >= self._max_entries:
             self._forget()
-            row = self._row(memory)
+            kept = self._kept(memory)
         entry = (*given, self._at_rest if after is self.rest else self.row(after))
-        if row[None][1] is self._generation:
+        if kept is not None:
             self._entries += 1
-            row[token_id] = entry
+            kept[token_id] = entry
         return entry
 
     # --- the dense row
 
     @property
-    def rest_row(self) -> Row:
+    def rest_row(self) -> KeptRow:
         """The row at rest as a dict, for the ids that the list does not have."""
         return self._rest_row
 

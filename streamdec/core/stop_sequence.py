@@ -10,7 +10,7 @@ from streamdec.core import snapshots
 from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.counting import TICKS, Tick, tick
 from streamdec.core.program import Options, Route, UnknownIds
-from streamdec.core.rows import Row
+from streamdec.core.rows import KeptRow, LoneRow, Row
 from streamdec.core.stop_conditions import StopConditions
 from streamdec.core.stop_program import (
     EXTRA_BYTES,
@@ -73,7 +73,7 @@ class StopSequenceDecoder:
 
     _machine: ClassVar[str] = "stop_sequence"
     _dense: Any
-    _rest: Row
+    _rest: KeptRow
     _row: Row | None
     _tick: Tick | None
 
@@ -130,7 +130,7 @@ class StopSequenceDecoder:
                 row = self._rest
             # Dicts find 1 for True and 1.0.
             if type(token_id) is int:
-                chunk, size, row = row[token_id]
+                chunk, size, row = row[token_id]  # type: ignore[index]
                 self._tick = self._tick[0]  # type: ignore[index]
                 self._size += size
                 self._row = row
@@ -325,7 +325,7 @@ class StopSequenceDecoder:
         self._end = Chunk(text, reason, stop)
         self._match = match
         # A row of its own that knows no token: each step misses and is refused.
-        self._go(self._program.last_row(outcome.memory))
+        self._go(LoneRow(outcome.memory))
         return self._end
 
     # --- unknown ids
@@ -477,7 +477,7 @@ class StopSequenceDecoder:
         self._end = None if end is None else _chunk(end)
         self._match = None if match is None else _match(match)
         if self._end is not None:
-            self._go(program.last_row(memory))
+            self._go(LoneRow(memory))
 
     def __repr__(self) -> str:
         state = self.finish_reason or f"jailed {self.jailed!r}, held {self.held!r}"

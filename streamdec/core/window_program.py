@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, SupportsIndex
 
 from streamdec.core.program import Options, Route, cascade_of
-from streamdec.core.rows import Entry, Row
+from streamdec.core.rows import Entry, KeptRow, LoneRow, Row
 from streamdec.core.token_ids import check_token_id
 from streamdec.core.token_window import HALF, TokenWindow, WindowMemory
 from streamdec.errors import RewriteError, StreamdecWarning, TokenizerLibraryError
@@ -40,7 +40,7 @@ class WindowProgram:
         _hint(decoder)
         self.options = options
         self.dense: list[Any] = []
-        self.rest_row: Row = {}
+        self.rest_row: KeptRow = {}
         self._cascade = cascade_of((), options)
         self._window = TokenWindow(_whole_decode(decoder, options.skip_special_tokens))
 
@@ -56,15 +56,15 @@ class WindowProgram:
 
     def memory(self, row: Row | None) -> tuple[WindowMemory, Any]:
         """What a stream in ``row`` remembers."""
-        assert row is not None
-        memory: tuple[WindowMemory, Any] = row[None]
+        assert isinstance(row, LoneRow)
+        memory: tuple[WindowMemory, Any] = row.memory
         return memory
 
     def row(self, memory: Any) -> Row:
         """A row of one stream alone, which never knows a token."""
-        return {None: memory}
+        return LoneRow(memory)
 
-    first_row = last_row = row
+    first_row = row
 
     def carry(self) -> None:
         """Nothing is gained by knowing how long a stream is."""
