@@ -404,7 +404,10 @@ def nothing_lost(setup: Setup, before: Sequence[int], bad: Any, after: Sequence[
 
 
 def what_an_engine_may_keep(setup: Setup, ids: Sequence[int]) -> None:
-    """The tokens before a match have their text wholly before it; the next one reaches into it."""
+    """The tokens before a match have their text wholly before it; the next one reaches into it.
+
+    Not for exact runs, whose text may change with what follows them.
+    """
     decoder = setup.decoder()
     try:
         decoder.step_batch(ids)

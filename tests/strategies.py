@@ -33,7 +33,7 @@ class Subject:
     ordinary: list[int] = field(default_factory=list)
     """Those of ``usual`` that are text of their own: neither partial nor ever skipped."""
     words: list[int] = field(default_factory=list)
-    """Those of ``ordinary`` that are letters, which no rule adds to or takes from."""
+    """Those of ``ordinary`` that are letters, and the same letters whatever follows."""
     special: list[int] = field(default_factory=list)
     """Ids that are skipped, and other added ones."""
     unknown: list[int] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Subject:
         self.partial = [i for i in known + sample if self._is_partial(i)] or self.usual
         shown = [i for i in self.usual if not self.tokenizer.is_skipped(i)]
         self.ordinary = [i for i in shown if not self._is_partial(i)]
-        self.words = [i for i in self.ordinary if self._text(i).isalpha()]
+        self.words = [i for i in self.ordinary if self._is_word(i)]
         top = max(self.usual, default=0)
         self.unknown = [i for i in (top + 77_777, 2**32 - 1) if self.tokenizer.piece(i) is None]
         self.unknown += [i for i in range(top) if i < SCAN and self.tokenizer.piece(i) is None][:5]
@@ -89,9 +89,9 @@ class Subject:
         rules = self.tokenizer.rules
         return len(self.byte_ids) in (0, 256) and not (rules and rules.replaces)
 
-    def _text(self, token_id: int) -> str:
+    def _text(self, *token_ids: int) -> str:
         try:
-            return self.tokenizer.decode([token_id], skip_special_tokens=False)
+            return self.tokenizer.decode(token_ids, skip_special_tokens=False)
         except TokenizerLibraryError:  # some decoders panic on an empty text
             return ""
 
@@ -104,6 +104,10 @@ class Subject:
             spelled, byte = _SPELLED[piece]
             return byte if isinstance(self.tokenizer.rules.rule, spelled) else None
         return None
+
+    def _is_word(self, token_id: int) -> bool:
+        text = self._text(token_id)
+        return text.isalpha() and self._text(token_id, token_id).startswith(text)
 
     def _is_partial(self, token_id: int) -> bool:
         piece = self.tokenizer.piece(token_id)

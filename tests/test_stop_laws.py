@@ -251,6 +251,28 @@ ENDS = [
         [b"a", b"b"], ["a", "b", "a"], flush="", ids=[0, 1, 0],
         stops={"eos_token_ids": (1,), "ignore_eos": True},
     ),
+    Row(
+        "a visible stop id's match is its own text, not what it interrupts",
+        [b"\xe4", b"a"], ["", "\ufffda"], "stop", (1, 2, 3, 4, 1, 1), 1, visible=True,
+        stops={"visible_stop_token_ids": (1,)},
+    ),
+    Row(
+        "byte fallback: of two bad bytes the second one is its own",
+        [b"\xe4", b"\xa9"], ["", "\ufffd\ufffd"], "stop", (1, 2, 3, 6, 1, 1), 1, visible=True,
+        decoder="byte_fallback", stops={"visible_stop_token_ids": (1,)},
+    ),
+    Row(
+        "exact runs: a visible stop id closes a character that the token before began",
+        [b"\xc3", b"\xa9"], ["", "é"], "stop", (0, 1, 0, 2, 1, 0), 1, visible=True,
+        decoder="byte_fallback", options=Options(byte_runs="exact"),
+        stops={"visible_stop_token_ids": (1,)},
+    ),
+    Row(
+        "exact runs: what an empty visible stop id releases is matched",
+        [b"\xc3"], ["", ""], "stop", (0, 1, 0, 3, 1, 0), "\ufffd", ids=[0, 9],
+        decoder="byte_fallback", options=Options(byte_runs="exact"),
+        stops={"visible_stop_token_ids": (9,), "stop": ("\ufffd",)},
+    ),
 ]  # fmt: skip
 BYTES = [
     Row(
@@ -319,6 +341,11 @@ BYTES = [
         [b"a", b"</s>", b"x"], ["a", "", ""], "stop", (1, 6, 1, 6, 2, 1), "</s>x",
         special=frozenset({1}), options=SHOWN, stops={"stop": ("</s>x",)},
     ),
+    Row(
+        "a hidden stop string that is a skipped special beats the same id made visible",
+        [b"a", b"</s>"], ["a", ""], "stop", (1, 1, 1, 1, 1, 1), "</s>", special=frozenset({1}),
+        stops={"stop": ("</s>",), "visible_stop_token_ids": (1,)},
+    ),
 ]  # fmt: skip
 SEQUENCES = [
     Row(
@@ -360,6 +387,22 @@ SEQUENCES = [
         "an included sequence is shown",
         [b"a", b"b", b"c"], ["a", "b", "c"], "stop", (1, 3, 1, 3, 2, 1), (1, 2), visible=True,
         stops={"stop_token_sequences": ((1, 2),), "include_stop_str_in_output": True},
+    ),
+    Row(
+        "an included sequence's match is its own text, not what it interrupts",
+        [b"\xe4", b"a", b"b"], ["", "\ufffda", "b"], "stop", (1, 3, 3, 5, 2, 1), (1, 2),
+        visible=True,
+        stops={"stop_token_sequences": ((1, 2),), "include_stop_str_in_output": True},
+    ),
+    Row(
+        "a sequence's first token is of the match, even without text",
+        [b"x", b"", b"a"], ["x", "", "a"], "stop", (1, 2, 1, 2, 2, 1), (1, 2), visible=True,
+        stops={"stop_token_sequences": ((1, 2),), "include_stop_str_in_output": True},
+    ),
+    Row(
+        "what a live beginning interrupts has no byte of it, and does not wait",
+        [b"\xe4", b"a", b"b"], ["", "\ufffd", ""], "stop", (1, 1, 3, 3, 2, 1), (1, 2),
+        stops={"stop_token_sequences": ((1, 2),)},
     ),
 ]  # fmt: skip
 GATES = [
@@ -438,6 +481,11 @@ GATES = [
         "a marker in the prompt opens nothing",
         [b"x"], ["x"], flush="", prompt=[b"</think>"],
         stops={"stop": ("x",), "armed_after": "</think>"},
+    ),
+    Row(
+        "end of sequence that is named as a stop is no more than that while the gate is closed",
+        [b"a", b"b"], ["a", ""], "stop", (1, 1, 1, 1, 1, 1), None,
+        stops={"eos_token_ids": (1,), "visible_stop_token_ids": (1,), "armed_after": "never"},
     ),
 ]  # fmt: skip
 ROWS = [*WHICH, *LIMITS, *ENDS, *BYTES, *SEQUENCES, *GATES]
@@ -563,7 +611,7 @@ def test_law_16_nothing_lost(situation: Situation, bad: object, after: list[int]
     laws.nothing_lost(laws.setup_of(situation), situation.ids, bad, after)
 
 
-@given(situation=situations(replace(FEATURES, unknown_ids=False)))
+@given(situation=situations(replace(FEATURES, unknown_ids=False, exact_runs=False)))
 def test_positions_what_an_engine_may_keep(situation: Situation) -> None:
     laws.what_an_engine_may_keep(laws.setup_of(situation), situation.ids)
 
@@ -641,7 +689,8 @@ def test_laws_9_to_11_which_stop(subject: Subject, data: st.DataObject, runs: st
     setup, ids = draw_setup(data, subject, skip_special_tokens=False, byte_runs=runs)
     laws.which_stop(setup, ids)
     laws.least_hold(setup, ids)
-    laws.what_an_engine_may_keep(setup, ids)
+    if runs == "eager":
+        laws.what_an_engine_may_keep(setup, ids)
 
 
 @given(data=st.data(), skip=st.booleans())

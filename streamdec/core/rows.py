@@ -130,7 +130,7 @@ class Rows(ABC):
             return None
         row = self._rows.get(memory)
         if row is None:
-            self._entries += 1
+            self._make_room()
             row = self._rows.setdefault(memory, {None: (memory, self._generation)})
         return row
 
@@ -148,20 +148,27 @@ class Rows(ABC):
         entry: Entry | None = None if kept is None else kept.get(token_id)
         if entry is None:
             entry = self._new_entry(memory, kept, token_id)
-        if memory is self.rest and not self._is_sparse:
+        if memory is self.rest and not self._is_sparse and kept is self._rest_row:
             self._keep_dense(token_id, entry)
         return entry
 
     def _new_entry(self, memory: Memory, kept: KeptRow | None, token_id: int) -> Entry:
         given, after = self.work_out(memory, token_id)
-        if self._entries >= self._max_entries:
-            self._forget()
-            kept = self._kept(memory)
-        entry = (*given, self._at_rest if after is self.rest else self.row(after))
         if kept is not None:
-            self._entries += 1
+            self._make_room()
+            if kept[None][1] is not self._generation:
+                kept = self._kept(memory)
+        entry = (*given, self._at_rest if after is self.rest else self.row(after))
+        # Of a generation that was forgotten nothing is filled any more.
+        if kept is not None and kept[None][1] is self._generation:
             kept[token_id] = entry
         return entry
+
+    def _make_room(self) -> None:
+        """For one more row or entry."""
+        if self._entries >= self._max_entries:
+            self._forget()
+        self._entries += 1
 
     # --- the dense row
 

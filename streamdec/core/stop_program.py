@@ -498,16 +498,21 @@ class StopProgram(Rows):
         text += decode.flush(core)[0]
         if not isinstance(decode, Program) or decode.rewrites:
             return "", (), text, 0
-        found, errors = decode.contribution(memory.core, token_id), decode.token_bytes.errors
-        pending = memory.core[1] + found["data"][: len(found["data"]) - found["own"]]
-        before, unfinished = utf8.decode(pending, errors)
-        first = found["data"][len(found["data"]) - found["own"] :][:1]
-        joined = unfinished != b"" and _joins(unfinished, first, errors)
-        if unfinished and not joined:
-            before += utf8.flush(unfinished, errors)
-        oldest = max((*memory.waiting_ages, *memory.pending_ages, 1))
-        own = text[len(before) :]
-        return before, (oldest,) * len(before), own, memory.pending_ages[0] if joined else 0
+        found, machine = decode.contribution(memory.core, token_id), decode.token_bytes
+        held, released = memory.waiting_ages, machine.flush(core[0])
+        carried = _shared_out(held, len(found["data"]) - found["own"])
+        among = (*held, 0) if found["contributes"] else held
+        among = among[len(among) - found["waiting"] :]
+        ages = (*memory.pending_ages, *carried, *(0,) * found["own"])
+        ages += _shared_out(among, len(released))
+        data, place = memory.core[1] + found["data"] + released, 0
+        letters: list[int] = []
+        for width, _ in utf8.spans(data, machine.errors, final=True):
+            if not ages[place + width - 1]:  # the first letter that has a byte of the token
+                return text[: len(letters)], tuple(letters), text[len(letters) :], ages[place]
+            letters.append(ages[place])
+            place += width
+        return text, tuple(letters), "", 0
 
     def knows(self, token_id: int) -> bool:
         """Whether the tokenizer has ``token_id``, as far as it can tell."""
@@ -519,13 +524,13 @@ class StopProgram(Rows):
         """The stop that ``token_id`` is by itself, and whether it is hidden; None if it is none."""
         conditions = self.conditions
         if self.armed(memory):
+            text = self._names.get(token_id)
             if token_id in conditions.stop_token_ids:
                 return token_id, True
-            if token_id in conditions.visible_stop_token_ids:
-                return token_id, False
-            text = self._names.get(token_id)
             if text in conditions.stop:
                 return text, True
+            if token_id in conditions.visible_stop_token_ids:
+                return token_id, False
             if text in conditions.visible_stop:
                 return text, False
         if token_id in conditions.eos_token_ids and not conditions.ignore_eos:
@@ -688,13 +693,6 @@ def _emptied(outcome: Outcome) -> Outcome:
         outcome.text + memory.withheld,
         memory._replace(withheld="", tail="", tail_ages=(), pending_ages=(), waiting_ages=()),
     )
-
-
-def _joins(unfinished: bytes, first: bytes, errors: str) -> bool:
-    """Whether ``first`` continues the unfinished character (rather than break it)."""
-    data = unfinished + first
-    text, rest = utf8.decode(data, errors)
-    return first != b"" and (rest == data or text.encode() == data)
 
 
 def _number(value: Any) -> int:

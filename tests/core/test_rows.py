@@ -93,7 +93,7 @@ def test_when_there_are_too_many_entries_all_are_forgotten_and_streams_go_on() -
     forgotten = early._row
     assert early.step_batch(range(90, 100)) == [f"{n} " for n in range(90, 100)]
     assert forgotten is not early._row
-    assert forgotten is not None
+    assert isinstance(forgotten, dict)
     assert 90 not in forgotten, "a forgotten row grows no more"
 
 
