@@ -556,18 +556,19 @@ def window_continues(
 ) -> None:
     """Laws 4 and 6 on running text: the prompt's text and the stream are the whole decode.
 
-    Wherever the whole text grows by appending, which is all that this route claims.
+    Wherever the whole text grows by appending, which is all that this route claims; a library
+    that spoils a whole run of bytes while the last character is unfinished is waited for.
     """
     stream = stream_of(subject, prompt, **options)
-    text = before = whole(subject, prompt, **options) if prompt else ""
-    for count, token_id in enumerate(token_ids, len(prompt) + 1):
+    text = after = whole(subject, prompt, **options) if prompt else ""
+    for count in range(len(prompt) + 1, len(prompt) + len(token_ids) + 1):
         after = whole(subject, [*prompt, *token_ids][:count], **options)
-        if not after.startswith(before.rstrip(reference.REPLACEMENT)):
+        is_unfinished = after.endswith(reference.REPLACEMENT)
+        if not (is_unfinished or after.startswith(text)):
             return
-        text += stream.step(token_id)
-        assert text == after.rstrip(reference.REPLACEMENT)
-        before = after
-    assert text + stream.flush() == before
+        text += stream.step(token_ids[count - len(prompt) - 1])
+        assert is_unfinished or text == after
+    assert text + stream.flush() == after
 
 
 class Measured:

@@ -283,6 +283,18 @@ def test_window_laws_4_and_6(subject: Subject, data: st.DataObject, skip: bool) 
 
 
 @windowed
+def test_window_law_6_runs_of_silent_ids(subject: Subject) -> None:
+    """However long, they push nothing out of the window that is still needed."""
+    words = [[i] for i in subject.words[:2]]
+    bytes_of = [subject.byte_ids.get(byte, -1) for byte in "😀".encode()]
+    spelled = [] if {-1, *subject.skipped} & {*bytes_of} else [bytes_of * 2]
+    for length, part in itertools.product(range(50, 70), [*words, *spelled]):
+        silent = subject.unknown[:1] * length
+        laws.window_continues(subject, [], [*silent, *part, *silent[:9], *part])
+        laws.window_continues(subject, [*part, *silent], [*part, *silent[:9], *part])
+
+
+@windowed
 @given(data=st.data())
 def test_window_law_14_finality(subject: Subject, data: st.DataObject) -> None:
     laws.finality(subject, laws.refusals(subject, [], draw_text(data, subject)))

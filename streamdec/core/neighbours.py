@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from os.path import commonprefix
 from typing import Any, SupportsIndex
 
+from streamdec.core.rewrite import CLEANED_UP
 from streamdec.core.token_bytes import REPLACEMENT_BYTES, Element, State, TokenBytes, expect
 from streamdec.protocols import CTC, Joined, Metaspace, TableDecoder, WordPiece
 
@@ -70,19 +71,7 @@ def metaspace_forms(rule: Metaspace, piece: str) -> tuple[str, str]:
     return (piece.replace(rule.replacement, "") if rule.prepend else later), later
 
 
-WORDPIECE_CLEANUP = (
-    (" .", "."),
-    (" ?", "?"),
-    (" !", "!"),
-    (" ,", ","),
-    (" ' ", "'"),
-    (" n't", "n't"),
-    (" 'm", "'m"),
-    (" do not", " don't"),
-    (" 's", "'s"),
-    (" 've", "'ve"),
-    (" 're", "'re"),
-)
+WORDPIECE_CLEANUP = (*CLEANED_UP[:7], (" do not", " don't"), *CLEANED_UP[7:])
 """The ``tokenizers`` library's clean-up, applied to each token alone
 (``decoders/wordpiece.rs``)."""
 

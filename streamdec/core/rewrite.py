@@ -13,23 +13,23 @@ from collections.abc import Sequence
 
 from streamdec.protocols import LiteralReplace
 
-__all__ = ["CLEAN_UP_TOKENIZATION_SPACES", "Cascade"]
+__all__ = ["CLEANED_UP", "CLEAN_UP_TOKENIZATION_SPACES", "Cascade"]
 
-CLEAN_UP_TOKENIZATION_SPACES = tuple(
-    LiteralReplace(pattern, content)
-    for pattern, content in (
-        (" .", "."),
-        (" ?", "?"),
-        (" !", "!"),
-        (" ,", ","),
-        (" ' ", "'"),
-        (" n't", "n't"),
-        (" 'm", "'m"),
-        (" 's", "'s"),
-        (" 've", "'ve"),
-        (" 're", "'re"),
-    )
+CLEANED_UP = (
+    (" .", "."),
+    (" ?", "?"),
+    (" !", "!"),
+    (" ,", ","),
+    (" ' ", "'"),
+    (" n't", "n't"),
+    (" 'm", "'m"),
+    (" 's", "'s"),
+    (" 've", "'ve"),
+    (" 're", "'re"),
 )
+"""What a clean-up replaces, in this order."""
+
+CLEAN_UP_TOKENIZATION_SPACES = tuple(LiteralReplace(*pair) for pair in CLEANED_UP)
 """What ``transformers`` does to the finished text under ``clean_up_tokenization_spaces=True``."""
 
 
