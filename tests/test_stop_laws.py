@@ -395,6 +395,11 @@ SEQUENCES = [
         stops={"stop_token_sequences": ((1, 2),), "include_stop_str_in_output": True},
     ),
     Row(
+        "nor is an included sequence of one",
+        [b"\xe4", b"a"], ["", "\ufffda"], "stop", (1, 2, 3, 4, 1, 1), (1,), visible=True,
+        stops={"stop_token_sequences": ((1,),), "include_stop_str_in_output": True},
+    ),
+    Row(
         "a sequence's first token is of the match, even without text",
         [b"x", b"", b"a"], ["x", "", "a"], "stop", (1, 2, 1, 2, 2, 1), (1, 2), visible=True,
         stops={"stop_token_sequences": ((1, 2),), "include_stop_str_in_output": True},

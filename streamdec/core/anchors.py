@@ -45,6 +45,7 @@ class AnchorTracker:
         "_chars",
         "_decided",
         "_errors",
+        "_idle",
         "_index",
         "_open",
         "_settled",
@@ -63,6 +64,8 @@ class AnchorTracker:
         self._index = 0  # of the next token
         # Tokens that the decoder holds bytes of; those of a prompt are never handed out.
         self._waiting = deque(_Span(-1, 0, 0) for _ in range(prompt_tokens))
+        # Tokens that gave nothing while others waited: they stand between those.
+        self._idle: deque[_Span] = deque()
         self._open: deque[_Span] = deque()  # tokens in order, unsettled ones and those behind them
         self._settled: list[Anchor] = []
 
@@ -77,6 +80,9 @@ class AnchorTracker:
         self._open.append(span)
         if contributes:
             self._wait(span, waiting)
+        elif self._waiting:
+            span.waits = True
+            self._idle.append(span)
         self._read(data, final=False)
         self._settle()
 
@@ -97,6 +103,8 @@ class AnchorTracker:
     def _release(self, waiting: int) -> None:
         while len(self._waiting) > waiting:
             self._waiting.popleft().waits = False
+        if not self._waiting:
+            self._seat_idle(self._index, self._decided + len(self._tail))
 
     @property
     def tail(self) -> bytes:
@@ -114,14 +122,22 @@ class AnchorTracker:
         if self._waiting and carried:
             part = -(-carried // len(self._waiting))
             # The first may have less: bytes are only ever removed at the front.
-            parts = [part] * len(self._waiting)
-            parts[0] -= part * len(parts) - carried
-            for span, size in zip(self._waiting, parts, strict=True):
+            left = part * len(self._waiting) - carried
+            for span in self._waiting:
+                self._seat_idle(span.index, position)
                 if span.first == span.last:
                     span.first = span.last = position
-                span.last += size
-                position += size
+                span.last += part - left
+                position, left = position + part - left, 0
+            self._seat_idle(self._index, position)
         return position
+
+    def _seat_idle(self, index: int, position: int) -> None:
+        """Tokens before ``index`` that gave nothing stand where the ones before them end."""
+        while self._idle and self._idle[0].index < index:
+            span = self._idle.popleft()
+            span.first = span.last = position
+            span.waits = False
 
     def _read(self, data: bytes, *, final: bool) -> None:
         self._tail += data
@@ -164,6 +180,7 @@ class AnchorTracker:
             "tail": self._tail.hex(),
             "open": [[span.index, span.first, span.last, *span.anchor] for span in self._open],
             "waiting": [span.index for span in self._waiting],
+            "idle": [span.index for span in self._idle],
             "settled": [list(anchor) for anchor in self._settled],
         }
 
@@ -187,6 +204,9 @@ class AnchorTracker:
             span = spans[index] if index >= 0 else _Span(-1, 0, 0)
             span.waits = True
             tracker._waiting.append(span)
+        for index in data["idle"]:
+            spans[index].waits = True
+            tracker._idle.append(spans[index])
         tracker._check(num_tokens)
         if len(data) != len(tracker.dump()) or utf8.decode(tracker._tail, errors)[0]:
             raise ValueError("more than an unfinished character, or than a tracker has")

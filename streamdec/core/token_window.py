@@ -78,7 +78,8 @@ class TokenWindow:
             if text:
                 context = self._context(ids, text, span)
                 return WindowMemory(context, (), _without_held(self.decode(context)), span, 0)
-        return WindowMemory((), (), "", span, 0)
+        # No text at all, but something precedes.
+        return WindowMemory(tuple(prompt_token_ids[-HALF:]), (), "", span, 0)
 
     def step(self, memory: WindowMemory, token_id: int) -> tuple[str, WindowMemory]:
         """The new text, and the memory after ``token_id``.
@@ -118,28 +119,32 @@ class TokenWindow:
         ids = memory.context + memory.pending
         if len(ids) < MAX_WINDOW:
             return memory
-        if not text.startswith(memory.given):
-            raise _rewrite(memory.given, text)
-        # First go the ids without which the text is the same: skipped and unknown ones.
+        # First go the ids that say nothing: skipped and unknown ones.
         place = 0
         while place < len(ids) and len(ids) > 1:
             fewer = ids[:place] + ids[place + 1 :]
-            if self.decode(fewer) == text:
+            if self._is_silent(ids[place]) and self.decode(fewer) == text:
                 ids = fewer
             else:
                 place += 1
         if len(ids) > HALF:
-            ids, text, given = self._cut(ids, text, memory.given)
+            ids, given = self._cut(ids, text, memory.given)
             memory = memory._replace(given=given)
         return memory._replace(context=ids, pending=())
 
-    def _cut(self, ids: tuple[int, ...], text: str, given: str) -> tuple[tuple[int, ...], str, str]:
-        """Fewer ids that decode to an end of ``text`` in which all that is withheld lies."""
+    def _is_silent(self, token_id: int) -> bool:
+        """Whether an id has no text, as the first or as a later one."""
+        return not self.decode((token_id,)) and not self.decode((token_id, token_id))
+
+    def _cut(self, ids: tuple[int, ...], text: str, given: str) -> tuple[tuple[int, ...], str]:
+        """Fewer ids, whose text ends ``text`` and has all that is withheld; what of it is given."""
+        if not text.startswith(given):
+            raise _rewrite(given, text)
         for start in range(len(ids) - HALF, 0, -1):
             end = self.decode(ids[start:])
             before = len(text) - len(end)
             if text.endswith(end) and before <= len(given):
-                return ids[start:], end, given[before:]
+                return ids[start:], given[before:]
         raise _rewrite(given, text)
 
     # --- JSON
