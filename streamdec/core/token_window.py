@@ -73,13 +73,15 @@ class TokenWindow:
         """
         span = min(len(prompt_token_ids), INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
         for end in range(len(prompt_token_ids), 0, -HALF):
-            ids = tuple(prompt_token_ids[max(end - HALF, 0) : end])
-            text = self.decode(ids)
-            if text:
-                context = self._context(ids, text, span)
+            if self.decode(prompt_token_ids[max(end - HALF, 0) : end]):
+                # Twice as far, for these may begin inside a character.
+                ids = tuple(prompt_token_ids[max(end - MAX_WINDOW + 1, 0) : end])
+                context = self._context(ids, self.decode(ids), span)
                 return WindowMemory(context, (), _without_held(self.decode(context)), span, 0)
-        # No text at all, but something precedes.
-        return WindowMemory(tuple(prompt_token_ids[-HALF:]), (), "", span, 0)
+        # No text at all, but a token without text may still be the first.
+        silent = {token_id for token_id in set(prompt_token_ids) if self._is_silent(token_id)}
+        kept = [token_id for token_id in prompt_token_ids if token_id not in silent]
+        return WindowMemory(tuple(kept[-HALF:]), (), "", span, 0)
 
     def step(self, memory: WindowMemory, token_id: int) -> tuple[str, WindowMemory]:
         """The new text, and the memory after ``token_id``.
