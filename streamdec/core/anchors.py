@@ -180,7 +180,7 @@ class AnchorTracker:
             "tail": self._tail.hex(),
             "open": [[span.index, span.first, span.last, *span.anchor] for span in self._open],
             "waiting": [span.index for span in self._waiting],
-            "idle": [span.index for span in self._idle],
+            **({"idle": [span.index for span in self._idle]} if self._idle else {}),
             "settled": [list(anchor) for anchor in self._settled],
         }
 
@@ -204,7 +204,7 @@ class AnchorTracker:
             span = spans[index] if index >= 0 else _Span(-1, 0, 0)
             span.waits = True
             tracker._waiting.append(span)
-        for index in data["idle"]:
+        for index in data.get("idle", []):
             spans[index].waits = True
             tracker._idle.append(spans[index])
         tracker._check(num_tokens)

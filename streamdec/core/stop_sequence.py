@@ -310,7 +310,9 @@ class StopSequenceDecoder:
             return self._end_at(before, "")
         last = self.num_tokens - 1
         end = self._size + size_of(before.text + own)
-        start = self._size + first.size if visible else end
+        # A single id's text begins with its first byte, as a stop id's does.
+        begins = first.size if len(ids) > 1 else size_of(before.text)
+        start = self._size + begins if visible else end
         match = _match_at(ids, visible, start, end, last, last + 1 - len(ids))
         return self._ended(before.text + own, "stop", ids, match, before)
 
