@@ -127,6 +127,8 @@ class AnchorTracker:
                 self._seat_idle(span.index, position)
                 if span.first == span.last:
                     span.first = span.last = position
+                if part > left:  # a place known so far was of fewer bytes
+                    span.anchor[1] = span.anchor[3] = -1
                 span.last += part - left
                 position, left = position + part - left, 0
             self._seat_idle(self._index, position)

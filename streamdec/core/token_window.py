@@ -78,10 +78,11 @@ class TokenWindow:
                 ids = tuple(prompt_token_ids[max(end - MAX_WINDOW + 1, 0) : end])
                 context = self._context(ids, self.decode(ids), span)
                 return WindowMemory(context, (), _without_held(self.decode(context)), span, 0)
-        # No text at all, but a token without text may still be the first.
+        # No text at all, but a token without text may still be the first: one of each is kept.
         silent = {token_id for token_id in set(prompt_token_ids) if self._is_silent(token_id)}
         kept = [token_id for token_id in prompt_token_ids if token_id not in silent]
-        return WindowMemory(tuple(kept[-HALF:]), (), "", span, 0)
+        once = [token_id for token_id in dict.fromkeys(prompt_token_ids) if token_id in silent]
+        return WindowMemory(tuple([*once, *kept][-HALF:]), (), "", span, 0)
 
     def step(self, memory: WindowMemory, token_id: int) -> tuple[str, WindowMemory]:
         """The new text, and the memory after ``token_id``.
@@ -121,11 +122,13 @@ class TokenWindow:
         ids = memory.context + memory.pending
         if len(ids) < MAX_WINDOW:
             return memory
-        # First go the ids that say nothing: skipped and unknown ones.
+        # First go the ids that say nothing: skipped and unknown ones. Before any text one of each
+        # stays, because a token without text may still be the first.
         place = 0
         while place < len(ids) and len(ids) > 1:
             fewer = ids[:place] + ids[place + 1 :]
-            if self._is_silent(ids[place]) and self.decode(fewer) == text:
+            is_needed = not text and ids[place] not in fewer
+            if not is_needed and self._is_silent(ids[place]) and self.decode(fewer) == text:
                 ids = fewer
             else:
                 place += 1

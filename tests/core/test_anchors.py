@@ -117,6 +117,11 @@ def test_the_space_of_a_suffix_belongs_to_the_token_before() -> None:
     assert places(stream, [0]) == [(0, 0, 0, 0)]
 
 
+def test_a_suffix_inside_a_token_leaves_the_end_of_it_waiting() -> None:
+    stream = stream_of(BPESuffix(), [b"k</w>l", b""])
+    assert places(stream, [0, 1]) == [(0, 3, 0, 3), (3, 3, 3, 3)]
+
+
 def test_what_is_stripped_is_nobodys() -> None:
     rules = TextRules(ByteFallback(), strip_left=(" ", 2))
     stream = stream_of(rules, [b" ", b" a", b" b"])

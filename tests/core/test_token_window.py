@@ -113,6 +113,21 @@ def test_a_character_that_a_prompt_began_comes_out_whole() -> None:
     assert window.step(window.prime([0, LEAD]), 6)[0] == "你c"
 
 
+def spaces_between(token_ids: Sequence[int]) -> str:
+    """A word's space is left out if nothing precedes; 0 is a word without letters, others none."""
+    words = [token_id for token_id in token_ids if token_id in (0, 1)]
+    return "".join(" " * bool(place) + "a" * word for place, word in enumerate(words))
+
+
+@pytest.mark.parametrize("silent", [[], [7] * 20, [7, 8, 9] * 40, [0] * 200])
+def test_a_first_token_without_text_is_remembered(silent: list[int]) -> None:
+    for before in ([0, *silent], [*silent, 0]):
+        window = TokenWindow(lambda ids: spaces_between(ids).rstrip(" "))
+        assert window.step(window.prime(before), 1)[0].endswith(" a")
+        text, memory = run(window.decode, before)
+        assert (text + window.step(memory, 1)[0]).endswith(" a")
+
+
 def widest(ids: Sequence[int]) -> int:
     decode = Recording()
     run(decode, ids)
