@@ -6,10 +6,13 @@ the key of a cache and travel inside a snapshot.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields
-from typing import Any, Self, SupportsIndex
+from typing import Any, Self, SupportsIndex, TypeGuard
 
+from streamdec.core.stop_requests import OPENAI, SGLANG, VLLM, translated
 from streamdec.core.token_ids import check_token_id
 
 __all__ = ["StopConditions", "StopLimits"]
@@ -80,8 +83,16 @@ class StopConditions(_Fields):
             contradict each other, a limit exceeded (``limits``).
         TypeError: something that is no string, id or number at all.
 
+    ``from_openai``, ``from_vllm`` and ``from_sglang`` read a request instead. What does not end a
+    stream is ignored; a key that would end it in a way that cannot be had is a ValueError. Where a
+    request gives no limit there is none, whatever default its engine has. ``skip_special_tokens``
+    is not read: it is an option of the decoder. Nor is ``spaces_between_special_tokens``: spaces
+    are those of the tokenizer's own decode. ``dataclasses.replace`` adds what requests cannot say.
+
     >>> StopConditions(["User:", "\n\n"], max_tokens=100).to_json()
     {'stop': ['\n\n', 'User:'], 'max_tokens': 100}
+    >>> StopConditions.from_sglang({"stop": "User:", "max_new_tokens": 100, "top_p": 0.9}).to_json()
+    {'stop': ['User:'], 'max_tokens': 100}
     """
 
     __slots__ = ()
@@ -128,6 +139,59 @@ class StopConditions(_Fields):
         if limits is not None:
             limits.check((*self.stop, *self.visible_stop))
 
+    # --- requests
+
+    @classmethod
+    def from_openai(
+        cls,
+        request: Mapping[str, Any],
+        *,
+        eos_token_ids: Ids = (),
+        limits: StopLimits | None = None,
+    ) -> Self:
+        """The conditions of a request to OpenAI, of any of its APIs that make text.
+
+        There is no limit of four stops. ``max_completion_tokens`` counts before ``max_tokens``.
+        Raises what the constructor does; TypeError if ``request`` is no mapping.
+        """
+        with translated(request, OPENAI) as arguments:
+            return cls(**arguments, eos_token_ids=eos_token_ids, limits=limits)
+
+    @classmethod
+    def from_vllm(
+        cls,
+        request: Mapping[str, Any],
+        *,
+        eos_token_ids: Ids = (),
+        limits: StopLimits | None = None,
+    ) -> Self:
+        """The conditions of vLLM's ``SamplingParams`` as a dict, or of a body with its extra keys.
+
+        Otherwise than there, the longest of the stops that are complete at one code point counts,
+        not the first in the list; and a stop string that is the text of a skipped special token
+        ends the stream too. Raises what ``from_openai`` does.
+        """
+        with translated(request, VLLM) as arguments:
+            return cls(**arguments, eos_token_ids=eos_token_ids, limits=limits)
+
+    @classmethod
+    def from_sglang(
+        cls,
+        request: Mapping[str, Any],
+        *,
+        eos_token_ids: Ids = (),
+        limits: StopLimits | None = None,
+    ) -> Self:
+        """The conditions of SGLang's ``sampling_params``, or of a body with its extra keys.
+
+        As there, ``ignore_eos`` ignores ``stop_token_ids`` too. Otherwise than there,
+        ``min_new_tokens`` holds for strings and not only for ids; the stop that is complete first
+        counts, not the first in the list; and what ``stop_regex`` matches is hidden like any stop.
+        Raises what ``from_openai`` does.
+        """
+        with translated(request, SGLANG) as arguments:
+            return cls(**arguments, eos_token_ids=eos_token_ids, limits=limits)
+
     # --- JSON
 
     def to_json(self) -> dict[str, Any]:
@@ -154,9 +218,9 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def _texts(name: str, given: Texts) -> tuple[str, ...]:
+def _texts(name: str, given: Any) -> tuple[str, ...]:
     """Each once, in one order."""
-    texts = [given] if isinstance(given, str) else list(given)
+    texts = list(given) if _is_list(given) else [given]
     for text in texts:
         _check_text(name, text)
     return tuple(sorted(set(texts)))
@@ -177,12 +241,20 @@ def _check_text(name: str, text: object) -> None:
 def _ids(name: str, given: Ids) -> tuple[int, ...]:
     tolist = getattr(given, "tolist", None)
     ids = tolist() if tolist is not None else given
-    ids = list(ids) if isinstance(ids, Iterable) and not isinstance(ids, (str, bytes)) else [ids]
+    ids = list(ids) if _is_list(ids) else [ids]
     return tuple(sorted({check_token_id(token_id, what=name) for token_id in ids}))
 
 
-def _sequences(given: Iterable[Iterable[SupportsIndex]]) -> tuple[tuple[int, ...], ...]:
+def _is_list(given: object) -> TypeGuard[Iterable[Any]]:
+    """Whether ``given`` is many things. A text is one, a mapping another argument gone astray."""
+    return isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping))
+
+
+def _sequences(given: Any) -> tuple[tuple[int, ...], ...]:
     what = "stop_token_sequences"
+    for sequence in (given := list(given) if _is_list(given) else [given]):
+        if not _is_list(sequence) or isinstance(sequence, AbstractSet):  # a set has no order
+            raise TypeError(f"{what}: a sequence is a list of ids, not {sequence!r:.60}")
     sequences = {tuple(check_token_id(i, what=what) for i in sequence) for sequence in given}
     if () in sequences:
         raise ValueError(f"{what}: an empty sequence would match everywhere")
@@ -195,13 +267,16 @@ def _flag(name: str, value: object) -> bool:
     return value
 
 
-def _count(name: str, value: object, *, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        kind = ValueError if isinstance(value, bool) else TypeError
-        raise kind(f"{name} must be an integer, not {value!r:.40}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, not {value}")
-    return value
+def _count(name: str, value: Any, *, least: int) -> int:
+    if isinstance(value, bool):
+        raise ValueError(f"{name} must be an integer, not {value}")
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, not {value!r:.40}") from None
+    if count < least:
+        raise ValueError(f"{name} must be at least {least}, not {count}")
+    return count
 
 
 def _marker(name: str, value: Any) -> Marker:

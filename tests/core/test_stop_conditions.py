@@ -1,0 +1,403 @@
+"""StopConditions as an object: what they accept, refuse and call the same, and how they travel."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import enum
+import json
+import pickle
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec import StopConditions, StopLimits, TokenIdError, TokenIdTypeError
+
+
+class Named(enum.IntEnum):
+    SEVEN = 7
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4)
+ids = st.integers(0, 2**32 - 1)
+markers = st.none() | texts | ids
+
+
+@st.composite
+def arguments(draw: st.DrawFn) -> dict[str, Any]:
+    """Arguments that are in order; each may be left out."""
+    least = draw(st.integers(0, 5))
+    optional = {
+        "stop": texts | st.lists(texts, max_size=4),
+        "stop_token_ids": ids | st.lists(ids, max_size=4),
+        "visible_stop": st.lists(texts, max_size=4),
+        "visible_stop_token_ids": st.lists(ids, max_size=4),
+        "include_stop_str_in_output": st.booleans(),
+        "min_tokens": st.just(least),
+        "max_tokens": st.none() | st.integers(max(least, 1), 10),
+        "ignore_eos": st.booleans(),
+        "eos_token_ids": st.lists(ids, max_size=4),
+        "stop_token_sequences": st.lists(st.lists(ids, min_size=1, max_size=3), max_size=3),
+        "armed_after": markers,
+        "armed_until": markers,
+    }
+    return draw(st.fixed_dictionaries({}, optional=optional))
+
+
+# --- what is refused, and in which words
+
+
+@pytest.mark.parametrize("name", ["stop", "visible_stop"])
+@pytest.mark.parametrize(
+    ("given", "kind", "message"),
+    [
+        ("", ValueError, "an empty stop would match everywhere"),
+        (["a", ""], ValueError, "an empty stop would match everywhere"),
+        ("a\ud800", ValueError, r"'a\\ud800' has a lone surrogate"),
+        (["é", "\udfff"], ValueError, r"'\\udfff' has a lone surrogate"),
+        (b"ab", TypeError, "a stop is a string, not b'ab'"),
+        ([b"ab"], TypeError, "a stop is a string, not b'ab'"),
+        (5, TypeError, "a stop is a string, not 5"),
+        (["a", 5], TypeError, "a stop is a string, not 5"),
+        (None, TypeError, "a stop is a string, not None"),
+        ({"a": 1}, TypeError, r"a stop is a string, not \{'a': 1\}"),
+    ],
+)
+def test_bad_strings_are_refused(
+    name: str, given: Any, kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=rf"^{name}: {message}$"):
+        StopConditions(**{name: given})
+
+
+@pytest.mark.parametrize("name", ["stop_token_ids", "visible_stop_token_ids", "eos_token_ids"])
+@pytest.mark.parametrize(
+    ("given", "kind", "message"),
+    [
+        (-1, TokenIdError, "is out of range: -1"),
+        ([3, 2**32], TokenIdError, "is out of range: 4294967296"),
+        (True, TokenIdTypeError, "is a bool: True"),
+        ([3, False], TokenIdTypeError, "is a bool: False"),
+        (np.array([True]), TokenIdTypeError, "is a bool: True"),
+        ("12", TokenIdTypeError, "is of type str: '12'"),
+        (["12"], TokenIdTypeError, "is of type str: '12'"),
+        (b"12", TokenIdTypeError, "is of type bytes: b'12'"),
+        ({3: -100}, TokenIdTypeError, "is of type dict: {3: -100}"),
+        ([3.0], TokenIdTypeError, r"is of type float: 3\.0"),
+        (None, TokenIdTypeError, "is of type NoneType: None"),
+        ([[3]], TokenIdTypeError, r"is of type list: \[3\]"),
+        (np.array([[3]]), TokenIdTypeError, r"is of type list: \[3\]"),
+    ],
+)
+def test_bad_ids_are_refused(name: str, given: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=rf"^{name} {message}; a token id is an integer from 0 to"):
+        StopConditions(**{name: given})
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "message"),
+    [
+        ([[]], ValueError, "stop_token_sequences: an empty sequence would match everywhere"),
+        ([[1], ()], ValueError, "stop_token_sequences: an empty sequence would match everywhere"),
+        ([[1, -1]], TokenIdError, "stop_token_sequences is out of range: -1"),
+        ([[1, True]], TokenIdTypeError, "stop_token_sequences is a bool: True"),
+        ([1, 2], TypeError, "stop_token_sequences: a sequence is a list of ids, not 1"),
+        (np.array([1, 2]), TypeError, "a sequence is a list of ids, not "),
+        (1, TypeError, "stop_token_sequences: a sequence is a list of ids, not 1"),
+        ("ab", TypeError, "stop_token_sequences: a sequence is a list of ids, not 'ab'"),
+        (["ab"], TypeError, "stop_token_sequences: a sequence is a list of ids, not 'ab'"),
+        ([b"ab"], TypeError, "stop_token_sequences: a sequence is a list of ids, not b'ab'"),
+        ([{1, 2}], TypeError, r"stop_token_sequences: a sequence is a list of ids, not \{1, 2\}"),
+    ],
+)
+def test_bad_sequences_are_refused(given: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        StopConditions(stop_token_sequences=given)
+
+
+@pytest.mark.parametrize("name", ["armed_after", "armed_until"])
+@pytest.mark.parametrize(
+    ("given", "kind", "message"),
+    [
+        ("", ValueError, ": an empty stop would match everywhere"),
+        ("\udc80", ValueError, r": '\\udc80' has a lone surrogate"),
+        (-1, TokenIdError, " is out of range: -1"),
+        (True, TokenIdTypeError, " is a bool: True"),
+        (1.5, TokenIdTypeError, r" is of type float: 1\.5"),
+        (["a"], TokenIdTypeError, r" is of type list: \['a'\]"),
+        (b"a", TokenIdTypeError, " is of type bytes: b'a'"),
+    ],
+)
+def test_bad_markers_are_refused(
+    name: str, given: Any, kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=f"^{name}{message}"):
+        StopConditions(**{name: given})
+
+
+@pytest.mark.parametrize("name", ["min_tokens", "max_tokens"])
+@pytest.mark.parametrize(
+    ("given", "kind", "message"),
+    [
+        (True, ValueError, "must be an integer, not True"),
+        (False, ValueError, "must be an integer, not False"),
+        (np.True_, TypeError, "must be an integer, not "),
+        (1.0, TypeError, r"must be an integer, not 1\.0"),
+        ("1", TypeError, "must be an integer, not '1'"),
+        ([1], TypeError, r"must be an integer, not \[1\]"),
+        (np.array([1]), TypeError, "must be an integer, not array"),
+        (-1, ValueError, "must be at least [01], not -1"),
+    ],
+)
+def test_bad_counts_are_refused(name: str, given: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=f"^{name} {message}"):
+        StopConditions(**{name: given})
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "message"),
+    [
+        ({"max_tokens": 0}, ValueError, "max_tokens must be at least 1, not 0"),
+        ({"min_tokens": None}, TypeError, "min_tokens must be an integer, not None"),
+        (
+            {"min_tokens": 4, "max_tokens": 3},
+            ValueError,
+            r"min_tokens \(4\) must not exceed max_tokens \(3\)",
+        ),
+        ({"ignore_eos": 1}, TypeError, "ignore_eos must be True or False, not 1"),
+        ({"ignore_eos": None}, TypeError, "ignore_eos must be True or False, not None"),
+        (
+            {"include_stop_str_in_output": "yes"},
+            TypeError,
+            "include_stop_str_in_output must be True or False, not 'yes'",
+        ),
+    ],
+)
+def test_bad_numbers_and_flags_are_refused(
+    given: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=f"^{message}$"):
+        StopConditions(**given)
+
+
+def test_a_long_stop_is_not_repeated_whole_in_the_message() -> None:
+    with pytest.raises(ValueError) as raised:
+        StopConditions("x" * 10_000 + "\ud800")
+    assert len(str(raised.value)) < 100
+
+
+def test_the_smallest_and_the_largest_are_accepted() -> None:
+    made = StopConditions(
+        "\x00", [0, 2**32 - 1], min_tokens=1, max_tokens=1, armed_after=0, armed_until="\U0010ffff"
+    )
+    assert (made.stop, made.stop_token_ids) == (("\x00",), (0, 2**32 - 1))
+    assert (made.min_tokens, made.max_tokens) == (1, 1)
+    assert (made.armed_after, made.armed_until) == (0, "\U0010ffff")
+
+
+def test_their_number_is_not_limited() -> None:
+    made = StopConditions(map(str, range(20_000)), range(20_000))
+    assert len(made.stop) == len(made.stop_token_ids) == 20_000
+
+
+# --- what is accepted, and what is the same
+
+
+@pytest.mark.parametrize("many", [list, tuple, set, frozenset, iter])
+def test_strings_come_in_any_collection(many: Callable[[Any], Any]) -> None:
+    assert StopConditions(stop=many(["b", "a", "b"])).stop == ("a", "b")
+
+
+def test_one_string_is_not_its_letters() -> None:
+    assert StopConditions("ba", visible_stop="dc") == StopConditions(["ba"], visible_stop=["dc"])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [9, 7, 9],
+        (9, 7),
+        {7, 9},
+        range(7, 10, 2),
+        np.array([9, 7, 9]),
+        np.array([9, 7], dtype=np.uint8),
+        [np.int64(9), Named.SEVEN],
+        (number for number in (9, 7)),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_ids_come_in_any_collection(given: Any) -> None:
+    made = StopConditions(stop_token_ids=given)
+    assert made.stop_token_ids == (7, 9)
+    assert [type(token_id) for token_id in made.stop_token_ids] == [int, int]
+
+
+@pytest.mark.parametrize("seven", [7, Named.SEVEN, np.int32(7), np.uint8(7), np.array(7)])
+def test_numbers_become_plain_ints(seven: Any) -> None:
+    made = StopConditions(
+        stop_token_ids=seven,
+        min_tokens=seven,
+        max_tokens=seven,
+        armed_after=seven,
+        stop_token_sequences=[[seven]],
+    )
+    assert made == StopConditions(
+        stop_token_ids=7, min_tokens=7, max_tokens=7, armed_after=7, stop_token_sequences=[[7]]
+    )
+    numbers = (made.min_tokens, made.max_tokens, made.armed_after, made.stop_token_sequences[0][0])
+    assert [type(number) for number in numbers] == [int] * 4
+
+
+@pytest.mark.parametrize(
+    "given", [np.array([[1, 2], [3, 4]]), [(3, 4), [1, 2]], ([n, n + 1] for n in (3, 1))]
+)
+def test_sequences_come_in_any_collection(given: Any) -> None:
+    assert StopConditions(stop_token_sequences=given).stop_token_sequences == ((1, 2), (3, 4))
+
+
+def test_a_sequence_keeps_its_order_and_what_it_repeats() -> None:
+    assert StopConditions(stop_token_sequences=[[2, 1, 2]]).stop_token_sequences == ((2, 1, 2),)
+
+
+@given(arguments(), st.randoms(use_true_random=False))
+def test_neither_order_nor_repetition_matters(given: dict[str, Any], chance: random.Random) -> None:
+    def shuffled(value: Any) -> Any:
+        if not isinstance(value, list):
+            return value
+        twice = value + value[: chance.randint(0, len(value))]
+        chance.shuffle(twice)
+        return twice
+
+    made = StopConditions(**given)
+    other = StopConditions(**{name: shuffled(value) for name, value in given.items()})
+    assert other == made
+    assert hash(other) == hash(made)
+    assert other.to_json() == made.to_json()
+
+
+@given(arguments(), arguments())
+def test_what_is_not_the_same_is_not_equal(one: dict[str, Any], two: dict[str, Any]) -> None:
+    first, second = StopConditions(**one), StopConditions(**two)
+    assert (first == second) == (first.to_json() == second.to_json())
+
+
+def test_hidden_and_visible_are_different() -> None:
+    assert StopConditions("a") != StopConditions(visible_stop="a")
+    assert StopConditions(stop_token_ids=1) != StopConditions(visible_stop_token_ids=1)
+    assert StopConditions(stop_token_ids=1) != StopConditions(eos_token_ids=1)
+    assert StopConditions(armed_after="1") != StopConditions(armed_after=1)
+
+
+# --- immutable
+
+
+def test_nothing_can_be_set_or_deleted() -> None:
+    made = StopConditions("a")
+    for each in dataclasses.fields(made):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(made, each.name, getattr(made, each.name))
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            delattr(made, each.name)
+    with pytest.raises((AttributeError, TypeError)):
+        made.more = 1  # type: ignore[attr-defined]
+    assert not hasattr(made, "__dict__")
+
+
+def test_they_are_not_those_of_the_caller() -> None:
+    strings, numbers = ["a"], [[1, 2]]
+    made = StopConditions(strings, stop_token_sequences=numbers)
+    strings.append("b")
+    numbers[0].append(3)
+    assert made == StopConditions("a", stop_token_sequences=[[1, 2]])
+
+
+def test_all_values_are_hashable_and_so_are_they() -> None:
+    made = StopConditions(["b", "a"], [1], stop_token_sequences=[[1, 2]], armed_after="x")
+    assert {made: 1}[StopConditions(["a", "b"], 1, stop_token_sequences=[(1, 2)], armed_after="x")]
+
+
+def test_replace_makes_others_and_checks_them() -> None:
+    made = StopConditions("a", max_tokens=3)
+    assert dataclasses.replace(made, armed_after="</think>") == StopConditions(
+        "a", max_tokens=3, armed_after="</think>"
+    )
+    with pytest.raises(ValueError, match=r"min_tokens \(4\) must not exceed max_tokens \(3\)"):
+        dataclasses.replace(made, min_tokens=4)
+
+
+# --- how they travel
+
+
+@given(arguments())
+def test_they_come_back_from_json(given: dict[str, Any]) -> None:
+    made = StopConditions(**given)
+    back = StopConditions.from_json(json.loads(json.dumps(made.to_json())))
+    assert back == made
+    assert back.to_json() == made.to_json()
+
+
+@given(arguments(), st.integers(0, pickle.HIGHEST_PROTOCOL))
+def test_they_come_back_from_everywhere_else(given: dict[str, Any], protocol: int) -> None:
+    made = StopConditions(**given)
+    copies: Iterable[StopConditions] = (
+        pickle.loads(pickle.dumps(made, protocol)),
+        copy.copy(made),
+        copy.deepcopy(made),
+        dataclasses.replace(made),
+        eval(repr(made)),
+    )
+    for each in copies:
+        assert each == made
+        assert hash(each) == hash(made)
+        assert type(each) is StopConditions
+
+
+def test_json_says_what_differs_and_no_more() -> None:
+    assert StopConditions().to_json() == {}
+    made = StopConditions("b", [2], min_tokens=0, max_tokens=5, stop_token_sequences=[(1, 2)])
+    assert made.to_json() == {
+        "stop": ["b"],
+        "stop_token_ids": [2],
+        "max_tokens": 5,
+        "stop_token_sequences": [[1, 2]],
+    }
+
+
+def test_unknown_conditions_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"^unknown stop conditions: limits, stops$"):
+        StopConditions.from_json({"stops": ["a"], "limits": None, "max_tokens": 3})
+
+
+def test_json_is_checked_like_arguments() -> None:
+    with pytest.raises(ValueError, match="stop: an empty stop"):
+        StopConditions.from_json({"stop": [""]})
+    with pytest.raises(TokenIdTypeError, match="stop_token_ids is of type float"):
+        StopConditions.from_json({"stop_token_ids": [1.0]})
+
+
+# --- limits
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        (StopLimits(longest_stop=3), "the longest stop: 4 code points, and the limit is 3"),
+        (StopLimits(total_size=6), "all stops together: 7 code points, and the limit is 6"),
+        (StopLimits(longest_stop=0), "the longest stop: 4 code points, and the limit is 0"),
+    ],
+)
+def test_limits_count_code_points_of_hidden_and_visible(limits: StopLimits, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        StopConditions(["😋😋😋"], visible_stop="abcd", limits=limits)
+
+
+def test_what_is_within_limits_is_accepted_and_the_limits_are_forgotten() -> None:
+    limits = StopLimits(longest_stop=4, total_size=7)
+    made = StopConditions(["😋😋😋", "😋😋😋"], visible_stop="abcd", limits=limits)
+    assert made == StopConditions("😋😋😋", visible_stop="abcd")
+    assert StopConditions(limits=StopLimits(longest_stop=0, total_size=0)) == StopConditions()

@@ -1,0 +1,400 @@
+"""What a request means, what of it is refused, and in whose words."""
+
+from __future__ import annotations
+
+import copy
+from collections import UserDict
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec import StopConditions, StopLimits, TokenIdError, TokenIdTypeError
+from streamdec.core.stop_requests import (
+    OPENAI,
+    SGLANG,
+    STRANGERS,
+    VLLM,
+    WRAPPERS,
+    Dialect,
+    translated,
+)
+
+Reader = Callable[..., StopConditions]
+
+openai = StopConditions.from_openai
+vllm = StopConditions.from_vllm
+sglang = StopConditions.from_sglang
+
+READERS: list[tuple[Reader, Dialect]] = [(openai, OPENAI), (vllm, VLLM), (sglang, SGLANG)]
+
+CHAT = {
+    "model": "m",
+    "messages": [{"role": "user", "content": "stop"}],
+    "temperature": 0.0,
+    "n": 2,
+    "seed": 7,
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "logprobs": True,
+    "logit_bias": {"2": -100},
+    "modalities": ["text"],
+    "response_format": {"type": "json_object"},
+    "reasoning_effort": "high",
+    "store": False,
+    "stop": None,
+    "max_tokens": None,
+    "max_completion_tokens": None,
+}
+VLLM_EXTRAS = {
+    **CHAT,
+    "min_p": 0.1,
+    "bad_words": ["damn"],
+    "allowed_token_ids": [1, 2],
+    "skip_special_tokens": False,
+    "spaces_between_special_tokens": False,
+    "thinking_token_budget": 100,
+    "truncate_prompt_tokens": 10,
+    "structured_outputs": {"regex": "a+"},
+    "detokenize": False,
+    "use_beam_search": False,
+    "repetition_detection": None,
+    "stop": [],
+    "stop_token_ids": [],
+    "include_stop_str_in_output": False,
+    "ignore_eos": False,
+    "min_tokens": 0,
+}
+SGLANG_PARAMS = {
+    "temperature": 1.0,
+    "min_p": 0.1,
+    "regex": "a+",
+    "custom_params": {"thinking_budget": 5},
+    "skip_special_tokens": False,
+    "spaces_between_special_tokens": False,
+    "stream_interval": 2,
+    "stop": None,
+    "stop_token_ids": None,
+    "stop_regex": None,
+    "max_new_tokens": None,
+    "min_new_tokens": 0,
+    "ignore_eos": False,
+    "no_stop_trim": False,
+}
+
+
+# --- what is read
+
+
+@pytest.mark.parametrize(
+    ("read", "request_", "meant"),
+    [
+        (openai, {}, {}),
+        (openai, CHAT, {}),
+        (openai, {**CHAT, "stop": "User:"}, {"stop": "User:"}),
+        (openai, {"stop": ["b", "a", "b"]}, {"stop": ["a", "b"]}),
+        (openai, {"stop": list("abcdefgh")}, {"stop": list("abcdefgh")}),
+        (openai, {"stop": []}, {}),
+        (openai, {"max_tokens": 5}, {"max_tokens": 5}),
+        (openai, {"max_completion_tokens": 5}, {"max_tokens": 5}),
+        (openai, {"max_output_tokens": 5}, {"max_tokens": 5}),
+        (openai, {"max_completion_tokens": 5, "max_tokens": 9}, {"max_tokens": 5}),
+        (openai, {"max_tokens": 9, "max_completion_tokens": None}, {"max_tokens": 9}),
+        (openai, {"max_output_tokens": 5, "max_tokens": 5}, {"max_tokens": 5}),
+        # What other servers add is no matter as long as it says nothing.
+        (openai, {"ignore_eos": False, "stop_token_ids": [], "min_tokens": 0}, {}),
+        (vllm, {}, {}),
+        (vllm, VLLM_EXTRAS, {}),
+        (
+            vllm,
+            {
+                **VLLM_EXTRAS,
+                "stop": ["b", "a"],
+                "stop_token_ids": [9, 7, 9],
+                "include_stop_str_in_output": True,
+                "ignore_eos": True,
+                "min_tokens": 2,
+                "max_tokens": 5,
+            },
+            {
+                "stop": ["a", "b"],
+                "stop_token_ids": [7, 9],
+                "include_stop_str_in_output": True,
+                "ignore_eos": True,
+                "min_tokens": 2,
+                "max_tokens": 5,
+            },
+        ),
+        (vllm, {"max_completion_tokens": 5, "max_tokens": 9}, {"max_tokens": 5}),
+        # The ids come from an engine that was told to make no text: the text is ours.
+        (vllm, {"detokenize": False, "stop": "a"}, {"stop": "a"}),
+        (sglang, {}, {}),
+        (sglang, SGLANG_PARAMS, {}),
+        (
+            sglang,
+            {
+                **SGLANG_PARAMS,
+                "stop": "a",
+                "stop_token_ids": {9, 7},
+                "no_stop_trim": True,
+                "min_new_tokens": 2,
+                "max_new_tokens": 5,
+            },
+            {
+                "stop": "a",
+                "stop_token_ids": [7, 9],
+                "include_stop_str_in_output": True,
+                "min_tokens": 2,
+                "max_tokens": 5,
+            },
+        ),
+        (sglang, {**CHAT, "min_tokens": 2, "max_tokens": 5}, {"min_tokens": 2, "max_tokens": 5}),
+        (sglang, {"max_completion_tokens": 5, "max_tokens": 9}, {"max_tokens": 5}),
+        (
+            sglang,
+            {"stop": "a", "stop_token_ids": [7], "ignore_eos": False},
+            {"stop": "a", "stop_token_ids": 7},
+        ),
+        (
+            sglang,
+            {"stop": "a", "stop_token_ids": [7], "ignore_eos": True},
+            {"stop": "a", "ignore_eos": True},
+        ),
+    ],
+)
+def test_a_request_means(read: Reader, request_: dict[str, Any], meant: dict[str, Any]) -> None:
+    before = copy.deepcopy(request_)
+    assert read(request_) == StopConditions(**meant)
+    assert request_ == before
+
+
+@pytest.mark.parametrize("patterns", ["a+b", ["a+b", "c"]])
+def test_patterns_are_handed_on(patterns: str | list[str]) -> None:
+    with translated({"stop_regex": patterns, "stop": None}, SGLANG) as arguments:
+        assert arguments == {"stop_regex": patterns}
+
+
+@pytest.mark.parametrize("read", [openai, vllm, sglang])
+def test_the_end_of_sequence_and_the_limits_are_arguments(read: Reader) -> None:
+    request = {"stop": "abcd"}
+    assert read(request, eos_token_ids=[2, 3]) == StopConditions("abcd", eos_token_ids=[2, 3])
+    with pytest.raises(ValueError, match="the longest stop: 4 code points, and the limit is 3"):
+        read(request, limits=StopLimits(longest_stop=3))
+    with pytest.raises(TokenIdError, match="eos_token_ids is out of range: -1"):
+        read(request, eos_token_ids=-1)
+
+
+@pytest.mark.parametrize("mapping", [dict, MappingProxyType, UserDict])
+def test_any_mapping_is_a_request(mapping: Callable[[Any], Mapping[str, Any]]) -> None:
+    assert vllm(mapping({"stop": "a"})) == StopConditions("a")
+
+
+def test_values_are_as_free_as_arguments() -> None:
+    request = {"stop": ("a",), "stop_token_ids": np.array([9, 7]), "max_tokens": np.int64(5)}
+    assert vllm(request) == StopConditions("a", [7, 9], max_tokens=5)
+
+
+def test_it_works_in_a_subclass() -> None:
+    class Ours(StopConditions):
+        pass
+
+    assert type(Ours.from_openai({"stop": "a"})) is Ours
+
+
+@given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text()))
+def test_other_keys_do_not_matter(others: dict[str, Any]) -> None:
+    for read, dialect in READERS:
+        unrelated = {
+            key: value
+            for key, value in others.items()
+            if not key.startswith("stop") and not {key} & {*STRANGERS, *WRAPPERS, *dialect.refused}
+        }
+        assert read({**unrelated, "stop": "a"}) == StopConditions("a")
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    ("read", "request_", "message"),
+    [
+        (openai, {"ignore_eos": True}, "ignore_eos=True: .*OpenAI.* from_vllm and from_sglang"),
+        (openai, {"stop_token_ids": [2]}, r"stop_token_ids=\[2\]: .*OpenAI.* stop, max_"),
+        (openai, {"min_tokens": 1}, "min_tokens=1: .*OpenAI.* from_vllm and from_sglang"),
+        (openai, {"max_new_tokens": 5}, "max_new_tokens=5: .*OpenAI.* from_sglang$"),
+        (openai, {"stop_sequences": ["a"]}, r"stop_sequences=\['a'\]: .*OpenAI.* max_tokens$"),
+        (openai, {"stops": "a"}, "stops='a': .*OpenAI"),
+        (openai, {"stopSequences": ["a"]}, "stopSequences="),
+        (openai, {"max_token": 5}, "max_token=5: .*OpenAI"),
+        (openai, {"max_length": 5}, "max_length=5: .*OpenAI"),
+        (openai, {"eos_token_ids": [2]}, r"eos_token_ids=\[2\]: .*OpenAI"),
+        (openai, {"armed_after": "</think>"}, "armed_after='</think>': .*OpenAI"),
+        (openai, {"extra_body": {"ignore_eos": True}}, "extra_body=.* merge the two"),
+        (vllm, {"max_new_tokens": 5}, "max_new_tokens=5: .*vLLM.* max_tokens; .* from_sglang$"),
+        (vllm, {"no_stop_trim": True}, "no_stop_trim=True: .*vLLM.* from_sglang$"),
+        (vllm, {"stop_regex": "a+"}, r"stop_regex='a\+': .*vLLM.* from_sglang$"),
+        (vllm, {"stop_strings": ["a"]}, "stop_strings=.*vLLM"),
+        (vllm, {"visible_stop": ["a"]}, "visible_stop=.*vLLM"),
+        (vllm, {"use_beam_search": True}, "use_beam_search=True cannot .*decode the one that wins"),
+        (
+            vllm,
+            {"repetition_detection": {"min_count": 2}},
+            r"repetition_detection=\{'min_count': 2\} cannot .*flush\(\)",
+        ),
+        (
+            vllm,
+            {"sampling_params": {"stop": "a"}},
+            "sampling_params=.* give request.'sampling_params'",
+        ),
+        (
+            sglang,
+            {"sampling_params": {"stop": "a"}},
+            "sampling_params=.* give request.'sampling_params'",
+        ),
+        (sglang, {"include_stop_str_in_output": True}, "include_stop_str_.*SGLang.* from_vllm$"),
+        (sglang, {"max_output_tokens": 5}, "max_output_tokens=5: .*SGLang.* from_openai$"),
+        (sglang, {"stop_strs": ["a"]}, "stop_strs=.*SGLang"),
+        (sglang, {"stop_str_max_len": 3}, "stop_str_max_len=3: .*SGLang"),
+        (
+            openai,
+            {"max_output_tokens": 5, "max_tokens": 6},
+            "max_output_tokens=5 and max_tokens=6 contradict each other: give one of them$",
+        ),
+        (
+            sglang,
+            {"max_new_tokens": 5, "max_tokens": 6},
+            "max_new_tokens=5 and max_tokens=6 contradict",
+        ),
+        (
+            sglang,
+            {"min_tokens": 5, "min_new_tokens": 6},
+            "min_new_tokens=6 and min_tokens=5 contradict",
+        ),
+    ],
+)
+def test_what_cannot_be_had_is_refused(
+    read: Reader, request_: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{message}"):
+        read({**request_, "stop": "b"})
+
+
+@pytest.mark.parametrize(("read", "dialect"), READERS)
+@pytest.mark.parametrize("value", [None, False, 0, [], {}, ""])
+def test_what_says_nothing_is_not_refused(read: Reader, dialect: Dialect, value: object) -> None:
+    foreign = {*STRANGERS, *WRAPPERS, *dialect.refused, "stops"} - dialect.keys.keys()
+    assert read(dict.fromkeys(foreign, value)) == StopConditions()
+
+
+@pytest.mark.parametrize(("read", "dialect"), READERS)
+def test_every_foreign_key_is_refused(read: Reader, dialect: Dialect) -> None:
+    for key in {*STRANGERS, *WRAPPERS, *dialect.refused} - dialect.keys.keys():
+        with pytest.raises(ValueError, match=f"^{key}=5"):
+            read({key: 5})
+
+
+def test_the_tables_lead_to_arguments() -> None:
+    names = {each.name for each in fields(StopConditions)} | {"stop_regex"}
+    for _, dialect in READERS:
+        assert set(dialect.keys.values()) | dialect.ignored_with_eos <= names
+    assert names <= STRANGERS | {name for name in names if name.startswith("stop")}
+
+
+@pytest.mark.parametrize("read", [openai, vllm, sglang])
+@pytest.mark.parametrize("wrong", [None, "stop", ["stop"], 5, StopConditions("a"), [{"stop": "a"}]])
+def test_what_is_no_mapping_is_refused(read: Reader, wrong: Any) -> None:
+    with pytest.raises(
+        TypeError,
+        match=rf"^a request is a mapping: .*model_dump\(\).*, not {type(wrong).__name__}$",
+    ):
+        read(wrong)
+
+
+# --- whose words
+
+
+@pytest.mark.parametrize(
+    ("read", "request_", "kind", "message"),
+    [
+        (openai, {"stop": ""}, ValueError, "stop: an empty stop would match everywhere"),
+        (openai, {"stop": 5}, TypeError, "stop: a stop is a string, not 5"),
+        (openai, {"max_tokens": 0}, ValueError, "max_tokens must be at least 1, not 0"),
+        (
+            openai,
+            {"max_completion_tokens": 0},
+            ValueError,
+            "max_completion_tokens must be at least 1, not 0",
+        ),
+        (
+            openai,
+            {"max_completion_tokens": 0, "max_tokens": 5},
+            ValueError,
+            "max_completion_tokens must be",
+        ),
+        (
+            openai,
+            {"max_output_tokens": "5"},
+            TypeError,
+            "max_output_tokens must be an integer, not '5'",
+        ),
+        (vllm, {"stop": ["a", ""]}, ValueError, "stop: an empty stop would match everywhere"),
+        (vllm, {"stop_token_ids": ["2"]}, TokenIdTypeError, "stop_token_ids is of type str: '2'"),
+        (vllm, {"max_tokens": True}, ValueError, "max_tokens must be an integer, not True"),
+        (vllm, {"max_tokens": False}, ValueError, "max_tokens must be an integer, not False"),
+        (vllm, {"ignore_eos": 1}, TypeError, "ignore_eos must be True or False, not 1"),
+        (
+            vllm,
+            {"min_tokens": 6, "max_tokens": 5},
+            ValueError,
+            r"min_tokens \(6\) must not exceed max_tokens \(5\)$",
+        ),
+        (
+            vllm,
+            {"min_tokens": 6, "max_completion_tokens": 5},
+            ValueError,
+            r"min_tokens \(6\) must not exceed max_completion_tokens \(5\)$",
+        ),
+        (sglang, {"stop_token_ids": [-1]}, TokenIdError, "stop_token_ids is out of range: -1"),
+        (sglang, {"max_new_tokens": 0}, ValueError, "max_new_tokens must be at least 1, not 0"),
+        (sglang, {"min_new_tokens": -1}, ValueError, "min_new_tokens must be at least 0, not -1"),
+        (
+            sglang,
+            {"max_new_tokens": "max_tokens"},
+            TypeError,
+            "max_new_tokens must be an integer, not 'max_tokens'$",
+        ),
+        (
+            sglang,
+            {"no_stop_trim": "yes"},
+            TypeError,
+            "no_stop_trim must be True or False, not 'yes'",
+        ),
+        (
+            sglang,
+            {"min_new_tokens": 6, "max_new_tokens": 5},
+            ValueError,
+            r"min_new_tokens \(6\) must not exceed max_new_tokens \(5\)$",
+        ),
+    ],
+)
+def test_errors_name_the_key_that_was_written(
+    read: Reader, request_: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=f"^{message}"):
+        read(request_)
+
+
+def test_an_error_keeps_what_else_it_knows() -> None:
+    with pytest.raises(TokenIdError) as raised:
+        sglang({"stop_token_ids": [-1], "max_new_tokens": 5})
+    assert raised.value.token_id == -1
+
+
+def test_other_errors_pass_unchanged() -> None:
+    with pytest.raises(KeyError, match="max_tokens"), translated({"max_new_tokens": 5}, SGLANG):
+        raise KeyError("max_tokens")
