@@ -23,7 +23,9 @@ from streamdec.cli.id_input import (
     parse_row,
     without_bom,
 )
-from streamdec.core.decode_stream import DecodeStream
+from streamdec.cli.stops import RAN_OUT, cause_of_end, stop_options
+from streamdec.core.stop_conditions import StopConditions
+from streamdec.core.stop_sequence import StopSequenceDecoder
 from streamdec.errors import StreamdecError
 from streamdec.loading.factory import load_tokenizer
 from streamdec.protocols import Tokenizer
@@ -69,12 +71,14 @@ SOME_INPUT_WAS_BAD = 1
     show_default=True,
     help="Ids that the tokenizer does not have.",
 )
+@stop_options
 @click.argument("source", metavar="[FILE]", type=click.File("rb"), default="-")
 def decode(
     tokenizer: str,
     input_format: str,
     output: str,
     source: BufferedReader,
+    conditions: StopConditions,
     **options: Any,
 ) -> None:
     """Turn the token ids in FILE (or stdin, "-") into text.
@@ -83,18 +87,29 @@ def decode(
     integers with white space or commas between. A bad line (or id, in a stream of ids) is named on
     stderr and left out, and the exit status is then 1.
 
+    --stop and the options after it say where a text ends: the text of each row; or the stream of
+    ids, and the command with it, which reads no further. With --output jsonl the row, or the last
+    object of the stream, then has 'finish_reason' ("stop"; "length" for --max-tokens; null if the
+    ids ended first) and 'stop_reason' (the stop's text or id); a row also has 'unread_tokens', how
+    many ids came after its end.
+
     \b
     Examples:
       streamdec decode --tokenizer ./model answers.jsonl
       echo "72 9 15" | streamdec decode --tokenizer ./model/tokenizer.json
+      engine | streamdec decode --tokenizer ./model --stop '\\nUser:' --eos-id 2
     """
     loaded = load_tokenizer(tokenizer)
     out = sys.stdout.buffer
-    complaints = _Complaints(click.format_filename(getattr(source, "name", "<stdin>")))
+    source_name = click.format_filename(getattr(source, "name", "<stdin>"))
+    complaints = _Complaints(source_name)
     found, chunks = detect_format(without_bom(_chunks(source, out)))
-    job = _Job(loaded, options, _OUTPUTS[output](out), complaints)
-    job.run(found if input_format == "auto" else input_format, chunks)
-    if complaints.lines:
+    job = _Job(loaded, conditions, options, _OUTPUTS[output](out), complaints)
+    cause = job.run(found if input_format == "auto" else input_format, chunks)
+    out.flush()
+    if cause is not None and output == "text":
+        click.echo(f"{source_name}: ended by {cause}; nothing after it is read", err=True)
+    if complaints.count:
         click.get_current_context().exit(SOME_INPUT_WAS_BAD)
 
 
@@ -114,58 +129,79 @@ class _Job:
     def __init__(
         self,
         tokenizer: Tokenizer,
+        conditions: StopConditions,
         options: dict[str, Any],
         output: _Output,
         complaints: _Complaints,
     ) -> None:
         self._tokenizer = tokenizer
+        self._conditions = conditions
         self._options = options
         self._output = output
         self._complaints = complaints
 
-    def run(self, input_format: str, chunks: Iterable[bytes]) -> None:
-        """Decode ``chunks`` of a file in ``input_format``."""
+    def run(self, input_format: str, chunks: Iterable[bytes]) -> str | None:
+        """Decode ``chunks`` of a file in ``input_format``; what ended it before its end, if any."""
         if input_format == "jsonl":
             self._decode_rows(numbered_lines(chunks))
-        else:
-            self._decode_stream(numbered_words(chunks))
+            return None
+        return self._decode_stream(numbered_words(chunks))
 
     def _decode_rows(self, lines: Iterable[tuple[int, bytes]]) -> None:
         for number, line in lines:
             with self._complaints.about(number):
                 token_ids, fields = parse_row(line)
-                self._output.row(number, self._whole_text(token_ids), fields)
+                stream = self._new_stream()
+                chunk = stream.step_batch(token_ids)
+                text = chunk.text + stream.flush(RAN_OUT).text
+                end = self._end(stream, unread_tokens=chunk.unread_tokens)
+                self._output.row(number, text, fields, end)
 
-    def _whole_text(self, token_ids: list[Any]) -> str:
-        stream = self._new_stream()
-        return "".join(stream.step_batch(token_ids)) + stream.flush()
-
-    def _decode_stream(self, lines: Iterable[tuple[int, list[bytes]]]) -> None:
+    def _decode_stream(self, lines: Iterable[tuple[int, list[bytes]]]) -> str | None:
         stream, number = self._new_stream(), 1
         for number, words in lines:
             self._output.piece(number, self._step_words(stream, number, words))
+            if stream.finished:
+                break
+        cause = cause_of_end(stream) if stream.finished else None
         if stream.num_tokens:
-            self._output.last_piece(number, stream.flush())
+            text = stream.flush(RAN_OUT).text
+            self._output.last_piece(number, text, self._end(stream))
+        return cause
 
-    def _step_words(self, stream: DecodeStream, number: int, words: list[bytes]) -> str:
+    def _step_words(self, stream: StopSequenceDecoder, number: int, words: list[bytes]) -> str:
         """The text of the ``words`` that are ids; each of the others is a complaint."""
         texts = []
         for word in words:
             with self._complaints.about(number):
-                texts.append(stream.step(parse_id(word)))
+                chunk = stream.step(parse_id(word))
+                texts.append(chunk.text)
+                if chunk.finish_reason is not None:
+                    break
         return "".join(texts)
 
-    def _new_stream(self) -> DecodeStream:
-        return DecodeStream(self._tokenizer, **self._options)
+    def _new_stream(self) -> StopSequenceDecoder:
+        return StopSequenceDecoder(self._tokenizer, self._conditions, **self._options)
+
+    def _end(self, stream: StopSequenceDecoder, **more: Any) -> dict[str, Any]:
+        """Why ``stream`` ended, and ``more`` about it: fields for those who asked for stops."""
+        if self._conditions == StopConditions():
+            return {}
+        reason, match = stream.finish_reason, stream.match
+        return {
+            "finish_reason": None if reason == RAN_OUT else reason,
+            "stop_reason": match and match.stop,
+            **more,
+        }
 
 
 class _Complaints:
-    """Says on stderr what is wrong with a line, once for each line, and counts these lines."""
+    """Says on stderr what is wrong in a line, and counts how often."""
 
     def __init__(self, source_name: str) -> None:
-        self.lines = 0
+        self.count = 0
         self._source_name = source_name
-        self._line = self._last_named = 0
+        self._line = 0
 
     def about(self, line: int) -> Self:
         """A context in which an error of the input is a complaint about ``line``."""
@@ -183,10 +219,8 @@ class _Complaints:
     ) -> bool:
         if not isinstance(error, BadInputError | StreamdecError):
             return False
-        if self._line != self._last_named:
-            self._last_named = self._line
-            self.lines += 1
-            click.echo(f"{self._source_name}: line {self._line}: {error}", err=True)
+        self.count += 1
+        click.echo(f"{self._source_name}: line {self._line}: {error}", err=True)
         return True
 
 
@@ -196,16 +230,16 @@ class _Complaints:
 class _Output(Protocol):
     """Takes whole rows, or the pieces of one stream."""
 
-    def row(self, line: int, text: str, fields: dict[str, Any]) -> None:
-        """Write the whole text of ``line``, which had other ``fields``."""
+    def row(self, line: int, text: str, fields: dict[str, Any], end: dict[str, Any]) -> None:
+        """Write the whole text of ``line``, which had other ``fields``; ``end``: why it ended."""
         ...
 
     def piece(self, line: int, text: str) -> None:
         """Write what the ids of ``line`` added to the stream."""
         ...
 
-    def last_piece(self, line: int, text: str) -> None:
-        """Write what the end of the stream released, and end it."""
+    def last_piece(self, line: int, text: str, end: dict[str, Any]) -> None:
+        """Write what the end of the stream released, and end it; ``end``: why."""
         ...
 
 
@@ -215,32 +249,36 @@ class _TextOutput:
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
 
-    def row(self, line: int, text: str, fields: dict[str, Any]) -> None:
+    def row(self, line: int, text: str, fields: dict[str, Any], end: dict[str, Any]) -> None:
         self._out.write(f"{text}\n".encode())
 
     def piece(self, line: int, text: str) -> None:
         self._out.write(text.encode())
 
-    def last_piece(self, line: int, text: str) -> None:
+    def last_piece(self, line: int, text: str, end: dict[str, Any]) -> None:
         self._out.write(f"{text}\n".encode())
 
 
 class _JsonlOutput:
-    """An object for each row; of a stream, for each line (or part of one) that brought out text."""
+    """An object for each row; of a stream, for each line (or part of one) that brought out text.
+
+    Its last object, which may bring out none, has the end.
+    """
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
 
-    def row(self, line: int, text: str, fields: dict[str, Any]) -> None:
-        ours = {"line": line, "text": text}
+    def row(self, line: int, text: str, fields: dict[str, Any], end: dict[str, Any]) -> None:
+        ours = {"line": line, "text": text, **end}
         self._out.write(_json_line(ours | fields | ours))
 
     def piece(self, line: int, text: str) -> None:
         if text:
-            self.row(line, text, {})
+            self.row(line, text, {}, {})
 
-    def last_piece(self, line: int, text: str) -> None:
-        self.piece(line, text)
+    def last_piece(self, line: int, text: str, end: dict[str, Any]) -> None:
+        if text or end:
+            self.row(line, text, {}, end)
 
 
 def _json_line(row: dict[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""``streamdec demo``: a simulated engine gives token ids, and their text appears live.
+"""``streamdec demo``: a simulated engine gives token ids; their text appears live, up to a stop.
 
 The tokenizer and the text are part of the package, so the demo needs no network and no model.
 """
@@ -14,9 +14,14 @@ import click
 
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.cli.screen import open_screen
-from streamdec.core.decode_stream import DecodeStream
+from streamdec.cli.stops import RAN_OUT
+from streamdec.core.stop_conditions import StopConditions
+from streamdec.core.stop_sequence import StopSequenceDecoder
 
-__all__ = ["demo", "simulated_engine"]
+__all__ = ["STOP", "demo", "simulated_engine"]
+
+STOP = "\nUser:"
+"""Where the next turn would begin. The text has it once, and several beginnings of it before."""
 
 
 @click.command()
@@ -24,14 +29,14 @@ __all__ = ["demo", "simulated_engine"]
     "--rate",
     type=click.FloatRange(min=0),
     default=40,
-    show_default="40",
+    show_default=True,
     help="Tokens per second; 0 is as fast as possible.",
 )
 def demo(rate: float) -> None:
-    """Watch a simulated engine's tokens become text.
+    """Watch a simulated engine's tokens become text, until a stop is complete.
 
-    On a terminal the line below the text shows the bytes that wait for the rest of their
-    character. Elsewhere the text alone is written.
+    On a terminal the line below the text shows what waits: bytes for the rest of their character,
+    and text that may become the stop. Elsewhere the text alone is written.
 
     \b
     Examples:
@@ -40,9 +45,10 @@ def demo(rate: float) -> None:
     """
     tokenizer = HuggingFaceTokenizer(_data("demo_tokenizer.json"))
     token_ids = tokenizer.encode(_data("demo_text.txt").rstrip("\n")).ids
-    shown = _play(simulated_engine(token_ids, rate), DecodeStream(tokenizer))
-    if shown != tokenizer.decode(token_ids):
-        raise click.ClickException("the streamed text is not the whole decode of the same ids")
+    stream = StopSequenceDecoder(tokenizer, StopConditions(STOP))
+    shown = _play(simulated_engine(token_ids, rate), stream)
+    if shown != tokenizer.decode(token_ids).partition(STOP)[0]:
+        raise click.ClickException("the streamed text is not the whole decode's before the stop")
 
 
 def simulated_engine(token_ids: Sequence[int], rate: float) -> Iterator[int]:
@@ -58,13 +64,16 @@ def _data(name: str) -> str:
     return (files("streamdec.cli") / "data" / name).read_text(encoding="utf-8")
 
 
-def _play(engine: Iterator[int], stream: DecodeStream) -> str:
+def _play(engine: Iterator[int], stream: StopSequenceDecoder) -> str:
     """Step ``stream`` through what ``engine`` yields, show each text at once, return all of it."""
     pieces = []
-    with open_screen() as screen:
+    with open_screen(stream) as screen:
         for token_id in engine:
-            pieces.append(stream.step(token_id))
-            screen.show(pieces[-1], stream)
-        pieces.append(stream.flush())
-        screen.show(pieces[-1], stream)
+            chunk = stream.step(token_id)
+            pieces.append(chunk.text)
+            screen.show(chunk.text)
+            if chunk.finish_reason is not None:
+                break
+        pieces.append(stream.flush(RAN_OUT).text)
+        screen.show(pieces[-1])
     return "".join(pieces)

@@ -15,9 +15,10 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from streamdec.core.decode_stream import DecodeStream
+from streamdec.cli.stops import cause_of_end
+from streamdec.core.stop_sequence import StopSequenceDecoder
 
-__all__ = ["Screen", "cells_of", "open_screen", "wrap"]
+__all__ = ["Screen", "cells_of", "open_screen", "status", "wrap"]
 
 ZERO_WIDTH_JOINER = "\u200d"
 EMOJI_PRESENTATION = "\ufe0f"
@@ -31,16 +32,16 @@ class Screen(Protocol):
 
     def __exit__(self, *exception: object) -> None: ...
 
-    def show(self, text: str, stream: DecodeStream) -> None:
-        """Show ``text``, the newest piece of ``stream``."""
+    def show(self, text: str) -> None:
+        """Show ``text``, the newest piece of the stream."""
         ...
 
 
-def open_screen() -> Screen:
-    """The live screen on a terminal that can redraw a line, else plain text."""
+def open_screen(stream: StopSequenceDecoder) -> Screen:
+    """The live screen of ``stream`` on a terminal that can redraw a line, else plain text."""
     console = Console(highlight=False)
     if sys.stdout.isatty() and console.is_terminal and not console.is_dumb_terminal:
-        return _LiveScreen(console)
+        return _LiveScreen(console, stream)
     return _PlainScreen()
 
 
@@ -57,7 +58,7 @@ class _PlainScreen:
         if exception[0] is None:
             self._write("\n")
 
-    def show(self, text: str, stream: DecodeStream) -> None:
+    def show(self, text: str) -> None:
         if text:
             self._write(text)
 
@@ -67,85 +68,76 @@ class _PlainScreen:
 
 
 class _LiveScreen:
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, stream: StopSequenceDecoder) -> None:
         self._console = console
+        self._stream = stream
         self._live = Live(console=console, auto_refresh=False, transient=True)
-        self._statistics = _Statistics()
-        self._line = ""
-        self._rows_above = 0
+        self._statistics = _Statistics(stream)
+        self._row = ""
 
     def __enter__(self) -> Self:
         self._live.__enter__()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if exception[0] is None:
-            self._end_line()
-            for row in wrap(f"\n{self._statistics.summary()}", self._console.width):
-                self._print(row, style="dim")
         self._live.update("", refresh=True)
+        if exception[0] is None:
+            self._print(self._row)
+            for line in ("", *self._statistics.summary()):
+                for row in wrap(line, self._console.width):
+                    self._print(row, style="dim")
         self._live.stop()
 
-    def show(self, text: str, stream: DecodeStream) -> None:
-        self._statistics.count(stream)
-        first, *others = text.split("\n")
-        self._line += first
-        for line in others:
-            self._end_line()
-            self._line = line
+    def show(self, text: str) -> None:
+        self._statistics.count()
+        lines = (self._row + text).split("\n")
+        *full, self._row = [row for line in lines for row in wrap(line, self._console.width)]
+        for row in full:
+            self._print(row)
         self._redraw()
 
-    def _end_line(self) -> None:
-        self._print_rows(self._rows())
-        self._line, self._rows_above = "", 0
-
     def _redraw(self) -> None:
-        *full, last = self._rows()
-        self._print_rows(full)
         # Terminals would join what follows to a joiner at the end of the row.
-        row = Text(last.removesuffix(ZERO_WIDTH_JOINER), no_wrap=True, overflow="ignore")
-        status = Text(f"  {self._statistics.status()}", style="dim", no_wrap=True)
-        self._live.update(Group(row, "", status), refresh=True)
+        row = Text(self._row.removesuffix(ZERO_WIDTH_JOINER), no_wrap=True, overflow="ignore")
+        below = Text(f"  {status(self._stream)}", "dim", no_wrap=True, overflow="ellipsis")
+        self._live.update(Group(row, "", below), refresh=True)
 
-    def _rows(self) -> list[str]:
-        """The rows of the current line; all but the last change no more."""
-        return wrap(self._line, self._console.width)
-
-    def _print_rows(self, rows: list[str]) -> None:
-        """Print those of the current line's ``rows`` that are not above the live part yet."""
-        for row in rows[self._rows_above :]:
-            self._print(row.rstrip())
-        self._rows_above = max(self._rows_above, len(rows))
-
-    def _print(self, text: str, style: str = "") -> None:
-        self._console.print(Text(text, style=style), soft_wrap=True)
+    def _print(self, row: str, style: str = "") -> None:
+        self._console.print(Text(row.rstrip(), style=style), soft_wrap=True)
 
 
 class _Statistics:
-    """What the status line says."""
+    """What the summary says."""
 
-    def __init__(self) -> None:
+    def __init__(self, stream: StopSequenceDecoder) -> None:
+        self._stream = stream
         self._began = time.monotonic()
-        self._tokens = 0
-        self._waits = 0
-        self._held = b""
+        self._times_held = self._times_jailed = 0
 
-    def count(self, stream: DecodeStream) -> None:
-        """Take the state of ``stream`` after a step."""
-        self._tokens = stream.num_tokens
-        self._held = stream.held
-        self._waits += bool(self._held)
+    def count(self) -> None:
+        """Take the state of the stream after a step."""
+        self._times_held += bool(self._stream.held)
+        self._times_jailed += bool(self._stream.jailed)
 
-    def status(self) -> str:
-        waiting = f" · waiting: {self._held.hex(' ')}" if self._held else ""
-        return f"{self._tokens} tokens{waiting}"
-
-    def summary(self) -> str:
+    def summary(self) -> list[str]:
         seconds = time.monotonic() - self._began
-        return (
-            f"{self._tokens} tokens in {seconds:.1f} s; {self._waits} ended inside a character, "
-            "which then came whole."
+        counts = (
+            f"{self._stream.num_tokens} tokens in {seconds:.1f} s; {self._times_held} ended inside "
+            f"a character, which then came whole; {self._times_jailed} in what might become the "
+            "stop, which was withheld until that was decided."
         )
+        return [counts, f"Ended by {cause_of_end(self._stream)}."]
+
+
+def status(stream: StopSequenceDecoder) -> str:
+    """How far ``stream`` is, and what waits: bytes for their character, text that may be a stop."""
+    said = [f"{stream.num_tokens} tokens"]
+    if stream.held:
+        said.append(f"waiting: {stream.held.hex(' ')}")
+    if stream.jailed:
+        stops = [stop for stop in stream.conditions.stop if stop.startswith(stream.jailed)]
+        said.append(f"withheld: {stream.jailed!r}, may become {' or '.join(map(repr, stops))}")
+    return " · ".join(said)
 
 
 # --- rows -----------------------------------------------------------------------------------------

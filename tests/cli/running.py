@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -11,15 +13,32 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer
 
 import streamdec.cli
 
-__all__ = ["DATA", "DEMO_TEXT", "ROOT", "TOKENIZER", "Run", "command", "run", "run_process"]
+__all__ = [
+    "DATA",
+    "DEMO_TEXT",
+    "LIBRARY",
+    "ROOT",
+    "TOKENIZER",
+    "Decoding",
+    "Run",
+    "command",
+    "jsonl",
+    "next_output",
+    "objects",
+    "run",
+    "run_process",
+]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA = Path(streamdec.cli.__file__).parent / "data"
 TOKENIZER = DATA / "demo_tokenizer.json"
 DEMO_TEXT = (DATA / "demo_text.txt").read_text(encoding="utf-8")
+LIBRARY = Tokenizer.from_file(str(TOKENIZER))
+"""The demo's tokenizer as its own library has it: the judge."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +61,28 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path, stdin: bytes = 
     return Run(status, out, err)
 
 
+class Decoding:
+    """``streamdec decode`` with the demo's tokenizer, in this process."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+
+    def __call__(self, stdin: str | bytes, *options: str | Path) -> Run:
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        decode = ["decode", "--tokenizer", TOKENIZER, *options]
+        return run(self._monkeypatch, *decode, stdin=given)
+
+
+def jsonl(*rows: object) -> str:
+    """A line of JSON for each of ``rows``."""
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
+def objects(result: Run) -> list[object]:
+    """What each line of the output is in JSON."""
+    return [json.loads(line) for line in result.out.splitlines()]
+
+
 def run_process(
     *arguments: str | Path, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
@@ -55,6 +96,13 @@ def run_process(
         timeout=60,
         check=False,
     )
+
+
+def next_output(process: subprocess.Popen[bytes]) -> bytes:
+    """What ``process`` writes next, or has written; it must come within a minute."""
+    assert process.stdout
+    assert select.select([process.stdout], [], [], 60)[0], "nothing was written"
+    return os.read(process.stdout.fileno(), 65536)
 
 
 def command(*arguments: str | Path) -> list[str]:

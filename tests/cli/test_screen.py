@@ -1,4 +1,4 @@
-"""Rows of live text: no wider than the terminal, and final once a next row has begun."""
+"""Live text: rows no wider than the terminal, final once a next row has begun; what waits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec.cli.screen import cells_of, wrap
+from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec.cli.screen import cells_of, status, wrap
 from tests.cli.running import DEMO_TEXT
 
 lines = st.text(st.sampled_from("ab  \u4f60\u3002\u0e01\u0e34\u200d\U0001f469\u00e9\u0301-"))
@@ -57,3 +58,19 @@ def test_a_character_has_the_most_cells_that_a_terminal_may_give_it(
     character: str, cells: int
 ) -> None:
     assert cells_of(character) == cells
+
+
+def test_the_status_says_what_waits_and_which_stops_it_may_become() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"Hi\n", b"U", b"ser\xe2", b"\x80"])
+    stream = StopSequenceDecoder(tokenizer, StopConditions(["\nUser:", "\nUsage", "\n\n"]))
+    seen = [status(stream)]
+    for token_id in range(4):
+        stream.step(token_id)
+        seen.append(status(stream))
+    assert seen == [
+        "0 tokens",
+        r"1 tokens · withheld: '\n', may become '\n\n' or '\nUsage' or '\nUser:'",
+        r"2 tokens · withheld: '\nU', may become '\nUsage' or '\nUser:'",
+        r"3 tokens · waiting: e2 · withheld: '\nUser', may become '\nUser:'",
+        r"4 tokens · waiting: e2 80 · withheld: '\nUser', may become '\nUser:'",
+    ]

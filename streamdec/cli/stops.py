@@ -1,0 +1,158 @@
+r"""When a stream ends, on the command line: the options, how a stop is spelled, the end in words.
+
+Shells make it hard to pass a new line, so ``--stop`` understands ``\n``, ``\t``, ``\\`` and
+``\uXXXX``, and nothing else: a stop such as ``\end`` is refused, not misread.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from streamdec.chunks import FinishReason
+from streamdec.cli.id_input import parse_id
+from streamdec.core.stop_conditions import StopConditions
+from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.token_ids import check_token_id
+
+__all__ = ["RAN_OUT", "cause_of_end", "parse_stop", "stop_options"]
+
+RAN_OUT: FinishReason = "abort"
+"""What a stream is told when there are no more ids: only their engine knows why."""
+
+ESCAPES = {r"\n": "\n", r"\t": "\t", "\\\\": "\\"}
+ESCAPE = re.compile(r"(?:\\u[0-9A-Fa-f]{4})+|\\.?", re.DOTALL)
+"""Runs of \\uXXXX are one match: two of them may be a pair of surrogates."""
+
+
+def parse_stop(text: str) -> str:
+    r"""The stop that ``text`` spells; ``\n``, ``\t``, ``\\`` and ``\uXXXX`` are escapes.
+
+    ValueError if it is empty, is no Unicode, or has a backslash before anything else.
+
+    >>> parse_stop(r"\nUser:")
+    '\nUser:'
+    """
+    if not text:
+        raise ValueError("an empty stop would match everywhere")
+    stop = ESCAPE.sub(_character, text)
+    try:
+        stop.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"not Unicode: lone surrogate U+{ord(stop[error.start]):04X}") from error
+    return stop
+
+
+def _character(escape: re.Match[str]) -> str:
+    found = escape[0]
+    if found.startswith(r"\u") and len(found) > 2:
+        units = bytes.fromhex(found.replace(r"\u", ""))
+        return units.decode("utf-16-be", "surrogatepass")
+    if found not in ESCAPES:
+        raise ValueError(
+            rf"{found} is not an escape; \n, \t and \uXXXX are, and \\ is a backslash itself"
+        )
+    return ESCAPES[found]
+
+
+def _parse_stop_id(text: str) -> int:
+    return check_token_id(parse_id(text.encode(errors="surrogateescape")))
+
+
+def _each(parse: Callable[[str], Any]) -> Callable[..., tuple[Any, ...]]:
+    """A callback that parses all values of an option; what is wrong with one names the option."""
+
+    def parse_all(
+        _context: click.Context, _option: click.Parameter, values: Sequence[str]
+    ) -> tuple[Any, ...]:
+        try:
+            return tuple(map(parse, values))
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
+
+    return parse_all
+
+
+_OPTIONS = {
+    "stop": click.option(
+        "--stop",
+        multiple=True,
+        metavar="TEXT",
+        callback=_each(parse_stop),
+        help=r"End before this text; may be given several times. \n, \t and \uXXXX are read as "
+        r"escapes, and \\ as a backslash. The text of a special token counts even if it is left "
+        "out.",
+    ),
+    "stop_token_ids": click.option(
+        "--stop-id",
+        "stop_token_ids",
+        multiple=True,
+        metavar="ID",
+        callback=_each(_parse_stop_id),
+        help="End at this id; may be given several times.",
+    ),
+    "eos_token_ids": click.option(
+        "--eos-id",
+        "eos_token_ids",
+        multiple=True,
+        metavar="ID",
+        callback=_each(_parse_stop_id),
+        help="The same, with null as 'stop_reason': the model's own end of sequence.",
+    ),
+    "include_stop_str_in_output": click.option(
+        "--include-stop",
+        "include_stop_str_in_output",
+        is_flag=True,
+        help="Show the text of the stop or id too.",
+    ),
+    "min_tokens": click.option(
+        "--min-tokens",
+        type=click.IntRange(min=0),
+        default=0,
+        metavar="N",
+        help="Ignore stops that are complete within the first N ids.",
+    ),
+    "max_tokens": click.option(
+        "--max-tokens",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="End after N ids.",
+    ),
+}
+"""The options, under the names that StopConditions has for them."""
+
+
+def stop_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give ``command`` the options of stops; it receives them as ``conditions``."""
+
+    @functools.wraps(command)
+    def collecting(**options: Any) -> Any:
+        values = {name: options.pop(name) for name in _OPTIONS}
+        return command(conditions=_conditions(values), **options)
+
+    decorated: Callable[..., Any] = collecting
+    for option in reversed(_OPTIONS.values()):
+        decorated = option(decorated)
+    return decorated
+
+
+def _conditions(values: dict[str, Any]) -> StopConditions:
+    least, most = values["min_tokens"], values["max_tokens"]
+    if most is not None and least > most:
+        problem = f"{least} is more than --max-tokens {most}"
+        raise click.BadParameter(problem, param_hint="'--min-tokens'")
+    return StopConditions(**values)
+
+
+def cause_of_end(stream: StopSequenceDecoder) -> str:
+    """What ended ``stream``, in words."""
+    match = stream.match
+    if match is None:
+        return "the last id" if stream.finish_reason == RAN_OUT else "--max-tokens"
+    if match.stop is None:
+        return "the end-of-sequence id"
+    return f"the stop {match.stop!r}" if isinstance(match.stop, str) else f"the id {match.stop}"
