@@ -110,14 +110,14 @@ def capped(subject: Subject, max_entries: int, **options: Any) -> Iterator[progr
     """While it lasts, the streams of ``subject`` share a new table of so many rows and entries."""
     usual = programs.program_for(subject.tokenizer, program.Options(**options))
     assert isinstance(usual, program.Program)
-    shelf = programs._compiled_for(subject.tokenizer)._programs
-    shelf[usual.options] = small = program.Program(
+    known = programs._compiled_for(subject.tokenizer)._programs
+    known[usual.options] = small = program.Program(
         usual.token_bytes, usual.options, usual._cascade, max_entries=max_entries
     )
     try:
         yield small
     finally:
-        shelf[usual.options] = usual
+        known[usual.options] = usual
 
 
 # --- laws 1 and 2: what is emitted, and when ------------------------------------------------------
@@ -342,17 +342,25 @@ def bounded_table(
 
 SLACK = 3
 """What the step that reaches a cap adds: its row, its entry and the row that this leads to."""
+BORROWED = rows.ENTRIES_BEFORE_DENSE
+"""Entries of others that a table of few streams may refer to."""
 
 
 def _keeps_its_cap(table: program.Program) -> None:
     entries = sum(len(row) for row in table._rows.values())  # None, the row's own, among them
-    assert entries <= table._max_entries + SLACK
-    assert len(table.dense) - table.dense.count(None) <= len(table.rest_row)
+    assert entries + len(_at_rest(table.dense)) <= table._max_entries + SLACK + BORROWED
+
+
+def _at_rest(dense: Any) -> dict[int, Any]:
+    """The entries of a row at rest, in whatever form it is."""
+    if isinstance(dense, rows.SparseRow):
+        return dense.entries
+    return {token_id: entry for token_id, entry in enumerate(dense) if entry is not None}
 
 
 def _reachable(stream: DecodeStream) -> int:
     """How many rows and entries ``stream`` keeps alive of a table that was forgotten."""
-    entries: int = len(stream._dense) - stream._dense.count(None)
+    entries = len(_at_rest(stream._dense))
     found, waiting = set[int](), [stream._row]
     while waiting:
         row = waiting.pop()

@@ -75,7 +75,7 @@ class DecodeStream:
     _dense: Any
     _rest: KeptRow
     _row: Row | None
-    _tick: Tick | None
+    _tick: Tick
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class DecodeStream:
                 # Lists count negative numbers from their end, and find 1 for True.
                 if token_id > 1:  # type: ignore[operator]
                     text, row = self._dense[token_id]
-                    self._tick = self._tick[0]  # type: ignore[index]
+                    self._tick = self._tick[0]
                     if row is not None:
                         self._row = row
                     return text
@@ -140,7 +140,7 @@ class DecodeStream:
             # Dicts find 1 for True and 1.0.
             if type(token_id) is int:
                 text, row = row[token_id]  # type: ignore[index]
-                self._tick = self._tick[0]  # type: ignore[index]
+                self._tick = self._tick[0]
                 self._row = row
                 return text
         except Exception:  # noqa: BLE001 (the slow path names what is wrong, if anything is)
@@ -160,9 +160,8 @@ class DecodeStream:
             text, after = program.entry(before, token_id)
         except KeyError:
             text, after = self._unknown(token_id)
-        if self._tick is None:
+        if not self._tick:
             self._count(self.num_tokens + 1)
-            program.carry()
         else:
             self._tick = self._tick[0]
         if recorder is not None:
@@ -281,7 +280,7 @@ class DecodeStream:
     @property
     def num_tokens(self) -> int:
         """How many tokens were given to ``step``, skipped and unknown ones included."""
-        return self._counted + (TICKS if self._tick is None else self._tick[1])
+        return self._counted + (self._tick[1] if self._tick else TICKS)
 
     @property
     def num_prompt_tokens(self) -> int:

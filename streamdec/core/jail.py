@@ -56,6 +56,8 @@ class Jail:
         With ``ignore``, stops that are complete count as ordinary text, and none is given.
         """
         for index, letter in enumerate(text, 1):
+            if not tail and letter not in self.firsts:
+                continue
             tail += letter
             if letter in self._lasts and not ignore:
                 stop = self._complete(tail)

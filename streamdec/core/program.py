@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, SupportsIndex, TypedDict
 from streamdec.core import utf8
 from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.rewrite import CLEAN_UP_TOKENIZATION_SPACES, Cascade
-from streamdec.core.rows import MAX_ENTRIES, Memory, Rows
+from streamdec.core.rows import MAX_ENTRIES, Entry, Memory, Rows
 from streamdec.core.token_bytes import TokenBytes
 from streamdec.core.token_window import (
     INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET,
@@ -92,7 +92,7 @@ class Program(Rows):
         self.token_bytes = token_bytes
         self.options = options
         self._cascade = replaces
-        # Most tokens are whole characters: programs of one tokenizer learn those from each other.
+        # Most tokens are whole characters: programs of one tokenizer share what those do at rest.
         self._whole = {} if replaces.rules else token_bytes.whole
         super().__init__((token_bytes.rest, b"", replaces.start, 1, 0), max_entries)
 
@@ -181,7 +181,7 @@ class Program(Rows):
 
     @property
     def given(self) -> dict[int, Any]:
-        """A place for what other programs make of tokens that are whole characters at rest."""
+        """A place for what programs with stops make of tokens that are whole characters at rest."""
         return {} if self.rewrites else self.token_bytes.given
 
     @property
@@ -229,18 +229,23 @@ class Program(Rows):
 
     # --- rows
 
-    def work_out(self, memory: Memory, token_id: int) -> tuple[tuple[str], Memory]:
-        """The text that ``token_id`` brings out, and the memory after it. KeyError: unknown id."""
+    def work_out(self, memory: Memory, token_id: int) -> tuple[tuple[str, None], Memory]:
+        """See Rows. KeyError: unknown id."""
         if memory is not self.rest:
             text, after = self.transition(memory, token_id)
-            return (text,), after
-        text = self._whole.get(token_id, "")
-        if text:
-            return (text,), memory
+            return (text, None), after
+        entry = self._whole.get(token_id)
+        if entry is not None:
+            return entry, memory
         text, after = self.transition(memory, token_id)
+        entry = text, None
         if after is memory:
-            self._whole[token_id] = text
-        return (text,), after
+            self._whole[token_id] = entry
+        return entry, after
+
+    def borrow(self, token_id: int) -> Entry:
+        """See Rows."""
+        return self._whole[token_id]
 
     def is_cached(self, memory: Memory) -> bool:
         """Not for open runs and long waits, each of which is of use to one stream alone."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeAlias, TypeVar, cast
 
@@ -13,18 +11,19 @@ from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.compile import compile_token_bytes
 from streamdec.core.program import DEFAULT_OPTIONS, Options, Program, Route, cascade_of
 from streamdec.core.rows import Rows
+from streamdec.core.shelf import Shelf
 from streamdec.core.token_bytes import TokenBytes
 from streamdec.core.window_program import WindowProgram
 from streamdec.errors import StreamdecWarning
 from streamdec.protocols import Decoder, TableDecoder
 
-__all__ = ["MAX_PROGRAMS", "AnyProgram", "program_for", "route_of", "shared"]
-
-MAX_PROGRAMS = 64
-"""Programs kept for one tokenizer, the least recently used forgotten first."""
+__all__ = ["AnyProgram", "program_for", "route_of", "shared"]
 
 AnyProgram: TypeAlias = Program | WindowProgram
 R = TypeVar("R", bound=Rows)
+
+_shelf = Shelf[Rows](max_tables=64, max_proven=48, max_size=2**18)
+"""What was made of programs, for all tokenizers: at most about 32 MB."""
 
 
 class _Compiled:
@@ -32,8 +31,7 @@ class _Compiled:
 
     def __init__(self, decoder: TableDecoder) -> None:
         self._machines: dict[tuple[bool, ByteRuns], TokenBytes] = {}
-        self._programs: OrderedDict[Hashable, Rows] = OrderedDict()
-        self._lock = threading.Lock()
+        self._programs: dict[Options, Program] = {}
         self.is_exact = True
         difference = self._first_difference(decoder)
         if difference:
@@ -57,20 +55,11 @@ class _Compiled:
         machine = self.machine(decoder, options.skip_special_tokens, options.byte_runs)
         if machine is None or decoder.rules is None:
             return None
-        cascade = cascade_of(decoder.rules.replaces, options)
-        return self.shared(options, lambda: Program(machine, options, cascade))
-
-    def shared(self, key: Hashable, make: Callable[[], R]) -> R:
-        """The program of ``key``, made at first use; the least recently used are forgotten."""
-        with self._lock:
-            program = self._programs.get(key)
-            if program is None:
-                program = self._programs[key] = make()
-                while len(self._programs) > MAX_PROGRAMS:
-                    self._programs.popitem(last=False)
-            else:
-                self._programs.move_to_end(key)
-            return cast(R, program)
+        program = self._programs.get(options)
+        if program is None:
+            cascade = cascade_of(decoder.rules.replaces, options)
+            program = self._programs.setdefault(options, Program(machine, options, cascade))
+        return program
 
     def _first_difference(self, decoder: TableDecoder) -> str | None:
         """How the compiled table differs from ``decode`` on a sample; None if it does not."""
@@ -110,13 +99,18 @@ def _culprit(decoder: TableDecoder, program: Program, ids: Sequence[int], skip: 
 _compiled: dict[int, _Compiled] = {}
 
 
+def _forget(decoder_id: int) -> None:
+    _compiled.pop(decoder_id, None)
+    _shelf.drop(lambda key: key[0] == decoder_id)
+
+
 def _compiled_for(decoder: TableDecoder) -> _Compiled:
     """The one compilation of ``decoder``, for as long as it lives."""
     compiled = _compiled.get(id(decoder))
     if compiled is None:
         compiled = _Compiled(decoder)
         try:
-            weakref.finalize(decoder, _compiled.pop, id(decoder), None)
+            weakref.finalize(decoder, _forget, id(decoder))
         except TypeError:  # no weak references to it: compiled for one stream alone
             return compiled
         compiled = _compiled.setdefault(id(decoder), compiled)
@@ -144,8 +138,13 @@ def program_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> AnyProg
 
 
 def shared(decoder: Decoder, key: Hashable, make: Callable[[], R]) -> R:
-    """A program over that of a compiled ``decoder``, shared by all its streams under ``key``."""
-    return _compiled_for(cast(TableDecoder, decoder)).shared(key, make)
+    """A table over the program of ``decoder``, shared by all who ask for it under ``key``.
+
+    How many are kept, and how large they may be together, is limited.
+    """
+    if id(decoder) not in _compiled:
+        return make()
+    return cast(R, _shelf.get((id(decoder), key), make))
 
 
 def route_of(decoder: Decoder) -> Route:

@@ -7,30 +7,38 @@ whole hot path of a stream is one look-up:
 
     result, self._row = self._row[token_id]
 
-One memory is by far the most common: nothing withheld, something came before. In a table that is
-used again and again its row is also kept as a list, ``dense``, because a list is the faster
-look-up; None stands for it.
+One memory is by far the most common: *rest*, where nothing is withheld and something came before.
+None stands for its row, which a stream looks up in ``dense``: a list, because a list is faster than
+a dict, or, in a table that few streams have used, an object that is asked like one. Most entries at
+rest are the same for all tables of a tokenizer, so they are made once and shared.
 
-The table is shared by all streams of one tokenizer and one set of options. Rows only ever gain
-equal values, so threads need no lock. When there are too many entries all rows are forgotten and
-begun anew; streams under way keep the rows they hold until their next miss.
+A table is shared by all streams of one tokenizer and one set of options. Rows only ever gain equal
+values, so threads need no lock. When there are too many entries all rows are forgotten and begun
+anew; streams under way keep the rows they hold until their next miss.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-__all__ = ["Entry", "KeptRow", "LoneRow", "Memory", "Row", "Rows"]
+__all__ = ["Entry", "KeptRow", "LoneRow", "Memory", "Row", "Rows", "SparseRow"]
 
 MAX_ENTRIES = 16_384
 """Rows and entries of one table before they are forgotten: 100,000 tokens of code that does not
 repeat fill 5,000, a million 17,000; an entry takes 100 to 210 bytes."""
 USES_BEFORE_DENSE = 4
-"""Streams begun (or 4,096 steps of one) before a table is worth a dense row."""
+"""Streams begun before a table is worth a list."""
+ENTRIES_BEFORE_DENSE = 512
+"""Or entries at rest: 1,500 tokens of code have as many."""
 MAX_DENSE = 2**20
-"""Ids that a dense row has room for, eight bytes each."""
+"""Ids that a list has room for, eight bytes each."""
+DENSE_STEP = 4_096
+"""By how many ids a list grows."""
+REPORTED_GROWTH = 256
+"""Entries that a table adds before it tells its keeper."""
 
 Memory: TypeAlias = Any
 """What a stream remembers: an immutable, hashable value."""
@@ -50,31 +58,66 @@ class LoneRow:
 
 
 Row: TypeAlias = KeptRow | LoneRow
-"""Where a stream is: what it asks for the next token's entry."""
+"""Where a stream is: what it asks for the next token's entry. At rest it is None."""
+
+
+class SparseRow:
+    """The row at rest of a table that few streams have used; asked for ids as a list is.
+
+    It borrows entries that other tables of the tokenizer made. A LookupError for any other id.
+    """
+
+    __slots__ = ("_most", "_table", "entries")
+
+    def __init__(self, table: Rows, most: int) -> None:
+        """``most``: how many entries it has when ``table`` is told to ``make_dense``."""
+        self._table = table
+        self._most = most
+        self.entries: dict[int, Entry] = {}
+
+    def __getitem__(self, token_id: Any) -> Entry:
+        if type(token_id) is not int:  # dicts find 1 for True and 1.0
+            raise LookupError
+        entry = self.entries.get(token_id)
+        if entry is None:
+            if self._table.dense is not self:  # who holds it still is to look again
+                raise LookupError
+            entry = self.entries[token_id] = self._table.borrow(token_id)
+            if len(self.entries) >= self._most:
+                self._table.make_dense()
+        return entry
 
 
 class Rows(ABC):
-    """The cached rows of one kind of stream."""
+    """The cached rows of one kind of stream: a table."""
 
     __slots__ = (
-        "_at_rest",
         "_entries",
         "_generation",
-        "_is_sparse",
+        "_is_retired",
         "_max_entries",
-        "_rest_row",
         "_rows",
         "_uses",
         "dense",
+        "on_growth",
         "rest",
+        "rest_row",
     )
+
+    dense: list[Any] | SparseRow
+    """The row at rest: id → Entry."""
+    rest_row: KeptRow
+    """The same as a dict, for the ids that ``dense`` does not have."""
 
     def __init__(self, rest: Memory, max_entries: int) -> None:
         self.rest = rest
+        self.on_growth: Callable[[], None] | None = None
+        """Called now and then as entries are added."""
         self._max_entries = max_entries
         self._uses = 0
+        self._is_retired = False
         self._rows: dict[Memory, KeptRow] = {}
-        self.dense: list[Any] = []
+        self.dense = []
         self._forget()
 
     def _forget(self) -> None:
@@ -83,20 +126,32 @@ class Rows(ABC):
             for token_id in [*row]:
                 if token_id is not None:
                     row.pop(token_id, None)
-        self.dense.clear()
+        (self.dense.entries if isinstance(self.dense, SparseRow) else self.dense).clear()
         self._generation = object()
-        self._rest_row: KeptRow = {None: (self.rest, self._generation)}
-        self._rows = {self.rest: self._rest_row}
+        self.rest_row = {None: (self.rest, self._generation)}
+        self._rows = {self.rest: self.rest_row}
         self._entries = 0
-        self._is_sparse = True
-        self._at_rest: Row | None = self._rest_row
-        self.dense = []
+        self.dense = SparseRow(self, 32 if self._is_retired else ENTRIES_BEFORE_DENSE)
         if self._uses >= USES_BEFORE_DENSE:
-            self._make_dense()
+            self.make_dense()
+
+    def retire(self) -> None:
+        """Forgets all, and remembers nothing more; streams under way go on, slower."""
+        self._is_retired = True
+        self._max_entries = 0
+        self._forget()
+
+    @property
+    def size(self) -> int:
+        """How much is remembered, in entries (of about 128 bytes)."""
+        dense = self.dense
+        if isinstance(dense, SparseRow):
+            return self._entries + len(dense.entries)
+        return self._entries + len(dense) // 16
 
     @abstractmethod
     def work_out(self, memory: Memory, token_id: int) -> tuple[Entry, Memory]:
-        """What ``token_id`` gives in ``memory``, without a next row, and the memory after it.
+        """What ``token_id`` does in ``memory``: its entry as if it led to rest; the memory after.
 
         What it raises is not remembered.
         """
@@ -104,6 +159,13 @@ class Rows(ABC):
     @abstractmethod
     def is_cached(self, memory: Memory) -> bool:
         """Whether a row is kept for ``memory``; not for kinds of which there are without bound."""
+
+    @abstractmethod
+    def borrow(self, token_id: int) -> Entry:
+        """The entry of ``token_id`` at rest, if another table of the tokenizer made it already.
+
+        Raises what ``work_out`` does, or a LookupError.
+        """
 
     # --- rows
 
@@ -116,17 +178,19 @@ class Rows(ABC):
     def row(self, memory: Memory) -> Row | None:
         """The row of ``memory`` as a stream keeps it."""
         if memory == self.rest:
-            return self._at_rest
+            return None
         kept = self._kept(memory)
         return LoneRow(memory) if kept is None else kept
 
     def first_row(self, memory: Memory) -> Row | None:
         """``row`` for a stream that begins."""
-        self._use()
+        self._uses += 1
+        if self._uses == USES_BEFORE_DENSE:
+            self.make_dense()
         return self.row(memory)
 
     def _kept(self, memory: Memory) -> KeptRow | None:
-        if not self.is_cached(memory):
+        if self._is_retired or not self.is_cached(memory):
             return None
         row = self._rows.get(memory)
         if row is None:
@@ -138,72 +202,70 @@ class Rows(ABC):
         """The entry of ``token_id``, from its row or worked out; raises what ``work_out`` does."""
         kept: KeptRow | None
         if row is None:
-            kept, memory = self._rest_row, self.rest
+            kept, memory = self.rest_row, self.rest
         elif isinstance(row, LoneRow):
             kept, memory = None, row.memory
         else:
             memory, generation = row[None]
             # Of a generation that was forgotten nothing is used any more.
             kept = row if generation is self._generation else self._kept(memory)
-        entry: Entry | None = None if kept is None else kept.get(token_id)
+        entry: Entry | None = None if kept is None else self._known(kept, token_id)
         if entry is None:
-            entry = self._new_entry(memory, kept, token_id)
-        if memory is self.rest and not self._is_sparse and kept is self._rest_row:
-            self._keep_dense(token_id, entry)
+            entry, after = self.work_out(memory, token_id)
+            if after is not self.rest:
+                entry = (*entry[:-1], self.row(after))
+            if kept is not None:
+                self._keep(kept, token_id, entry)
         return entry
 
-    def _new_entry(self, memory: Memory, kept: KeptRow | None, token_id: int) -> Entry:
-        given, after = self.work_out(memory, token_id)
-        if kept is not None:
-            self._make_room()
-            if kept[None][1] is not self._generation:
-                kept = self._kept(memory)
-        entry = (*given, self._at_rest if after is self.rest else self.row(after))
-        # Of a generation that was forgotten nothing is filled any more.
-        if kept is not None and kept[None][1] is self._generation:
-            kept[token_id] = entry
+    def _known(self, row: KeptRow, token_id: int) -> Entry | None:
+        dense = self.dense
+        entry: Entry | None = row.get(token_id)
+        if entry is None and row is self.rest_row and isinstance(dense, list):
+            with suppress(IndexError):
+                entry = dense[token_id]
         return entry
+
+    def _keep(self, row: KeptRow, token_id: int, entry: Entry) -> None:
+        """Remembers ``entry``, if ``row`` is of this generation."""
+        if self._is_retired:
+            return
+        self._make_room()
+        if row[None][1] is not self._generation:
+            return
+        if not (row is self.rest_row and self._keep_dense(token_id, entry)):
+            row[token_id] = entry
+
+    def _keep_dense(self, token_id: int, entry: Entry) -> bool:
+        """Puts ``entry`` into the list; False if there is none, or it is not for this id."""
+        dense = self.dense
+        if not (isinstance(dense, list) and 1 < token_id < MAX_DENSE):
+            return False
+        missing = token_id + 1 - len(dense)
+        if missing > 0:
+            dense.extend([None] * (missing + -missing % DENSE_STEP))
+        with suppress(IndexError):  # another thread forgot the generation meanwhile
+            dense[token_id] = entry
+        return True
 
     def _make_room(self) -> None:
         """For one more row or entry."""
         if self._entries >= self._max_entries:
             self._forget()
         self._entries += 1
+        if self.on_growth is not None and self._entries % REPORTED_GROWTH == 0:
+            self.on_growth()
 
-    # --- the dense row
-
-    @property
-    def rest_row(self) -> KeptRow:
-        """The row at rest as a dict, for the ids that the list does not have."""
-        return self._rest_row
-
-    def carry(self) -> None:
-        """Told by a stream each 4,096 steps."""
-        self._use()
-
-    def _use(self) -> None:
-        self._uses += 1
-        if self._is_sparse and self._uses >= USES_BEFORE_DENSE:
-            self._make_dense()
-
-    def _make_dense(self) -> None:
-        """Turns the row at rest into a list; who comes to rest is led there from now on."""
-        row = self._rest_row
+    def make_dense(self) -> None:
+        """Turns the row at rest into a list. A table that is retired has none: it borrows anew."""
+        row, before = self.rest_row, self.dense
+        if isinstance(before, list):
+            return
+        known = {**before.entries, **row}
+        before.entries.clear()
+        if self._is_retired:
+            return
         self.dense = []
-        self._is_sparse = False
-        self._at_rest = None
-        for token_id, entry in list(row.items()):
-            if token_id is not None:
-                *given, after = entry
-                row[token_id] = entry = (*given, None if after is row else after)
-                self._keep_dense(token_id, entry)
-
-    def _keep_dense(self, token_id: int, entry: Entry) -> None:
-        dense = self.dense
-        missing = token_id + 1 - len(dense)
-        if missing > 0:
-            if token_id >= MAX_DENSE:
-                return
-            dense.extend([None] * max(missing, len(dense)))
-        with suppress(IndexError):  # another thread forgot the generation meanwhile
-            dense[token_id] = entry
+        for token_id, entry in known.items():
+            if token_id is not None and self._keep_dense(token_id, entry):
+                row.pop(token_id, None)

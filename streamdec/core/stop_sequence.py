@@ -6,21 +6,23 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self, SupportsIndex, get_args
 
 from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason
-from streamdec.core import snapshots
+from streamdec.core import snapshots, stop_json
 from streamdec.core.byte_runs import ByteRuns
-from streamdec.core.counting import TICKS, Tick, tick
+from streamdec.core.counting import (
+    TICKS,
+    TOKEN,
+    Tick,
+    count_of,
+    size_of,
+    text_in,
+    tick,
+    tokens_in,
+)
 from streamdec.core.program import Options, Route, UnknownIds
 from streamdec.core.rows import KeptRow, LoneRow, Row
 from streamdec.core.stop_conditions import StopConditions
-from streamdec.core.stop_program import (
-    EXTRA_BYTES,
-    Completed,
-    Mark,
-    Outcome,
-    StopMemory,
-    StopProgram,
-    size_of,
-)
+from streamdec.core.stop_memory import Completed, Mark, Outcome, StopMemory
+from streamdec.core.stop_program import NOTHING, StopProgram
 from streamdec.core.stop_programs import stop_program_for
 from streamdec.core.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
 from streamdec.core.unknown_ids import unknown_id, warn_once
@@ -28,8 +30,6 @@ from streamdec.errors import FinishedError
 from streamdec.protocols import Decoder
 
 __all__ = ["StopSequenceDecoder"]
-
-NOTHING = Chunk()
 
 
 class StopSequenceDecoder:
@@ -57,7 +57,7 @@ class StopSequenceDecoder:
 
     __slots__ = (
         "__weakref__",
-        "_counted",
+        "_count",
         "_dense",
         "_end",
         "_match",
@@ -65,7 +65,6 @@ class StopSequenceDecoder:
         "_program",
         "_rest",
         "_row",
-        "_size",
         "_tick",
         "_unknown_tokens",
         "tokenizer",
@@ -76,6 +75,7 @@ class StopSequenceDecoder:
     _rest: KeptRow
     _row: Row | None
     _tick: Tick | None
+    """None without ``max_tokens``; else how many tokens may come before the last."""
 
     def __init__(
         self,
@@ -100,11 +100,11 @@ class StopSequenceDecoder:
     def reset(self) -> None:
         """Back to where the stream was after its prompt."""
         self._go(self._program.first_row(self._primed))
-        self._size = 0
+        self._count = 0
+        self._tick = self._ticks()
         self._unknown_tokens = 0
         self._end: Chunk | None = None
         self._match: StopMatch | None = None
-        self._count(0)
 
     # --- the two verbs
 
@@ -115,24 +115,26 @@ class StopSequenceDecoder:
         """
         chunk: Chunk
         row: Row | None
-        size: int
+        count: int
         try:
             row = self._row
             if row is None:
                 # Lists count negative numbers from their end, and find 1 for True.
                 if token_id > 1:  # type: ignore[operator]
-                    chunk, size, row = self._dense[token_id]
-                    self._tick = self._tick[0]  # type: ignore[index]
-                    self._size += size
+                    chunk, count, row = self._dense[token_id]
+                    if self._tick is not None:
+                        self._tick = self._tick[0]
+                    self._count += count
                     if row is not None:
                         self._row = row
                     return chunk
                 row = self._rest
             # Dicts find 1 for True and 1.0.
             if type(token_id) is int:
-                chunk, size, row = row[token_id]  # type: ignore[index]
-                self._tick = self._tick[0]  # type: ignore[index]
-                self._size += size
+                chunk, count, row = row[token_id]  # type: ignore[index]
+                if self._tick is not None:
+                    self._tick = self._tick[0]
+                self._count += count
                 self._row = row
                 return chunk
         except Exception:  # noqa: BLE001 (the slow path names what is wrong, if anything is)
@@ -147,26 +149,28 @@ class StopSequenceDecoder:
             )
         if type(token_id) is not int or not 0 <= token_id <= MAX_TOKEN_ID:
             token_id = check_token_id(token_id, self.num_tokens)
+        chunk = self._work_out(token_id)
+        return chunk if self._tick is None else self._limited(chunk)
+
+    def _work_out(self, token_id: int) -> Chunk:
+        chunk: Chunk
         program = self._program
         if program.never_stored:
             memory: StopMemory = program.memory(self._row)
             if memory.live or token_id in program.never_stored:
-                return self._limited(self._step_by_id(memory, token_id))
-        chunk: Chunk
+                return self._step_by_id(memory, token_id)
         try:
-            chunk, size, after = program.entry(self._row, token_id)
+            chunk, count, after = program.entry(self._row, token_id)
         except KeyError:
-            chunk = self._take(self._unknown(token_id))
+            return self._take(self._unknown(token_id))
         except Completed as completed:
             outcome = completed.outcome
             if self._is_early():
                 outcome = program.read(self._memory, token_id, ignore=True)
-            chunk = self._take(outcome)
-        else:
-            self._counted_one()
-            self._size += size
-            self._go(after)
-        return chunk if self._tick is not None else self._limited(chunk)
+            return self._take(outcome)
+        self._count += count
+        self._go(after)
+        return chunk
 
     def _step_by_id(self, memory: StopMemory, token_id: int) -> Chunk:
         """A token that is a stop by its id, or may belong to a sequence, or is a gate's marker."""
@@ -189,18 +193,27 @@ class StopSequenceDecoder:
 
     def _take(self, outcome: Outcome) -> Chunk:
         """One token on, with an outcome that no row has."""
-        self._counted_one()
+        self._count += TOKEN
         if outcome.hit is not None:
             return self._end_at(outcome, "")
-        self._size += size_of(outcome.text)
+        self._count += size_of(outcome.text)
         self._go(self._program.row(outcome.memory))
         return Chunk(outcome.text) if outcome.text else NOTHING
 
     def _limited(self, chunk: Chunk) -> Chunk:
         """The chunk, or the end, if this was the last token that may come."""
+        self._tick = self._ticks()
         if self._end is not None or self.num_tokens != self._program.conditions.max_tokens:
             return chunk
         return self._finish("length", before=chunk.text)
+
+    def _ticks(self) -> Tick | None:
+        """As many steps as may come without a look at ``max_tokens``."""
+        limit = self._program.conditions.max_tokens
+        if limit is None:
+            return None
+        left = limit - 1 - self.num_tokens
+        return tick(min(left, TICKS)) if left > 0 else ()
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
         """What several tokens bring out, as one chunk; ids after the end are ``unread_tokens``.
@@ -253,7 +266,7 @@ class StopSequenceDecoder:
         assert hit is not None
         last = self.num_tokens - 1
         span = size_of(hit.stop)
-        end = self._size + size_of(outcome.text) + (0 if hit.visible else span)
+        end = self._count + size_of(outcome.text) + (0 if hit.visible else span)
         match = _match_at(
             hit.stop,
             hit.visible,
@@ -282,10 +295,10 @@ class StopSequenceDecoder:
         before, own = program.with_last_token(
             memory, token_id, shown=visible, unknown=not program.knows(token_id)
         )
-        self._counted_one()
+        self._count += TOKEN
         if before.hit is not None:
             return self._end_at(before, "")
-        start = self._size + size_of(before.text)
+        start = self._count + size_of(before.text)
         last = self.num_tokens - 1
         first = max(last - before.age, 0)
         match = _match_at(reason, visible, start, start + size_of(own), last, first)
@@ -305,14 +318,14 @@ class StopSequenceDecoder:
         else:
             before, own = program.release(first.memory), ""
             before = before._replace(text=before.text[first.given :], age=before.age + len(ids) - 1)
-        self._counted_one()
+        self._count += TOKEN
         if before.hit is not None:
             return self._end_at(before, "")
         last = self.num_tokens - 1
-        end = self._size + size_of(before.text + own)
+        end = self._count + size_of(before.text + own)
         # A single id's text begins with its first byte, as a stop id's does.
         begins = first.size if len(ids) > 1 else size_of(before.text)
-        start = self._size + begins if visible else end
+        start = self._count + begins if visible else end
         match = _match_at(ids, visible, start, end, last, last + 1 - len(ids))
         return self._ended(before.text + own, "stop", ids, match, before)
 
@@ -342,28 +355,12 @@ class StopSequenceDecoder:
         self._check_unknown(token_id)
         return self._program.read(self._memory, token_id, unknown=True, ignore=self._is_early())
 
-    # --- counting
-
-    def _count(self, num_tokens: int) -> None:
-        """Makes ``num_tokens`` what it is; the token of ``max_tokens`` will take the slow path."""
-        limit = self._program.conditions.max_tokens
-        left = TICKS if limit is None else limit - 1 - num_tokens
-        self._tick = tick(min(left, TICKS)) if left > 0 else None
-        self._counted = num_tokens - (TICKS if self._tick is None else self._tick[1])
-
-    def _counted_one(self) -> None:
-        if self._tick is None:
-            self._count(self.num_tokens + 1)
-            self._program.carry()
-        else:
-            self._tick = self._tick[0]
+    # --- what may be asked
 
     @property
     def num_tokens(self) -> int:
         """How many tokens were examined: those given to ``step`` until the end."""
-        return self._counted + (TICKS if self._tick is None else self._tick[1])
-
-    # --- what may be asked
+        return tokens_in(self._count)
 
     @property
     def _memory(self) -> StopMemory:
@@ -436,16 +433,17 @@ class StopSequenceDecoder:
     def snapshot(self) -> dict[str, Any]:
         """The stream as JSON, conditions included, for ``restore`` here, later or elsewhere."""
         program, end, match = self._program, self._end, self._match
+        size = text_in(self._count)
         return snapshots.dump(
             self._machine,
             self.tokenizer,
             program.decode,
             {
                 "conditions": program.conditions.to_json(),
-                "memory": None if end else program.dump(self._memory),
-                "primed": program.dump(self._primed),
+                "memory": None if end else stop_json.dump(program, self._memory),
+                "primed": stop_json.dump(program, self._primed),
                 "num_tokens": self.num_tokens,
-                "size": list(_counts(self._size)) if self._size else None,
+                "size": list(size) if any(size) else None,
                 "unknown_tokens": self._unknown_tokens,
                 "end": end and [end.text, end.finish_reason, _plain(end.stop_reason)],
                 "match": match
@@ -468,12 +466,11 @@ class StopSequenceDecoder:
     def _restore(self, fields: snapshots.Fields) -> None:
         program = self._program
         fields.check_route(program.decode.route)
-        self._primed = program.load(fields.take("primed", {}))
-        memory = program.load(fields.take("memory", None) or {})
+        self._primed = stop_json.load(program, fields.take("primed", {}))
+        memory = stop_json.load(program, fields.take("memory", None) or {})
         self._unknown_tokens = fields.count("unknown_tokens")
-        self._count(fields.count("num_tokens"))
-        chars, size = fields.counts("size", 2)
-        self._size = chars + (size - chars) * EXTRA_BYTES
+        self._count = count_of(fields.count("num_tokens"), *fields.counts("size", 2))
+        self._tick = self._ticks()
         self._go(program.row(memory))
         end, match = fields.take("end", None), fields.take("match", None)
         self._end = None if end is None else _chunk(end)
@@ -486,12 +483,6 @@ class StopSequenceDecoder:
         return f"<{type(self).__name__} {self.num_tokens} tokens, {state}>"
 
 
-def _counts(size: int) -> tuple[int, int]:
-    """A size in code points and in bytes."""
-    chars = size % EXTRA_BYTES
-    return chars, chars + size // EXTRA_BYTES
-
-
 def _match_at(
     stop: StopReason,
     visible: bool,
@@ -500,7 +491,7 @@ def _match_at(
     token_index: int | None,
     tokens_before: int,
 ) -> StopMatch:
-    (first, first_byte), (last, last_byte) = _counts(start), _counts(end)
+    (first, first_byte), (last, last_byte) = text_in(start), text_in(end)
     return StopMatch(stop, visible, first, last, first_byte, last_byte, token_index, tokens_before)
 
 

@@ -95,10 +95,10 @@ class TokenBytes(ABC):
 
     def __init__(self, decoder: TableDecoder, *, skip_special_tokens: bool) -> None:
         self._elements = _Elements(decoder, self.prepare, skip_special_tokens)
-        self.whole: dict[int, str] = {}
-        """The text of tokens that are whole characters at rest and leave it as it is."""
+        self.whole: dict[int, tuple[str, None]] = {}
+        """Of tokens that are whole characters at rest and leave it as it is: what programs do."""
         self.given: dict[int, Any] = {}
-        """What programs with stops made of them."""
+        """The same, of programs with stops."""
 
     def element(self, token_id: int) -> Element:
         """``token_id`` prepared, or None if it is skipped. KeyError: unknown id."""

@@ -66,9 +66,6 @@ class WindowProgram:
 
     first_row = row
 
-    def carry(self) -> None:
-        """Nothing is gained by knowing how long a stream is."""
-
     def knows(self, token_id: int) -> bool:
         """Whether the tokenizer has ``token_id``; True if it cannot tell."""
         return self._piece is None or self._piece(token_id) is not None

@@ -45,30 +45,17 @@ def test_programs_of_one_tokenizer_share_their_table() -> None:
     assert unskipped.token_bytes is not strict.token_bytes
 
 
-def test_the_programs_least_recently_used_are_forgotten_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(programs, "MAX_PROGRAMS", 3)
-    tokenizer = MockTokenizer.from_tokens([b"a", b"b"])
-    names = ("skip", "error", "replace")
-    first, second, third = (
-        compiled(tokenizer, Options(unknown_ids=name))  # type: ignore[arg-type]
-        for name in names
-    )
-    under_way = DecodeStream(tokenizer, unknown_ids="error")
-    assert under_way._program is second
-    assert compiled(tokenizer) is first
-    compiled(tokenizer, Options(clean_up_tokenization_spaces=True))
-    assert compiled(tokenizer) is first
-    assert compiled(tokenizer, Options(unknown_ids="error")) is second
-    assert compiled(tokenizer, Options(unknown_ids="replace")) is not third
-    assert len(programs._compiled_for(tokenizer)._programs) == 3
-    assert under_way.step_batch([0, 1]) == ["a", "b"]
-
-
-def test_there_is_room_for_all_options() -> None:
-    combinations = len([*product((True, False), ("eager", "exact"), range(3), (True, False))])
-    assert combinations <= programs.MAX_PROGRAMS
+def test_a_tokenizer_has_as_many_programs_as_options_were_asked_for() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a"], decoder="byte_fallback")
+    combinations = [
+        Options(*values)  # type: ignore[arg-type]
+        for values in product(
+            (True, False), ("eager", "exact"), ("skip", "error", "replace"), (True, False)
+        )
+    ]
+    made = [compiled(tokenizer, options) for options in combinations]
+    assert [compiled(tokenizer, options) for options in combinations] == made
+    assert len({id(program) for program in made}) == len(combinations)
 
 
 # --- verification ---------------------------------------------------------------------------------

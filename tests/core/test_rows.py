@@ -13,13 +13,12 @@ from streamdec import DecodeStream, MockTokenizer
 from streamdec.core import rows
 from streamdec.core.program import DEFAULT_OPTIONS, MAX_CACHED_WAIT, Options, Program
 from streamdec.core.programs import program_for
+from streamdec.core.rewrite import Cascade
 from streamdec.errors import TokenIdError, TokenIdTypeError
 
 YOU = "你".encode()
 TOKENS = [b"a", b" b", b"c", *(YOU[i : i + 1] for i in range(3)), b"<s>", "é".encode()]
 SPECIAL = 6
-TICKS = 4096
-"""Steps of one stream between two carries."""
 
 
 def tokenizer_of(tokens: Sequence[bytes] = TOKENS) -> MockTokenizer:
@@ -39,7 +38,9 @@ def warm(tokenizer: MockTokenizer, token_ids: Sequence[int]) -> None:
 
 
 def entries_of(found: Program) -> int:
-    return sum(len(row) - 1 for row in found._rows.values())
+    own = sum(len(row) - 1 for row in found._rows.values())
+    assert isinstance(found.dense, rows.SparseRow)
+    return own + len(found.dense.entries)
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -80,21 +81,43 @@ def test_a_row_of_an_open_exact_run_or_a_long_wait_is_not_kept() -> None:
 
 
 def test_when_there_are_too_many_entries_all_are_forgotten_and_streams_go_on() -> None:
-    tokenizer = tokenizer_of([f"{n} ".encode() for n in range(100)])
+    # Each token begins a character, so that what it does is not the same in all tables.
+    tokenizer = tokenizer_of([f"{n} ".encode() + b"\xc3" for n in range(100)])
     found = compiled(tokenizer)
     found._max_entries = 10
     early = DecodeStream(tokenizer)
     early.step_batch(range(5))
     generation = found._rows
     stream = DecodeStream(tokenizer)
-    assert stream.step_batch(range(100)) == [f"{n} " for n in range(100)]
+    expected = ["0 ", *(f"\ufffd{n} " for n in range(1, 100))]
+    assert stream.step_batch(range(100)) == expected
     assert found._rows is not generation
     assert 0 < entries_of(found) <= 10
     forgotten = early._row
-    assert early.step_batch(range(90, 100)) == [f"{n} " for n in range(90, 100)]
+    assert early.step_batch(range(90, 100)) == expected[90:]
     assert forgotten is not early._row
     assert isinstance(forgotten, dict)
     assert 90 not in forgotten, "a forgotten row grows no more"
+
+
+def test_what_is_retired_remembers_nothing_more_and_streams_go_on() -> None:
+    tokens = [*(b"%d " % n for n in range(1000)), b"\xc3", b"\xa9"]
+    tokenizer = tokenizer_of(tokens)
+    ids = [*range(1000), 1000, 1001, *range(1000)]
+    expected = DecodeStream(tokenizer).step_batch(ids)
+    for uses in (1, rows.USES_BEFORE_DENSE):
+        found = Program(compiled(tokenizer).token_bytes, DEFAULT_OPTIONS, Cascade(()))
+        streams = [DecodeStream(tokenizer) for _ in range(uses)]
+        for stream in streams:
+            stream._program = found
+            stream.reset()
+        assert streams[0].step_batch(ids[:1001]) == expected[:1001]
+        found.retire()
+        for stream in streams[1:]:
+            assert stream.step_batch(ids) == expected
+        assert streams[0].step_batch(ids[1001:]) == expected[1001:]
+        assert found._rows == {found.rest: found.rest_row}
+        assert found.size <= 32
 
 
 def test_a_program_is_bounded_by_default() -> None:
@@ -121,21 +144,23 @@ def test_the_dense_row_begins_after_so_many_streams() -> None:
     found = compiled(tokenizer)
     for count in range(1, rows.USES_BEFORE_DENSE + 2):
         assert DecodeStream(tokenizer).step_batch([0, 2, 0]) == ["a", "c", "a"]
-        assert bool(found.dense) == (count >= rows.USES_BEFORE_DENSE)
+        assert isinstance(found.dense, list) == (count >= rows.USES_BEFORE_DENSE)
     stream = DecodeStream(tokenizer)
     stream.step_batch([0, 2])
     assert stream._row is None
+    assert isinstance(found.dense, list)
     assert found.dense[2] == ("c", None)
 
 
-def test_a_single_long_stream_is_worth_a_dense_row() -> None:
-    tokenizer = tokenizer_of()
+def test_a_single_stream_of_many_different_tokens_is_worth_a_dense_row() -> None:
+    tokenizer = tokenizer_of([b"%d " % n for n in range(rows.ENTRIES_BEFORE_DENSE + 9)])
     stream = DecodeStream(tokenizer)
-    for _ in range(rows.USES_BEFORE_DENSE - 1):
-        assert not compiled(tokenizer).dense
-        stream.step_batch([0, 2] * (TICKS // 2 + 1))
-    assert compiled(tokenizer).dense
-    assert stream.step_batch([2, 3, 4, 5]) == ["c", "", "", "你"]
+    for token_id in range(rows.ENTRIES_BEFORE_DENSE + 9):
+        assert stream.step(token_id) == f"{token_id} "  # worked out
+        assert stream.step(token_id) == f"{token_id} "  # borrowed from what others know
+    assert isinstance(compiled(tokenizer).dense, list)
+    assert stream.step_batch([2, 2, 3]) == ["2 ", "2 ", "3 "]
+    assert stream._dense is compiled(tokenizer).dense, "it is told of the list"
 
 
 def test_forgetting_begins_a_new_dense_row() -> None:
@@ -155,12 +180,14 @@ def test_an_id_beyond_the_dense_row_has_an_entry_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rows, "MAX_DENSE", 4)
+    monkeypatch.setattr(rows, "DENSE_STEP", 4)
     tokenizer = tokenizer_of([b"%d" % n for n in range(9)])
     warm(tokenizer, range(9))
     found = compiled(tokenizer)
+    assert isinstance(found.dense, list)
     assert len(found.dense) <= 8
     assert DecodeStream(tokenizer).step_batch([8, 8, 3, 8]) == ["8", "8", "3", "8"]
-    assert found._rest_row[8] == ("8", None)
+    assert found.rest_row[8] == ("8", None)
 
 
 # --- ids that are equal to others -----------------------------------------------------------------
@@ -177,7 +204,8 @@ def test_what_only_equals_an_id_is_never_found(is_warm: bool, at_rest: bool) -> 
         warm(tokenizer, [0, 1, 2, 0, 1, 2, 3, 0, 3, 1, 3, 2])
     stream = DecodeStream(tokenizer)
     stream.step_batch([0, 0, 1, 1, 2, 2] if at_rest else [0, 1, 2, 3])
-    assert (stream._row is None) == (is_warm and at_rest)
+    assert (stream._row is None) == at_rest
+    assert isinstance(stream._dense, list) == is_warm
     for bad in [*LIKE_0_AND_1, *NEVER_IDS]:
         tokens, held = stream.num_tokens, stream.held
         with pytest.raises(TokenIdError):

@@ -1,0 +1,142 @@
+"""Which token gave a code point its first byte, and which its last: ages, for positions of stops.
+
+An age is how many tokens ago something came; 0 is the token that is being stepped. They are worked
+out only where something was withheld, and never in a warm row.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from streamdec.core import utf8
+from streamdec.core.program import Program
+from streamdec.core.programs import AnyProgram
+from streamdec.core.rows import Memory
+from streamdec.core.stop_memory import Ages, Mark, StopMemory
+
+__all__ = ["Parted", "Traced", "parted", "released", "spared", "traced"]
+
+
+class Traced(NamedTuple):
+    """The ages of what a token decided, and of what waits after it."""
+
+    firsts: Ages
+    """Of the first byte of each code point."""
+    lasts: Ages
+    """Of the last."""
+    pending: Ages
+    """One token on: of each byte of the unfinished character."""
+    waiting: Ages
+    """And of each token that the decoder holds something of."""
+    tails: tuple[Ages, ...]
+    """And of each letter in the tails of text replacements."""
+
+
+def traced(
+    decode: AnyProgram, memory: StopMemory, core: Memory, token_id: int, text: str
+) -> Traced:
+    """The ages after ``token_id``, which led ``memory`` to ``core`` and decided ``text``."""
+    if not isinstance(decode, Program):
+        # A window cannot say; since its text was last wholly out is never too late.
+        ages = (decode.offsets(memory.core)[1],) * len(text)
+        return Traced(ages, ages, (), (), ())
+    if not (memory.pending_ages or memory.waiting_ages or decode.rewrites):
+        # Nothing was withheld below: all of it is this token's.
+        ages, waiting = (0,) * len(text), decode.token_bytes.waiting(core[0])
+        return Traced(ages, ages, (1,) * len(core[1]), (1,) * waiting, ())
+    found = decode.contribution(memory.core, token_id)
+    data, rest = found["data"], len(core[1])
+    carried = _shared_out(memory.waiting_ages, len(data) - found["own"])
+    ages = (*memory.pending_ages, *carried, *(0,) * found["own"])
+    pending = _older(ages[len(ages) - rest :])
+    waiting_ages = _older(_last(found["waiting"], memory.waiting_ages, found["contributes"]))
+    place, firsts, lasts, raw = 0, [], [], ""
+    for width, letter in utf8.spans(memory.core[1] + data, decode.token_bytes.errors):
+        firsts.append(ages[place])
+        place, raw = place + width, raw + letter
+        lasts.append(ages[place - 1])
+    if not decode.rewrites:
+        return Traced(tuple(firsts), tuple(lasts), pending, waiting_ages, ())
+    letters, tails = decode.trace(memory.core, raw, memory.tails_ages, tuple(firsts))
+    return Traced(letters, letters, pending, waiting_ages, tuple(map(_older, tails)))
+
+
+def released(decode: AnyProgram, memory: StopMemory, text: str) -> Ages:
+    """The ages of the code points of ``text``, which a flush gave; counted from the next token."""
+    if not isinstance(decode, Program):
+        return (max(decode.offsets(memory.core)[1], 1),) * len(text)
+    machine = decode.token_bytes
+    data = machine.flush(memory.core[0])
+    known = (*memory.pending_ages, *_shared_out(memory.waiting_ages, len(data)))
+    ages, place, raw = [], 0, ""
+    for width, letter in utf8.spans(memory.core[1] + data, machine.errors, final=True):
+        ages.append(known[place])
+        place, raw = place + width, raw + letter
+    if not decode.rewrites:
+        return tuple(ages)
+    return decode.trace(memory.core, raw, memory.tails_ages, tuple(ages), final=True)[0]
+
+
+class Parted(NamedTuple):
+    """The text that is left when a token is the last, at the first code point it has a byte of."""
+
+    before: str
+    ages: Ages
+    """Of the code points of ``before``."""
+    own: str
+    age: int
+    """Of the first byte of ``own``."""
+
+
+def parted(decode: AnyProgram, memory: StopMemory, token_id: int, *, unknown: bool) -> Parted:
+    """What ``token_id`` and then a flush bring out of ``memory``."""
+    step = decode.unknown(memory.core) if unknown else decode.transition(memory.core, token_id)
+    text, core = step
+    text += decode.flush(core)[0]
+    if not isinstance(decode, Program) or decode.rewrites:
+        return Parted("", (), text, 0)
+    found, machine = decode.contribution(memory.core, token_id), decode.token_bytes
+    flushed = machine.flush(core[0])
+    carried = _shared_out(memory.waiting_ages, len(found["data"]) - found["own"])
+    ages = (*memory.pending_ages, *carried, *(0,) * found["own"])
+    among = _last(found["waiting"], memory.waiting_ages, found["contributes"])
+    ages += _shared_out(among, len(flushed))
+    data, place = memory.core[1] + found["data"] + flushed, 0
+    letters: list[int] = []
+    for width, _ in utf8.spans(data, machine.errors, final=True):
+        if not ages[place + width - 1]:
+            size = len(letters)
+            return Parted(text[:size], tuple(letters), text[size:], ages[place])
+        letters.append(ages[place])
+        place += width
+    return Parted(text, tuple(letters), "", 0)
+
+
+def spared(live: tuple[Mark, ...], text: str, lasts: Ages) -> tuple[Mark, ...]:
+    """The marks; letters of ``text`` with no byte from a mark's token on count as before it."""
+    ages = range(len(live) - 1, -1, -1)
+    return tuple(
+        mark.sparing(text[: sum(last > age for last in lasts)])
+        for mark, age in zip(live, ages, strict=True)
+    )
+
+
+def _last(size: int, waiting: Ages, contributes: bool) -> Ages:
+    """The ages of the last ``size`` tokens of which something waits, this one among them or not."""
+    among = (*waiting, 0) if contributes else waiting
+    return among[len(among) - size :]
+
+
+def _shared_out(waiting: Ages, size: int) -> Ages:
+    """The ages of ``size`` bytes of tokens that waited, which gave them in equal parts.
+
+    The first may have given less: bytes are only ever removed at the front.
+    """
+    if not (size and waiting):
+        return (1,) * size
+    part = -(-size // len(waiting))
+    return tuple(age for age in waiting for _ in range(part))[-size:]
+
+
+def _older(ages: Ages) -> Ages:
+    return tuple(age + 1 for age in ages)

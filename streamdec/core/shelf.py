@@ -1,0 +1,80 @@
+"""Where tables stand that were made for someone's options: so many, and so large together.
+
+Who asks for a table a second time shows that it is worth keeping. So those asked for once stand
+apart, and are the first to go (a segmented LRU): ten thousand callers who each bring stops of their
+own push out one another's tables, and nobody else's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from streamdec.core.rows import Rows
+
+__all__ = ["Shelf"]
+
+R = TypeVar("R", bound=Rows)
+
+
+class Shelf(Generic[R]):
+    """Keeps tables under keys, the most used ones; one that leaves is told to ``retire``."""
+
+    def __init__(self, *, max_tables: int, max_proven: int, max_size: int) -> None:
+        """``max_size``: of all tables together, in entries; ``max_proven``: asked for again."""
+        self.max_tables = max_tables
+        self.max_proven = max_proven
+        self.max_size = max_size
+        self._new: OrderedDict[Any, R] = OrderedDict()
+        self._proven: OrderedDict[Any, R] = OrderedDict()
+        # Reentrant: tables retire, and tokenizers go, wherever the collector runs.
+        self._lock = threading.RLock()
+
+    def get(self, key: Any, make: Callable[[], R]) -> R:
+        """The table of ``key``, made at first use."""
+        with self._lock:
+            table = self._proven.get(key)
+            if table is not None:
+                self._proven.move_to_end(key)
+                return table
+            table = self._new.pop(key, None)
+            if table is None:
+                table = self._new[key] = make()
+                table.on_growth = self.balance
+            else:
+                self._proven[key] = table
+                if len(self._proven) > self.max_proven:
+                    self._new.update([self._proven.popitem(last=False)])
+            while len(self) > self.max_tables:
+                self._retire_one()
+            return table
+
+    def balance(self) -> None:
+        """Makes room if all tables together are too large."""
+        with self._lock:
+            while self.size > self.max_size and len(self) > 1:
+                self._retire_one()
+
+    def _retire_one(self) -> None:
+        row = self._new or self._proven
+        _, table = row.popitem(last=False)
+        table.on_growth = None
+        table.retire()
+
+    def drop(self, is_meant: Callable[[Any], bool]) -> None:
+        """Forgets the tables whose keys are meant."""
+        with self._lock:
+            for row in (self._new, self._proven):
+                for key in [*row]:
+                    if is_meant(key):
+                        del row[key]
+
+    @property
+    def size(self) -> int:
+        """Of all tables together, in entries."""
+        return sum(table.size for table in [*self._new.values(), *self._proven.values()])
+
+    def __len__(self) -> int:
+        return len(self._new) + len(self._proven)
