@@ -1,5 +1,6 @@
 """streamdec: an LLM engine's token ids as text, live and exact to the byte."""
 
+from streamdec import regex_stops as _regex_stops  # noqa: F401 (it says how regexes are matched)
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.mock import MockTokenizer
 from streamdec.chunks import Anchor, Chunk, FinishReason, StopMatch, StopReason
@@ -14,6 +15,7 @@ from streamdec.errors import (
     RewriteError,
     SnapshotError,
     SnapshotMismatchError,
+    StopRegexTimeoutError,
     StreamdecError,
     StreamdecWarning,
     TokenIdError,
@@ -47,6 +49,7 @@ __all__ = [
     "StopLimits",
     "StopMatch",
     "StopReason",
+    "StopRegexTimeoutError",
     "StopSequenceDecoder",
     "StreamdecError",
     "StreamdecWarning",

@@ -11,6 +11,7 @@
     ├── TokenizerLoadError (ValueError)      a tokenizer file that cannot be read
     │   └── UnsupportedFormatError           … as its format is none that streamdec serves
     ├── TokenizerLibraryError (RuntimeError) the library under a tokenizer failed or panicked
+    ├── StopRegexTimeoutError (TimeoutError) a stop regex that takes too long on this text
     └── MissingExtraError (ImportError)      an optional dependency that is not installed
 
     StreamdecWarning (UserWarning)           streamdec goes on, in another way than was hoped for
@@ -32,6 +33,7 @@ __all__ = [
     "RewriteError",
     "SnapshotError",
     "SnapshotMismatchError",
+    "StopRegexTimeoutError",
     "StreamdecError",
     "StreamdecWarning",
     "TokenIdError",
@@ -111,6 +113,17 @@ class UnsupportedFormatError(TokenizerLoadError):
 
 class TokenizerLibraryError(StreamdecError, RuntimeError):
     """The library under a tokenizer raised or panicked; the original is ``__cause__``."""
+
+
+class StopRegexTimeoutError(StreamdecError, TimeoutError):
+    """A stop regex that took too long; ``pattern`` is which. The stream is as before the token."""
+
+    def __init__(self, message: str, pattern: str) -> None:
+        super().__init__(message)
+        self.pattern = pattern
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.args[0], self.pattern), {"chunk": self.chunk}
 
 
 class MissingExtraError(StreamdecError, ImportError):

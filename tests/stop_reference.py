@@ -15,6 +15,7 @@ Where the papers leave a choice, a comment that begins with "Reading:" says whic
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -36,6 +37,8 @@ __all__ = [
     "Table",
     "Trace",
     "UnknownIdError",
+    "matches",
+    "may_become",
     "near_misses",
     "observe",
     "reference",
@@ -87,6 +90,8 @@ class Conditions:
     stop_token_sequences: tuple[tuple[int, ...], ...] = ()
     armed_after: Marker = None
     armed_until: Marker = None
+    stop_regex: tuple[str, ...] = ()
+    max_hold: int | None = None
 
     def arguments(self) -> dict[str, Any]:
         """Those that are not the default, by name."""
@@ -293,6 +298,25 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
+# --- patterns -------------------------------------------------------------------------------------
+
+MORE = [
+    "".join(letters) for size in range(1, 6) for letters in itertools.product("ab-", repeat=size)
+]
+"""What may follow a text: enough to complete the patterns that are drawn."""
+
+
+def matches(pattern: str, text: str, start: int) -> bool:
+    """Whether ``text`` from ``start`` on is a whole match."""
+    return re.compile(pattern).fullmatch(text, start) is not None
+
+
+@lru_cache(maxsize=100_000)
+def may_become(pattern: str, text: str, start: int) -> bool:
+    """Whether ``text`` from ``start`` on, and something more, is a whole match: tried out."""
+    return any(matches(pattern, text + more, start) for more in MORE)
+
+
 # --- the replay -----------------------------------------------------------------------------------
 
 
@@ -398,13 +422,28 @@ class _Replay:
         text = self.counted_text()
         hidden = self.conditions.hidden
         stops = {*self.conditions.stop, *self.conditions.visible_stop}
-        complete = [stop for stop in stops if text.endswith(stop)]
+        complete = [(len(stop), stop in hidden, 1, stop) for stop in stops if text.endswith(stop)]
+        complete += self.regexes_of(text)
         if not complete:
             return None
-        stop = max(complete, key=len)
-        start = len(self.seen) - len(stop)
+        # Reading: of a string and a pattern that match the same the string is reported, of
+        # patterns the one that sorts first.
+        size, is_hidden, _, stop = max(complete, key=lambda found: found[:3])
+        start = len(self.seen) - size
         before = self.owner(self.seen[start].start)
-        return self.match(stop, stop not in hidden, start, len(self.seen), index, before)
+        return self.match(stop, not is_hidden, start, len(self.seen), index, before)
+
+    def regexes_of(self, text: str) -> list[tuple[int, bool, int, str]]:
+        """The patterns that end at the end of ``text``: the longest size of each."""
+        found = []
+        for pattern in sorted({*self.conditions.stop_regex}):
+            sizes = [len(text) - start for start in range(len(text))]
+            sizes = [size for size in sizes if size <= (self.conditions.max_hold or size)]
+            whole = [size for size in sizes if matches(pattern, text, len(text) - size)]
+            if whole:
+                is_hidden = not self.conditions.include_stop_str_in_output
+                found.append((max(whole), is_hidden, 0, pattern))
+        return found
 
     def match(
         self, stop: Reason, visible: bool, start: int, end: int, index: int | None, before: int
@@ -557,8 +596,20 @@ class _Replay:
         text = self.counted_text() if self.gate.is_open else ""
         suffixes = [text[start:] for start in range(len(text))]
         return max(
-            (len(suffix) for suffix in suffixes if self.may_become_a_stop(suffix)), default=0
+            (
+                len(suffix)
+                for suffix in suffixes
+                if self.may_become_a_stop(suffix) or self.may_become_a_match(text, len(suffix))
+            ),
+            default=0,
         )
+
+    def may_become_a_match(self, text: str, size: int) -> bool:
+        """Whether a hidden pattern would match the last ``size`` code points and some more."""
+        conditions = self.conditions
+        if conditions.include_stop_str_in_output or size >= (conditions.max_hold or size + 1):
+            return False
+        return any(may_become(pattern, text, len(text) - size) for pattern in conditions.stop_regex)
 
     def may_become_a_stop(self, suffix: str) -> bool:
         return any(stop != suffix and stop.startswith(suffix) for stop in self.conditions.hidden)

@@ -27,6 +27,8 @@ MODULES: Mapping[str, float] = {
     "streamdec.core.rewrite": 1,
     "streamdec.core.jail": 1,
     "streamdec.core.stop_requests": 1,
+    "streamdec.core.stop_pattern": 1,
+    "streamdec.core.matcher": 1.25,
     "streamdec.core.stop_conditions": 1.5,
     "streamdec.core.token_bytes": 1.25,
     "streamdec.core.neighbours": 1.5,
@@ -80,6 +82,7 @@ FIRST_SHARED_FLOOR = 4
 
 HOMES: Mapping[str, str] = {
     "click": "streamdec.cli",
+    "regex": "streamdec.regex_stops",
     "rich": "streamdec.cli",
     "tokenizers": "streamdec.backends",
 }

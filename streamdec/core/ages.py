@@ -81,8 +81,10 @@ class Parted(NamedTuple):
     """The text that is left when a token is the last, at the first code point it has a byte of."""
 
     before: str
-    ages: Ages
-    """Of the code points of ``before``."""
+    firsts: Ages
+    """Of the first byte of each code point of ``before``."""
+    lasts: Ages
+    """Of the last."""
     own: str
     age: int
     """Of the first byte of ``own``."""
@@ -94,7 +96,7 @@ def parted(decode: AnyProgram, memory: StopMemory, token_id: int, *, unknown: bo
     text, core = step
     text += decode.flush(core)[0]
     if not isinstance(decode, Program) or decode.rewrites:
-        return Parted("", (), text, 0)
+        return Parted("", (), (), text, 0)
     found, machine = decode.contribution(memory.core, token_id), decode.token_bytes
     flushed = machine.flush(core[0])
     carried = _shared_out(memory.waiting_ages, len(found["data"]) - found["own"])
@@ -102,14 +104,16 @@ def parted(decode: AnyProgram, memory: StopMemory, token_id: int, *, unknown: bo
     among = _last(found["waiting"], memory.waiting_ages, found["contributes"])
     ages += _shared_out(among, len(flushed))
     data, place = memory.core[1] + found["data"] + flushed, 0
-    letters: list[int] = []
+    firsts: list[int] = []
+    lasts: list[int] = []
     for width, _ in utf8.spans(data, machine.errors, final=True):
         if not ages[place + width - 1]:
-            size = len(letters)
-            return Parted(text[:size], tuple(letters), text[size:], ages[place])
-        letters.append(ages[place])
+            size = len(firsts)
+            return Parted(text[:size], tuple(firsts), tuple(lasts), text[size:], ages[place])
+        firsts.append(ages[place])
         place += width
-    return Parted(text, tuple(letters), "", 0)
+        lasts.append(ages[place - 1])
+    return Parted(text, tuple(firsts), tuple(lasts), "", 0)
 
 
 def spared(live: tuple[Mark, ...], text: str, lasts: Ages) -> tuple[Mark, ...]:

@@ -95,16 +95,13 @@ class Fields:
             raise ValueError(f"{name} must be a count, not {value!r:.40}")
         return value
 
-    def counts(self, name: str, length: int) -> list[int]:
-        """A field that is several counts; zeros if it is not there."""
-        values = self.take(name, [0] * length)
-        if not (
-            isinstance(values, list)
-            and len(values) == length
-            and all(type(value) is int and 0 <= value < 2**62 for value in values)
-        ):
-            raise ValueError(f"{name} must be {length} counts, not {values!r:.40}")
-        return values
+    def size(self) -> tuple[int, int]:
+        """A number of code points and one of bytes; one number if they are equal."""
+        value = self.take("size", 0)
+        chars, size = value if isinstance(value, list) else (value, value)
+        if not all(type(n) is int and 0 <= n < 2**40 for n in (chars, size)):
+            raise ValueError(f"size must be code points and bytes, not {value!r:.40}")
+        return chars, size
 
     def flag(self, name: str) -> bool:
         """A field that is true or false."""

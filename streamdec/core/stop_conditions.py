@@ -12,6 +12,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields
 from typing import Any, Self, SupportsIndex, TypeGuard
 
+from streamdec.core.matcher import matcher
+from streamdec.core.stop_pattern import StopPattern, read_patterns
 from streamdec.core.stop_requests import OPENAI, SGLANG, VLLM, translated
 from streamdec.core.token_ids import check_token_id
 
@@ -27,16 +29,22 @@ class StopLimits:
     """How much a caller from outside may ask for. None: no limit."""
 
     longest_stop: int | None = None
-    """Code points of one stop string."""
+    """Code points of one stop string, or of the longest match of a regex."""
     total_size: int | None = None
-    """Code points of all stop strings."""
+    """Code points of all stop strings and patterns."""
 
-    def check(self, stops: Iterable[str]) -> None:
-        """Raises ValueError if ``stops`` exceed a limit."""
+    def check(self, stops: Iterable[str], patterns: Iterable[StopPattern] = ()) -> None:
+        """Raises ValueError if ``stops`` or ``patterns`` exceed a limit."""
         sizes = [len(stop) for stop in stops]
+        matches = list(patterns)
+        longest = [*sizes, *(pattern.longest for pattern in matches)]
         for what, found, limit in (
-            ("the longest stop", max(sizes, default=0), self.longest_stop),
-            ("all stops together", sum(sizes), self.total_size),
+            ("the longest stop", max(longest, default=0), self.longest_stop),
+            (
+                "all stops together",
+                sum(sizes) + sum(len(pattern.source) for pattern in matches),
+                self.total_size,
+            ),
         ):
             if limit is not None and found > limit:
                 raise ValueError(f"{what}: {found} code points, and the limit is {limit}")
@@ -56,6 +64,8 @@ class _Fields:
     stop_token_sequences: tuple[tuple[int, ...], ...] = ()
     armed_after: Marker = None
     armed_until: Marker = None
+    stop_regex: tuple[str, ...] = ()
+    max_hold: int | None = None
 
 
 class StopConditions(_Fields):
@@ -77,11 +87,23 @@ class StopConditions(_Fields):
         armed_after: a text or an id. Strings, ids and sequences sleep until it was generated, and
             begin after it.
         armed_until: a text or an id at which they fall asleep again.
+        stop_regex: patterns of Python's ``re``, flags inline (``(?i)``). One is complete at the
+            first code point up to which some text is a whole match, so ``\d+`` at the first digit:
+            greedy and lazy are the same. Of the matches that end there the longest is the stop, and
+            ``stop_reason`` is the pattern. ``^`` is where the generated text begins, or what
+            follows ``armed_after``; look-behinds and ``\b`` see the generated text before. Hidden,
+            and withheld as stop strings are. What is a letter, a digit or a space is as in the
+            ``regex`` library: ``pip install 'streamdec[regex]'``.
+        max_hold: the most code points of a match of ``stop_regex``; longer ones are not found, so
+            fewer than this are ever withheld. Must be given where a match may be of any length.
 
     Raises:
         ValueError: an empty stop, a lone surrogate, a negative id, a bool for a number, counts that
-            contradict each other, a limit exceeded (``limits``).
+            contradict each other, a limit exceeded (``limits``). A pattern that is none, that may
+            match nothing, or that asks for what follows the match: a look-ahead, ``$``, ``\b`` at
+            its end, an atomic group or possessive repeat.
         TypeError: something that is no string, id or number at all.
+        MissingExtraError: ``stop_regex`` without the ``regex`` library.
 
     ``from_openai``, ``from_vllm`` and ``from_sglang`` read a request instead. What does not end a
     stream is ignored; a key that would end it in a way that cannot be had is a ValueError. Where a
@@ -112,6 +134,8 @@ class StopConditions(_Fields):
         stop_token_sequences: Iterable[Iterable[SupportsIndex]] = (),
         armed_after: Marker = None,
         armed_until: Marker = None,
+        stop_regex: Texts = (),
+        max_hold: int | None = None,
         limits: StopLimits | None = None,
     ) -> None:
         values = {
@@ -129,6 +153,8 @@ class StopConditions(_Fields):
             "stop_token_sequences": _sequences(stop_token_sequences),
             "armed_after": _marker("armed_after", armed_after),
             "armed_until": _marker("armed_until", armed_until),
+            "stop_regex": _texts("stop_regex", stop_regex),
+            "max_hold": None if max_hold is None else _count("max_hold", max_hold, least=1),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -136,8 +162,13 @@ class StopConditions(_Fields):
             raise ValueError(
                 f"min_tokens ({self.min_tokens}) must not exceed max_tokens ({self.max_tokens})"
             )
+        if self.max_hold is not None and not self.stop_regex:
+            raise ValueError("max_hold is about stop_regex, and there is none")
+        patterns = read_patterns(self.stop_regex, self.max_hold)
         if limits is not None:
-            limits.check((*self.stop, *self.visible_stop))
+            limits.check((*self.stop, *self.visible_stop), patterns)
+        if patterns:
+            matcher((), (), patterns)  # what cannot be compiled is refused here
 
     # --- requests
 
@@ -180,6 +211,7 @@ class StopConditions(_Fields):
         request: Mapping[str, Any],
         *,
         eos_token_ids: Ids = (),
+        max_hold: int | None = None,
         limits: StopLimits | None = None,
     ) -> Self:
         """The conditions of SGLang's ``sampling_params``, or of a body with its extra keys.
@@ -187,9 +219,11 @@ class StopConditions(_Fields):
         As there, ``ignore_eos`` ignores ``stop_token_ids`` too. Otherwise than there,
         ``min_new_tokens`` holds for strings and not only for ids; the stop that is complete first
         counts, not the first in the list; and what ``stop_regex`` matches is hidden like any stop.
-        Raises what ``from_openai`` does.
+        ``max_hold`` is for requests that have one. Raises what ``from_openai`` does.
         """
         with translated(request, SGLANG) as arguments:
+            if "stop_regex" in arguments:
+                arguments["max_hold"] = max_hold
             return cls(**arguments, eos_token_ids=eos_token_ids, limits=limits)
 
     # --- JSON
@@ -205,6 +239,8 @@ class StopConditions(_Fields):
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The conditions that ``to_json`` gave ``data`` for. Raises what the constructor does."""
+        if not isinstance(data, Mapping):
+            raise TypeError(f"stop conditions are a mapping, not {type(data).__name__}")
         unknown = sorted(data.keys() - {each.name for each in fields(cls)})
         if unknown:
             raise ValueError(f"unknown stop conditions: {', '.join(map(str, unknown))}")

@@ -8,19 +8,21 @@ path of a stream does not ask whether it is finished.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import SupportsIndex, TypeAlias
 
 from streamdec.chunks import Chunk, StopReason
 from streamdec.core import ages
 from streamdec.core.counting import TOKEN, size_of
-from streamdec.core.jail import Hit, Jail
+from streamdec.core.jail import Hit, Jail, proper_prefix_test
+from streamdec.core.matcher import matcher
 from streamdec.core.program import Program
 from streamdec.core.programs import AnyProgram
 from streamdec.core.rows import MAX_ENTRIES, Entry, Memory, Rows
 from streamdec.core.stop_conditions import StopConditions
 from streamdec.core.stop_memory import Ages, Completed, Gate, Mark, Outcome, StopMemory
+from streamdec.core.stop_pattern import read_patterns
 
 __all__ = ["NOTHING", "StopProgram"]
 
@@ -33,9 +35,16 @@ MAX_CACHED_AGE = 16
 StopEntry: TypeAlias = tuple[Chunk, int, None]
 
 
+_counts: dict[int, int] = {}
+"""Few numbers stand in nearly all entries; one object for each spares the processor's cache."""
+
+
 def _entry(text: str) -> StopEntry:
     """The entry of one token that lets ``text`` out."""
-    return Chunk(text) if text else NOTHING, TOKEN + size_of(text), None
+    count = TOKEN + size_of(text)
+    if len(text) < 64:
+        count = _counts.setdefault(count, count)
+    return Chunk(text) if text else NOTHING, count, None
 
 
 class StopProgram(Rows):
@@ -43,10 +52,11 @@ class StopProgram(Rows):
 
     __slots__ = (
         "_after",
-        "_beginnings",
+        "_begins",
         "_given",
         "_is_simple",
         "_jail",
+        "_most_live",
         "_names",
         "_sequences",
         "_until",
@@ -73,7 +83,8 @@ class StopProgram(Rows):
         shown = conditions.include_stop_str_in_output
         hidden = () if shown else conditions.stop
         visible = (*conditions.stop, *conditions.visible_stop) if shown else conditions.visible_stop
-        self._jail = Jail(hidden, visible)
+        patterns = read_patterns(conditions.stop_regex, conditions.max_hold)
+        self._jail = matcher(hidden, visible, patterns, shown=shown)
         after, until = conditions.armed_after, conditions.armed_until
         self._after = Jail([after]) if isinstance(after, str) else None
         self._until = Jail([until]) if isinstance(until, str) else None
@@ -90,9 +101,8 @@ class StopProgram(Rows):
             ]
         )
         self._sequences = frozenset(conditions.stop_token_sequences)
-        self._beginnings = frozenset(
-            sequence[:size] for sequence in self._sequences for size in range(1, len(sequence))
-        )
+        self._most_live = max((len(sequence) - 1 for sequence in self._sequences), default=0)
+        self._begins = proper_prefix_test(self._sequences)
         core, waiting = None, 0
         if isinstance(decode, Program):
             core, waiting = decode.rest, decode.token_bytes.waiting(decode.rest[0])
@@ -170,6 +180,8 @@ class StopProgram(Rows):
     def is_cached(self, memory: StopMemory) -> bool:
         """Not for what one stream alone would use."""
         if not isinstance(self.decode, Program) or memory.live:
+            return False
+        if memory.tail and not self._jail.is_cacheable:
             return False
         if memory.core is self.rest.core and memory.gate is None:
             return not memory.tail_ages or memory.tail_ages[0] <= MAX_CACHED_AGE  # the oldest
@@ -298,9 +310,9 @@ class StopProgram(Rows):
         tail: int,
     ) -> Outcome:
         end = len(withheld) - len(text) + armed_from + hit.end
-        start = end - len(hit.stop)
+        start = end - hit.size
         out = withheld[: end if hit.visible else max(start, 0)]
-        age = known[tail + hit.end - len(hit.stop)]
+        age = known[tail + hit.end - hit.size]
         return Outcome(out, memory, hit._replace(end=end), age)
 
     @staticmethod
@@ -339,21 +351,32 @@ class StopProgram(Rows):
         return outcome if outcome.hit is not None else outcome.emptied()
 
     def with_last_token(
-        self, memory: StopMemory, token_id: int, *, shown: bool, unknown: bool
-    ) -> tuple[Outcome, str]:
+        self,
+        memory: StopMemory,
+        token_id: int,
+        *,
+        shown: bool,
+        unknown: bool,
+        sequence: tuple[Mark, ...] = (),
+    ) -> tuple[Outcome, str, int]:
         """What came before a token that ends the stream by its id; and the token's own text.
 
         What came before comes out, and may complete a stop. Of the token's own text nothing is
         matched; it is "" unless it is to be ``shown``. It begins with a character that an earlier
-        token began, so many tokens ago as the outcome's ``age`` says.
+        token began, so many tokens ago as the outcome's ``age`` says. Third comes how much of both
+        is before the stop: the token, or the ``sequence`` that it completes.
         """
         if not shown:
-            return self.release(memory), ""
+            before = self.release(memory)
+            return before, "", size_of(before.text)
         text = ages.parted(self.decode, memory, token_id, unknown=unknown)
-        outcome = self._match(memory._replace(live=()), text.before, text.ages, ignore=False)
+        outcome = self._match(memory._replace(live=()), text.before, text.firsts, ignore=False)
         if outcome.hit is not None:
-            return outcome, ""
-        return outcome.emptied()._replace(age=text.age), text.own
+            return outcome, "", 0
+        outcome = outcome.emptied()._replace(age=text.age)
+        if not sequence:
+            return outcome, text.own, size_of(outcome.text)
+        return outcome, text.own, ages.spared(sequence, text.before, text.lasts)[0].size
 
     # --- ids
 
@@ -384,12 +407,12 @@ class StopProgram(Rows):
 
     def marks(self, memory: StopMemory, token_id: int) -> tuple[Mark, ...]:
         """The tokens that may begin a sequence, ``token_id`` among them."""
-        if not self._beginnings or not self.armed(memory):
+        if not self._most_live or not self.armed(memory):
             return ()
         marks = self._with(memory, token_id)
         ids = tuple(mark.token_id for mark in marks)
         for start in range(len(ids)):
-            if ids[start:] in self._beginnings:
+            if self._begins(ids[start:]):
                 return marks[start:]
         return ()
 
@@ -439,18 +462,20 @@ class StopProgram(Rows):
         pending, tails = 0, ()
         if isinstance(decode, Program):
             pending, tails = len(memory.core[1]), memory.core[2]
-        jailed = self._jail.jailed(memory.tail)
-        most_live = max(map(len, self._beginnings), default=0)
-        for field, holds in (
-            ("pending_ages", len(memory.pending_ages) == pending),
-            ("tail_ages", len(memory.tail_ages) == len(memory.tail)),
-            ("tails_ages", [*map(len, tails)] == [*map(len, memory.tails_ages)]),
-            ("tail", self._jail.is_tail(memory.tail)),
-            ("gate", (gate is None) == (self.primed_gate is None)),
-            ("withheld", is_mark or bool(memory.live) or memory.withheld == jailed),
-            ("tail behind a closed gate", gate is None or gate.is_open or not memory.tail),
-            ("live", len(memory.live) <= most_live),
-        ):
-            if not holds:
-                return field
-        return ""
+        jail, is_marked = self._jail, is_mark or bool(memory.live)
+        checks: tuple[tuple[str, Callable[[], bool]], ...] = (
+            ("pending_ages", lambda: len(memory.pending_ages) == pending),
+            ("tails_ages", lambda: [*map(len, tails)] == [*map(len, memory.tails_ages)]),
+            ("gate", lambda: (gate is None) == (self.primed_gate is None)),
+            ("gate", lambda: gate is None or self._is_gate(gate)),
+            ("tail behind a closed gate", lambda: not (memory.tail and gate and not gate.is_open)),
+            ("live", lambda: len(memory.live) <= self._most_live),
+            ("tail", lambda: jail.is_tail(memory.tail)),
+            ("tail_ages", lambda: len(memory.tail_ages) == len(memory.tail)),
+            ("withheld", lambda: is_marked or memory.withheld == jail.jailed(memory.tail)),
+        )
+        return next((field for field, holds in checks if not holds()), "")
+
+    def _is_gate(self, gate: Gate) -> bool:
+        marker = self._until if gate.is_open else self._after
+        return not gate.tail or (marker is not None and marker.is_tail(gate.tail))

@@ -70,7 +70,7 @@ class StopSequenceDecoder:
         "tokenizer",
     )
 
-    _machine: ClassVar[str] = "stop_sequence"
+    _machine: ClassVar[str] = "stop"
     _dense: Any
     _rest: KeptRow
     _row: Row | None
@@ -149,8 +149,16 @@ class StopSequenceDecoder:
             )
         if type(token_id) is not int or not 0 <= token_id <= MAX_TOKEN_ID:
             token_id = check_token_id(token_id, self.num_tokens)
-        chunk = self._work_out(token_id)
-        return chunk if self._tick is None else self._limited(chunk)
+        row, count, unknown = self._row, self._count, self._unknown_tokens
+        try:
+            chunk = self._work_out(token_id)
+            return chunk if self._tick is None else self._limited(chunk)
+        except Exception:
+            # What the finish releases may be too much for a regex: then the token was not taken.
+            self._count, self._unknown_tokens = count, unknown
+            self._tick = self._ticks()
+            self._go(row)
+            raise
 
     def _work_out(self, token_id: int) -> Chunk:
         chunk: Chunk
@@ -265,7 +273,7 @@ class StopSequenceDecoder:
         hit = outcome.hit
         assert hit is not None
         last = self.num_tokens - 1
-        span = size_of(hit.stop)
+        span = size_of(hit.text)
         end = self._count + size_of(outcome.text) + (0 if hit.visible else span)
         match = _match_at(
             hit.stop,
@@ -292,13 +300,13 @@ class StopSequenceDecoder:
         """A stop id or end-of-sequence. What came before it comes out, and may complete a stop."""
         program = self._program
         visible = program.conditions.include_stop_str_in_output or not hidden
-        before, own = program.with_last_token(
+        before, own, begins = program.with_last_token(
             memory, token_id, shown=visible, unknown=not program.knows(token_id)
         )
         self._count += TOKEN
         if before.hit is not None:
             return self._end_at(before, "")
-        start = self._count + size_of(before.text)
+        start = self._count + begins
         last = self.num_tokens - 1
         first = max(last - before.age, 0)
         match = _match_at(reason, visible, start, start + size_of(own), last, first)
@@ -312,19 +320,22 @@ class StopSequenceDecoder:
         ids = tuple(mark.token_id for mark in sequence)
         visible = program.conditions.include_stop_str_in_output
         if visible:
-            before, own = program.with_last_token(
-                memory, token_id, shown=True, unknown=not program.knows(token_id)
+            before, own, begins = program.with_last_token(
+                memory,
+                token_id,
+                shown=True,
+                unknown=not program.knows(token_id),
+                sequence=sequence,
             )
         else:
-            before, own = program.release(first.memory), ""
-            before = before._replace(text=before.text[first.given :], age=before.age + len(ids) - 1)
+            before, own, begins = program.release(first.memory), "", 0
+            given, _ = text_in(first.given)
+            before = before._replace(text=before.text[given:], age=before.age + len(ids) - 1)
         self._count += TOKEN
         if before.hit is not None:
             return self._end_at(before, "")
         last = self.num_tokens - 1
         end = self._count + size_of(before.text + own)
-        # A single id's text begins with its first byte, as a stop id's does.
-        begins = first.size if len(ids) > 1 else size_of(before.text)
         start = self._count + begins if visible else end
         match = _match_at(ids, visible, start, end, last, last + 1 - len(ids))
         return self._ended(before.text + own, "stop", ids, match, before)
@@ -443,11 +454,9 @@ class StopSequenceDecoder:
                 "memory": None if end else stop_json.dump(program, self._memory),
                 "primed": stop_json.dump(program, self._primed),
                 "num_tokens": self.num_tokens,
-                "size": list(size) if any(size) else None,
+                "size": size[0] if size[0] == size[1] else list(size),
                 "unknown_tokens": self._unknown_tokens,
-                "end": end and [end.text, end.finish_reason, _plain(end.stop_reason)],
-                "match": match
-                and [_plain(getattr(match, name)) for name in StopMatch.__dataclass_fields__],
+                **stop_json.dump_end(end, match),
             },
         )
 
@@ -469,12 +478,12 @@ class StopSequenceDecoder:
         self._primed = stop_json.load(program, fields.take("primed", {}))
         memory = stop_json.load(program, fields.take("memory", None) or {})
         self._unknown_tokens = fields.count("unknown_tokens")
-        self._count = count_of(fields.count("num_tokens"), *fields.counts("size", 2))
+        self._count = count_of(fields.count("num_tokens"), *fields.size())
         self._tick = self._ticks()
         self._go(program.row(memory))
-        end, match = fields.take("end", None), fields.take("match", None)
-        self._end = None if end is None else _chunk(end)
-        self._match = None if match is None else _match(match)
+        self._end, self._match = stop_json.load_end(
+            fields.take("end", None), fields.take("match", None)
+        )
         if self._end is not None:
             self._go(LoneRow(memory))
 
@@ -493,29 +502,3 @@ def _match_at(
 ) -> StopMatch:
     (first, first_byte), (last, last_byte) = text_in(start), text_in(end)
     return StopMatch(stop, visible, first, last, first_byte, last_byte, token_index, tokens_before)
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _chunk(data: Any) -> Chunk:
-    text, reason, stop = data
-    if not isinstance(text, str) or reason not in get_args(FinishReason):
-        raise ValueError(f"end must be a text, a finish reason and a stop, not {data!r:.80}")
-    return Chunk(text, reason, _stop_reason(stop))
-
-
-def _match(data: Any) -> StopMatch:
-    stop, visible, *numbers = data
-    if not isinstance(visible, bool) or not all(type(n) is int or n is None for n in numbers):
-        raise ValueError(f"match must be a stop, a flag and six counts, not {data!r:.80}")
-    return StopMatch(_stop_reason(stop), visible, *numbers)
-
-
-def _stop_reason(data: Any) -> StopReason:
-    reason = tuple(data) if isinstance(data, list) else data
-    plain = reason if isinstance(reason, tuple) else (reason,)
-    if not all(isinstance(each, (str, int, type(None))) for each in plain):
-        raise ValueError(f"a stop is a string, an id or ids, not {data!r:.80}")
-    return reason

@@ -1,0 +1,255 @@
+r"""Stop regexes, read and judged before any text comes.
+
+A pattern is one of Python's ``re``: the standard library's own parser says what it means, and it is
+spelled anew from what the parser found, in the few words that ``re`` and other engines read alike.
+So a pattern never means something that only another engine makes of it. (Which characters are
+letters, digits, spaces, and equal but for their case, is for the engine to say.)
+
+A stop must be known to be complete at its last code point. What asks for the character after it,
+or depends on it, is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from re import _constants, _parser  # type: ignore[attr-defined]
+from typing import Any, NamedTuple
+
+__all__ = ["StopPattern", "read_pattern", "read_patterns"]
+
+MAX_PARTS = 10_000
+"""Characters and other parts of a pattern, each as often as it must be repeated: an engine may
+write them out."""
+
+CLASSES = {
+    "CATEGORY_DIGIT": r"\d",
+    "CATEGORY_NOT_DIGIT": r"\D",
+    "CATEGORY_SPACE": r"\s",
+    "CATEGORY_NOT_SPACE": r"\S",
+    "CATEGORY_WORD": r"\w",
+    "CATEGORY_NOT_WORD": r"\W",
+}
+CHARACTERS = ("LITERAL", "NOT_LITERAL", "ANY", "IN")
+UNTESTED = "(?:|(?!))"
+"""Nothing. ``regex`` tries the first character of a repeated part before it goes on with it, and at
+the end of the text it goes on then only if what comes after the repeat can; it cannot try this."""
+NEVER = "can never match where it has (?!) or (?<!)"
+BOUNDARIES = {"AT_BOUNDARY": r"\b", "AT_NON_BOUNDARY": r"\B"}
+
+
+class StopPattern(NamedTuple):
+    """A pattern that can be a stop."""
+
+    source: str
+    """As the caller wrote it."""
+    longest: int
+    """Code points of the longest match that is looked for."""
+    reach: int
+    """How many code points before its beginning say whether there is a match (also by not being
+    there); 0: it does not look back."""
+    spelled: str
+    """The same pattern, in words that ``re`` and ``regex`` read alike."""
+    open_ended: str
+    r"""The same, but at the very end of the text ``\b`` and ``\B`` hold: more may follow."""
+
+
+def read_patterns(sources: Iterable[str], max_hold: int | None) -> tuple[StopPattern, ...]:
+    """``read_pattern`` of each."""
+    return tuple(read_pattern(source, max_hold) for source in sources)
+
+
+@lru_cache(maxsize=256)
+def read_pattern(source: str, max_hold: int | None) -> StopPattern:
+    """What ``source`` means as a stop of which matches have at most ``max_hold`` code points.
+
+    Raises ValueError, which names the pattern, if it cannot be one.
+    """
+    try:
+        tree = _parser.parse(source)
+        spelled, open_ended = _Speller(), _Speller(is_open=True)
+        least, most = tree.getwidth()
+        pattern = StopPattern(
+            source,
+            most if max_hold is None else min(most, max_hold),
+            0,
+            spelled.whole(tree),
+            open_ended.whole(tree),
+        )
+    except re.error as error:
+        raise _refused(source, f"is no pattern of Python's re: {error}") from None
+    except (OverflowError, RecursionError):
+        raise _refused(source, "is nested too deeply, or repeats too often") from None
+    except _RefusedError as error:
+        raise _refused(source, str(error)) from None
+    if least == 0:
+        raise _refused(source, "may match the empty string, which is everywhere")
+    if most >= _constants.MAXREPEAT and max_hold is None:
+        raise _refused(
+            source, "can match text of any length: max_hold must say how much may be withheld"
+        )
+    if max_hold is not None and max_hold < least:
+        raise _refused(source, f"matches {least} code points or more, and max_hold is {max_hold}")
+    return pattern._replace(reach=spelled.reach)
+
+
+def _refused(source: str, why: str) -> ValueError:
+    return ValueError(f"stop_regex {source!r:.100} {why}")
+
+
+class _RefusedError(Exception):
+    """Why a part of a pattern cannot be part of a stop."""
+
+
+class _Place(NamedTuple):
+    """Where in a pattern a part stands."""
+
+    flags: int
+    follow: int = 0
+    """The fewest code points of the match that come after it."""
+    back: int = 0
+    """How far before the place of the enclosing look-behind it may stand."""
+    times: int = 1
+    """How often it must occur."""
+
+
+class _Speller:
+    """Spells what the parser found, and notes how far back it looks."""
+
+    def __init__(self, *, is_open: bool = False) -> None:
+        self.reach = 0
+        self._is_open = is_open
+        self._parts = 0
+
+    def whole(self, tree: Any) -> str:
+        """The pattern with its global flags; ``(?V0)`` is ``re``'s own syntax in ``regex``."""
+        flags = tree.state.flags
+        spelled = self._spell(tree, _Place(flags))
+        spelled = f"(?i:{spelled})" if flags & re.IGNORECASE else f"(?:{spelled})"
+        return f"(?V0)(?a){spelled}" if flags & re.ASCII else f"(?V0){spelled}"
+
+    def _spell(self, tree: Any, place: _Place) -> str:
+        found = []
+        follow = place.follow
+        for part in reversed(tree.data):
+            (op, value), here = part, place._replace(follow=follow)
+            found.append(self._part(op.name, value, here))
+            follow += _parser.SubPattern(tree.state, [part]).getwidth()[0]
+        return "".join(reversed(found))
+
+    def _part(self, name: str, value: Any, place: _Place) -> str:
+        self._parts += place.times
+        if self._parts > MAX_PARTS:
+            raise _RefusedError(f"has more than {MAX_PARTS} parts, repetitions counted")
+        match name:
+            case "LITERAL":
+                return _letter(value)
+            case "NOT_LITERAL":
+                return f"[^{_letter(value)}]"
+            case "ANY":
+                return "(?s:.)" if place.flags & re.DOTALL else "."
+            case "IN":
+                return f"[{''.join(_member(kind.name, what) for kind, what in value)}]"
+            case "BRANCH":
+                return f"(?:{'|'.join(self._spell(each, place) for each in value[1])})"
+            case "SUBPATTERN":
+                return self._group(value, place)
+            case "MAX_REPEAT" | "MIN_REPEAT":
+                # Which match is found first is no question here, and greedy ones are known best.
+                return self._repeat(value, place)
+            case "GROUPREF":
+                return f"(?P=g{value})"
+            case "GROUPREF_EXISTS":
+                raise _RefusedError("asks whether a group was met, which stops do not know")
+            case "AT":
+                return self._anchor(value.name, place)
+            case "ASSERT" | "ASSERT_NOT":
+                return self._look(value, place, wanted=name == "ASSERT")
+            case "ATOMIC_GROUP" | "POSSESSIVE_REPEAT":
+                raise _RefusedError(
+                    "has an atomic group or a possessive repeat: what these match depends on what "
+                    "follows, which is not known yet"
+                )
+            case "FAILURE":
+                raise _RefusedError(NEVER)
+        raise _RefusedError(f"uses {name}, which stops do not know")
+
+    def _group(self, value: Any, place: _Place) -> str:
+        number, add, remove, tree = value
+        if (add | remove) & (re.ASCII | re.UNICODE):
+            raise _RefusedError("changes (?a) or (?u) inside: flags of the alphabet are global")
+        spelled = self._spell(tree, place._replace(flags=(place.flags | add) & ~remove))
+        if add & re.IGNORECASE:
+            spelled = f"(?i:{spelled})"
+        elif remove & re.IGNORECASE:
+            spelled = f"(?-i:{spelled})"
+        return f"(?:{spelled})" if number is None else f"(?P<g{number}>{spelled})"
+
+    def _repeat(self, value: Any, place: _Place) -> str:
+        least, most, tree = value
+        times = place.times * max(least, 1)
+        if times > MAX_PARTS:
+            raise _RefusedError(f"has more than {MAX_PARTS} parts, repetitions counted")
+        spelled = self._spell(tree, place._replace(times=times))
+        if self._is_open and not (len(tree) == 1 and tree[0][0].name in CHARACTERS):
+            spelled = UNTESTED + spelled
+        return f"(?:{spelled}){{{least},{'' if most == _constants.MAXREPEAT else most}}}"
+
+    def _anchor(self, name: str, place: _Place) -> str:
+        self._look_back(place.back + 1)
+        if name in BOUNDARIES:
+            sign = BOUNDARIES[name]
+            if place.follow < 1:
+                raise _RefusedError(
+                    rf"may end at {sign}, which asks for the next character: that is not known "
+                    "yet when the stop is complete. Leave it out, or name the character"
+                )
+            return rf"(?:{sign}|\Z)" if self._is_open else sign
+        if name in ("AT_END", "AT_END_STRING"):
+            raise _RefusedError(
+                r"asks for the end of the text ($ or \Z), which is not known while text comes"
+            )
+        if name == "AT_BEGINNING" and place.flags & re.MULTILINE:
+            return r"(?<![^\n])"
+        return r"\A"
+
+    def _look(self, value: Any, place: _Place, *, wanted: bool) -> str:
+        direction, tree = value
+        if not tree.data and not wanted:
+            raise _RefusedError(NEVER)
+        if direction > 0:
+            raise _RefusedError("looks ahead, at text that is not known yet")
+        least, most = tree.getwidth()
+        if least != most:
+            raise _RefusedError("looks behind by a width that is not fixed")
+        back = place.back + most
+        self._look_back(back)
+        spelled = self._spell(tree, place._replace(back=back, follow=0))
+        return f"(?<={spelled})" if wanted else f"(?<!{spelled})"
+
+    def _look_back(self, width: int) -> None:
+        self.reach = max(self.reach, width)
+
+
+def _member(kind: str, value: Any) -> str:
+    """A part of ``[...]``."""
+    match kind:
+        case "NEGATE":
+            return "^"
+        case "LITERAL":
+            return _letter(value)
+        case "RANGE":
+            return "-".join(map(_escaped, value))
+    return CLASSES[value.name]
+
+
+def _letter(code: int) -> str:
+    if 0xD800 <= code < 0xE000:
+        raise _RefusedError("has a lone surrogate")
+    return _escaped(code)
+
+
+def _escaped(code: int) -> str:
+    letter = chr(code)
+    return letter if letter.isascii() and letter.isalnum() else f"\\U{code:08x}"

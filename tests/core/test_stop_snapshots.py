@@ -1,0 +1,194 @@
+"""Snapshots of streams with stops: small, whole, and checked wherever they come from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec.errors import SnapshotError, SnapshotMismatchError
+from tests.core.test_snapshots import mutants, nested, places, texts, values
+
+YOU = "你".encode()
+TOKENS = [b"a", b" b", b"\nUs", b"er:", b"<s>", *(YOU[n : n + 1] for n in range(3)), b"</s>"]
+SKIPPED, LEAD, END = 4, 5, 8
+RAW = MockTokenizer.from_tokens(TOKENS, special_ids=[SKIPPED, END])
+
+
+class Kind(NamedTuple):
+    """A stream under way, and what may come next."""
+
+    conditions: StopConditions
+    before: Sequence[int] = ()
+    after: Sequence[int] = (0, 2, 3)
+    prompt: Sequence[int] = ()
+
+    def stream(self) -> StopSequenceDecoder:
+        stream = StopSequenceDecoder(RAW, self.conditions, self.prompt)
+        stream.step_batch(self.before)
+        return stream
+
+
+USER = StopConditions(stop="\nUser:")
+KINDS = {
+    "fresh": Kind(USER),
+    "jailed": Kind(USER, [0, 2], [3]),
+    "jailed over two tokens": Kind(StopConditions(stop=["a b a", "</s>"]), [0, 1], [0, 0]),
+    "within a character": Kind(USER, [0, LEAD], [6, 7, 2, 3]),
+    "after a prompt": Kind(USER, [6], [7, 2, 3], [0, LEAD]),
+    "a tail that is shown": Kind(StopConditions(visible_stop="a b b"), [0, 1], [1]),
+    "longer than the jail": Kind(StopConditions(stop="bx", visible_stop="a by"), [0, 1], [0]),
+    "a closed gate": Kind(StopConditions(stop="a", armed_after="\nUser:"), [0, 2], [3, 0]),
+    "an open gate": Kind(StopConditions(stop="a", armed_after=2, armed_until="er:"), [2], [3, 0]),
+    "opened within a character": Kind(
+        StopConditions(stop="你", armed_after=SKIPPED), [LEAD, SKIPPED], [6, 7]
+    ),
+    "a sequence": Kind(StopConditions(stop_token_sequences=[[0, 1, 2], [1, 1]]), [0, 1], [2]),
+    "a sequence and a tail": Kind(
+        StopConditions(stop=" bx", stop_token_sequences=[[0, 1, 2]]), [0, 1], [0]
+    ),
+    "near its limit": Kind(StopConditions(max_tokens=4, min_tokens=2), [0, 0, 0], [0]),
+    "ended by a string": Kind(USER, [0, 2, 3], []),
+    "ended by an id": Kind(StopConditions(stop_token_ids=[1]), [0, 1], []),
+    "ended by a sequence": Kind(StopConditions(stop_token_sequences=[[0, 1]]), [0, 1], []),
+    "ended by its limit": Kind(StopConditions(max_tokens=1), [0], []),
+}
+
+
+def seen(stream: StopSequenceDecoder) -> tuple[Any, ...]:
+    end = (stream.finished, stream.finish_reason, stream.match)
+    return stream.num_tokens, stream.held, stream.jailed, end, stream.snapshot()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_restored_stream_is_the_same_and_goes_on_the_same(name: str) -> None:
+    stream = KINDS[name].stream()
+    text = json.dumps(stream.snapshot())
+    restored = StopSequenceDecoder.restore(RAW, json.loads(text))
+    assert seen(restored) == seen(stream)
+    assert stream.finished or restored._memory == stream._memory
+    for token_id in KINDS[name].after:
+        assert restored.step(token_id) == stream.step(token_id)
+        assert seen(restored) == seen(stream)
+    assert restored.flush("abort") == stream.flush("abort")
+    assert seen(restored) == seen(stream)
+    assert json.loads(text) == KINDS[name].stream().snapshot(), "and the snapshot was not changed"
+
+
+ORDINARY = [
+    "fresh",
+    "jailed",
+    "jailed over two tokens",
+    "within a character",
+    "a tail that is shown",
+    "near its limit",
+    "ended by a string",
+    "ended by an id",
+    "ended by its limit",
+]
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_an_ordinary_snapshot_is_at_most_200_bytes(name: str) -> None:
+    assert len(json.dumps(KINDS[name].stream().snapshot())) <= 200
+
+
+def test_a_long_stream_has_a_short_snapshot() -> None:
+    stream = StopSequenceDecoder(RAW, USER)
+    for _ in range(10_000):
+        stream.step_batch([0, 1, 2, 2, LEAD, 6, 7])
+    stream.step(2)
+    assert stream.jailed == "\nUs"
+    assert len(json.dumps(stream.snapshot())) <= 200
+
+
+# --- from outside ---------------------------------------------------------------------------------
+
+
+def refused(snapshot: Any, tokenizer: Any = RAW) -> str:
+    with pytest.raises(SnapshotError) as raised:
+        StopSequenceDecoder.restore(tokenizer, snapshot)
+    return str(raised.value)
+
+
+@given(data=st.data(), ids=st.lists(st.integers(0, 9), max_size=8))
+@pytest.mark.parametrize("name", KINDS)
+def test_a_changed_snapshot_is_refused_or_is_a_stream_like_any_other(
+    name: str, data: st.DataObject, ids: list[int]
+) -> None:
+    mutant = data.draw(mutants(KINDS[name].stream().snapshot()))
+    try:
+        stream = StopSequenceDecoder.restore(RAW, mutant)
+    except SnapshotError:
+        return
+    assert json.loads(json.dumps(stream.snapshot())) == stream.snapshot()
+    twin = StopSequenceDecoder.restore(RAW, stream.snapshot())
+    assert seen(twin) == seen(stream)
+    if stream.finished or stream.options["unknown_ids"] == "error":
+        return
+    assert twin.step_batch(ids) == stream.step_batch(ids)
+    assert twin.flush() == stream.flush()
+    assert seen(twin) == seen(stream)
+
+
+@given(snapshot=st.dictionaries(texts, values, max_size=4))
+def test_any_mapping_is_a_snapshot_or_a_snapshot_error(snapshot: dict[str, Any]) -> None:
+    head = {key: KINDS["fresh"].stream().snapshot()[key] for key in ("format", "machine")}
+    refused(snapshot)
+    refused(head | snapshot)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_deep_or_a_huge_value_anywhere_is_refused_or_harmless(name: str) -> None:
+    usual = KINDS[name].stream().snapshot()
+    for place in range(len([*places(usual)])):
+        for value in (nested(100), nested(5000), 10**5000, 2**70, -1, "x" * 10**6, [0] * 10**5):
+            snapshot = json.loads(json.dumps(usual))
+            holder, key = [*places(snapshot)][place]
+            holder[key] = value
+            with suppress(SnapshotError):
+                stream = StopSequenceDecoder.restore(RAW, snapshot)
+                assert stream.finished or isinstance(stream.step(0).text, str)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "what"),
+    [
+        ("jailed", {"memory": {"withheld": "\nU", "tail": "\nUs", "tail_ages": 1}}, "withheld"),
+        ("jailed", {"memory": {"withheld": "xy", "tail_ages": 1}}, "tail"),
+        ("jailed", {"memory": {"withheld": "\nUs", "tail_ages": [1]}}, "tail_ages"),
+        ("jailed", {"memory": {"gate": [True, "", 0]}}, "gate"),
+        ("jailed", {"memory": {"jail": ""}}, "jail"),
+        ("jailed", {"size": [1, 2, 3]}, "unpack"),
+        ("jailed", {"size": -1}, "size"),
+        ("jailed", {"size": 1.0}, "size"),
+        ("jailed", {"conditions": {"stop": [""]}}, "empty stop"),
+        ("jailed", {"conditions": {"stops": ["a"]}}, "stops"),
+        ("jailed", {"conditions": []}, "conditions"),
+        ("a closed gate", {"memory": {"tail": "a", "withheld": ""}}, "tail"),
+        ("a sequence", {"memory": {"live": [[0, {}, [0, 0], [0, 0]]] * 3}}, "live"),
+        ("ended by a string", {"end": ["", "stopped", None]}, "finish reason"),
+        ("ended by a string", {"end": ["", "stop", 1.5]}, "a stop is"),
+        ("ended by a string", {"end": None}, "match"),
+        ("ended by a string", {"match": [0, 1, 2, 3, 4, 5, 6]}, "true or false"),
+        ("ended by a string", {"match": [True, 1, 2]}, "six counts"),
+    ],
+)
+def test_what_no_stream_can_be_is_refused_by_name(
+    name: str, change: dict[str, Any], what: str
+) -> None:
+    assert what in refused(KINDS[name].stream().snapshot() | change)
+
+
+def test_another_machine_or_tokenizer_is_a_mismatch() -> None:
+    snapshot = KINDS["jailed"].stream().snapshot()
+    with pytest.raises(SnapshotMismatchError, match="another machine"):
+        StopSequenceDecoder.restore(RAW, snapshot | {"machine": "decode_stream"})
+    with pytest.raises(SnapshotMismatchError, match="another tokenizer"):
+        StopSequenceDecoder.restore(MockTokenizer.from_tokens([b"a"]), snapshot)

@@ -1,0 +1,813 @@
+r"""Stop regexes: against the slow reference, where ``re`` itself is asked; and case by case.
+
+The reference tries out whether a text may become a match. It can do so exactly for patterns that
+have no dead ends: what they look back at is their beginning. Of others only what ends the stream is
+compared, and that nothing of a stop is given out.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+import regex
+from hypothesis import given, reject
+from hypothesis import strategies as st
+
+from streamdec import (
+    DecodeStream,
+    HuggingFaceTokenizer,
+    MissingExtraError,
+    MockTokenizer,
+    SnapshotError,
+    StopConditions,
+    StopLimits,
+    StopMatch,
+    StopRegexTimeoutError,
+    StopSequenceDecoder,
+    regex_stops,
+)
+from streamdec.core import matcher as matchers
+from streamdec.core.stop_pattern import read_pattern, read_patterns
+from tests import stop_laws as laws
+from tests.stop_reference import Conditions, Options, Situation, Table, may_become, reference
+from tests.strategies import cuts
+from tests.support.zoo import UNCOMPILED
+
+# --- what the laws are tried on -------------------------------------------------------------------
+
+TOKENS = (b"<s>", b"a", b"b", b"-", b"ab", b"ba", b"aab", b"b-a", b"-b", b"bb-", b"\n", b"A", b"")
+CUT = ("é".encode(), b"a\xc3", b"\xa9b", b"\xff", b"-\xe4", b"\xbd\xa0a")
+TABLES = (
+    Table((*TOKENS, *CUT), frozenset({0})),
+    Table((*TOKENS, b"\xc3", b"\xa9", b"\xff", b"\xe4"), frozenset({0}), "byte_fallback"),
+)
+LEADING = (
+    r"\b", r"\B", "^", "(?m:^)", "(?<=a)", "(?<!b)", "(?<=-a)", "(?<!(?<=a)b)", "(?<=^a)",
+    r"(?<=\ba)", "(?<=(?<=(?m:^)a)b)", "(?<!^a)",
+)  # fmt: skip
+"""What a pattern may look back at."""
+MOST_LETTERS = 5
+"""The reference tries to complete a match by so many."""
+
+
+MOST = 6
+"""The greatest ``max_hold`` that is drawn."""
+
+
+class Part(NamedTuple):
+    """A piece of a pattern."""
+
+    text: str
+    letters: int = 1
+    """At most so many complete it, from wherever in it a text ends."""
+
+
+def _joined(parts: Sequence[Part]) -> Part:
+    return Part("".join(part.text for part in parts), sum(part.letters for part in parts))
+
+
+def _either(parts: Sequence[Part]) -> Part:
+    return Part(f"(?:{'|'.join(part.text for part in parts)})", max(part.letters for part in parts))
+
+
+def _repeated(part: Part, how: str) -> Part:
+    least = int(how[1]) if how[0] == "{" else 1
+    return Part(f"(?:{part.text}){how}", part.letters * max(least, 1))
+
+
+LETTER = st.sampled_from(["a", "b", "-", "a", "b", ".", "[ab]", "[^a]", r"\w", "[-b]"]).map(Part)
+REPEATS = ["?", "{2}", "{0,2}", "{1,2}?", "{1,3}", "??"]
+ENDLESS = ["*", "+", "*?", "{2,}"]
+
+
+def parts(repeats: Sequence[str]) -> st.SearchStrategy[Part]:
+    """Pieces, which may match nothing."""
+    return st.recursive(
+        LETTER,
+        lambda inner: st.one_of(
+            st.lists(inner, min_size=2, max_size=3).map(_joined),
+            st.lists(inner, min_size=2, max_size=3).map(_either),
+            st.builds(_repeated, inner, st.sampled_from(list(repeats))),
+            st.builds(lambda part: part._replace(text=f"(?i:{part.text})"), inner),
+        ),
+        max_leaves=5,
+    )
+
+
+@st.composite
+def patterns(draw: st.DrawFn, *, leading: Sequence[str] = LEADING, endless: bool = True) -> str:
+    """Patterns without dead ends; each matches at least one letter."""
+    if draw(st.integers(0, 5)) == 0:
+        group, between = draw(parts(REPEATS)), draw(st.sampled_from(["", "b", "a?"]))
+        letters = 2 * _most(group.text) + 1
+        pattern = Part(rf"({group.text}){between}\1a", letters + 1)
+    else:
+        part = draw(parts([*REPEATS, *ENDLESS] if endless else REPEATS))
+        pattern = _joined(draw(st.permutations([part, draw(LETTER)])))
+    if pattern.letters > MOST_LETTERS:
+        reject()
+    before = draw(st.sampled_from(["", "", *leading]))
+    return before + pattern.text
+
+
+def _most(pattern: str) -> int:
+    return read_pattern(f"{pattern}a", None).longest
+
+
+def refusal(conditions: Conditions) -> str:
+    """Why the patterns are refused, or nothing."""
+    try:
+        read_patterns(conditions.stop_regex, conditions.max_hold)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+@st.composite
+def situations(draw: st.DrawFn, one: st.SearchStrategy[str] | None = None) -> Situation:
+    """Regexes, alone and with all else that may end a stream."""
+    table = draw(st.sampled_from(TABLES))
+    ids = draw(st.lists(st.integers(0, len(table.tokens) - 1), max_size=9).map(tuple))
+    one = patterns() if one is None else one
+    given_: dict[str, Any] = {
+        "stop_regex": draw(st.lists(one, min_size=1, max_size=2).map(tuple)),
+        "max_hold": draw(st.none() | st.integers(1, 6)),
+        "min_tokens": draw(st.sampled_from([0, 0, 0, 1, 3])),
+        "include_stop_str_in_output": draw(st.sampled_from([False, False, True])),
+    }
+    text = st.text("ab-", min_size=1, max_size=4)
+    texts = st.lists(text, max_size=2).map(tuple)
+    if draw(st.booleans()):
+        given_ |= {"stop": draw(texts), "visible_stop": draw(texts)}
+    if draw(st.integers(0, 2)) == 0:
+        marker = st.none() | text | st.integers(0, len(table.tokens))
+        given_ |= {"armed_after": draw(marker), "armed_until": draw(marker)}
+    if not given_["include_stop_str_in_output"] and draw(st.integers(0, 3)) == 0:
+        places = st.integers(0, max(len(ids) - 2, 0))
+        given_["stop_token_sequences"] = (ids[(place := draw(places)) : place + 2] or (1,),)
+    if draw(st.integers(0, 3)) == 0:
+        given_["stop_token_ids"] = (draw(st.integers(0, 5)),)
+    if draw(st.integers(0, 2)) == 0:
+        given_["max_tokens"] = draw(st.integers(max(given_["min_tokens"], 1), len(ids) + 3))
+    conditions = Conditions(**given_)
+    why = refusal(conditions)
+    if why:  # a match of any length, or of more than max_hold
+        assert "max_hold" in why
+        reject()
+    prompt = draw(st.lists(st.integers(0, len(table.tokens) - 1), max_size=2).map(tuple))
+    return Situation(table, conditions, ids, prompt, Options(draw(st.booleans())))
+
+
+# --- the laws -------------------------------------------------------------------------------------
+
+
+@given(situation=situations())
+def test_as_the_reference(situation: Situation) -> None:
+    """After each token, and at each end that could come there; with cold caches and with warm."""
+    laws.as_the_reference(situation)
+
+
+@given(situation=situations(), data=st.data())
+def test_groups_snapshots_forks_and_resets_change_nothing(
+    situation: Situation, data: st.DataObject
+) -> None:
+    places = data.draw(cuts(situation.ids))
+    laws.chunk_invariance(laws.setup_of(situation), situation.ids, places)
+
+
+@given(situation=situations(), max_entries=st.sampled_from([1, 2, 3, 7]))
+def test_small_caches_change_nothing(situation: Situation, max_entries: int) -> None:
+    laws.small_caches(laws.setup_of(situation), situation.ids, max_entries)
+
+
+@given(situation=situations(), bad=st.sampled_from((-1, 2**32, True, 1.0, "1", None)))
+def test_the_other_laws(situation: Situation, bad: object) -> None:
+    setup, ids = laws.setup_of(situation), situation.ids
+    laws.at_once(setup, ids)
+    laws.order_of_lists(setup, ids)
+    laws.finality(setup, ids)
+    laws.nothing_lost(setup, ids, bad, [1, 2, 3])
+    laws.what_an_engine_may_keep(setup, ids)
+
+
+def dead_ends() -> st.SearchStrategy[str]:
+    """Patterns that look back in their middle, or at a group that nothing was in."""
+    short = st.sampled_from(["a", "b", "-", "ab", "[ab]", ".", "[^a]{1,2}", "(?:b|-a)", "a?", "b*"])
+    look = st.sampled_from(LEADING)
+    return st.one_of(
+        st.tuples(short, look, short, LETTER.map(lambda part: part.text)).map("".join),
+        st.tuples(st.just("(?:(a)|b)"), short, st.just(r"\1a")).map("".join),
+        st.tuples(st.just("(?:(a|-)b?){1,2}"), short, st.just(r"\1b")).map("".join),
+    )
+
+
+@given(situation=situations(dead_ends()))
+def test_dead_ends_may_be_withheld_but_nothing_is_given_out_too_early(situation: Situation) -> None:
+    setup = laws.setup_of(situation)
+    expected = reference(
+        situation.table, situation.conditions, situation.prompt, situation.ids, situation.options
+    )
+    for found, wanted in zip(laws.one_by_one(setup, situation.ids), expected.steps, strict=True):
+        assert len(found.text) <= len(wanted.text)
+        assert found.text + found.jailed == wanted.text + wanted.jailed
+        assert found._replace(text="", jailed="") == wanted._replace(text="", jailed="")
+
+
+@given(
+    sources=st.lists(patterns(), min_size=1, max_size=2),
+    pieces=st.lists(st.tuples(st.text("ab-\n", max_size=5), st.booleans()), max_size=12),
+)
+def test_the_matcher_in_long_texts(sources: list[str], pieces: list[tuple[str, bool]]) -> None:
+    """What is cut off is never taken for nothing; what was ignored is not found later."""
+    matcher = matchers.matcher((), (), read_patterns(sorted(sources), MOST))
+    asked = [re.compile(source) for source in sources]
+    text = tail = ""
+    for piece, ignore in pieces:
+        ends = range(len(text) + 1, len(text) + len(piece) + 1)
+        text += piece
+        spans = [
+            (end, start)
+            for end in ends
+            for start in range(max(end - MOST, 0), end)
+            if not ignore and any(each.fullmatch(text, start, end) for each in asked)
+        ]
+        before = tail
+        tail, hit = matcher.step(tail, piece, ignore=ignore)
+        assert bool(hit) == bool(spans)
+        if hit is not None:
+            end, start = min(spans)
+            assert (ends[0] - 1 + hit.end, hit.text) == (end, text[start:end])
+            return
+        assert (before + piece).endswith(tail)
+        assert len(tail) <= MOST - 1 + 3
+        assert matcher.is_tail(tail)
+        held = matcher.jailed(tail)
+        begun = [
+            start
+            for start in range(max(len(text) - MOST + 1, 0), len(text))
+            if any(may_become(each, text, start) for each in sources)
+        ]
+        assert held == text[min(begun, default=len(text)) :]
+
+
+@given(situation=situations(), size=st.integers(1, 30))
+def test_memory_is_bounded(situation: Situation, size: int) -> None:
+    decoder = laws.setup_of(situation).decoder()
+    sizes = []
+    ids = [token_id for token_id in situation.ids if token_id] * size
+    for token_id in ids:
+        if decoder.finished:
+            return
+        decoder.step(token_id)
+        sizes.append(len(json.dumps(decoder.snapshot())))
+    # At most 6 of a match, 2 that are looked at before it, each with its age.
+    assert max(sizes, default=0) <= 1_000
+
+
+def test_what_is_withheld_is_not_cached() -> None:
+    """There would be a row for each text that may become a match."""
+    tokenizer = MockTokenizer.from_tokens([b"%d" % digit for digit in range(10)])
+    decoder = StopSequenceDecoder(tokenizer, StopConditions(stop_regex=r"\d*x", max_hold=9))
+    for number in range(300):
+        decoder.step(number * number % 10)
+    assert len(decoder._program._rows) == 1
+
+
+@given(data=st.data())
+def test_the_windowed_route(data: st.DataObject) -> None:
+    """Regexes are met by text that comes by way of windows, too."""
+    tokenizer = HuggingFaceTokenizer(UNCOMPILED["python_decoder"]())
+    ids = data.draw(st.lists(st.integers(0, 30), max_size=12))
+    stream = DecodeStream(tokenizer)
+    text = "".join(stream.step(token_id) for token_id in ids) + stream.flush()
+    place = data.draw(st.integers(0, max(len(text) - 1, 0)))
+    part = text[place : place + 3]
+    found = StopConditions(stop_regex=f"(?s:{re.escape(part)}.?)") if part else StopConditions()
+    decoder = StopSequenceDecoder(tokenizer, found)
+    given_ = decoder.step_batch(ids).text + decoder.flush().text
+    assert given_ == (text.partition(part)[0] if part else text)
+
+
+# --- one by one -----------------------------------------------------------------------------------
+
+
+class Case(NamedTuple):
+    """A stream of tokens in order, and what each gives, up to the end."""
+
+    name: str
+    tokens: Sequence[str | bytes]
+    gives: Sequence[str]
+    stop: str | None = None
+    span: tuple[Any, ...] = ()
+    """The match: start, end, byte_start, byte_end, token_index, tokens_before."""
+    flush: str | None = None
+    conditions: dict[str, Any] = {}  # noqa: RUF012 (never changed)
+
+
+CASES = [
+    Case(
+        "a run of digits is complete at its first: greedy or lazy",
+        ["a1", "23"], ["a"], r"\d+", (1, 2, 1, 2, 0, 0),
+        conditions={"stop_regex": r"\d+", "max_hold": 8},
+    ),
+    Case(
+        "the longest match that ends there is the stop",
+        ["xaa", "ab"], ["x", ""], "a*b", (1, 5, 1, 5, 1, 0),
+        conditions={"stop_regex": "a*b", "max_hold": 8},
+    ),
+    Case(
+        "a match has at most max_hold code points; what cannot be part of one goes out",
+        ["xaa", "ab"], ["xa", "a"], "a*b", (3, 5, 3, 5, 1, 1),
+        conditions={"stop_regex": "a*b", "max_hold": 2},
+    ),
+    Case(
+        "a bounded pattern needs no max_hold",
+        ["Us", "er", "  :", "!"], ["", "", ""], r"(?i)user {0,2}:",
+        (0, 7, 0, 7, 2, 0), conditions={"stop_regex": r"(?i)user {0,2}:"},
+    ),
+    Case(
+        "what breaks off goes out",
+        ["Us", "er", "s", "?"], ["", "", "Users", "?"], flush="",
+        conditions={"stop_regex": r"User\W"},
+    ),
+    Case(
+        "what is left goes out at the end",
+        ["ab", "User"], ["ab", ""], flush="User", conditions={"stop_regex": r"User\W"},
+    ),
+    Case(
+        "^ is the beginning of the generated text",
+        ["User", ":", "User", ":"], ["", ""], "^User:", (0, 5, 0, 5, 1, 0),
+        conditions={"stop_regex": "^User:"},
+    ),
+    Case(
+        "^ is nowhere else, however much text came",
+        ["x" * 30, "User:", "\nUser:"], ["x" * 30, "User:", "\nUser:"], flush="",
+        conditions={"stop_regex": "^User:"},
+    ),
+    Case(
+        "with (?m) it is the beginning of a line",
+        ["Hi User:\n", "Us", "er:"], ["Hi User:\n", "", ""], "(?m)^User:", (9, 14, 9, 14, 2, 1),
+        conditions={"stop_regex": "(?m)^User:"},
+    ),
+    Case(
+        "flags hold where they are set",
+        ["x\nA", "\nb", "\na", "\nB"], ["x\n", "A\nb", "\n", ""],
+        r"(?m:^)(?i:a)(?s:.)(?-i:B)", (6, 9, 6, 9, 3, 2),
+        conditions={"stop_regex": r"(?m:^)(?i:a)(?s:.)(?-i:B)"},
+    ),
+    Case(
+        r"\b sees the text before, in an earlier token",
+        ["a", "STOP", " ", "STOP"], ["a", "STOP", " ", ""], r"\bSTOP", (6, 10, 6, 10, 3, 3),
+        conditions={"stop_regex": r"\bSTOP"},
+    ),
+    Case(
+        r"\b within a pattern may wait for the next character",
+        ["foo", "s", " foo", "-"], ["", "foos", " ", ""], r"foo\b\W", (5, 9, 5, 9, 3, 2),
+        conditions={"stop_regex": r"foo\b\W"},
+    ),
+    Case(
+        r"and so may \B",
+        ["foo", "-", "foo", "s"], ["", "foo-", "", ""], r"foo\B.", (4, 8, 4, 8, 3, 2),
+        conditions={"stop_regex": r"foo\B."},
+    ),
+    Case(
+        "a look-behind sees the text before",
+        ["b", "ab", "b"], ["b", "a"], "(?<=a)b", (2, 3, 2, 3, 1, 1),
+        conditions={"stop_regex": "(?<=a)b"},
+    ),
+    Case(
+        "what was long ago is not taken for the beginning",
+        ["x", "a", "b", "c"], ["x", "a", "b", "c"], flush="",
+        conditions={"stop_regex": ["(?<=(?<=^a)b)c", "(?<=^b)c", "^c", r"(?<=(?<=\ba)b)c"]},
+    ),
+    Case(
+        "nor is what is there overlooked",
+        ["-", "a", "b", "c"], ["-", "a", "b", ""], r"(?<=(?<=\ba)b)c", (3, 4, 3, 4, 3, 3),
+        conditions={"stop_regex": r"(?<=(?<=\ba)b)c"},
+    ),
+    Case(
+        "a back-reference",
+        ["x<a", ">..<", "/b>", "<i>.</", "i>"], ["x", "", "<a>..</b>", "", ""],
+        r"<(\w)>\.{1,2}</\1>", (10, 18, 10, 18, 4, 3),
+        conditions={"stop_regex": r"<(\w)>\.{1,2}</\1>"},
+    ),
+    Case(
+        "positions count code points and bytes; the first token is the one of its first byte",
+        ["é", b"\xc3", b"\xa9\xe4", b"\xbd\xa0", "1"], ["", "", "", "é", ""], "é.[0-9]",
+        (1, 4, 2, 8, 4, 1), conditions={"stop_regex": "é.[0-9]"},
+    ),
+    Case(
+        "shown, nothing is withheld",
+        ["x1", "2", "34"], ["x1", "2", "3"], r"\d{3}", (1, 4, 1, 4, 2, 0),
+        conditions={"stop_regex": r"\d{3}", "include_stop_str_in_output": True},
+    ),
+    Case(
+        "what is complete before ends the stream, be it a string or a match",
+        ["xabc"], ["xa"], "b", (2, 3, 2, 3, 0, 0),
+        conditions={"stop_regex": "ab?c|abc", "stop": "b"},
+    ),
+    Case(
+        "at one code point the longest wins: the regex",
+        ["xabc"], ["x"], "a.c", (1, 4, 1, 4, 0, 0),
+        conditions={"stop_regex": "a.c", "stop": "bc"},
+    ),
+    Case(
+        "or the string",
+        ["xabc"], ["x"], "abc", (1, 4, 1, 4, 0, 0),
+        conditions={"stop_regex": ".c", "stop": "abc"},
+    ),
+    Case(
+        "strings may be the longer ones",
+        ["xab", "c", "d"], ["x", "", ""], "abcd", (1, 5, 1, 5, 2, 0),
+        conditions={"stop_regex": "y", "stop": "abcd"},
+    ),
+    Case(
+        "of equal ones the string is reported",
+        ["xabc"], ["x"], "abc", (1, 4, 1, 4, 0, 0),
+        conditions={"stop_regex": "a.c", "stop": "abc"},
+    ),
+    Case(
+        "but a hidden regex beats a visible string",
+        ["xabc"], ["x"], "a.c", (1, 4, 1, 4, 0, 0),
+        conditions={"stop_regex": "a.c", "visible_stop": "abc"},
+    ),
+    Case(
+        "a longer visible string beats both",
+        ["xabc"], ["xabc"], "xabc", (0, 4, 0, 4, 0, 0),
+        conditions={"stop_regex": "a.c", "visible_stop": "xabc"},
+    ),
+    Case(
+        "of equal patterns the one that sorts first",
+        ["xabc"], ["x"], "a.c", (1, 4, 1, 4, 0, 0),
+        conditions={"stop_regex": ["ab.", "a.c"]},
+    ),
+    Case(
+        "min_tokens: what was complete is text, and may be the beginning of a longer match",
+        ["abab", "ab"], ["", ""], "(?:ab)+", (0, 6, 0, 6, 1, 0),
+        conditions={"stop_regex": "(?:ab)+", "max_hold": 6, "min_tokens": 1},
+    ),
+    Case(
+        "also where it is lazy",
+        ["b-", "-"], ["", ""], "b.*?", (0, 3, 0, 3, 1, 0),
+        conditions={"stop_regex": "b.*?", "max_hold": 4, "min_tokens": 1},
+    ),
+    Case(
+        "min_tokens: what cannot go on is not withheld",
+        ["ab", "ab"], ["ab", ""], "ab", (2, 4, 2, 4, 1, 1),
+        conditions={"stop_regex": "ab", "min_tokens": 1},
+    ),
+    Case(
+        "min_tokens: a match that ended is not found again, one that overlaps it is",
+        ["aaa", "-a"], ["", "a"], "a[-a]{1,2}a", (1, 5, 1, 5, 1, 0),
+        conditions={"stop_regex": "a[-a]{1,2}a", "min_tokens": 1},
+    ),
+    Case(
+        "armed_after: the matcher begins afresh, so ^ is there",
+        ["ab", "<go>a", "b"], ["ab", "<go>", ""], "^ab", (6, 8, 6, 8, 2, 1),
+        conditions={"stop_regex": "^ab", "armed_after": "<go>"},
+    ),
+    Case(
+        "armed_until: what was withheld goes out, and nothing is looked for",
+        ["a", "<no>", "ab"], ["", "a<no>", "ab"], flush="",
+        conditions={"stop_regex": "ab", "armed_until": "<no>"},
+    ),
+    Case(
+        "the limit releases what is withheld",
+        ["a", "b"], ["", "ab"], conditions={"stop_regex": "abc", "max_tokens": 2},
+    ),
+    Case(
+        "what a release brings out may complete a match",
+        ["a", b"\xe4\xbd"], ["", ""], "a\ufffd", (0, 2, 0, 4, 1, 0), flush="",
+        conditions={"stop_regex": "a\ufffd"},
+    ),
+    Case(
+        "braces are as in re, where regex would match approximately",
+        ["foo", "fox{e<=1}"], ["foo", ""], "(?:fox){e<=1}", (3, 12, 3, 12, 1, 1),
+        conditions={"stop_regex": "(?:fox){e<=1}"},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_case(case: Case) -> None:
+    tokens = [token.encode() if isinstance(token, str) else token for token in case.tokens]
+    tokenizer = MockTokenizer.from_tokens(tokens)
+    decoder = StopSequenceDecoder(tokenizer, StopConditions(**case.conditions))
+    gives = []
+    for token_id in range(len(tokens)):
+        if decoder.finished:
+            break
+        gives.append(decoder.step(token_id).text)
+    assert gives == list(case.gives)
+    if case.flush is not None:
+        assert decoder.flush().text == case.flush
+    if case.stop is None:
+        assert decoder.match is None
+    else:
+        hidden = "include_stop_str_in_output" not in case.conditions
+        visible = case.stop in case.conditions.get("visible_stop", ()) or not hidden
+        assert decoder.match == StopMatch(case.stop, visible, *case.span)
+        assert decoder.finish_reason == "stop"
+
+
+def test_more_than_the_stop_is_never_given_out_however_the_text_is_cut() -> None:
+    text, pattern = "He said:\n\nUser 12: hi", r"\n+(?i:user) \d{1,3}:"
+    conditions = StopConditions(stop_regex=pattern, max_hold=20)
+    for size in range(1, len(text) + 1):
+        pieces = [text[start : start + size] for start in range(0, len(text), size)]
+        tokenizer = MockTokenizer.from_tokens([piece.encode() for piece in pieces])
+        decoder = StopSequenceDecoder(tokenizer, conditions)
+        assert decoder.step_batch(range(len(pieces))).text == "He said:"
+        match = decoder.match
+        assert match is not None
+        assert (match.start, match.end) == (8, 18)
+        assert text[match.start : match.end] == "\n\nUser 12:"
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("(", "no pattern of Python's re"),
+        ("a{2,1}", "no pattern of Python's re"),
+        ("a**", "no pattern of Python's re"),
+        (r"\p{L}", "no pattern of Python's re"),
+        ("(?V1)a", "no pattern of Python's re"),
+        ("a?", "empty string"),
+        ("(?:a|)", "empty string"),
+        (r"\b", r"may end at \\b"),
+        ("(?<=a)", "empty string"),
+        ("a(?=b)", "looks ahead"),
+        ("a(?!b)", "looks ahead"),
+        ("(?=a)ab", "looks ahead"),
+        ("(?!)a", "never match"),
+        ("(?<!)a", "never match"),
+        ("a$", "end of the text"),
+        ("(?m)a$", "end of the text"),
+        (r"a\Z", "end of the text"),
+        (r"STOP\b", r"may end at \\b, which asks for the next character"),
+        (r"STOP\B", r"may end at \\B, which asks for the next character"),
+        (r"STOP\b\s?", r"may end at \\b"),
+        (r"(?:a|b\b)", r"may end at \\b"),
+        (r"(?:a\b)+", r"may end at \\b"),
+        (r"(?<=a\b)-", r"may end at \\b"),
+        ("a++b", "possessive"),
+        ("(?>a|ab)c", "atomic"),
+        ("(a)?(?(1)b|c)", "whether a group was met"),
+        ("(?a:a)", r"\(\?a\) or \(\?u\)"),
+        ("(?<=a|bc)d", "not fixed"),
+        (r"\ud800", "lone surrogate"),
+        (r"[\udfff]", "lone surrogate"),
+        ("\ud800", "lone surrogate"),
+        ("", "empty"),
+        ("a+", "max_hold"),
+        ("a{3,}", "max_hold"),
+        ("a{4294967294}", "parts"),
+        ("(?:a{1000}){1000}", "parts"),
+        ("(?:a?){20000}a", "parts"),
+        ("a{99999999999999999999}", "too often"),
+        ("(" * 5_000 + "a" + ")" * 5_000, "too deeply"),
+    ],
+)
+def test_bad_patterns_are_refused_when_conditions_are_made(pattern: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why) as raised:
+        StopConditions(stop_regex=pattern)
+    assert "stop_regex" in str(raised.value)
+    with pytest.raises(ValueError, match=why):
+        StopConditions.from_json({"stop_regex": ["a", pattern]})
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "a", "a{1,9}", "[^a]", "(?i)a", "(?s).a", "(?x) a # a", "(?m)^a", "^a", r"\Aa", "a^b",
+        r"\bSTOP", r"STOP\b[ ,.]", r"(?:a\b-)b", r"(a\b|b)-", "(?<=a)b", "(?<!a)b", "(?<=)a",
+        "(?<=(?<=a)b)c",
+        r"(?P<x>a)(?P=x)", r"(a|b)\1", "(?a)\\w", "(?i:a)(?-i:b)", "(?:a|bc)d", "a{2}?",
+        "\\N{BULLET}", "é", "😀", r"\d\D\w\W\s\S", "[a-z\\d\\]^-]", r"\.\*\\", "\n\t", "a" * 5_000,
+        "#", "[[]", "&&", "~~", "--",
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:Possible")
+def test_good_patterns_are_served(pattern: str) -> None:
+    conditions = StopConditions(stop_regex=pattern)
+    assert conditions.stop_regex == (pattern,)
+    assert StopConditions.from_json(json.loads(json.dumps(conditions.to_json()))) == conditions
+
+
+@pytest.mark.parametrize(
+    ("given_", "kind"),
+    [
+        ({"stop_regex": True}, TypeError),
+        ({"stop_regex": 1}, TypeError),
+        ({"stop_regex": [None]}, TypeError),
+        ({"stop_regex": [b"a"]}, TypeError),
+        ({"stop_regex": [re.compile("a")]}, TypeError),
+        ({"stop_regex": "a", "max_hold": 0}, ValueError),
+        ({"stop_regex": "a", "max_hold": -1}, ValueError),
+        ({"stop_regex": "a", "max_hold": True}, ValueError),
+        ({"stop_regex": "a", "max_hold": 1.0}, TypeError),
+        ({"stop_regex": "a", "max_hold": "1"}, TypeError),
+        ({"stop_regex": "abc", "max_hold": 2}, ValueError),
+        ({"max_hold": 2}, ValueError),
+        ({"stop": "a", "max_hold": 2}, ValueError),
+    ],
+)
+def test_bad_arguments_are_refused(given_: dict[str, Any], kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        StopConditions(**given_)
+
+
+def test_what_the_library_cannot_compile_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise regex.error("no")
+
+    monkeypatch.setattr(regex, "compile", fails)
+    with pytest.raises(ValueError, match="'never compiled' cannot be compiled"):
+        StopConditions(stop_regex="never compiled")
+
+
+def test_limits_count_the_longest_match_and_the_patterns() -> None:
+    limits = StopLimits(longest_stop=5, total_size=12)
+    StopConditions(["a"], stop_regex=["a{5}", "bbbb"], limits=limits)
+    StopConditions(stop_regex="a+", max_hold=5, limits=limits)
+    for stop_regex, max_hold in (("a{6}", None), ("a+", 6), ("[abcdefghijk]", None)):
+        with pytest.raises(ValueError, match="the limit is"):
+            StopConditions("ab", stop_regex=stop_regex, max_hold=max_hold, limits=limits)
+
+
+# --- conditions as data ---------------------------------------------------------------------------
+
+
+def test_conditions_with_regexes_are_data() -> None:
+    conditions = StopConditions(stop_regex=["b+", "a", "b+"], max_hold=3)
+    assert conditions.stop_regex == ("a", "b+")
+    assert conditions.to_json() == {"stop_regex": ["a", "b+"], "max_hold": 3}
+    assert pickle.loads(pickle.dumps(conditions)) == conditions
+    assert hash(conditions) == hash(StopConditions(stop_regex=("a", "b+"), max_hold=3))
+    assert replace(conditions, max_hold=4).max_hold == 4
+
+
+def test_max_hold_is_said_beside_a_request_that_has_none() -> None:
+    request = {"stop_regex": "a+b", "max_new_tokens": 9}
+    with pytest.raises(ValueError, match="max_hold must say"):
+        StopConditions.from_sglang(request)
+    found = StopConditions.from_sglang(request, max_hold=5)
+    assert found == StopConditions(stop_regex="a+b", max_hold=5, max_tokens=9)
+    assert StopConditions.from_sglang({"stop": "a"}, max_hold=5) == StopConditions("a")
+
+
+def test_a_stream_with_regexes_can_be_pickled() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"ab", b"c"])
+    decoder = StopSequenceDecoder(tokenizer, StopConditions(stop_regex="(?<=a)bc"))
+    decoder.step(0)
+    for other in (pickle.loads(pickle.dumps(decoder)), decoder.fork()):
+        assert (other.jailed, other.step(1).stop_reason) == ("b", "(?<=a)bc")
+
+
+# --- snapshots from outside -----------------------------------------------------------------------
+
+
+HOSTILE: list[Any] = [
+    "", "a", "b", "ab", "x", "abababab", "\ud800", "a\udfff", "\x00", "a" * 100_000, None, 1, [],
+    {}, ["a"], True,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", ["ab+c", "(?<=a)b+c"])
+def test_hostile_tails_are_refused_or_harmless(pattern: str) -> None:
+    tokenizer = MockTokenizer.from_tokens([b"ab", b"c"])
+    conditions = StopConditions(stop_regex=pattern, max_hold=5)
+    decoder = StopSequenceDecoder(tokenizer, conditions)
+    decoder.step(0)
+    snapshot = decoder.snapshot()
+    assert StopSequenceDecoder.restore(tokenizer, snapshot).jailed == decoder.jailed
+    for field in ("tail", "withheld"):
+        for value in HOSTILE:
+            for ages in ([1], [1] * len(value) if isinstance(value, (str, list)) else 1):
+                memory = {**snapshot["memory"], field: value, "tail_ages": ages}
+                try:
+                    other = StopSequenceDecoder.restore(tokenizer, {**snapshot, "memory": memory})
+                except SnapshotError:
+                    continue
+                other.step_batch([0, 0, 1][: 3 - other.finished * 3])
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        {"stop_regex": ["("]},
+        {"stop_regex": ["a+"]},
+        {"stop_regex": "a", "max_hold": "5"},
+        {"stop_regex": [1]},
+        {"stop_regex": ["\ud800"]},
+        {"max_hold": 1},
+    ],
+)
+def test_hostile_conditions_are_refused(conditions: dict[str, Any]) -> None:
+    tokenizer = MockTokenizer.from_tokens([b"ab", b"c"])
+    snapshot = StopSequenceDecoder(tokenizer, StopConditions(stop_regex="a")).snapshot()
+    with pytest.raises(SnapshotError):
+        StopSequenceDecoder.restore(tokenizer, {**snapshot, "conditions": conditions})
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+EVIL = "(?:(a|aa)+b)"
+
+
+def test_an_evil_pattern_is_given_up_and_the_token_was_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(regex_stops, "TIMEOUT", 0.02)
+    tokenizer = MockTokenizer.from_tokens([b"a", b"x"])
+    decoder = StopSequenceDecoder(tokenizer, StopConditions(stop_regex=EVIL, max_hold=200))
+    befores: list[dict[str, Any]] = []
+
+    def until_it_fails() -> None:
+        for _ in range(200):
+            befores.append(decoder.snapshot())
+            decoder.step(0)
+
+    with pytest.raises(StopRegexTimeoutError, match="a\\|aa") as raised:
+        until_it_fails()
+    before, count = befores[-1], len(befores) - 1
+    assert raised.value.pattern == EVIL
+    assert isinstance(raised.value, TimeoutError)
+    assert 10 < count < 200
+    assert (decoder.snapshot(), decoder.num_tokens, decoder.jailed) == (before, count, "a" * count)
+    monkeypatch.setattr(regex_stops, "TIMEOUT", 0.0)
+    with pytest.raises(StopRegexTimeoutError) as raised:
+        decoder.step_batch([0, 0])
+    assert raised.value.chunk is not None
+    assert (raised.value.chunk.text, decoder.snapshot()) == ("", before)
+
+
+@pytest.mark.parametrize("pattern", ["ab", "(?<=a)b.", "a(?:b|c)"])
+def test_a_stream_goes_on_after_a_timeout(monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
+    tokenizer = MockTokenizer.from_tokens([b"x", b"a", b"bc", b"\xe4", b"y"])
+    conditions = StopConditions(stop_regex=pattern, stop_token_ids=[4])
+    decoder = StopSequenceDecoder(tokenizer, conditions)
+    decoder.step_batch([0, 1, 3])
+    before = decoder.snapshot()
+    with monkeypatch.context() as patch:
+        patch.setattr(regex_stops, "TIMEOUT", 0.0)
+        for fails in (
+            lambda: decoder.step(2),
+            lambda: decoder.step_batch([2, 0]),
+            lambda: StopSequenceDecoder.restore(tokenizer, before),
+        ):
+            with pytest.raises(StopRegexTimeoutError):
+                fails()
+            assert decoder.snapshot() == before
+        for fails in (decoder.flush, lambda: decoder.step(4)):
+            with pytest.raises(StopRegexTimeoutError):
+                fails()
+            assert decoder.snapshot() == before
+    assert decoder.step(0).text.endswith("\ufffdx")
+    assert decoder.step_batch([1, 2]).stop_reason == pattern
+
+
+def test_the_error_can_be_pickled() -> None:
+    error = StopRegexTimeoutError("too slow", "a+")
+    other = pickle.loads(pickle.dumps(error))
+    assert (str(other), other.pattern, other.args) == ("too slow", "a+", ("too slow",))
+
+
+# --- the library ----------------------------------------------------------------------------------
+
+
+def run(code: str) -> None:
+    """Runs ``code`` in a Python of its own."""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_regex_is_imported_only_where_there_are_regexes() -> None:
+    run(
+        "import sys, streamdec\n"
+        "tokenizer = streamdec.MockTokenizer.from_tokens([b'a', b'b'])\n"
+        "conditions = streamdec.StopConditions('ab', [7], visible_stop='c')\n"
+        "decoder = streamdec.StopSequenceDecoder(tokenizer, conditions)\n"
+        "decoder = decoder.restore(tokenizer, decoder.snapshot())\n"
+        "assert decoder.step_batch([0, 1]).finish_reason == 'stop'\n"
+        "assert 'regex' not in sys.modules\n"
+        "streamdec.StopConditions(stop_regex='a')\n"
+        "assert 'regex' in sys.modules\n"
+    )
+
+
+def test_without_the_library_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "regex", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[regex\]'"):
+        StopConditions(stop_regex="only in this test")
