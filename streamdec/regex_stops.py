@@ -182,7 +182,7 @@ def _rank(hit: Hit) -> tuple[int, int, bool]:
     return -hit.end, hit.size, not hit.visible
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=16)
 def _regex(pattern: StopPattern) -> _Regex:
     """``pattern``, compiled once for conditions and all programs that have it."""
     return _Regex(pattern)

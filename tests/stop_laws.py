@@ -21,7 +21,7 @@ from streamdec.core.program import Program
 from streamdec.core.rows import USES_BEFORE_DENSE
 from streamdec.core.stop_program import StopProgram
 from streamdec.errors import FinishedError, TokenIdError, UnknownTokenError
-from streamdec.protocols import Tokenizer
+from streamdec.protocols import BPESuffix, Tokenizer
 from tests.stop_reference import (
     FLUSH_REASONS,
     Conditions,
@@ -426,7 +426,10 @@ def what_an_engine_may_keep(setup: Setup, ids: Sequence[int]) -> None:
     assert len(text) <= match.start, "kept text is before the match"
     if match.start < match.end:
         longer = lenient.stream()
-        text = "".join(longer.step_batch(ids[: kept + 1])) + longer.flush()
+        rules = getattr(setup.tokenizer, "rules", None)
+        # The space of a suffix is the token's, and comes only if another one follows.
+        more = 2 if rules is not None and isinstance(rules.rule, BPESuffix) else 1
+        text = "".join(longer.step_batch(ids[: kept + more])) + longer.flush()
         assert len(text) > match.start, "the next token is the match's"
 
 

@@ -6,6 +6,7 @@ out only where something was withheld, and never in a warm row.
 
 from __future__ import annotations
 
+from os.path import commonprefix
 from typing import NamedTuple
 
 from streamdec.core import utf8
@@ -96,7 +97,7 @@ def parted(decode: AnyProgram, memory: StopMemory, token_id: int, *, unknown: bo
     text, core = step
     text += decode.flush(core)[0]
     if not isinstance(decode, Program) or decode.rewrites:
-        return Parted("", (), (), text, 0)
+        return _parted_by_text(decode, memory, text)
     found, machine = decode.contribution(memory.core, token_id), decode.token_bytes
     flushed = machine.flush(core[0])
     carried = _shared_out(memory.waiting_ages, len(found["data"]) - found["own"])
@@ -114,6 +115,18 @@ def parted(decode: AnyProgram, memory: StopMemory, token_id: int, *, unknown: bo
         place += width
         lasts.append(ages[place - 1])
     return Parted(text, tuple(firsts), tuple(lasts), "", 0)
+
+
+def _parted_by_text(decode: AnyProgram, memory: StopMemory, text: str) -> Parted:
+    """``parted`` where bytes cannot be told apart.
+
+    What would have come without the token is not the token's, as far as it came all the same.
+    """
+    alone = decode.flush(memory.core)[0]
+    before = commonprefix([alone, text])  # noqa: RUF071 (letters, not paths)
+    letters = released(decode, memory, alone)[: len(before)]
+    oldest = max(released(decode, memory, alone)[len(before) :], default=0)
+    return Parted(before, letters, letters, text[len(before) :], oldest)
 
 
 def spared(live: tuple[Mark, ...], text: str, lasts: Ages) -> tuple[Mark, ...]:

@@ -19,6 +19,7 @@ anew; streams under way keep the rows they hold until their next miss.
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
@@ -71,7 +72,7 @@ class SparseRow:
 
     def __init__(self, table: Rows, most: int) -> None:
         """``most``: how many entries it has when ``table`` is told to ``make_dense``."""
-        self._table = table
+        self._table = weakref.ref(table)  # who steps has it, and without a cycle it goes at once
         self._most = most
         self.entries: dict[int, Entry] = {}
 
@@ -80,11 +81,12 @@ class SparseRow:
             raise LookupError
         entry = self.entries.get(token_id)
         if entry is None:
-            if self._table.dense is not self:  # who holds it still is to look again
+            table = self._table()
+            if table is None or table.dense is not self:  # who holds it still is to look again
                 raise LookupError
-            entry = self.entries[token_id] = self._table.borrow(token_id)
+            entry = self.entries[token_id] = table.borrow(token_id)
             if len(self.entries) >= self._most:
-                self._table.make_dense()
+                table.make_dense()
         return entry
 
 
@@ -92,6 +94,7 @@ class Rows(ABC):
     """The cached rows of one kind of stream: a table."""
 
     __slots__ = (
+        "__weakref__",
         "_entries",
         "_generation",
         "_is_retired",
@@ -102,6 +105,7 @@ class Rows(ABC):
         "on_growth",
         "rest",
         "rest_row",
+        "weight",
     )
 
     dense: list[Any] | SparseRow
@@ -111,6 +115,8 @@ class Rows(ABC):
 
     def __init__(self, rest: Memory, max_entries: int) -> None:
         self.rest = rest
+        self.weight = 0
+        """What it holds besides rows, in entries."""
         self.on_growth: Callable[[], None] | None = None
         """Called now and then as entries are added."""
         self._max_entries = max_entries
@@ -146,8 +152,8 @@ class Rows(ABC):
         """How much is remembered, in entries (of about 128 bytes)."""
         dense = self.dense
         if isinstance(dense, SparseRow):
-            return self._entries + len(dense.entries)
-        return self._entries + len(dense) // 16
+            return self.weight + self._entries + len(dense.entries)
+        return self.weight + self._entries + len(dense) // 16
 
     @abstractmethod
     def work_out(self, memory: Memory, token_id: int) -> tuple[Entry, Memory]:

@@ -35,21 +35,33 @@ class Shelf(Generic[R]):
     def get(self, key: Any, make: Callable[[], R]) -> R:
         """The table of ``key``, made at first use."""
         with self._lock:
-            table = self._proven.get(key)
+            table = self._found(key)
+        if table is not None:
+            return table
+        made = make()  # outside the lock: what is large takes its time, and others go on
+        with self._lock:
+            table = self._found(key)
             if table is not None:
-                self._proven.move_to_end(key)
                 return table
-            table = self._new.pop(key, None)
-            if table is None:
-                table = self._new[key] = make()
-                table.on_growth = self.balance
-            else:
-                self._proven[key] = table
-                if len(self._proven) > self.max_proven:
-                    self._new.update([self._proven.popitem(last=False)])
+            self._new[key] = made
+            made.on_growth = self.balance
             while len(self) > self.max_tables:
                 self._retire_one()
+        self.balance()
+        return made
+
+    def _found(self, key: Any) -> R | None:
+        """The table of ``key``, which is asked for again; None if there is none."""
+        table = self._proven.get(key)
+        if table is not None:
+            self._proven.move_to_end(key)
             return table
+        table = self._new.pop(key, None)
+        if table is not None:
+            self._proven[key] = table
+            if len(self._proven) > self.max_proven:
+                self._new.update([self._proven.popitem(last=False)])
+        return table
 
     def balance(self) -> None:
         """Makes room if all tables together are too large."""
@@ -58,18 +70,18 @@ class Shelf(Generic[R]):
                 self._retire_one()
 
     def _retire_one(self) -> None:
-        row = self._new or self._proven
-        _, table = row.popitem(last=False)
+        segment = self._new or self._proven
+        _, table = segment.popitem(last=False)
         table.on_growth = None
         table.retire()
 
     def drop(self, is_meant: Callable[[Any], bool]) -> None:
         """Forgets the tables whose keys are meant."""
         with self._lock:
-            for row in (self._new, self._proven):
-                for key in [*row]:
+            for segment in (self._new, self._proven):
+                for key in [*segment]:
                     if is_meant(key):
-                        del row[key]
+                        del segment[key]
 
     @property
     def size(self) -> int:

@@ -28,6 +28,9 @@ SAMPLE = 256
 SAMPLED_RANGE = 32_768
 """How many ids it is taken to have if it does not say."""
 
+MOST_TOKENS = 2**40
+"""And code points and bytes, that a stream may have."""
+
 _fingerprints: dict[int, str] = {}
 
 
@@ -91,7 +94,7 @@ class Fields:
     def count(self, name: str) -> int:
         """A field that is a number of tokens."""
         value = self.take(name, 0)
-        if type(value) is not int or not 0 <= value < 2**62:
+        if type(value) is not int or not 0 <= value < MOST_TOKENS:
             raise ValueError(f"{name} must be a count, not {value!r:.40}")
         return value
 
@@ -99,7 +102,8 @@ class Fields:
         """A number of code points and one of bytes; one number if they are equal."""
         value = self.take("size", 0)
         chars, size = value if isinstance(value, list) else (value, value)
-        if not all(type(n) is int and 0 <= n < 2**40 for n in (chars, size)):
+        is_size = all(type(n) is int and 0 <= n < MOST_TOKENS for n in (chars, size))
+        if not (is_size and chars <= size <= 4 * chars):
             raise ValueError(f"size must be code points and bytes, not {value!r:.40}")
         return chars, size
 

@@ -26,12 +26,21 @@ Marker = str | int | None
 
 @dataclass(frozen=True, slots=True)
 class StopLimits:
-    """How much a caller from outside may ask for. None: no limit."""
+    """How much a caller from outside may ask for. None: no limit.
+
+    Sequences of ids and the markers of a gate are not counted.
+    """
 
     longest_stop: int | None = None
     """Code points of one stop string, or of the longest match of a regex."""
     total_size: int | None = None
     """Code points of all stop strings and patterns."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            limit = getattr(self, each.name)
+            if limit is not None:
+                _count(each.name, limit, least=0)
 
     def check(self, stops: Iterable[str], patterns: Iterable[StopPattern] = ()) -> None:
         """Raises ValueError if ``stops`` or ``patterns`` exceed a limit."""
@@ -166,6 +175,8 @@ class StopConditions(_Fields):
             raise ValueError("max_hold is about stop_regex, and there is none")
         patterns = read_patterns(self.stop_regex, self.max_hold)
         if limits is not None:
+            if not isinstance(limits, StopLimits):
+                raise TypeError(f"limits must be StopLimits, not {limits!r:.60}")
             limits.check((*self.stop, *self.visible_stop), patterns)
         if patterns:
             matcher((), (), patterns)  # what cannot be compiled is refused here
@@ -241,9 +252,9 @@ class StopConditions(_Fields):
         """The conditions that ``to_json`` gave ``data`` for. Raises what the constructor does."""
         if not isinstance(data, Mapping):
             raise TypeError(f"stop conditions are a mapping, not {type(data).__name__}")
-        unknown = sorted(data.keys() - {each.name for each in fields(cls)})
+        unknown = sorted(map(str, data.keys() - {each.name for each in fields(cls)}))
         if unknown:
-            raise ValueError(f"unknown stop conditions: {', '.join(map(str, unknown))}")
+            raise ValueError(f"unknown stop conditions: {', '.join(unknown)}")
         return cls(**data)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -259,7 +270,8 @@ def _texts(name: str, given: Any) -> tuple[str, ...]:
     texts = list(given) if _is_list(given) else [given]
     for text in texts:
         _check_text(name, text)
-    return tuple(sorted(set(texts)))
+    # Plain strings: those of NumPy and other subclasses may compare in their own way.
+    return tuple(sorted({str.__str__(text) for text in texts}))
 
 
 def _check_text(name: str, text: object) -> None:

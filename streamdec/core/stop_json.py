@@ -10,9 +10,7 @@ from dataclasses import astuple
 from typing import Any, get_args
 
 from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason
-from streamdec.core.counting import count_of, text_in
-from streamdec.core.program import Program
-from streamdec.core.stop_memory import Ages, Gate, Mark, StopMemory
+from streamdec.core.stop_memory import Ages, Gate, StopMemory
 from streamdec.core.stop_program import StopProgram
 from streamdec.core.token_ids import check_token_id
 
@@ -20,14 +18,21 @@ __all__ = ["dump", "dump_end", "load", "load_end"]
 
 
 def dump(program: StopProgram, memory: StopMemory) -> dict[str, Any]:
-    """``memory`` as JSON."""
+    """``memory`` as JSON.
+
+    Of tokens that may begin a sequence come the ids (``live``), and all else is as before them.
+    """
+    if memory.live:
+        before = memory.live[0].memory
+        # What it withheld for a sequence that is dead by now is out.
+        before = before._replace(withheld=program.jailed(before.tail))
+        return dump(program, before) | {"live": [mark.token_id for mark in memory.live]}
     rest: StopMemory = program.rest
     found: dict[str, Any] = {
-        name: _ages(value) if name.endswith("_ages") else value
+        name: _short(value) if name.endswith("_ages") else value
         for name, value in memory._asdict().items()
-        if name not in ("core", "live", "gate") and value != getattr(rest, name)
+        if name not in ("core", "live", "gate", "tail") and value != getattr(rest, name)
     }
-    found.pop("tail", None)
     if memory.tail != memory.withheld:
         found["tail"] = memory.tail
     core = program.decode.dump(memory.core)
@@ -35,65 +40,50 @@ def dump(program: StopProgram, memory: StopMemory) -> dict[str, Any]:
         found["core"] = core
     if memory.gate != rest.gate and memory.gate is not None:
         found["gate"] = list(memory.gate)
-    if memory.live:
-        found["live"] = [
-            [
-                mark.token_id,
-                dump(program, mark.memory),
-                list(text_in(mark.given)),
-                list(text_in(mark.spared)),
-            ]
-            for mark in memory.live
-        ]
     return found
 
 
-def _ages(ages: Any) -> Any:
+def _short(ages: Any) -> Any:
     """A list; one number if all are equal."""
-    return ages[0] if ages and len({*ages}) == 1 and isinstance(ages[0], int) else list(ages)
+    return ages[0] if len({*ages}) == 1 and isinstance(ages[0], int) else list(ages)
 
 
-def load(program: StopProgram, data: Any, *, is_mark: bool = False) -> StopMemory:
-    """The memory that ``dump`` gave ``data`` for. ValueError, TypeError or KeyError if none.
+def load(program: StopProgram, data: Any, num_tokens: int) -> StopMemory:
+    """The memory after ``num_tokens`` that ``dump`` gave ``data`` for.
 
-    ``is_mark``: it is of a mark, and may withhold what waits for a sequence that began before.
+    ValueError, TypeError or KeyError if there is none.
     """
     unknown = data.keys() - {*StopMemory._fields}
     if unknown:
         raise ValueError(f"unexpected {sorted(map(str, unknown))}")
+    live = [check_token_id(token_id) for token_id in data.get("live", [])]
+    if len(live) > num_tokens:
+        raise ValueError(f"{len(live)} live tokens of {num_tokens}")
     rest: StopMemory = program.rest
     core: Any = program.settled(program.decode.load(data.get("core", {})))
+    pending, waiting = program.waiting(core)
     withheld = _text(data.get("withheld", ""))
     tail = _text(data.get("tail", withheld))
     gate = data.get("gate", rest.gate)
     if isinstance(gate, list):
         gate = Gate(_flag(gate[0]), _text(gate[1]), _number(gate[2]))
-    pending = len(core[1]) if isinstance(program.decode, Program) else 0
     memory = StopMemory(
         core,
-        _numbers(data.get("pending_ages", rest.pending_ages), pending),
-        _numbers(data.get("waiting_ages", rest.waiting_ages)),
-        tuple(_numbers(each) for each in data.get("tails_ages", rest.tails_ages)),
+        _ages(data.get("pending_ages", rest.pending_ages), pending),
+        _ages(data.get("waiting_ages", rest.waiting_ages), waiting),
+        tuple(_ages(each, 1) for each in data.get("tails_ages", rest.tails_ages)),
         withheld,
         tail,
-        _numbers(data.get("tail_ages", ()), len(tail)),
+        _ages(data.get("tail_ages", ()), len(tail)),
         gate,
-        tuple(_mark(program, each) for each in data.get("live", [])),
     )
-    problem = program.first_problem(memory, is_mark=is_mark)
+    problem = program.first_problem(memory, num_tokens - len(live))
     if problem:
         raise ValueError(f"{problem} cannot be so under these conditions")
+    memory = program.replay(memory, live)
+    if [mark.token_id for mark in memory.live] != live:
+        raise ValueError("live tokens that begin no sequence")
     return memory
-
-
-def _mark(program: StopProgram, data: Any) -> Mark:
-    token_id, before, given, spared = data
-    return Mark(
-        check_token_id(token_id),
-        load(program, before, is_mark=True),
-        count_of(0, *_numbers(given)),
-        count_of(0, *_numbers(spared)),
-    )
 
 
 # --- the end
@@ -114,7 +104,9 @@ def dump_end(end: Chunk | None, match: StopMatch | None) -> dict[str, Any]:
     return found
 
 
-def load_end(end: Any, match: Any) -> tuple[Chunk | None, StopMatch | None]:
+def load_end(
+    program: StopProgram, end: Any, match: Any, num_tokens: int
+) -> tuple[Chunk | None, StopMatch | None]:
     """The chunk and the match whose fields these are. ValueError or TypeError if none."""
     if end is None:
         if match is not None:
@@ -123,20 +115,39 @@ def load_end(end: Any, match: Any) -> tuple[Chunk | None, StopMatch | None]:
     text, reason, stop = end
     if reason not in get_args(FinishReason):
         raise ValueError(f"end must be a text, a finish reason and a stop, not {end!r:.80}")
-    last = Chunk(_text(text), reason, _stop_reason(stop))
+    last = Chunk(_text(text), reason, _stop_reason(program, stop))
     if match is None:
         return last, None
     visible, *numbers = match
-    if len(numbers) != 6 or not all(type(n) is int or n is None for n in numbers):
+    if len(numbers) != 6:
         raise ValueError(f"match must be a flag and six counts, not {match!r:.80}")
-    return last, StopMatch(last.stop_reason, _flag(visible), *numbers)
+    for place, number in enumerate(numbers):
+        if number is not None or place != 4:
+            _number(number)
+    found = StopMatch(last.stop_reason, _flag(visible), *numbers)
+    if not (
+        0 <= found.start <= found.end <= found.byte_end
+        and found.start <= found.byte_start <= found.byte_end
+        and 0 <= found.tokens_before <= num_tokens
+        and (found.token_index is None or 0 <= found.token_index < num_tokens)
+    ):
+        raise ValueError(f"a match that no stream of {num_tokens} tokens has: {match!r:.80}")
+    return last, found
 
 
-def _stop_reason(data: Any) -> StopReason:
+def _stop_reason(program: StopProgram, data: Any) -> StopReason:
     reason = tuple(data) if isinstance(data, list) else data
-    plain = reason if isinstance(reason, tuple) else (reason,)
-    if not all(isinstance(each, (str, int, type(None))) for each in plain):
-        raise ValueError(f"a stop is a string, an id or ids, not {data!r:.80}")
+    conditions = program.conditions
+    known = (
+        *conditions.stop,
+        *conditions.visible_stop,
+        *conditions.stop_regex,
+        *conditions.stop_token_ids,
+        *conditions.visible_stop_token_ids,
+        *conditions.stop_token_sequences,
+    )
+    if reason is not None and (isinstance(reason, bool) or reason not in known):
+        raise ValueError(f"{data!r:.80} is no stop of these conditions")
     return reason
 
 
@@ -149,8 +160,8 @@ def _number(value: Any) -> int:
     return value
 
 
-def _numbers(values: Any, size: int = 1) -> Ages:
-    """Several numbers; or one, which stands for ``size`` of them."""
+def _ages(values: Any, size: int) -> Ages:
+    """Several ages; or one number, which stands for ``size`` of them."""
     if isinstance(values, int):
         return (_number(values),) * size
     return tuple(_number(value) for value in values)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 __all__ = ["StopPattern", "read_pattern", "read_patterns"]
 
-MAX_PARTS = 10_000
+MAX_PARTS = 4_000
 """Characters and other parts of a pattern, each as often as it must be repeated: an engine may
 write them out."""
 

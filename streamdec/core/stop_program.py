@@ -8,7 +8,7 @@ path of a stream does not ask whether it is finished.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import SupportsIndex, TypeAlias
 
@@ -31,6 +31,9 @@ NOTHING = Chunk()
 
 MAX_CACHED_AGE = 16
 """Rows are cached for streams that withhold nothing older than so many tokens."""
+
+PATTERN_WEIGHT = 4_096
+"""A compiled pattern of the most parts takes half a megabyte, 4,096 entries."""
 
 StopEntry: TypeAlias = tuple[Chunk, int, None]
 
@@ -114,6 +117,8 @@ class StopProgram(Rows):
         if isinstance(decode, Program) and self._is_simple:
             self._given = decode.given
         super().__init__(rest, max_entries)
+        stops = (*conditions.stop, *conditions.visible_stop, *conditions.stop_token_sequences)
+        self.weight = sum(map(len, stops)) // 2 + PATTERN_WEIGHT * len(conditions.stop_regex)
 
     # --- rows
 
@@ -254,7 +259,7 @@ class StopProgram(Rows):
 
     def _match(self, memory: StopMemory, text: str, letters: Ages, *, ignore: bool) -> Outcome:
         """Lets ``text``, the letters of which are so old, through the gate and the matcher."""
-        withheld = memory.withheld + text
+        withheld, live = memory.withheld + text, memory.live
         tail, tail_ages, gate = memory.tail, memory.tail_ages, memory.gate
         place = 0
         while True:
@@ -277,13 +282,12 @@ class StopProgram(Rows):
                 return self._completed(memory, withheld, text, armed_from, hit, known, len(tail))
             if isinstance(closed, Hit):
                 place, gate = armed_from + closed.end, Gate(is_open=False)
-                tail, tail_ages = "", ()
+                tail, tail_ages, live = "", (), ()
                 continue
             tail, tail_ages = after, known[len(known) - len(after) :]
             if gate is not None and isinstance(closed, str):
                 gate = gate._replace(tail=closed)
             break
-        live = memory.live if gate is None or gate.is_open else ()
         kept = len(self._jail.jailed(tail))
         if live and not self.conditions.include_stop_str_in_output:
             kept = max(kept, len(withheld) - live[0].decided)
@@ -376,7 +380,10 @@ class StopProgram(Rows):
         outcome = outcome.emptied()._replace(age=text.age)
         if not sequence:
             return outcome, text.own, size_of(outcome.text)
-        return outcome, text.own, ages.spared(sequence, text.before, text.lasts)[0].size
+        first = ages.spared(sequence, text.before, text.lasts)[0]
+        # What was unfinished before its first token, and not broken off, is its first character.
+        shared = 0 if first.spared else max(first.memory.pending_ages, default=0)
+        return outcome._replace(age=len(sequence) - 1 + shared), text.own, first.size
 
     # --- ids
 
@@ -431,6 +438,14 @@ class StopProgram(Rows):
     def _with(memory: StopMemory, token_id: int) -> tuple[Mark, ...]:
         return (*memory.live, Mark(token_id, memory._replace(live=())))
 
+    def replay(self, memory: StopMemory, token_ids: Iterable[int]) -> StopMemory:
+        """The memory after tokens that may begin a sequence; no stop is complete in them."""
+        for token_id in token_ids:
+            marked = memory._replace(live=self.marks(memory, token_id))
+            unknown = not self.knows(token_id)
+            memory = self.read(marked, token_id, ignore=True, unknown=unknown).memory
+        return memory
+
     def toggle(self, memory: StopMemory, token_id: int, *, unknown: bool) -> Outcome | None:
         """What ``token_id`` does as the id that opens or closes the gate; None if it is not."""
         gate, conditions = memory.gate, self.conditions
@@ -453,26 +468,36 @@ class StopProgram(Rows):
 
     # --- what is possible
 
-    def first_problem(self, memory: StopMemory, *, is_mark: bool = False) -> str:
+    def jailed(self, tail: str) -> str:
+        """What must be withheld of a matcher's tail."""
+        return self._jail.jailed(tail)
+
+    def waiting(self, core: Memory) -> tuple[int, int]:
+        """How many bytes of an unfinished character, and how many tokens, wait in ``core``."""
+        if not isinstance(self.decode, Program):
+            return 0, 0
+        return len(core[1]), self.decode.token_bytes.waiting(core[0])
+
+    def first_problem(self, memory: StopMemory, num_tokens: int) -> str:
         """The field of a memory from outside that no stream can have; "" if all is well.
 
-        ``is_mark``: the memory is of a mark, and may withhold what waits for a sequence.
+        The memory is of ``num_tokens`` tokens, and of none that may begin a sequence.
         """
-        gate, decode = memory.gate, self.decode
-        pending, tails = 0, ()
-        if isinstance(decode, Program):
-            pending, tails = len(memory.core[1]), memory.core[2]
-        jail, is_marked = self._jail, is_mark or bool(memory.live)
+        gate, jail = memory.gate, self._jail
+        pending, waiting = self.waiting(memory.core)
+        tails = memory.core[2] if isinstance(self.decode, Program) else ()
+        all_ages = (*memory.ages_below(), *memory.tail_ages)
         checks: tuple[tuple[str, Callable[[], bool]], ...] = (
+            ("ages", lambda: all(0 < age <= num_tokens + 1 for age in all_ages)),
             ("pending_ages", lambda: len(memory.pending_ages) == pending),
+            ("waiting_ages", lambda: len(memory.waiting_ages) == waiting),
             ("tails_ages", lambda: [*map(len, tails)] == [*map(len, memory.tails_ages)]),
             ("gate", lambda: (gate is None) == (self.primed_gate is None)),
             ("gate", lambda: gate is None or self._is_gate(gate)),
             ("tail behind a closed gate", lambda: not (memory.tail and gate and not gate.is_open)),
-            ("live", lambda: len(memory.live) <= self._most_live),
             ("tail", lambda: jail.is_tail(memory.tail)),
             ("tail_ages", lambda: len(memory.tail_ages) == len(memory.tail)),
-            ("withheld", lambda: is_marked or memory.withheld == jail.jailed(memory.tail)),
+            ("withheld", lambda: memory.withheld == jail.jailed(memory.tail)),
         )
         return next((field for field, holds in checks if not holds()), "")
 

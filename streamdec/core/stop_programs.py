@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import weakref
+from contextlib import suppress
 
 from streamdec.core.program import Options, Program
 from streamdec.core.programs import program_for, shared
@@ -13,6 +15,9 @@ from streamdec.protocols import Decoder
 __all__ = ["stop_program_for"]
 
 logger = logging.getLogger("streamdec")
+
+MOST_SAID = 1_000
+"""Special tokens of which it is said that their id counts; there are few."""
 
 
 def stop_program_for(decoder: Decoder, options: Options, conditions: StopConditions) -> StopProgram:
@@ -45,6 +50,18 @@ def _skipped(decoder: Decoder, options: Options, conditions: StopConditions) -> 
     for text in texts:
         token_id = token_to_id(text) if isinstance(text, str) else None
         if isinstance(text, str) and token_id is not None and is_skipped(token_id):
-            logger.info("%r is a special token that is skipped: id %d counts too", text, token_id)
+            _say_once(decoder, text, token_id)
             found[text] = token_id
     return found
+
+
+_said: set[tuple[int, str]] = set()
+
+
+def _say_once(decoder: Decoder, text: str, token_id: int) -> None:
+    if (id(decoder), text) in _said or len(_said) >= MOST_SAID:
+        return
+    _said.add((id(decoder), text))
+    with suppress(TypeError):  # no weak references to it
+        weakref.finalize(decoder, _said.discard, (id(decoder), text))
+    logger.info("%r is a special token that is skipped: id %d counts too", text, token_id)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-__all__ = ["OPENAI", "SGLANG", "VLLM", "Dialect", "translated"]
+__all__ = ["IDS", "OPENAI", "SGLANG", "VLLM", "Dialect", "translated"]
 
 
 class Dialect(NamedTuple):
@@ -90,6 +90,10 @@ STRANGERS = frozenset({
 """Keys that mean an end of the stream somewhere, as does every key that begins with "stop"."""
 
 
+IDS = frozenset({"eos_token_id", "stop_token_id", "stop_id", "armed_after", "armed_until"})
+"""Of them those that are ids."""
+
+
 @contextmanager
 def translated(request: Mapping[str, Any], dialect: Dialect) -> Iterator[dict[str, Any]]:
     """The arguments of StopConditions that ``request`` gives; what is None is not given.
@@ -119,6 +123,8 @@ def translated(request: Mapping[str, Any], dialect: Dialect) -> Iterator[dict[st
 def _check(key: str, value: object, dialect: Dialect) -> None:
     """ValueError if ``key`` would end a stream and ``dialect`` cannot translate it."""
     is_said = len(value) if isinstance(value, Sized) else value
+    if type(value) is int and key in IDS:
+        is_said = True  # 0 is one
     if not is_said or key in dialect.keys:
         return
     advice = dialect.refused.get(key) or WRAPPERS.get(key)

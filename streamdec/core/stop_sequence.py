@@ -328,8 +328,9 @@ class StopSequenceDecoder:
                 sequence=sequence,
             )
         else:
-            before, own, begins = program.release(first.memory), "", 0
-            given, _ = text_in(first.given)
+            # What it found unfinished and was decided since was matched then.
+            before = program.release(first.memory, ignore=bool(first.spared))
+            own, begins, (given, _) = "", 0, text_in(first.given)
             before = before._replace(text=before.text[given:], age=before.age + len(ids) - 1)
         self._count += TOKEN
         if before.hit is not None:
@@ -337,7 +338,7 @@ class StopSequenceDecoder:
         last = self.num_tokens - 1
         end = self._count + size_of(before.text + own)
         start = self._count + begins if visible else end
-        match = _match_at(ids, visible, start, end, last, last + 1 - len(ids))
+        match = _match_at(ids, visible, start, end, last, max(last - before.age, 0))
         return self._ended(before.text + own, "stop", ids, match, before)
 
     def _ended(
@@ -475,15 +476,22 @@ class StopSequenceDecoder:
     def _restore(self, fields: snapshots.Fields) -> None:
         program = self._program
         fields.check_route(program.decode.route)
-        self._primed = stop_json.load(program, fields.take("primed", {}))
-        memory = stop_json.load(program, fields.take("memory", None) or {})
+        num_tokens = fields.count("num_tokens")
+        limit = program.conditions.max_tokens
+        self._primed = stop_json.load(program, fields.take("primed", {}), 0)
+        memory = stop_json.load(program, fields.take("memory", None) or {}, num_tokens)
         self._unknown_tokens = fields.count("unknown_tokens")
-        self._count = count_of(fields.count("num_tokens"), *fields.size())
+        self._end, self._match = stop_json.load_end(
+            program, fields.take("end", None), fields.take("match", None), num_tokens
+        )
+        if limit is not None and (num_tokens > limit or (num_tokens == limit and not self._end)):
+            raise ValueError(f"{num_tokens} tokens, and the limit is {limit}")
+        code_points, size = fields.size()
+        if code_points + len(memory.withheld) < len(memory.tail):
+            raise ValueError(f"a tail of {len(memory.tail)} letters, of which too few are out")
+        self._count = count_of(num_tokens, code_points, size)
         self._tick = self._ticks()
         self._go(program.row(memory))
-        self._end, self._match = stop_json.load_end(
-            fields.take("end", None), fields.take("match", None)
-        )
         if self._end is not None:
             self._go(LoneRow(memory))
 

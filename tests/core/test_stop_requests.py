@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from streamdec import StopConditions, StopLimits, TokenIdError, TokenIdTypeError
 from streamdec.core.stop_requests import (
+    IDS,
     OPENAI,
     SGLANG,
     STRANGERS,
@@ -288,7 +289,15 @@ def test_what_cannot_be_had_is_refused(
 @pytest.mark.parametrize("value", [None, False, 0, [], {}, ""])
 def test_what_says_nothing_is_not_refused(read: Reader, dialect: Dialect, value: object) -> None:
     foreign = {*STRANGERS, *WRAPPERS, *dialect.refused, "stops"} - dialect.keys.keys()
-    assert read(dict.fromkeys(foreign, value)) == StopConditions()
+    ids = IDS if value == 0 and value is not False else set()
+    assert read(dict.fromkeys(foreign - ids, value)) == StopConditions()
+
+
+@pytest.mark.parametrize("read", [read for read, _ in READERS])
+def test_the_id_0_says_something(read: Reader) -> None:
+    for key in IDS:
+        with pytest.raises(ValueError, match=f"^{key}=0"):
+            read({key: 0})
 
 
 @pytest.mark.parametrize(("read", "dialect"), READERS)

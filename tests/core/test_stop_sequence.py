@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from streamdec import (
+    Chunk,
     MockTokenizer,
     StopConditions,
     StopRegexTimeoutError,
@@ -65,3 +68,82 @@ def test_the_limit_is_met_to_the_token_however_long_the_stream(limit: int, id_at
         assert (decoder.num_tokens, chunk.unread_tokens) == (limit, 5)
         assert len(chunk.text) == limit
         assert chunk.finish_reason == "length"
+
+
+def test_equal_ages_of_tokens_that_wait_survive_a_snapshot() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"x", b"\xf0", b"\x9f"], decoder="byte_fallback")
+    conditions = StopConditions("\ufffd\ufffd", visible_stop_token_ids=[2])
+    decoder = StopSequenceDecoder(tokenizer, conditions, [0, 1, 2], byte_runs="exact")
+    moved = StopSequenceDecoder.restore(tokenizer, json.loads(json.dumps(decoder.snapshot())))
+    assert moved._memory == decoder._memory
+    assert moved.step(2) == decoder.step(2) == Chunk("", "stop", "\ufffd\ufffd")
+
+
+def test_what_comes_before_a_shown_id_is_matched_where_text_is_rewritten() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a", b" ", b"x"])
+    conditions = StopConditions(" ", visible_stop_token_ids=[2])
+    decoder = StopSequenceDecoder(tokenizer, conditions, clean_up_tokenization_spaces=True)
+    assert [decoder.step(token_id) for token_id in (0, 1, 2)][-1] == Chunk("", "stop", " ")
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.tokens_before) == (1, 1)
+
+
+def test_what_comes_before_a_shown_id_is_matched_on_the_windowed_route() -> None:
+    class Window(MockTokenizer):
+        rules = None  # type: ignore[assignment]
+
+    tokenizer = Window.from_tokens([b"a", b"\xe4", b"x"])
+    for conditions, expected in (
+        (StopConditions("\ufffd", visible_stop_token_ids=[2]), Chunk("", "stop", "\ufffd")),
+        (StopConditions("y", visible_stop_token_ids=[2]), Chunk("\ufffdx", "stop", 2)),
+    ):
+        decoder = StopSequenceDecoder(tokenizer, conditions)
+        assert decoder.route == "window"
+        assert [decoder.step(token_id) for token_id in (0, 1, 2)][-1] == expected
+
+
+def test_a_sequence_does_not_outlive_a_gate_that_closes_and_opens_within_a_token() -> None:
+    conditions = StopConditions(
+        stop_token_sequences=[[0, 1, 2]], armed_after="<t>", armed_until="</t>"
+    )
+    decoder = decoder_of([b"A", b"</t><t>", b"C", b"<t>"], conditions)
+    texts = [decoder.step(token_id).text for token_id in (3, 0, 1, 2)]
+    assert texts == ["<t>", "", "A</t><t>", "C"]
+    assert not decoder.finished
+
+
+def test_a_stop_that_was_ignored_is_not_found_again_when_a_sequence_ends_the_stream() -> None:
+    conditions = StopConditions("\ufffd", stop_token_sequences=[[1, 2]], min_tokens=2)
+    decoder = decoder_of([b"\xe4", b"x", b"y"], conditions)
+    texts = [decoder.step(token_id).text for token_id in (0, 1, 2)]
+    assert texts == ["", "\ufffd", ""]
+    assert decoder.match is not None
+    assert (decoder.match.stop, decoder.match.start, decoder.match.end) == ((1, 2), 1, 1)
+
+
+@pytest.mark.parametrize("stop", [{"stop_token_ids": [2]}, {"stop_token_sequences": [[2]]}])
+def test_the_first_character_of_a_shown_stop_may_be_an_earlier_tokens(stop: dict[str, Any]) -> None:
+    conditions = StopConditions(**stop, include_stop_str_in_output=True)
+    decoder = decoder_of([b"a\xe4", b"\xb8", b"\xad"], conditions)
+    assert [decoder.step(token_id).text for token_id in (0, 1, 2)] == ["a", "", "中"]
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.tokens_before) == (1, 0)
+
+
+def test_a_sequence_may_be_thousands_of_ids_long() -> None:
+    sequence = [0, 1] * 1_000
+    decoder = decoder_of([b"a", b"b", b"c"], StopConditions(stop_token_sequences=[[*sequence, 2]]))
+    decoder.step_batch(sequence)
+    snapshot = decoder.snapshot()
+    assert len(json.dumps(snapshot)) < 20_000
+    moved = StopSequenceDecoder.restore(decoder.tokenizer, snapshot)
+    assert moved.jailed == decoder.jailed == "ab" * 1_000
+    assert moved.step(1).text == decoder.step(1).text == "ab" * 1_000 + "b"
+
+
+def test_a_special_token_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a", b"<s>"], [1])
+    with caplog.at_level("INFO", logger="streamdec"):
+        for number in range(5):
+            StopSequenceDecoder(tokenizer, StopConditions(["<s>", f"{number}"]))
+    assert len([record for record in caplog.records if "'<s>'" in record.getMessage()]) == 1
