@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -14,20 +16,27 @@ BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 COMMANDS = [line for kind, body in BLOCKS if kind == "sh" for line in body.splitlines()]
 
 
-def block(kind: str) -> str:
-    """The only block of ``kind``."""
-    (body,) = [body for found, body in BLOCKS if found == kind]
-    return str(body)
+def blocks(kind: str) -> list[str]:
+    """The blocks of ``kind``, in order."""
+    return [str(body) for found, body in BLOCKS if found == kind]
 
 
-def test_the_example_prints_what_the_readme_says() -> None:
-    example = [sys.executable, "-X", "utf8", "-W", "error", "-c", block("python")]
-    run = subprocess.run(example, cwd=ROOT, capture_output=True, check=True, encoding="utf-8")
-    assert run.stdout.splitlines() == block("text").splitlines()
+@pytest.mark.parametrize(
+    ("example", "printed"), [*zip(blocks("python"), blocks("text"), strict=True)]
+)
+def test_an_example_prints_what_the_readme_says(example: str, printed: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-X", "utf8", "-W", "error", "-c", example],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        encoding="utf-8",
+    )
+    assert run.stdout.splitlines() == printed.splitlines()
 
 
-def test_the_example_has_ten_lines_at_most() -> None:
-    assert len(block("python").splitlines()) <= 10
+def test_the_examples_have_ten_lines_at_most() -> None:
+    assert max(len(example.splitlines()) for example in blocks("python")) <= 10
 
 
 def test_one_line_installs_and_runs_the_demo() -> None:
