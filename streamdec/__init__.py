@@ -1,8 +1,14 @@
 """streamdec: an LLM engine's token ids as text, live and exact to the byte."""
 
 from streamdec import regex_stops as _regex_stops  # noqa: F401 (it says how regexes are matched)
+from streamdec.aio import TextStream, stream, wrap
+from streamdec.backends.encodings import EncodingSpec
+from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.mock import MockTokenizer
+from streamdec.backends.sentencepiece import SentencePieceTokenizer
+from streamdec.backends.tekken import TekkenTokenizer
+from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.chunks import Anchor, Chunk, FinishReason, StopMatch, StopReason
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.sequence import Sequence
@@ -10,11 +16,16 @@ from streamdec.core.stop_conditions import StopConditions, StopLimits
 from streamdec.core.stop_sequence import StopSequenceDecoder
 from streamdec.core.token_window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 from streamdec.errors import (
+    EncodeError,
+    FeedClosedError,
+    FeedFullError,
     FinishedError,
+    IdleTimeoutError,
     MissingExtraError,
     RewriteError,
     SnapshotError,
     SnapshotMismatchError,
+    SourceError,
     StopRegexTimeoutError,
     StreamdecError,
     StreamdecWarning,
@@ -22,11 +33,17 @@ from streamdec.errors import (
     TokenIdTypeError,
     TokenizerLibraryError,
     TokenizerLoadError,
+    UnknownRequestError,
     UnknownTokenError,
     UnsupportedFormatError,
 )
+from streamdec.feed import TokenFeed
+from streamdec.iteration import TextIterator, iter_chunks
+from streamdec.loading.detect import detect_format
 from streamdec.loading.factory import load_tokenizer
-from streamdec.protocols import Decoder, Encoder, Encoding, Tokenizer
+from streamdec.machines import TokenChunk
+from streamdec.pool import DecoderPool
+from streamdec.protocols import Decoder, Encoder, Encoding, SpecialTokens, Tokenizer
 
 __all__ = [
     "INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET",
@@ -34,17 +51,27 @@ __all__ = [
     "Chunk",
     "DecodeStream",
     "Decoder",
+    "DecoderPool",
+    "EncodeError",
     "Encoder",
     "Encoding",
+    "EncodingSpec",
+    "FeedClosedError",
+    "FeedFullError",
     "FinishReason",
     "FinishedError",
+    "GGUFTokenizer",
     "HuggingFaceTokenizer",
+    "IdleTimeoutError",
     "MissingExtraError",
     "MockTokenizer",
     "RewriteError",
+    "SentencePieceTokenizer",
     "Sequence",
     "SnapshotError",
     "SnapshotMismatchError",
+    "SourceError",
+    "SpecialTokens",
     "StopConditions",
     "StopLimits",
     "StopMatch",
@@ -53,12 +80,23 @@ __all__ = [
     "StopSequenceDecoder",
     "StreamdecError",
     "StreamdecWarning",
+    "TekkenTokenizer",
+    "TextIterator",
+    "TextStream",
+    "TiktokenTokenizer",
+    "TokenChunk",
+    "TokenFeed",
     "TokenIdError",
     "TokenIdTypeError",
     "Tokenizer",
     "TokenizerLibraryError",
     "TokenizerLoadError",
+    "UnknownRequestError",
     "UnknownTokenError",
     "UnsupportedFormatError",
+    "detect_format",
+    "iter_chunks",
     "load_tokenizer",
+    "stream",
+    "wrap",
 ]

@@ -8,8 +8,14 @@
     ├── RewriteError                         a windowed decode took back text that was given
     ├── SnapshotError (ValueError)           a snapshot that cannot be continued
     │   └── SnapshotMismatchError            … as it belongs to another tokenizer or options
+    ├── SourceError (ValueError)             an engine's output that cannot be read
+    ├── IdleTimeoutError (TimeoutError)      a source that gave nothing for too long
+    ├── FeedClosedError (RuntimeError)       a put into a feed that has ended
+    ├── FeedFullError (RuntimeError)         a put into a full feed, where it was not to wait
+    ├── UnknownRequestError (KeyError)       a request that a pool does not have
     ├── TokenizerLoadError (ValueError)      a tokenizer file that cannot be read
     │   └── UnsupportedFormatError           … as its format is none that streamdec serves
+    ├── EncodeError (ValueError)             a text that cannot be encoded, or must not be
     ├── TokenizerLibraryError (RuntimeError) the library under a tokenizer failed or panicked
     ├── StopRegexTimeoutError (TimeoutError) a stop regex that takes too long on this text
     └── MissingExtraError (ImportError)      an optional dependency that is not installed
@@ -22,17 +28,22 @@ the one that failed; the text decoded by the same call until then is ``error.chu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from streamdec.chunks import Chunk
 
 __all__ = [
+    "EncodeError",
+    "FeedClosedError",
+    "FeedFullError",
     "FinishedError",
+    "IdleTimeoutError",
     "MissingExtraError",
     "RewriteError",
     "SnapshotError",
     "SnapshotMismatchError",
+    "SourceError",
     "StopRegexTimeoutError",
     "StreamdecError",
     "StreamdecWarning",
@@ -40,6 +51,7 @@ __all__ = [
     "TokenIdTypeError",
     "TokenizerLibraryError",
     "TokenizerLoadError",
+    "UnknownRequestError",
     "UnknownTokenError",
     "UnsupportedFormatError",
 ]
@@ -103,12 +115,50 @@ class SnapshotMismatchError(SnapshotError):
     """A snapshot of another tokenizer or of other options; the message says which."""
 
 
+class SourceError(StreamdecError, ValueError):
+    """An output of an engine in which no ids are found, or that contradicts the ones before it."""
+
+
+class IdleTimeoutError(StreamdecError, TimeoutError):
+    """The source gave nothing for ``seconds``, and was closed.
+
+    ``snapshot`` is the machine as it was: ``restore`` goes on from it with another source.
+    """
+
+    def __init__(self, seconds: float, snapshot: dict[str, Any]) -> None:
+        super().__init__(f"the source gave nothing for {seconds:g} seconds")
+        self.seconds = seconds
+        self.snapshot = snapshot
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.seconds, self.snapshot)
+
+
+class FeedClosedError(StreamdecError, RuntimeError):
+    """A put into a feed that was ended, or whose reader has closed it: the producer can stop."""
+
+
+class FeedFullError(StreamdecError, RuntimeError):
+    """A put into a full feed, where it was not to wait or could not."""
+
+
+class UnknownRequestError(StreamdecError, KeyError):
+    """A request id that a pool does not have: never added, or ended meanwhile."""
+
+    def __str__(self) -> str:
+        return f"the pool has no request {self.args[0]!r:.80}"
+
+
 class TokenizerLoadError(StreamdecError, ValueError):
     """A tokenizer file that is not what it should be."""
 
 
 class UnsupportedFormatError(TokenizerLoadError):
     """A file or folder in a format that is not served; the message says what was found."""
+
+
+class EncodeError(StreamdecError, ValueError):
+    """A text that cannot be encoded or must not be, or whose encoding cannot tell its offsets."""
 
 
 class TokenizerLibraryError(StreamdecError, RuntimeError):

@@ -54,6 +54,11 @@ MODULES: Mapping[str, float] = {
     "streamdec.core.sequence": 3.5,
     "streamdec.core.stop_sequence": 3.5,
     "streamdec.regex_stops": 4,
+    "streamdec.sources": 4,
+    "streamdec.machines": 4,
+    "streamdec.flow": 4.5,
+    "streamdec.feed": 4.5,
+    "streamdec.iteration": 5,
     "streamdec.aio": 5,
     "streamdec.pool": 5,
     "streamdec.bulk": 6,
@@ -82,8 +87,11 @@ FIRST_SHARED_FLOOR = 4
 
 HOMES: Mapping[str, str] = {
     "click": "streamdec.cli",
+    "fastokens": "streamdec.backends",
     "regex": "streamdec.regex_stops",
     "rich": "streamdec.cli",
+    "sentencepiece": "streamdec.backends",
+    "tiktoken": "streamdec.backends",
     "tokenizers": "streamdec.backends",
 }
 """Other people's packages, and the only folder of ours that knows them."""

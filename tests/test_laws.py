@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -13,11 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from streamdec import HuggingFaceTokenizer, MockTokenizer
+from streamdec import HuggingFaceTokenizer, MockTokenizer, load_tokenizer
+from streamdec.backends.encodings import EncodingSpec
+from streamdec.backends.sentencepiece import SentencePieceTokenizer
+from streamdec.backends.tekken import TekkenTokenizer
+from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.core import rows
 from streamdec.protocols import CTC, ByteFallback, Decoder, Joined, WordPiece
+from streamdec.protocols import Tokenizer as TokenizerOfOurs
 from tests import laws
 from tests.strategies import Subject, cuts, running_text, token_ids
+from tests.support.files import rank_file, sentencepiece, shared_files, small_gguf, tekken
 from tests.support.zoo import UNCOMPILED, ZOO, shared_tokenizers
 
 Law = TypeVar("Law", bound=Callable[..., None])
@@ -36,6 +44,27 @@ MOCKS: dict[str, Callable[[], MockTokenizer]] = {
     "mock_fallback": lambda: MockTokenizer.from_tokens(
         FALLBACK_TOKENS, special_ids=[3], decoder="byte_fallback"
     ),
+}
+
+
+def _loaded(content: bytes) -> TokenizerOfOurs:
+    """The tokenizer of a file with this content."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        path.write_bytes(content)
+        return load_tokenizer(path)
+
+
+FORMATS: dict[str, Callable[[], TokenizerOfOurs]] = {
+    "rank_file": lambda: TiktokenTokenizer.from_content(
+        rank_file(), "rank_file", EncodingSpec("small", r"\s?\S+|\s+", {"<a>": 272, "<b>": 280})
+    ),
+    "tekken": lambda: TekkenTokenizer.from_tekken(json.dumps(tekken()).encode()),
+    "sentencepiece": lambda: SentencePieceTokenizer.from_content(
+        sentencepiece(byte_fallback=True, remove_extra_whitespaces=False, vocab_size=600)
+    ),
+    "gguf": lambda: _loaded(small_gguf()),
+    **{path.parent.name: partial(load_tokenizer, path) for path in shared_files()},
 }
 SHARED: dict[str, Path] = {path.parent.name: path for path in shared_tokenizers()}
 
@@ -66,11 +95,13 @@ def subject_named(name: str) -> Subject:
         return Subject(name, HuggingFaceTokenizer(raw), raw)
     if name in MOCKS:
         return Subject(name, MOCKS[name]())
+    if name in FORMATS:
+        return Subject(name, FORMATS[name]())
     build = ZOO.get(name) or UNCOMPILED.get(name)
     return Subject(name, HuggingFaceTokenizer(build() if build else SHARED[name]))
 
 
-@pytest.fixture(params=[*MOCKS, *ZOO, *SHARED])
+@pytest.fixture(params=[*MOCKS, *ZOO, *FORMATS, *SHARED])
 def subject(request: pytest.FixtureRequest) -> Subject:
     return subject_named(request.param)
 

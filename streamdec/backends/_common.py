@@ -8,31 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
-from typing import ParamSpec, TypeVar
 
-from streamdec.errors import TokenizerLibraryError
+from streamdec.backends._guard import guarded
 
 __all__ = ["canonical", "fingerprint_of", "guarded"]
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def guarded(call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """``call(*args, **kwargs)``, whatever goes wrong inside it told in our own words.
-
-    Raises :class:`TokenizerLibraryError` with the original as ``__cause__``. Costs 0.1 µs.
-    """
-    try:
-        return call(*args, **kwargs)
-    except (KeyboardInterrupt, SystemExit, GeneratorExit):
-        raise
-    # A Rust panic is a PanicException, which derives from BaseException.
-    except BaseException as error:
-        name = getattr(call, "__qualname__", type(call).__name__)
-        raise TokenizerLibraryError(f"{name}: {type(error).__name__}: {error}") from error
 
 
 def fingerprint_of(

@@ -19,16 +19,26 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
+import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import Any, Protocol
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers
 
 from streamdec.backends._common import fingerprint_of, guarded
-from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
+from streamdec.backends._derived import DerivedTokenizer, Span, check_text
+from streamdec.backends._pieces import bytes_of
+from streamdec.backends.tokenizer_config import read_declared
+from streamdec.errors import (
+    EncodeError,
+    StreamdecWarning,
+    TokenizerLibraryError,
+    TokenizerLoadError,
+)
 from streamdec.protocols import (
     CTC,
     BPESuffix,
@@ -40,6 +50,8 @@ from streamdec.protocols import (
     Joined,
     LiteralReplace,
     Metaspace,
+    Special,
+    SpecialTokens,
     TextRules,
     WordPiece,
 )
@@ -54,6 +66,7 @@ Context = tuple[tuple[int, ...], tuple[int, ...]]
 
 _BOM = "\ufeff"
 _UNFAITHFUL = "a copy of this tokenizer has other added tokens: it cannot be made through JSON"
+_ADDED_TOKENS = re.compile(rb'"added_tokens"\s*:\s*(\[)')
 _ADDED_IN_SAMPLE = 64
 _SPREAD_IN_SAMPLE = 128
 
@@ -67,7 +80,7 @@ class FastTokenizer(Protocol):
         ...
 
 
-class HuggingFaceTokenizer:
+class HuggingFaceTokenizer(DerivedTokenizer):
     """A tokenizer of the Hugging Face ``tokenizers`` library.
 
     ``source`` is one of
@@ -87,9 +100,24 @@ class HuggingFaceTokenizer:
     'Hello world'
     """
 
+    inline_chars = 512
+    """Texts up to this length are encoded on the event loop; a longer one takes a millisecond."""
+
     def __init__(self, source: str | os.PathLike[str] | Tokenizer | FastTokenizer) -> None:
         self._tokenizer, self.name = _open(source)
+        self._folder = _folder_of(source)
         self._forget()
+
+    def _open_content(self, source: str | os.PathLike[str]) -> bytes:
+        """Opens a file or JSON text, and returns what was read of it."""
+        if isinstance(source, str) and _is_json(source):
+            content, name, self.name = source.encode("utf-8", "surrogatepass"), *["JSON text"] * 2
+        else:
+            self.name = os.fsdecode(source)
+            content, name = _read(self.name)
+        self._tokenizer, self._folder = _parse(content, name), _folder_of(source)
+        self._forget()
+        return content
 
     def _forget(self) -> None:
         self._skipped: dict[int, bool] = {}
@@ -101,17 +129,23 @@ class HuggingFaceTokenizer:
 
     def __getstate__(self) -> dict[str, Any]:
         """The library's tokenizer, which is pickled through its JSON, and what to check it by."""
-        return {"tokenizer": self._tokenizer, "name": self.name, "added": self._decoded_added()}
+        return {
+            "tokenizer": self._tokenizer,
+            "name": self.name,
+            "folder": self._folder,
+            "added": self._decoded_added(),
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._tokenizer, self.name = state["tokenizer"], state["name"]
+        self._folder = state["folder"]
         self._forget()
         # The library's JSON loses ids after holes, and that a token was special before.
         if self._decoded_added() != state["added"]:
             raise TokenizerLibraryError(f"{self.name}: {_UNFAITHFUL}")
 
     def _decoded_added(self) -> dict[int, tuple[str | None, bool]]:
-        return {i: (self.id_to_token(i), self.is_skipped(i)) for i in self._added}
+        return {i: (self.id_to_token(i), self.is_skipped(i)) for i in self._added_tokens}
 
     # --- decoding ---------------------------------------------------------------------------------
 
@@ -138,7 +172,10 @@ class HuggingFaceTokenizer:
         Asked of the library, by decoding with and without. It skips by text, so only ids with the
         text of an added token are asked about, once each; the others cost one look-up.
         """
-        if token_id not in self._added and self.id_to_token(token_id) not in self._added_texts:
+        if (
+            token_id not in self._added_tokens
+            and self.id_to_token(token_id) not in self._added_texts
+        ):
             return False
         answer = self._skipped.get(token_id)
         if answer is None:
@@ -153,7 +190,9 @@ class HuggingFaceTokenizer:
         """
         texts = self._all_texts()
         pieces = map(self._rewrite, texts.values())
-        asked = [i for i, text in texts.items() if i in self._added or text in self._added_texts]
+        asked = [
+            i for i, text in texts.items() if i in self._added_tokens or text in self._added_texts
+        ]
         skipped = filter(self.is_skipped, asked)
         return fingerprint_of(self.rules or self._stages, list(texts), pieces, skipped)
 
@@ -164,24 +203,95 @@ class HuggingFaceTokenizer:
         """
         size = guarded(self._tokenizer.get_vocab_size, with_added_tokens=False)
         spread = _spread(range(size), _SPREAD_IN_SAMPLE)
-        sample = (*_spread(sorted(self._added), _ADDED_IN_SAMPLE), *self._byte_ids(), *spread)
+        sample = (
+            *_spread(sorted(self._added_tokens), _ADDED_IN_SAMPLE),
+            *self._byte_ids(),
+            *spread,
+        )
         return list(dict.fromkeys(sample))
 
     # --- encoding ---------------------------------------------------------------------------------
 
-    def encode(self, text: str, *, add_special_tokens: bool = False) -> Encoding:
+    def _ids(self, text: str, special: Special) -> Sequence[int]:
+        return self._all_ids(text, special, add_special_tokens=False)
+
+    def _all_ids(
+        self, text: str, special: Special, *, add_special_tokens: bool
+    ) -> Sequence[int] | bytes:
         """The ids of the whole of ``text``: never truncated, never padded.
 
-        Raises :class:`TokenizerLibraryError`: for a lone surrogate, which is no text and so has no
-        tokens, and for anything else the library refuses.
+        Always by the library's batch: its ``encode`` lets no other thread run until it is done.
         """
+        if special == "forbid":
+            self._forbid(text)
+        return self._batch_ids([text], special, add_special_tokens=add_special_tokens)[0]
+
+    def _batch_ids(
+        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
+    ) -> Sequence[Sequence[int] | bytes]:
+        encode = self._encoder_for(special).encode_batch_fast
+        results = guarded(encode, list(texts), add_special_tokens=add_special_tokens)
+        return [result.ids for result in results]
+
+    def encode_batch(
+        self,
+        texts: Sequence[str],
+        *,
+        add_special_tokens: bool = False,
+        special: Special = "parse",
+    ) -> list[Encoding]:
+        """Encode each of ``texts`` as :meth:`encode` does, all in one call of the library."""
+        for text in texts:
+            check_text(special, text)
+            if special == "forbid":
+                self._forbid(text)
+        ids = self._batch_ids(texts, special, add_special_tokens=add_special_tokens)
+        options: dict[str, Any] = {"add_special_tokens": add_special_tokens, "special": special}
+        pairs = zip(ids, texts, strict=True)
+        return [Encoding(own, text, self, **options) for own, text in pairs]
+
+    def _forbid(self, text: str) -> None:
+        """EncodeError if ``text`` spells a special token.
+
+        That is, if parsing finds one and the ids are others than those of plain text: the token for
+        what is unknown may be special too, and is found in plain text.
+        """
+        ids = Encoding(self._batch_ids([text], "parse", add_special_tokens=False)[0])
+        found = self._special_ids.intersection(ids)
+        if found and ids != Encoding(self._batch_ids([text], "text", add_special_tokens=False)[0]):
+            names = ", ".join(repr(self.id_to_token(i)) for i in sorted(found)[:3])
+            raise EncodeError(f"the text has special tokens, which are forbidden in it: {names}")
+
+    def offsets_of(self, encoding: Encoding) -> list[Span]:
+        """The library's own offsets, in characters. Raises EncodeError without the text."""
+        if encoding.text is None:
+            raise EncodeError("an encoding without its text has no offsets")
+        encode = self._encoder_for(encoding.special).encode_batch
+        add = encoding.add_special_tokens
+        result = guarded(encode, [encoding.text], add_special_tokens=add)[0]
+        if tuple(result.ids) != encoding.ids:
+            raise EncodeError("the text has other ids by now: the tokenizer was changed")
+        return list(result.offsets)
+
+    def byte_offsets_of(self, encoding: Encoding) -> list[Span]:
+        """The same in bytes of the text's UTF-8.
+
+        Exact to the byte where the tokens' bytes are the text, and the library does not leave some
+        of them out (white space, where it trims); elsewhere those of whole characters.
+        """
+        places = [0, *accumulate(len(letter.encode()) for letter in encoding.text or "")]
+        spans = [(places[start], places[end]) for start, end in encoding.offsets]
+        if encoding.add_special_tokens:
+            return spans
         try:
-            result = guarded(self._encoder.encode, text, add_special_tokens=add_special_tokens)
-        except TokenizerLibraryError as error:
-            if isinstance(text, str):
-                _complain_of_surrogates(text, error)
-            raise
-        return Encoding(ids=tuple(result.ids))
+            exact = super().byte_offsets_of(encoding)
+        except EncodeError:
+            return spans
+        within = (a <= c and d <= b for (a, b), (c, d) in zip(spans, exact, strict=True))
+        return exact if all(within) else spans
+
+    def _encoder_for(self, special: Special) -> Tokenizer:
+        return self._encoder_of_plain_text if special == "text" else self._encoder
 
     @property
     def _encoder(self) -> Tokenizer:
@@ -194,10 +304,20 @@ class HuggingFaceTokenizer:
         return self._unlimited_copy
 
     @cached_property
+    def _encoder_of_plain_text(self) -> Tokenizer:
+        """One to which special tokens are text: a switch of the library's whole tokenizer."""
+        plain = self._copy()
+        plain.encode_special_tokens = True
+        return plain
+
+    @cached_property
     def _unlimited_copy(self) -> Tokenizer:
+        return self._copy()
+
+    def _copy(self) -> Tokenizer:
         """Made when first needed, as costly as loading; the given tokenizer stays as it is."""
         copied = guarded(copy.deepcopy, self._tokenizer)
-        if _contents(copied.get_added_tokens_decoder()) != _contents(self._added):
+        if _contents(copied.get_added_tokens_decoder()) != _contents(self._added_tokens):
             raise TokenizerLibraryError(f"{self.name}: {_UNFAITHFUL}")
         return _unlimited(copied)
 
@@ -223,6 +343,36 @@ class HuggingFaceTokenizer:
         except UnicodeEncodeError:
             return None
 
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """The bytes that ``token_id`` gives to the middle of a text; None if there is no token.
+
+        Without rules, its own decode.
+        """
+        piece = self.piece(token_id)
+        if piece is None:
+            return None
+        if self.rules is None:
+            return self.decode([token_id], skip_special_tokens=False).encode()
+        return bytes_of(self.rules, piece)
+
+    @cached_property
+    def special_tokens(self) -> SpecialTokens:
+        """The added tokens that are special; roles as a ``tokenizer_config.json`` beside says.
+
+        Raises :class:`TokenizerLoadError` if that file cannot be understood.
+        """
+        roles = {} if self._folder is None else read_declared(self._folder).roles
+        known = {role: name for role, name in roles.items() if self.token_to_id(name) is not None}
+        special = [
+            token.content for _, token in sorted(self._added_tokens.items()) if token.special
+        ]
+        others = tuple(name for name in special if name not in known.values())
+        return SpecialTokens(**known, additional_special_tokens=others)
+
+    @cached_property
+    def _special_ids(self) -> frozenset[int]:
+        return frozenset(i for i, token in self._added_tokens.items() if token.special)
+
     @cached_property
     def vocab_size(self) -> int:
         """The highest id and one: holes and added tokens count. 0.1 s for 150,000 ids, once."""
@@ -235,7 +385,7 @@ class HuggingFaceTokenizer:
         # The model has as many ids as texts, so without a hole none is higher.
         if len(texts) < len(dense):
             texts = self._texts({*dense, *guarded(self._tokenizer.get_vocab).values()})
-        texts |= self._texts(self._added)
+        texts |= self._texts(self._added_tokens)
         return dict(sorted(texts.items()))
 
     def _texts(self, ids: Collection[int]) -> dict[int, str]:
@@ -258,12 +408,12 @@ class HuggingFaceTokenizer:
         return _rewriter(self._compiled[0])
 
     @cached_property
-    def _added(self) -> dict[int, AddedToken]:
+    def _added_tokens(self) -> dict[int, AddedToken]:
         return guarded(self._tokenizer.get_added_tokens_decoder)
 
     @cached_property
     def _added_texts(self) -> frozenset[str]:
-        return frozenset(token.content for token in self._added.values())
+        return frozenset(token.content for token in self._added_tokens.values())
 
     def _byte_ids(self) -> Iterator[int]:
         """The ids of tokens of one byte, in the spelling that the rule has for them."""
@@ -283,7 +433,7 @@ class HuggingFaceTokenizer:
             except TokenizerLibraryError:
                 continue
         # It can be seen nowhere, so nothing hangs on the answer.
-        return token_id in self._added and self._added[token_id].special
+        return token_id in self._added_tokens and self._added_tokens[token_id].special
 
     def _contexts(self) -> Iterator[Context]:
         """Alone first, where nearly every token shows whether it is left out.
@@ -310,7 +460,7 @@ class HuggingFaceTokenizer:
 
     def _is_ordinary(self, token_id: int) -> bool:
         text = self.id_to_token(token_id)
-        return bool(text) and token_id not in self._added and text not in self._added_texts
+        return bool(text) and token_id not in self._added_tokens and text not in self._added_texts
 
 
 # --- opening --------------------------------------------------------------------------------------
@@ -323,7 +473,7 @@ def _open(source: object) -> tuple[Tokenizer, str]:
     backend = getattr(source, "backend_tokenizer", None)
     if isinstance(backend, Tokenizer):
         return backend, str(getattr(source, "name_or_path", "") or type(source).__name__)
-    if isinstance(source, str) and source.lstrip(_BOM + " \t\r\n").startswith("{"):
+    if isinstance(source, str) and _is_json(source):
         return _parse(source.encode("utf-8", "surrogatepass"), "JSON text"), "JSON text"
     if isinstance(source, (str, os.PathLike)):
         return _open_path(os.fsdecode(source))
@@ -333,7 +483,24 @@ def _open(source: object) -> tuple[Tokenizer, str]:
     )
 
 
+def _folder_of(source: object) -> Path | None:
+    """Where the files beside a tokenizer.json are; None if it is from no file."""
+    if not isinstance(source, (str, os.PathLike)) or _is_json(source):
+        return None
+    path = Path(os.fsdecode(source))
+    return path if path.is_dir() else path.parent
+
+
+def _is_json(source: object) -> bool:
+    return isinstance(source, str) and source.lstrip(_BOM + " \t\r\n").startswith("{")
+
+
 def _open_path(path: str) -> tuple[Tokenizer, str]:
+    return _parse(*_read(path)), path
+
+
+def _read(path: str) -> tuple[bytes, str]:
+    """The content of a tokenizer.json or of that in a folder, and a name for messages."""
     file = Path(path)
     try:
         file = file / "tokenizer.json" if file.is_dir() else file
@@ -341,15 +508,47 @@ def _open_path(path: str) -> tuple[Tokenizer, str]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise TokenizerLoadError(f"{str(file)!r}: {reason}") from error
-    return _parse(content, repr(str(file))), path
+    return content, repr(str(file))
 
 
 def _parse(content: bytes, name: str) -> Tokenizer:
     """A tokenizer of our own, so its truncation and padding may be turned off."""
     try:
-        return _unlimited(guarded(Tokenizer.from_buffer, content.removeprefix(_BOM.encode())))
+        tokenizer = guarded(Tokenizer.from_buffer, content.removeprefix(_BOM.encode()))
     except TokenizerLibraryError as error:
         raise TokenizerLoadError(f"{name}: not a tokenizer.json: {error.__cause__}") from error
+    _warn_of_other_ids(content, tokenizer, name)
+    return _unlimited(tokenizer)
+
+
+def _warn_of_other_ids(content: bytes, tokenizer: Tokenizer, name: str) -> None:
+    """Warn if the library gave an added token another id than the file wants for it.
+
+    It does so, and says nothing, where the id is not the next free one.
+    """
+    others = [
+        f"{text!r:.60} is {tokenizer.token_to_id(text)}, not {wanted}"
+        for text, wanted in _declared_ids(content)
+        if tokenizer.token_to_id(text) != wanted
+    ]
+    if others:
+        shown = "; ".join(others[:3]) + ("; …" if len(others) > 3 else "")
+        message = f"{name}: {len(others)} added tokens have other ids than the file says: {shown}"
+        warnings.warn(message, StreamdecWarning, stacklevel=5)
+
+
+def _declared_ids(content: bytes) -> Iterator[tuple[str, int]]:
+    """The added tokens of a tokenizer.json and their ids, without parsing its vocabulary."""
+    decode = json.JSONDecoder().raw_decode
+    for match in _ADDED_TOKENS.finditer(content):
+        end = content.find(b'"model"', match.end())
+        text = content[match.start(1) : end if end > 0 else None].decode("utf-8", "replace")
+        try:
+            tokens = decode(text)[0]
+        except ValueError:  # a "model" among its tokens
+            tokens = decode(content[match.start(1) :].decode("utf-8", "replace"))[0]
+        for token in tokens:
+            yield token["content"], token["id"]
 
 
 def _unlimited(tokenizer: Tokenizer) -> Tokenizer:
@@ -360,15 +559,6 @@ def _unlimited(tokenizer: Tokenizer) -> Tokenizer:
 
 def _contents(added: dict[int, AddedToken]) -> dict[int, str]:
     return {i: token.content for i, token in added.items()}
-
-
-def _complain_of_surrogates(text: str, cause: Exception) -> None:
-    """Raise if ``text`` holds a lone surrogate, which the library only calls "not a str"."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        where = f"U+{ord(text[error.start]):04X} at index {error.start}"
-        raise TokenizerLibraryError(f"a lone surrogate cannot be encoded: {where}") from cause
 
 
 # --- compiling a chain of decoders ----------------------------------------------------------------

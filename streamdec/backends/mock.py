@@ -14,19 +14,17 @@ from typing import Self
 from tokenizers import decoders
 
 from streamdec.backends._common import fingerprint_of, guarded
+from streamdec.backends._derived import DerivedTokenizer
+from streamdec.backends._pieces import bytes_of, library_stages
+from streamdec.errors import EncodeError
 from streamdec.protocols import (
-    CTC,
-    BPESuffix,
     ByteFallback,
-    ByteLevel,
-    Concatenation,
     DecodingRule,
-    Encoding,
     Joined,
-    Metaspace,
     RawBytes,
+    Special,
+    SpecialTokens,
     TextRules,
-    WordPiece,
 )
 
 __all__ = ["MockTokenizer"]
@@ -40,7 +38,7 @@ _SAMPLE = 512
 _NAMED: dict[str, DecodingRule] = {"byte_level": RawBytes(), "byte_fallback": ByteFallback()}
 
 
-class MockTokenizer:
+class MockTokenizer(DerivedTokenizer):
     """A tokenizer of eight words.
 
     They are Hello 1, world 2, test 3, token 4, a space 5, a full stop 6, and the special tokens
@@ -143,16 +141,24 @@ class MockTokenizer:
 
     # --- encoding ---------------------------------------------------------------------------------
 
-    def encode(self, text: str, *, add_special_tokens: bool = False) -> Encoding:
-        """The ids of ``text``; special tokens are never added, whatever is asked for.
+    def _ids(self, text: str, special: Special) -> list[int]:
+        """Of words: those that are known. Of a table of bytes: the longest token at each place.
 
-        Of a table of bytes: at each place the longest token that fits (the lowest id among equal
-        ones), special and empty ones aside. That spells the text only where a token's bytes are its
-        text, and may miss a way that exists. Raises ValueError where no token fits.
+        Among equal tokens the lowest id, special and empty ones aside. That spells the text only
+        where a token's bytes are its text, and may miss a way that exists: EncodeError where no
+        token fits. Special tokens are never added, and of a table never parsed.
         """
+        if special == "forbid":
+            self._forbid(text)
         if self._tokens is None:
-            return Encoding(tuple(_ALL_WORDS[word] for word in text.split() if word in _ALL_WORDS))
-        return Encoding(tuple(_greedy(self._ids_by_bytes, text.encode())))
+            known = _ALL_WORDS if special == "parse" else _WORDS
+            return [known[word] for word in text.split() if word in known]
+        return list(_greedy(self._ids_by_bytes, text.encode()))
+
+    def _forbid(self, text: str) -> None:
+        for name in self.special_tokens.all:
+            if name and name in text:
+                raise EncodeError(f"the text has a special token, which is forbidden: {name!r}")
 
     @cached_property
     def _ids_by_bytes(self) -> dict[bytes, int]:
@@ -168,6 +174,19 @@ class MockTokenizer:
         r"""The piece, its bytes that are not UTF-8 as ``\xff``; None without a token."""
         piece = self._pieces.get(token_id)
         return piece.decode("utf-8", "backslashreplace") if isinstance(piece, bytes) else piece
+
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """The bytes that ``token_id`` gives to the middle of a text; None without a token."""
+        piece = self._pieces.get(token_id)
+        return None if piece is None else bytes_of(self._rules, piece)
+
+    @cached_property
+    def special_tokens(self) -> SpecialTokens:
+        """<bos> and <eos> of the words; of a table of bytes the special ones, without roles."""
+        if self._tokens is None:
+            return SpecialTokens(bos_token="<bos>", eos_token="<eos>")
+        names = (self.id_to_token(i) or "" for i in sorted(self._special_ids))
+        return SpecialTokens(additional_special_tokens=tuple(dict.fromkeys(names)))
 
     def token_to_id(self, token: str) -> int | None:
         """The lowest id of that name; None if there is none."""
@@ -229,7 +248,7 @@ def _greedy(table: Mapping[bytes, int], data: bytes) -> Iterable[int]:
     while start < len(data):
         token = _longest(table, data[start : start + longest])
         if token is None:
-            raise ValueError(f"no token begins at byte {start}: {data[start : start + 16]!r}")
+            raise EncodeError(f"no token begins at byte {start}: {data[start : start + 16]!r}")
         yield table[token]
         start += len(token)
 
@@ -253,7 +272,7 @@ def _head(rule: DecodingRule) -> Callable[[Sequence[Piece]], str]:
         return lambda pieces: b"".join(map(_as_bytes, pieces)).decode("utf-8", "replace")
     if isinstance(rule, Joined):
         return lambda pieces: rule.separator.join(map(str, pieces))
-    chain = decoders.Sequence(_library_stages(rule))
+    chain = decoders.Sequence(library_stages(rule))
     return lambda pieces: guarded(chain.decode, list(map(str, pieces)))
 
 
@@ -264,27 +283,3 @@ def _tail(rules: TextRules) -> Callable[[str], str]:
     stages += [decoders.Replace(replace.pattern, replace.content) for replace in rules.replaces]
     chain = decoders.Sequence(stages)
     return lambda text: guarded(chain.decode, [text])
-
-
-def _library_stages(rule: DecodingRule) -> list[decoders.Decoder]:
-    match rule:
-        case ByteLevel():
-            return [decoders.ByteLevel()]
-        case Concatenation():
-            return [decoders.Fuse()]
-        case Metaspace(replacement, prepend):
-            scheme = "always" if prepend else "never"
-            return [decoders.Metaspace(replacement, prepend_scheme=scheme)]
-        case ByteFallback(metaspace):
-            return [decoders.ByteFallback(), *_metaspace_stages(metaspace)]
-        case WordPiece(prefix, cleanup):
-            return [decoders.WordPiece(prefix, cleanup=cleanup)]
-        case BPESuffix(suffix):
-            return [decoders.BPEDecoder(suffix)]
-        case CTC(pad, delimiter, cleanup, metaspace):
-            return [decoders.CTC(pad, delimiter, cleanup), *_metaspace_stages(metaspace)]
-    raise TypeError(f"not a DecodingRule of text: {rule!r}")
-
-
-def _metaspace_stages(metaspace: Metaspace | None) -> list[decoders.Decoder]:
-    return [] if metaspace is None else _library_stages(metaspace)

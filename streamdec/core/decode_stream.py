@@ -16,7 +16,7 @@ from streamdec.core.rows import KeptRow, LoneRow, Row
 from streamdec.core.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
 from streamdec.core.unknown_ids import unknown_id, warn_once
 from streamdec.errors import FinishedError
-from streamdec.protocols import Decoder
+from streamdec.protocols import Decoder, provide_decode_stream
 
 __all__ = ["DecodeStream"]
 
@@ -414,3 +414,6 @@ class DecodeStream:
             f"<{type(self).__name__} {self.num_tokens} tokens, route {self.route!r}, "
             f"held {self.held!r}{', finished' if self._finished else ''}>"
         )
+
+
+provide_decode_stream(DecodeStream)

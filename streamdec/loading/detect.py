@@ -1,27 +1,31 @@
 """What a tokenizer file is, by its content.
 
-In: a path. Out: a :class:`Detected`, which says in words what was found and whether we serve it.
-File names count only within a folder. Reads the first kilobytes, of JSON as far as its ``"model"``,
-and parses only JSON that has none, to say what it is instead.
+In: a path. Out: a :class:`Detected`, which says in words what was found and which backend serves
+it. File names count only within a folder, to find the files worth looking into. Reads the first
+kilobytes, of JSON as far as a key that tells what it is, and parses only JSON that has none, to say
+what it is instead. Files that are compressed by xz are looked into.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
 from streamdec.errors import TokenizerLoadError
+from streamdec.loading.content import MAX_CONTENT, blocks_of, is_packed
 
-__all__ = ["Detected", "detect_format"]
+__all__ = ["Detected", "Format", "detect_format"]
 
-Format = Literal["huggingface", "unsupported"]
+Format = Literal["huggingface", "tekken", "tiktoken", "sentencepiece", "gguf", "unsupported"]
 
 _HEAD = 4096
-_BLOCK = 2**18
 _OVERLAP = 64
 """Longer than ``"model": {`` with all the white space that anyone writes."""
 _BOM = b"\xef\xbb\xbf"
@@ -29,8 +33,6 @@ _MAX_JSON = 64 * 2**20
 """Bytes of JSON that is none of ours, beyond which it is not parsed only to be named."""
 
 _MAGIC = {
-    b"GGUF": "a GGUF file",
-    b"\xfd7zXZ\x00": "an xz-compressed file",
     b"\x1f\x8b": "a gzip-compressed file",
     b"\x28\xb5\x2f\xfd": "a zstd-compressed file",
     b"BZh": "a bzip2-compressed file",
@@ -41,12 +43,32 @@ _MAGIC = {
     b"#version:": "a list of BPE merges",
     b"<": "HTML or XML",
 }
-_MODEL_KEY = re.compile(rb'"model"\s*:\s*\{')
+_KEYS: dict[Format, re.Pattern[bytes]] = {
+    "huggingface": re.compile(rb'"model"\s*:\s*\{'),
+    "tekken": re.compile(rb'"default_num_special_tokens"\s*:\s*[0-9]'),
+}
 # A rank file has a line for each token: its bytes in base64, a space, its rank.
 _RANKS = re.compile(rb"[A-Za-z0-9+/]+={0,2} \d+\r?(\n|\Z)")
 # A ModelProto begins with its pieces: field 1, a message whose own field 1 is the piece's text.
 _SENTENCEPIECE = re.compile(rb"\x0a[\x02-\x7f]\x0a.", re.DOTALL)
-_IN_FOLDERS = ("*.json", "*.model", "*.model.*", "*.tiktoken", "*.gguf", "vocab.*", "merges.txt")
+_GGUF = b"GGUF"
+_NAMES: dict[Format, str] = {
+    "huggingface": "a tokenizer.json",
+    "tekken": "a Tekken file",
+    "tiktoken": "a tiktoken rank file",
+    "sentencepiece": "a SentencePiece model",
+    "gguf": "a GGUF file",
+}
+"""In the order in which a folder that has several is served."""
+_WORTH_LOOKING = re.compile(
+    r"(tokenizer.*\.json|.*tekken.*\.json|.*\.tiktoken|.*\.model(\..+)?|.*\.gguf)(\.xz)?"
+)
+_TOLD = re.compile(
+    r"(.*\.json|.*\.model(\..+)?|.*\.tiktoken|.*\.gguf|vocab\..*|merges\.txt)(\.xz)?"
+)
+_LATER_PART = re.compile(r"-(?!00001-)[0-9]{5}-of-[0-9]{5}\.gguf")
+_MAX_FILES = 200
+"""Files of a folder that are looked into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +81,18 @@ class Detected:
     """The backend that serves it."""
     description: str
     """What it is, as in "found …"."""
+    is_packed: bool = False
+    """Whether it is compressed by xz."""
 
 
-def detect_format(path: Path) -> Detected:
+def detect_format(path: str | os.PathLike[str]) -> Detected:
     """What ``path``, a file or a folder, holds. Raises TokenizerLoadError if it cannot be read."""
+    given = Path(os.fsdecode(path))
     try:
-        return _detect(path)
+        return _detect(given)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise TokenizerLoadError(f"{_shown(path)}: {reason}") from error
+        raise TokenizerLoadError(f"{_shown(given)}: {reason}") from error
 
 
 def _detect(path: Path) -> Detected:
@@ -80,60 +105,100 @@ def _detect(path: Path) -> Detected:
     return _detect_file(path)
 
 
+def _detect_file(path: Path) -> Detected:
+    packed = is_packed(path)
+    blocks = blocks_of(path)
+    head = b""
+    for block in blocks:
+        head += block
+        if len(head) >= _HEAD:
+            break
+    content = head[:_HEAD].removeprefix(_BOM).lstrip()
+    if content[:1] in (b"{", b"["):
+        found, description = _describe_json(chain((head,), blocks))
+    else:
+        found, description = _describe(head[:_HEAD], content)
+    told = f"an xz-compressed file with {description} in it" if packed else description
+    return Detected(path, found, told, packed)
+
+
+def _describe(head: bytes, content: bytes) -> tuple[Format, str]:
+    if not content:
+        empty = "an empty file" if not head else "a file with nothing but white space"
+        return "unsupported", empty
+    for magic, description in _MAGIC.items():
+        if content.startswith(magic):
+            return "unsupported", description
+    found: Format | None = None
+    if head.startswith(_GGUF):
+        found = "gguf"
+    # White space counts here: the first byte of a ModelProto is a line feed.
+    elif _SENTENCEPIECE.match(head):
+        found = "sentencepiece"
+    elif _RANKS.match(content):
+        found = "tiktoken"
+    if found is not None:
+        return found, _NAMES[found]
+    return "unsupported", f"a file of an unknown format that begins with {head[:16]!r}"
+
+
+# --- folders --------------------------------------------------------------------------------------
+
+
 def _detect_folder(folder: Path) -> Detected:
     if (folder / "tokenizer.json").exists():
         return _detect(folder / "tokenizer.json")
-    names = sorted({file.name for pattern in _IN_FOLDERS for file in folder.glob(pattern)})
-    held = f"with {_listed(names)} but" if names else "with"
+    names = sorted(entry.name for entry in folder.iterdir())
+    found = list(_served(folder, names))
+    best = next(([one for one in found if one.format == kind] for kind in _order(found)), [])
+    if len(best) == 1:
+        return best[0]
+    if best:
+        files = _listed([one.path.name for one in best])
+        several = f"a folder with several files that could be meant: {files}; name one of them"
+        return Detected(folder, "unsupported", several)
+    told = [name for name in names if _TOLD.fullmatch(name)]
+    held = f"with {_listed(told)} but" if told else "with"
     return Detected(folder, "unsupported", f"a folder {held} no tokenizer.json")
 
 
-def _detect_file(path: Path) -> Detected:
-    with path.open("rb") as file:
-        head = file.read(_HEAD)
-    content = head.removeprefix(_BOM).lstrip()
-    if content[:1] in (b"{", b"["):
-        return _detect_json(path)
-    return Detected(path, "unsupported", _describe(head, content))
+def _served(folder: Path, names: list[str]) -> Iterator[Detected]:
+    """The files of ``folder`` that are a tokenizer, told by what is in them."""
+    worth = [n for n in names if _WORTH_LOOKING.fullmatch(n) and not _LATER_PART.search(n)]
+    for name in worth[:_MAX_FILES]:
+        if (folder / name).is_file():
+            detected = _detect_file(folder / name)
+            if detected.format != "unsupported":
+                yield detected
 
 
-def _describe(head: bytes, content: bytes) -> str:
-    if not content:
-        return "an empty file" if not head else "a file with nothing but white space"
-    for magic, description in _MAGIC.items():
-        if content.startswith(magic):
-            return description
-    # White space counts here: the first byte of a ModelProto is a line feed.
-    if _SENTENCEPIECE.match(head):
-        return "a SentencePiece model"
-    if _RANKS.match(content):
-        return "a tiktoken rank file"
-    return f"a file of an unknown format that begins with {head[:16]!r}"
+def _order(found: list[Detected]) -> list[Format]:
+    kinds = {one.format for one in found}
+    return [kind for kind in _NAMES if kind in kinds]
 
 
 # --- JSON -----------------------------------------------------------------------------------------
 
 
-def _detect_json(path: Path) -> Detected:
-    if _has_model(path):
-        return Detected(path, "huggingface", "a tokenizer.json")
-    if path.stat().st_size > _MAX_JSON:
-        return Detected(path, "unsupported", 'JSON without a "model"')
-    return Detected(path, "unsupported", _describe_json(path.read_bytes()))
+def _describe_json(blocks: Iterator[bytes]) -> tuple[Format, str]:
+    """What the keys say; of JSON that is none of ours no more than a limit is kept."""
+    content, before, size = b"", b"", 0
+    for block in blocks:
+        size += len(block)
+        if size > MAX_CONTENT:
+            break
+        for found, key in _KEYS.items():
+            if key.search(before + block):
+                return found, _NAMES[found]
+        before = block[-_OVERLAP:]
+        if len(content) <= _MAX_JSON:
+            content += block
+    if len(content) > _MAX_JSON:
+        return "unsupported", 'JSON without a "model"'
+    return "unsupported", _named_json(content)
 
 
-def _has_model(path: Path) -> bool:
-    """Whether a ``"model": {`` is somewhere: it comes before the vocabulary, so early."""
-    before = b""
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            if _MODEL_KEY.search(before + block):
-                return True
-            before = block[-_OVERLAP:]
-    return False
-
-
-def _describe_json(content: bytes) -> str:
+def _named_json(content: bytes) -> str:
     try:
         data = json.loads(content.removeprefix(_BOM))
     except (ValueError, RecursionError) as error:
@@ -141,7 +206,7 @@ def _describe_json(content: bytes) -> str:
     if not isinstance(data, dict):
         return "JSON that is not an object"
     if "config" in data and "vocab" in data:
-        return "a Tekken file"
+        return "a Tekken file without its settings"
     if data.keys() & {"tokenizer_class", "added_tokens_decoder", "model_max_length"}:
         return "a tokenizer_config.json, which names a tokenizer but does not hold it"
     if data and all(type(value) is int for value in data.values()):

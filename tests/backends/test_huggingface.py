@@ -10,13 +10,20 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 
+from streamdec import DecodeStream
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.mock import MockTokenizer
-from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
+from streamdec.core.compile import compile_token_bytes
+from streamdec.errors import (
+    EncodeError,
+    StreamdecWarning,
+    TokenizerLibraryError,
+    TokenizerLoadError,
+)
 from streamdec.protocols import (
     CTC,
     BPESuffix,
@@ -26,6 +33,8 @@ from streamdec.protocols import (
     Joined,
     LiteralReplace,
     Metaspace,
+    Special,
+    SpecialTokens,
     TextRules,
     WordPiece,
 )
@@ -476,13 +485,148 @@ def test_truncation_and_padding_of_a_file_are_off(tmp_path: Path) -> None:
 
 
 def test_a_lone_surrogate_is_named() -> None:
-    with pytest.raises(TokenizerLibraryError, match=r"surrogate.*U\+D83D at index 2"):
+    with pytest.raises(EncodeError, match=r"surrogate.*U\+D83D at index 2"):
         HuggingFaceTokenizer(words()).encode("a \ud83d b")
 
 
 def test_what_is_no_text_is_refused() -> None:
-    with pytest.raises(TokenizerLibraryError, match="str"):
+    with pytest.raises(TypeError, match="str, not bytes"):
         HuggingFaceTokenizer(words()).encode(b"a")  # type: ignore[arg-type]
+
+
+def brackets() -> Tokenizer:
+    """Words in brackets: <s> begins a text and is special, <x> is added and is not."""
+    tokenizer = words()
+    tokenizer.add_special_tokens(["<s>", "<unk>"])
+    tokenizer.add_tokens(["<x>"])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair=None, special_tokens=[("<s>", 4)]
+    )
+    return tokenizer
+
+
+def test_special_tokens_in_a_text_are_parsed_or_text_or_forbidden() -> None:
+    ours = HuggingFaceTokenizer(brackets())
+    assert ours.encode("a <s> b<x>").ids == (1, 4, 2, 5)
+    assert ours.encode("a <s> b<x>", special="text").ids == (1, 0, 2, 5)
+    assert ours.encode("a b<x>", special="forbid", add_special_tokens=True).ids == (4, 1, 2, 5)
+    for encode in (ours.encode, lambda text, **options: ours.encode_batch([text], **options)):
+        with pytest.raises(EncodeError, match="forbidden in it: '<s>'"):
+            encode("a <s> b", special="forbid")
+    with pytest.raises(ValueError, match="'maybe'"):
+        ours.encode("a", special="maybe")  # type: ignore[arg-type]
+
+
+def test_a_special_token_for_what_is_unknown_is_not_forbidden() -> None:
+    assert HuggingFaceTokenizer(brackets()).encode("strange", special="forbid").ids == (0,)
+
+
+@pytest.mark.parametrize("name", sorted(ALL.keys() - NO_JSON))
+@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize("special", ["parse", "text"])
+def test_ids_and_offsets_are_the_librarys(name: str, add: bool, special: Special) -> None:
+    ours, theirs = HuggingFaceTokenizer(ALL[name]()), ALL[name]()
+    theirs.encode_special_tokens = special == "text"
+
+    @settings(max_examples=10)
+    @given(st.lists(st.sampled_from([*TEXTS, " ", "<s>", "<|im_end|>", "ü"])).map("".join))
+    def alike(text: str) -> None:
+        check_alike(ours, theirs, text, add, special)
+
+    alike()
+
+
+TEXTS = ["quick brown", "Größe", "你好", "😀👍🏽", "\n\t", "don't", "\u2581a", "\x00", "e\u0301"]
+
+
+def check_alike(
+    ours: HuggingFaceTokenizer, theirs: Tokenizer, text: str, add: bool, special: Special
+) -> None:
+    try:
+        expected = theirs.encode(text, add_special_tokens=add)
+    except Exception:  # noqa: BLE001 (the library's)
+        with pytest.raises(TokenizerLibraryError):
+            ours.encode(text, add_special_tokens=add, special=special)
+        return
+    found = ours.encode(text, add_special_tokens=add, special=special)
+    assert found.ids == tuple(expected.ids)
+    assert found.offsets == tuple(expected.offsets)
+    assert found.tokens == tuple(map(theirs.id_to_token, expected.ids))
+    assert ours.encode_batch([text, text], add_special_tokens=add, special=special) == [found] * 2
+    data = text.encode()
+    for (start, end), (byte_start, byte_end) in zip(found.offsets, found.byte_offsets, strict=True):
+        assert data[byte_start:byte_end] in text[start:end].encode()
+
+
+@pytest.mark.parametrize("path", SHARED)
+def test_ids_of_real_files_are_the_librarys(path: Path) -> None:
+    ours, theirs = from_file(path), Tokenizer.from_buffer(path.read_bytes().removeprefix(BOM))
+    theirs.no_truncation()
+    theirs.no_padding()
+    for text in ("".join(TEXTS), "Hello wide world", "<s>a</s> <|im_end|>", ""):
+        for add in (False, True):
+            check_alike(ours, theirs, text, add, "parse")
+
+
+BOM = "\ufeff".encode()
+
+
+@pytest.mark.asyncio
+async def test_encoding_in_threads_gives_the_same() -> None:
+    ours = HuggingFaceTokenizer(words())
+    texts = ["a b c " * size for size in (1, 1000, 0, 200)]
+    assert [await ours.aencode(text) for text in texts] == ours.encode_batch(texts)
+    assert await ours.aencode_batch(texts) == ours.encode_batch(texts)
+    assert await ours.aencode_batch([]) == []
+    with pytest.raises(EncodeError, match="surrogate"):
+        await ours.aencode_batch([*texts, "\ud800"])
+
+
+def test_an_added_token_with_another_id_than_declared_is_warned_of() -> None:
+    text = moving().to_str()
+    with pytest.warns(StreamdecWarning, match=r"JSON text: 1 added .*'<new>' is 2, not 5"):
+        HuggingFaceTokenizer(text)
+
+
+def test_roles_of_special_tokens_are_those_of_the_file_beside(tmp_path: Path) -> None:
+    brackets().save(str(tmp_path / "tokenizer.json"))
+    plain = HuggingFaceTokenizer(tmp_path)
+    assert plain.special_tokens == SpecialTokens(additional_special_tokens=("<unk>", "<s>"))
+    config = {"bos_token": {"content": "<s>"}, "eos_token": "<no such>", "unk_token": None}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    known = SpecialTokens(bos_token="<s>", additional_special_tokens=("<unk>",))
+    assert HuggingFaceTokenizer(tmp_path).special_tokens == known
+    assert HuggingFaceTokenizer(tmp_path / "tokenizer.json").special_tokens == known
+    copy = pickle.loads(pickle.dumps(HuggingFaceTokenizer(tmp_path)))
+    assert copy.special_tokens == known
+
+
+@pytest.mark.parametrize("name", ["byte_level_trained", "byte_fallback", "wordpiece", "bpe_suffix"])
+def test_the_bytes_of_a_token_are_what_it_gives_in_the_middle(name: str) -> None:
+    if name not in ALL:
+        pytest.skip("no such tokenizer")
+    tokenizer = wrapped(name)
+    machine = compile_token_bytes(tokenizer, skip_special_tokens=False, byte_runs="eager")
+    assert machine is not None
+    middle = next(i for i in range(tokenizer.vocab_size) if tokenizer.piece(i) == "x")
+    for token_id in range(tokenizer.vocab_size):
+        if tokenizer.piece(token_id) is None:
+            assert tokenizer.token_bytes(token_id) is None
+            continue
+        _, state = machine.step(machine.start, middle)
+        before = machine.step(state, middle)[0]
+        whole, state = machine.step(state, token_id)
+        data = tokenizer.token_bytes(token_id)
+        assert data is not None
+        assert data in whole + machine.step(state, middle)[0] + before
+
+
+def test_a_stream_of_its_own() -> None:
+    tokenizer = HuggingFaceTokenizer(words())
+    stream = tokenizer.decode_stream([1])
+    assert isinstance(stream, DecodeStream)
+    assert stream.step(2) + stream.flush() == " b"
+    assert tokenizer.decode_batch([[1, 2], []]) == ["a b", ""]
 
 
 # --- opening --------------------------------------------------------------------------------------

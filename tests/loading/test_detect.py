@@ -10,19 +10,24 @@ from pathlib import Path
 import pytest
 
 from streamdec.errors import TokenizerLoadError
+from streamdec.loading import detect
 from streamdec.loading.detect import detect_format
+from tests.support.files import SHARED as FOLDER
+from tests.support.files import gguf, rank_file, tekken
 from tests.support.zoo import ZOO, shared_tokenizers
 
 OTHERS = [
-    pytest.param("cl100k_base/cl100k_base.tiktoken", "a tiktoken rank file"),
-    pytest.param("kimi-k2/tiktoken.model", "a tiktoken rank file"),
-    pytest.param("mistral-7b-sp-v1/tokenizer.model", "a SentencePiece model"),
-    pytest.param("mistral-sp-v3/tokenizer.model.v3", "a SentencePiece model"),
-    pytest.param("sentencepiece-test-model/test_model.model", "a SentencePiece model"),
-    pytest.param("gguf-llama-spm/ggml-vocab-llama-spm.gguf", "a GGUF file"),
-    pytest.param("mistral-nemo-tekken/tekken_240718.json.xz", "an xz-compressed file"),
-    pytest.param("t5-small/tokenizer_config.json", "a tokenizer_config.json"),
-    pytest.param("kimi-k2", "a folder with tiktoken.model, tokenizer_config.json but no"),
+    pytest.param("cl100k_base/cl100k_base.tiktoken", "tiktoken", "a tiktoken rank file"),
+    pytest.param("kimi-k2/tiktoken.model", "tiktoken", "a tiktoken rank file"),
+    pytest.param("kimi-k2", "tiktoken", "a tiktoken rank file"),
+    pytest.param("qwen-1-tiktoken", "tiktoken", "a tiktoken rank file"),
+    pytest.param("gpt2", "huggingface", "a tokenizer.json"),
+    pytest.param("mistral-7b-sp-v1", "sentencepiece", "a SentencePiece model"),
+    pytest.param("mistral-sp-v3/tokenizer.model.v3", "sentencepiece", "a SentencePiece model"),
+    pytest.param("sentencepiece-test-model", "sentencepiece", "a SentencePiece model"),
+    pytest.param("gguf-llama-spm", "gguf", "a GGUF file"),
+    pytest.param("mistral-nemo-tekken", "tekken", "an xz-compressed file with a Tekken file in it"),
+    pytest.param("t5-small/tokenizer_config.json", "unsupported", "a tokenizer_config.json"),
 ]
 SHARED = [pytest.param(path, id=path.parent.name) for path in shared_tokenizers()]
 TOKENIZER = b'{"version": "1.0", "added_tokens": [], "model": {"type": "BPE"'
@@ -40,12 +45,37 @@ def test_real_files_are_ours(path: Path) -> None:
     assert detect_format(path.parent).path == path
 
 
-@pytest.mark.parametrize(("name", "description"), OTHERS)
-def test_real_files_of_other_formats_are_named(name: str, description: str) -> None:
-    path = Path(__file__).resolve().parents[3] / "shared" / "tokenizers" / name
-    if not path.exists():
+@pytest.mark.parametrize(("name", "kind", "description"), OTHERS)
+def test_real_files_of_other_formats(name: str, kind: str, description: str) -> None:
+    if not (FOLDER / name).exists():
         pytest.skip("the folder of real tokenizers is not here")
-    assert found(path).startswith(description)
+    detected = detect_format(FOLDER / name)
+    assert (detected.format, detected.description) == (kind, detected.description)
+    assert detected.description.startswith(description)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"GGUF\x03\x00\x00\x00", "gguf"),
+        (b"\n\x0e\n\x05<unk>\x15\x00\x00\x00\x00\x18\x02", "sentencepiece"),
+        (b"IQ== 0\nIg== 1\n", "tiktoken"),
+        (b"IQ== 0", "tiktoken"),
+        (b"IQ== 0\r\nIg== 1\r\n", "tiktoken"),
+        (json.dumps(tekken()).encode(), "tekken"),
+        (json.dumps(tekken(), indent=2).encode("utf-8-sig"), "tekken"),
+        (TOKENIZER, "huggingface"),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_content_tells_the_format(
+    content: bytes, kind: str, packed: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "anything.bin"
+    path.write_bytes(lzma.compress(content) if packed else content)
+    detected = detect_format(str(path))
+    assert (detected.format, detected.is_packed) == (kind, packed)
+    assert detected.description.startswith("an xz-compressed file with a" if packed else "a")
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer.model", "x", "größe.gguf"])
@@ -75,8 +105,7 @@ def test_the_model_is_found_wherever_it_is(content: bytes, tmp_path: Path) -> No
         (b"", "an empty file"),
         (b"\xef\xbb\xbf", "a file with nothing but white space"),
         (b" \n", "a file with nothing but white space"),
-        (b"GGUF\x03\x00\x00\x00", "a GGUF file"),
-        (lzma.compress(TOKENIZER), "an xz-compressed file"),
+        (lzma.compress(b"hello"), "an xz-compressed file with a file of an unknown format"),
         (gzip.compress(TOKENIZER), "a gzip-compressed file"),
         (b"\x28\xb5\x2f\xfd\x24", "a zstd-compressed file"),
         (b"PK\x03\x04", "a zip archive"),
@@ -84,10 +113,6 @@ def test_the_model_is_found_wherever_it_is(content: bytes, tmp_path: Path) -> No
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00", "a Git LFS pointer"),
         (b"#version: 0.2\nt h", "a list of BPE merges"),
         (b"<!doctype html><html>", "HTML or XML"),
-        (b"\n\x0e\n\x05<unk>\x15\x00\x00\x00\x00\x18\x02", "a SentencePiece model"),
-        (b"IQ== 0\nIg== 1\n", "a tiktoken rank file"),
-        (b"IQ== 0", "a tiktoken rank file"),
-        (b"IQ== 0\r\nIg== 1\r\n", "a tiktoken rank file"),
         (b"[PAD]\n[UNK]\n", "broken JSON"),
         (b"hello there\n", "a file of an unknown format that begins with b'hello there"),
         (b"\n\nhello\n", "a file of an unknown format"),
@@ -96,7 +121,7 @@ def test_the_model_is_found_wherever_it_is(content: bytes, tmp_path: Path) -> No
         (b"{\xff}", "broken JSON"),
         (b"[1, 2]", "JSON that is not an object"),
         (b"{}", "an empty JSON object"),
-        (b'{"config": {}, "vocab": []}', "a Tekken file"),
+        (b'{"config": {}, "vocab": []}', "a Tekken file without its settings"),
         (b'{"model_max_length": 1024}', "a tokenizer_config.json"),
         (b'{"added_tokens_decoder": {}}', "a tokenizer_config.json"),
         (json.dumps({"a": 0, "b": 1}).encode(), "a vocabulary"),
@@ -141,6 +166,53 @@ def test_a_folder_without_one_says_what_it_has(
     for name in names:
         (tmp_path / name).touch()
     assert found(tmp_path).startswith(description)
+
+
+KINDS = {
+    "tokenizer.json": TOKENIZER,
+    "tekken_1.json": json.dumps(tekken()).encode(),
+    "x.tiktoken": rank_file(),
+    "spiece.model": b"\n\x0e\n\x05<unk>\x15\x00\x00\x00\x00\x18\x02",
+    "weights.gguf": gguf([]),
+}
+
+
+def test_a_folder_with_several_formats_gives_the_first(tmp_path: Path) -> None:
+    for name, content in reversed(KINDS.items()):
+        (tmp_path / name).write_bytes(content)
+        assert detect_format(tmp_path).path == tmp_path / name
+
+
+def test_names_only_tell_what_is_looked_into(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.model").write_bytes(rank_file())
+    (tmp_path / "tokenizer.tiktoken").write_bytes(b"hello")
+    (tmp_path / "model.gguf").mkdir()
+    (tmp_path / "tekken.json").write_bytes(b"{}")
+    (tmp_path / "model.safetensors").write_bytes(gguf([]))
+    assert detect_format(tmp_path).path == tmp_path / "tokenizer.model"
+
+
+def test_a_folder_with_several_files_of_a_format_is_ambiguous(tmp_path: Path) -> None:
+    for name in ("q4.gguf", "q8.gguf"):
+        (tmp_path / name).write_bytes(gguf([]))
+    several = "a folder with several files that could be meant: q4.gguf, q8.gguf; name one of them"
+    assert found(tmp_path) == several
+
+
+def test_no_more_is_unpacked_than_a_tokenizer_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(detect, "MAX_CONTENT", 1_000_000)
+    monkeypatch.setattr(detect, "_MAX_JSON", 100_000)
+    late = b'{"x": "' + b"y" * 2_000_000 + b'", "model": {}}'
+    (tmp_path / "t").write_bytes(lzma.compress(late))
+    assert found(tmp_path / "t").endswith('JSON without a "model" in it')
+
+
+def test_a_file_in_parts_is_its_first_part(tmp_path: Path) -> None:
+    for part in (1, 2, 3):
+        (tmp_path / f"model-{part:05}-of-00003.gguf").write_bytes(gguf([]))
+    assert detect_format(tmp_path).path.name == "model-00001-of-00003.gguf"
 
 
 def test_a_tokenizer_json_in_a_folder_is_looked_into(tmp_path: Path) -> None:

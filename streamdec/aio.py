@@ -1,0 +1,404 @@
+"""Text from an engine that is waited for: ``async for chunk in stream``.
+
+In: an iterator of an engine's outputs, and a machine. Out: chunks as soon as their text is certain,
+and the engine closed as soon as it is not needed. Runs on asyncio and on trio, through anyio.
+
+A stream pulls from the engine's own iterator in the reader's own task: there is no queue and no
+second task. An engine that pushes puts into a TokenFeed, which is pulled from.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+)
+from types import AsyncGeneratorType, TracebackType
+from typing import Any, Generic, Self, SupportsIndex, TypeVar, Unpack, cast
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from streamdec.chunks import Chunk
+from streamdec.core.stop_conditions import StopConditions
+from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.errors import IdleTimeoutError
+from streamdec.flow import (
+    MAX_TOKENS_AT_ONCE,
+    NO_PROMPT,
+    Closing,
+    Flow,
+    FlowOptions,
+    StreamOptions,
+    decoder_of,
+    sorted_options,
+)
+from streamdec.machines import Machine
+from streamdec.protocols import Decoder
+from streamdec.sources import is_plain
+
+__all__ = ["TextStream", "stream", "wrap"]
+
+M = TypeVar("M", bound=Machine)
+
+
+class TextStream(Generic[M]):
+    """The chunks of one source: an async iterator, and a context manager that closes the source.
+
+    Made by :func:`stream` and :func:`wrap`. It is equivalent to::
+
+        async for output in source:
+            chunk = machine.step_batch(ids_of(output))
+            if chunk.text:
+                yield chunk
+        yield machine.flush()
+
+    and what that would leave to chance is certain:
+
+    * The last chunk, and no other, has a ``finish_reason``. When it comes the source is closed, and
+      no token was asked for after the one that finished.
+    * The source is closed at once and once, shielded from cancellation: at the end, when a step or
+      the source raises, when the reader is cancelled or leaves the block.
+    * What raises comes after all text that was certain before it. The machine is as it was after
+      that text: ``snapshot()`` goes on from there with another source, ``text_held`` is what was
+      withheld.
+    * A chunk covers 256 tokens at most, and after as many a stream looks whether it was cancelled
+      and lets other tasks run, however ready the source is.
+
+    One reader at a time: a second one gets ``anyio.BusyResourceError`` (or, if it began while the
+    first was busy elsewhere, the RuntimeError of an asynchronous generator).
+    """
+
+    def __init__(
+        self,
+        source: AsyncIterable[Any] | Iterable[Any],
+        machine: M,
+        *,
+        on_stop: Callable[[], object] | None = None,
+        idle_timeout: float | None = None,
+        **options: Unpack[FlowOptions],
+    ) -> None:
+        self.machine: M = machine
+        """What decodes; not to be stepped by others while the stream runs."""
+        self._flow = Flow(machine, **options)
+        pulled = _iterator_of(source)
+        self._closing = _Closing(self._flow, getattr(pulled, "aclose", None), on_stop)
+        if idle_timeout is not None:
+            pulled = _Timed(pulled, idle_timeout, machine)
+        if self._flow.is_over:
+            pulled = _Blocking(())
+        chunks = _chunks(self._flow, pulled, self._closing)
+        self._chunks = cast(AsyncGeneratorType[Chunk, None], chunks)
+
+    # --- reading
+
+    def __aiter__(self) -> AsyncIterator[Chunk]:
+        # The generator itself: to go through __anext__ would cost as much again as the generator.
+        self._check_idle()
+        return self._chunks
+
+    async def __anext__(self) -> Chunk:
+        self._check_idle()
+        return await anext(self._chunks)
+
+    def _check_idle(self) -> None:
+        if self._chunks.ag_running:
+            raise anyio.BusyResourceError("reading from")
+
+    # --- the end
+
+    async def aclose(self) -> None:
+        """Closes the source, if it is not closed already; afterwards there are no chunks.
+
+        Raises what closing it raised, if that was not yet raised; ``anyio.BusyResourceError`` while
+        another task waits for a chunk: cancel that one instead.
+        """
+        await self._close()
+        self._closing.complain()
+
+    async def _close(self) -> None:
+        self._check_idle()
+        await self._chunks.aclose()
+        await self._closing.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._close()
+        if error is None:
+            self._closing.complain()
+        else:
+            self._closing.note_on(error)
+
+    # --- what may be asked
+
+    def snapshot(self) -> dict[str, Any]:
+        """The machine as JSON, as it is after the chunks that were given out."""
+        return self.machine.snapshot()
+
+    @property
+    def text_held(self) -> str:
+        """The text that would come out if nothing followed; asking changes nothing."""
+        return self._flow.text_held
+
+    @property
+    def engine_finish_reason(self) -> str | None:
+        """Why the engine ended, in its own word; None if it has not, or did not say."""
+        return self._flow.engine_finish_reason
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.machine!r}>"
+
+
+async def _chunks(
+    flow: Flow, source: AsyncIterator[Any], closing: _Closing
+) -> AsyncGenerator[Chunk, None]:
+    """The chunks of a TextStream. It is not referred to, so that it can be let go."""
+    walked, step, shows_all = flow.walked, flow.step, flow.shows_all
+    dense, left = walked._dense, MAX_TOKENS_AT_ONCE
+    async with closing:
+        async for output in source:
+            if walked._row is None:
+                # What StopSequenceDecoder.step does at rest, written out: to call it would take a
+                # tenth of the time that a token takes. At rest nothing is ever the end.
+                try:
+                    if output > 1:
+                        chunk, count, row = dense[output]
+                    else:
+                        raise LookupError
+                    if walked._tick is not None:
+                        walked._tick = walked._tick[0]
+                except Exception:  # noqa: BLE001 (what is wrong, if anything is, is named below)
+                    walked = flow.walked_after(output)
+                else:
+                    walked._count += count
+                    if row is not None:
+                        walked._row = row
+                    if chunk.text or shows_all:
+                        yield chunk
+                    left -= 1
+                    if left:
+                        continue
+                    left = MAX_TOKENS_AT_ONCE
+                    await checkpoint()
+                    continue
+            if step is not None and type(output) is int:
+                chunk = step(output)
+                if chunk.finish_reason is not None:
+                    flow.last = chunk
+                    break
+                if chunk.text or shows_all:
+                    yield chunk
+            else:
+                for chunk in flow.read(output):
+                    if chunk.text or shows_all:
+                        yield chunk
+                    left -= flow.num_taken
+                    if left <= 0:
+                        left = MAX_TOKENS_AT_ONCE
+                        await checkpoint()
+                if flow.is_over:
+                    break
+            dense = walked._dense
+            left -= 1
+            if left <= 0:
+                left = MAX_TOKENS_AT_ONCE
+                await checkpoint()
+        else:
+            flow.end()
+    for chunk in flow.ending(closing):
+        yield chunk
+
+
+# --- the source -----------------------------------------------------------------------------------
+
+
+def _iterator_of(source: Any) -> AsyncIterator[Any]:
+    """What is pulled from. TypeError for what is no source."""
+    if hasattr(source, "__aiter__"):
+        iterator: AsyncIterator[Any] = source.__aiter__()
+        return iterator
+    if is_plain(source):
+        return _Blocking(source)
+    hint = ""
+    if inspect.iscoroutine(source):
+        source.close()
+        hint = ": await it, and give what it returns"
+    raise TypeError(f"a source is an (async) iterable of outputs, not {source!r:.80}{hint}")
+
+
+class _Blocking:
+    """A plain iterable as an asynchronous iterator. Each ``next`` holds up the event loop."""
+
+    def __init__(self, source: Iterable[Any]) -> None:
+        self._iterator: Iterator[Any] = iter(source)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return next(self._iterator)
+        except StopIteration:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        """Closes the iterator, if it can be closed."""
+        close = getattr(self._iterator, "close", None)
+        if close is not None:
+            close()
+
+
+class _Timed:
+    """An iterator that may not be silent for too long."""
+
+    def __init__(self, iterator: AsyncIterator[Any], seconds: float, machine: Machine) -> None:
+        if isinstance(iterator, _Blocking):
+            raise ValueError(
+                "idle_timeout needs an async source: a plain one cannot be interrupted"
+            )
+        _check_seconds(seconds)
+        self._pull = iterator.__anext__
+        self._seconds = seconds
+        self._machine = machine
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        with anyio.move_on_after(self._seconds):
+            return await self._pull()
+        raise IdleTimeoutError(self._seconds, self._machine.snapshot())
+
+
+def _check_seconds(seconds: Any) -> None:
+    is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    if not (is_number and seconds > 0):
+        kind = ValueError if is_number else TypeError
+        raise kind(f"idle_timeout must be a number of seconds, more than 0, not {seconds!r:.40}")
+
+
+class _Closing(Closing):
+    """Closes an asynchronous source, whether or not the reader is cancelled."""
+
+    async def close(self) -> None:
+        """Stops the engine, unless it has ended by itself; then closes its iterator. Once."""
+        actions = self.due()
+        if not actions:
+            return
+        with anyio.CancelScope(shield=True):
+            for action in actions:
+                try:
+                    result = action()
+                    if inspect.isawaitable(result):
+                        await result
+                except Exception as error:  # noqa: BLE001 (see Closing)
+                    self.failed(error)
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        await self.close()
+        self.note_on(error)
+
+
+# --- the doors ------------------------------------------------------------------------------------
+
+
+def wrap(
+    source: AsyncIterable[Any] | Iterable[Any],
+    machine: M,
+    *,
+    on_stop: Callable[[], object] | None = None,
+    idle_timeout: float | None = None,
+    **options: Unpack[FlowOptions],
+) -> TextStream[M]:
+    r"""The chunks that ``machine`` makes of ``source``; see :class:`TextStream`.
+
+    Args:
+        source: an iterator of outputs, or what has one: ids, lists, arrays or tensors of ids, or an
+            engine's own objects or dicts (:class:`streamdec.sources.Reader` says which). Best an
+            asynchronous one: a plain one holds up the event loop while it waits for its engine.
+        machine: a DecodeStream, a Sequence or a StopSequenceDecoder, new or under way. (A Sequence
+            can always grow: what it holds at the end is not given out.)
+        on_stop: called, and awaited if need be, before the source is closed, unless the engine has
+            ended by itself: to abort its request.
+        idle_timeout: seconds that the source may be silent. Costs microseconds for each output.
+        options: see :class:`streamdec.flow.FlowOptions`.
+
+    Raises:
+        TypeError, ValueError: at once, for what is no source, machine or option.
+        IdleTimeoutError: while reading, with a snapshot; the source gave nothing for too long.
+        SourceError: while reading, for an output that cannot be read.
+    and, while reading, whatever the source and the machine raise.
+
+    >>> import anyio
+    >>> from streamdec import DecodeStream, MockTokenizer, wrap
+    >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
+    >>> async def main():
+    ...     async with wrap([0, 1, 2], DecodeStream(tokenizer)) as stream:
+    ...         return [chunk.text async for chunk in stream]
+    >>> anyio.run(main)
+    ['caf', 'é', '']
+    """
+    return TextStream(source, machine, on_stop=on_stop, idle_timeout=idle_timeout, **options)
+
+
+def stream(
+    source: AsyncIterable[Any] | Iterable[Any],
+    tokenizer: Decoder | None = None,
+    *,
+    conditions: StopConditions | None = None,
+    prompt_token_ids: Iterable[SupportsIndex] = NO_PROMPT,
+    decoder: StopSequenceDecoder | None = None,
+    on_stop: Callable[[], object] | None = None,
+    idle_timeout: float | None = None,
+    **options: Unpack[StreamOptions],
+) -> TextStream[StopSequenceDecoder]:
+    r"""The text of ``source``, as it comes, until something says stop.
+
+    Args:
+        source: as for :func:`wrap`, and so ``on_stop`` and ``idle_timeout``.
+        tokenizer: as for StopSequenceDecoder, and so ``prompt_token_ids``.
+        prompt_token_ids: ids that came before; never given out.
+        conditions: when the text ends; or give its parts as options: ``stop="User:"``.
+        decoder: one that is ready, or restored from a snapshot, instead of all these.
+        on_stop: called before the source is closed, to abort the engine's request.
+        idle_timeout: seconds that the source may be silent.
+        options: those of StopConditions, of decoding, and of the stream: see
+            :class:`streamdec.flow.StreamOptions`.
+
+    Raises what :func:`wrap`, StopConditions and StopSequenceDecoder raise.
+
+    >>> import anyio
+    >>> from streamdec import MockTokenizer, stream
+    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"!", b"\nUs", b"er:"])
+    >>> async def engine():
+    ...     for token_id in [0, 1, 2, 3, 0]:
+    ...         yield token_id
+    >>> async def main():
+    ...     async with stream(engine(), tokenizer, stop="\nUser:") as chunks:
+    ...         async for chunk in chunks:
+    ...             print(repr(chunk.text), chunk.finish_reason)
+    >>> anyio.run(main)
+    'Hi' None
+    '!' None
+    '' stop
+    """
+    flow_options, decoder_options = sorted_options("stream()", options)
+    decoder = decoder_of(
+        "stream()", tokenizer, conditions, prompt_token_ids, decoder, decoder_options
+    )
+    return wrap(source, decoder, on_stop=on_stop, idle_timeout=idle_timeout, **flow_options)

@@ -1,0 +1,99 @@
+"""What bytes a piece stands for, in the middle of a text.
+
+In: a tokenizer's rules and a piece. Out: bytes. What a rule does at the two ends of a text, and to
+repeated pieces, is left to whoever decodes whole texts. Text is made by the library ``tokenizers``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tokenizers import decoders
+
+from streamdec.backends._guard import guarded
+from streamdec.protocols import (
+    CTC,
+    BPESuffix,
+    ByteFallback,
+    ByteLevel,
+    Concatenation,
+    DecodingRule,
+    Joined,
+    Metaspace,
+    RawBytes,
+    TextRules,
+    WordPiece,
+)
+
+__all__ = ["bytes_of", "library_stages"]
+
+# As the decoder ``ByteFallback`` reads it, by Rust's ``u8::from_str_radix``; others are text.
+_BYTE = re.compile(r"<0x(?:[0-9A-Fa-f]{2}|\+[0-9A-Fa-f])>")
+
+
+def _alphabet() -> dict[str, int]:
+    """Letter to byte: printable Latin-1 stands for itself, the others follow from U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = (byte for byte in range(256) if byte not in printable)
+    return {chr(b): b for b in printable} | {chr(0x100 + n): b for n, b in enumerate(others)}
+
+
+_BYTE_OF_LETTER = _alphabet()
+"""GPT-2's byte alphabet (``bytes_to_unicode`` in its encoder.py)."""
+
+
+def bytes_of(rules: TextRules, piece: str | bytes) -> bytes:
+    """The bytes that ``piece`` gives to a text, with other text before and after it."""
+    if isinstance(piece, bytes):
+        return piece
+    rule = rules.rule
+    if isinstance(rule, ByteLevel):
+        return _byte_level(piece)
+    if isinstance(rule, ByteFallback) and _BYTE.fullmatch(piece):
+        return bytes([int(piece[3:5], 16)])
+    text = _text_of(rule, piece)
+    for replace in rules.replaces:
+        text = text.replace(replace.pattern, replace.content)
+    return text.encode()
+
+
+def _byte_level(piece: str) -> bytes:
+    try:
+        return bytes(map(_BYTE_OF_LETTER.__getitem__, piece))
+    except KeyError:
+        return piece.encode()
+
+
+def _text_of(rule: DecodingRule, piece: str) -> str:
+    """``piece`` after a piece without text, and before one where a rule looks ahead."""
+    if isinstance(rule, (RawBytes, Concatenation)):
+        return piece
+    if isinstance(rule, Joined):
+        return rule.separator + piece
+    around = ["", piece, ""] if isinstance(rule, BPESuffix) else ["", piece]
+    return guarded(decoders.Sequence(library_stages(rule)).decode, around)
+
+
+def library_stages(rule: DecodingRule) -> list[decoders.Decoder]:
+    """The decoders of ``tokenizers`` that do what ``rule`` says; TypeError if there is none."""
+    match rule:
+        case ByteLevel():
+            return [decoders.ByteLevel()]
+        case Concatenation():
+            return [decoders.Fuse()]
+        case Metaspace(replacement, prepend):
+            scheme = "always" if prepend else "never"
+            return [decoders.Metaspace(replacement, prepend_scheme=scheme)]
+        case ByteFallback(metaspace):
+            return [decoders.ByteFallback(), *_metaspace_stages(metaspace)]
+        case WordPiece(prefix, cleanup):
+            return [decoders.WordPiece(prefix, cleanup=cleanup)]
+        case BPESuffix(suffix):
+            return [decoders.BPEDecoder(suffix)]
+        case CTC(pad, delimiter, cleanup, metaspace):
+            return [decoders.CTC(pad, delimiter, cleanup), *_metaspace_stages(metaspace)]
+    raise TypeError(f"not a DecodingRule of text: {rule!r}")
+
+
+def _metaspace_stages(metaspace: Metaspace | None) -> list[decoders.Decoder]:
+    return [] if metaspace is None else library_stages(metaspace)

@@ -1,0 +1,128 @@
+"""What two encoders of one tokenizer.json must agree on before the faster of them is trusted.
+
+In: the parsed JSON; the slow encoder's tokenizer. Out: reasons to trust nothing (static rules), and
+strings to compare ids on. Both follow a prototype's, found by altering configurations until
+fastokens 0.3.5 and tokenizers 0.23.3 differed. How many of those this set finds was not measured.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer
+
+__all__ = ["GUARDED", "probes_of", "static_faults"]
+
+GUARDED = "\u180e"
+"""White space to one regex engine and not to the other: texts that have it are encoded slowly."""
+
+_CLASS = re.compile(r"\[(?:\\.|[^\]\\])*\]")
+# Oniguruma and PCRE2 read these differently: words, borders, lines, hexadecimal digits, and
+# {n,m}+, which is a repeated group to the one and possessive to the other.
+_RISK = re.compile(r"\\[wWbBhHRXAzZG]|(?<!\\)[\^$]|\{\d*,?\d*\}\+")
+_HARMLESS = frozenset({r"\s+$"})
+_VOCABULARY = 1500
+_ADDED = 200
+_RISKY = 36
+_LONG = 40_000
+
+_FIXED = (
+    "",
+    " ",
+    "  \n\n \t\r\n  x",
+    "foo\n bar\t\n\n",
+    "Hello, world! It's 'RE we'll DON'T I'M you'Ve",
+    "1 12 123 1234 12345678901234567890 1,000.5 ٣٤٥ 九千 ①② ⅷ",
+    "11111111111111\u2460 222222222\u20e0x\t3\n",
+    f"a{GUARDED}'re {GUARDED}{GUARDED}b",
+    f"\n{GUARDED} 1{GUARDED}2",
+    "\u2460 a\u20e0 \u24d0b",
+    "<0x0A><0x11> <0xE4>",
+    "\ufeffa\u200bb\u200d\u2060\x00\x01\x7f\x85\xa0\u2028\u2029\u3000",
+    "Größe naïve café e\u0301 A\u030a \u1e9b\u0323 ﬁ ½ Ⅷ İı ſ ß ẞ",
+    "Привет, мир. Γειά σου Κόσμε שלום עולם مرحبا بالعالم नमस्ते दुनिया สวัสดี",
+    "こんにちは世界。你好，世界！안녕하세요 セカイ 각 ᄒ",
+    "😀👍🏽👩‍👩‍👧‍👦🇪🇺❤️ 𝔘𝔫𝔦 \U0010ffff \ufffd",
+    "def f(x):\n\treturn {'a': [x ** 2]}  # ok\n\n\nclass A_b: pass",
+    "https://example.com/a?b=c&d=%20#e a_b-c.d@e.f $x^2$ !!!??? ---- ====",
+    "\u2581a \u2581\u2581b Ġx Ċ",
+    "aAaA camelCase HTTPServer X-Y ABCdef",
+)
+_AROUND = ("{}", "a{}b", " {} ", "\n{}\n", "\t{}\t x", "1{}2", "{}{}", "  {}  ", "foo\n{} \n")
+
+
+def static_faults(data: Mapping[str, Any], tokenizer: Tokenizer) -> Iterator[str]:
+    """Why the fast encoder must not be used for this file, whatever the probes say."""
+    if (data.get("model") or {}).get("dropout"):
+        yield "the model has dropout, which is random"
+    added = data.get("added_tokens") or []
+    for token in added:
+        if tokenizer.token_to_id(token["content"]) != token["id"]:
+            yield f"the id of the added token {token['content']!r:.60} is not the declared one"
+            break
+    spaced = [token for token in added if token["content"][:1].isspace()]
+    if spaced and any(token.get("lstrip") or token.get("rstrip") for token in added):
+        yield "an added token begins with white space, and one takes that around it"
+    kinds = {bool(token.get("normalized")) for token in added}
+    if len(kinds) == 2 and not data.get("normalizer") and _is_nested(added):
+        yield "of added tokens that begin alike only some are normalized"
+    for pattern in _patterns([data.get("normalizer"), data.get("pre_tokenizer")]):
+        if _RISK.search(_CLASS.sub("", pattern)) and pattern not in _HARMLESS:
+            yield f"regexes of its kind are read in different ways: {pattern!r:.80}"
+
+
+def _is_nested(added: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether of two added tokens, one normalized and one not, one begins with the other."""
+    named = sorted((token["content"], bool(token.get("normalized"))) for token in added)
+    return any(
+        long.startswith(short) and of_long != of_short
+        for index, (short, of_short) in enumerate(named)
+        for long, of_long in named[index + 1 : index + 64]
+    )
+
+
+def _patterns(part: Any) -> Iterator[str]:
+    """Every regex anywhere in ``part``."""
+    if isinstance(part, dict):
+        if isinstance(part.get("Regex"), str):
+            yield part["Regex"]
+        part = list(part.values())
+    if isinstance(part, list):
+        for inner in part:
+            yield from _patterns(inner)
+
+
+def probes_of(tokenizer: Tokenizer) -> list[str]:
+    """A few thousand strings, the same ones for the same tokenizer."""
+    words = _vocabulary(tokenizer)
+    added = list(tokenizer.get_added_tokens_decoder().values())
+    contents = [token.content for token in added]
+    fours = ["".join(words[start : start + 4]) for start in range(0, len(words), 4)]
+    spread = contents[:: max(1, len(contents) // _ADDED)]
+    among = [frame.format(content, content) for content in spread for frame in _AROUND]
+    risky = [token.content for token in added if _is_risky(token)][:_RISKY]
+    pairs = [first + second for first, second in product(risky, risky)]
+    spelled = [changed for content in spread for changed in (content[:-1], content.upper())]
+    short = [*_FIXED, *words, *fours, *among, *pairs, *spelled]
+    return list(dict.fromkeys([*short, *_long(words)]))
+
+
+def _is_risky(token: AddedToken) -> bool:
+    return token.lstrip or token.rstrip or token.single_word or token.content.isspace()
+
+
+def _vocabulary(tokenizer: Tokenizer) -> list[str]:
+    """Texts of ids from all over the vocabulary."""
+    size = tokenizer.get_vocab_size(with_added_tokens=False)
+    ids = range(0, size, max(1, size // _VOCABULARY))
+    return [text for text in tokenizer.decode_batch([[i] for i in ids]) if text]
+
+
+def _long(words: Sequence[str]) -> list[str]:
+    """Beyond the lengths at which an encoder divides its work."""
+    fixed = " ".join(_FIXED).replace(GUARDED, "")
+    mixed = fixed + " ".join(words)
+    return [(mixed * (_LONG // len(mixed) + 1))[:_LONG], "x " * (_LONG // 2), "ab" * (_LONG // 8)]

@@ -1,0 +1,355 @@
+"""GGUF: the vocabulary of a llama.cpp model file, decoded exactly, encoded as far as it tells how.
+
+In: a path. Out: a :class:`~streamdec.protocols.Tokenizer`. No library reads the file: see
+:mod:`streamdec.backends.gguf_metadata`. Each token's bytes are what llama.cpp prints for it
+(``token_to_piece`` in its ``src/llama-vocab.cpp``); bytes that are no UTF-8 are decoded as in
+tiktoken, each maximal part as one U+FFFD, which llama.cpp leaves to its callers.
+
+A GGUF file has the tokens but not all of how a text is cut, so encoding is *best effort*, warned of
+once: models of the kind ``llama`` are given to sentencepiece, those of the kind ``gpt2`` to
+``tokenizers`` if their way of cutting, ``tokenizer.ggml.pre``, is known here; others only decode.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+
+from streamdec.backends._common import fingerprint_of
+from streamdec.backends._derived import DerivedTokenizer
+from streamdec.backends._guard import guarded
+from streamdec.backends._pieces import bytes_of
+from streamdec.backends.encodings import ENCODINGS
+from streamdec.backends.gguf_metadata import read_metadata
+from streamdec.errors import (
+    EncodeError,
+    StreamdecWarning,
+    TokenizerLibraryError,
+    TokenizerLoadError,
+)
+from streamdec.protocols import ByteLevel, RawBytes, Special, SpecialTokens, TextRules
+
+__all__ = ["GGUFTokenizer"]
+
+_KINDS = ("llama", "gpt2", "bert", "t5")
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
+_SPACE = "\u2581"
+_BYTE_LEVEL = TextRules(ByteLevel())
+_PATTERNS = {
+    "llama-bpe": (ENCODINGS["llama3"].pattern,),
+    "qwen2": (ENCODINGS["qwen"].pattern,),
+    "gpt-4o": (ENCODINGS["o200k_base"].pattern,),
+    "deepseek-coder": (
+        *(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+"),
+        *("[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", r"\p{N}"),
+    ),
+}
+"""``tokenizer.ggml.pre`` → the regexes that cut a text one after the other, as llama.cpp has them;
+``gpt-2`` is the library's own."""
+_ROLES = {
+    "bos_token": "bos",
+    "eos_token": "eos",
+    "unk_token": "unknown",
+    "sep_token": "seperator",  # spelled so in the format
+    "pad_token": "padding",
+    "cls_token": "cls",
+    "mask_token": "mask",
+}
+_SPREAD_IN_SAMPLE = 128
+_SPECIAL_IN_SAMPLE = 64
+
+
+class GGUFTokenizer(DerivedTokenizer):
+    """The tokenizer in a GGUF file; ``source`` is its path.
+
+    ``encodes`` says how far encoding goes. Control tokens and the unknown one are skipped with
+    ``skip_special_tokens``, as llama.cpp does without ``special``.
+
+    Raises :class:`TokenizerLoadError`, which names the path and the reason.
+    """
+
+    inline_chars = 512
+
+    def __init__(self, source: str | os.PathLike[str]) -> None:
+        path = Path(os.fsdecode(source))
+        found = read_metadata(path, _is_wanted)
+        self.name = str(path)
+        try:
+            self._take({key.rpartition("ggml.")[2]: value for key, value in found.items()})
+        except (ValueError, TypeError, UnicodeEncodeError) as error:
+            raise TokenizerLoadError(f"{str(path)!r}: {error}") from error
+
+    def _take(self, data: dict[str, Any]) -> None:
+        self._kind = _one_of(data.get("model"))
+        self._tokens = _strings(data, "tokens")
+        if not self._tokens:
+            raise ValueError("a GGUF file without tokens in it (tokenizer.ggml.tokens)")
+        types = data.get("token_type") or [_NORMAL] * len(self._tokens)
+        if len(types) != len(self._tokens) or not all(type(kind) is int for kind in types):
+            raise ValueError(f"{len(types)} types of {len(self._tokens)} tokens")
+        self._types: list[int] = types
+        self._scores: list[float] = data.get("scores") or []
+        self._merges = _strings(data, "merges")
+        self._pre = str(data.get("pre", "default"))
+        self._strips = bool(data.get("add_space_prefix", self._kind != "gpt2"))
+        self._adds = [bool(data.get(f"add_{role}_token", False)) for role in ("bos", "eos")]
+        found = {role: data.get(f"{name}_token_id") for role, name in _ROLES.items()}
+        self._roles: dict[str, int] = {
+            role: i for role, i in found.items() if type(i) is int and 0 <= i < len(self._tokens)
+        }
+        # A byte that is none is found here, and not in the middle of a stream.
+        for token_id, kind in enumerate(types):
+            if kind == _BYTE:
+                _byte(self._tokens[token_id])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self._kind})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was read; what is worked out from it stays behind."""
+        return {key: value for key, value in self.__dict__.items() if key not in _WORKED_OUT}
+
+    # --- decoding ---------------------------------------------------------------------------------
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """The text of ``token_ids``; ids that the file does not have contribute nothing."""
+        pieces = [
+            self.piece(token_id) or b""
+            for token_id in token_ids
+            if not (skip_special_tokens and self.is_skipped(token_id))
+        ]
+        text = b"".join(pieces).decode("utf-8", "replace")
+        return text.removeprefix(" ") if self._strips else text
+
+    @property
+    def rules(self) -> TextRules:
+        """All bytes are joined and decoded at once; one space may be removed at the beginning."""
+        return TextRules(RawBytes(), (" ", 1) if self._strips else ("", 0))
+
+    def piece(self, token_id: int) -> bytes | None:
+        """The bytes of ``token_id``; None if there is no such id."""
+        if not 0 <= token_id < len(self._tokens):
+            return None
+        text, kind = self._tokens[token_id], self._types[token_id]
+        if kind == _UNUSED:
+            return b""
+        if kind == _BYTE:
+            return _byte(text)
+        if kind != _NORMAL:
+            return text.encode()
+        return (
+            bytes_of(_BYTE_LEVEL, text)
+            if self._kind == "gpt2"
+            else text.replace(_SPACE, " ").encode()
+        )
+
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """The bytes of ``token_id``; None if there is no such id."""
+        return self.piece(token_id)
+
+    def is_skipped(self, token_id: int) -> bool:
+        """Whether ``token_id`` is a control token or the unknown one."""
+        return 0 <= token_id < len(self._types) and self._types[token_id] in (_UNKNOWN, _CONTROL)
+
+    @cached_property
+    def _special(self) -> list[int]:
+        return [i for i in range(len(self._types)) if self.is_skipped(i)]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits over the rules and every token."""
+        ids = range(len(self._tokens))
+        pieces = (self.piece(token_id) or b"" for token_id in ids)
+        return fingerprint_of(self.rules, ids, list(pieces), self._special)
+
+    def sample_ids(self) -> list[int]:
+        """Special tokens, bytes, and ids spread over the vocabulary."""
+        spread = range(0, self.vocab_size, max(self.vocab_size // _SPREAD_IN_SAMPLE, 1))
+        return sorted({*self._special[:_SPECIAL_IN_SAMPLE], *self._byte_ids(), *spread})
+
+    def _byte_ids(self) -> Iterator[int]:
+        single = (i for i in range(self.vocab_size) if len(self.piece(i) or b"") == 1)
+        return (i for _, i in zip(range(512), single, strict=False))
+
+    # --- encoding ---------------------------------------------------------------------------------
+
+    @cached_property
+    def encodes(self) -> str:
+        """``"best effort"``, or ``"no: "`` and the reason."""
+        if self._kind == "llama" and len(self._scores) == len(self._tokens):
+            return "best effort"
+        if self._kind == "gpt2" and self._merges and self._pre in ("gpt-2", *_PATTERNS):
+            return "best effort"
+        how = f"of the kind {self._kind}, cut as {self._pre!r:.80}"
+        return f"no: this file does not tell how a text is cut ({how})"
+
+    def _ids(self, text: str, special: Special) -> Sequence[int]:
+        if self.encodes != "best effort":
+            raise EncodeError(f"{self.name!r} encodes {self.encodes}; it decodes")
+        if self._kind == "llama":
+            found: Sequence[int] = self._sentencepiece._ids(text, special)
+            return found
+        if special == "forbid":
+            spelled = next((name for name in self._names if name and name in text), None)
+            if spelled is not None:
+                raise EncodeError(f"the special token {spelled!r} at index {text.index(spelled)}")
+        encoder = self._bpe_without_special if special == "text" else self._bpe
+        ids: list[int] = guarded(encoder.encode_batch_fast, [text], add_special_tokens=False)[0].ids
+        return ids
+
+    @property
+    def _added(self) -> tuple[Sequence[int], Sequence[int]]:  # type: ignore[override]
+        ids = [self._roles.get(role) for role in ("bos_token", "eos_token")]
+        before, after = (
+            [i] if adds and i is not None else [] for adds, i in zip(self._adds, ids, strict=True)
+        )
+        return before, after
+
+    def _warn(self) -> None:
+        warnings.warn(
+            f"{self.name!r}: a GGUF file does not tell all of how a text is cut; encoding is best "
+            "effort",
+            StreamdecWarning,
+            stacklevel=4,
+        )
+
+    @cached_property
+    def _sentencepiece(self) -> Any:
+        from streamdec.backends.sentencepiece import SentencePieceTokenizer
+
+        self._warn()
+        scores = map(float, self._scores)
+        pieces = zip(self._tokens, scores, self._types, strict=True)
+        try:
+            return SentencePieceTokenizer.from_content(
+                _model_proto(pieces, self._strips), self.name
+            )
+        except TokenizerLoadError as error:
+            raise EncodeError(f"{error}; it decodes") from error
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [self._tokens[i] for i in self._special]
+
+    @cached_property
+    def _bpe(self) -> Tokenizer:
+        tokenizer = Tokenizer.from_str(self._bpe_without_special.to_str())
+        tokenizer.add_special_tokens(list(filter(None, self._names)))
+        return tokenizer
+
+    @cached_property
+    def _bpe_without_special(self) -> Tokenizer:
+        self._warn()
+        vocabulary = {token: i for i, token in reversed([*enumerate(self._tokens)])}
+        merges = [(left, right) for left, _, right in (m.partition(" ") for m in self._merges)]
+        try:
+            model = guarded(models.BPE, vocabulary, merges, ignore_merges=self._pre == "llama-bpe")
+        except TokenizerLibraryError as error:
+            raise EncodeError(f"{self.name!r}: its merges are bad: {error.__cause__}") from error
+        tokenizer = Tokenizer(model)
+        patterns = _PATTERNS.get(self._pre, ())
+        stages = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
+        byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not patterns)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*stages, byte_level])
+        kinds = enumerate(self._types)
+        tokenizer.add_tokens([self._tokens[i] for i, kind in kinds if kind == _USER_DEFINED])
+        return tokenizer
+
+    # --- the vocabulary ---------------------------------------------------------------------------
+
+    def id_to_token(self, token_id: int) -> str | None:
+        """The token as the file has it; None if there is no such id."""
+        return self._tokens[token_id] if 0 <= token_id < len(self._tokens) else None
+
+    def token_to_id(self, token: str) -> int | None:
+        """The lowest id of that name; None if there is none."""
+        return self._by_name.get(token)
+
+    @cached_property
+    def _by_name(self) -> dict[str, int]:
+        return {token: i for i, token in reversed([*enumerate(self._tokens)])}
+
+    @property
+    def vocab_size(self) -> int:
+        """How many tokens there are."""
+        return len(self._tokens)
+
+    @cached_property
+    def special_tokens(self) -> SpecialTokens:
+        """The roles that the file gives; the other control tokens."""
+        roles = {role: self._tokens[token_id] for role, token_id in self._roles.items()}
+        others = (self._tokens[i] for i in self._special if i not in self._roles.values())
+        return SpecialTokens(**roles, additional_special_tokens=tuple(others))
+
+
+_WORKED_OUT = (
+    *("fingerprint", "encodes", "special_tokens", "_special", "_sentencepiece", "_names"),
+    *("_bpe", "_bpe_without_special", "_by_name"),
+)
+
+
+def _is_wanted(key: str) -> bool:
+    return key.startswith("tokenizer.ggml.")
+
+
+def _one_of(kind: Any) -> str:
+    if kind not in _KINDS:
+        known = ", ".join(_KINDS)
+        raise ValueError(f"a GGUF file with a tokenizer of the kind {kind!r:.80}; served: {known}")
+    return str(kind)
+
+
+def _strings(data: dict[str, Any], key: str) -> list[str]:
+    found = data.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+        raise ValueError(f"tokenizer.ggml.{key} is not a list of strings")
+    for item in found:
+        item.encode()  # UnicodeEncodeError for bytes that are no UTF-8
+    return found
+
+
+def _byte(name: str) -> bytes:
+    if len(name) != 6 or not name.startswith("<0x") or not name.endswith(">"):
+        raise ValueError(f"a byte token {name!r:.40}")
+    return bytes([int(name[3:5], 16)])
+
+
+# --- a SentencePiece model ------------------------------------------------------------------------
+
+
+def _model_proto(pieces: Iterator[tuple[str, float, int]], adds_prefix: bool) -> bytes:
+    """A ModelProto of these pieces, scores and types, which are numbered alike in both formats.
+
+    As ``src/sentencepiece_model.proto`` of google/sentencepiece has it: BPE with bytes; no text is
+    normalized but that a space is put before it.
+    """
+    parts = []
+    for text, score, kind in pieces:
+        fields = _field(1, text.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, kind)
+        parts.append(_field(1, fields))
+    trainer = _number(3, 2) + _number(35, 1)
+    normalizer = _field(1, b"identity") + _number(3, adds_prefix) + _number(4, 0) + _number(5, 1)
+    return b"".join(parts) + _field(2, trainer) + _field(3, normalizer)
+
+
+def _field(number: int, data: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def _number(number: int, value: int) -> bytes:
+    return _varint(number << 3) + _varint(value)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])

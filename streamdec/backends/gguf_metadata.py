@@ -1,0 +1,167 @@
+"""The metadata of a GGUF file, read with bounded memory.
+
+In: a path, and which keys are wanted. Out: their values. Everything else is stepped over, tensors
+are never reached. Every length and count is compared with what is left of the file before anything
+is allocated for it, so a file that lies about them ends in an error and costs no more than its own
+size.
+
+The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (versions 2 and 3; little- and
+big-endian).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from streamdec.errors import TokenizerLoadError
+
+__all__ = ["MAX_ITEMS", "MAX_METADATA", "read_metadata"]
+
+MAX_METADATA = 2**28
+"""Bytes of metadata that are read or stepped over at most; large vocabularies have 20 million."""
+MAX_ITEMS = 2**21
+"""Keys and items of lists, all together; the largest vocabularies have 800,000."""
+_MAX_KEY = 65_535
+_MAX_NESTING = 4
+_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q"} | {
+    12: "d"
+}
+"""Type of a value → how it is packed: 7 is a bool."""
+_STRING, _ARRAY, _BOOL = 8, 9, 7
+
+
+class _Reader:
+    """A file that knows how much of it may still be read."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file = file
+        self.left = size
+        self.items = MAX_ITEMS
+        self.order = "<"
+
+    def take(self, count: int, what: str) -> bytes:
+        if count > self.left:
+            raise ValueError(f"{what} of {count} bytes, where {self.left} are left")
+        data = self._file.read(count)
+        if len(data) < count:
+            raise ValueError("the file ends in the middle of its metadata")
+        self.left -= count
+        return data
+
+    def skip(self, count: int, what: str) -> None:
+        if count > self.left:
+            raise ValueError(f"{what} of {count} bytes, where {self.left} are left")
+        self._file.seek(count, 1)
+        self.left -= count
+
+    def expect(self, count: int, size: int, what: str) -> None:
+        """``count`` items of at least ``size`` bytes each are to come."""
+        if count * size > self.left:
+            raise ValueError(f"{count} {what}, where {self.left} bytes are left")
+        if count > self.items:
+            raise ValueError(f"{count} {what}: more than {MAX_ITEMS} items in all")
+        self.items -= count
+
+    def number(self, code: str, what: str) -> Any:
+        size = struct.calcsize(code)
+        return struct.unpack(self.order + code, self.take(size, what))[0]
+
+    def text(self, what: str, limit: int) -> str:
+        length = self.number("Q", what)
+        if length > limit:
+            raise ValueError(f"{what} of {length} bytes")
+        return self.take(length, what).decode("utf-8", "surrogateescape")
+
+
+def read_metadata(path: Path, wanted: Callable[[str], bool]) -> dict[str, Any]:
+    """The values of all keys for which ``wanted`` holds; strings, numbers, bools, lists of these.
+
+    Raises :class:`TokenizerLoadError`, which names the path and what is wrong.
+    """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(0)
+            return _read(_Reader(file, min(size, MAX_METADATA)), wanted)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise TokenizerLoadError(f"{str(path)!r}: not a GGUF file we can read: {reason}") from error
+
+
+def _read(reader: _Reader, wanted: Callable[[str], bool]) -> dict[str, Any]:
+    if reader.take(4, "the magic") != b"GGUF":
+        raise ValueError("it does not begin with GGUF")
+    version = reader.number("I", "the version")
+    if version & 0xFFFF == 0 and version:  # written the other way round
+        reader.order, version = ">", int.from_bytes(version.to_bytes(4, "little"), "big")
+    if version not in (2, 3):
+        raise ValueError(f"version {version}, where 2 and 3 are known")
+    reader.number("Q", "the number of tensors")
+    count = reader.number("Q", "the number of keys")
+    reader.expect(count, 13, "keys")  # the shortest: no letters, a type, a byte
+    found: dict[str, Any] = {}
+    for _ in range(count):
+        key = reader.text("a key", _MAX_KEY)
+        kind = reader.number("I", f"the type of {key!r:.80}")
+        if wanted(key):
+            if key in found:
+                raise ValueError(f"the key {key!r:.80} twice")
+            found[key] = _value(reader, kind, key)
+        else:
+            _step_over(reader, kind, key, 0)
+    return found
+
+
+def _value(reader: _Reader, kind: int, key: str) -> Any:
+    if kind == _STRING:
+        return reader.text(f"{key!r:.80}", reader.left)
+    if kind == _ARRAY:
+        return _array(reader, key)
+    value = reader.number(_code(kind, key), f"{key!r:.80}")
+    return bool(value) if kind == _BOOL else value
+
+
+def _array(reader: _Reader, key: str) -> list[Any]:
+    inner, count = _header(reader, key)
+    if inner == _STRING:
+        return [reader.text(f"an item of {key!r:.80}", reader.left) for _ in range(count)]
+    if inner == _ARRAY:
+        raise ValueError(f"lists within the list {key!r:.80}")
+    code = _code(inner, key)
+    data = reader.take(count * struct.calcsize(code), f"{key!r:.80}")
+    values = struct.unpack(f"{reader.order}{count}{code}", data)
+    return [bool(value) for value in values] if inner == _BOOL else list(values)
+
+
+def _header(reader: _Reader, key: str) -> tuple[int, int]:
+    """The type of a list's items, and how many there are."""
+    inner = reader.number("I", f"the type of {key!r:.80}")
+    count = reader.number("Q", f"the length of {key!r:.80}")
+    smallest = 8 if inner == _STRING else 12 if inner == _ARRAY else 1
+    reader.expect(count, smallest, f"items in {key!r:.80}")
+    return inner, count
+
+
+def _step_over(reader: _Reader, kind: int, key: str, nesting: int) -> None:
+    if kind == _STRING:
+        reader.skip(reader.number("Q", f"{key!r:.80}"), f"{key!r:.80}")
+    elif kind != _ARRAY:
+        reader.skip(struct.calcsize(_code(kind, key)), f"{key!r:.80}")
+    elif nesting == _MAX_NESTING:
+        raise ValueError(f"lists more than {_MAX_NESTING} deep in {key!r:.80}")
+    else:
+        inner, count = _header(reader, key)
+        if inner in _SCALARS:
+            reader.skip(count * struct.calcsize(_SCALARS[inner]), f"{key!r:.80}")
+            return
+        for _ in range(count):
+            _step_over(reader, inner, key, nesting + 1)
+
+
+def _code(kind: int, key: str) -> str:
+    if kind not in _SCALARS:
+        raise ValueError(f"{key!r:.80} is of type {kind}, which nobody knows")
+    return _SCALARS[kind]

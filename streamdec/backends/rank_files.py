@@ -1,0 +1,100 @@
+"""Rank files: the tokens of a byte-level BPE, and in which order they are merged.
+
+In: the bytes of a file, a line for each token: its bytes in base64, a space, its rank. Out: token →
+rank. A file is read whole, so how large it may be is limited, and whatever is wrong with it is
+named with its line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from binascii import Error as Base64Error
+from binascii import a2b_base64
+from collections.abc import Mapping
+from pathlib import Path
+
+from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
+from streamdec.errors import TokenizerLoadError
+
+__all__ = ["MAX_FILE", "cached_file", "encodings_of", "parse_ranks", "read_bounded", "sha256_of"]
+
+MAX_FILE = 2**28
+"""Bytes of a tokenizer file, beyond which it is not read (the largest known has 34 million)."""
+_MAX_ID = 2**24 - 1
+"""Every id up to the highest is asked for its bytes once; no vocabulary has so many."""
+_CACHES = ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR")
+
+
+def read_bounded(path: Path, limit: int = MAX_FILE) -> bytes:
+    """The content of ``path``. TokenizerLoadError if it cannot be read or is larger than that."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(limit + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise TokenizerLoadError(f"{str(path)!r}: {reason}") from error
+    if len(content) > limit:
+        raise TokenizerLoadError(f"{str(path)!r}: more than {limit} bytes, which no tokenizer has")
+    return content
+
+
+def parse_ranks(content: bytes, name: str = "rank file") -> dict[bytes, int]:
+    """Token → rank, in the order of the file.
+
+    Raises :class:`TokenizerLoadError`, which gives ``name`` and the line, for a line that is not a
+    token and a rank, and for a token or a rank that comes twice.
+    """
+    ranks: dict[bytes, int] = {}
+    for number, line in enumerate(content.splitlines(), 1):
+        if line:
+            token, rank = _parse_line(line, name, number)
+            if token in ranks:
+                raise TokenizerLoadError(f"{name}, line {number}: the token {token!r:.80} again")
+            ranks[token] = rank
+    if len(set(ranks.values())) < len(ranks):
+        raise TokenizerLoadError(f"{name}: two tokens of one rank")
+    if not ranks:
+        raise TokenizerLoadError(f"{name}: no ranks in it")
+    return ranks
+
+
+def _parse_line(line: bytes, name: str, number: int) -> tuple[bytes, int]:
+    try:
+        encoded, digits = line.split()
+        token = a2b_base64(encoded, strict_mode=True)
+        rank = int(digits) if digits.isdigit() and len(digits) <= 10 else -1
+    except (Base64Error, ValueError):
+        rank = -1
+    if not 0 <= rank <= _MAX_ID:
+        expected = "a token in base64, a space and a rank"
+        raise TokenizerLoadError(f"{name}, line {number}: {line!r:.80} is not {expected}")
+    return token, rank
+
+
+def sha256_of(content: bytes) -> str:
+    """In hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def encodings_of(
+    sha256: str, encodings: Mapping[str, EncodingSpec] = ENCODINGS
+) -> list[EncodingSpec]:
+    """Those that a rank file with this hash holds, what it is alone taken for first."""
+    return [spec for spec in encodings.values() if sha256 in {file.sha256 for file in spec.files}]
+
+
+def cached_file(file: RankFile) -> Path | None:
+    """Where tiktoken's own cache has ``file``; None if it has not.
+
+    The cache is the folder that ``TIKTOKEN_CACHE_DIR`` names, or ``DATA_GYM_CACHE_DIR``, or
+    ``data-gym-cache`` among temporary files; a file in it is named by the SHA-1 of its address.
+    What is in it is not to be believed before its SHA-256 was compared.
+    """
+    default = str(Path(tempfile.gettempdir()) / "data-gym-cache")
+    folder = next((os.environ[name] for name in _CACHES if name in os.environ), default)
+    if not folder or not file.url:
+        return None
+    path = Path(folder) / hashlib.sha1(file.url.encode(), usedforsecurity=False).hexdigest()
+    return path if path.is_file() else None

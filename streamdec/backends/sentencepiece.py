@@ -1,0 +1,269 @@
+"""SentencePiece: a ``tokenizer.model``, encoded by the library, decoded by its rules.
+
+In: a model file or its content. Out: a :class:`~streamdec.protocols.Tokenizer`. Pieces, their kinds
+and how a text begins are asked of the library. It writes one U+FFFD for each byte that makes no
+character, which is what streams do that decode eagerly; ``decode``, and streams with
+``byte_runs="exact"``, make a whole run of bytes U+FFFD if one of them is bad, as ``tokenizers``
+does for such models. Where all runs are UTF-8 all are alike.
+
+What differs from the library: control pieces have a text, their name, if special tokens are not
+skipped (there they never have one), and a character may go on after one that is skipped. And at the
+very beginning of a text spaces are removed by what they are and not by whose: one, also of an
+unknown piece or a byte, or, where the model removes superfluous spaces, those of the first piece
+(all of them, if it has bytes).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from tokenizers import decoders
+
+from streamdec.backends._common import fingerprint_of
+from streamdec.backends._derived import DerivedTokenizer
+from streamdec.backends._guard import guarded
+from streamdec.backends.rank_files import read_bounded
+from streamdec.errors import (
+    EncodeError,
+    MissingExtraError,
+    TokenizerLibraryError,
+    TokenizerLoadError,
+)
+from streamdec.protocols import ByteFallback, Metaspace, Special, SpecialTokens, TextRules
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["SentencePieceTokenizer"]
+
+_SPACE = "\u2581"
+"""What pieces have for a space."""
+_EVERY = 2**31
+_SPREAD_IN_SAMPLE = 128
+_CONTROL_IN_SAMPLE = 64
+
+
+class SentencePieceTokenizer(DerivedTokenizer):
+    """A tokenizer of the library sentencepiece; ``source`` is the path of a model.
+
+    With ``add_special_tokens`` a text begins with the model's bos, if it has one. The library does
+    not look for control pieces in a text: with ``special="parse"`` the text is divided at their
+    names, and what is between is encoded as a text of its own. ``special="text"`` is what the
+    library does.
+
+    Raises :class:`TokenizerLoadError`, which names the path and the reason, and
+    :class:`MissingExtraError` without sentencepiece.
+    """
+
+    inline_chars = 512
+
+    def __init__(self, source: str | os.PathLike[str]) -> None:
+        path = Path(os.fsdecode(source))
+        self._take(read_bounded(path), str(path))
+
+    @classmethod
+    def from_content(cls, content: bytes, name: str = "SentencePiece model") -> Self:
+        """The tokenizer of a model with this ``content``; ``name`` is for messages."""
+        self = cls.__new__(cls)
+        self._take(content, name)
+        return self
+
+    def _take(self, content: bytes, name: str) -> None:
+        self.name = name
+        self._content = content
+        try:
+            processor = _library().SentencePieceProcessor()
+            guarded(processor.LoadFromSerializedProto, content)
+        except TokenizerLibraryError as error:
+            what = f"not a SentencePiece model: {error.__cause__}"
+            raise TokenizerLoadError(f"{name!r}: {what:.300}") from error
+        self._processor: Any = processor
+        self._size: int = processor.GetPieceSize()
+        if not self._size:
+            raise TokenizerLoadError(f"{name!r}: not a SentencePiece model: it has no pieces")
+        try:
+            # What is no UTF-8 is found here, and not in the middle of a stream.
+            self._names: list[str] = guarded(processor.IdToPiece, list(range(self._size)))
+            self._unknown = {i: self._text(i) for i in [processor.unk_id()] if i >= 0}
+        except TokenizerLibraryError as error:
+            what = f"a SentencePiece model with bad pieces: {error.__cause__}"
+            raise TokenizerLoadError(f"{name!r}: {what:.300}") from error
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The model itself."""
+        return {"content": self._content, "name": self.name}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._take(state["content"], state["name"])
+
+    # --- decoding ---------------------------------------------------------------------------------
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """The text of ``token_ids``; ids that the model does not have contribute nothing."""
+        skipped = self._control if skip_special_tokens else {}
+        pieces = [self.piece(i) for i in token_ids if i not in skipped]
+        return guarded(self._chain.decode, [piece for piece in pieces if piece is not None])
+
+    @cached_property
+    def _chain(self) -> decoders.Decoder:
+        if isinstance(self.rules.rule, Metaspace):
+            return decoders.Metaspace()
+        stages = [decoders.ByteFallback(), decoders.Fuse()]
+        if self._stripped:
+            stages.append(decoders.Strip(" ", self._stripped, 0))
+        return decoders.Sequence(stages)
+
+    @cached_property
+    def _stripped(self) -> int:
+        """How many spaces are removed from the beginning of a text, asked of the library."""
+        spaced = (i for i in range(self._size) if self._is_spaced_word(i))
+        first = next(spaced, None)
+        if first is None or self._text(first).startswith(" "):
+            return 0
+        space = self._processor.PieceToId(_SPACE)
+        twice = self.id_to_token(space) == _SPACE
+        return _EVERY if twice and not self._text(space, space, first).startswith(" ") else 1
+
+    def _is_spaced_word(self, token_id: int) -> bool:
+        piece = self._names[token_id]
+        return piece.startswith(_SPACE) and piece[1:2] not in ("", _SPACE)
+
+    def _text(self, *token_ids: int) -> str:
+        """The library's own text."""
+        text: str = guarded(self._processor.DecodeIds, list(token_ids))
+        return text
+
+    @cached_property
+    def rules(self) -> TextRules:
+        """Pieces are text or ``<0xE4>``, a byte; the spaces at the beginning are removed."""
+        if self._stripped == _EVERY and next(self._byte_ids(), None) is None:
+            return TextRules(Metaspace(_SPACE))
+        return TextRules(ByteFallback(), (" ", self._stripped) if self._stripped else ("", 0))
+
+    def piece(self, token_id: int) -> str | None:
+        """The text of a piece, or ``<0xE4>`` for a byte; None if there is no such id."""
+        if not 0 <= token_id < self._size:
+            return None
+        text = self._names[token_id]
+        if self._processor.IsByte(token_id) or token_id in self._control:
+            return text
+        if token_id in self._unknown:
+            return self._unknown[token_id]
+        return text if isinstance(self.rules.rule, Metaspace) else text.replace(_SPACE, " ")
+
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """The bytes that ``token_id`` gives to the middle of a text; None if there is no token."""
+        piece = self.piece(token_id)
+        if piece is not None and self._processor.IsByte(token_id):
+            return bytes([int(piece[3:5], 16)])
+        return None if piece is None else piece.replace(_SPACE, " ").encode()
+
+    def is_skipped(self, token_id: int) -> bool:
+        """Whether ``token_id`` is a control piece."""
+        return token_id in self._control
+
+    @cached_property
+    def _control(self) -> dict[int, str]:
+        """Control pieces and their names."""
+        return {i: self._names[i] for i in range(self._size) if self._processor.IsControl(i)}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits over the rules and every piece."""
+        pieces = [self.piece(i) or "" for i in range(self._size)]
+        return fingerprint_of(self.rules, range(self._size), pieces, self._control)
+
+    def sample_ids(self) -> list[int]:
+        """Control pieces, all bytes, and ids spread over the vocabulary."""
+        spread = range(0, self._size, max(self._size // _SPREAD_IN_SAMPLE, 1))
+        return sorted({*list(self._control)[:_CONTROL_IN_SAMPLE], *self._byte_ids(), *spread})
+
+    def _byte_ids(self) -> Iterator[int]:
+        return (i for i in range(self._size) if self._processor.IsByte(i))
+
+    # --- encoding ---------------------------------------------------------------------------------
+
+    def _ids(self, text: str, special: Special) -> list[int]:
+        if special == "text" or not self._control:
+            return self._encoded(text)
+        if special == "forbid":
+            if found := self._any_control.search(text):
+                raise EncodeError(f"the special token {found[0]!r} at index {found.start()}")
+            return self._encoded(text)
+        ids: list[int] = []
+        for index, part in enumerate(self._any_control.split(text)):
+            ids += [self._control_ids[part]] if index % 2 else self._encoded(part)
+        return ids
+
+    def _encoded(self, text: str) -> list[int]:
+        ids: list[int] = guarded(self._processor.EncodeAsIds, text)
+        return ids
+
+    @cached_property
+    def _control_ids(self) -> dict[str, int]:
+        return {name: i for i, name in reversed(self._control.items())}
+
+    @cached_property
+    def _any_control(self) -> re.Pattern[str]:
+        """A control piece's name, the longest first, as a group of its own."""
+        names = sorted(filter(None, self._control_ids), key=len, reverse=True)
+        return re.compile(f"({'|'.join(map(re.escape, names))})")
+
+    @property
+    def _added(self) -> tuple[Sequence[int], Sequence[int]]:  # type: ignore[override]
+        bos = self._processor.bos_id()
+        return ([bos] if bos >= 0 else [], [])
+
+    # --- the vocabulary ---------------------------------------------------------------------------
+
+    def id_to_token(self, token_id: int) -> str | None:
+        """The piece as the model has it, U+2581 for a space; None if there is no such id."""
+        return self._names[token_id] if 0 <= token_id < self._size else None
+
+    def token_to_id(self, token: str) -> int | None:
+        """The id of a piece; None if there is none."""
+        try:
+            token.encode()
+        except UnicodeEncodeError:
+            return None
+        token_id: int = guarded(self._processor.PieceToId, token)
+        return token_id if self.id_to_token(token_id) == token else None
+
+    @property
+    def vocab_size(self) -> int:
+        """How many pieces there are."""
+        return self._size
+
+    @cached_property
+    def special_tokens(self) -> SpecialTokens:
+        """The model's bos, eos, unk and pad; the other control pieces."""
+        processor = self._processor
+        roles = [processor.bos_id(), processor.eos_id(), processor.unk_id(), processor.pad_id()]
+        bos, eos, unk, pad = map(self.id_to_token, roles)
+        others = tuple(name for i, name in self._control.items() if i not in roles)
+        return SpecialTokens(
+            bos_token=bos,
+            eos_token=eos,
+            unk_token=unk,
+            pad_token=pad,
+            additional_special_tokens=others,
+        )
+
+
+def _library() -> ModuleType:
+    try:
+        import sentencepiece
+    except ImportError as error:
+        raise MissingExtraError(
+            "this tokenizer needs the library sentencepiece: pip install 'streamdec[sentencepiece]'"
+        ) from error
+    library: ModuleType = sentencepiece
+    return library

@@ -1,0 +1,132 @@
+"""Tekken: Mistral's ``tekken.json``, run by the library tiktoken.
+
+In: a file or its content. Out: a :class:`~streamdec.backends.tiktoken.TiktokenTokenizer`. The file
+has the regex, the tokens in base64 with ranks from 0 on, and more of them than are used; the first
+ids are special tokens, so rank n is id n + ``default_num_special_tokens``. Special tokens that have
+no name are ``<SPECIAL_n>``; until version 7 a file need not name any, and twenty names are fixed.
+
+Where this comes from: ``mistral_common/tokens/tokenizers/tekken.py`` of mistral-common 1.13.1. That
+library decodes what stands before and after a special token apart; here a skipped one leaves no
+trace, and a character may go on after it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from binascii import Error as Base64Error
+from binascii import a2b_base64
+from pathlib import Path
+from typing import Any, Self
+
+from streamdec.backends.encodings import EncodingSpec
+from streamdec.backends.rank_files import read_bounded
+from streamdec.backends.tiktoken import TiktokenTokenizer
+from streamdec.errors import TokenizerLoadError
+
+__all__ = ["TekkenTokenizer"]
+
+_UNNAMED = "v7"
+"""The last version whose files may leave special tokens unnamed."""
+_VERSIONS = ("v1", "v2", "v3", "v7", "v11", "v13", "v15")
+_FIXED = (
+    *("<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"),
+    *("[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]", "[IMG]", "<pad>", "[IMG_BREAK]"),
+    *("[IMG_END]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"),
+    "[TOOL_CONTENT]",
+)
+_MAX_IDS = 2**24
+
+
+class TekkenTokenizer(TiktokenTokenizer):
+    """A tokenizer of a ``tekken.json``; ``source`` is its path.
+
+    With ``add_special_tokens`` a text begins with ``<s>``. Raises :class:`TokenizerLoadError`,
+    which names the path and the reason, and :class:`MissingExtraError` without tiktoken.
+    """
+
+    def __init__(self, source: str | os.PathLike[str]) -> None:
+        path = Path(os.fsdecode(source))
+        self._take_tekken(read_bounded(path), repr(str(path)))
+        self.name = str(path)
+
+    @classmethod
+    def from_tekken(cls, content: bytes, name: str = "Tekken file") -> Self:
+        """The tokenizer of a Tekken file with this ``content``; ``name`` is for messages."""
+        self = cls.__new__(cls)
+        self._take_tekken(content, repr(name))
+        self.name = name
+        return self
+
+    def _take_tekken(self, content: bytes, name: str) -> None:
+        try:
+            ranks, spec = _parse(json.loads(content.decode("utf-8-sig")))
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            told = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise TokenizerLoadError(f"{name}: not a Tekken file: {told:.300}") from error
+        self._take_ranks(ranks, spec, name)
+
+
+def _parse(data: Any) -> tuple[dict[bytes, int], EncodingSpec]:
+    config = data["config"]
+    num_special = _count(config, "default_num_special_tokens")
+    size = _count(config, "default_vocab_size") - num_special
+    vocab, pattern = data["vocab"], config["pattern"]
+    if not isinstance(vocab, list) or not isinstance(pattern, str):
+        raise TypeError("vocab is a list and pattern a string")
+    if not 0 < size <= len(vocab):
+        raise ValueError(f"{size} tokens are used, {len(vocab)} are there")
+    ranks = {_token(vocab[rank], rank): rank + num_special for rank in range(size)}
+    if len(ranks) < size:
+        raise ValueError("two tokens of the same bytes")
+    names = _special(data.get("special_tokens"), num_special, config.get("version"))
+    return ranks, EncodingSpec(
+        name="tekken",
+        pattern=pattern,
+        special_tokens=names,
+        bos_token="<s>" if "<s>" in names else None,
+        eos_token="</s>" if "</s>" in names else None,
+        pad_token="<pad>" if "<pad>" in names else None,
+        adds_bos="<s>" in names,
+    )
+
+
+def _count(config: Any, key: str) -> int:
+    value = config[key]
+    if type(value) is not int or not 0 <= value <= _MAX_IDS:
+        raise ValueError(f"{key} is {value!r:.40}")
+    return value
+
+
+def _token(entry: Any, rank: int) -> bytes:
+    if entry["rank"] != rank:
+        raise ValueError(f"entry {rank} has rank {entry['rank']!r:.40}")
+    try:
+        return a2b_base64(entry["token_bytes"], strict_mode=True)
+    except (Base64Error, ValueError) as error:
+        raise ValueError(f"entry {rank}: {entry['token_bytes']!r:.40} is not base64") from error
+
+
+def _special(listed: Any, count: int, version: Any) -> dict[str, int]:
+    """Name → id of all special tokens."""
+    if version not in _VERSIONS:
+        raise ValueError(f"version {version!r:.40}, where {', '.join(_VERSIONS)} are known")
+    if listed is None and _VERSIONS.index(version) > _VERSIONS.index(_UNNAMED):
+        raise ValueError(f"no special tokens, which version {version} must have")
+    by_id = dict(enumerate(_FIXED)) if listed is None else _named(listed)
+    if any(token_id >= count for token_id in by_id):
+        raise ValueError(f"{len(by_id)} special tokens, where {count} have an id")
+    names = {by_id.get(i, f"<SPECIAL_{i}>"): i for i in range(count)}
+    if len(names) < count:
+        raise ValueError("two special tokens of one name")
+    return names
+
+
+def _named(listed: Any) -> dict[int, str]:
+    by_id: dict[int, str] = {}
+    for token in listed:
+        token_id, name = token["rank"], token["token_str"]
+        if type(token_id) is not int or token_id < 0 or token_id in by_id or not name:
+            raise ValueError(f"a special token {name!r:.40} of rank {token_id!r:.40}")
+        by_id[token_id] = str(name)
+    return by_id

@@ -1,0 +1,456 @@
+"""tiktoken: OpenAI's encodings, and the rank files of Llama 3 and 4, Qwen and Kimi.
+
+In: a rank file, recognised by its content; or the name of an encoding whose rank file is at hand;
+or a ``tiktoken.Encoding``. Out: a :class:`~streamdec.protocols.Tokenizer`; what each id is made of
+is asked of the library. Nothing is downloaded unless ``allow_download=True`` asks for it.
+
+A rank file does not say how text is cut nor which special tokens there are: see
+:mod:`streamdec.backends.encodings`. What a ``tokenizer_config.json`` beside it says of special
+tokens comes before what that table has.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from streamdec.backends._common import fingerprint_of
+from streamdec.backends._derived import DerivedTokenizer
+from streamdec.backends._guard import guarded
+from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
+from streamdec.backends.rank_files import (
+    cached_file,
+    encodings_of,
+    parse_ranks,
+    read_bounded,
+    sha256_of,
+)
+from streamdec.backends.tokenizer_config import Declared, read_declared
+from streamdec.errors import (
+    EncodeError,
+    MissingExtraError,
+    TokenizerLibraryError,
+    TokenizerLoadError,
+)
+from streamdec.protocols import RawBytes, Special, SpecialTokens, TextRules
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import tiktoken
+
+__all__ = ["TiktokenTokenizer"]
+
+_MAX_CHARS = 400_000
+_MAX_RUN = 25_000
+_RUN = re.compile(r"\s++|\S++")
+_NAMED_BYTE = re.compile(rb"<0x([0-9A-F]{2})>")
+_NO_TEXT = re.compile("[\udc80-\udcff]")
+"""As ``surrogateescape`` writes bytes that are not UTF-8."""
+_RULES = TextRules(RawBytes())
+_SPECIAL_IN_SAMPLE = 64
+_SPREAD_IN_SAMPLE = 128
+
+
+class TiktokenTokenizer(DerivedTokenizer):
+    """A tokenizer of the library tiktoken.
+
+    ``source`` is the path of a rank file, or a ``tiktoken.Encoding``. ``encoding`` chooses where
+    one file is that of several encodings (``r50k_base`` in the file of p50k, ``o200k_harmony`` in
+    that of o200k, ``llama3`` in that of llama3.1), and says what an unknown file is: a name of
+    :data:`~streamdec.backends.encodings.ENCODINGS`, or a spec of your own.
+
+    Ids that the encoding does not have contribute nothing to ``decode``, where tiktoken raises.
+    ``token_bytes`` are exact. A name in the vocabulary is the token's text, and ``<0xFF>`` stands
+    for a byte that is not UTF-8.
+
+    Raises :class:`TokenizerLoadError`, which names the path and the reason, and
+    :class:`MissingExtraError` without tiktoken.
+
+    >>> TiktokenTokenizer("cl100k_base.tiktoken").decode([9906, 1917])  # doctest: +SKIP
+    'Hello world'
+    """
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str] | tiktoken.Encoding,
+        *,
+        encoding: str | EncodingSpec | None = None,
+    ) -> None:
+        if isinstance(source, (str, os.PathLike)):
+            path = Path(os.fsdecode(source))
+            declared = read_declared(path.parent)
+            self._take(read_bounded(path), repr(str(path)), encoding, declared)
+            self.name = str(path)
+        else:
+            self._encoding, self._spec, self.name = source, EncodingSpec("", ""), source.name
+            self._declared = Declared()
+
+    @classmethod
+    def named(
+        cls,
+        encoding: str | EncodingSpec,
+        ranks: str | os.PathLike[str] | None = None,
+        *,
+        allow_download: bool = False,
+    ) -> Self:
+        """The encoding of this name.
+
+        ``ranks`` is the path of its rank file, which may be another name's as well. Without it the
+        file is looked for in tiktoken's own cache (``TIKTOKEN_CACHE_DIR``), and downloaded only if
+        that is allowed.
+
+        Raises :class:`TokenizerLoadError`, which says how the file can be supplied.
+        """
+        spec = _named(encoding, ENCODINGS)
+        if ranks is not None:
+            content, name = read_bounded(Path(os.fsdecode(ranks))), str(ranks)
+        else:
+            content, name = _ranks_at_hand(spec, allow_download=allow_download)
+        return cls.from_content(content, name, spec)
+
+    @classmethod
+    def from_content(
+        cls,
+        content: bytes,
+        name: str = "rank file",
+        encoding: str | EncodingSpec | None = None,
+        declared: Declared | None = None,
+    ) -> Self:
+        """The tokenizer of a rank file with this ``content``; ``name`` is for messages."""
+        self = cls.__new__(cls)
+        self._take(content, repr(name), encoding, declared or Declared())
+        self.name = name
+        return self
+
+    def _take(
+        self,
+        content: bytes,
+        name: str,
+        encoding: str | EncodingSpec | None,
+        declared: Declared,
+    ) -> None:
+        spec = spec_of(content, name, encoding, declared)
+        ranks = parse_ranks(content, name)
+        if spec.ranks_below is not None:
+            ranks = {token: rank for token, rank in ranks.items() if rank < spec.ranks_below}
+        self._take_ranks(ranks, _with_declared(spec, ranks, declared, name), name)
+        self._declared = declared
+
+    def _take_ranks(self, ranks: dict[bytes, int], spec: EncodingSpec, name: str) -> None:
+        _check(ranks, spec, name)
+        try:
+            self._encoding = guarded(
+                _tiktoken().Encoding,
+                spec.name,
+                pat_str=spec.pattern,
+                mergeable_ranks=ranks,
+                special_tokens=dict(spec.special_tokens),
+            )
+        except TokenizerLibraryError as error:
+            raise TokenizerLoadError(f"{name}: {error.__cause__}") from error
+        self._spec = spec
+        self._declared = Declared()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self._encoding.name})"
+
+    # --- decoding ---------------------------------------------------------------------------------
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """The library's own text of ``token_ids``; ids it does not have contribute nothing.
+
+        Raises :class:`TokenizerLibraryError` for what is no id.
+        """
+        skipped = self._skipped_ids if skip_special_tokens else frozenset[int]()
+        kept = [token_id for token_id in token_ids if token_id not in skipped]
+        try:
+            return self._encoding.decode(kept)
+        except KeyError:
+            known = [token_id for token_id in kept if self.piece(token_id) is not None]
+            return guarded(self._encoding.decode, known)
+        except (OverflowError, TypeError):
+            return guarded(self._encoding.decode, kept)
+
+    @property
+    def rules(self) -> TextRules:
+        """The bytes of all tokens are joined and decoded at once."""
+        return _RULES
+
+    def piece(self, token_id: int) -> bytes | None:
+        """The bytes of ``token_id``; None if there is no such id."""
+        try:
+            return self._encoding.decode_single_token_bytes(token_id)
+        except (KeyError, OverflowError):
+            return None
+
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """The bytes of ``token_id``; None if there is no such id."""
+        return self.piece(token_id)
+
+    def is_skipped(self, token_id: int) -> bool:
+        """Whether ``token_id`` is special, and no ``tokenizer_config.json`` says it is not."""
+        return token_id in self._skipped_ids
+
+    @cached_property
+    def _special_ids(self) -> dict[str, int]:
+        """Every special token by its name, ids ascending."""
+        single = self._encoding.encode_single_token
+        ids = {name: single(name) for name in self._encoding.special_tokens_set}
+        return dict(sorted(ids.items(), key=lambda item: (item[1], item[0])))
+
+    @cached_property
+    def _skipped_ids(self) -> frozenset[int]:
+        shown = self._declared.ordinary
+        return frozenset(i for name, i in self._special_ids.items() if name not in shown)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits over every id's bytes and skipping. 0.2 s for 200,000 ids, once."""
+        pieces = {i: piece for i in range(self.vocab_size) if (piece := self.piece(i)) is not None}
+        return fingerprint_of(_RULES, list(pieces), pieces.values(), self._skipped_ids)
+
+    def sample_ids(self) -> list[int]:
+        """Special tokens, all single bytes, and ids spread over the vocabulary."""
+        special = sorted(set(self._special_ids.values()))
+        first = [*special[:_SPECIAL_IN_SAMPLE], *sorted(self._skipped_ids)[:1]]
+        step = max(self.vocab_size // _SPREAD_IN_SAMPLE, 1)
+        spread = (i for i in range(0, self.vocab_size, step) if self.piece(i) is not None)
+        return sorted({*first, *self._byte_ids(), *spread})
+
+    def _byte_ids(self) -> Iterator[int]:
+        for byte in range(256):
+            token_id = self._id_of(bytes([byte]))
+            if token_id is not None:
+                yield token_id
+
+    # --- encoding ---------------------------------------------------------------------------------
+
+    def _ids(self, text: str, special: Special) -> list[int]:
+        allowed: Any = "all" if special == "parse" else frozenset[str]()
+        if special == "forbid":
+            self._refuse_special(text)
+        if self._spec.is_nfc:
+            text = unicodedata.normalize("NFC", text)
+        ids: list[int] = []
+        for part in _cut(text) if self._spec.is_cut else (text,):
+            encode = self._encoding.encode
+            ids += guarded(encode, part, allowed_special=allowed, disallowed_special=())
+        return ids
+
+    def _refuse_special(self, text: str) -> None:
+        if self._special_ids and (found := self._any_special.search(text)):
+            raise EncodeError(f"the special token {found[0]!r} at index {found.start()}")
+
+    @cached_property
+    def _any_special(self) -> re.Pattern[str]:
+        return re.compile("|".join(map(re.escape, sorted(self._special_ids, key=len)[::-1])))
+
+    @property
+    def _added(self) -> tuple[Sequence[int], Sequence[int]]:  # type: ignore[override]
+        bos = self.special_tokens.bos_token
+        return ([self._special_ids[bos]] if self._spec.adds_bos and bos else [], [])
+
+    # --- the vocabulary ---------------------------------------------------------------------------
+
+    def id_to_token(self, token_id: int) -> str | None:
+        """The token's text, its bytes that are not UTF-8 as ``<0xFF>``; None without a token."""
+        piece = self.piece(token_id)
+        if piece is None:
+            return None
+        text = piece.decode("utf-8", "surrogateescape")
+        return text if text.isprintable() else _NO_TEXT.sub(_name_of_byte, text)
+
+    def token_to_id(self, token: str | bytes) -> int | None:
+        """The id of a token, given by its name or its bytes; None if there is none."""
+        if isinstance(token, bytes):
+            return self._id_of(token)
+        try:
+            data = token.encode()
+        except UnicodeEncodeError:
+            return None
+        found = self._id_of(data)
+        if found is None and b"<0x" in data:
+            found = self._id_of(_NAMED_BYTE.sub(lambda name: bytes.fromhex(name[1].decode()), data))
+            return found if found is not None and self.id_to_token(found) == token else None
+        return found
+
+    def _id_of(self, data: bytes) -> int | None:
+        try:
+            return self._encoding.encode_single_token(data)
+        except KeyError:
+            return None
+
+    @property
+    def vocab_size(self) -> int:
+        """The highest id and one: holes and special tokens count."""
+        return self._encoding.max_token_value + 1
+
+    @cached_property
+    def special_tokens(self) -> SpecialTokens:
+        """The roles that the encoding or its ``tokenizer_config.json`` gives; all the others."""
+        spec = self._spec
+        roles = {
+            "bos_token": spec.bos_token,
+            "eos_token": spec.eos_token,
+            "pad_token": spec.pad_token,
+            **self._declared.roles,
+        }
+        others = (name for name in self._special_ids if name not in roles.values())
+        return SpecialTokens(**roles, additional_special_tokens=tuple(others))
+
+
+# --- which encoding a rank file is ----------------------------------------------------------------
+
+
+def spec_of(
+    content: bytes,
+    name: str,
+    encoding: str | EncodingSpec | None = None,
+    declared: Declared | None = None,
+    encodings: Mapping[str, EncodingSpec] = ENCODINGS,
+) -> EncodingSpec:
+    """The encoding of the rank file with this ``content``; ``name`` is for messages.
+
+    Raises :class:`TokenizerLoadError`: for an unknown file of which nothing is said, and for one
+    that is not the file of the encoding that is asked for.
+    """
+    sha256 = sha256_of(content)
+    found = encodings_of(sha256, encodings)
+    if encoding is not None:
+        return _checked(_named(encoding, encodings), found, sha256, name)
+    if found:
+        return found[0]
+    if declared is not None and "tokenization_kimi" in declared.code:
+        return encodings["kimi"]
+    known = ", ".join(encodings)
+    raise TokenizerLoadError(
+        f"{name}: a rank file of SHA-256 {sha256[:16]}…, which is none of {known}; such a file "
+        "does not say how text is cut: give encoding=EncodingSpec(name, pattern, special_tokens)"
+    )
+
+
+def _named(encoding: str | EncodingSpec, encodings: Mapping[str, EncodingSpec]) -> EncodingSpec:
+    if isinstance(encoding, EncodingSpec):
+        return encoding
+    if encoding not in encodings:
+        raise TokenizerLoadError(f"no encoding {encoding!r:.80}; known: {', '.join(encodings)}")
+    return encodings[encoding]
+
+
+def _checked(
+    spec: EncodingSpec, found: Sequence[EncodingSpec], sha256: str, name: str
+) -> EncodingSpec:
+    if spec.files and sha256 not in {file.sha256 for file in spec.files}:
+        is_of = f"it is the file of {found[0].name}" if found else f"its SHA-256 is {sha256[:16]}…"
+        raise TokenizerLoadError(f"{name}: not the rank file of {spec.name}: {is_of}")
+    return spec
+
+
+def _with_declared(
+    spec: EncodingSpec, ranks: Mapping[bytes, int], declared: Declared, name: str
+) -> EncodingSpec:
+    """``spec`` with the special tokens that ``declared`` has for ids that are no ranks."""
+    by_id = {token_id: token for token, token_id in spec.special_tokens.items()}
+    reserved = range(max(ranks.values()) + 1, max(ranks.values()) + 1 + spec.num_reserved)
+    by_id.update({token_id: f"<|reserved_token_{token_id}|>" for token_id in reserved})
+    if not declared.tokens:
+        special_tokens = {**spec.special_tokens, **{by_id[i]: i for i in reserved}}
+        return replace(spec, special_tokens=special_tokens)
+    taken = frozenset(ranks.values()) & declared.tokens.keys()
+    if taken:
+        some = ", ".join(map(str, sorted(taken)[:5]))
+        raise TokenizerLoadError(f"{name}: tokenizer_config.json adds tokens that it has: {some}")
+    by_id.update(declared.tokens)
+    special_tokens = {token: token_id for token_id, token in sorted(by_id.items())}
+    if len(special_tokens) < len(by_id):
+        raise TokenizerLoadError(f"{name}: tokenizer_config.json names two tokens alike")
+    return replace(spec, special_tokens=special_tokens)
+
+
+def _check(ranks: Mapping[bytes, int], spec: EncodingSpec, name: str) -> None:
+    """Raise for what the library would answer with a panic, now or later."""
+    missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
+    if missing:
+        raise TokenizerLoadError(
+            f"{name}: {len(missing)} bytes without a token of their own, as {missing[0]:#04x}"
+        )
+    clash = frozenset(ranks.values()) & frozenset(spec.special_tokens.values())
+    if clash:
+        raise TokenizerLoadError(f"{name}: the id {min(clash)} is a special token's too")
+
+
+# --- finding a rank file --------------------------------------------------------------------------
+
+
+def _ranks_at_hand(spec: EncodingSpec, *, allow_download: bool) -> tuple[bytes, str]:
+    """The rank file of ``spec`` and its name: from tiktoken's cache, or downloaded if allowed."""
+    for file in spec.files:
+        path = cached_file(file)
+        if path is not None:
+            content = read_bounded(path)
+            if sha256_of(content) == file.sha256:
+                return content, str(path)
+    file = next((file for file in spec.files if file.url), RankFile(""))
+    reason = "nobody serves it"
+    if file.url:
+        reason = "downloads are not allowed (allow_download=True allows them)"
+        if allow_download:
+            try:
+                return _download(file), file.url
+            except TokenizerLibraryError as error:
+                reason = f"the download failed ({error.__cause__!r:.200})"
+    shown = f" ({file.url})" if file.url else ""
+    raise TokenizerLoadError(
+        f"the rank file of {spec.name} is not at hand: {reason}. Give the path of the file{shown}, "
+        "or put it into the folder that TIKTOKEN_CACHE_DIR names, as tiktoken does"
+    )
+
+
+def _download(file: RankFile) -> bytes:
+    """Through tiktoken, which compares the SHA-256 and keeps the file in its cache."""
+    content: bytes = guarded(_tiktoken().load.read_file_cached, file.url, file.sha256)
+    return content
+
+
+def _tiktoken() -> ModuleType:
+    try:
+        import tiktoken
+        import tiktoken.load
+    except ImportError as error:
+        raise MissingExtraError(
+            "this tokenizer needs the library tiktoken: pip install 'streamdec[tiktoken]'"
+        ) from error
+    return tiktoken
+
+
+# --- names of bytes -------------------------------------------------------------------------------
+
+
+def _name_of_byte(escaped: re.Match[str]) -> str:
+    return f"<0x{ord(escaped[0]) - 0xDC00:02X}>"
+
+
+# --- cutting long texts ---------------------------------------------------------------------------
+
+
+def _cut(text: str) -> Iterator[str]:
+    """``text`` in the parts in which the references of Llama and Kimi encode it."""
+    for start in range(0, len(text), _MAX_CHARS):
+        yield from _cut_runs(text[start : start + _MAX_CHARS])
+
+
+def _cut_runs(text: str) -> Iterator[str]:
+    """A run of white space, or of other characters, is cut at each 25,000 of them."""
+    start = 0
+    for run in _RUN.finditer(text) if len(text) > _MAX_RUN else ():
+        for place in range(run.start() + _MAX_RUN, run.end(), _MAX_RUN):
+            yield text[start:place]
+            start = place
+    yield text[start:]

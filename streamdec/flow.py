@@ -1,0 +1,361 @@
+"""From the outputs of a source to chunks: all that a stream does except wait.
+
+The streams (:mod:`streamdec.aio`, :mod:`streamdec.iteration`) pull and close; this is what they
+pull through. In: outputs. Out: chunks, of which the last says that it is the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, SupportsIndex, TypedDict, cast, get_args
+
+from streamdec.chunks import Chunk, FinishReason, StopReason
+from streamdec.core.byte_runs import ByteRuns
+from streamdec.core.program import UnknownIds
+from streamdec.core.stop_conditions import StopConditions, StopLimits
+from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.machines import Covering, Face, Machine, face_of
+from streamdec.protocols import Decoder
+from streamdec.sources import Reader, ending
+
+__all__ = [
+    "MAX_TOKENS_AT_ONCE",
+    "NO_PROMPT",
+    "Closing",
+    "DecoderOptions",
+    "DecodingOptions",
+    "Flow",
+    "FlowOptions",
+    "StreamOptions",
+    "decoder_of",
+    "sorted_options",
+]
+
+MAX_TOKENS_AT_ONCE = 256
+"""Tokens that one chunk covers at most, and after which a stream looks whether it was cancelled."""
+
+NOTHING = Chunk()
+NO_PROMPT: tuple[int, ...] = ()
+
+Split = Literal["output", "token"]
+
+
+class _Unwalked:
+    """Stands for a decoder whose rows are not walked from outside: it never seems to be at rest."""
+
+    __slots__ = ("_dense", "_row")
+
+    def __init__(self) -> None:
+        self._dense = self._row = ()
+
+
+UNWALKED = _Unwalked()
+
+
+class FlowOptions(TypedDict, total=False):
+    """How the outputs of a source become chunks."""
+
+    ids: Callable[[Any], Any]
+    """Called with each output; gives its ids, where they are not found by themselves."""
+    cumulative: bool
+    """Whether each output has all ids since the beginning, and not only the new ones."""
+    index: int | None
+    """Which sample of a request is read, where there are several."""
+    split: Split
+    """``"output"`` (the default): one chunk for each output that brings out text. ``"token"``: one
+    for each token, text or not, for those who need an even cadence."""
+    return_token_ids: bool
+    """Give TokenChunks, which have the ids that they cover."""
+    finish_reason: FinishReason
+    """Why the stream ended, where a source just ends and gives no reason; else ``"length"``."""
+
+
+class DecodingOptions(TypedDict, total=False):
+    """How ids become text; see DecodeStream."""
+
+    skip_special_tokens: bool
+    byte_runs: ByteRuns
+    unknown_ids: UnknownIds
+    clean_up_tokenization_spaces: bool
+
+
+class DecoderOptions(DecodingOptions, total=False):
+    """What a stream's decoder is made of: how ids become text, and all of StopConditions."""
+
+    stop: str | Iterable[str]
+    stop_token_ids: SupportsIndex | Iterable[SupportsIndex]
+    visible_stop: str | Iterable[str]
+    visible_stop_token_ids: SupportsIndex | Iterable[SupportsIndex]
+    include_stop_str_in_output: bool
+    min_tokens: int
+    max_tokens: int | None
+    ignore_eos: bool
+    eos_token_ids: SupportsIndex | Iterable[SupportsIndex]
+    stop_token_sequences: Iterable[Iterable[SupportsIndex]]
+    armed_after: str | int | None
+    armed_until: str | int | None
+    stop_regex: str | Iterable[str]
+    max_hold: int | None
+    limits: StopLimits | None
+
+
+class StreamOptions(FlowOptions, DecoderOptions, total=False):
+    """All options of a stream that makes its own decoder."""
+
+
+class Flow:
+    """What a machine makes of the outputs of one source.
+
+    Nothing is stepped before it is asked for, so that the machine is always as it was after the
+    chunks that were given out. The last chunk is put aside (``last``) until the source is closed.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        *,
+        ids: Callable[[Any], Any] | None = None,
+        cumulative: bool = False,
+        index: int | None = None,
+        split: Split = "output",
+        return_token_ids: bool = False,
+        finish_reason: FinishReason = "length",
+    ) -> None:
+        _check("split", split, get_args(Split))
+        _check("finish_reason", finish_reason, get_args(FinishReason))
+        if ids is not None and not callable(ids):
+            raise TypeError(f"ids must be callable with an output, and {ids!r:.80} is not")
+        if index is not None and (type(index) is not int or index < 0):
+            kind = ValueError if type(index) is int else TypeError
+            raise kind(f"index must be a number from 0 up, not {index!r:.40}")
+        face: Face = face_of(machine)
+        self.machine = machine
+        self.shows_all = split == "token"
+        """Whether chunks without text are given out."""
+        self.num_taken = 0
+        """How many tokens the last chunk took."""
+        self.is_over = False
+        """Whether no token is to be asked for: there was a finish, or a bad id."""
+        self.last: Chunk | None = None
+        """The last chunk, until it was given out."""
+        self.engine_finish_reason: str | None = None
+        """The engine's own word."""
+        self.source_ended = False
+        """Whether the engine has ended by itself, so that there is nothing to stop."""
+        self._face = Covering(face) if return_token_ids else face
+        self._most = 1 if self.shows_all else MAX_TOKENS_AT_ONCE
+        self._reader = Reader(ids=ids, cumulative=cumulative, index=index)
+        self._takes_ids = ids is None and not cumulative
+        self._finish_reason: FinishReason = finish_reason
+        self._error: Exception | None = None
+        self._is_walked = type(machine) is StopSequenceDecoder and self._face is face
+        if face.finished:
+            self._end(finish_reason)
+
+    # --- taking outputs
+
+    def read(self, output: Any) -> Iterator[Chunk]:
+        """The chunks of one output but the last one of all, each stepped when it is asked for.
+
+        Raises SourceError if it cannot be read. What a step raises comes after the last chunk.
+        """
+        token_ids, reason, stop_reason = self._reader.read(output)
+        if reason is not None:
+            self.engine_finish_reason, self.source_ended = reason, True
+        for start in range(0, len(token_ids), self._most):
+            part = token_ids[start : start + self._most]
+            chunk = self._take(part)
+            if self.is_over:
+                self._leave_unread(len(token_ids) - start - len(part))
+                return
+            yield chunk
+        if reason is not None:
+            self._end(ending(reason), stop_reason)
+
+    def _take(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
+        """The chunk of a few ids, up to a finish or a bad one."""
+        self.num_taken = len(token_ids)
+        try:
+            if len(token_ids) == 1:
+                chunk = self._face.step(token_ids[0])
+            else:
+                chunk = self._face.step_batch(token_ids)
+        except Exception as error:  # noqa: BLE001 (it is raised once the chunk was given out)
+            chunk = getattr(error, "chunk", None) or NOTHING
+            error.chunk = None  # type: ignore[attr-defined]
+            self._error = error
+        if chunk.finish_reason is not None or self._error is not None:
+            self.is_over, self.last = True, chunk
+        return chunk
+
+    def _leave_unread(self, count: int) -> None:
+        if count and self.last is not None and self._error is None:
+            self.last = replace(self.last, unread_tokens=self.last.unread_tokens + count)
+
+    # --- ends
+
+    def end(self) -> None:
+        """The source has ended, and nobody said why."""
+        if not self.is_over:
+            self.source_ended = True
+            self._end(self._finish_reason)
+
+    def _end(self, reason: FinishReason, stop_reason: StopReason = None) -> None:
+        self.is_over = True
+        chunk = self._face.flush(reason)
+        if chunk.finish_reason == "stop" and chunk.stop_reason is None:
+            chunk = replace(chunk, stop_reason=stop_reason)
+        self.last = chunk
+
+    def ending(self, closing: Closing) -> Iterator[Chunk]:
+        """Once the source is closed: the last chunk; and then whatever is to be raised."""
+        last, self.last = self.last, None
+        if last is not None and (last.text or self._error is None):
+            yield last
+        if self._error is not None:
+            closing.note_on(self._error)
+            raise self._error
+        closing.complain()
+
+    # --- short ways
+
+    @property
+    def step(self) -> Callable[[SupportsIndex], Chunk] | None:
+        """What is to be done with an output that is one id; None if ``read`` is to see it."""
+        return self._face.step if self._takes_ids else None
+
+    @property
+    def walked(self) -> Any:
+        """The StopSequenceDecoder that ``step`` is of, if it is none but its own."""
+        return self.machine if self._is_walked and self._takes_ids else UNWALKED
+
+    def walked_after(self, output: Any) -> Any:
+        """``walked``, after an output that was none of its rows' affair."""
+        return self.walked if type(output) is int else UNWALKED
+
+    # --- what may be asked
+
+    @property
+    def text_held(self) -> str:
+        """What would still come out if nothing followed."""
+        last = "" if self.last is None else self.last.text
+        return last + self._face.release()
+
+
+def _check(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {choices}, not {value!r:.40}")
+
+
+# --- the source ---------------------------------------------------------------------------------
+
+
+class Closing:
+    """Closes a source, once, and keeps what that raises until somebody can be told.
+
+    Text goes before complaints: what closing raised is raised after the last chunk, or mentioned on
+    an error that was there before.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        close: Callable[[], object] | None,
+        on_stop: Callable[[], object] | None,
+    ) -> None:
+        if on_stop is not None and not callable(on_stop):
+            raise TypeError(f"on_stop must be callable without arguments, not {on_stop!r:.80}")
+        self._flow = flow
+        self._close = close
+        self._on_stop = on_stop
+        self._is_done = False
+        self._errors: list[Exception] = []
+
+    def due(self) -> list[Callable[[], object]]:
+        """What is to be done now: nothing the second time, nothing to stop if the engine ended."""
+        if self._is_done:
+            return []
+        self._is_done = True
+        stop = None if self._flow.source_ended else self._on_stop
+        return [action for action in (stop, self._close) if action is not None]
+
+    def failed(self, error: Exception) -> None:
+        """Keeps what an action raised."""
+        self._errors.append(error)
+
+    def complain(self) -> None:
+        """Raises what closing raised, if that was not yet raised."""
+        if self._errors:
+            error = self._errors.pop(0)
+            self.note_on(error)
+            raise error
+
+    def note_on(self, error: BaseException | None) -> None:
+        """Mentions on ``error``, which somebody will see, what closing raised."""
+        if error is None or isinstance(error, GeneratorExit):
+            return
+        for each in self._errors:
+            error.add_note(f"Closing the source raised too: {each!r}")
+        self._errors.clear()
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def sorted_options(what: str, options: Mapping[str, Any]) -> tuple[FlowOptions, DecoderOptions]:
+    """The options of ``what`` by their kind. Raises TypeError for one that is none."""
+    flow, decoder = FlowOptions.__annotations__, DecoderOptions.__annotations__
+    for name in options:
+        if name not in flow and name not in decoder:
+            raise TypeError(f"{what} has no option {name!r}")
+    return (
+        cast(FlowOptions, {name: value for name, value in options.items() if name in flow}),
+        cast(DecoderOptions, {name: value for name, value in options.items() if name in decoder}),
+    )
+
+
+def decoder_of(
+    what: str,
+    tokenizer: Decoder | None,
+    conditions: StopConditions | None,
+    prompt_token_ids: Iterable[SupportsIndex],
+    decoder: StopSequenceDecoder | None,
+    options: DecoderOptions,
+) -> StopSequenceDecoder:
+    """The decoder that ``what`` is to run on: a given one, or one made of all the rest.
+
+    Raises TypeError where there are both, or neither; and what StopConditions and
+    StopSequenceDecoder raise.
+    """
+    given: dict[str, Any] = dict(options)
+    if conditions is not None:
+        given["conditions"] = conditions
+    if decoder is None:
+        return _made_decoder(what, tokenizer, prompt_token_ids, given)
+    if not isinstance(decoder, StopSequenceDecoder):
+        raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}")
+    if tokenizer is not None and tokenizer is not decoder.tokenizer:
+        given["tokenizer"] = tokenizer
+    if prompt_token_ids is not NO_PROMPT:
+        given["prompt_token_ids"] = prompt_token_ids
+    if given:
+        raise TypeError(f"{what} got a decoder, which has its own {', '.join(given)}")
+    return decoder
+
+
+def _made_decoder(
+    what: str,
+    tokenizer: Decoder | None,
+    prompt_token_ids: Iterable[SupportsIndex],
+    given: dict[str, Any],
+) -> StopSequenceDecoder:
+    if tokenizer is None:
+        raise TypeError(f"{what} needs a tokenizer, or a decoder")
+    decoding = {name: given.pop(name) for name in DecodingOptions.__annotations__ if name in given}
+    conditions = given.pop("conditions", None)
+    if conditions is None:
+        conditions = StopConditions(**given)
+    elif given:
+        raise TypeError(f"{what} got conditions, which have their own {', '.join(given)}")
+    return StopSequenceDecoder(tokenizer, conditions, prompt_token_ids, **decoding)

@@ -1,0 +1,176 @@
+"""Text from an engine that is called: ``for chunk in iter_chunks(...)``.
+
+What :mod:`streamdec.aio` does for asynchronous engines, for plain ones, and without an event loop.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Generator, Iterable, Iterator
+from types import TracebackType
+from typing import Any, Self, SupportsIndex, Unpack
+
+from streamdec.chunks import Chunk
+from streamdec.core.stop_conditions import StopConditions
+from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.flow import (
+    NO_PROMPT,
+    Closing,
+    Flow,
+    StreamOptions,
+    decoder_of,
+    sorted_options,
+)
+from streamdec.machines import Machine
+from streamdec.protocols import Decoder
+from streamdec.sources import is_plain
+
+__all__ = ["TextIterator", "iter_chunks"]
+
+
+class TextIterator:
+    """The chunks of one plain source: an iterator, and a context manager that closes the source.
+
+    Made by :func:`iter_chunks`. The last chunk, and no other, has a ``finish_reason``. The source
+    is closed once: before the last chunk is given out, when a step or the source raises, on
+    ``close`` and on leaving the block. What raises comes after all text that was certain before it;
+    ``snapshot()`` goes on from there with another source, ``text_held`` is what was withheld.
+    """
+
+    def __init__(
+        self, source: Iterable[Any], flow: Flow, on_stop: Callable[[], object] | None = None
+    ) -> None:
+        if inspect.iscoroutinefunction(on_stop):
+            raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
+        iterator = _iterator_of(source)
+        self._flow = flow
+        self._closing = _Closing(flow, getattr(iterator, "close", None), on_stop)
+        self._chunks = _chunks(flow, iter(()) if flow.is_over else iterator, self._closing)
+
+    # --- reading
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return self._chunks
+
+    def __next__(self) -> Chunk:
+        return next(self._chunks)
+
+    # --- the end
+
+    def close(self) -> None:
+        """Closes the source, if it is not closed already; afterwards there are no chunks.
+
+        Raises what closing it raised, if that was not yet raised.
+        """
+        self._close()
+        self._closing.complain()
+
+    def _close(self) -> None:
+        self._chunks.close()
+        self._closing.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._close()
+        if error is None:
+            self._closing.complain()
+        else:
+            self._closing.note_on(error)
+
+    # --- what may be asked
+
+    @property
+    def machine(self) -> Machine:
+        """What decodes; not to be stepped by others meanwhile."""
+        return self._flow.machine
+
+    def snapshot(self) -> dict[str, Any]:
+        """The machine as JSON, as it is after the chunks that were given out."""
+        return self.machine.snapshot()
+
+    @property
+    def text_held(self) -> str:
+        """The text that would come out if nothing followed; asking changes nothing."""
+        return self._flow.text_held
+
+    @property
+    def engine_finish_reason(self) -> str | None:
+        """Why the engine ended, in its own word; None if it has not, or did not say."""
+        return self._flow.engine_finish_reason
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.machine!r}>"
+
+
+def _chunks(flow: Flow, source: Iterator[Any], closing: _Closing) -> Generator[Chunk, None, None]:
+    with closing:
+        for output in source:
+            for chunk in flow.read(output):
+                if chunk.text or flow.shows_all:
+                    yield chunk
+            if flow.is_over:
+                break
+        else:
+            flow.end()
+    yield from flow.ending(closing)
+
+
+class _Closing(Closing):
+    """Closes a plain source."""
+
+    def close(self) -> None:
+        """Stops the engine, unless it has ended by itself; then closes its iterator. Once."""
+        for action in self.due():
+            try:
+                action()
+            except Exception as error:  # noqa: BLE001 (see Closing)
+                self.failed(error)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.close()
+        self.note_on(error)
+
+
+def _iterator_of(source: Any) -> Iterator[Any]:
+    if not is_plain(source):
+        raise TypeError(f"a source is an iterable of outputs, not {source!r:.80}")
+    return iter(source)
+
+
+def iter_chunks(
+    source: Iterable[Any],
+    tokenizer: Decoder | None = None,
+    *,
+    conditions: StopConditions | None = None,
+    prompt_token_ids: Iterable[SupportsIndex] = NO_PROMPT,
+    decoder: StopSequenceDecoder | None = None,
+    on_stop: Callable[[], object] | None = None,
+    **options: Unpack[StreamOptions],
+) -> TextIterator:
+    r"""The text of a plain ``source``, as it comes, until something says stop.
+
+    All as for :func:`streamdec.stream`, without an event loop.
+
+    >>> from streamdec import MockTokenizer, iter_chunks
+    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"!", b"\nUs", b"er:"])
+    >>> engine = iter([[0, 1], [2], [3, 0]])
+    >>> for chunk in iter_chunks(engine, tokenizer, stop="\nUser:"):
+    ...     print(chunk)
+    Chunk(text='Hi!', finish_reason=None, stop_reason=None, unread_tokens=0)
+    Chunk(text='', finish_reason='stop', stop_reason='\nUser:', unread_tokens=1)
+    """
+    flow_options, decoder_options = sorted_options("iter_chunks()", options)
+    decoder = decoder_of(
+        "iter_chunks()", tokenizer, conditions, prompt_token_ids, decoder, decoder_options
+    )
+    return TextIterator(source, Flow(decoder, **flow_options), on_stop)

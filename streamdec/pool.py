@@ -1,0 +1,261 @@
+"""Many streams by request id, for the loop of an engine that generates for all of them at once.
+
+In: each round's new ids, by request. Out: each request's chunk. No event loop and no threads; what
+one request does wrong is its own end, and never another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Self, SupportsIndex, Unpack, get_args
+
+from streamdec.chunks import Chunk, FinishReason
+from streamdec.core.stop_conditions import StopConditions
+from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.errors import SnapshotError, StreamdecError, UnknownRequestError
+from streamdec.flow import DecodingOptions
+from streamdec.machines import Covering, Face, TokenChunk, face_of
+from streamdec.protocols import Decoder
+from streamdec.sources import checked_ids
+
+__all__ = ["DecoderPool"]
+
+FORMAT = 1
+"""Of a snapshot of a whole pool."""
+
+RequestId = str | int
+NO_CONDITIONS = StopConditions()
+NOTHING = Chunk()
+
+
+class DecoderPool:
+    r"""The StopSequenceDecoders of all requests that are under way.
+
+    A request that ends (at a stop, by ``finish`` or ``abort``, by an error) leaves the pool with
+    its last chunk; until the next call it is in ``ended``, for its ``match`` and its counts.
+
+    Args:
+        tokenizer: what decodes, for all requests.
+        return_token_ids: give TokenChunks, which have the ids that they cover.
+
+    Not for two threads at once. Memory is that of its streams, some hundred bytes each.
+
+    >>> from streamdec import DecoderPool, MockTokenizer, StopConditions
+    >>> pool = DecoderPool(MockTokenizer.from_tokens([b"Hi", b" there", b"\nUser:"]))
+    >>> pool.add("a", StopConditions(stop="\nUser:"))
+    >>> pool.add("b")
+    >>> [(name, chunk.text) for name, chunk in pool.step({"a": [0, 1], "b": 0}).items()]
+    [('a', 'Hi there'), ('b', 'Hi')]
+    >>> pool.step({"a": 2})["a"].finish_reason, pool.ended["a"].match.tokens_before
+    ('stop', 2)
+    >>> pool.finish("b", "length")
+    Chunk(text='', finish_reason='length', stop_reason=None, unread_tokens=0)
+    """
+
+    def __init__(self, tokenizer: Decoder, *, return_token_ids: bool = False) -> None:
+        self.tokenizer = tokenizer
+        """The tokenizer of all requests."""
+        self.errors: dict[RequestId, Exception] = {}
+        """What went wrong in the last ``step``, by request."""
+        self.ended: dict[RequestId, StopSequenceDecoder] = {}
+        """The decoders that ended in the last ``step``, ``finish`` or ``abort``."""
+        self._covers = return_token_ids
+        self._decoders: dict[RequestId, StopSequenceDecoder] = {}
+        self._faces: dict[RequestId, Face] = {}
+
+    # --- coming
+
+    def add(
+        self,
+        request_id: RequestId,
+        conditions: StopConditions = NO_CONDITIONS,
+        prompt_token_ids: Iterable[SupportsIndex] = (),
+        **options: Unpack[DecodingOptions],
+    ) -> None:
+        """Begins a request. All but its id is as for StopSequenceDecoder, and raises what it does.
+
+        ValueError if there is a request of this id; TypeError if the id is neither text nor number.
+        """
+        self._check_new(request_id)
+        decoder = StopSequenceDecoder(self.tokenizer, conditions, prompt_token_ids, **options)
+        self._take_in(request_id, decoder)
+
+    def adopt(self, request_id: RequestId, decoder: StopSequenceDecoder) -> None:
+        """Takes in a decoder that is under way, or restored from a snapshot.
+
+        Raises what ``add`` does; ValueError for one of another tokenizer, or one that has ended.
+        """
+        self._check_new(request_id)
+        if not isinstance(decoder, StopSequenceDecoder):
+            raise TypeError(f"a pool has StopSequenceDecoders, and no {decoder!r:.80}")
+        if decoder.tokenizer is not self.tokenizer:
+            raise ValueError(f"the decoder is of another tokenizer: {decoder.tokenizer!r:.80}")
+        if decoder.finished:
+            raise ValueError(f"the decoder has ended: {decoder!r:.80}")
+        self._take_in(request_id, decoder)
+
+    def fork(self, request_id: RequestId, new_request_id: RequestId) -> None:
+        """Begins another sample of a request where it is now: for ``n > 1``, as often as needed."""
+        decoder = self[request_id].fork()
+        self._check_new(new_request_id)
+        face = face_of(decoder)
+        cover = self._faces[request_id]
+        self._decoders[new_request_id] = decoder
+        self._faces[new_request_id] = cover.fork(face) if isinstance(cover, Covering) else face
+
+    def _check_new(self, request_id: object) -> None:
+        if isinstance(request_id, bool) or not isinstance(request_id, get_args(RequestId)):
+            raise TypeError(f"a request id is text or a number, not {request_id!r:.80}")
+        if request_id in self._decoders:
+            raise ValueError(f"the pool has a request {request_id!r:.80} already")
+
+    def _take_in(self, request_id: RequestId, decoder: StopSequenceDecoder) -> None:
+        face: Face = face_of(decoder)
+        self._decoders[request_id] = decoder
+        self._faces[request_id] = Covering(face) if self._covers else face
+
+    # --- being
+
+    def step(
+        self, token_ids: Mapping[Any, SupportsIndex | Iterable[SupportsIndex]]
+    ) -> dict[Any, Chunk]:
+        """What new ids bring out, for some requests or all: a chunk for each, text or not.
+
+        Nothing is raised for a request: what went wrong with one is in ``errors``, and its chunk
+        has the text until then, all that was withheld, and ``finish_reason="error"``. Ids of a
+        request that is not there (it may just have ended) bring an UnknownRequestError there, and
+        no chunk.
+        """
+        if not isinstance(token_ids, Mapping):
+            raise TypeError(f"step() takes new ids by request id, not {token_ids!r:.80}")
+        self.errors, self.ended = {}, {}
+        chunks: dict[Any, Chunk] = {}
+        for request_id, ids in token_ids.items():
+            face = self._faces.get(request_id)
+            if face is None:
+                self.errors[request_id] = UnknownRequestError(request_id)
+                continue
+            chunk = self._step(request_id, face, ids)
+            chunks[request_id] = chunk
+            if chunk.finish_reason is not None:
+                self._let_go(request_id)
+        return chunks
+
+    def _step(self, request_id: RequestId, face: Face, token_ids: Any) -> Chunk:
+        """The chunk of one request, whatever happens."""
+        try:
+            ids = checked_ids(token_ids)
+            return face.step(ids[0]) if len(ids) == 1 else face.step_batch(ids)
+        except Exception as error:  # noqa: BLE001 (one bad request does not disturb the others)
+            self.errors[request_id] = error
+            before = getattr(error, "chunk", None) or NOTHING
+            error.chunk = None  # type: ignore[attr-defined]
+            return _joined(before, _last_chunk(face))
+
+    # --- going
+
+    def finish(self, request_id: RequestId, finish_reason: FinishReason = "stop") -> Chunk:
+        """The end of a request that the engine has ended: what was withheld comes out.
+
+        What comes out may itself complete a stop. UnknownRequestError if there is no such request.
+        """
+        face = self._faces.get(request_id)
+        if face is None:
+            raise UnknownRequestError(request_id)
+        chunk = face.flush(finish_reason)
+        self.errors, self.ended = {}, {}
+        self._let_go(request_id)
+        return chunk
+
+    def abort(self, request_id: RequestId) -> Chunk | None:
+        """``finish`` for a request that nobody waits for any more; None if it has ended already."""
+        return self.finish(request_id, "abort") if request_id in self else None
+
+    def _let_go(self, request_id: RequestId) -> None:
+        self.ended[request_id] = self._decoders.pop(request_id)
+        del self._faces[request_id]
+
+    # --- what may be asked
+
+    def __getitem__(self, request_id: RequestId) -> StopSequenceDecoder:
+        """The decoder of a request, to look at."""
+        try:
+            return self._decoders[request_id]
+        except KeyError:
+            raise UnknownRequestError(request_id) from None
+
+    def __contains__(self, request_id: object) -> bool:
+        return request_id in self._decoders
+
+    def __iter__(self) -> Iterator[RequestId]:
+        return iter(self._decoders)
+
+    def __len__(self) -> int:
+        return len(self._decoders)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)} requests>"
+
+    # --- JSON
+
+    def snapshot(self, request_id: RequestId | None = None) -> dict[str, Any]:
+        """One request as JSON, for StopSequenceDecoder's ``restore`` and ``adopt``; or all."""
+        if request_id is not None:
+            return self[request_id].snapshot()
+        requests = [[name, decoder.snapshot()] for name, decoder in self._decoders.items()]
+        return {"format": FORMAT, "machine": "pool", "requests": requests}
+
+    @classmethod
+    def restore(
+        cls, tokenizer: Decoder, snapshot: Mapping[str, Any], *, return_token_ids: bool = False
+    ) -> Self:
+        """The pool that ``snapshot()`` described.
+
+        Raises SnapshotMismatchError for another tokenizer, SnapshotError for what is no snapshot of
+        a pool; both name the request.
+        """
+        pool = cls(tokenizer, return_token_ids=return_token_ids)
+        for name, data in _requests(snapshot):
+            try:
+                pool.adopt(name, StopSequenceDecoder.restore(tokenizer, data))
+            except SnapshotError as error:
+                raise type(error)(f"request {name!r:.80}: {error}") from error
+            except (TypeError, ValueError) as error:
+                raise SnapshotError(f"request {name!r:.80}: {error}") from error
+        return pool
+
+
+def _requests(snapshot: Any) -> list[Any]:
+    """Pairs of an id and a snapshot."""
+    if not isinstance(snapshot, Mapping) or snapshot.get("machine") != "pool":
+        raise SnapshotError(f"not a snapshot of a pool: {snapshot!r:.80}")
+    if snapshot.get("format") != FORMAT:
+        found = snapshot.get("format")
+        raise SnapshotError(f"pool format {found!r:.40} is not known; this release reads {FORMAT}")
+    requests = snapshot.get("requests")
+    if isinstance(requests, list) and all(map(_is_pair, requests)):
+        return requests
+    raise SnapshotError(f"requests must be pairs of an id and a snapshot, not {requests!r:.80}")
+
+
+def _is_pair(item: object) -> bool:
+    return isinstance(item, (list, tuple)) and len(item) == 2
+
+
+# --- the end of a bad request ---------------------------------------------------------------------
+
+
+def _last_chunk(face: Face) -> Chunk:
+    try:
+        return face.flush("error")
+    except StreamdecError:  # a tokenizer that takes back text cannot even end it
+        return Chunk(face.jailed, "error")
+
+
+def _joined(before: Chunk, last: Chunk) -> Chunk:
+    """Both as one."""
+    chunk = replace(last, text=before.text + last.text)
+    if isinstance(before, TokenChunk) and isinstance(chunk, TokenChunk):
+        chunk = replace(chunk, token_ids=before.token_ids + chunk.token_ids)
+    return chunk

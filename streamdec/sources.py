@@ -1,0 +1,231 @@
+"""What engines give, read as token ids.
+
+In: one *output* of a source, in whatever shape its engine has. Out: a :class:`Delta`, which has the
+ids that are new and, with the last of them, why the engine ended. Nothing is imported from any
+engine, and nothing is decoded here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from types import MappingProxyType
+from typing import Any, NamedTuple, SupportsIndex, cast
+
+from streamdec.chunks import FinishReason
+from streamdec.errors import SourceError
+
+__all__ = ["Delta", "Reader", "checked_ids", "ending", "ids_of", "is_plain"]
+
+ENDINGS: Mapping[str, FinishReason] = MappingProxyType(
+    {
+        "stop": "stop",
+        "eos": "stop",
+        "eos_token": "stop",
+        "end_turn": "stop",
+        "stop_sequence": "stop",
+        "tool_calls": "stop",
+        "length": "length",
+        "max_tokens": "length",
+        "abort": "abort",
+        "error": "error",
+    }
+)
+"""Words of engines, and what they are in ours. Any other one (cancelled, timeout, content_filter)
+says that neither the model nor the limit ended the stream: it is an abort."""
+
+IDS = ("token_ids", "output_ids")
+"""Where engines keep ids, those of vLLM and Dynamo before those of SGLang."""
+NEW_IDS = "token_ids_diff"
+"""Where TensorRT-LLM keeps the new ones; its ``token_ids`` are all so far."""
+
+MAX_COMPARED = 8
+"""How many ids at the end of a cumulative output are looked for in the next one."""
+
+
+class Delta(NamedTuple):
+    """What one output of a source adds."""
+
+    token_ids: Sequence[SupportsIndex] = ()
+    """The new ids."""
+    finish_reason: str | None = None
+    """Why the engine ended, in its own word; None while it goes on."""
+    stop_reason: str | int | None = None
+    """The stop that the engine saw, if it names one."""
+
+
+def ending(word: str) -> FinishReason:
+    """An engine's word for its end in ours. After a colon comes a message: ``error: no memory``."""
+    return ENDINGS.get(word.partition(":")[0].strip().lower(), "abort")
+
+
+def ids_of(value: Any) -> Sequence[SupportsIndex] | None:
+    """The ids, if ``value`` is one, or a list, array or tensor of them; None if it is not."""
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return cast(Sequence[SupportsIndex], value)
+    if hasattr(value, "tolist"):
+        listed: Any = value.tolist()
+        return listed if isinstance(listed, list) else (listed,)
+    if hasattr(value, "__index__"):
+        return (value,)
+    is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
+    return value if is_list and not hasattr(value, IDS[0]) else None
+
+
+def checked_ids(value: Any) -> Sequence[SupportsIndex]:
+    """The ids that a caller gave; TypeError if there are none. Each is for a machine to judge."""
+    ids = ids_of(value)
+    if ids is None and is_plain(value):
+        return list(value)
+    if ids is None:
+        raise TypeError(f"token ids come as an id, a list, an array or a tensor, not {value!r:.80}")
+    return ids
+
+
+def is_plain(value: object) -> bool:
+    """Whether ``value`` can be iterated over, and in an order that means something."""
+    return isinstance(value, Iterable) and not isinstance(
+        value, (str, bytes, bytearray, Mapping, AbstractSet)
+    )
+
+
+class Reader:
+    """Reads the outputs of one source, in their order.
+
+    An output is an id, or ids (a list, an array, a tensor), or an engine's own object or dict: its
+    ids are under ``token_ids``, ``output_ids`` or ``token_ids_diff``, in the output itself or in
+    one of its ``outputs``; its end is under ``finish_reason``, there or in ``meta_info``.
+
+    Args:
+        ids: called with each output; gives its ids, or anything else that is an output as above, or
+            None where the output has no ids.
+        cumulative: an output has all ids since the beginning, not only the new ones.
+        index: which sample of a request is read, where there are several.
+    """
+
+    def __init__(
+        self,
+        *,
+        ids: Callable[[Any], Any] | None = None,
+        cumulative: bool = False,
+        index: int | None = None,
+    ) -> None:
+        self._ids = ids
+        self._is_cumulative = cumulative
+        self._index = index
+        self._first_index: int | None = None
+        self._num_seen = 0
+        self._last_seen: Sequence[SupportsIndex] = ()
+
+    def read(self, output: Any) -> Delta:
+        """What ``output`` adds.
+
+        Raises SourceError for an output in which no ids are found; for a cumulative one that does
+        not only grow; and for a second sample, where ``index`` does not say which is meant.
+        """
+        if self._ids is not None:
+            output = self._ids(output)
+            if output is None:
+                return Delta()
+        ids = ids_of(output)
+        return self._delta_of(output) if ids is None else Delta(self._new_part(ids))
+
+    # --- an engine's own outputs
+
+    def _delta_of(self, output: Any) -> Delta:
+        samples = _field(output, "outputs")
+        meant = [each for each in _list(samples, output) if self._is_meant(each)]
+        if not meant:
+            return Delta()
+        ids, (reason, stop) = self._ids_in(meant[-1]), _finish_of(meant[-1])
+        if ids is MISSING and reason is None:
+            raise SourceError(self._complaint(output))
+        if ids is MISSING or ids is None:
+            return Delta((), reason, stop)
+        found = ids_of(ids)
+        if found is None:
+            raise SourceError(self._complaint(output))
+        return Delta(self._new_part(found, at_end=reason is not None), reason, stop)
+
+    def _is_meant(self, sample: Any) -> bool:
+        """Whether ``sample`` is the one that is read."""
+        index = _field(sample, "index")
+        if type(index) is not int:  # it may be the method of a list
+            return True
+        if self._index is not None:
+            return index == self._index
+        if self._first_index is None:
+            self._first_index = index
+        if index == self._first_index:
+            return True
+        raise SourceError(
+            f"the source gives several samples, {self._first_index} and {index}: "
+            "index= must say which one is read"
+        )
+
+    def _ids_in(self, sample: Any) -> Any:
+        """What is under the first of the known names; MISSING if none is there."""
+        names = IDS if self._is_cumulative else (NEW_IDS, *IDS)
+        found = (_field(sample, name, MISSING) for name in names)
+        return next((ids for ids in found if ids is not MISSING), MISSING)
+
+    def _complaint(self, output: Any) -> str:
+        what = f"a dict of {sorted(map(str, output))}" if isinstance(output, dict) else repr(output)
+        whose = "ids= gave" if self._ids is not None else "the source gave"
+        return (
+            f"no token ids in what {whose}, {what:.200}; expected an id, ids, or an output with "
+            f"{', '.join((*IDS, NEW_IDS))} or outputs; ids= can say where they are"
+        )
+
+    # --- cumulative outputs
+
+    def _new_part(
+        self, ids: Sequence[SupportsIndex], *, at_end: bool = False
+    ) -> Sequence[SupportsIndex]:
+        if not self._is_cumulative:
+            return ids
+        seen, last_seen = self._num_seen, self._last_seen
+        if len(ids) < seen and at_end:
+            return ()  # an engine may take back its stop
+        known = ids[seen - len(last_seen) : seen]
+        if len(ids) < seen or list(known) != list(last_seen):
+            raise SourceError(
+                f"cumulative=True, but an output does not begin with the {seen} ids before it: "
+                f"it has {len(ids)}, and {list(known)} where {list(last_seen)} were"
+            )
+        self._num_seen = len(ids)
+        self._last_seen = ids[-MAX_COMPARED:]
+        return ids[seen:]
+
+
+MISSING: Any = object()
+
+
+def _field(output: Any, name: str, default: Any = None) -> Any:
+    """A field of an object or a dict."""
+    if isinstance(output, Mapping):
+        return output.get(name, default)
+    return getattr(output, name, default)
+
+
+def _list(samples: Any, output: Any) -> Any:
+    """The samples of an output: it is one itself if it has no others."""
+    return (output,) if samples is None else samples
+
+
+def _finish_of(sample: Any) -> tuple[str | None, str | int | None]:
+    """Why the engine ended, in its own word, and the stop that it saw; None, None if it goes on."""
+    reason = _field(sample, "finish_reason")
+    if reason is None:
+        reason = _field(_field(sample, "meta_info"), "finish_reason")
+    stop = _field(sample, "stop_reason")
+    if isinstance(reason, Mapping):  # SGLang
+        stop = reason.get("matched", stop)
+        reason = reason.get("type")
+    if reason is None:
+        return None, None
+    if not isinstance(reason, str):  # an Enum
+        value = getattr(reason, "value", reason)
+        reason = value if isinstance(value, str) else getattr(reason, "name", str(reason)).lower()
+    return reason, stop if isinstance(stop, (str, int)) and not isinstance(stop, bool) else None

@@ -1,0 +1,160 @@
+"""Scripted engines: they give what they are told to, and note what is done to them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Sequence,
+)
+from typing import Any, Self
+
+from anyio.lowlevel import checkpoint
+
+from streamdec import Chunk
+
+__all__ = [
+    "BoomError",
+    "Engine",
+    "PlainEngine",
+    "async_generator",
+    "drained",
+    "grouped",
+    "plain_generator",
+]
+
+
+class BoomError(Exception):
+    """What a broken engine raises."""
+
+
+class Script:
+    """Outputs, and what comes after them: the end, or an exception."""
+
+    def __init__(
+        self,
+        outputs: Iterable[Any],
+        *,
+        error: BaseException | None = None,
+        close_error: Exception | None = None,
+    ) -> None:
+        self.outputs = list(outputs)
+        self.error = error
+        self.close_error = close_error
+        self.pulls = 0
+        """How often an output was asked for."""
+        self.closings = 0
+        """How often it was closed."""
+        self.is_closed = False
+        """Whether closing went through to the end."""
+
+    def next_output(self) -> Any:
+        """Raises IndexError at the end."""
+        assert not self.closings, "an output was asked for after the engine was closed"
+        self.pulls += 1
+        if self.pulls > len(self.outputs) and self.error is not None:
+            raise self.error
+        return self.outputs[self.pulls - 1]
+
+    def note_closing(self) -> None:
+        self.closings += 1
+
+
+class Engine(Script):
+    """An asynchronous one. ``before_pull`` and ``in_close`` are awaited there, with the count."""
+
+    def __init__(
+        self,
+        outputs: Iterable[Any],
+        *,
+        before_pull: Callable[[int], Awaitable[object]] | None = None,
+        in_close: Callable[[], Awaitable[object]] | None = None,
+        **script: Any,
+    ) -> None:
+        super().__init__(outputs, **script)
+        self._before_pull = before_pull
+        self._in_close = in_close
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        if self._before_pull is not None:
+            await self._before_pull(self.pulls)
+        try:
+            return self.next_output()
+        except IndexError:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        self.note_closing()
+        await checkpoint()
+        if self._in_close is not None:
+            await self._in_close()
+        await checkpoint()
+        if self.close_error is not None:
+            raise self.close_error
+        self.is_closed = True
+
+
+class PlainEngine(Script):
+    """A plain one."""
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self.next_output()
+        except IndexError:
+            raise StopIteration from None
+
+    def close(self) -> None:
+        self.note_closing()
+        if self.close_error is not None:
+            raise self.close_error
+        self.is_closed = True
+
+
+async def async_generator(script: Script) -> AsyncGenerator[Any, None]:
+    """An engine as most are written; closed when its ``finally`` has run."""
+    try:
+        while True:
+            try:
+                output = script.next_output()
+            except IndexError:
+                return
+            yield output
+    finally:
+        script.note_closing()
+        script.is_closed = True
+
+
+def plain_generator(script: Script) -> Generator[Any, None, None]:
+    """The same without ``async``."""
+    try:
+        while True:
+            try:
+                output = script.next_output()
+            except IndexError:
+                return
+            yield output
+    finally:
+        script.note_closing()
+        script.is_closed = True
+
+
+def grouped(token_ids: Sequence[int], cuts: Sequence[int]) -> list[list[int]]:
+    """``token_ids`` as lists, divided at ``cuts``."""
+    places = [0, *cuts, len(token_ids)]
+    return [[*token_ids[start:end]] for start, end in itertools.pairwise(places)]
+
+
+async def drained(chunks: AsyncIterable[Chunk]) -> list[Chunk]:
+    """All chunks, to the end."""
+    return [chunk async for chunk in chunks]

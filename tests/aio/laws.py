@@ -1,0 +1,351 @@
+"""The laws of streams over an engine, once: whatever its shape, they give what the machine gives.
+
+The judge is the machine itself, stepped id by id; its own laws are in ``tests/laws.py`` and
+``tests/stop_laws.py``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from streamdec import (
+    Chunk,
+    DecodeStream,
+    FeedClosedError,
+    StopSequenceDecoder,
+    TextIterator,
+    TextStream,
+    TokenChunk,
+    TokenFeed,
+    TokenIdError,
+    wrap,
+)
+from streamdec import Sequence as TokenSequence
+from streamdec.flow import Flow
+from streamdec.machines import Machine
+from tests.aio.engines import BoomError, Engine, PlainEngine
+from tests.stop_laws import Setup
+
+MACHINES: dict[str, Callable[[Setup], Machine]] = {
+    "StopSequenceDecoder": lambda setup: setup.decoder(),
+    "DecodeStream": lambda setup: setup.stream(),
+    "Sequence": lambda setup: TokenSequence(setup.tokenizer, **asdict(setup.options)),
+}
+
+
+# --- the judge ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Trail:
+    """What a machine does, id by id."""
+
+    texts: list[str]
+    """The text so far: before any token, then after each that was read."""
+    snapshots: list[dict[str, Any]]
+    """The machine at the same moments."""
+    is_stopped: bool
+    """Whether a step finished, so that ids may have been left unread."""
+    text: str
+    """All text."""
+    end: dict[str, Any]
+    """The machine after all."""
+    last: Chunk | None
+    """The chunk with the finish; None if an id was refused."""
+    error: TokenIdError | None = None
+    """How it was refused."""
+
+    @property
+    def num_read(self) -> int:
+        """How many ids were read."""
+        return len(self.texts) - 1
+
+
+def trail_of(machine: Machine, token_ids: Sequence[Any]) -> Trail:
+    texts, snapshots = [""], [machine.snapshot()]
+    for token_id in token_ids:
+        try:
+            chunk = stepped(machine, token_id)
+        except TokenIdError as error:
+            return Trail(texts, snapshots, False, texts[-1], snapshots[-1], None, error)
+        texts.append(texts[-1] + chunk.text)
+        snapshots.append(machine.snapshot())
+        if chunk.finish_reason is not None:
+            return Trail(texts, snapshots, True, texts[-1], snapshots[-1], chunk)
+    last = flushed(machine)
+    return Trail(texts, snapshots, False, texts[-1] + last.text, machine.snapshot(), last)
+
+
+def stepped(machine: Machine, token_id: Any) -> Chunk:
+    if isinstance(machine, StopSequenceDecoder):
+        return machine.step(token_id)
+    if isinstance(machine, DecodeStream):
+        return Chunk(machine.step(token_id))
+    return Chunk(machine.append_token(token_id))
+
+
+def flushed(machine: Machine) -> Chunk:
+    if isinstance(machine, StopSequenceDecoder):
+        return machine.flush()
+    return Chunk(machine.flush() if isinstance(machine, DecodeStream) else "", "length")
+
+
+def num_tokens(machine: Machine) -> int:
+    return len(machine) if isinstance(machine, TokenSequence) else machine.num_tokens
+
+
+# --- what a reader gets ---------------------------------------------------------------------------
+
+
+class Reader:
+    """Takes chunks, and checks each of them the moment it comes."""
+
+    def __init__(
+        self, stream: TextStream[Any] | TextIterator, engine: Engine | PlainEngine, trail: Trail
+    ) -> None:
+        self._stream = stream
+        self._engine = engine
+        self._trail = trail
+        self.chunks: list[Chunk] = []
+        self.text = ""
+
+    def take(self, chunk: Chunk) -> None:
+        trail, engine, machine = self._trail, self._engine, self._stream.machine
+        assert not (self.chunks and self.chunks[-1].finish_reason), (
+            "the last chunk was not the last"
+        )
+        self.chunks.append(chunk)
+        self.text += chunk.text
+        if chunk.finish_reason is not None:
+            assert engine.is_closed, "the last chunk came before the engine was closed"
+            assert engine.closings == 1
+            return
+        read = num_tokens(machine)
+        assert self.text == trail.texts[read]
+        assert self._stream.snapshot() == trail.snapshots[read]
+
+    def check(self, error: Exception | None) -> None:
+        """All that there is has come, and then ``error``."""
+        trail, engine = self._trail, self._engine
+        assert engine.closings == 1
+        assert self.text == trail.text
+        assert self._stream.snapshot() == trail.end
+        if trail.last is None:
+            assert type(error) is type(trail.error)
+            assert str(error) == str(trail.error)
+            assert isinstance(error, TokenIdError)
+            assert error.chunk is None, "its text was given out"
+            return
+        assert error is None
+        last = self.chunks[-1]
+        assert (last.finish_reason, last.stop_reason) == (
+            trail.last.finish_reason,
+            trail.last.stop_reason,
+        )
+
+
+# --- law 0: however the ids come ------------------------------------------------------------------
+
+
+async def as_the_machine(
+    machine: Machine,
+    trail: Trail,
+    outputs: Sequence[Sequence[Any]],
+    shape: Callable[[Sequence[Any]], Any] = list,
+    **options: Any,
+) -> list[Chunk]:
+    """A stream over an engine that gives ``outputs`` does what ``trail`` is, chunk by chunk."""
+    engine = Engine(map(shape, outputs))
+    stream = wrap(engine, machine, **options)
+    reader, error = Reader(stream, engine, trail), None
+    try:
+        async for chunk in stream:
+            reader.take(chunk)
+    except TokenIdError as caught:
+        error = caught
+    reader.check(error)
+    _pulled_no_more_than_needed(engine, trail, outputs)
+    assert [chunk async for chunk in stream] == []
+    return reader.chunks
+
+
+def plain_as_the_machine(
+    machine: Machine,
+    trail: Trail,
+    outputs: Sequence[Sequence[Any]],
+    shape: Callable[[Sequence[Any]], Any] = list,
+    **options: Any,
+) -> list[Chunk]:
+    """The same without waiting."""
+    engine = PlainEngine(map(shape, outputs))
+    stream = TextIterator(engine, Flow(machine, **options))
+    reader, error = Reader(stream, engine, trail), None
+    try:
+        for chunk in stream:
+            reader.take(chunk)
+    except TokenIdError as caught:
+        error = caught
+    reader.check(error)
+    _pulled_no_more_than_needed(engine, trail, outputs)
+    assert [*stream] == []
+    return reader.chunks
+
+
+def _pulled_no_more_than_needed(
+    engine: Engine | PlainEngine, trail: Trail, outputs: Sequence[Sequence[Any]]
+) -> None:
+    """Up to the output with the last id that was looked at; or to the end, which is a pull too."""
+    looked_at = trail.num_read + (trail.error is not None)
+    ends = itertools.accumulate(len(output) for output in outputs)
+    needed = next(n for n, end in enumerate((0, *ends)) if end >= looked_at)
+    is_cut = trail.is_stopped or trail.error is not None
+    assert engine.pulls == (needed if is_cut else len(outputs) + 1)
+
+
+def one_chunk_a_token(chunks: Sequence[Chunk], trail: Trail) -> None:
+    """``split="token"``: as many chunks as tokens, and the end if it is none of theirs."""
+    assert len(chunks) == trail.num_read + (trail.last is not None and not trail.is_stopped)
+    texts = itertools.accumulate((chunk.text for chunk in chunks), initial="")
+    assert [*texts][: trail.num_read + 1] == trail.texts
+
+
+def one_chunk_an_output(
+    chunks: Sequence[Chunk], trail: Trail, outputs: Sequence[Sequence[Any]]
+) -> None:
+    """Otherwise: one for each output that brings out text, and the end."""
+    places = [0, *itertools.accumulate(len(output) for output in outputs)]
+    texts = [trail.texts[min(place, trail.num_read)] for place in places]
+    given = [after[len(before) :] for before, after in itertools.pairwise(texts)]
+    body = chunks if trail.last is None else chunks[:-1]
+    tail = "" if trail.last is None else chunks[-1].text
+    expected = [text for text in given if text]
+    found = [chunk.text for chunk in body]
+    if trail.is_stopped and tail:
+        found.append(tail)
+    assert found == expected
+
+
+def unread_ids(chunks: Sequence[Chunk], trail: Trail, outputs: Sequence[Sequence[Any]]) -> None:
+    """The last chunk counts the ids of its output that came too late."""
+    ends = itertools.accumulate(len(output) for output in outputs)
+    if trail.is_stopped:
+        end = next(end for end in ends if end >= trail.num_read)
+        assert chunks[-1].unread_tokens == end - trail.num_read
+    assert not any(chunk.unread_tokens for chunk in chunks[:-1])
+
+
+async def fed(machine: Machine, trail: Trail, outputs: Sequence[Any]) -> None:
+    """The same ids by way of a feed, put at the pace of a task."""
+    feed = TokenFeed()
+    text = ""
+    error: Exception | None = None
+
+    async def produce() -> None:
+        with suppress(FeedClosedError):
+            for output in outputs:
+                feed.put(output)
+                if feed.num_waiting % 3 == 1:
+                    await checkpoint()
+        feed.end("length")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(produce)
+        stream = wrap(feed, machine)
+        try:
+            async for chunk in stream:
+                text += chunk.text
+        except TokenIdError as caught:
+            error = caught
+    assert text == trail.text
+    assert str(error) == str(trail.error)
+    assert stream.snapshot() == trail.end
+    assert feed.closed
+
+
+# --- law 16: nothing is lost ----------------------------------------------------------------------
+
+
+async def resumes(
+    machine: Machine,
+    trail: Trail,
+    token_ids: Sequence[int],
+    place: int,
+    restore: Callable[[Any], Machine],
+    **options: Any,
+) -> None:
+    """An engine breaks before token ``place``; another goes on, from JSON, as one would have."""
+    boom = BoomError("the engine broke")
+    engine = Engine(token_ids[:place], error=boom)
+    stream = wrap(engine, machine, **options)
+    text, error = await read(stream)
+    assert engine.closings == 1
+    if error is not boom:  # it was over before that
+        assert text == trail.text
+        assert str(error) == str(trail.error)
+        return
+    assert text == trail.texts[place]
+    assert stream.snapshot() == trail.snapshots[place]
+    assert stream.text_held == end_of(restore(stream.snapshot()))
+    assert stream.snapshot() == trail.snapshots[place], "asking changed something"
+    rest = restore(json.loads(json.dumps(stream.snapshot())))
+    more, error = await read(wrap(Engine(token_ids[place:]), rest, **options))
+    assert text + more == trail.text
+    assert str(error) == str(trail.error)
+    assert rest.snapshot() == trail.end
+
+
+async def read(stream: TextStream[Any]) -> tuple[str, Exception | None]:
+    """All text, and what was raised after it."""
+    text = ""
+    try:
+        async for chunk in stream:
+            text += chunk.text
+    except (BoomError, TokenIdError) as error:
+        return text, error
+    return text, None
+
+
+def end_of(machine: Machine) -> str:
+    """What would come out if nothing followed. A Sequence has no flush: what its bytes are."""
+    if isinstance(machine, TokenSequence):
+        return machine.held.decode("utf-8", "replace")
+    return flushed(machine).text
+
+
+# --- ids that belong to text ----------------------------------------------------------------------
+
+
+def ids_belong_to_text(chunks: Sequence[Chunk], trail: Trail, token_ids: Sequence[int]) -> None:
+    """Joined, the ids of the chunks are the ids that were read."""
+    ids: list[int] = []
+    for chunk in chunks:
+        assert isinstance(chunk, TokenChunk)
+        assert chunk.text or chunk.finish_reason or not chunk.token_ids
+        ids += chunk.token_ids
+    if trail.last is not None:
+        assert ids == [*token_ids[: trail.num_read]]
+    else:
+        assert ids == [*token_ids[: len(ids)]]
+
+
+def ids_are_given_with_the_end_of_their_text(
+    chunks: Sequence[Chunk], trail: Trail, ends: Sequence[int]
+) -> None:
+    """Of a stream of one chunk a token; ``ends`` is where in the text each token ends."""
+    given = covered = 0
+    for place, chunk in enumerate(chunks[: trail.num_read]):
+        assert isinstance(chunk, TokenChunk)
+        given += len(chunk.text)
+        covered += len(chunk.token_ids)
+        if chunk.text and chunk.finish_reason is None:
+            read = ends[: place + 1]
+            complete = next((n for n, end in enumerate(read) if end > given), len(read))
+            assert covered == complete

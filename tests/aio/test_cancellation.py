@@ -1,0 +1,272 @@
+"""Cancellation at every place where a stream waits: the engine is closed, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from streamdec import (
+    Chunk,
+    DecodeStream,
+    MockTokenizer,
+    StopConditions,
+    StopSequenceDecoder,
+    TextStream,
+    TokenFeed,
+    stream,
+    wrap,
+)
+from streamdec.flow import MAX_TOKENS_AT_ONCE
+from streamdec.machines import Machine
+from tests.aio import laws
+from tests.aio.engines import Engine, drained
+
+TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
+A, B, STOP = 2, 3, 6
+IDS = [A, B, 4, 5, B, 4, A]
+
+MACHINES: dict[str, Callable[[], Machine]] = {
+    "decoder": lambda: StopSequenceDecoder(TOKENIZER, StopConditions(stop="ab!")),
+    "stream": lambda: DecodeStream(TOKENIZER),
+}
+
+
+@pytest.fixture(params=[*MACHINES])
+def make(request: pytest.FixtureRequest) -> Callable[[], Machine]:
+    return MACHINES[request.param]
+
+
+class Reader:
+    """A task that reads a stream and can be cancelled."""
+
+    def __init__(self, chunks: TextStream[Any]) -> None:
+        self.chunks = chunks
+        self.scope = anyio.CancelScope()
+        self.text = ""
+        self.last: Chunk | None = None
+
+    async def read(self) -> None:
+        with self.scope:
+            async for chunk in self.chunks:
+                self.text += chunk.text
+                self.last = chunk
+
+
+# --- while the engine is waited for ---------------------------------------------------------------
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("place", range(len(IDS) + 1))
+async def test_in_any_pull(make: Callable[[], Machine], place: int) -> None:
+    """Closing goes through though everything around it is cancelled; another engine goes on."""
+
+    async def before_pull(pulls: int) -> None:
+        if pulls == place:
+            reader.scope.cancel()
+        await checkpoint()
+
+    engine = Engine(IDS, before_pull=before_pull)
+    machine = make()
+    reader = Reader(wrap(engine, machine))
+    await reader.read()
+    assert reader.scope.cancelled_caught
+    assert (engine.pulls, engine.closings) == (place, 1)
+    assert engine.is_closed
+    assert machine.snapshot() == stepped_to(place, make())
+    rest = type(machine).restore(TOKENIZER, reader.chunks.snapshot())
+    assert reader.text + await text_of(wrap(IDS[place:], rest)) == await text_of(wrap(IDS, make()))
+
+
+def stepped_to(place: int, machine: Machine) -> dict[str, Any]:
+    """The machine after so many ids, as JSON."""
+    for token_id in IDS[:place]:
+        laws.stepped(machine, token_id)
+    return machine.snapshot()
+
+
+async def text_of(chunks: TextStream[Any]) -> str:
+    return "".join([chunk.text async for chunk in chunks])
+
+
+@pytest.mark.anyio
+async def test_in_a_step_of_an_asynchronous_generator() -> None:
+    """The generator itself is cancelled, and has done its last when the reader goes."""
+    order: list[str] = []
+
+    async def generate() -> Any:
+        try:
+            yield A
+            reader.scope.cancel()
+            await checkpoint()
+            yield B
+        finally:
+            order.append("the generator is closed")
+
+    reader = Reader(stream(generate(), TOKENIZER))
+    await reader.read()
+    assert (reader.text, order) == ("a", ["the generator is closed"])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "outputs",
+    [[A] * 3 * MAX_TOKENS_AT_ONCE, [[A] * 3 * MAX_TOKENS_AT_ONCE]],
+    ids=["ids", "one list"],
+)
+async def test_where_nothing_is_waited_for(outputs: list[Any]) -> None:
+    """What was given out until then is what the machine is after."""
+    engine = Engine(outputs)
+    reader = Reader(stream(engine, TOKENIZER))
+
+    async def other() -> None:
+        reader.scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(reader.read)
+        group.start_soon(other)
+    assert reader.scope.cancelled_caught
+    assert (engine.closings, engine.is_closed) == (1, True)
+    assert len(reader.text) == reader.chunks.machine.num_tokens <= MAX_TOKENS_AT_ONCE
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("idle_timeout", [None, 60])
+async def test_with_and_without_an_idle_timeout(idle_timeout: float | None) -> None:
+    """Being cancelled is no timeout."""
+    engine = Engine(IDS, before_pull=lambda pulls: anyio.sleep(60 if pulls == 2 else 0))
+    chunks = stream(engine, TOKENIZER, idle_timeout=idle_timeout)
+    with anyio.move_on_after(0.02) as scope:
+        await drained(chunks)
+    assert scope.cancelled_caught
+    assert (chunks.machine.num_tokens, engine.closings) == (2, 1)
+
+
+# --- while it is closed ---------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("during", ["on_stop", "aclose"])
+async def test_while_closing_the_last_chunk_is_given_all_the_same(during: str) -> None:
+    steps: list[str] = []
+
+    async def cancelled(what: str) -> None:
+        if what == during:
+            reader.scope.cancel()
+        await checkpoint()
+        steps.append(what)
+
+    engine = Engine([A, [B, STOP]], in_close=lambda: cancelled("aclose"))
+    chunks = stream(engine, TOKENIZER, stop="STOP", on_stop=lambda: cancelled("on_stop"))
+    reader = Reader(chunks)
+    await reader.read()
+    assert steps == ["on_stop", "aclose"]
+    assert engine.is_closed
+    assert (reader.text, reader.last and reader.last.finish_reason) == ("ab", "stop")
+
+
+@pytest.mark.anyio
+async def test_leaving_a_block_that_is_cancelled_closes() -> None:
+    engine = Engine([A, B])
+    with anyio.CancelScope() as scope:
+        async with stream(engine, TOKENIZER) as chunks:
+            await anext(chunks)
+            scope.cancel()
+            await checkpoint()
+    assert scope.cancelled_caught
+    assert (engine.pulls, engine.is_closed) == (1, True)
+
+
+# --- tasks that are cancelled without a scope -----------------------------------------------------
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("place", range(4))
+async def test_a_task_of_asyncio_that_is_cancelled_closes(place: int) -> None:
+    reached = asyncio.Event()
+
+    async def before_pull(pulls: int) -> None:
+        if pulls == place:
+            reached.set()
+            await asyncio.sleep(60)
+
+    engine = Engine(IDS, before_pull=before_pull)
+    chunks = stream(engine, TOKENIZER)
+    task = asyncio.create_task(drained(chunks))
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (chunks.machine.num_tokens, engine.is_closed) == (place, True)
+
+
+@pytest.mark.asyncio
+async def test_a_timeout_of_asyncio_closes() -> None:
+    engine = Engine([A], before_pull=lambda pulls: asyncio.sleep(60 * pulls))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(drained(stream(engine, TOKENIZER)), 0.02)
+    assert engine.is_closed
+
+
+@pytest.mark.asyncio
+async def test_a_task_that_is_cancelled_while_closing_has_not_lost_the_last_text() -> None:
+    """There is no shield from it: closing is broken off, but what was decoded is still there."""
+    closing = asyncio.Event()
+
+    async def in_close() -> None:
+        closing.set()
+        await asyncio.sleep(60)
+
+    engine = Engine([A, [B, STOP]], in_close=in_close)
+    chunks = stream(engine, TOKENIZER, stop="STOP")
+    assert (await anext(chunks)).text == "a"
+    task = asyncio.create_task(chunks.__anext__())
+    await closing.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert chunks.text_held == "b"
+    assert chunks.machine.finished
+    await chunks.aclose()
+    assert engine.closings == 1
+
+
+# --- feeds ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_a_reader_of_a_feed_that_is_cancelled_leaves_it_closed() -> None:
+    feed = TokenFeed()
+    feed.put(A)
+    reader = Reader(stream(feed, TOKENIZER))
+    async with anyio.create_task_group() as group:
+        group.start_soon(reader.read)
+        await anyio.wait_all_tasks_blocked()
+        reader.scope.cancel()
+    assert (reader.text, feed.closed) == ("a", True)
+
+
+@pytest.mark.anyio
+async def test_waiting_for_a_feed_can_be_cancelled_and_begun_again() -> None:
+    """Without a stream around it nothing is closed, and nothing that is put is lost."""
+    feed = TokenFeed()
+    with anyio.move_on_after(0.01):
+        await anext(feed)
+    feed.put(A)
+    assert await anext(feed) == [A]
+
+
+@pytest.mark.anyio
+async def test_waiting_to_send_can_be_cancelled_and_nothing_was_put() -> None:
+    feed = TokenFeed(maxsize=1)
+    feed.put(A)
+    with anyio.move_on_after(0.01):
+        await feed.send(B)
+    assert await anext(feed) == [A]
+    assert feed.num_waiting == 0
+    await feed.send(B)
+    assert await anext(feed) == [B]

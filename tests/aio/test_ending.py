@@ -1,0 +1,397 @@
+"""How streams end: the engine is closed at once, once, and before the last chunk is given out."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from streamdec import (
+    DecodeStream,
+    IdleTimeoutError,
+    MockTokenizer,
+    StopSequenceDecoder,
+    TextStream,
+    stream,
+    wrap,
+)
+from tests.aio.engines import BoomError, Engine, Script, async_generator, drained, plain_generator
+
+pytestmark = pytest.mark.anyio
+
+TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
+A, B, STOP = 2, 3, 6
+
+SOURCES: dict[str, Callable[[Script], Any]] = {
+    "asynchronous generator": async_generator,
+    "plain generator": plain_generator,
+}
+
+
+@pytest.fixture(params=[*SOURCES])
+def source_of(request: pytest.FixtureRequest) -> Callable[[Script], Any]:
+    return SOURCES[request.param]
+
+
+# --- every way to end, on generators --------------------------------------------------------------
+
+
+async def test_a_stop_closes_the_generator_before_the_last_chunk(
+    source_of: Callable[[Script], Any],
+) -> None:
+    script = Script([A, STOP, B])
+    async for chunk in stream(source_of(script), TOKENIZER, stop="STOP"):
+        assert script.closings == (chunk.finish_reason is not None)
+    assert (script.pulls, script.closings) == (2, 1)
+
+
+async def test_the_limit_does_too(source_of: Callable[[Script], Any]) -> None:
+    script = Script([A, A, B])
+    async for chunk in stream(source_of(script), TOKENIZER, max_tokens=2):
+        assert script.closings == (chunk.finish_reason is not None)
+    assert (script.pulls, script.closings) == (2, 1)
+
+
+async def test_the_engines_own_end_does_too(source_of: Callable[[Script], Any]) -> None:
+    """A word of its own, and an iterator that would have gone on."""
+    script = Script([A, {"token_ids": [B], "finish_reason": "stop"}, B])
+    async for chunk in stream(source_of(script), TOKENIZER):
+        assert script.closings == (chunk.finish_reason is not None)
+    assert (script.pulls, script.closings) == (2, 1)
+
+
+async def test_leaving_the_block_closes(source_of: Callable[[Script], Any]) -> None:
+    script = Script([A, B])
+    async with stream(source_of(script), TOKENIZER) as chunks:
+        await anext(chunks)
+        assert script.closings == 0
+    assert (script.pulls, script.closings) == (1, 1)
+    assert [chunk async for chunk in chunks] == []
+
+
+async def test_aclose_closes_and_may_be_called_again(source_of: Callable[[Script], Any]) -> None:
+    script = Script([A, B])
+    chunks = stream(source_of(script), TOKENIZER)
+    await anext(chunks)
+    await chunks.aclose()
+    await chunks.aclose()
+    assert (script.pulls, script.closings) == (1, 1)
+
+
+async def test_an_error_in_the_block_closes_and_goes_on_up(
+    source_of: Callable[[Script], Any],
+) -> None:
+    script = Script([A, B])
+
+    async def fail_in_the_block() -> None:
+        async with stream(source_of(script), TOKENIZER) as chunks:
+            await anext(chunks)
+            raise BoomError
+
+    with pytest.raises(BoomError):
+        await fail_in_the_block()
+    assert (script.pulls, script.closings) == (1, 1)
+
+
+async def test_an_engine_that_raises_was_closed_when_the_reader_hears_of_it(
+    source_of: Callable[[Script], Any],
+) -> None:
+    script = Script([A, B], error=BoomError("out of memory"))
+    chunks = stream(source_of(script), TOKENIZER)
+    assert [(await anext(chunks)).text, (await anext(chunks)).text] == ["a", "b"]
+    assert script.closings == 0
+    with pytest.raises(BoomError, match="out of memory"):
+        await anext(chunks)
+    assert script.closings == 1
+
+
+async def test_a_bad_id_closes_before_the_text_before_it_is_given(
+    source_of: Callable[[Script], Any],
+) -> None:
+    script = Script([[A, B, -1, A], B])
+    chunks = stream(source_of(script), TOKENIZER)
+    assert (await anext(chunks)).text == "ab"
+    assert script.closings == 1
+    with pytest.raises(ValueError, match="token 2 is out of range: -1"):
+        await anext(chunks)
+    assert (script.pulls, script.closings) == (1, 1)
+
+
+# --- once, whatever the iterator ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outputs", [[], [A], [A, STOP, B], [A, -1]])
+async def test_an_iterator_is_closed_once_even_if_it_has_ended(outputs: list[int]) -> None:
+    engine = Engine(outputs)
+    async with stream(engine, TOKENIZER, stop="STOP") as chunks:
+        try:
+            async for _ in chunks:
+                pass
+        except ValueError:
+            pass
+    await chunks.aclose()
+    assert engine.closings == 1
+    assert engine.is_closed
+
+
+async def test_a_stream_that_was_never_read_closes_its_source() -> None:
+    engine = Engine([A])
+    async with stream(engine, TOKENIZER):
+        pass
+    assert (engine.pulls, engine.closings) == (0, 1)
+
+
+async def test_what_cannot_be_closed_need_not_be() -> None:
+    """Lists, iterators of them, and asynchronous iterators without aclose."""
+
+    class Bare:
+        def __aiter__(self) -> Any:
+            return self
+
+        async def __anext__(self) -> int:
+            return STOP
+
+    for source in ([A, STOP], iter([A, STOP]), Bare()):
+        chunks = [chunk async for chunk in stream(source, TOKENIZER, stop="STOP")]
+        assert chunks[-1].stop_reason == "STOP"
+
+
+async def test_an_iterable_is_asked_for_its_iterator_and_that_is_closed() -> None:
+    engine = Engine([A, STOP])
+
+    class Response:
+        """Like a client's response: not an iterator itself."""
+
+        def __aiter__(self) -> Engine:
+            return engine
+
+        async def aclose(self) -> None:
+            raise AssertionError("the caller's own object is not closed")
+
+    await drained(stream(Response(), TOKENIZER, stop="STOP"))
+    assert engine.closings == 1
+
+
+# --- on_stop --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("outputs", "calls"),
+    [
+        ([A, B], 0),
+        ([], 0),
+        ([A, {"token_ids": [], "finish_reason": "length"}, A], 0),
+        ([A, {"token_ids": [STOP], "finish_reason": "stop"}, A], 0),
+        ([A, STOP, A], 1),
+        ([A, [A, STOP], A], 1),
+        ([A, -1], 1),
+        ([A, "text"], 1),
+    ],
+)
+async def test_the_engine_is_told_to_stop_unless_it_ended_by_itself(
+    outputs: list[Any], calls: int
+) -> None:
+    order: list[str] = []
+
+    async def in_close() -> None:
+        order.append("closed")
+
+    engine = Engine(outputs, in_close=in_close)
+    try:
+        async for _ in stream(engine, TOKENIZER, stop="STOP", on_stop=lambda: order.append("told")):
+            pass
+    except ValueError:
+        pass
+    assert order == ["told"] * calls + ["closed"]
+
+
+async def test_on_stop_may_be_asynchronous_and_is_awaited() -> None:
+    order: list[str] = []
+
+    async def abort() -> None:
+        await checkpoint()
+        order.append("told")
+
+    async with stream([A, STOP], TOKENIZER, stop="STOP", on_stop=abort) as chunks:
+        assert (await anext(chunks)).text == "a"
+        assert order == []
+        assert (await anext(chunks)).finish_reason == "stop"
+        assert order == ["told"]
+
+
+async def test_on_stop_is_called_when_the_reader_leaves_and_when_the_engine_breaks() -> None:
+    calls: list[int] = []
+    async with stream([A, B], TOKENIZER, on_stop=lambda: calls.append(1)) as chunks:
+        await anext(chunks)
+    assert calls == [1]
+    broken = Engine([A], error=BoomError())
+    with pytest.raises(BoomError):
+        await drained(stream(broken, TOKENIZER, on_stop=lambda: calls.append(2)))
+    assert calls == [1, 2]
+
+
+# --- closing that fails ---------------------------------------------------------------------------
+
+
+async def test_all_text_comes_before_what_closing_raised() -> None:
+    engine = Engine([A, STOP], close_error=BoomError("cannot close"))
+    chunks = stream(engine, TOKENIZER, stop="STOP")
+    assert [(await anext(chunks)).text, (await anext(chunks)).finish_reason] == ["a", "stop"]
+    with pytest.raises(BoomError, match="cannot close"):
+        await anext(chunks)
+    await chunks.aclose()  # it was told
+
+
+async def test_a_reader_that_leaves_at_the_finish_hears_of_it_on_leaving() -> None:
+    engine = Engine([A, STOP], close_error=BoomError("cannot close"))
+
+    async def leave_at_the_finish() -> None:
+        async with stream(engine, TOKENIZER, stop="STOP") as chunks:
+            while (await anext(chunks)).finish_reason is None:
+                pass
+
+    with pytest.raises(BoomError, match="cannot close"):
+        await leave_at_the_finish()
+
+
+async def test_a_reader_that_leaves_early_hears_of_it_too() -> None:
+    engine = Engine([A, B], close_error=BoomError("cannot close"))
+    chunks = stream(engine, TOKENIZER)
+    await anext(chunks)
+    with pytest.raises(BoomError, match="cannot close"):
+        await chunks.aclose()
+    await chunks.aclose()
+
+
+async def test_what_closing_raised_is_mentioned_on_a_worse_error() -> None:
+    engine = Engine([A], error=BoomError("broken"), close_error=BoomError("cannot close"))
+    chunks = stream(engine, TOKENIZER)
+    with pytest.raises(BoomError, match="broken") as raised:
+        await drained(chunks)
+    await chunks.aclose()  # it was told
+    assert raised.value.__notes__ == ["Closing the source raised too: BoomError('cannot close')"]
+    bad = Engine([[A, -1]], close_error=BoomError("cannot close"))
+    with pytest.raises(ValueError, match="out of range") as refused:
+        await drained(stream(bad, TOKENIZER))
+    assert refused.value.__notes__ == raised.value.__notes__
+    left = Engine([A], close_error=BoomError("cannot close"))
+    with pytest.raises(BoomError, match="mine") as mine:
+        async with stream(left, TOKENIZER):
+            raise BoomError("mine")
+    assert mine.value.__notes__ == raised.value.__notes__
+
+
+async def test_an_iterator_is_closed_though_on_stop_raises() -> None:
+    engine = Engine([STOP], close_error=BoomError("cannot close"))
+
+    def abort() -> None:
+        raise BoomError("cannot abort")
+
+    chunks = stream(engine, TOKENIZER, stop="STOP", on_stop=abort)
+    assert (await anext(chunks)).finish_reason == "stop"
+    with pytest.raises(BoomError, match="cannot abort") as raised:
+        await anext(chunks)
+    assert raised.value.__notes__ == ["Closing the source raised too: BoomError('cannot close')"]
+    assert engine.closings == 1
+
+
+# --- a silent engine ------------------------------------------------------------------------------
+
+
+async def silent_after(count: int, pulls: int) -> None:
+    if pulls >= count:
+        await anyio.sleep_forever()
+
+
+def machine_of(kind: str) -> Any:
+    if kind == "decoder":
+        return stream([], TOKENIZER, stop="ab!").machine
+    return DecodeStream(TOKENIZER)
+
+
+@pytest.mark.parametrize("kind", ["decoder", "stream"])
+@pytest.mark.parametrize("count", range(4))
+async def test_a_silent_engine_is_noticed_and_the_error_has_the_snapshot(
+    kind: str, count: int
+) -> None:
+    ids = [A, B, 4]
+    engine = Engine(ids, before_pull=lambda pulls: silent_after(count, pulls))
+    machine = machine_of(kind)
+    chunks: TextStream[Any] = wrap(engine, machine, idle_timeout=0.01)
+    text = ""
+
+    async def read() -> None:
+        nonlocal text
+        async for chunk in chunks:
+            text += chunk.text
+
+    with pytest.raises(IdleTimeoutError, match=r"nothing for 0\.01 seconds") as raised:
+        await read()
+    assert isinstance(raised.value, TimeoutError)
+    assert (raised.value.seconds, engine.closings) == (0.01, 1)
+    other = machine_of(kind)
+    other.step_batch(ids[:count])
+    assert raised.value.snapshot == other.snapshot() == chunks.snapshot()
+    rest = type(machine).restore(TOKENIZER, raised.value.snapshot)
+    async for chunk in wrap(ids[count:], rest):
+        text += chunk.text
+    assert text == "ab\ufffd"
+
+
+async def test_a_slow_reader_is_no_silent_engine() -> None:
+    async with stream(Engine([A, B]), TOKENIZER, idle_timeout=0.02) as chunks:
+        await anext(chunks)
+        await anyio.sleep(0.04)
+        assert (await anext(chunks)).text == "b"
+
+
+async def test_an_engine_that_is_quick_enough_goes_through() -> None:
+    engine = Engine([A, B], before_pull=lambda _: checkpoint())
+    assert [c.text async for c in stream(engine, TOKENIZER, idle_timeout=60)] == ["a", "b", ""]
+
+
+async def test_an_engines_own_timeout_is_its_own() -> None:
+    engine = Engine([A], error=TimeoutError("mine"))
+    with pytest.raises(TimeoutError, match="mine") as raised:
+        await drained(stream(engine, TOKENIZER, idle_timeout=60))
+    assert not isinstance(raised.value, IdleTimeoutError)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, math.nan, "1", True])
+async def test_an_idle_timeout_is_a_positive_number(seconds: Any) -> None:
+    with pytest.raises((ValueError, TypeError), match="idle_timeout must be a number of seconds"):
+        stream(Engine([]), TOKENIZER, idle_timeout=seconds)
+
+
+async def test_a_plain_source_cannot_be_timed() -> None:
+    with pytest.raises(ValueError, match="idle_timeout needs an async source"):
+        stream([A], TOKENIZER, idle_timeout=1)
+
+
+def test_an_idle_timeout_error_travels() -> None:
+    error = IdleTimeoutError(1.5, {"format": 1})
+    for other in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert (other.seconds, other.snapshot, str(other)) == (1.5, {"format": 1}, str(error))
+
+
+# --- what is held ---------------------------------------------------------------------------------
+
+
+async def test_text_held_is_what_would_come_out_and_asking_changes_nothing() -> None:
+    engine = Engine([A, B, 4], error=BoomError())
+    chunks = stream(engine, TOKENIZER, stop="ab!")
+    assert chunks.text_held == ""
+    with pytest.raises(BoomError):
+        await drained(chunks)
+    assert chunks.text_held == "ab\ufffd" == chunks.text_held
+    assert isinstance(chunks.machine, StopSequenceDecoder)
+    assert (chunks.machine.jailed, chunks.machine.held) == ("ab", b"\xc3")
+    done = stream([A, [B, STOP]], TOKENIZER, stop="STOP")
+    assert [chunk.text for chunk in await drained(done)] == ["a", "b"]
+    assert done.text_held == ""

@@ -1,0 +1,142 @@
+"""iter_chunks: the same for plain engines, without an event loop."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from streamdec import (
+    Chunk,
+    DecodeStream,
+    MockTokenizer,
+    StopConditions,
+    StopSequenceDecoder,
+    TextIterator,
+    TokenIdError,
+    iter_chunks,
+)
+from streamdec.flow import MAX_TOKENS_AT_ONCE, Flow
+from tests.aio.engines import BoomError, PlainEngine, Script, plain_generator
+
+TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
+A, B, STOP = 2, 3, 6
+
+
+def test_the_source_is_closed_before_the_last_chunk_and_asked_for_no_more() -> None:
+    script = Script([A, STOP, B])
+    for chunk in iter_chunks(plain_generator(script), TOKENIZER, stop="STOP"):
+        assert script.closings == (chunk.finish_reason is not None)
+    assert (script.pulls, script.closings) == (2, 1)
+
+
+@pytest.mark.parametrize("outputs", [[], [A], [A, STOP, B], [A, -1], [A, "text"]])
+def test_an_iterator_is_closed_once(outputs: list[Any]) -> None:
+    engine = PlainEngine(outputs)
+    chunks = iter_chunks(engine, TOKENIZER, stop="STOP")
+    try:
+        for _ in chunks:
+            pass
+    except ValueError:
+        pass
+    chunks.close()
+    assert (engine.closings, engine.is_closed) == (1, True)
+
+
+def test_leaving_the_block_closes_and_so_does_close() -> None:
+    left, closed, unread = PlainEngine([A, B]), PlainEngine([A, B]), PlainEngine([A])
+    with iter_chunks(left, TOKENIZER) as chunks:
+        assert next(chunks) == Chunk("a")
+    assert [*chunks] == []
+    again = iter_chunks(closed, TOKENIZER)
+    next(again)
+    again.close()
+    with iter_chunks(unread, TOKENIZER):
+        pass
+    assert [left.closings, closed.closings, unread.closings] == [1, 1, 1]
+    assert unread.pulls == 0
+
+
+def test_an_error_in_the_block_goes_on_up() -> None:
+    engine = PlainEngine([A, B], close_error=BoomError("cannot close"))
+
+    def fail_in_the_block() -> None:
+        with iter_chunks(engine, TOKENIZER) as chunks:
+            next(chunks)
+            raise BoomError("mine")
+
+    with pytest.raises(BoomError, match="mine") as raised:
+        fail_in_the_block()
+    assert raised.value.__notes__ == ["Closing the source raised too: BoomError('cannot close')"]
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_an_engine_that_raises_anywhere_is_resumed(place: int) -> None:
+    ids, error = [A, B, 4], BoomError()
+    engine = PlainEngine(ids[:place], error=error)
+    chunks = iter_chunks(engine, TOKENIZER, stop="ab!")
+    text = "".join(chunk.text for chunk in islice(chunks, 0))
+    with pytest.raises(BoomError) as raised:
+        next(chunks)
+    assert raised.value is error
+    assert engine.closings == 1
+    assert chunks.text_held == ["", "a", "ab", "ab\ufffd"][place]
+    rest = StopSequenceDecoder.restore(TOKENIZER, chunks.snapshot())
+    text += "".join(chunk.text for chunk in iter_chunks(ids[place:], decoder=rest))
+    assert text == "ab\ufffd"
+
+
+def test_a_bad_id_comes_after_the_text_before_it() -> None:
+    engine = PlainEngine([[A, B, -1, A]])
+    chunks = iter_chunks(engine, TOKENIZER)
+    assert next(chunks) == Chunk("ab")
+    assert engine.closings == 1
+    with pytest.raises(TokenIdError, match="token 2 is out of range: -1"):
+        next(chunks)
+    assert [*chunks] == []
+
+
+def test_on_stop_is_called_unless_the_engine_ended_by_itself() -> None:
+    calls: list[str] = []
+    for outputs in ([A, STOP], [A], [{"token_ids": [A], "finish_reason": "stop"}, B]):
+        list(iter_chunks(outputs, TOKENIZER, stop="STOP", on_stop=lambda: calls.append("told")))
+    assert calls == ["told"]
+
+
+def test_all_text_comes_before_what_closing_raised() -> None:
+    def abort() -> None:
+        raise BoomError("cannot abort")
+
+    engine = PlainEngine([STOP], close_error=BoomError("cannot close"))
+    chunks = iter_chunks(engine, TOKENIZER, stop="STOP", on_stop=abort)
+    assert next(chunks).finish_reason == "stop"
+    with pytest.raises(BoomError, match="cannot abort") as raised:
+        next(chunks)
+    assert raised.value.__notes__ == ["Closing the source raised too: BoomError('cannot close')"]
+    left = iter_chunks(PlainEngine([A, B], close_error=BoomError("cannot close")), TOKENIZER)
+    next(left)
+    with pytest.raises(BoomError, match="cannot close"):
+        left.close()
+    left.close()
+
+
+def test_a_finished_machine_gives_its_finish_again() -> None:
+    decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="a"))
+    decoder.step(A)
+    engine = PlainEngine([A])
+    assert [*iter_chunks(engine, decoder=decoder)] == [Chunk("", "stop", "a")]
+    assert (engine.pulls, engine.closings) == (0, 1)
+
+
+def test_long_outputs_become_several_chunks_and_split_token_one_each() -> None:
+    output = [A] * (MAX_TOKENS_AT_ONCE + 1)
+    assert [len(c.text) for c in iter_chunks([output], TOKENIZER)] == [MAX_TOKENS_AT_ONCE, 1, 0]
+    chunks = [*iter_chunks([[A, 4, 5]], TOKENIZER, split="token")]
+    assert [chunk.text for chunk in chunks] == ["a", "", "é", ""]
+
+
+def test_a_text_iterator_says_what_it_is() -> None:
+    chunks = TextIterator([A], Flow(DecodeStream(TOKENIZER)))
+    assert repr(chunks).startswith("<TextIterator of <DecodeStream 0 tokens")
+    assert chunks.engine_finish_reason is None

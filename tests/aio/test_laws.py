@@ -1,0 +1,196 @@
+"""The laws of streams that wait, on drawn tokenizers, conditions, ids and groupings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import anyio
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec import DecodeStream
+from streamdec.core.rows import DENSE_STEP, USES_BEFORE_DENSE
+from streamdec.machines import Machine
+from tests.aio import laws
+from tests.aio.engines import grouped
+from tests.aio.laws import MACHINES, trail_of
+from tests.stop_laws import Setup, setup_of
+from tests.stop_reference import Situation, situations
+from tests.strategies import cuts
+
+ROUNDS = USES_BEFORE_DENSE + 2
+"""Streams until the rows at rest are a list, which is what a stream walks by itself."""
+
+BACKENDS = st.sampled_from(["asyncio", "trio"])
+SPLITS = st.sampled_from(["output", "token"])
+
+
+@pytest.fixture(params=[*MACHINES])
+def make(request: pytest.FixtureRequest) -> Callable[[Setup], Machine]:
+    return MACHINES[request.param]
+
+
+def run(
+    backend: str, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any, **kw: Any
+) -> Any:
+    async def main() -> Any:
+        return await function(*args, **kw)
+
+    return anyio.run(main, backend=backend)
+
+
+SHAPES: dict[str, Callable[[Sequence[int]], Any]] = {
+    "ids": lambda ids: ids[0] if len(ids) == 1 else ids,
+    "lists": list,
+    "tuples": tuple,
+    "arrays": np.array,
+    "numpy ids": lambda ids: np.int64(ids[0]) if len(ids) == 1 else np.array(ids),
+    "dicts": lambda ids: {"token_ids": ids},
+}
+
+
+def one_by_one(ids: Sequence[int]) -> st.SearchStrategy[list[list[int]]]:
+    """Each id by itself, or groups of all sizes."""
+    alone = [[token_id] for token_id in ids]
+    return st.one_of(st.just(alone), cuts(ids).map(lambda places: grouped(ids, places)))
+
+
+@given(
+    data=st.data(),
+    situation=situations(),
+    split=SPLITS,
+    shape=st.sampled_from([*SHAPES]),
+    backend=BACKENDS,
+)
+def test_law_0_however_the_ids_come(
+    make: Callable[[Setup], Machine],
+    data: st.DataObject,
+    situation: Situation,
+    split: str,
+    shape: str,
+    backend: str,
+) -> None:
+    setup, ids = setup_of(situation), situation.ids
+    outputs = data.draw(one_by_one(ids), label="outputs")
+    trail = trail_of(make(setup), ids)
+    options: dict[str, Any] = {"shape": SHAPES[shape], "split": split}
+    for _ in range(ROUNDS):
+        chunks = run(backend, laws.as_the_machine, make(setup), trail, outputs, **options)
+        assert chunks == laws.plain_as_the_machine(make(setup), trail, outputs, **options)
+    laws.unread_ids(chunks, trail, outputs)
+    if split == "token":
+        laws.one_chunk_a_token(chunks, trail)
+    else:
+        laws.one_chunk_an_output(chunks, trail, outputs)
+
+
+@given(
+    data=st.data(),
+    situation=situations(),
+    split=SPLITS,
+    bad=st.sampled_from([True, -1, 2**32, *range(-DENSE_STEP, 5 - DENSE_STEP)]),
+    backend=BACKENDS,
+)
+def test_law_16_a_bad_id_comes_after_the_text_before_it(
+    make: Callable[[Setup], Machine],
+    data: st.DataObject,
+    situation: Situation,
+    split: str,
+    bad: int,
+    backend: str,
+) -> None:
+    setup = setup_of(situation)
+    place = data.draw(st.integers(0, len(situation.ids)), label="place")
+    ids = [*situation.ids[:place], bad, *situation.ids[place:]]
+    outputs = data.draw(one_by_one(ids), label="outputs")
+    trail = trail_of(make(setup), ids)
+    options: dict[str, Any] = {"shape": SHAPES["ids"], "split": split}
+    for _ in range(ROUNDS):
+        chunks = run(backend, laws.as_the_machine, make(setup), trail, outputs, **options)
+        assert chunks == laws.plain_as_the_machine(make(setup), trail, outputs, **options)
+    if split == "token":
+        laws.one_chunk_a_token(chunks, trail)
+    else:
+        laws.one_chunk_an_output(chunks, trail, outputs)
+
+
+@given(
+    data=st.data(),
+    situation=situations(),
+    shape=st.sampled_from(["ids", "lists", "tuples", "arrays", "numpy ids"]),
+    backend=BACKENDS,
+)
+def test_a_feed_changes_nothing(
+    data: st.DataObject, situation: Situation, shape: str, backend: str
+) -> None:
+    """However much the reader finds waiting each time."""
+    setup, ids = setup_of(situation), situation.ids
+    outputs = data.draw(one_by_one(ids), label="outputs")
+    trail = trail_of(setup.decoder(), ids)
+    run(backend, laws.fed, setup.decoder(), trail, [SHAPES[shape](part) for part in outputs])
+
+
+@given(situation=situations(), split=SPLITS, backend=BACKENDS)
+def test_law_16_a_broken_engine_is_resumed_anywhere(
+    make: Callable[[Setup], Machine],
+    situation: Situation,
+    split: str,
+    backend: str,
+) -> None:
+    setup, ids = setup_of(situation), situation.ids
+    trail = trail_of(make(setup), ids)
+    kind = type(make(setup))
+
+    def restore(snapshot: dict[str, Any]) -> Machine:
+        return kind.restore(setup.tokenizer, snapshot)
+
+    for place in range(len(ids) + 1):
+        run(backend, laws.resumes, make(setup), trail, ids, place, restore, split=split)
+
+
+@given(data=st.data(), situation=situations(), split=SPLITS, backend=BACKENDS)
+def test_ids_belong_to_text(
+    make: Callable[[Setup], Machine],
+    data: st.DataObject,
+    situation: Situation,
+    split: str,
+    backend: str,
+) -> None:
+    setup, ids = setup_of(situation), situation.ids
+    outputs = data.draw(one_by_one(ids), label="outputs")
+    trail = trail_of(make(setup), ids)
+    options: dict[str, Any] = {"shape": SHAPES["ids"], "split": split, "return_token_ids": True}
+    for _ in range(ROUNDS):
+        chunks = run(backend, laws.as_the_machine, make(setup), trail, outputs, **options)
+        laws.ids_belong_to_text(chunks, trail, ids)
+
+
+BYTE_LEVEL = situations().filter(lambda situation: situation.table.decoder == "byte_level")
+
+
+@given(situation=BYTE_LEVEL, kind=st.sampled_from(["StopSequenceDecoder", "DecodeStream"]))
+def test_ids_are_given_with_the_end_of_their_text(situation: Situation, kind: str) -> None:
+    """The judge is where anchors place each token in the text."""
+    setup, ids = setup_of(situation), situation.ids
+    trail = trail_of(MACHINES[kind](setup), ids)
+    options = asdict(setup.options)
+    if options["unknown_ids"] == "error":  # it may be a stop id, which is no error
+        options["unknown_ids"] = "skip"
+    anchored = DecodeStream(setup.tokenizer, setup.prompt, anchors=True, **options)
+    anchored.step_batch(ids[: trail.num_read])
+    anchored.flush()
+    ends = [anchor.end for anchor in anchored.take_anchors()]
+    chunks = run(
+        "asyncio",
+        laws.as_the_machine,
+        MACHINES[kind](setup),
+        trail,
+        [[token_id] for token_id in ids],
+        split="token",
+        return_token_ids=True,
+    )
+    laws.ids_are_given_with_the_end_of_their_text(chunks, trail, ends)

@@ -1,0 +1,286 @@
+"""The doors: what may be given, and what is said where it may not."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from streamdec import (
+    Chunk,
+    DecodeStream,
+    MockTokenizer,
+    StopConditions,
+    StopLimits,
+    StopSequenceDecoder,
+    TextStream,
+    TokenChunk,
+    iter_chunks,
+    stream,
+    wrap,
+)
+from streamdec import Sequence as TokenSequence
+from streamdec.flow import DecoderOptions, Flow, FlowOptions, StreamOptions
+from tests.aio.engines import Engine, PlainEngine, drained
+
+TOKENIZER = MockTokenizer.from_tokens([b"<s>", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
+OTHER = MockTokenizer()
+
+DOORS: dict[str, tuple[Callable[..., Any], type[Engine | PlainEngine]]] = {
+    "stream()": (stream, Engine),
+    "iter_chunks()": (iter_chunks, PlainEngine),
+}
+
+
+@pytest.fixture(params=[*DOORS])
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def open_(name: str) -> Callable[..., Any]:
+    """One of the doors."""
+    return DOORS[name][0]
+
+
+async def text_of(open_: Callable[..., Any], outputs: list[int], *args: Any, **options: Any) -> str:
+    engine = (Engine if open_ is stream else PlainEngine)(outputs)
+    chunks = open_(engine, *args, **options)
+    found = await drained(chunks) if open_ is stream else [*chunks]
+    assert engine.closings == 1
+    return "".join(chunk.text for chunk in found)
+
+
+# --- all options ----------------------------------------------------------------------------------
+
+
+def parameters_of(function: Callable[..., Any]) -> set[str]:
+    return {
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY or name in ("stop", "stop_token_ids")
+    }
+
+
+def test_a_stream_takes_all_options_of_the_machine_and_the_flow() -> None:
+    conditions, decoder = parameters_of(StopConditions), parameters_of(StopSequenceDecoder)
+    assert set(DecoderOptions.__annotations__) == conditions | decoder
+    assert set(FlowOptions.__annotations__) == parameters_of(Flow)
+    assert set(StreamOptions.__annotations__) == (
+        set(DecoderOptions.__annotations__) | set(FlowOptions.__annotations__)
+    )
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "ab\ufffd"),
+        ({"stop": "b"}, "a"),
+        ({"stop_token_ids": [2]}, "a"),
+        ({"visible_stop": "b"}, "ab"),
+        ({"visible_stop_token_ids": 2}, "ab"),
+        ({"stop": "b", "include_stop_str_in_output": True}, "ab"),
+        ({"stop": "a", "min_tokens": 2}, "ab\ufffd"),
+        ({"max_tokens": 2}, "a"),
+        ({"eos_token_ids": [2]}, "a"),
+        ({"eos_token_ids": [2], "ignore_eos": True}, "ab\ufffd"),
+        ({"stop_token_sequences": [[1, 2]]}, ""),
+        ({"stop": "b", "armed_after": "b"}, "ab\ufffd"),
+        ({"stop": "b", "armed_until": "a"}, "ab\ufffd"),
+        ({"stop_regex": "[bc]"}, "a"),
+        ({"stop_regex": "[bc]+", "max_hold": 5}, "a"),
+        ({"stop": "b", "limits": StopLimits(longest_stop=5)}, "a"),
+        ({"skip_special_tokens": False}, "<s>ab\ufffd"),
+        ({"unknown_ids": "replace"}, "ab\ufffd"),
+        ({"byte_runs": "exact"}, "ab\ufffd"),
+        ({"clean_up_tokenization_spaces": True}, "ab\ufffd"),
+        ({"conditions": StopConditions(stop="b")}, "a"),
+        ({"prompt_token_ids": [3]}, "\ufffdab\ufffd"),
+        ({"ids": lambda token_id: [token_id]}, "ab\ufffd"),
+        ({"split": "token"}, "ab\ufffd"),
+        ({"index": 0}, "ab\ufffd"),
+        ({"return_token_ids": True}, "ab\ufffd"),
+    ],
+    ids=lambda value: next(iter(value), "none") if isinstance(value, dict) else None,
+)
+async def test_each_option_has_its_effect(
+    open_: Callable[..., Any], options: dict[str, Any], text: str
+) -> None:
+    assert await text_of(open_, [0, 1, 2, 3], TOKENIZER, **options) == text
+
+
+@pytest.mark.anyio
+async def test_a_decoder_that_is_ready_takes_the_place_of_all_that_makes_one(
+    open_: Callable[..., Any],
+) -> None:
+    decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="b"))
+    decoder.step(1)
+    restored = StopSequenceDecoder.restore(TOKENIZER, decoder.snapshot())
+    assert await text_of(open_, [1, 2, 1], decoder=decoder) == "a"
+    assert await text_of(open_, [1, 2, 1], TOKENIZER, decoder=restored) == "a"
+    assert restored.num_tokens == 3
+
+
+# --- what may not be ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"stopp": "x"}, "{} has no option 'stopp'"),
+        ({"conditions": StopConditions(), "stop": "x"}, "{} got conditions, which have .* stop"),
+        (
+            {"conditions": StopConditions(), "max_tokens": 1, "unknown_ids": "skip"},
+            "{} got conditions, which have their own max_tokens$",
+        ),
+        ({"decoder": "mine"}, "decoder must be a StopSequenceDecoder, not 'mine'"),
+        (
+            {"decoder": DecodeStream(TOKENIZER)},
+            "decoder must be a StopSequenceDecoder, not <Decode",
+        ),
+        ({"conditions": {"stop": "x"}}, "conditions must be StopConditions, not {'stop': 'x'}"),
+        ({"ids": "token_ids"}, "ids must be callable with an output, and 'token_ids' is not"),
+        ({"on_stop": "abort"}, "on_stop must be callable without arguments, not 'abort'"),
+        ({"index": "0"}, "index must be a number from 0 up, not '0'"),
+        ({"index": True}, "index must be a number from 0 up, not True"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    name: str, open_: Callable[..., Any], options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(TypeError) as raised:
+        open_([1], TOKENIZER, **options)
+    assert raised.match(problem.replace("{}", name.replace("(", r"\(").replace(")", r"\)"), 1))
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"stop": ""}, "an empty stop would match everywhere"),
+        ({"split": "word"}, r"split must be one of \('output', 'token'\), not 'word'"),
+        ({"finish_reason": "eos"}, "finish_reason must be one of .*, not 'eos'"),
+        ({"index": -1}, "index must be a number from 0 up, not -1"),
+        ({"byte_runs": "lazy"}, "byte_runs"),
+    ],
+)
+def test_values_that_are_none(
+    open_: Callable[..., Any], options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        open_([1], TOKENIZER, **options)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"stop": "x"}, "stop"),
+        ({"conditions": StopConditions()}, "conditions"),
+        ({"prompt_token_ids": [1]}, "prompt_token_ids"),
+        ({"tokenizer": OTHER}, "tokenizer"),
+        ({"max_tokens": 1, "byte_runs": "exact"}, "max_tokens, byte_runs"),
+    ],
+)
+def test_a_decoder_has_its_own_of_everything(
+    name: str, open_: Callable[..., Any], given: dict[str, Any], named: str
+) -> None:
+    decoder = StopSequenceDecoder(TOKENIZER, StopConditions())
+    with pytest.raises(TypeError) as raised:
+        open_([1], decoder=decoder, **given)
+    assert str(raised.value) == f"{name} got a decoder, which has its own {named}"
+
+
+def test_one_of_both_is_needed(name: str, open_: Callable[..., Any]) -> None:
+    with pytest.raises(TypeError) as raised:
+        open_([1])
+    assert str(raised.value) == f"{name} needs a tokenizer, or a decoder"
+
+
+@pytest.mark.parametrize("source", ["text", b"bytes", {"token_ids": [1]}, {1, 2}, 5, None])
+def test_what_is_no_source_is_named(open_: Callable[..., Any], source: Any) -> None:
+    with pytest.raises(TypeError, match=r"a source is an .*iterable of outputs, not"):
+        open_(source, TOKENIZER)
+
+
+async def engine_to_be() -> list[int]:
+    return [1]
+
+
+def test_a_coroutine_that_would_give_the_source_is_to_be_awaited() -> None:
+    with pytest.raises(TypeError, match="await it, and give what it returns"):
+        stream(engine_to_be(), TOKENIZER)  # type: ignore[arg-type]
+
+
+def test_a_plain_stream_cannot_wait() -> None:
+    with pytest.raises(TypeError, match=r"a source is an iterable of outputs, not <.*Engine"):
+        iter_chunks(Engine([1]), TOKENIZER)  # type: ignore[arg-type]
+
+    async def abort() -> None: ...
+
+    with pytest.raises(TypeError, match="on_stop must be a plain function here, not"):
+        iter_chunks([1], TOKENIZER, on_stop=abort)
+
+
+def test_nothing_is_asked_of_a_source_where_an_option_is_wrong() -> None:
+    class Untouchable:
+        def __aiter__(self) -> Any:
+            raise AssertionError("touched")
+
+    with pytest.raises(ValueError, match="split"):
+        stream(Untouchable(), TOKENIZER, split="word")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("machine", [None, "decoder", TOKENIZER, StopConditions()])
+def test_what_is_no_machine_is_named(machine: Any) -> None:
+    with pytest.raises(TypeError, match="a machine is a DecodeStream, a Sequence or a StopSeq"):
+        wrap([1], machine)
+
+
+# --- the three machines ---------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_each_machine_gives_chunks() -> None:
+    ids = [1, 3, 4, 3]
+    sequence = TokenSequence(TOKENIZER, [2])
+    machines: dict[TextStream[Any], str] = {
+        wrap(ids, DecodeStream(TOKENIZER)): "aé\ufffd",
+        wrap(ids, StopSequenceDecoder(TOKENIZER, StopConditions())): "aé\ufffd",
+        wrap(ids, sequence): "aé",
+    }
+    for chunks, text in machines.items():
+        found = await drained(chunks)
+        assert "".join(chunk.text for chunk in found) == text
+        assert found[-1].finish_reason == "length"
+        assert not any(chunk.finish_reason for chunk in found[:-1])
+    assert (sequence.text, sequence.token_ids, sequence.held) == ("baé", [2, *ids], b"\xc3")
+    assert sequence.append_token(4) == "é", "a sequence can always grow"
+
+
+@pytest.mark.anyio
+async def test_chunks_say_which_ids_they_cover_if_asked() -> None:
+    ids = [[1, 3], [4, 0], [0], [2, 5]]
+    chunks = await drained(stream(ids, TOKENIZER, stop="STOP", return_token_ids=True))
+    assert chunks == [
+        TokenChunk("a", token_ids=(1,)),
+        TokenChunk("é", token_ids=(3, 4, 0)),
+        TokenChunk("b", "stop", "STOP", token_ids=(0, 2, 5)),
+    ]
+    plain = await drained(stream(ids, TOKENIZER, stop="STOP"))
+    assert plain == [Chunk("a"), Chunk("é"), Chunk("b", "stop", "STOP")]
+
+
+@pytest.mark.anyio
+async def test_ids_of_withheld_text_wait_with_it() -> None:
+    """As much of a stop as there is may still be text."""
+    tokens = MockTokenizer.from_tokens([b"ab", b"c", b"d"])
+    ids = [0, 1, 2, 0]
+    chunks = await drained(stream(ids, tokens, stop="bcx", return_token_ids=True))
+    assert chunks == [
+        TokenChunk("a"),
+        TokenChunk("bcd", token_ids=(0, 1, 2)),
+        TokenChunk("a"),
+        TokenChunk("b", "length", token_ids=(0,)),
+    ]

@@ -1,0 +1,391 @@
+"""DecoderPool: many requests at once, and none of them disturbs another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec import (
+    Chunk,
+    DecoderPool,
+    FinishedError,
+    MockTokenizer,
+    SnapshotError,
+    SnapshotMismatchError,
+    StopConditions,
+    StopSequenceDecoder,
+    TokenChunk,
+    TokenIdError,
+    UnknownRequestError,
+    UnknownTokenError,
+)
+from streamdec.errors import RewriteError
+from tests.stop_reference import Features, Situation, situations
+
+TOKENS = [b"a", b"b", b"\xe4\xbd", b"\xa0", b"STOP", b"ST"]
+TOKENIZER = MockTokenizer.from_tokens(TOKENS)
+HALF, REST, STOP, ST = 2, 3, 4, 5
+CONDITIONS = StopConditions(stop="STOP")
+
+
+def pool_of(*names: Any, **options: Any) -> DecoderPool:
+    pool = DecoderPool(TOKENIZER, **options)
+    for name in names:
+        pool.add(name, CONDITIONS)
+    return pool
+
+
+# --- together as alone ----------------------------------------------------------------------------
+
+ONE_TABLE = situations(Features(prompts=True)).filter(lambda s: s.table.decoder == "byte_level")
+
+
+@given(st.lists(ONE_TABLE, min_size=1, max_size=4), st.data())
+def test_a_request_in_a_pool_is_as_it_would_be_alone(
+    drawn: list[Situation], data: st.DataObject
+) -> None:
+    """Whatever others do beside it: stop, err, send nothing."""
+    tokenizer = MockTokenizer.from_tokens(drawn[0].table.tokens, drawn[0].table.special_ids)
+    pool = DecoderPool(tokenizer)
+    alone: dict[int, StopSequenceDecoder] = {}
+    for name, situation in enumerate(drawn):
+        conditions = StopConditions(**situation.conditions.arguments())
+        options = asdict(situation.options)
+        pool.add(name, conditions, situation.prompt, **options)
+        alone[name] = StopSequenceDecoder(tokenizer, conditions, situation.prompt, **options)
+    rest = {name: [*situation.ids] for name, situation in enumerate(drawn)}
+    while any(rest.values()):
+        sizes = data.draw(st.tuples(*[st.integers(0, 3) for _ in drawn]))
+        batch = {name: rest[name][:size] for name, size in enumerate(sizes)}
+        for name, size in enumerate(sizes):
+            del rest[name][:size]
+        names = set(pool)
+        chunks = pool.step(batch)
+        assert set(chunks) == names
+        for name, ids in batch.items():
+            _as_alone(pool, name, alone[name], ids, chunks.get(name))
+            if name not in pool:
+                rest[name].clear()
+    for name in [*pool]:
+        assert pool.finish(name, "length") == alone[name].flush()
+    assert len(pool) == 0
+
+
+def _as_alone(
+    pool: DecoderPool,
+    name: int,
+    decoder: StopSequenceDecoder,
+    ids: Sequence[int],
+    chunk: Chunk | None,
+) -> None:
+    if chunk is None:
+        assert decoder.finished
+        assert isinstance(pool.errors[name], UnknownRequestError)
+        return
+    expected, problem = _stepped(decoder, ids)
+    assert str(pool.errors.get(name)) == str(problem)
+    assert chunk == expected
+    found = pool.ended[name] if decoder.finished else pool[name]
+    assert found.snapshot() == decoder.snapshot()
+    assert (name in pool) == (not decoder.finished)
+
+
+def _stepped(
+    decoder: StopSequenceDecoder, ids: Sequence[int]
+) -> tuple[Chunk, UnknownTokenError | None]:
+    try:
+        return decoder.step_batch(ids), None
+    except UnknownTokenError as error:
+        before, last = error.chunk or Chunk(), decoder.flush("error")
+        return Chunk(before.text + last.text, last.finish_reason, last.stop_reason), error
+
+
+# --- a round --------------------------------------------------------------------------------------
+
+
+def test_a_step_takes_some_requests_or_all_and_ids_of_every_shape() -> None:
+    pool = pool_of("a", "b", "c", 4)
+    assert pool.step({"a": 0, "b": [0, 1], "c": np.array([1, 1]), 4: (1,)}) == {
+        "a": Chunk("a"),
+        "b": Chunk("ab"),
+        "c": Chunk("bb"),
+        4: Chunk("b"),
+    }
+    assert pool.step({"b": [HALF], "a": []}) == {"b": Chunk(""), "a": Chunk("")}
+    assert pool.step({"b": REST}) == {"b": Chunk("你")}
+    assert pool.step({}) == {}
+    assert pool["b"].num_tokens == 4
+
+
+def test_a_request_that_ends_leaves_with_its_last_chunk() -> None:
+    pool = pool_of("a", "b")
+    chunks = pool.step({"a": [0, STOP, 1, 1], "b": [ST]})
+    assert chunks == {"a": Chunk("a", "stop", "STOP", 2), "b": Chunk("")}
+    assert [*pool] == ["b"]
+    match = pool.ended["a"].match
+    assert match is not None
+    assert (match.tokens_before, pool.ended["a"].finish_reason) == (1, "stop")
+    pool.step({})
+    assert pool.ended == {}
+
+
+def test_one_bad_request_never_disturbs_the_others() -> None:
+    pool = pool_of("bad", "good", "worse")
+    pool.step({"bad": [ST]})
+    chunks = pool.step({"bad": [0, HALF, -1, 0], "good": [0], "gone": [0], "worse": "text"})  # type: ignore[dict-item]
+    assert chunks == {
+        "bad": Chunk("STa\ufffd", "error"),
+        "good": Chunk("a"),
+        "worse": Chunk("", "error"),
+    }
+    assert [*pool] == ["good"]
+    assert {name: type(error) for name, error in pool.errors.items()} == {
+        "bad": TokenIdError,
+        "gone": UnknownRequestError,
+        "worse": TypeError,
+    }
+    error = pool.errors["bad"]
+    assert "token 3 is out of range: -1" in str(error)
+    assert isinstance(error, TokenIdError)
+    assert error.chunk is None, "its text was given out"
+    assert str(pool.errors["gone"]) == "the pool has no request 'gone'"
+    assert "token ids come as" in str(pool.errors["worse"])
+    pool.step({"good": 1})
+    assert pool.errors == {}
+
+
+def test_what_an_error_releases_may_be_a_stop() -> None:
+    pool = DecoderPool(TOKENIZER)
+    pool.add("a", StopConditions(stop="a\ufffd"))
+    assert pool.step({"a": [0, HALF, -1]}) == {"a": Chunk("", "stop", "a\ufffd")}
+    assert isinstance(pool.errors["a"], TokenIdError)
+
+
+class TakesBack:
+    """Its decode changes text that it gave before, and at the end too."""
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        return "x" * len(token_ids) if 9 not in token_ids else "y"
+
+
+def test_a_tokenizer_that_takes_back_text_ends_its_own_request() -> None:
+    pool = DecoderPool(TakesBack())
+    pool.add("a")
+    pool.add("b")
+    pool.step({"a": [1, 2], "b": 1})
+    chunks = pool.step({"a": [1, 9], "b": 1})
+    assert chunks == {"a": Chunk("x", "error"), "b": Chunk("x")}
+    assert isinstance(pool.errors["a"], RewriteError)
+
+
+@pytest.mark.parametrize("value", [None, [("a", 1)], 5])
+def test_a_round_is_a_dict(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"step\(\) takes new ids by request id, not"):
+        pool_of("a").step(value)
+
+
+# --- coming and going -----------------------------------------------------------------------------
+
+
+def test_finish_releases_what_was_withheld() -> None:
+    pool = pool_of("a", "b")
+    pool.step({"a": [ST], "b": [0, HALF]})
+    assert pool.finish("a") == Chunk("ST", "stop")
+    assert pool.finish("b", "length") == Chunk("\ufffd", "length")
+    assert [*pool.ended] == ["b"]
+    with pytest.raises(UnknownRequestError, match="the pool has no request 'a'"):
+        pool.finish("a")
+    assert issubclass(UnknownRequestError, KeyError)
+
+
+def test_a_finish_that_is_none_leaves_the_request() -> None:
+    pool = pool_of("a")
+    with pytest.raises(ValueError, match="finish_reason must be one of"):
+        pool.finish("a", "eos")  # type: ignore[arg-type]
+    assert "a" in pool
+
+
+def test_abort_of_one_that_has_ended_is_nothing() -> None:
+    pool = pool_of("a")
+    pool.step({"a": [ST]})
+    assert pool.abort("a") == Chunk("ST", "abort")
+    assert pool.abort("a") is None
+    assert len(pool) == 0
+
+
+def test_an_id_can_be_used_again() -> None:
+    pool = pool_of("a")
+    pool.step({"a": [STOP]})
+    pool.add("a")
+    assert pool.step({"a": [STOP]}) == {"a": Chunk("STOP")}
+
+
+@pytest.mark.parametrize("name", [None, True, 1.5, ("a",), b"a"])
+def test_a_request_id_is_text_or_a_number(name: Any) -> None:
+    with pytest.raises(TypeError, match="a request id is text or a number, not"):
+        DecoderPool(TOKENIZER).add(name)
+
+
+def test_a_request_that_is_there_cannot_be_added() -> None:
+    pool = pool_of("a")
+    decoder = StopSequenceDecoder(TOKENIZER, CONDITIONS)
+    adding: list[Callable[[], None]] = [
+        lambda: pool.add("a"),
+        lambda: pool.adopt("a", decoder),
+        lambda: pool.fork("a", "a"),
+    ]
+    for add in adding:
+        with pytest.raises(ValueError, match="the pool has a request 'a' already"):
+            add()
+
+
+def test_nothing_is_added_where_something_is_wrong() -> None:
+    pool = DecoderPool(TOKENIZER)
+    with pytest.raises(TypeError, match="conditions must be StopConditions"):
+        pool.add("a", "stop")  # type: ignore[arg-type]
+    with pytest.raises(TokenIdError):
+        pool.add("a", CONDITIONS, [-1])
+    assert len(pool) == 0
+
+
+def test_options_and_prompts_are_those_of_the_decoder() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"<s>", b"\xa9", b"\xc3"], [0])
+    pool = DecoderPool(tokenizer)
+    pool.add("a", prompt_token_ids=[2], skip_special_tokens=False)
+    assert pool.step({"a": [1, 0]}) == {"a": Chunk("é<s>")}
+
+
+def test_a_decoder_under_way_is_adopted() -> None:
+    decoder = StopSequenceDecoder(TOKENIZER, CONDITIONS)
+    decoder.step(ST)
+    pool = DecoderPool(TOKENIZER)
+    pool.adopt("a", decoder)
+    assert pool["a"] is decoder
+    assert pool.step({"a": [0]}) == {"a": Chunk("STa")}
+
+
+def test_what_cannot_be_adopted() -> None:
+    pool = DecoderPool(TOKENIZER)
+    ended = StopSequenceDecoder(TOKENIZER, CONDITIONS)
+    ended.flush()
+    other = StopSequenceDecoder(MockTokenizer(), CONDITIONS)
+    with pytest.raises(ValueError, match="the decoder has ended"):
+        pool.adopt("a", ended)
+    with pytest.raises(ValueError, match="the decoder is of another tokenizer"):
+        pool.adopt("a", other)
+    with pytest.raises(TypeError, match="a pool has StopSequenceDecoders, and no 'x'"):
+        pool.adopt("a", "x")  # type: ignore[arg-type]
+    assert len(pool) == 0
+
+
+def test_samples_of_one_prompt_are_forked() -> None:
+    """``n > 1``: what is common is decoded once."""
+    pool = pool_of("r/0")
+    pool.step({"r/0": [0, HALF]})
+    pool.fork("r/0", "r/1")
+    pool.fork("r/0", "r/2")
+    chunks = pool.step({"r/0": REST, "r/1": 0, "r/2": STOP})
+    assert chunks == {
+        "r/0": Chunk("你"),
+        "r/1": Chunk("\ufffda"),
+        "r/2": Chunk("\ufffd", "stop", "STOP"),
+    }
+    with pytest.raises(UnknownRequestError):
+        pool.fork("r/2", "r/3")
+
+
+def test_chunks_say_which_ids_they_cover_also_after_a_fork_and_an_error() -> None:
+    pool = pool_of("a", return_token_ids=True)
+    assert pool.step({"a": [0, HALF]}) == {"a": TokenChunk("a", token_ids=(0,))}
+    pool.fork("a", "b")
+    assert pool.step({"a": REST, "b": [0, ST, -1]}) == {
+        "a": TokenChunk("你", token_ids=(HALF, REST)),
+        "b": TokenChunk("\ufffdaST", "error", token_ids=(HALF, 0, ST)),
+    }
+    assert pool.step({"a": 0}) == {"a": TokenChunk("a", token_ids=(0,))}
+
+
+def test_a_request_can_be_looked_at() -> None:
+    pool = pool_of("a", "b")
+    assert ("a" in pool, "x" in pool, len(pool), [*pool]) == (True, False, 2, ["a", "b"])
+    assert repr(pool) == "<DecoderPool of 2 requests>"
+    with pytest.raises(UnknownRequestError):
+        pool["x"]
+
+
+# --- snapshots ------------------------------------------------------------------------------------
+
+
+def test_one_request_moves_to_another_pool() -> None:
+    pool, other = pool_of("a", "b"), DecoderPool(TOKENIZER)
+    pool.step({"a": [0, HALF], "b": [ST]})
+    snapshot = json.loads(json.dumps(pool.snapshot("a")))
+    other.adopt("moved", StopSequenceDecoder.restore(TOKENIZER, snapshot))
+    assert other.step({"moved": REST})["moved"] == pool.step({"a": REST})["a"] == Chunk("你")
+    with pytest.raises(UnknownRequestError):
+        pool.snapshot("x")
+
+
+def test_a_whole_pool_is_restored_and_goes_on_as_it_would_have() -> None:
+    pool = pool_of("a", 7)
+    pool.step({"a": [0, HALF], 7: [ST]})
+    snapshot = json.loads(json.dumps(pool.snapshot()))
+    restored = DecoderPool.restore(TOKENIZER, snapshot)
+    assert [*restored] == ["a", 7]
+    batch: dict[Any, int] = {"a": REST, 7: STOP}
+    assert restored.step(batch) == pool.step(batch)
+    assert restored.snapshot() == pool.snapshot()
+    assert DecoderPool.restore(TOKENIZER, DecoderPool(TOKENIZER).snapshot()).snapshot() == (
+        DecoderPool(TOKENIZER).snapshot()
+    )
+
+
+def test_a_restored_pool_may_cover_ids() -> None:
+    pool = pool_of("a")
+    restored = DecoderPool.restore(TOKENIZER, pool.snapshot(), return_token_ids=True)
+    assert restored.step({"a": 0}) == {"a": TokenChunk("a", token_ids=(0,))}
+
+
+def test_a_pool_of_another_tokenizer_is_refused_by_name() -> None:
+    with pytest.raises(SnapshotMismatchError, match="request 'a': the snapshot is of another tok"):
+        DecoderPool.restore(MockTokenizer(), pool_of("a").snapshot())
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"machine": "stop"}, "not a snapshot of a pool"),
+        ({"format": 99}, "pool format 99 is not known; this release reads 1"),
+        ({"requests": None}, "requests must be pairs of an id and a snapshot, not None"),
+        ({"requests": [["a"]]}, "requests must be pairs"),
+        ({"requests": [["a", {}]]}, "request 'a': snapshot format None is not known"),
+        ({"requests": [[None, pool_of("a").snapshot("a")]]}, "request None: a request id is text"),
+        ({"requests": [["a", pool_of("a").snapshot("a")]] * 2}, "the pool has a request 'a' alr"),
+    ],
+)
+def test_what_is_no_snapshot_of_a_pool(change: dict[str, Any], problem: str) -> None:
+    with pytest.raises(SnapshotError, match=problem):
+        DecoderPool.restore(TOKENIZER, pool_of("a").snapshot() | change)
+
+
+@pytest.mark.parametrize("value", [None, [], "pool"])
+def test_what_is_no_snapshot_at_all(value: Any) -> None:
+    with pytest.raises(SnapshotError, match="not a snapshot of a pool"):
+        DecoderPool.restore(TOKENIZER, value)
+
+
+def test_a_snapshot_of_an_ended_request_is_refused() -> None:
+    decoder = StopSequenceDecoder(TOKENIZER, CONDITIONS)
+    decoder.step(STOP)
+    with pytest.raises(FinishedError):
+        decoder.step(0)
+    snapshot = pool_of().snapshot() | {"requests": [["a", decoder.snapshot()]]}
+    with pytest.raises(SnapshotError, match="request 'a': the decoder has ended"):
+        DecoderPool.restore(TOKENIZER, snapshot)

@@ -1,0 +1,290 @@
+"""How chunks are read: cadence, other tasks, one reader at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from streamdec import (
+    Chunk,
+    DecodeStream,
+    MockTokenizer,
+    SourceError,
+    StopConditions,
+    StopSequenceDecoder,
+    TextStream,
+    TokenIdError,
+    stream,
+    wrap,
+)
+from streamdec.core.rows import DENSE_STEP, USES_BEFORE_DENSE
+from streamdec.flow import MAX_TOKENS_AT_ONCE
+from tests.aio.engines import Engine, drained
+
+pytestmark = pytest.mark.anyio
+
+TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
+A, B, SKIPPED = 2, 3, 0
+
+
+async def texts(chunks: TextStream[Any]) -> list[str]:
+    return [chunk.text async for chunk in chunks]
+
+
+# --- how ids become chunks ------------------------------------------------------------------------
+
+
+async def test_a_chunk_is_what_an_output_brings_out() -> None:
+    source = Engine([[A, B], [4], [], [5, A], [SKIPPED]])
+    assert await texts(stream(source, TOKENIZER)) == ["ab", "éa", ""]
+
+
+async def test_split_token_gives_a_chunk_for_each_token() -> None:
+    source = Engine([[A, B], [4], [], [5, A], SKIPPED])
+    chunks = [chunk async for chunk in stream(source, TOKENIZER, split="token")]
+    assert [chunk.text for chunk in chunks] == ["a", "b", "", "é", "a", "", ""]
+    assert [chunk.held for chunk in chunks] == [False, False, True, False, False, True, False]
+
+
+async def test_an_output_of_many_ids_becomes_several_chunks() -> None:
+    """So that a step does not hold up the loop, whatever the engine gives."""
+    size = 2 * MAX_TOKENS_AT_ONCE + 7
+    sizes = [len(text) for text in await texts(stream(Engine([[A] * size]), TOKENIZER))]
+    assert sizes == [MAX_TOKENS_AT_ONCE, MAX_TOKENS_AT_ONCE, 7, 0]
+
+
+async def test_ids_after_the_finish_are_counted_as_unread_across_all_of_the_output() -> None:
+    output = [A] * 10 + [6] + [A] * MAX_TOKENS_AT_ONCE * 2
+    for split in ("output", "token"):
+        chunks = [c async for c in stream(Engine([output]), TOKENIZER, stop="STOP", split=split)]
+        assert chunks[-1].unread_tokens == MAX_TOKENS_AT_ONCE * 2
+
+
+async def test_chunks_without_news_are_the_machines_own() -> None:
+    """A chunk that a row has ready is handed on, not copied."""
+    decoders = [StopSequenceDecoder(TOKENIZER, StopConditions(stop="x")) for _ in range(2)]
+    ready = decoders[0].step(A)
+    async with wrap([A], decoders[1]) as chunks:
+        assert await anext(chunks) is ready
+
+
+async def test_max_tokens_counts_what_is_walked() -> None:
+    """Rows at rest are walked without the machine's step; the limit is kept all the same."""
+    for _ in range(USES_BEFORE_DENSE + 2):
+        engine = Engine([A] * 50)
+        chunks = [chunk async for chunk in stream(engine, TOKENIZER, max_tokens=20)]
+        assert "".join(chunk.text for chunk in chunks) == "a" * 20
+        assert chunks[-1].finish_reason == "length"
+        assert engine.pulls == 20
+
+
+async def test_negative_ids_are_not_counted_from_the_end_of_a_row() -> None:
+    """A row at rest is a list once it is warm."""
+    for _ in range(USES_BEFORE_DENSE + 2):
+        assert await texts(stream(Engine([A, B]), TOKENIZER, stop="x")) == ["a", "b", ""]
+    chunks = stream(Engine([A, A - DENSE_STEP]), TOKENIZER, stop="x")
+    assert (await anext(chunks)).text == "a"
+    with pytest.raises(TokenIdError, match="token 1 is out of range"):
+        await anext(chunks)
+
+
+async def test_ids_that_a_callable_makes_of_numbers_are_those_that_count() -> None:
+    """Also where the rows that are walked by themselves are warm."""
+    for _ in range(USES_BEFORE_DENSE + 2):
+        for machine in (StopSequenceDecoder(TOKENIZER, StopConditions()), DecodeStream(TOKENIZER)):
+            source = Engine([A - 1, B - 1, A - 1])
+            assert await texts(wrap(source, machine, ids=lambda n: n + 1)) == ["a", "b", "a", ""]
+    machine = DecodeStream(TOKENIZER)
+    with pytest.raises(SourceError, match="cumulative=True"):
+        await drained(wrap(Engine([A, B]), machine, cumulative=True))
+
+
+async def test_ids_before_a_bad_one_are_not_said_to_be_unread() -> None:
+    output = [A, -1] + [A] * 2 * MAX_TOKENS_AT_ONCE
+    chunks = stream(Engine([output]), TOKENIZER)
+    assert await anext(chunks) == Chunk("a")
+    with pytest.raises(TokenIdError):
+        await anext(chunks)
+
+
+async def test_a_subclass_with_a_step_of_its_own_is_stepped() -> None:
+    class Loud(StopSequenceDecoder):
+        __slots__ = ()
+
+        def step(self, token_id: Any) -> Chunk:
+            chunk = super().step(token_id)
+            return Chunk(chunk.text.upper(), chunk.finish_reason)
+
+    for _ in range(USES_BEFORE_DENSE + 2):
+        decoder = Loud(TOKENIZER, StopConditions(stop="x"))
+        assert await texts(wrap(Engine([A, B]), decoder)) == ["A", "B", ""]
+
+
+# --- the last chunk -------------------------------------------------------------------------------
+
+
+async def test_a_finished_machine_gives_its_finish_again_and_no_token_is_asked_for() -> None:
+    decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP"))
+    decoder.step(6)
+    engine, calls = Engine([A]), []
+    chunks = wrap(engine, decoder, on_stop=lambda: calls.append("told"))
+    assert await drained(chunks) == [Chunk("", "stop", "STOP")]
+    assert (engine.pulls, engine.closings, calls) == (0, 1, ["told"])
+    flushed = DecodeStream(TOKENIZER)
+    flushed.flush()
+    assert [chunk async for chunk in wrap(Engine([A]), flushed)] == [Chunk("", "length")]
+
+
+@pytest.mark.parametrize("reason", ["stop", "length", "abort", "error"])
+async def test_the_caller_says_what_a_bare_end_means(reason: Any) -> None:
+    chunks = [c async for c in stream(Engine([A, 4]), TOKENIZER, finish_reason=reason)]
+    assert chunks == [Chunk("a"), Chunk("\ufffd", reason)]
+
+
+async def test_after_the_end_there_is_nothing() -> None:
+    chunks = stream(Engine([A]), TOKENIZER)
+    assert await texts(chunks) == ["a", ""]
+    assert await texts(chunks) == []
+    with pytest.raises(StopAsyncIteration):
+        await anext(chunks)
+
+
+async def test_a_loop_that_was_left_can_be_taken_up_again() -> None:
+    chunks = stream(Engine([A, B, A]), TOKENIZER)
+    async for chunk in chunks:
+        assert chunk.text == "a"
+        break
+    assert (await anext(chunks)).text == "b"
+    assert await texts(chunks) == ["a", ""]
+
+
+# --- other tasks ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        [A] * 3 * MAX_TOKENS_AT_ONCE,
+        [SKIPPED] * 3 * MAX_TOKENS_AT_ONCE,
+        [[A] * 3 * MAX_TOKENS_AT_ONCE],
+        [[SKIPPED] * 3 * MAX_TOKENS_AT_ONCE],
+        [[A, B]] * 2 * MAX_TOKENS_AT_ONCE,
+        [[]] * 3 * MAX_TOKENS_AT_ONCE,
+        [{"token_ids": []}] * 3 * MAX_TOKENS_AT_ONCE,
+    ],
+    ids=["ids", "silent ids", "one list", "one silent list", "lists", "empty lists", "empty dicts"],
+)
+@pytest.mark.parametrize("is_plain", [False, True])
+@pytest.mark.parametrize("make", ["decoder", "stream"])
+async def test_others_run_each_256_tokens_however_ready_the_source_is(
+    outputs: list[Any], is_plain: bool, make: str
+) -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            await checkpoint()
+            turns += 1
+
+    conditions = StopConditions(stop="STOP")
+    machine = (
+        StopSequenceDecoder(TOKENIZER, conditions) if make == "decoder" else DecodeStream(TOKENIZER)
+    )
+    async with anyio.create_task_group() as group:
+        group.start_soon(other)
+        await checkpoint()
+        before = turns
+        async for _ in wrap(outputs if is_plain else Engine(outputs), machine):
+            pass
+        assert turns - before >= 2
+        group.cancel_scope.cancel()
+
+
+async def test_a_deadline_is_kept_however_ready_the_source_is() -> None:
+    class Endless:
+        def __iter__(self) -> Any:
+            return self
+
+        def __next__(self) -> int:
+            return A
+
+    with anyio.move_on_after(0.01) as scope:
+        async for _ in wrap(Endless(), DecodeStream(TOKENIZER)):
+            pass
+    assert scope.cancelled_caught
+
+
+# --- one reader -----------------------------------------------------------------------------------
+
+
+async def test_a_second_reader_is_refused_and_the_first_is_not_disturbed() -> None:
+    started, go_on = anyio.Event(), anyio.Event()
+
+    async def before_pull(count: int) -> None:
+        if count == 1:
+            started.set()
+            await go_on.wait()
+
+    chunks = stream(Engine([A, B], before_pull=before_pull), TOKENIZER)
+    got: list[str] = []
+
+    async def first() -> None:
+        got.extend(await texts(chunks))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(first)
+        await started.wait()
+        with pytest.raises(anyio.BusyResourceError):
+            await anext(chunks)
+        with pytest.raises(anyio.BusyResourceError):
+            async for _ in chunks:
+                pass
+        with pytest.raises(anyio.BusyResourceError):
+            await chunks.aclose()
+        go_on.set()
+    assert got == ["a", "b", ""]
+
+
+async def test_two_readers_that_took_turns_are_told_apart_when_they_meet() -> None:
+    """Both hold the iterator before either waits."""
+    go_on = anyio.Event()
+
+    async def before_pull(count: int) -> None:
+        if count:
+            await go_on.wait()
+
+    chunks = stream(Engine([A, B], before_pull=before_pull), TOKENIZER)
+    one, other = aiter(chunks), aiter(chunks)
+    await anext(one)
+    async with anyio.create_task_group() as group:
+        group.start_soon(drained, one)
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises((RuntimeError, anyio.BusyResourceError)):
+            await anext(other)
+        go_on.set()
+    await chunks.aclose()
+
+
+async def test_a_slow_reader_holds_the_engine_back() -> None:
+    """Nothing is pulled ahead of what is read."""
+    engine = Engine([A] * 10)
+    chunks = stream(engine, TOKENIZER)
+    for count in range(1, 6):
+        await anext(chunks)
+        await checkpoint()
+        assert engine.pulls == count
+    await chunks.aclose()
+
+
+# --- what may be asked ----------------------------------------------------------------------------
+
+
+async def test_a_stream_says_what_it_is() -> None:
+    chunks = wrap(Engine([A]), DecodeStream(TOKENIZER))
+    assert "TextStream" in repr(chunks)
+    assert "DecodeStream" in repr(chunks)
+    await chunks.aclose()

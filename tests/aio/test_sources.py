@@ -1,0 +1,429 @@
+"""What engines give: ids found in outputs of every shape, and their own words for the end."""
+
+from __future__ import annotations
+
+import enum
+from collections import UserList
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from streamdec import Chunk, MockTokenizer, SourceError, TokenIdTypeError, iter_chunks
+from streamdec.sources import Delta, Reader, checked_ids, ending, ids_of
+
+TOKENIZER = MockTokenizer.from_tokens([b"a", b"b", b"c", b"STOP"])
+
+
+def ids_in(*outputs: Any, **options: Any) -> list[list[int]]:
+    """The ids that are found in each output."""
+    reader = Reader(**options)
+    return [[*map(int, reader.read(output).token_ids)] for output in outputs]
+
+
+class Tensor:
+    """As much of a tensor as is asked for."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self.dtype = "int64"
+
+    def tolist(self) -> Any:
+        return self._value
+
+    def __index__(self) -> int:
+        return int(self._value)
+
+
+# --- plain ids ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("output", "ids"),
+    [
+        (5, [5]),
+        (np.int64(5), [5]),
+        (np.array(5), [5]),
+        (Tensor(5), [5]),
+        ([5, 6], [5, 6]),
+        ((5, 6), [5, 6]),
+        ([], []),
+        (np.array([5, 6]), [5, 6]),
+        (np.array([5, 6], dtype=np.uint16), [5, 6]),
+        (Tensor([5, 6]), [5, 6]),
+        (range(5, 7), [5, 6]),
+        (UserList([5, 6]), [5, 6]),
+    ],
+)
+def test_ids_are_found_in_numbers_lists_arrays_and_tensors(output: Any, ids: list[int]) -> None:
+    assert ids_in(output) == [ids]
+
+
+@pytest.mark.parametrize(
+    "value", [True, np.True_, 1.5, np.array([1.5]), [[1, 2]], np.eye(2), ["1"]]
+)
+def test_what_is_in_a_list_is_for_the_machine_to_refuse(value: Any) -> None:
+    """By the token's place, after the text before it."""
+    chunks = iter_chunks(
+        [0, [1], value] if not isinstance(value, float) else [0, [1], [value]], TOKENIZER
+    )
+    assert [next(chunks).text, next(chunks).text] == ["a", "b"]
+    with pytest.raises(TokenIdTypeError, match="token 2 is"):
+        next(chunks)
+
+
+# --- engines --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Completion:
+    """As vLLM's CompletionOutput."""
+
+    token_ids: Sequence[int]
+    index: int = 0
+    text: str = ""
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+
+
+@dataclass
+class RequestOutput:
+    """As vLLM's."""
+
+    outputs: list[Any]
+    finished: bool = False
+    prompt_token_ids: list[int] = field(default_factory=lambda: [9, 9, 9])
+
+
+@dataclass
+class Result:
+    """As TensorRT-LLM's: one object that grows, and says what is new."""
+
+    token_ids: list[int] = field(default_factory=list)
+    seen: int = 0
+    index: int = 0
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+
+    @property
+    def outputs(self) -> list[Result]:
+        return [self]
+
+    @property
+    def token_ids_diff(self) -> list[int]:
+        return self.token_ids[self.seen :]
+
+    def grown(self, *ids: int) -> Result:
+        self.seen = len(self.token_ids)
+        self.token_ids += ids
+        return self
+
+
+def sglang(*ids: int, index: int = 0, reason: Any = None) -> dict[str, Any]:
+    meta = {"id": "1", "finish_reason": reason, "prompt_tokens": 3}
+    return {"text": "", "output_ids": [*ids], "index": index, "meta_info": meta}
+
+
+def vllm(*ids: int, **kwargs: Any) -> RequestOutput:
+    return RequestOutput([Completion(ids, **kwargs)], finished="finish_reason" in kwargs)
+
+
+DELTAS: dict[str, list[Any]] = {
+    "vLLM": [vllm(0), vllm(1, 2), RequestOutput([]), vllm(finish_reason="stop", stop_reason=7)],
+    "vLLM as JSON": [
+        {"outputs": [{"index": 0, "token_ids": [0]}]},
+        {"outputs": [{"index": 0, "token_ids": [1, 2]}]},
+        {"outputs": []},
+        {"outputs": [{"token_ids": [], "finish_reason": "stop", "stop_reason": 7}]},
+    ],
+    "completions": [
+        Completion([0]),
+        Completion([1, 2]),
+        Completion(()),
+        Completion((), finish_reason="stop", stop_reason=7),
+    ],
+    "SGLang": [
+        sglang(0),
+        sglang(1, 2),
+        sglang(),
+        sglang(reason={"type": "stop", "matched": 7}),
+    ],
+    "Dynamo": [
+        {"token_ids": [0]},
+        {"token_ids": [1, 2], "finish_reason": None},
+        {"token_ids": []},
+        {"token_ids": None, "finish_reason": "stop", "stop_reason": 7},
+    ],
+}
+CUMULATIVE: dict[str, list[Any]] = {
+    "vLLM": [
+        vllm(0),
+        vllm(0, 1, 2),
+        RequestOutput([]),
+        vllm(0, 1, 2, finish_reason="stop", stop_reason=7),
+    ],
+    "SGLang": [
+        sglang(0),
+        sglang(0, 1, 2),
+        sglang(0, 1, 2),
+        sglang(0, 1, 2, reason={"type": "stop", "matched": 7}),
+    ],
+    "lists": [[0], np.array([0, 1, 2]), (0, 1, 2), Delta([0, 1, 2], "stop", 7)],
+    "TensorRT-LLM, whose stop is taken back": [
+        Completion([0]),
+        Completion([0, 1, 2]),
+        Completion([0, 1, 2]),
+        Completion([0, 1], finish_reason="stop", stop_reason=7),
+    ],
+}
+EXPECTED = [Chunk("a"), Chunk("bc"), Chunk("", "stop", 7)]
+
+
+@pytest.mark.parametrize("engine", DELTAS)
+def test_an_engine_that_gives_what_is_new(engine: str) -> None:
+    chunks = iter_chunks(DELTAS[engine], TOKENIZER)
+    assert [*chunks] == EXPECTED
+    assert chunks.engine_finish_reason == "stop"
+
+
+@pytest.mark.parametrize("engine", CUMULATIVE)
+def test_an_engine_that_gives_all_each_time(engine: str) -> None:
+    chunks = iter_chunks(CUMULATIVE[engine], TOKENIZER, cumulative=True)
+    assert [*chunks] == EXPECTED
+    assert chunks.engine_finish_reason == "stop"
+
+
+@pytest.mark.parametrize("cumulative", [False, True])
+def test_an_engine_that_says_itself_what_is_new(cumulative: bool) -> None:
+    """One object that grows: read each time it is given, either way."""
+    result = Result()
+
+    def engine() -> Any:
+        yield result.grown(0)
+        yield result.grown(1, 2)
+        yield result.grown()
+        result.finish_reason, result.stop_reason = "stop", 7
+        yield result.grown()
+
+    assert [*iter_chunks(engine(), TOKENIZER, cumulative=cumulative)] == EXPECTED
+
+
+def test_ids_that_come_with_the_end_are_read_before_it() -> None:
+    assert [*iter_chunks([vllm(0, finish_reason="length")], TOKENIZER)] == [
+        Chunk("a"),
+        Chunk("", "length"),
+    ]
+
+
+def test_our_stop_goes_before_the_engines_end() -> None:
+    chunks = [*iter_chunks([vllm(0, 3, 1, finish_reason="length")], TOKENIZER, stop="STOP")]
+    assert chunks == [Chunk("a", "stop", "STOP", 1)]
+
+
+def test_what_the_engines_end_releases_may_be_a_stop() -> None:
+    """It is matched like any text; the finish is then ours."""
+    tokens = MockTokenizer.from_tokens([b"a", b"\xe4\xbd"])
+    chunks = iter_chunks([[0, 1], Delta((), "length")], tokens, stop="a\ufffd")
+    assert [*chunks] == [Chunk("", "stop", "a\ufffd")]
+    assert chunks.engine_finish_reason == "length"
+
+
+# --- words for the end ----------------------------------------------------------------------------
+
+
+class Why(enum.Enum):
+    STOP = "stop"
+
+
+class WhyNumber(enum.IntEnum):
+    LENGTH = 1
+
+
+@pytest.mark.parametrize(
+    ("word", "reason", "kept"),
+    [
+        ("stop", "stop", "stop"),
+        ("length", "length", "length"),
+        ("abort", "abort", "abort"),
+        ("error", "error", "error"),
+        ("eos", "stop", "eos"),
+        ("tool_calls", "stop", "tool_calls"),
+        ("cancelled", "abort", "cancelled"),
+        ("timeout", "abort", "timeout"),
+        ("repetition", "abort", "repetition"),
+        ("content_filter", "abort", "content_filter"),
+        ("error: out of memory", "error", "error: out of memory"),
+        ("STOP", "stop", "STOP"),
+        (Why.STOP, "stop", "stop"),
+        (WhyNumber.LENGTH, "length", "length"),
+        ({"type": "length", "length": 9}, "length", "length"),
+        ({"type": "abort", "message": "gone"}, "abort", "abort"),
+    ],
+)
+def test_an_engines_word_becomes_one_of_ours_and_is_kept(word: Any, reason: str, kept: str) -> None:
+    chunks = iter_chunks([{"token_ids": [0], "finish_reason": word}], TOKENIZER)
+    assert [*chunks][-1] == Chunk("", reason)  # type: ignore[arg-type]
+    assert chunks.engine_finish_reason == kept
+
+
+def test_the_words_of_engines() -> None:
+    assert ending(" Stop ") == "stop"
+    assert ending("") == "abort"
+
+
+@pytest.mark.parametrize("stop", [None, True, 1.5, ["x"]])
+def test_a_stop_reason_that_is_none_is_left_out(stop: Any) -> None:
+    output = {"token_ids": [], "finish_reason": "stop", "stop_reason": stop}
+    assert [*iter_chunks([output], TOKENIZER)] == [Chunk("", "stop")]
+
+
+def test_a_stop_reason_belongs_to_a_stop() -> None:
+    output = {"token_ids": [], "finish_reason": "length", "stop_reason": 7}
+    assert [*iter_chunks([output], TOKENIZER)] == [Chunk("", "length")]
+
+
+def test_an_engine_that_has_not_ended_has_no_word() -> None:
+    chunks = iter_chunks([0, 3], TOKENIZER, stop="STOP")
+    assert [*chunks][-1].finish_reason == "stop"
+    assert chunks.engine_finish_reason is None
+
+
+# --- several samples ------------------------------------------------------------------------------
+
+
+def test_one_of_several_samples_is_read() -> None:
+    outputs = [
+        RequestOutput([Completion([0], index=0), Completion([1], index=1)]),
+        vllm(2, index=1),
+        vllm(2, index=0, finish_reason="stop"),
+        vllm(index=1, finish_reason="length"),
+    ]
+    assert ids_in(*outputs, index=1) == [[1], [2], [], []]
+    assert [c.text for c in iter_chunks(outputs, TOKENIZER, index=0)] == ["a", "c", ""]
+    assert ids_in(sglang(0, index=0), sglang(1, index=1), index=1) == [[], [1]]
+
+
+def test_a_second_sample_is_an_error_unless_one_is_said() -> None:
+    reader = Reader()
+    reader.read(vllm(0, index=3))
+    reader.read(vllm(1, index=3))
+    with pytest.raises(SourceError, match="several samples, 3 and 0: index= must say which one"):
+        reader.read(vllm(2, index=0))
+
+
+# --- cumulative outputs must grow -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("outputs", "problem"),
+    [
+        ([[0, 1], [0]], "does not begin with the 2 ids before it: it has 1"),
+        ([[0, 1], [2]], "it has 1"),
+        ([[0, 1], [0, 2, 1]], r"and \[0, 2\] where \[0, 1\] were"),
+        ([[0, 1], []], "it has 0"),
+        ([0, 1], "where"),
+        ([sglang(0, 1), sglang(2)], "it has 1"),
+        ([[*range(20)], [*range(19), 7, 7]], "where"),
+    ],
+)
+def test_what_does_not_only_grow_is_refused(outputs: list[Any], problem: str) -> None:
+    with pytest.raises(SourceError, match=f"cumulative=True, but .*{problem}"):
+        ids_in(*outputs, cumulative=True)
+
+
+def test_the_text_before_such_an_output_has_been_given() -> None:
+    chunks = iter_chunks([[0], [0, 1], [5]], TOKENIZER, cumulative=True)
+    assert [next(chunks).text, next(chunks).text] == ["a", "b"]
+    with pytest.raises(SourceError):
+        next(chunks)
+
+
+# --- anything else, by ids= -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ids", "outputs"),
+    [
+        (lambda output: output[0], [(0, "logprobs"), (1, "logprobs")]),
+        (lambda output: output.new, [SimpleNamespace(new=[0]), SimpleNamespace(new=np.array([1]))]),
+        (lambda output: output["data"], [{"data": {"token_ids": [0]}}, {"data": sglang(1)}]),
+        (lambda output: output, [0, [1]]),
+    ],
+)
+def test_ids_says_where_they_are(ids: Callable[[Any], Any], outputs: list[Any]) -> None:
+    chunks = iter_chunks([*outputs], TOKENIZER, ids=ids)
+    assert [chunk.text for chunk in chunks] == ["a", "b", ""]
+
+
+def test_ids_may_say_that_there_are_none() -> None:
+    outputs = [{"heartbeat": 1}, {"token_ids": [0]}]
+    chunks = iter_chunks(outputs, TOKENIZER, ids=lambda output: output.get("token_ids"))
+    assert [chunk.text for chunk in chunks] == ["a", ""]
+
+
+def test_ids_may_give_cumulative_ones() -> None:
+    outputs = [{"so_far": [0]}, {"so_far": [0, 1]}]
+    chunks = iter_chunks(outputs, TOKENIZER, ids=lambda o: o["so_far"], cumulative=True)
+    assert [chunk.text for chunk in chunks] == ["a", "b", ""]
+
+
+# --- what cannot be read --------------------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    first: int
+    second: int
+
+
+@pytest.mark.parametrize(
+    ("output", "shown"),
+    [
+        ("text", "'text'"),
+        (b"bytes", "b'bytes'"),
+        (None, "None"),
+        (1.5, "1.5"),
+        ({"text": "hi", "meta_info": {}}, r"a dict of \['meta_info', 'text'\]"),
+        ({}, r"a dict of \[\]"),
+        ({1, 2}, r"\{1, 2\}"),
+        (SimpleNamespace(text="hi"), r"namespace\(text='hi'\)"),
+        (RequestOutput([SimpleNamespace(text="hi")]), "RequestOutput"),
+        ({"token_ids": "text"}, "a dict of"),
+        ({"token_ids": {"a": 1}}, "a dict of"),
+    ],
+)
+def test_an_output_without_ids_is_named_and_so_is_what_was_expected(
+    output: Any, shown: str
+) -> None:
+    with pytest.raises(
+        SourceError, match=f"no token ids in what the source gave, .*{shown}"
+    ) as raised:
+        Reader().read(output)
+    assert "expected an id, ids, or an output with token_ids, output_ids" in str(raised.value)
+    assert "ids= can say where they are" in str(raised.value)
+
+
+def test_what_ids_gave_is_named_too() -> None:
+    with pytest.raises(SourceError, match="no token ids in what ids= gave, 'text'"):
+        Reader(ids=lambda output: output["text"]).read({"text": "text"})
+
+
+def test_a_long_output_is_shown_in_part() -> None:
+    with pytest.raises(SourceError) as raised:
+        Reader().read("x" * 10_000)
+    assert len(str(raised.value)) < 500
+
+
+def test_a_tuple_with_names_is_a_list_of_ids() -> None:
+    """Unless one of them is token_ids."""
+    assert ids_of(Pair(1, 2)) == (1, 2)
+    assert ids_of(Delta([1])) is None
+
+
+@pytest.mark.parametrize("value", ["text", None, {1: 2}, {1}, 1.5])
+def test_what_callers_give_as_ids_is_checked(value: Any) -> None:
+    with pytest.raises(TypeError, match="token ids come as an id, a list, an array or a tensor"):
+        checked_ids(value)
+    assert checked_ids(iter([1, 2])) == [1, 2]

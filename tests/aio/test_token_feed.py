@@ -1,0 +1,478 @@
+"""TokenFeed: from any thread or task to one reader, nothing lost, nothing twice, in order."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import numpy as np
+import pytest
+from anyio.lowlevel import checkpoint
+
+from streamdec import (
+    Chunk,
+    FeedClosedError,
+    FeedFullError,
+    MockTokenizer,
+    TokenFeed,
+    stream,
+)
+from streamdec.sources import Delta
+from tests.aio.engines import BoomError, drained
+
+pytestmark = pytest.mark.anyio
+
+TOKENIZER = MockTokenizer.from_tokens([bytes([byte]) for byte in range(256)])
+TEXT = "Größe: 你好, 😀! " * 40
+IDS = [*TEXT.encode()]
+
+
+class Thread:
+    """A thread whose exception is raised where it is joined."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work = work
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:  # noqa: BLE001 (it is raised where the thread is joined)
+            self._error = error
+
+    async def join(self) -> None:
+        await anyio.to_thread.run_sync(self._thread.join)
+        if self._error is not None:
+            raise self._error
+
+
+# --- what is put is read --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [5, np.int64(5), [5], (5,), np.array([5]), range(5, 6)], ids=repr)
+async def test_ids_are_put_in_every_shape(given: Any) -> None:
+    feed = TokenFeed()
+    feed.put(given)
+    assert [*await anext(feed)] == [5]
+
+
+async def test_ids_are_put_as_an_iterator() -> None:
+    feed = TokenFeed()
+    feed.put(iter([5, 6]))
+    assert await anext(feed) == [5, 6]
+
+
+async def test_what_waits_is_taken_at_once() -> None:
+    feed = TokenFeed()
+    feed.put(1)
+    feed.put([2, 3])
+    await feed.send(4)
+    assert feed.num_waiting == 4
+    assert await anext(feed) == [1, 2, 3, 4]
+    assert feed.num_waiting == 0
+    feed.put(5)
+    assert await anext(feed) == [5]
+
+
+async def test_the_first_ids_go_through_at_once_and_later_ones_together() -> None:
+    feed = TokenFeed()
+    chunks: list[str] = []
+
+    async def read() -> None:
+        async for chunk in stream(feed, TOKENIZER):
+            chunks.append(chunk.text)
+            await anyio.wait_all_tasks_blocked()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(read)
+        await anyio.wait_all_tasks_blocked()
+        feed.put(b"abcd"[0])
+        while not chunks:
+            await checkpoint()
+        feed.put([*b"bc"])
+        feed.put(b"abcd"[3])
+        feed.end()
+    assert chunks == ["a", "bcd", ""]
+
+
+async def test_a_stream_reads_the_end_with_its_reason_and_the_feed_is_closed() -> None:
+    feed = TokenFeed()
+    feed.put([65])
+    feed.end("cancelled")
+    chunks = stream(feed, TOKENIZER)
+    assert await drained(chunks) == [Chunk("A"), Chunk("", "abort")]
+    assert chunks.engine_finish_reason == "cancelled"
+    assert feed.closed
+
+
+async def test_the_stop_of_the_engine_goes_with_it() -> None:
+    feed = TokenFeed()
+    feed.end("stop", 7)
+    assert await drained(stream(feed, TOKENIZER)) == [Chunk("", "stop", 7)]
+
+
+async def test_an_end_without_a_reason_is_a_bare_end() -> None:
+    feed = TokenFeed()
+    feed.put(65)
+    feed.end()
+    chunks = stream(feed, TOKENIZER, finish_reason="stop")
+    assert await drained(chunks) == [Chunk("A"), Chunk("", "stop")]
+    assert chunks.engine_finish_reason is None
+
+
+async def test_a_failure_comes_after_all_that_was_put_and_is_the_very_exception() -> None:
+    feed, error = TokenFeed(), BoomError("out of memory")
+    feed.put([65, 66])
+    feed.fail(error)
+    chunks = stream(feed, TOKENIZER)
+    assert (await anext(chunks)).text == "AB"
+    with pytest.raises(BoomError) as raised:
+        await anext(chunks)
+    assert raised.value is error
+    assert feed.closed
+
+
+async def test_the_first_end_counts() -> None:
+    """A producer may end in a finally what it failed before."""
+    feed = TokenFeed()
+    feed.fail(BoomError())
+    feed.end()
+    with pytest.raises(BoomError):
+        await anext(feed)
+    with pytest.raises(StopAsyncIteration):
+        await anext(feed)
+    ended = TokenFeed()
+    ended.end("stop")
+    ended.fail(BoomError())
+    ended.end("length")
+    assert await anext(ended) == Delta([], "stop")
+    with pytest.raises(StopAsyncIteration):
+        await anext(ended)
+
+
+@pytest.mark.parametrize("wake", ["put", "end", "fail", "close"])
+@pytest.mark.parametrize("is_thread", [False, True])
+async def test_a_reader_that_waits_is_woken(wake: str, is_thread: bool) -> None:
+    feed = TokenFeed()
+    found: list[Any] = []
+    verbs: dict[str, Callable[[], object]] = {
+        "put": lambda: feed.put(65),
+        "end": feed.end,
+        "fail": lambda: feed.fail(BoomError()),
+    }
+
+    async def read() -> None:
+        try:
+            found.append(await anext(feed, "nothing"))
+        except BoomError:
+            found.append("boom")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(read)
+        await anyio.wait_all_tasks_blocked()
+        if wake == "close":
+            await feed.aclose()
+        elif is_thread:
+            await anyio.to_thread.run_sync(verbs[wake])
+        else:
+            verbs[wake]()
+    assert found == [{"put": [65], "fail": "boom"}.get(wake, "nothing")]
+
+
+async def test_an_empty_put_wakes_nobody() -> None:
+    feed = TokenFeed()
+    async with anyio.create_task_group() as group:
+        group.start_soon(anext, feed)
+        await anyio.wait_all_tasks_blocked()
+        feed.put([])
+        await anyio.wait_all_tasks_blocked()
+        assert feed.num_waiting == 0
+        feed.put(1)
+
+
+# --- from threads ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("maxsize", [1, 3, 64, None])
+@pytest.mark.parametrize("size", [1, 2, 5])
+async def test_a_thread_and_a_reader_at_full_speed(maxsize: int | None, size: int) -> None:
+    feed = TokenFeed(maxsize)
+
+    def produce() -> None:
+        for start in range(0, len(IDS), size):
+            feed.put(IDS[start : start + size])
+        feed.end("stop")
+
+    thread = Thread(produce)
+    async with stream(feed, TOKENIZER) as chunks:
+        text = "".join([chunk.text async for chunk in chunks])
+    await thread.join()
+    assert text == TEXT
+
+
+async def test_several_threads_put_into_one_feed() -> None:
+    """Each one's ids stay in their order."""
+    feed = TokenFeed(7)
+
+    def produce(number: int) -> None:
+        for place in range(200):
+            feed.put([number, place])
+
+    threads = [Thread(partial(produce, number)) for number in range(4)]
+    pairs: dict[int, list[int]] = {number: [] for number in range(4)}
+    count = 0
+    async for ids in feed:
+        for number, place in zip(ids[::2], ids[1::2], strict=True):
+            pairs[number].append(place)
+        count += len(ids)
+        if count == 4 * 200 * 2:
+            break
+    for thread in threads:
+        await thread.join()
+    assert pairs == {number: [*range(200)] for number in range(4)}
+
+
+async def test_a_thread_is_told_that_its_reader_has_seen_enough() -> None:
+    feed = TokenFeed(4)
+
+    def produce() -> None:
+        for count in range(10_000):
+            try:
+                feed.put(count % 256)
+            except FeedClosedError:
+                return
+        raise AssertionError("nobody said stop")
+
+    thread = Thread(produce)
+    async with stream(feed, TOKENIZER, stop="AB") as chunks:
+        last = [chunk async for chunk in chunks][-1]
+    assert last.stop_reason == "AB"
+    await thread.join()
+    assert feed.closed
+
+
+async def test_a_thread_that_waits_for_room_is_told_too() -> None:
+    feed = TokenFeed(1)
+    feed.put(1)
+    started = threading.Event()
+
+    def produce() -> None:
+        started.set()
+        with pytest.raises(FeedClosedError, match="its reader has closed it"):
+            feed.put(2)
+
+    thread = Thread(produce)
+    await anyio.to_thread.run_sync(started.wait)
+    await feed.aclose()
+    await thread.join()
+
+
+# --- bounds ---------------------------------------------------------------------------------------
+
+
+async def test_a_full_feed_refuses_where_it_is_not_to_wait() -> None:
+    feed = TokenFeed(2)
+    feed.put([1, 2, 3])
+    with pytest.raises(FeedFullError, match="the feed is full: 3 ids wait"):
+        feed.put(4, wait=False)
+    assert await anext(feed) == [1, 2, 3]
+    feed.put(4, wait=False)
+    assert await anext(feed) == [4]
+
+
+async def test_put_never_holds_up_the_event_loop() -> None:
+    """It would wait for itself."""
+    feed = TokenFeed(1)
+    feed.put(1)
+    with pytest.raises(FeedFullError, match=r"await send\(\)"):
+        feed.put(2)
+    assert feed.num_waiting == 1
+
+
+async def test_a_thread_waits_for_room_no_longer_than_it_said() -> None:
+    feed = TokenFeed(1)
+    feed.put(1)
+
+    def produce() -> None:
+        with pytest.raises(FeedFullError, match=r"the feed was full for 0\.01 seconds"):
+            feed.put(2, timeout=0.01)
+
+    await anyio.to_thread.run_sync(produce)
+    assert await anext(feed) == [1]
+
+
+async def test_a_thread_that_waits_goes_on_when_there_is_room() -> None:
+    feed = TokenFeed(1)
+    feed.put(1)
+    thread = Thread(lambda: feed.put(2))
+    time.sleep(0.01)  # noqa: ASYNC251 (the thread is to wait meanwhile)
+    assert await anext(feed) == [1]
+    await thread.join()
+    assert await anext(feed) == [2]
+
+
+async def test_a_task_that_sends_waits_for_room() -> None:
+    feed = TokenFeed(2)
+    sent: list[int] = []
+
+    async def produce() -> None:
+        for token_id in range(6):
+            await feed.send(token_id)
+            sent.append(token_id)
+        feed.end()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(produce)
+        await anyio.wait_all_tasks_blocked()
+        assert sent == [0, 1]
+        assert await anext(feed) == [0, 1]
+        await anyio.wait_all_tasks_blocked()
+        assert sent == [0, 1, 2, 3]
+        assert [ids async for ids in feed] == [[2, 3], [4, 5]]
+
+
+async def test_a_task_that_sends_is_told_when_it_is_closed() -> None:
+    feed = TokenFeed(1)
+    feed.put(1)
+    told: list[str] = []
+
+    async def produce() -> None:
+        try:
+            await feed.send(2)
+        except FeedClosedError as error:
+            told.append(str(error))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(produce)
+        group.start_soon(produce)
+        await anyio.wait_all_tasks_blocked()
+        await feed.aclose()
+    assert told == ["nothing can be put into the feed: its reader has closed it"] * 2
+
+
+async def test_a_feed_without_a_bound_takes_all() -> None:
+    feed = TokenFeed(None)
+    for _ in range(3_000):
+        feed.put(1, wait=False)
+    assert len(await anext(feed)) == 3_000
+
+
+async def test_a_slow_reader_of_a_bounded_feed_holds_its_thread_back() -> None:
+    feed = TokenFeed(8)
+    most = 0
+
+    def produce() -> None:
+        for token_id in IDS:
+            feed.put(token_id)
+        feed.end()
+
+    thread = Thread(produce)
+    text = ""
+    async for chunk in stream(feed, TOKENIZER):
+        text += chunk.text
+        most = max(most, feed.num_waiting)
+        await anyio.sleep(0.0005)
+    await thread.join()
+    assert text == TEXT
+    assert most <= 8
+
+
+# --- ends and errors ------------------------------------------------------------------------------
+
+
+async def test_nothing_can_be_put_after_the_end() -> None:
+    feed = TokenFeed()
+    feed.end()
+    with pytest.raises(FeedClosedError, match="it was ended"):
+        feed.put(1)
+    with pytest.raises(FeedClosedError, match="it was ended"):
+        feed.put([], wait=False)
+    with pytest.raises(FeedClosedError):
+        await feed.send(1)
+    assert not feed.closed
+
+
+async def test_closing_forgets_what_was_not_read_and_may_be_done_twice() -> None:
+    feed = TokenFeed()
+    feed.put([1, 2])
+    await feed.aclose()
+    await feed.aclose()
+    assert feed.num_waiting == 0
+    assert [ids async for ids in feed] == []
+    feed.end("stop")
+    assert [ids async for ids in feed] == []
+    with pytest.raises(FeedClosedError, match="its reader has closed it"):
+        feed.put(1)
+
+
+async def test_a_second_reader_is_refused() -> None:
+    feed = TokenFeed()
+    async with anyio.create_task_group() as group:
+        group.start_soon(drained, stream(feed, TOKENIZER))
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(anyio.BusyResourceError):
+            await anext(feed)
+        feed.end()
+
+
+def test_a_producer_is_told_that_the_readers_event_loop_is_no_more(anyio_backend: str) -> None:
+    """A loop that was broken off, with the reader still in it."""
+    feed = TokenFeed()
+
+    async def main() -> Generator[Any, Any, Any]:
+        reader = feed.__anext__().__await__()
+        next(reader)
+        return reader
+
+    reader = anyio.run(main, backend=anyio_backend)
+    with ThreadPoolExecutor() as executor:
+        error = executor.submit(feed.put, 1).exception()
+    assert isinstance(error, FeedClosedError)
+    assert str(error) == "the event loop of the feed's reader is no more"
+    reader.close()
+
+
+@pytest.mark.parametrize("value", ["text", None, {1: 2}, {1}, 1.5])
+def test_what_is_no_ids_is_refused_where_it_is_put(value: Any) -> None:
+    feed = TokenFeed()
+    with pytest.raises(TypeError, match="token ids come as"):
+        feed.put(value)
+    assert feed.num_waiting == 0
+
+
+def test_a_failure_is_an_exception() -> None:
+    with pytest.raises(TypeError, match=r"fail\(\) takes an exception, not 'oops'"):
+        TokenFeed().fail("oops")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("maxsize", "kind"), [(0, ValueError), (-1, ValueError), (1.5, TypeError)])
+def test_a_bound_is_a_number_of_ids(maxsize: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="maxsize must be"):
+        TokenFeed(maxsize)
+
+
+def test_a_feed_says_what_state_it_is_in() -> None:
+    feed = TokenFeed()
+    assert repr(feed) == "<TokenFeed open, 0 ids wait>"
+    feed.put([1, 2])
+    feed.end()
+    assert repr(feed) == "<TokenFeed ended, 2 ids wait>"
+
+
+def test_a_feed_can_be_filled_where_no_event_loop_runs(anyio_backend: str) -> None:
+    feed = TokenFeed()
+    feed.put([*b"ab"])
+    feed.end("stop")
+
+    async def main() -> list[Chunk]:
+        return await drained(stream(feed, TOKENIZER))
+
+    assert anyio.run(main, backend=anyio_backend) == [Chunk("ab"), Chunk("", "stop")]

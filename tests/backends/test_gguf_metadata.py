@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec.backends import gguf_metadata
+from streamdec.backends.gguf_metadata import read_metadata
+from streamdec.errors import TokenizerLoadError
+from tests.support.files import gguf, shared
+
+SCALARS = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+    st.booleans(),
+    st.integers(-(2**31), 2**31 - 1),
+    st.floats(width=32, allow_nan=False),
+)
+LISTS = st.one_of(
+    st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), max_size=5),
+    st.lists(st.integers(-(2**31), 2**31 - 1), max_size=5),
+    st.lists(st.booleans(), max_size=5),
+    st.lists(st.floats(width=32, allow_nan=False), max_size=5),
+)
+
+
+def read(content: bytes, path: Path, wanted: str = "") -> dict[str, Any]:
+    (path / "file.gguf").write_bytes(content)
+    return read_metadata(path / "file.gguf", lambda key: key.startswith(wanted))
+
+
+@given(
+    st.dictionaries(st.text("ab.", max_size=4), st.one_of(SCALARS, LISTS), max_size=6),
+    st.sampled_from("<>"),
+    st.sampled_from([2, 3]),
+)
+def test_what_is_written_is_read(
+    tmp_path: Path, values: dict[str, Any], order: str, version: int
+) -> None:
+    content = gguf(values.items(), order, version) + b"tensors"
+    assert read(content, tmp_path) == values
+    assert read(content, tmp_path, "a") == {k: v for k, v in values.items() if k[:1] == "a"}
+
+
+@given(st.data())
+def test_a_part_or_another_file_is_an_error_and_never_more(
+    tmp_path: Path, data: st.DataObject
+) -> None:
+    content = bytearray(gguf([("a", "text"), ("b", [1, 2, 3]), ("c", ["x", "yy"]), ("d", True)]))
+    for _ in range(data.draw(st.integers(0, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(content)))
+    try:
+        read(bytes(content[:cut]), tmp_path, data.draw(st.sampled_from(["", "b", "x"])))
+    except TokenizerLoadError as error:
+        assert "file.gguf" in str(error)  # noqa: PT017 (what is no error is as good)
+
+
+def number(value: int) -> bytes:
+    return struct.pack("<Q", value)
+
+
+def head(version: int = 3, keys: int = 1) -> bytes:
+    return b"GGUF" + struct.pack("<IQQ", version, 0, keys)
+
+
+KEY = number(1) + b"k"
+LIST = KEY + struct.pack("<I", 9)
+DEEP = b"".join(struct.pack("<IQ", 9, 1) for _ in range(100_000))
+
+
+@pytest.mark.parametrize("wanted", ["", "other"])
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "where 0 are left"),
+        (b"GGML" + b"\0" * 20, "does not begin with GGUF"),
+        (head(version=1), "version 1"),
+        (head(version=2**31), "version 128"),
+        (head(version=0), "version 0"),
+        (head(keys=2**64 - 1), "18446744073709551615 keys"),
+        (head() + number(2**63) + b"k" * 20, "a key of 9223372036854775808 bytes"),
+        (head() + number(10**6) + b"k" * 20, "a key of 1000000 bytes"),
+        (head() + KEY + struct.pack("<I", 13) + b"x" * 20, "type 13"),
+        (head() + KEY + struct.pack("<I", 8) + number(2**40), "1099511627776 bytes"),
+        (head() + LIST + struct.pack("<I", 4) + number(2**62), "4611686018427387904 items"),
+        (head() + LIST + struct.pack("<I", 10) + number(9) + b"x" * 9, "where 9 are left"),
+        (head() + LIST + struct.pack("<I", 8) + number(2**62), "4611686018427387904 items"),
+        (head() + LIST + struct.pack("<I", 77) + number(1) + b"x", "type 77"),
+        (head() + LIST + DEEP, "deep|lists within"),
+    ],
+)
+def test_lies_are_named(content: bytes, reason: str, wanted: str, tmp_path: Path) -> None:
+    with pytest.raises(TokenizerLoadError, match=reason) as caught:
+        read(content, tmp_path, wanted)
+    assert len(str(caught.value)) < 400
+
+
+def test_a_key_twice(tmp_path: Path) -> None:
+    with pytest.raises(TokenizerLoadError, match="twice"):
+        read(gguf([("a", 1), ("a", 2)]), tmp_path)
+
+
+def test_items_are_counted_over_all_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gguf_metadata, "MAX_ITEMS", 10)
+    content = gguf([("a", ["x"] * 4), ("b", ["x"] * 4)])
+    assert read(content, tmp_path) == {"a": ["x"] * 4, "b": ["x"] * 4}
+    for wanted in ("", "b", "none"):
+        with pytest.raises(TokenizerLoadError, match="more than 10 items"):
+            read(gguf([("a", ["x"] * 4), ("b", ["x"] * 5)]), tmp_path, wanted)
+
+
+def test_bytes_that_are_no_text_are_kept(tmp_path: Path) -> None:
+    assert read(gguf([("a", ["\udcff", "b"])]), tmp_path) == {"a": ["\udcff", "b"]}
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(TokenizerLoadError, match="No such file"):
+        read_metadata(tmp_path / "none", bool)
+
+
+@pytest.mark.parametrize("path", [pytest.param(p, id=p.parent.name) for p in shared("*/*.gguf")])
+def test_real_files(path: Path) -> None:
+    found = read_metadata(path, lambda key: key.startswith("tokenizer.ggml."))
+    tokens, types = found["tokenizer.ggml.tokens"], found["tokenizer.ggml.token_type"]
+    assert len(tokens) == len(types) > 30_000
+    assert found["tokenizer.ggml.model"] in ("bert", "gpt2", "llama")

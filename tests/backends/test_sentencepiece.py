@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec import DecodeStream
+from streamdec.backends.sentencepiece import SentencePieceTokenizer
+from streamdec.core.programs import route_of
+from streamdec.errors import EncodeError, MissingExtraError, TokenizerLoadError
+from streamdec.protocols import Special
+from streamdec.protocols import Tokenizer as TokenizerProtocol
+from tests import reference
+from tests.support.files import sentencepiece, shared
+
+library = pytest.importorskip("sentencepiece")
+
+PLAIN = {"remove_extra_whitespaces": False, "byte_fallback": True, "vocab_size": 600}
+MADE: dict[str, dict[str, Any]] = {
+    "llama": {**PLAIN, "user_defined_symbols": ["  ", "    "], "control_symbols": ["[INST]"]},
+    "no_prefix": {**PLAIN, "add_dummy_prefix": False},
+    "unigram": {"model_type": "unigram", "vocab_size": 120},
+    "bytes_and_spaces": {"byte_fallback": True, "vocab_size": 600},
+    "surface": {"unk_surface": "[UNK]", "pad_id": 3},
+}
+REAL = {
+    path.parent.name: path
+    for path in shared("*/*.model*")
+    if path.parent.name in ("mistral-7b-sp-v1", "mistral-sp-v3", "sentencepiece-test-model")
+}
+
+
+@cache
+def content(name: str) -> bytes:
+    return REAL[name].read_bytes() if name in REAL else sentencepiece(**MADE[name])
+
+
+@cache
+def both(name: str) -> tuple[SentencePieceTokenizer, Any]:
+    """Ours, and the library's."""
+    theirs = library.SentencePieceProcessor(model_proto=content(name))
+    return SentencePieceTokenizer.from_content(content(name), name), theirs
+
+
+@pytest.fixture(params=[*MADE, *REAL])
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def draw_ids(data: st.DataObject, theirs: Any) -> list[int]:
+    """No control pieces; a text begins with a word, where nobody's rules differ."""
+    known = range(theirs.GetPieceSize())
+    silent = [i for i in known if theirs.IsControl(i)]
+    usual = [i for i in known if i not in silent]
+    words = [i for i in usual if theirs.IdToPiece(i)[-1].isalpha() and not theirs.IsUnknown(i)]
+    bytes_ = [i for i in usual if theirs.IsByte(i)] or usual
+    rest = st.one_of(st.sampled_from(usual), st.sampled_from(bytes_))
+    first = data.draw(st.lists(st.sampled_from(words), min_size=1, max_size=1))
+    return [*first, *data.draw(st.lists(rest, max_size=20))]
+
+
+# --- decoding -------------------------------------------------------------------------------------
+
+
+@given(data=st.data())
+def test_a_stream_is_the_library(name: str, data: st.DataObject) -> None:
+    ours, theirs = both(name)
+    ids = draw_ids(data, theirs)
+    stream = DecodeStream(ours)
+    assert "".join(stream.step_batch(ids)) + stream.flush() == theirs.DecodeIds(ids)
+
+
+@given(data=st.data())
+def test_decode_is_the_library_where_all_bytes_make_characters(
+    name: str, data: st.DataObject
+) -> None:
+    ours, theirs = both(name)
+    ids = draw_ids(data, theirs)
+    if "\ufffd" not in theirs.DecodeIds(ids):
+        assert ours.decode(ids) == theirs.DecodeIds(ids)
+    stream = DecodeStream(ours, byte_runs="exact")
+    assert "".join(stream.step_batch(ids)) + stream.flush() == ours.decode(ids)
+
+
+@given(data=st.data(), text=st.text(st.characters(exclude_categories=["Cs"]), max_size=12))
+def test_what_is_encoded_is_decoded_as_the_library_does(
+    name: str, data: st.DataObject, text: str
+) -> None:
+    ours, theirs = both(name)
+    text = data.draw(st.sampled_from(["the ", " the", "  ", "", "hello"])) + text
+    ids = ours.encode(text, special="text").ids
+    assert list(ids) == theirs.EncodeAsIds(text)
+    if not theirs.IsUnknown(ids[0] if ids else 1) and name != "bytes_and_spaces":
+        assert ours.decode(ids) == theirs.DecodeIds(list(ids))
+
+
+def test_bad_bytes() -> None:
+    ours, theirs = both("llama")
+    ids = [theirs.PieceToId(f"<0x{byte:02X}>") for byte in b"\xe4\xbd\xa0\xff"]
+    assert theirs.DecodeIds(ids) == reference.text_of(b"\xe4\xbd\xa0\xff", per_byte=True)
+    assert ours.decode(ids) == "\ufffd" * 4
+    assert ours.decode(ids[:3]) == "你"
+
+
+def test_control_pieces_and_unknown_ids() -> None:
+    ours, theirs = both("llama")
+    word, control = theirs.PieceToId("▁the"), theirs.PieceToId("[INST]")
+    ids = [1, control, word, 10**6, -1, 2**40, word, 2]
+    assert ours.decode(ids) == "the the"
+    assert ours.decode(ids, skip_special_tokens=False) == "<s>[INST] the the</s>"
+    assert [ours.is_skipped(i) for i in (0, 1, 2, control, word)] == [0, 1, 1, 1, 0]
+    assert [ours.piece(i) for i in (-1, 10**6)] == [None, None]
+
+
+def test_a_surface_of_the_unknown_piece() -> None:
+    ours, theirs = both("surface")
+    word = theirs.PieceToId("▁the")
+    assert ours.decode([word, 0]) == theirs.DecodeIds([word, 0]) == "the[UNK]"
+
+
+def test_it_is_compiled(name: str) -> None:
+    ours, _ = both(name)
+    assert route_of(ours) == "bytes"
+    assert isinstance(ours, TokenizerProtocol)
+
+
+# --- encoding -------------------------------------------------------------------------------------
+
+
+def test_special_tokens_in_a_text() -> None:
+    ours, theirs = both("llama")
+    text = "<s>hello [INST]the"
+    parts = [1, *theirs.EncodeAsIds("hello "), theirs.PieceToId("[INST]")]
+    assert list(ours.encode(text)) == [*parts, *theirs.EncodeAsIds("the")]
+    assert list(ours.encode(text, special="text")) == theirs.EncodeAsIds(text)
+    with pytest.raises(EncodeError, match="'<s>' at index 0"):
+        ours.encode(text, special="forbid")
+    assert ours.encode("the", special="forbid") == ours.encode("the")
+    assert list(ours.encode("the", add_special_tokens=True)) == [1, *theirs.EncodeAsIds("the")]
+
+
+@pytest.mark.parametrize("special", ["parse", "text", "forbid"])
+def test_a_lone_surrogate_is_no_text(special: Special) -> None:
+    with pytest.raises(EncodeError, match="DC00"):
+        both("llama")[0].encode("a\udc00", special=special)
+
+
+def test_offsets_do_not_count_the_space_that_is_put_before() -> None:
+    ours, _ = both("llama")
+    text = "the café 😀"
+    encoding = ours.encode(text)
+    assert encoding.offsets[0][0] == 0
+    assert encoding.offsets[-1][1] == len(text)
+    assert encoding.byte_offsets[-1][1] == len(text.encode())
+    with pytest.raises(EncodeError, match="normalized"):
+        assert both("unigram")[0].encode("the   ﬁ").offsets
+
+
+# --- the vocabulary -------------------------------------------------------------------------------
+
+
+def test_names_go_both_ways(name: str) -> None:
+    ours, theirs = both(name)
+    for token_id in range(0, ours.vocab_size, max(ours.vocab_size // 500, 1)):
+        piece = theirs.IdToPiece(token_id)
+        assert ours.id_to_token(token_id) == piece
+        assert ours.token_to_id(piece) == token_id
+    assert ours.token_to_id("no such piece") is None
+    assert ours.token_to_id("\ud800") is None
+    assert ours.id_to_token(ours.vocab_size) is None
+
+
+def test_roles() -> None:
+    llama, surface = both("llama")[0].special_tokens, both("surface")[0].special_tokens
+    assert (llama.bos_token, llama.eos_token, llama.unk_token) == ("<s>", "</s>", "<unk>")
+    assert (llama.pad_token, llama.additional_special_tokens) == (None, ("[INST]",))
+    assert surface.pad_token == "<pad>"
+
+
+def test_bytes_of_a_token() -> None:
+    ours, theirs = both("llama")
+    assert ours.token_bytes(theirs.PieceToId("<0xE4>")) == b"\xe4"
+    assert ours.token_bytes(theirs.PieceToId("▁the")) == b" the"
+    assert both("unigram")[0].token_bytes(both("unigram")[1].PieceToId("▁")) == b" "
+    assert ours.token_bytes(-1) is None
+
+
+def test_pickling_keeps_everything(name: str) -> None:
+    ours, _ = both(name)
+    copy = pickle.loads(pickle.dumps(ours))
+    assert copy.fingerprint == ours.fingerprint
+    assert copy.encode("the dog").ids == ours.encode("the dog").ids
+
+
+def test_fingerprints_tell_models_apart() -> None:
+    assert len({both(made)[0].fingerprint for made in MADE}) == len(MADE)
+
+
+# --- what cannot be loaded ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [b"", b"\n", b"hello", b"\n\x05\n\x03abc"[:-2], b"\xff" * 100])
+def test_what_is_no_model_is_named(bad: bytes) -> None:
+    with pytest.raises(TokenizerLoadError, match="'my file': not a SentencePiece model"):
+        SentencePieceTokenizer.from_content(bad, "my file")
+
+
+HOSTILE = """
+import random, sys
+from streamdec.backends.sentencepiece import SentencePieceTokenizer
+from streamdec.errors import StreamdecError
+content = sys.stdin.buffer.read()
+draw = random.Random(7)
+for _ in range(60):
+    bad = bytearray(content[: draw.randrange(len(content))] if draw.random() < 0.5 else content)
+    for _ in range(draw.randrange(4)):
+        bad[draw.randrange(len(bad))] = draw.randrange(256)
+    try:
+        tokenizer = SentencePieceTokenizer.from_content(bytes(bad))
+        tokenizer.decode(tokenizer.sample_ids())
+    except StreamdecError:
+        pass
+print("done")
+"""
+
+
+def test_damaged_models_end_in_an_error_of_ours() -> None:
+    """In a process of its own: the library is written in C++."""
+    command = [sys.executable, "-c", HOSTILE]
+    found = subprocess.run(command, input=content("llama"), capture_output=True, check=False)
+    assert found.stdout.decode().strip() == "done", found.stderr.decode()[-2000:]
+
+
+def test_without_the_library_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[sentencepiece\]'"):
+        SentencePieceTokenizer.from_content(b"")

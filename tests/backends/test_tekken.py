@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import base64
+import json
+import lzma
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec.backends.tekken import TekkenTokenizer
+from streamdec.core.programs import route_of
+from streamdec.errors import TokenizerLoadError
+from streamdec.protocols import Tokenizer as TokenizerProtocol
+from tests.support.files import MERGED, shared, tekken, write_json
+
+tiktoken = pytest.importorskip("tiktoken")
+
+NAMES = ["<unk>", "<s>", "</s>", "[INST]"]
+ALL = [bytes([byte]) for byte in range(256)] + MERGED
+
+
+def made(**changes: Any) -> TekkenTokenizer:
+    return TekkenTokenizer.from_tekken(json.dumps(tekken(None, NAMES, 10, **changes)).encode())
+
+
+OURS = made()
+THEIRS = tiktoken.Encoding(
+    "theirs",
+    pat_str=r"[^\s]+|\s+",
+    mergeable_ranks={token: rank for rank, token in enumerate(ALL)},
+    special_tokens={},
+)
+
+
+@given(st.lists(st.integers(0, len(ALL) - 1)))
+def test_a_rank_is_an_id_after_the_special_ones(ranks: list[int]) -> None:
+    assert OURS.decode([rank + 10 for rank in ranks]) == THEIRS.decode(ranks)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_encode_is_the_librarys(text: str) -> None:
+    expected = [rank + 10 for rank in THEIRS.encode(text)]
+    assert list(OURS.encode(text, special="text")) == expected
+
+
+def test_special_tokens_have_the_first_ids() -> None:
+    names = [*NAMES, *(f"<SPECIAL_{i}>" for i in range(4, 10))]
+    assert [OURS.id_to_token(i) for i in range(10)] == names
+    assert all(OURS.is_skipped(i) for i in range(10))
+    assert not OURS.is_skipped(10)
+    assert OURS.decode([1, 10 + ord("a"), 2], skip_special_tokens=False) == "<s>a</s>"
+    assert OURS.encode("a", add_special_tokens=True).ids == (1, 10 + ord("a"))
+    assert (OURS.special_tokens.bos_token, OURS.special_tokens.pad_token) == ("<s>", None)
+
+
+def test_what_is_beyond_the_size_is_not_used() -> None:
+    assert OURS.vocab_size == 10 + len(ALL)
+    assert OURS.piece(10 + len(ALL)) is None
+    assert OURS.token_to_id(b"beyond 1") is None
+
+
+def test_until_version_7_twenty_names_are_fixed() -> None:
+    data = tekken(num_special=22, version="v7")
+    tokenizer = TekkenTokenizer.from_tekken(json.dumps(data).encode())
+    assert tokenizer.id_to_token(9) == "[TOOL_CALLS]"
+    assert [tokenizer.id_to_token(i) for i in (19, 20)] == ["[TOOL_CONTENT]", "<SPECIAL_20>"]
+
+
+def test_a_skipped_special_token_interrupts_no_character() -> None:
+    first, second = (10 + byte for byte in "é".encode())
+    assert OURS.decode([first, 3, second]) == "é"
+
+
+def test_it_streams_byte_by_byte_and_can_be_pickled(tmp_path: Path) -> None:
+    path = write_json(tmp_path / "tekken.json", tekken(None, NAMES, 10))
+    tokenizer = TekkenTokenizer(path)
+    assert route_of(tokenizer) == "bytes"
+    assert isinstance(tokenizer, TokenizerProtocol)
+    copy = pickle.loads(pickle.dumps(tokenizer))
+    assert copy.fingerprint == tokenizer.fingerprint == OURS.fingerprint
+    assert repr(tokenizer) == f"TekkenTokenizer({str(path)!r}, tekken)"
+
+
+def entry(rank: Any, token: str) -> dict[str, Any]:
+    return {"rank": rank, "token_bytes": token, "token_str": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocab": None}, "vocab is a list"),
+        ({"config": {}}, "no 'default_num_special_tokens'"),
+        ({"config": 5}, "not subscriptable"),
+        ({"vocab": [entry(0, "AA=")] * 300}, "entry 0: 'AA=' is not base64"),
+        ({"vocab": [entry(0, "é")] * 300}, "entry 0: 'é' is not base64"),
+        ({"vocab": [entry(0, "AA==")] * 300}, "entry 1 has rank 0"),
+        ({"vocab": [entry(i, "AA==") for i in range(300)]}, "two tokens of the same bytes"),
+        ({"vocab": []}, "272 tokens are used, 0 are there"),
+        ({"special_tokens": [{"rank": 10, "token_str": "x"}]}, "1 special tokens, where 10"),
+        ({"special_tokens": [{"rank": 0, "token_str": "<SPECIAL_1>"}]}, "two special tokens"),
+        ({"special_tokens": [{"rank": -1, "token_str": "x"}]}, "rank -1"),
+        ({"special_tokens": [{"rank": True, "token_str": "x"}]}, "rank True"),
+        ({"special_tokens": [5]}, "not subscriptable"),
+        ({"special_tokens": 5}, "not iterable"),
+    ],
+)
+def test_what_is_wrong_is_named(changes: dict[str, Any], message: str) -> None:
+    content = json.dumps(tekken(None, NAMES, 10) | changes).encode()
+    with pytest.raises(TokenizerLoadError, match=f"'my file': not a Tekken file: .*{message}"):
+        TekkenTokenizer.from_tekken(content, "my file")
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"default_num_special_tokens": -1}, "default_num_special_tokens is -1"),
+        ({"default_num_special_tokens": 10**9}, "default_num_special_tokens is 1000000000"),
+        ({"default_num_special_tokens": "5"}, "is '5'"),
+        ({"default_vocab_size": True}, "default_vocab_size is True"),
+        ({"default_vocab_size": 10}, "0 tokens are used"),
+        ({"default_vocab_size": 20}, "254 bytes without a token"),
+        ({"pattern": None}, "pattern a string"),
+        ({"pattern": "("}, "[Pp]arenthes"),
+        ({"version": "v99"}, "version 'v99'"),
+    ],
+)
+def test_wrong_settings_are_named(config: dict[str, Any], message: str) -> None:
+    data = tekken(None, NAMES, 10)
+    data["config"] |= config
+    if config.get("default_vocab_size") == 20:
+        data["vocab"][:10] = [entry(i, base64.b64encode(b"x" * i).decode()) for i in range(10)]
+        message = "bytes without a token"
+    with pytest.raises(TokenizerLoadError, match=f"'my file': .*{message}"):
+        TekkenTokenizer.from_tekken(json.dumps(data).encode(), "my file")
+
+
+def test_a_late_version_must_name_its_special_tokens() -> None:
+    with pytest.raises(TokenizerLoadError, match="no special tokens, which version v11"):
+        TekkenTokenizer.from_tekken(json.dumps(tekken(version="v11")).encode())
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b'{"a":' * 100_000, b"5"])
+def test_what_is_no_json_object(content: bytes) -> None:
+    with pytest.raises(TokenizerLoadError, match="not a Tekken file"):
+        TekkenTokenizer.from_tekken(content)
+
+
+@pytest.mark.parametrize("path", shared("mistral-nemo-tekken/*.xz"))
+def test_a_real_file(path: Path) -> None:
+    tokenizer = TekkenTokenizer.from_tekken(lzma.decompress(path.read_bytes()))
+    assert tokenizer.vocab_size == 131_072
+    assert tokenizer.id_to_token(3) == "[INST]"
+    assert tokenizer.decode(tokenizer.encode("Hello wörld 你好").ids) == "Hello wörld 你好"
+    names = [tokenizer.id_to_token(i) for i in range(0, 131_072, 13)]
+    assert None not in names

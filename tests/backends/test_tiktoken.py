@@ -1,0 +1,423 @@
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec import DecodeStream
+from streamdec.backends import rank_files
+from streamdec.backends import tiktoken as backend
+from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
+from streamdec.backends.rank_files import sha256_of
+from streamdec.backends.tiktoken import TiktokenTokenizer, spec_of
+from streamdec.backends.tokenizer_config import Declared
+from streamdec.core.programs import route_of
+from streamdec.errors import (
+    EncodeError,
+    MissingExtraError,
+    TokenizerLibraryError,
+    TokenizerLoadError,
+)
+from streamdec.protocols import Special, SpecialTokens
+from streamdec.protocols import Tokenizer as TokenizerProtocol
+from tests.support.files import MERGED, SHARED, rank_file, small_ranks, write_json
+
+tiktoken = pytest.importorskip("tiktoken")
+
+SPECIAL = {"<a>": 272, "<b>": 280, "<a> b": 281}
+PATTERN = r"\s?\S+|\s+"
+SPEC = EncodingSpec("small", PATTERN, SPECIAL, bos_token="<a>", eos_token="<b>")
+
+
+def small(**changes: Any) -> TiktokenTokenizer:
+    spec = EncodingSpec(**{**vars(SPEC), **changes})
+    return TiktokenTokenizer.from_content(rank_file(), "small", spec)
+
+
+def library(special: dict[str, int] | None = None) -> Any:
+    return tiktoken.Encoding(
+        "theirs",
+        pat_str=PATTERN,
+        mergeable_ranks=small_ranks(),
+        special_tokens=SPECIAL if special is None else special,
+    )
+
+
+OURS, THEIRS = small(), library()
+KNOWN = [*range(272), *SPECIAL.values()]
+IDS = st.lists(st.sampled_from([*KNOWN, *KNOWN[33:], 273, 279, 282, 10**6, 2**32 - 1]))
+
+
+# --- decoding -------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.sampled_from(KNOWN)))
+def test_decode_is_the_librarys(ids: list[int]) -> None:
+    assert OURS.decode(ids, skip_special_tokens=False) == THEIRS.decode(ids)
+    without = [token_id for token_id in ids if token_id not in SPECIAL.values()]
+    assert OURS.decode(ids) == THEIRS.decode(without)
+
+
+@given(IDS)
+def test_unknown_ids_contribute_nothing(ids: list[int]) -> None:
+    known = [token_id for token_id in ids if token_id in KNOWN]
+    assert OURS.decode(ids) == OURS.decode(known)
+
+
+def test_pieces_are_the_bytes_of_the_library() -> None:
+    for token_id in KNOWN:
+        assert OURS.piece(token_id) == THEIRS.decode_single_token_bytes(token_id)
+    for token_id in (-1, 273, 2**32, 2**70):
+        assert OURS.piece(token_id) is None
+        assert not OURS.is_skipped(token_id)
+
+
+@pytest.mark.parametrize("ids", [[-1], [2**32], ["a"], [1.5]])
+def test_what_is_no_id_is_an_error_of_ours(ids: list[Any]) -> None:
+    with pytest.raises(TokenizerLibraryError):
+        OURS.decode(ids)
+
+
+def test_it_streams_byte_by_byte() -> None:
+    assert route_of(OURS) == "bytes"
+    assert isinstance(OURS, TokenizerProtocol)
+    stream = DecodeStream(OURS)
+    texts = [stream.step(token_id) for token_id in OURS.encode("é你😀").ids]
+    assert "".join(texts) + stream.flush() == "é你😀"
+
+
+def test_the_sample_has_bytes_and_special_tokens() -> None:
+    sample = OURS.sample_ids()
+    assert {*range(256), *SPECIAL.values()} <= set(sample) <= set(KNOWN)
+
+
+# --- encoding -------------------------------------------------------------------------------------
+
+TEXTS = st.lists(
+    st.one_of(
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+        st.sampled_from([*SPECIAL, "<a", " hello the", "你好", "😀", "  \n\n"]),
+    ),
+    max_size=6,
+).map("".join)
+
+
+@given(TEXTS)
+def test_encode_is_the_librarys(text: str) -> None:
+    assert list(OURS.encode(text)) == THEIRS.encode(text, allowed_special="all")
+    as_text = OURS.encode(text, special="text")
+    assert list(as_text) == THEIRS.encode(text, disallowed_special=())
+    assert OURS.decode(as_text.ids, skip_special_tokens=False) == text
+    for encoding in (OURS.encode(text), as_text):
+        assert "".join(text[start:end] for start, end in encoding.offsets) or not text
+
+
+@given(TEXTS)
+def test_special_tokens_in_a_text_can_be_forbidden(text: str) -> None:
+    if any(token in text for token in SPECIAL):
+        with pytest.raises(EncodeError, match="<"):
+            OURS.encode(text, special="forbid")
+    else:
+        assert OURS.encode(text, special="forbid") == OURS.encode(text)
+
+
+@pytest.mark.parametrize("special", ["parse", "text", "forbid"])
+def test_a_lone_surrogate_is_no_text(special: Special) -> None:
+    with pytest.raises(EncodeError, match="D800"):
+        OURS.encode("a\ud800", special=special)
+
+
+def test_special_tokens_are_added_where_the_encoding_adds_some() -> None:
+    assert OURS.encode("he", add_special_tokens=True).ids == OURS.encode("he").ids
+    begins = small(adds_bos=True)
+    assert begins.encode("he", add_special_tokens=True).ids == (272, *OURS.encode("he").ids)
+    assert begins.encode("he").ids == OURS.encode("he").ids
+
+
+def test_a_text_is_normalized_where_the_encoding_says_so() -> None:
+    assert small(is_nfc=True).encode("e\u0301").ids == OURS.encode("é").ids
+    assert OURS.encode("e\u0301").ids != OURS.encode("é").ids
+
+
+def cut_plainly(text: str, most: int, run: int) -> Iterator[str]:
+    """What the references do, written out."""
+    for begin in range(0, len(text), most):
+        part, length = "", 0
+        for character in text[begin : begin + most]:
+            same = bool(part) and part[-1].isspace() == character.isspace()
+            length = length + 1 if same else 1
+            if length > run:
+                yield part
+                part, length = "", 1
+            part += character
+        yield part
+
+
+@given(st.text("a \n\x1c\u3000é", max_size=60))
+def test_where_long_texts_are_cut(text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backend, "_MAX_CHARS", 17)
+        patch.setattr(backend, "_MAX_RUN", 3)
+        parts = list(backend._cut(text))
+    assert [p for p in parts if p] == [p for p in cut_plainly(text, 17, 3) if p]
+
+
+def test_a_long_run_is_cut() -> None:
+    text = "hello" * 5001
+    assert list(small(is_cut=True).encode(text)) == [
+        *THEIRS.encode(text[:25_000]),
+        *THEIRS.encode(text[25_000:]),
+    ]
+
+
+# --- the vocabulary -------------------------------------------------------------------------------
+
+
+def test_names_go_both_ways() -> None:
+    for token_id in KNOWN:
+        name = OURS.id_to_token(token_id)
+        assert name is not None
+        assert OURS.token_to_id(name) == token_id
+        assert OURS.token_to_id(THEIRS.decode_single_token_bytes(token_id)) == token_id
+    assert OURS.id_to_token(256 + MERGED.index(b"\xa9\xff")) == "<0xA9><0xFF>"
+    assert OURS.id_to_token(273) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["none", "<0xFF><0xFF>", "<0x", "<0x68>e", "\ud800", "", b"\xff\xff"]
+)
+def test_names_of_nothing(name: str | bytes) -> None:
+    assert OURS.token_to_id(name) is None
+
+
+def test_special_tokens_and_the_size() -> None:
+    assert OURS.vocab_size == 282
+    assert OURS.special_tokens == SpecialTokens(
+        bos_token="<a>", eos_token="<b>", additional_special_tokens=("<a> b",)
+    )
+    assert [token_id for token_id in range(300) if OURS.is_skipped(token_id)] == [272, 280, 281]
+
+
+def test_an_encoding_of_tiktoken_is_taken_as_it_is() -> None:
+    given_ = TiktokenTokenizer(THEIRS)
+    assert given_.fingerprint == OURS.fingerprint
+    assert given_.special_tokens.all == ("<a>", "<b>", "<a> b")
+    assert repr(given_) == "TiktokenTokenizer('theirs', theirs)"
+
+
+def test_two_names_of_one_id() -> None:
+    """As in o200k_harmony, where 200018 is <|endofprompt|> and <|reserved_200018|>."""
+    twice = small(special_tokens={"<a>": 300, "<b>": 300})
+    assert twice.encode("<a><b>").ids == (300, 300)
+    assert twice.decode([300], skip_special_tokens=False) in SPECIAL
+    assert twice.token_to_id("<a>") == twice.token_to_id("<b>") == 300
+
+
+def test_fingerprints_tell_tables_apart() -> None:
+    others = [
+        OURS,
+        small(special_tokens={}),
+        small(special_tokens={"<a>": 272}),
+        TiktokenTokenizer.from_content(rank_file(small_ranks() | {b"hel": 400}), "x", SPEC),
+    ]
+    assert len({other.fingerprint for other in others}) == len(others)
+
+
+def test_pickling_keeps_everything() -> None:
+    config = Declared(tokens={272: "<a>"}, ordinary=frozenset({"<a>"}))
+    ours = TiktokenTokenizer.from_content(rank_file(), "small", SPEC, config)
+    copy = pickle.loads(pickle.dumps(ours))
+    assert copy.fingerprint == ours.fingerprint != OURS.fingerprint
+    assert copy.encode("hello <a>").ids == ours.encode("hello <a>").ids
+    assert copy.special_tokens == ours.special_tokens
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, EncodingSpec]:
+    """A table of encodings, two of which share a small file, and one is in a part of it."""
+    file = RankFile(sha256_of(rank_file()), "https://example.org/small.tiktoken")
+    other = RankFile("0" * 64, "https://example.org/other.tiktoken")
+    table = {
+        "whole": EncodingSpec("whole", PATTERN, SPECIAL, files=(file,)),
+        "edit": EncodingSpec("edit", PATTERN, {"<c>": 300}, files=(file,)),
+        "part": EncodingSpec("part", PATTERN, {"<d>": 260}, files=(other, file), ranks_below=260),
+        "other": EncodingSpec("other", PATTERN, files=(other,)),
+        "kimi": EncodingSpec("kimi", PATTERN, num_reserved=4),
+    }
+    for module in (backend, rank_files):
+        monkeypatch.setattr(module, "ENCODINGS", table)
+    monkeypatch.setattr(spec_of, "__defaults__", (None, None, table))
+    return table
+
+
+@pytest.mark.usefixtures("known")
+def test_one_file_serves_three(tmp_path: Path) -> None:
+    (tmp_path / "ranks").write_bytes(rank_file())
+    assert TiktokenTokenizer(tmp_path / "ranks").special_tokens.all == ("<a>", "<b>", "<a> b")
+    assert TiktokenTokenizer(tmp_path / "ranks", encoding="edit").vocab_size == 301
+    part = TiktokenTokenizer.named("part", tmp_path / "ranks")
+    assert part.vocab_size == 261
+    assert part.decode([260], skip_special_tokens=False) == "<d>"
+    assert part.piece(259) == THEIRS.decode_single_token_bytes(259)
+
+
+@pytest.mark.usefixtures("known")
+@pytest.mark.parametrize(
+    ("content", "encoding", "message"),
+    [
+        (rank_file(), "none", "no encoding 'none'; known: whole, edit"),
+        (rank_file(), "other", "not the rank file of other: it is the file of whole"),
+        (rank_file({b"a": 0}), "other", r"not the rank file of other: its SHA-256 is [0-9a-f]{16}"),
+        (rank_file({b"a": 0}), None, r"ranks'.*none of whole, edit, part.*give encoding="),
+        (b"IQ== 0\nIQ== 1\n", SPEC, "line 2"),
+        (rank_file({b"a": 0}), SPEC, "255 bytes without a token of their own, as 0x00"),
+        (rank_file(small_ranks() | {b"xx": 272}), SPEC, "the id 272 is a special token's too"),
+        (rank_file(), EncodingSpec("x", "("), "ranks'.*[Pp]arenthes"),
+    ],
+)
+def test_what_cannot_be_loaded_is_named(
+    content: bytes, encoding: Any, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "ranks").write_bytes(content)
+    with pytest.raises(TokenizerLoadError, match=message):
+        TiktokenTokenizer(tmp_path / "ranks", encoding=encoding)
+
+
+@pytest.mark.usefixtures("known")
+def test_a_config_beside_it_names_special_tokens(tmp_path: Path) -> None:
+    ranks = small_ranks() | {b"hel": 290}
+    (tmp_path / "tiktoken.model").write_bytes(rank_file(ranks))
+    write_json(
+        tmp_path / "tokenizer_config.json",
+        {
+            "added_tokens_decoder": {
+                "291": {"content": "[BOS]", "special": True},
+                "293": {"content": "<tool>", "special": False},
+            },
+            "bos_token": "[BOS]",
+            "auto_map": {"AutoTokenizer": ["tokenization_kimi.TikTokenTokenizer", None]},
+        },
+    )
+    tokenizer = TiktokenTokenizer(tmp_path / "tiktoken.model")
+    names = ["[BOS]", "<|reserved_token_292|>", "<tool>", "<|reserved_token_294|>"]
+    assert [tokenizer.id_to_token(token_id) for token_id in range(291, 296)] == [*names, None]
+    assert [tokenizer.is_skipped(token_id) for token_id in range(291, 295)] == [1, 1, 0, 1]
+    assert tokenizer.decode([291, 293]) == "<tool>"
+    assert tokenizer.special_tokens.bos_token == "[BOS]"
+
+
+@pytest.mark.parametrize("tokens", [{3: "<a>"}, {300: "<x>", 301: "<x>"}])
+def test_a_config_that_contradicts_the_ranks(tokens: dict[int, str]) -> None:
+    with pytest.raises(TokenizerLoadError, match=r"tokenizer_config\.json"):
+        TiktokenTokenizer.from_content(rank_file(), "small", SPEC, Declared(tokens))
+
+
+# --- by name --------------------------------------------------------------------------------------
+
+
+def cache_name(file: RankFile, folder: Path) -> Path:
+    import hashlib
+
+    return folder / hashlib.sha1(file.url.encode()).hexdigest()
+
+
+def test_by_name_from_the_cache_of_tiktoken(
+    known: dict[str, EncodingSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    path = cache_name(known["whole"].files[0], tmp_path)
+    path.write_bytes(rank_file())
+    for name in ("whole", "edit", "part"):
+        assert TiktokenTokenizer.named(name).name == str(path)
+    path.write_bytes(rank_file() + b"\n")
+    with pytest.raises(TokenizerLoadError, match="the rank file of whole is not at hand"):
+        TiktokenTokenizer.named("whole")
+
+
+def test_nothing_is_downloaded_unless_it_is_allowed(
+    known: dict[str, EncodingSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tiktoken.load
+
+    asked: list[str] = []
+
+    def fail(url: str) -> bytes:
+        asked.append(url)
+        raise OSError("no network")
+
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(tiktoken.load, "read_file", fail)
+    url = known["whole"].files[0].url
+    supply = rf"Give the path of the file \({url}\), or put it into .*TIKTOKEN_CACHE_DIR"
+    with pytest.raises(TokenizerLoadError, match=f"allow_download=True.*{supply}"):
+        TiktokenTokenizer.named("whole")
+    assert asked == []
+    with pytest.raises(TokenizerLoadError, match=f"the download failed.*no network.*{supply}"):
+        TiktokenTokenizer.named("whole", allow_download=True)
+    assert asked == [url]
+    with pytest.raises(TokenizerLoadError, match="nobody serves it"):
+        TiktokenTokenizer.named("kimi", allow_download=True)
+    monkeypatch.setattr(tiktoken.load, "read_file", lambda _: rank_file())
+    assert TiktokenTokenizer.named("whole", allow_download=True).vocab_size == 282
+    assert cache_name(known["whole"].files[0], tmp_path).read_bytes() == rank_file()
+
+
+def test_without_the_library_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tiktoken", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[tiktoken\]'"):
+        small()
+
+
+# --- real files -----------------------------------------------------------------------------------
+
+REAL = {
+    "cl100k_base": SHARED / "cl100k_base/cl100k_base.tiktoken",
+    "gpt2": SHARED / "gpt2/gpt2.tiktoken",
+    "qwen": SHARED / "qwen-1-tiktoken/qwen.tiktoken",
+    "kimi": SHARED / "kimi-k2/tiktoken.model",
+}
+
+
+@pytest.fixture(params=[name for name, path in REAL.items() if path.exists()], scope="module")
+def real(request: pytest.FixtureRequest) -> TiktokenTokenizer:
+    return TiktokenTokenizer(REAL[request.param], encoding=request.param)
+
+
+@given(data=st.data())
+def test_real_files_decode_as_the_library(real: TiktokenTokenizer, data: st.DataObject) -> None:
+    theirs = real._encoding
+    ids = data.draw(st.lists(st.sampled_from(real.sample_ids())))
+    assert real.decode(ids, skip_special_tokens=False) == theirs.decode(ids)
+
+
+def test_real_files_have_names_both_ways(real: TiktokenTokenizer) -> None:
+    for token_id in range(0, real.vocab_size, 37):
+        name = real.id_to_token(token_id)
+        assert name is None or real.token_to_id(name) == token_id
+
+
+def test_what_is_known_of_real_encodings() -> None:
+    if not REAL["kimi"].exists():
+        pytest.skip("the folder of real tokenizers is not here")
+    cl100k = TiktokenTokenizer(REAL["cl100k_base"])
+    assert cl100k.encode("Hello world<|endofprompt|>").ids == (9906, 1917, 100276)
+    assert cl100k.vocab_size == 100_277
+    assert [i for i in range(100_256, 100_277) if cl100k.piece(i) is None] == [
+        100_256,
+        *range(100_261, 100_276),
+    ]
+    kimi = TiktokenTokenizer(REAL["kimi"])
+    assert kimi.vocab_size == 163_840
+    assert kimi.special_tokens.eos_token == "[EOS]"
+    assert kimi.decode([163_586, 163_597]) == "<|tool_call_begin|>"
+    assert kimi.encode("中文English混合").ids == (16717, 44372, 13935)
+    assert set(ENCODINGS["kimi"].special_tokens) == set()

@@ -1,0 +1,161 @@
+"""Every format through the one door, and names."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from streamdec.backends.encodings import ENCODINGS, EncodingSpec
+from streamdec.core.programs import route_of
+from streamdec.errors import MissingExtraError, TokenizerLoadError, UnsupportedFormatError
+from streamdec.loading.factory import load_tokenizer
+from streamdec.protocols import Tokenizer
+from tests.support.files import SHARED, rank_file, sentencepiece, small_gguf, tekken, write_json
+from tests.support.zoo import ZOO
+
+pytest.importorskip("tiktoken")
+
+SMALL = EncodingSpec("small", r"\s?\S+|\s+", {"<a>": 300})
+FOLDERS = sorted(path for path in SHARED.glob("*") if path.is_dir())
+
+
+def load_quietly(path: str | Path, encoding: EncodingSpec | None = None) -> Tokenizer:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return load_tokenizer(path, encoding=encoding)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_every_format_packed_or_not(packed: bool, tmp_path: Path) -> None:
+    contents = {
+        "hf": (ZOO["byte_level"]().to_str().encode(), None, "HuggingFaceTokenizer"),
+        "tekken": (json.dumps(tekken()).encode(), None, "TekkenTokenizer"),
+        "ranks": (rank_file(), SMALL, "TiktokenTokenizer"),
+    }
+    for name, (content, encoding, kind) in contents.items():
+        (tmp_path / name).write_bytes(lzma.compress(content) if packed else content)
+        tokenizer = load_quietly(tmp_path / name, encoding)
+        assert (type(tokenizer).__name__, route_of(tokenizer)) == (kind, "bytes")
+
+
+@pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
+@pytest.mark.parametrize("folder", [pytest.param(path, id=path.name) for path in FOLDERS])
+def test_every_real_folder(folder: Path) -> None:
+    assert route_of(load_tokenizer(folder)) == "bytes"
+
+
+def test_a_rank_file_needs_an_encoding_and_nothing_else_does(tmp_path: Path) -> None:
+    (tmp_path / "x.tiktoken").write_bytes(rank_file())
+    with pytest.raises(TokenizerLoadError, match=r"x\.tiktoken': a rank file of SHA-256"):
+        load_tokenizer(tmp_path)
+    assert load_tokenizer(tmp_path, encoding=SMALL).vocab_size == 301
+    write_json(tmp_path / "tekken.json", tekken())
+    with pytest.raises(TokenizerLoadError, match=r"tekken\.json': a Tekken file says itself"):
+        load_tokenizer(tmp_path, encoding=SMALL)
+
+
+def test_models_of_sentencepiece_and_gguf(tmp_path: Path) -> None:
+    (tmp_path / "a.gguf").write_bytes(small_gguf())
+    assert type(load_quietly(tmp_path)).__name__ == "GGUFTokenizer"
+    (tmp_path / "a.gguf").write_bytes(lzma.compress(small_gguf()))
+    with pytest.raises(UnsupportedFormatError, match="must be unpacked first"):
+        load_tokenizer(tmp_path)
+    pytest.importorskip("sentencepiece")
+    for name, content in (("m", sentencepiece()), ("m.xz", lzma.compress(sentencepiece()))):
+        (tmp_path / name).write_bytes(content)
+        assert type(load_quietly(tmp_path / name)).__name__ == "SentencePieceTokenizer"
+
+
+def test_a_broken_packed_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "t").write_bytes(lzma.compress(b'{"model": {}}'))
+    with pytest.raises(TokenizerLoadError, match=r"t': .*not a tokenizer\.json"):
+        load_tokenizer(tmp_path / "t")
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of tiktoken, and no network."""
+    import tiktoken.load
+
+    def no_network(url: str) -> bytes:
+        raise AssertionError(f"asked for {url}")
+
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(tiktoken.load, "read_file", no_network)
+    (tmp_path / "cache").mkdir()
+    return tmp_path / "cache"
+
+
+@pytest.mark.parametrize(
+    ("name", "encoding"),
+    [("gpt-4", "cl100k_base"), ("openai/gpt-oss-20b", "o200k_harmony"), ("gpt2", "gpt2")],
+)
+@pytest.mark.usefixtures("cache")
+def test_a_name_never_goes_to_the_network(name: str, encoding: str) -> None:
+    message = f"the rank file of {encoding} is not at hand: downloads are not allowed"
+    with pytest.raises(TokenizerLoadError, match=message):
+        load_tokenizer(name)
+
+
+@pytest.mark.parametrize("name", ["gpt-4", "cl100k_base", "mine"])
+def test_a_name_is_served_from_the_cache(name: str, cache: Path) -> None:
+    path = SHARED / "cl100k_base/cl100k_base.tiktoken"
+    if not path.exists():
+        pytest.skip("the folder of real tokenizers is not here")
+    url = ENCODINGS["cl100k_base"].files[0].url
+    (cache / hashlib.sha1(url.encode()).hexdigest()).write_bytes(path.read_bytes())
+    tokenizer = load_tokenizer(name, models={"mine": "cl100k_base"})
+    assert tokenizer.encode("Hello world").ids == (9906, 1917)
+
+
+@pytest.mark.usefixtures("cache")
+def test_names_of_ones_own_come_first(tmp_path: Path) -> None:
+    path = write_json(tmp_path / "tekken.json", tekken())
+    models = {"gpt-4*": str(path), "p50k_base": str(path)}
+    table = write_json(tmp_path / "names.json", {"models": models})
+    for given in (models, table, str(table)):
+        for name in ("gpt-4o-mini", "gpt-4", "p50k_base", "org/gpt-4"):
+            assert type(load_tokenizer(name, models=given)).__name__ == "TekkenTokenizer"
+    with pytest.raises(TokenizerLoadError, match="the rank file of o200k_base"):
+        load_tokenizer("o1", models=models)
+
+
+def test_a_path_that_is_there_comes_before_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_json(tmp_path / "gpt-4", tekken())
+    monkeypatch.chdir(tmp_path)
+    assert type(load_tokenizer("gpt-4")).__name__ == "TekkenTokenizer"
+
+
+def test_what_is_neither_path_nor_name() -> None:
+    with pytest.raises(TokenizerLoadError, match=r"'llama-9': No such file.*nor is it the name of"):
+        load_tokenizer("llama-9")
+    with pytest.raises(TokenizerLoadError, match="'gone/model': No such file") as caught:
+        load_tokenizer("mine", models={"mine": "gone/model"})
+    assert "nor is it" not in str(caught.value)
+
+
+def test_an_ambiguous_folder_says_what_to_do(tmp_path: Path) -> None:
+    for name in ("a.tiktoken", "b.tiktoken"):
+        (tmp_path / name).write_bytes(rank_file())
+    with pytest.raises(UnsupportedFormatError, match=r"a\.tiktoken, b\.tiktoken; name one of them"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_missing_library_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_json(tmp_path / "tekken.json", tekken())
+    monkeypatch.setitem(sys.modules, "tiktoken", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[tiktoken\]'"):
+        load_tokenizer(tmp_path)

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from streamdec.backends.encodings import ENCODINGS
+from streamdec.errors import TokenizerLoadError
+from streamdec.loading.models import MODELS, look_up, read_models
+
+
+def test_the_names_are_those_of_tiktoken() -> None:
+    theirs = pytest.importorskip("tiktoken.model")
+    for name, encoding in theirs.MODEL_TO_ENCODING.items():
+        assert look_up(name) in (encoding, None if name == "gpt2" else encoding)
+    for prefix, encoding in theirs.MODEL_PREFIX_TO_ENCODING.items():
+        assert look_up(f"{prefix}2025") == encoding
+    assert set(MODELS.values()) <= ENCODINGS.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "encoding"),
+    [
+        ("openai/gpt-oss-20b", "o200k_harmony"),
+        ("openai/gpt-4", "cl100k_base"),
+        ("gpt-4o-mini-2024-07-18", "o200k_base"),
+        ("gpt-5.1", "o200k_base"),
+        ("gpt-4.7", None),
+        ("my-gpt-4", None),
+        ("", None),
+        ("GPT-4", None),
+    ],
+)
+def test_a_version_of_a_model_is_that_model(name: str, encoding: str | None) -> None:
+    assert look_up(name) == encoding
+
+
+def test_the_longest_pattern_counts_and_an_exact_name_before_it() -> None:
+    table = {"*": "a", "m-*": "b", "m-1*": "c", "m-12": "d", "org/m-12": "e"}
+    found = [look_up(name, table) for name in ("x", "m-2", "m-13", "m-12", "org/m-12")]
+    assert found == ["a", "b", "c", "d", "e"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"a": "x", "b-*": "y"}',
+        b'\xef\xbb\xbf {"models": {"a": "x", "b-*": "y"}}',
+        b'a = "x"\n"b-*" = "y"\n',
+        b'[models]\na = "x"\n"b-*" = "y"\n',
+    ],
+)
+def test_a_table_of_ones_own(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "names").write_bytes(content)
+    assert read_models(tmp_path / "names") == {"a": "x", "b-*": "y"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{",
+        b"a = ",
+        b"\xff\xfe",
+        b"a = 1",
+        b'{"models": [1]}',
+        b'[models.a]\nb = "c"',
+        b'{"a":' * 100_000,
+        json.dumps({"a": "x" * 2**20}).encode(),
+    ],
+)
+def test_what_is_no_table_is_named(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "names").write_bytes(content)
+    with pytest.raises(TokenizerLoadError, match=r"names'.*table of models"):
+        read_models(tmp_path / "names")
+
+
+def test_a_table_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(TokenizerLoadError, match="No such file"):
+        read_models(tmp_path / "names")

@@ -1,0 +1,190 @@
+"""Small tokenizer files of every format, made here, so that tests need no download."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "MERGED",
+    "SHARED",
+    "gguf",
+    "rank_file",
+    "sentencepiece",
+    "shared",
+    "shared_files",
+    "small_gguf",
+    "small_ranks",
+    "tekken",
+]
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "tokenizers"
+"""The folder of real tokenizers beside the repository; it may be missing."""
+
+MERGED = [
+    *(b" t", b"he", b" the", b"ll", b"llo", b"hello", b" hello", b"\xc3\xa9", b"\xe4\xbd"),
+    *("你".encode(), "你好".encode(), b"\xf0\x9f", "😀".encode(), b"  ", b"\xa9\xff", b"\n\n"),
+]
+"""Tokens of more than one byte, in the order in which they are merged."""
+
+
+def shared(pattern: str) -> list[Path]:
+    """The real files that match, where they are at hand."""
+    return sorted(SHARED.glob(pattern))
+
+
+def shared_files() -> list[Path]:
+    """A real file of each format but ``tokenizer.json``, where they are at hand."""
+    names = (
+        "mistral-7b-sp-v1/*.model",
+        "sentencepiece-test-model/*.model",
+        "*/*.tiktoken",
+        "kimi-k2/*.model",
+        "mistral-nemo-tekken/*.xz",
+        "*/*.model.v3",
+    )
+    # One that stands beside a tokenizer.json has the same tokens.
+    found = [path for name in names for path in shared(name)]
+    return [path for path in found if not (path.parent / "tokenizer.json").exists()]
+
+
+def small_ranks() -> dict[bytes, int]:
+    """All bytes, in an order of their own, and MERGED."""
+    single = [bytes([(byte + 33) % 256]) for byte in range(256)]
+    return {token: rank for rank, token in enumerate([*single, *MERGED])}
+
+
+def rank_file(ranks: Mapping[bytes, int] | None = None) -> bytes:
+    """A rank file as tiktoken writes it."""
+    lines = (small_ranks() if ranks is None else ranks).items()
+    return b"".join(b"%s %d\n" % (base64.b64encode(token), rank) for token, rank in lines)
+
+
+def tekken(
+    tokens: Sequence[bytes] | None = None,
+    special_tokens: Sequence[str] | None = None,
+    num_special: int = 30,
+    version: str = "v3",
+    **config: Any,
+) -> dict[str, Any]:
+    """A Tekken file as JSON data: the bytes in order, MERGED, and three tokens beyond its size."""
+    known = [bytes([byte]) for byte in range(256)] + MERGED if tokens is None else list(tokens)
+    beyond = [b"beyond 1", b"beyond 2", b"beyond 3"]
+    vocab = [
+        {"rank": rank, "token_bytes": base64.b64encode(token).decode(), "token_str": None}
+        for rank, token in enumerate([*known, *beyond])
+    ]
+    settings = {
+        "pattern": r"[^\s]+|\s+",
+        "num_vocab_tokens": len(vocab),
+        "default_vocab_size": len(known) + num_special,
+        "default_num_special_tokens": num_special,
+        "version": version,
+        **config,
+    }
+    data: dict[str, Any] = {"config": settings, "vocab": vocab}
+    if special_tokens is not None:
+        data["special_tokens"] = [
+            {"rank": rank, "token_str": name, "is_control": True}
+            for rank, name in enumerate(special_tokens)
+        ]
+    return data
+
+
+def write_json(path: Path, data: Any) -> Path:
+    """``data`` as JSON in ``path``."""
+    path.write_text(json.dumps(data), "utf-8")
+    return path
+
+
+# --- GGUF -----------------------------------------------------------------------------------------
+
+
+def gguf(values: Iterable[tuple[str, Any]], order: str = "<", version: int = 3) -> bytes:
+    """A GGUF file without tensors: keys and strings, bools, ints, floats, or lists of one of these.
+
+    A value that is ``bytes`` is put there as it is: its type and what follows.
+    """
+    items = list(values)
+    head = b"GGUF" + struct.pack(f"{order}IQQ", version, 0, len(items))
+    return head + b"".join(_text(key, order) + _typed(value, order) for key, value in items)
+
+
+def _text(text: str, order: str) -> bytes:
+    data = text.encode("utf-8", "surrogateescape")
+    return struct.pack(f"{order}Q", len(data)) + data
+
+
+def _typed(value: Any, order: str) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, list):
+        kind = _kind(value[0]) if value else 4
+        body = b"".join(_packed(item, order) for item in value)
+        return struct.pack(f"{order}IIQ", 9, kind, len(value)) + body
+    return struct.pack(f"{order}I", _kind(value)) + _packed(value, order)
+
+
+def _kind(value: Any) -> int:
+    return {str: 8, bool: 7, int: 5, float: 6}[type(value)]
+
+
+def _packed(value: Any, order: str) -> bytes:
+    if isinstance(value, str):
+        return _text(value, order)
+    return struct.pack(order + {bool: "?", int: "i", float: "f"}[type(value)], value)
+
+
+LLAMA_TOKENS: list[tuple[str, int, float]] = [
+    *(("<unk>", 2, 0.0), ("<s>", 3, 0.0), ("</s>", 3, 0.0)),
+    *((f"<0x{byte:02X}>", 6, 0.0) for byte in range(256)),
+    *((text, 1, -float(n)) for n, text in enumerate(["he", "ll", "llo", "hello", "\u2581hello"])),
+    *((text, 1, -10.0 - n) for n, text in enumerate("\u2581helo t你é")),
+    ("<tool>", 4, 0.0),
+    ("<unused>", 5, 0.0),
+]
+"""Text, type and score."""
+
+
+def small_gguf(**changes: Any) -> bytes:
+    """A GGUF file of the kind of Llama 2, with changed values of ``tokenizer.ggml``."""
+    texts, types, scores = map(list, zip(*LLAMA_TOKENS, strict=True))
+    values = {"model": "llama", "tokens": texts, "token_type": types, "scores": scores} | {
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "add_bos_token": True,
+    }
+    known = {key: value for key, value in (values | changes).items() if value is not None}
+    named = [(f"tokenizer.ggml.{key}", value) for key, value in known.items()]
+    return gguf([("general.architecture", "llama"), *named, ("other", [1, 2, 3])])
+
+
+# --- SentencePiece --------------------------------------------------------------------------------
+
+_SENTENCES = """the quick brown fox jumps over the lazy dog
+hello world, hello there; they said: "hello"!
+in the beginning there was the word, and the word was long
+café crème, naïve coöperation, über Größe
+    indented lines    with    spaces
+1 2 3 12 123 2024 100000""".splitlines()
+
+
+def sentencepiece(**options: Any) -> bytes:
+    """A model trained on a few lines; options of the trainer. Needs the library."""
+    import io
+
+    import sentencepiece as library
+
+    out = io.BytesIO()
+    library.SentencePieceTrainer.train(
+        sentence_iterator=iter(_SENTENCES * 20),
+        model_writer=out,
+        minloglevel=2,
+        hard_vocab_limit=False,
+        **{"model_type": "bpe", "vocab_size": 400, "num_threads": 1, **options},
+    )
+    return out.getvalue()

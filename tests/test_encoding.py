@@ -1,0 +1,105 @@
+"""What an encoding is: one buffer, and everything else made of it."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec import EncodeError, Encoding, MockTokenizer, SpecialTokens
+
+IDS = st.lists(st.integers(0, 2**32 - 1), max_size=40)
+
+
+def sglang_hash(ids: list[int], prior: str | None = None) -> str:
+    """As SGLang's ``get_hash_str`` (mem_cache/hicache_storage.py) makes it."""
+    data = bytes.fromhex(prior) if prior else b""
+    return hashlib.sha256(data + b"".join(i.to_bytes(4, "little") for i in ids)).hexdigest()
+
+
+@given(IDS)
+def test_ids_their_buffer_and_bytes_are_the_same(ids: list[int]) -> None:
+    encoding = Encoding(ids)
+    assert encoding.ids == tuple(ids) == tuple(encoding) == tuple(encoding.buffer)
+    assert bytes(encoding) == b"".join(i.to_bytes(4, "little") for i in ids)
+    assert Encoding(bytes(encoding)) == encoding
+    assert hash(Encoding(bytes(encoding))) == hash(encoding)
+    assert len(encoding) == len(ids)
+    assert encoding.ids is encoding.ids
+
+
+def test_the_buffer_is_read_only() -> None:
+    assert Encoding([1]).buffer.readonly
+
+
+@pytest.mark.parametrize("ids", [[-1], [2**32]])
+def test_what_is_no_id_is_refused(ids: list[int]) -> None:
+    with pytest.raises(OverflowError):
+        Encoding(ids)
+
+
+@given(IDS, st.integers(1, 12))
+def test_hashes_are_sglangs(ids: list[int], size: int) -> None:
+    encoding = Encoding(ids)
+    assert encoding.hash() == sglang_hash(ids)
+    hashes = encoding.block_hashes(size)
+    assert len(hashes) == len(ids) // size
+    before = None
+    for index, found in enumerate(hashes):
+        before = sglang_hash(ids[index * size : (index + 1) * size], before)
+        assert found == before
+
+
+def test_the_vectors_of_hashes() -> None:
+    assert Encoding([]).hash() == hashlib.sha256().hexdigest()
+    assert Encoding([1, 2, 3, 4]).hash()[:16] == "cf97adeedb59e05b"
+    one, two = Encoding([1, 2, 3, 4, 5]).block_hashes(2)
+    assert (one[:16], two[:16]) == ("34fb5c825de7ca4a", "c57b445f90651b9a")
+    assert Encoding([3, 4]).block_hashes(2, parent=one) == [two]
+
+
+@pytest.mark.parametrize(("size", "parent"), [(0, ""), (-1, ""), (2, "xyz")])
+def test_blocks_that_cannot_be(size: int, parent: str) -> None:
+    with pytest.raises(ValueError):
+        Encoding([1]).block_hashes(size, parent)
+
+
+def test_tokens_and_offsets_are_made_when_asked_for() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a", "é".encode(), b"\xf0\x9f", b"\x98\x8b"])
+    encoding = tokenizer.encode("aé😋a")
+    assert encoding.ids == (0, 1, 2, 3, 0)
+    assert encoding.tokens == ("a", "é", "\\xf0\\x9f", "\\x98\\x8b", "a")
+    assert encoding.offsets == ((0, 1), (1, 2), (2, 3), (2, 3), (3, 4))
+    assert encoding.byte_offsets == ((0, 1), (1, 3), (3, 5), (5, 7), (7, 8))
+
+
+def test_a_pickled_encoding_keeps_what_was_asked_for() -> None:
+    encoding = MockTokenizer.from_tokens([b"a"]).encode("aa")
+    assert encoding.tokens == ("a", "a")
+    copy = pickle.loads(pickle.dumps(encoding))
+    assert copy == encoding
+    assert copy.tokens == ("a", "a")
+    with pytest.raises(LookupError, match="no longer knows"):
+        assert copy.offsets
+
+
+def test_offsets_of_a_text_that_the_tokens_do_not_spell() -> None:
+    with pytest.raises(EncodeError):
+        assert MockTokenizer().encode("Hello, wide world").offsets
+
+
+def test_what_it_says_of_itself() -> None:
+    assert repr(Encoding(range(9))) == "Encoding([0, 1, 2, 3, 4, 5, 6, 7, …])"
+    assert repr(Encoding([])) == "Encoding([])"
+    assert Encoding([1]) != (1,)
+
+
+def test_special_tokens_are_each_there_once() -> None:
+    tokens = SpecialTokens(
+        bos_token="<s>", eos_token="<s>", pad_token="<p>", additional_special_tokens=("<p>", "<x>")
+    )
+    assert tokens.all == ("<s>", "<p>", "<x>")
+    assert SpecialTokens().all == ()
