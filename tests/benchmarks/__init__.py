@@ -4,5 +4,6 @@
 
 All contestants run in one process, in turns, on the same ids; ratios are formed round by round and
 their median is given. Times are CPU time of the thread. Whatever is timed is also compared with
-``Tokenizer.decode``: a wrong text is a failure, a slow one is a figure.
+``Tokenizer.decode``: a wrong text is a failure, a slow one is a figure. A character too many or too
+few that is withheld for a stop is a failure as well.
 """

@@ -7,73 +7,44 @@ this design reached, with some room.
 
 from __future__ import annotations
 
-import gc
 import json
-import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
 
 from tokenizers import Tokenizer
 
 from streamdec import DecodeStream, HuggingFaceTokenizer
-from tests.benchmarks.clock import Samples, fresh, in_turns, nanoseconds, per_token
-from tests.benchmarks.entrants import HF, OURS, ColdProgram, ColdTokenizer, Entrant, Floor, Ours
+from tests.benchmarks.clock import fresh, in_turns, nanoseconds, per_token
+from tests.benchmarks.common import (
+    BYTES_PER_STREAM,
+    FLAT,
+    FULL,
+    QUICK,
+    Case,
+    Effort,
+    bytes_per_stream,
+    compare,
+    long_streams,
+    race,
+    warm,
+)
+from tests.benchmarks.entrants import HF, OURS, ColdProgram, ColdTokenizer, Entrant, Floor
 from tests.benchmarks.report import Report
+from tests.benchmarks.stop_cases import STOP_CASES
 from tests.benchmarks.subjects import Subject
 
 __all__ = ["CASES", "FULL", "QUICK", "Case", "Effort"]
 
-STREAMS_BEFORE_WARM = 8
-"""Streams that used a program before it counts as warm: it gets its dense row after 4."""
-
 STEP_FLOORS = {"ByteLevel": 0.15, "ByteFallback": 0.06}
 STEP_GOALS = {"ByteLevel": 0.12, "ByteFallback": 0.05}
 STEP_GOAL_IN_CALLS = 3.5
-FLAT = 1.3
 LONE_BYTES_GOAL = 2_000
-BYTES_PER_STREAM = 512
 PROMPT_SIZE = 100_000
 PROMPT_MS = 1.0
 READY_SHARE = 0.02
 READY_MS = 5.0
 REPLIES = 200
 """Calls timed together, of verbs that take microseconds."""
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How long streams are and how often each is measured."""
-
-    rounds: int = 15
-    step_size: int = 4_096
-    step_streams: int = 4
-    """Streams timed together: one alone is over before the processor's caches have it again."""
-    cold_sizes: Sequence[int] = (256, 1_024, 4_096)
-    growth_sizes: Sequence[int] = (512, 2_048, 8_192, 32_768)
-    lone_sizes: Sequence[int] = (256, 32_768)
-    rival_lone_sizes: Sequence[int] = (1_024, 4_096)
-    """The library is quadratic here: one round of the longest takes seconds."""
-    memory_sizes: Sequence[int] = (1_024, 32_768)
-    live_streams: int = 100
-    loads: int = 5
-
-
-FULL = Effort()
-QUICK = Effort(
-    rounds=5,
-    step_size=1_024,
-    cold_sizes=(1_024,),
-    growth_sizes=(512, 8_192),
-    lone_sizes=(256, 8_192),
-    rival_lone_sizes=(256,),
-    memory_sizes=(1_024,),
-    live_streams=16,
-    loads=2,
-)
-
-Case: TypeAlias = Callable[[Subject, Effort, Report], None]
 
 
 # --- the step -------------------------------------------------------------------------------------
@@ -86,7 +57,7 @@ def step(subject: Subject, effort: Effort, report: Report) -> None:
         entrants: list[Entrant] = [Floor(), subject.ours, *subject.rivals]
         for entrant in subject.rivals:
             _note_other_text(subject, entrant, token_ids, report, workload)
-        samples = _race(entrants, [token_ids] * effort.step_streams, effort.rounds)
+        samples = race(entrants, [token_ids] * effort.step_streams, effort.rounds)
         add = partial(report.add, subject.name, f"step, {workload}")
         for entrant in subject.rivals:
             bounds = _step_bounds(subject, entrant)
@@ -116,6 +87,14 @@ def _step_bounds(subject: Subject, entrant: Entrant) -> dict[str, float | None]:
     return {"floor": STEP_FLOORS.get(subject.rule), "goal": STEP_GOALS.get(subject.rule)}
 
 
+def _note_other_text(
+    subject: Subject, entrant: Entrant, token_ids: Sequence[int], report: Report, workload: str
+) -> None:
+    """A rival's text is its own affair, but a reader should know."""
+    if entrant.text(token_ids) != subject.expected(token_ids):
+        report.note(f"{subject.name}, {workload}: the text of {entrant.name} is not decode's")
+
+
 def cold(subject: Subject, effort: Effort, report: Report) -> None:
     """The first stream of all, and the first stream of a program whose tokens are known."""
     for workload in subject.texts:
@@ -123,8 +102,8 @@ def cold(subject: Subject, effort: Effort, report: Report) -> None:
             pieces = subject.pieces(workload, size)[:1]
             ours = [ColdTokenizer(subject.library), ColdProgram(subject.library, pieces[0])]
             for entrant in ours:
-                _compare(subject, entrant, pieces[0], report, f"{entrant.name}, {workload}")
-            samples = _race([*ours, *subject.rivals], pieces, effort.rounds)
+                compare(subject, entrant, pieces[0], report, f"{entrant.name}, {workload}")
+            samples = race([*ours, *subject.rivals], pieces, effort.rounds)
             add = partial(report.add, subject.name, f"cold, {workload}, {size:,} tokens")
             for entrant in ours:
                 for rival in subject.rivals:
@@ -170,7 +149,7 @@ def _against_rivals(
     """How many times as much as ours a run of one token costs the others."""
     for size in effort.rival_lone_sizes:
         rounds = 1 if size > 1_024 else 3
-        samples = _race([subject.ours, *subject.rivals], [[token_id] * size], rounds)
+        samples = race([subject.ours, *subject.rivals], [[token_id] * size], rounds)
         add = partial(report.add, subject.name, f"{case}, {size:,} tokens")
         for rival in subject.rivals:
             is_goal = rival.name == HF and size == 4_096 and token_id == subject.lone_byte
@@ -189,7 +168,7 @@ def skipped(subject: Subject, effort: Effort, report: Report) -> None:
     chat = _with_turns(subject.pieces("code", effort.step_size)[0], special)
     warm(subject, [chat], report, "skipped, turns")
     entrants = [subject.ours, *subject.rivals]
-    samples = _race(entrants, [chat] * effort.step_streams, effort.rounds)
+    samples = race(entrants, [chat] * effort.step_streams, effort.rounds)
     for rival in subject.rivals:
         what = f"{OURS} / {rival.name}"
         ratio = samples.ratio(OURS, rival.name)
@@ -233,7 +212,7 @@ def _flat(
 def memory(subject: Subject, effort: Effort, report: Report) -> None:
     """What Python allocates for one more stream, its id list apart, the caches being warm."""
     for size in effort.memory_sizes:
-        for name, token_ids in _long_streams(subject, size).items():
+        for name, token_ids in long_streams(subject, size).items():
             warm(subject, [token_ids], report, f"memory, {name}")
             used = bytes_per_stream(subject.ours, token_ids, effort.live_streams)
             what = f"{OURS}, {size:,} tokens"
@@ -243,34 +222,6 @@ def memory(subject: Subject, effort: Effort, report: Report) -> None:
         used = bytes_per_stream(rival, subject.texts["code"][:size], effort.live_streams)
         what = f"{rival.name}, {size:,} tokens, as far as Python sees"
         report.add(subject.name, "memory, code", what, used, "B")
-
-
-def _long_streams(subject: Subject, size: int) -> dict[str, list[int]]:
-    """Streams of ``size`` tokens: texts, and the two kinds of run that never settle."""
-    streams = {name: subject.pieces(name, size)[0] for name in subject.texts}
-    if subject.lone_byte is not None:
-        streams["lone bytes"] = [subject.lone_byte] * size
-    if subject.skipped:
-        streams["skipped on end"] = [subject.skipped[-1]] * size
-    return streams
-
-
-def bytes_per_stream(entrant: Entrant, token_ids: Sequence[int], count: int) -> float:
-    """What ``count`` live streams of ``token_ids`` allocate, divided by their number."""
-    streams: list[Any] = [None] * count
-    ids = fresh(token_ids)
-    # What lies ready for reuse would not be seen to be allocated.
-    gc.collect()
-    tracemalloc.start()
-    try:
-        entrant.drive(entrant.open(), ids)
-        before = tracemalloc.get_traced_memory()[0]
-        for i in range(count):
-            streams[i] = entrant.open()
-            entrant.drive(streams[i], ids)
-        return (tracemalloc.get_traced_memory()[0] - before) / count
-    finally:
-        tracemalloc.stop()
 
 
 # --- beginnings -----------------------------------------------------------------------------------
@@ -360,40 +311,6 @@ def copies(subject: Subject, effort: Effort, report: Report) -> None:
         report.add(subject.name, "copies", f"{OURS}, {name}", samples.time(name).times(1e-3), "us")
 
 
-# --- what cases share -----------------------------------------------------------------------------
-
-
-def warm(subject: Subject, pieces: Sequence[Sequence[int]], report: Report, where: str) -> None:
-    """Uses the program as much as it must be used, and compares each text, first and last."""
-    for piece in pieces:
-        _compare(subject, subject.ours, piece, report, where)
-    for _ in range(STREAMS_BEFORE_WARM):
-        for piece in pieces:
-            subject.ours.drive(subject.ours.open(), fresh(piece))
-    for piece in pieces:
-        _compare(subject, subject.ours, piece, report, where)
-
-
-def _compare(
-    subject: Subject, entrant: Ours, token_ids: Sequence[int], report: Report, where: str
-) -> None:
-    text = entrant.text(fresh(token_ids))
-    report.compare(f"{subject.name}, {where}", text, subject.expected(token_ids))
-
-
-def _note_other_text(
-    subject: Subject, entrant: Entrant, token_ids: Sequence[int], report: Report, workload: str
-) -> None:
-    """A rival's text is its own affair, but a reader should know."""
-    if entrant.text(token_ids) != subject.expected(token_ids):
-        report.note(f"{subject.name}, {workload}: the text of {entrant.name} is not decode's")
-
-
-def _race(entrants: Sequence[Entrant], pieces: Sequence[Sequence[int]], rounds: int) -> Samples:
-    cases = {entrant.name: partial(per_token, entrant, pieces) for entrant in entrants}
-    return in_turns(cases, rounds)
-
-
 CASES: Mapping[str, Case] = {
     "step": step,
     "cold": cold,
@@ -404,4 +321,5 @@ CASES: Mapping[str, Case] = {
     "prompt": prompt,
     "load": load,
     "copies": copies,
+    **STOP_CASES,
 }

@@ -6,15 +6,26 @@ A further one (an engine's detokenizer, read out of its wheel) is a class here a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream as LibraryDecodeStream
 
-from streamdec import DecodeStream, HuggingFaceTokenizer
+from streamdec import DecodeStream, HuggingFaceTokenizer, StopConditions, StopSequenceDecoder
 
-__all__ = ["HF", "OURS", "ColdProgram", "ColdTokenizer", "Entrant", "Floor", "Library", "Ours"]
+__all__ = [
+    "HF",
+    "OURS",
+    "ColdProgram",
+    "ColdStops",
+    "ColdTokenizer",
+    "Entrant",
+    "Floor",
+    "Library",
+    "Ours",
+    "Stopping",
+]
 
 OURS = "streamdec"
 HF = "HF DecodeStream"
@@ -38,6 +49,11 @@ class Entrant(Protocol):
         ...
 
 
+def _walk(step: Callable[[int], object], token_ids: Iterable[int]) -> None:
+    for token_id in token_ids:
+        step(token_id)
+
+
 class Floor:
     """A loop that calls an empty bound method: what the calls alone cost."""
 
@@ -50,9 +66,7 @@ class Floor:
         """Nothing."""
 
     def drive(self, stream: Floor, token_ids: Sequence[int]) -> None:
-        step = stream.step
-        for token_id in token_ids:
-            step(token_id)
+        _walk(stream.step, token_ids)
 
     def text(self, token_ids: Sequence[int]) -> str:
         return ""
@@ -70,9 +84,7 @@ class Ours:
         return DecodeStream(self.tokenizer)
 
     def drive(self, stream: DecodeStream, token_ids: Sequence[int]) -> None:
-        step = stream.step
-        for token_id in token_ids:
-            step(token_id)
+        _walk(stream.step, token_ids)
 
     def text(self, token_ids: Sequence[int]) -> str:
         stream = self.open()
@@ -105,6 +117,65 @@ class ColdProgram(ColdTokenizer):
         tokenizer = HuggingFaceTokenizer(self._library)
         Ours(tokenizer).text(self._seen)
         return DecodeStream(tokenizer, unknown_ids="error")
+
+
+class Stopping:
+    """streamdec with stop strings, on a tokenizer and conditions that all its streams share."""
+
+    def __init__(
+        self,
+        name: str,
+        tokenizer: HuggingFaceTokenizer,
+        stops: Iterable[str],
+        max_tokens: int | None = None,
+    ) -> None:
+        self.name = name
+        self.tokenizer = tokenizer
+        self.conditions = StopConditions(stops, max_tokens=max_tokens)
+
+    def open(self) -> StopSequenceDecoder:
+        return StopSequenceDecoder(self.tokenizer, self.conditions)
+
+    def drive(self, stream: StopSequenceDecoder, token_ids: Sequence[int]) -> None:
+        _walk(stream.step, token_ids)
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        return _text(self.open(), token_ids)
+
+
+class ColdStops:
+    """streamdec with stops that nobody had before: conditions and all are timed."""
+
+    def __init__(
+        self, name: str, tokenizer: HuggingFaceTokenizer, draw: Callable[[], list[str]]
+    ) -> None:
+        """``draw``: gives other stops each time."""
+        self.name = name
+        self.tokenizer = tokenizer
+        self._draw = draw
+
+    def open(self) -> list[str]:
+        return self._draw()
+
+    def begin(self, stops: list[str]) -> StopSequenceDecoder:
+        """The stream itself."""
+        return StopSequenceDecoder(self.tokenizer, StopConditions(stops))
+
+    def drive(self, stream: list[str], token_ids: Sequence[int]) -> None:
+        _walk(self.begin(stream).step, token_ids)
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        return _text(self.begin(self.open()), token_ids)
+
+
+def _text(stream: StopSequenceDecoder, token_ids: Iterable[int]) -> str:
+    """What comes out until a stop, of which there should be none, or the end."""
+    texts: list[str] = []
+    for token_id in token_ids:
+        texts.append(stream.step(token_id).text)
+        if stream.finished:
+            break
+    return "".join(texts) + stream.flush().text
 
 
 class Library:

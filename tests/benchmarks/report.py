@@ -26,7 +26,7 @@ class Figure:
     what: str
     value: float
     unit: str
-    """``"x"`` for a ratio; else ``"ns"``, ``"us"``, ``"ms"`` or ``"B"``."""
+    """``"x"`` for a ratio; else of time, of memory, or ``"chars"``."""
     floor: float | None = None
     """What must hold; None where nothing is promised."""
     goal: float | None = None
@@ -38,8 +38,8 @@ class Figure:
 
     @property
     def is_ratio(self) -> bool:
-        """Whether it belongs to the first table: a ratio, or a number with a floor."""
-        return self.unit == "x" or self.floor is not None
+        """Whether it belongs to the first table: a ratio, or a number with a floor or a goal."""
+        return self.unit == "x" or self.floor is not None or self.goal is not None
 
     @property
     def missed_by(self) -> float:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 from collections.abc import Sequence
 from itertools import chain, count
 from pathlib import Path
@@ -8,13 +10,14 @@ from typing import Any, SupportsIndex
 
 import pytest
 
-from streamdec import DecodeStream
-from tests.benchmarks import cases, entrants, texts
+from streamdec import Chunk, DecodeStream, FinishReason, StopSequenceDecoder
+from tests.benchmarks import cases, entrants, stops, texts
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.cases import CASES
 from tests.benchmarks.clock import Samples, Spread, fresh, in_turns, per_token
 from tests.benchmarks.entrants import Floor
 from tests.benchmarks.report import Figure, Report
+from tests.benchmarks.stop_cases import STOP_CASES
 from tests.benchmarks.subjects import Subject, trained
 
 SMALL = 2_048
@@ -38,6 +41,11 @@ def measured(subject: Subject, *names: str) -> Report:
         memory_sizes=(64,),
         live_streams=2,
         loads=1,
+        cold_stop_size=128,
+        cold_hard_stops=(4,),
+        interleaved=(3,),
+        hostile_sets=4,
+        live_sets=2,
     )
     report = Report()
     for name in names:
@@ -135,6 +143,25 @@ def test_pieces_never_cut_a_character(subjects: list[Subject]) -> None:
         assert not any("\ufffd" in subject.expected(piece) for piece in pieces)
 
 
+@pytest.mark.parametrize("draw", [*stops.KINDS.values(), stops.role_markers])
+def test_stops_never_come_and_are_the_same_each_time(draw: stops.Draw) -> None:
+    text = texts.code(10_000)
+    drawn = draw(64, text, random.Random(1))
+    assert len(drawn) == 64
+    assert not any(stop in text for stop in drawn)
+    assert drawn == draw(64, text, random.Random(1)) != draw(64, text, random.Random(2))
+
+
+def test_hard_stops_begin_with_the_text_and_role_markers_are_known() -> None:
+    text = texts.code(10_000)
+    hard = stops.KINDS[stops.HARD](64, text, random.Random(1))
+    assert all(stop[:-1] in text and 4 < len(stop) <= 20 for stop in hard)
+    known = stops.role_markers(4, "", random.Random(1))
+    assert known == ["\nUser:", "\nHuman:", "\nSystem:", "<|im_end|>"]
+    assert stops.fixed_window(known) == 9
+    assert "<|im_end|>" not in stops.role_markers(4, "a<|im_end|>", random.Random(1))
+
+
 # --- runs -----------------------------------------------------------------------------------------
 
 
@@ -164,6 +191,73 @@ def test_a_wrong_decoder_fails(
     failures = measured(subjects[0], name).failures
     assert failures
     assert all(failure.startswith("trained-bytelevel, ") for failure in failures)
+
+
+class Swift(StopSequenceDecoder):
+    """Withholds no line break."""
+
+    __slots__ = ()
+
+    def step(self, token_id: SupportsIndex) -> Chunk:
+        text = super().step(token_id).text.removeprefix("\n")
+        return Chunk(text + "\n" if self.jailed == "\n" else text)
+
+
+class Slow(StopSequenceDecoder):
+    """Withholds the last character always."""
+
+    __slots__ = ("last",)
+
+    def reset(self) -> None:
+        super().reset()
+        self.last = ""
+
+    def step(self, token_id: SupportsIndex) -> Chunk:
+        text = self.last + super().step(token_id).text
+        self.last = text[-1:]
+        return Chunk(text[:-1])
+
+    def flush(self, finish_reason: FinishReason = "length") -> Chunk:
+        return Chunk(self.last + super().flush(finish_reason).text)
+
+
+@pytest.mark.parametrize("decoder", [Swift, Slow])
+def test_a_character_withheld_too_much_or_too_little_fails(
+    decoder: type[StopSequenceDecoder],
+    subjects: list[Subject],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Though all of the text comes out in the end."""
+    monkeypatch.setattr(entrants, "StopSequenceDecoder", decoder)
+    failures = measured(subjects[0], "stops-withheld").failures
+    assert failures
+    assert all(re.match(r"trained-bytelevel, withheld, \w+, .* stops, token", f) for f in failures)
+
+
+class Mute(StopSequenceDecoder):
+    """Loses its text after 40 tokens."""
+
+    __slots__ = ()
+
+    def step(self, token_id: SupportsIndex) -> Chunk:
+        chunk = super().step(token_id)
+        return chunk if self.num_tokens <= 40 else Chunk()
+
+
+@pytest.mark.parametrize("name", STOP_CASES)
+def test_a_wrong_decoder_with_stops_fails(
+    name: str, subjects: list[Subject], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entrants, "StopSequenceDecoder", Mute)
+    failures = measured(subjects[0], name).failures
+    assert failures
+    assert all(failure.startswith("trained-bytelevel, ") for failure in failures)
+
+
+def test_nobody_takes_the_library_for_one_that_matches_stops(subjects: list[Subject]) -> None:
+    report = measured(subjects[0], "stops", "stops-cold")
+    assert [f for f in report.figures if entrants.HF in f.what and f.unit == "x"]
+    assert all("(matches no stops)" in f.what for f in report.figures if entrants.HF in f.what)
 
 
 @pytest.fixture

@@ -1,0 +1,65 @@
+"""The stop strings: ordinary ones, and hard ones of which a text nearly has one at every turn.
+
+None of them is ever complete in the text that they are drawn for.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+__all__ = ["HARD", "KINDS", "ORDINARY", "Draw", "fixed_window", "role_markers"]
+
+Draw: TypeAlias = Callable[[int, str, random.Random], list[str]]
+"""So many stops for a text."""
+
+ORDINARY = "ordinary"
+HARD = "hard"
+
+ROLE_MARKERS = ("\nUser:", "\nHuman:", "\nSystem:", "<|im_end|>")
+_FORMS = ("\n{}:", "<|{}|>", "\n\n{}:", "\n### {}", "</{}>")
+_NEVER = "\u16a0"
+"""A rune, in which no text here is written."""
+
+
+def markers(count: int, text: str, draw: random.Random) -> list[str]:
+    """Marks of roles and sections, with names that nobody has."""
+    stops: list[str] = []
+    while len(stops) < count:
+        stop = draw.choice(_FORMS).format(_name(draw))
+        if stop not in text:
+            stops.append(stop)
+    return stops
+
+
+def _name(draw: random.Random) -> str:
+    syllables = (
+        draw.choice("bdfgklmnprstvz") + draw.choice("aeiou") for _ in range(draw.randint(2, 4))
+    )
+    return "".join(syllables).capitalize()
+
+
+def role_markers(count: int, text: str, draw: random.Random) -> list[str]:
+    """The markers that everyone has, and then others."""
+    known = [stop for stop in ROLE_MARKERS if stop not in text]
+    return [*known, *markers(count, text, draw)][:count]
+
+
+def near_misses(count: int, text: str, draw: random.Random) -> list[str]:
+    """4 to 19 characters of the text itself, and a letter that never comes."""
+    stops: list[str] = []
+    for _ in range(count):
+        size = draw.randint(4, 19)
+        start = draw.randrange(max(len(text) - size, 1))
+        stops.append(text[start : start + size] + _NEVER)
+    return stops
+
+
+KINDS: Mapping[str, Draw] = {ORDINARY: markers, HARD: near_misses}
+"""Sets that nobody used before."""
+
+
+def fixed_window(stops: list[str]) -> int:
+    """How many characters are withheld by who asks for the longest stop only."""
+    return max(map(len, stops), default=1) - 1
