@@ -166,23 +166,24 @@ async def _chunks(
 ) -> AsyncGenerator[Chunk, None]:
     """The chunks of a TextStream. It is not referred to, so that it can be let go."""
     walked, step, shows_all = flow.walked, flow.step, flow.shows_all
-    dense, left = walked._dense, MAX_TOKENS_AT_ONCE
+    left = MAX_TOKENS_AT_ONCE
     async with closing:
         async for output in source:
-            if walked._row is None:
-                # What StopSequenceDecoder.step does at rest, written out: to call it would take a
-                # tenth of the time that a token takes. At rest nothing is ever the end.
+            row = walked._row
+            if row is not None:
+                # What StopSequenceDecoder.step does, written out: to call it would take a tenth of
+                # the time that a token takes. What a row has is never the end.
                 try:
-                    if output > 1:
-                        chunk, count, row = dense[output]
-                    else:
+                    if output <= 1 and (type(output) is not int or output < 0):
                         raise LookupError
-                    if walked._tick is not None:
-                        walked._tick = walked._tick[0]
+                    chunk, tally, row = row[output]
+                    tally += walked._tally
+                    if tally >= 0.0 or (row is not None and type(output) is not int):
+                        raise LookupError
                 except Exception:  # noqa: BLE001 (what is wrong, if anything is, is named below)
                     walked = flow.walked_after(output)
                 else:
-                    walked._count += count
+                    walked._tally = tally
                     if row is not None:
                         walked._row = row
                     if chunk.text or shows_all:
@@ -210,7 +211,6 @@ async def _chunks(
                         await checkpoint()
                 if flow.is_over:
                     break
-            dense = walked._dense
             left -= 1
             if left <= 0:
                 left = MAX_TOKENS_AT_ONCE

@@ -42,12 +42,9 @@ Split = Literal["output", "token"]
 
 
 class _Unwalked:
-    """Stands for a decoder whose rows are not walked from outside: it never seems to be at rest."""
+    """Stands for a decoder whose rows are not walked from outside: it has none."""
 
-    __slots__ = ("_dense", "_row")
-
-    def __init__(self) -> None:
-        self._dense = self._row = ()
+    _row = None
 
 
 UNWALKED = _Unwalked()

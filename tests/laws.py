@@ -360,14 +360,20 @@ def _at_rest(dense: Any) -> dict[int, Any]:
 
 def _reachable(stream: DecodeStream) -> int:
     """How many rows and entries ``stream`` keeps alive of a table that was forgotten."""
-    entries = len(_at_rest(stream._dense))
+    entries = 0
     found, waiting = set[int](), [stream._row]
     while waiting:
         row = waiting.pop()
-        if isinstance(row, dict) and id(row) not in found:
-            found.add(id(row))
+        if id(row) in found:
+            continue
+        found.add(id(row))
+        if isinstance(row, dict):
             entries += len(row)
             waiting += [entry[-1] for token_id, entry in row.items() if token_id is not None]
+        elif isinstance(row, (list, rows.SparseRow)):
+            at_rest = _at_rest(row)
+            entries += len(at_rest)
+            waiting += [entry[-1] for entry in at_rest.values()]
     return entries
 
 

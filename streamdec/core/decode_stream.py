@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Self, SupportsIndex
 from streamdec.chunks import Anchor, Chunk
 from streamdec.core import snapshots
 from streamdec.core.byte_runs import ByteRuns
-from streamdec.core.counting import TICKS, Tick, tick
+from streamdec.core.counting import FIRST_TICK, TICKS, Tick
 from streamdec.core.program import Options, Program, Route, UnknownIds
 from streamdec.core.programs import AnyProgram, program_for
 from streamdec.core.recorder import Recorder
-from streamdec.core.rows import KeptRow, LoneRow, Row
+from streamdec.core.rows import LoneRow, Row
 from streamdec.core.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
 from streamdec.core.unknown_ids import unknown_id, warn_once
 from streamdec.errors import FinishedError
@@ -58,13 +58,11 @@ class DecodeStream:
     __slots__ = (
         "__weakref__",
         "_counted",
-        "_dense",
         "_finished",
         "_num_prompt_tokens",
         "_primed",
         "_program",
         "_recorder",
-        "_rest",
         "_row",
         "_tick",
         "_unknown_tokens",
@@ -72,9 +70,8 @@ class DecodeStream:
     )
 
     _machine: ClassVar[str] = "decode_stream"
-    _dense: Any
-    _rest: KeptRow
-    _row: Row | None
+    _row: Any
+    """A Row; () if the steps are recorded."""
     _tick: Tick
 
     def __init__(
@@ -127,22 +124,17 @@ class DecodeStream:
         text: str
         row: Row | None
         try:
-            row = self._row
-            if row is None:
-                # Lists count negative numbers from their end, and find 1 for True.
-                if token_id > 1:  # type: ignore[operator]
-                    text, row = self._dense[token_id]
+            # Lists count negative numbers from their end, and find 1 for True.
+            if token_id > 1 or (type(token_id) is int and token_id >= 0):  # type: ignore[operator]
+                text, row = self._row[token_id]
+                if row is None:
                     self._tick = self._tick[0]
-                    if row is not None:
-                        self._row = row
                     return text
-                row = self._rest
-            # Dicts find 1 for True and 1.0.
-            if type(token_id) is int:
-                text, row = row[token_id]  # type: ignore[index]
-                self._tick = self._tick[0]
-                self._row = row
-                return text
+                # Dicts find 2.0; each of their entries names a row.
+                if type(token_id) is int:
+                    self._tick = self._tick[0]
+                    self._row = row
+                    return text
         except Exception:  # noqa: BLE001 (the slow path names what is wrong, if anything is)
             pass
         return self._miss(token_id)
@@ -171,19 +163,18 @@ class DecodeStream:
 
     def _go(self, row: Row | None) -> None:
         """Moves to ``row``. A recording stream keeps it where the plain step does not find it."""
+        row = self._program.dense if row is None else row
         if self._recorder is None:
-            program = self._program
-            self._row, self._dense, self._rest = row, program.dense, program.rest_row
+            self._row = row
         else:
-            self._recorder.row = row
-            self._row, self._dense, self._rest = None, (), {}
+            self._recorder.row, self._row = row, ()
 
     def _count(self, num_tokens: int) -> None:
         """Makes ``num_tokens`` what it is: what was counted, and the ticks since."""
         self._counted = num_tokens
-        self._tick = tick()
+        self._tick = FIRST_TICK
 
-    def _unknown(self, token_id: int) -> tuple[str, Row | None]:
+    def _unknown(self, token_id: int) -> tuple[str, Row]:
         program = self._program
         if program.options.unknown_ids == "error":
             raise unknown_id(token_id, self.num_tokens)
@@ -332,7 +323,7 @@ class DecodeStream:
         other._program = self._program
         other._primed = self._primed
         other._num_prompt_tokens = self._num_prompt_tokens
-        other._row, other._dense, other._rest = self._row, self._dense, self._rest
+        other._row = self._row
         other._counted, other._tick = self._counted, self._tick
         other._unknown_tokens = self._unknown_tokens
         other._finished = self._finished

@@ -7,7 +7,7 @@ from typing import Any, cast
 from streamdec.core.anchors import AnchorTracker
 from streamdec.core.program import Program
 from streamdec.core.programs import AnyProgram
-from streamdec.core.rows import Memory, Row
+from streamdec.core.rows import LoneRow, Memory, Row
 from streamdec.core.token_ids import check_token_id
 
 __all__ = ["Recorder"]
@@ -26,7 +26,7 @@ class Recorder:
             )
         self._program = program
         self._primed = primed
-        self.row: Row | None = None
+        self.row: Row = LoneRow(primed)
         """Where the stream is."""
         self.token_ids: list[int] | None = [] if tokens else None
         self.tracker: AnchorTracker | None = self._tracker() if anchors else None

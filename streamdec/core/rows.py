@@ -8,9 +8,10 @@ whole hot path of a stream is one look-up:
     result, self._row = self._row[token_id]
 
 One memory is by far the most common: *rest*, where nothing is withheld and something came before.
-None stands for its row, which a stream looks up in ``dense``: a list, because a list is faster than
-a dict, or, in a table that few streams have used, an object that is asked like one. Most entries at
-rest are the same for all tables of a tokenizer, so they are made once and shared.
+Its row is ``dense``: a list, because a list is faster than a dict, or, in a table that few streams
+have used, an object that is asked like one. Most entries at rest lead to rest, and are the same for
+all tables of a tokenizer, so they are made once and shared: None stands for the row that they all
+lead to.
 
 A table is shared by all streams of one tokenizer and one set of options. Rows only ever gain equal
 values, so threads need no lock. When there are too many entries all rows are forgotten and begun
@@ -38,15 +39,19 @@ MAX_DENSE = 2**20
 """Ids that a list has room for, eight bytes each."""
 DENSE_STEP = 4_096
 """By how many ids a list grows."""
+IDS_OF_ENTRY = 16
+"""Ids in a list that take as much room as an entry."""
 REPORTED_GROWTH = 256
 """Entries that a table adds before it tells its keeper."""
+UNREPORTED_GROWTH = REPORTED_GROWTH + ENTRIES_BEFORE_DENSE
+"""As many may be added, or borrowed, untold."""
 
 Memory: TypeAlias = Any
 """What a stream remembers: an immutable, hashable value."""
 KeptRow: TypeAlias = dict[Any, Any]
 """token id → Entry; and under None, the row's own memory and generation."""
 Entry: TypeAlias = tuple[Any, ...]
-"""What a token gives, and last the next row."""
+"""What a token gives, and last the next row; None, only at rest: the stream stays where it is."""
 
 
 class LoneRow:
@@ -56,10 +61,6 @@ class LoneRow:
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
-
-
-Row: TypeAlias = KeptRow | LoneRow
-"""Where a stream is: what it asks for the next token's entry. At rest it is None."""
 
 
 class SparseRow:
@@ -90,6 +91,10 @@ class SparseRow:
         return entry
 
 
+Row: TypeAlias = list[Any] | SparseRow | KeptRow | LoneRow
+"""Where a stream is: what it asks for the next token's entry."""
+
+
 class Rows(ABC):
     """The cached rows of one kind of stream: a table."""
 
@@ -117,8 +122,8 @@ class Rows(ABC):
         self.rest = rest
         self.weight = 0
         """What it holds besides rows, in entries."""
-        self.on_growth: Callable[[], None] | None = None
-        """Called now and then as entries are added."""
+        self.on_growth: Callable[[int], None] | None = None
+        """Told now and then how many entries were added."""
         self._max_entries = max_entries
         self._uses = 0
         self._is_retired = False
@@ -153,7 +158,7 @@ class Rows(ABC):
         dense = self.dense
         if isinstance(dense, SparseRow):
             return self.weight + self._entries + len(dense.entries)
-        return self.weight + self._entries + len(dense) // 16
+        return self.weight + self._entries + len(dense) // IDS_OF_ENTRY
 
     @abstractmethod
     def work_out(self, memory: Memory, token_id: int) -> tuple[Entry, Memory]:
@@ -175,20 +180,20 @@ class Rows(ABC):
 
     # --- rows
 
-    def memory(self, row: Row | None) -> Memory:
+    def memory(self, row: Row) -> Memory:
         """What a stream in ``row`` remembers."""
-        if row is None:
-            return self.rest
-        return row.memory if isinstance(row, LoneRow) else row[None][0]
+        if isinstance(row, dict):
+            return row[None][0]
+        return row.memory if isinstance(row, LoneRow) else self.rest
 
-    def row(self, memory: Memory) -> Row | None:
+    def row(self, memory: Memory) -> Row:
         """The row of ``memory`` as a stream keeps it."""
         if memory == self.rest:
-            return None
+            return self.dense
         kept = self._kept(memory)
         return LoneRow(memory) if kept is None else kept
 
-    def first_row(self, memory: Memory) -> Row | None:
+    def first_row(self, memory: Memory) -> Row:
         """``row`` for a stream that begins."""
         self._uses += 1
         if self._uses == USES_BEFORE_DENSE:
@@ -196,29 +201,27 @@ class Rows(ABC):
         return self.row(memory)
 
     def _kept(self, memory: Memory) -> KeptRow | None:
-        if self._is_retired or not self.is_cached(memory):
-            return None
         row = self._rows.get(memory)
-        if row is None:
+        if row is None and not self._is_retired and self.is_cached(memory):
             self._make_room()
             row = self._rows.setdefault(memory, {None: (memory, self._generation)})
         return row
 
-    def entry(self, row: Row | None, token_id: int) -> Entry:
+    def entry(self, row: Row, token_id: int) -> Entry:
         """The entry of ``token_id``, from its row or worked out; raises what ``work_out`` does."""
         kept: KeptRow | None
-        if row is None:
-            kept, memory = self.rest_row, self.rest
-        elif isinstance(row, LoneRow):
-            kept, memory = None, row.memory
-        else:
+        if isinstance(row, dict):
             memory, generation = row[None]
             # Of a generation that was forgotten nothing is used any more.
             kept = row if generation is self._generation else self._kept(memory)
+        elif isinstance(row, LoneRow):
+            kept, memory = None, row.memory
+        else:
+            kept, memory = self.rest_row, self.rest
         entry: Entry | None = None if kept is None else self._known(kept, token_id)
         if entry is None:
             entry, after = self.work_out(memory, token_id)
-            if after is not self.rest:
+            if not (memory is self.rest and after == memory):
                 entry = (*entry[:-1], self.row(after))
             if kept is not None:
                 self._keep(kept, token_id, entry)
@@ -245,11 +248,14 @@ class Rows(ABC):
     def _keep_dense(self, token_id: int, entry: Entry) -> bool:
         """Puts ``entry`` into the list; False if there is none, or it is not for this id."""
         dense = self.dense
-        if not (isinstance(dense, list) and 1 < token_id < MAX_DENSE):
+        if not (isinstance(dense, list) and token_id < MAX_DENSE):
             return False
         missing = token_id + 1 - len(dense)
         if missing > 0:
-            dense.extend([None] * (missing + -missing % DENSE_STEP))
+            missing += -missing % DENSE_STEP
+            dense.extend([None] * missing)
+            if self.on_growth is not None:
+                self.on_growth(missing // IDS_OF_ENTRY)
         with suppress(IndexError):  # another thread forgot the generation meanwhile
             dense[token_id] = entry
         return True
@@ -260,7 +266,7 @@ class Rows(ABC):
             self._forget()
         self._entries += 1
         if self.on_growth is not None and self._entries % REPORTED_GROWTH == 0:
-            self.on_growth()
+            self.on_growth(REPORTED_GROWTH)
 
     def make_dense(self) -> None:
         """Turns the row at rest into a list. A table that is retired has none: it borrows anew."""
@@ -275,3 +281,7 @@ class Rows(ABC):
         for token_id, entry in known.items():
             if token_id is not None and self._keep_dense(token_id, entry):
                 row.pop(token_id, None)
+        for other in [*self._rows.values()]:
+            for token_id, entry in [*other.items()]:
+                if entry[-1] is before:
+                    other[token_id] = (*entry[:-1], self.dense)

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from streamdec.core.rows import Rows
+from streamdec.core.rows import UNREPORTED_GROWTH, Rows
 
 __all__ = ["Shelf"]
 
@@ -29,6 +29,8 @@ class Shelf(Generic[R]):
         self.max_size = max_size
         self._new: OrderedDict[Any, R] = OrderedDict()
         self._proven: OrderedDict[Any, R] = OrderedDict()
+        self._at_most = 0
+        """How large all tables together may be: to ask each whenever one comes takes too long."""
         # Reentrant: tables retire, and tokenizers go, wherever the collector runs.
         self._lock = threading.RLock()
 
@@ -44,10 +46,10 @@ class Shelf(Generic[R]):
             if table is not None:
                 return table
             self._new[key] = made
-            made.on_growth = self.balance
+            made.on_growth = self._grow
             while len(self) > self.max_tables:
                 self._retire_one()
-        self.balance()
+        self._grow(made.size + UNREPORTED_GROWTH)
         return made
 
     def _found(self, key: Any) -> R | None:
@@ -63,11 +65,18 @@ class Shelf(Generic[R]):
                 self._new.update([self._proven.popitem(last=False)])
         return table
 
+    def _grow(self, entries: int) -> None:
+        with self._lock:
+            self._at_most += entries
+            if self._at_most > self.max_size:
+                self.balance()
+
     def balance(self) -> None:
         """Makes room if all tables together are too large."""
         with self._lock:
             while self.size > self.max_size and len(self) > 1:
                 self._retire_one()
+            self._at_most = self.size + UNREPORTED_GROWTH * len(self)
 
     def _retire_one(self) -> None:
         segment = self._new or self._proven

@@ -14,7 +14,7 @@ from typing import SupportsIndex, TypeAlias
 
 from streamdec.chunks import Chunk, StopReason
 from streamdec.core import ages
-from streamdec.core.counting import TOKEN, size_of
+from streamdec.core.counting import size_of, tally_of
 from streamdec.core.jail import Hit, Jail, proper_prefix_test
 from streamdec.core.matcher import matcher
 from streamdec.core.program import Program
@@ -29,25 +29,18 @@ __all__ = ["NOTHING", "StopProgram"]
 NOTHING = Chunk()
 """What most tokens of a withheld stop give."""
 
-MAX_CACHED_AGE = 16
+MAX_CACHED_AGE = 64
 """Rows are cached for streams that withhold nothing older than so many tokens."""
 
 PATTERN_WEIGHT = 4_096
 """A compiled pattern of the most parts takes half a megabyte, 4,096 entries."""
 
-StopEntry: TypeAlias = tuple[Chunk, int, None]
-
-
-_counts: dict[int, int] = {}
-"""Few numbers stand in nearly all entries; one object for each spares the processor's cache."""
+StopEntry: TypeAlias = tuple[Chunk, float, None]
 
 
 def _entry(text: str) -> StopEntry:
     """The entry of one token that lets ``text`` out."""
-    count = TOKEN + size_of(text)
-    if len(text) < 64:
-        count = _counts.setdefault(count, count)
-    return Chunk(text) if text else NOTHING, count, None
+    return Chunk(text) if text else NOTHING, tally_of(text), None
 
 
 class StopProgram(Rows):
@@ -141,7 +134,7 @@ class StopProgram(Rows):
             raise LookupError
         if self._jail.firsts.isdisjoint(entry[0].text):
             return entry
-        return self.entry(None, token_id)
+        return self.entry(self.dense, token_id)
 
     def _learn(self, token_id: int) -> StopEntry | None:
         """What a token of whole characters gives at rest, stops aside; None if it is another."""

@@ -9,17 +9,17 @@ from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason
 from streamdec.core import snapshots, stop_json
 from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.counting import (
-    TICKS,
+    MOST_TALLIED,
     TOKEN,
-    Tick,
     count_of,
+    counted,
+    first_tally,
     size_of,
     text_in,
-    tick,
     tokens_in,
 )
 from streamdec.core.program import Options, Route, UnknownIds
-from streamdec.core.rows import KeptRow, LoneRow, Row
+from streamdec.core.rows import LoneRow, Row
 from streamdec.core.stop_conditions import StopConditions
 from streamdec.core.stop_memory import Completed, Mark, Outcome, StopMemory
 from streamdec.core.stop_program import NOTHING, StopProgram
@@ -57,25 +57,26 @@ class StopSequenceDecoder:
 
     __slots__ = (
         "__weakref__",
-        "_count",
-        "_dense",
+        "_counted",
         "_end",
+        "_least",
         "_match",
         "_primed",
         "_program",
-        "_rest",
         "_row",
-        "_tick",
+        "_tally",
         "_unknown_tokens",
         "tokenizer",
     )
 
     _machine: ClassVar[str] = "stop"
-    _dense: Any
-    _rest: KeptRow
-    _row: Row | None
-    _tick: Tick | None
-    """None without ``max_tokens``; else how many tokens may come before the last."""
+    _row: Any
+    """A Row."""
+    _counted: int
+    _tally: float
+    """What came since it was ``_counted``, above ``_least``. At 0 it is the slow path's turn: to
+    count it, or to end the stream with the last token that may come."""
+    _least: float
 
     def __init__(
         self,
@@ -101,7 +102,6 @@ class StopSequenceDecoder:
         """Back to where the stream was after its prompt."""
         self._go(self._program.first_row(self._primed))
         self._count = 0
-        self._tick = self._ticks()
         self._unknown_tokens = 0
         self._end: Chunk | None = None
         self._match: StopMatch | None = None
@@ -114,29 +114,22 @@ class StopSequenceDecoder:
         Raises what ``DecodeStream.step`` raises; FinishedError after the end.
         """
         chunk: Chunk
+        tally: float
         row: Row | None
-        count: int
         try:
-            row = self._row
-            if row is None:
-                # Lists count negative numbers from their end, and find 1 for True.
-                if token_id > 1:  # type: ignore[operator]
-                    chunk, count, row = self._dense[token_id]
-                    if self._tick is not None:
-                        self._tick = self._tick[0]
-                    self._count += count
-                    if row is not None:
+            # Lists count negative numbers from their end, and find 1 for True.
+            if token_id > 1 or (type(token_id) is int and token_id >= 0):  # type: ignore[operator]
+                chunk, tally, row = self._row[token_id]
+                tally += self._tally
+                if tally < 0.0:
+                    if row is None:
+                        self._tally = tally
+                        return chunk
+                    # Dicts find 2.0; each of their entries names a row.
+                    if type(token_id) is int:
+                        self._tally = tally
                         self._row = row
-                    return chunk
-                row = self._rest
-            # Dicts find 1 for True and 1.0.
-            if type(token_id) is int:
-                chunk, count, row = row[token_id]  # type: ignore[index]
-                if self._tick is not None:
-                    self._tick = self._tick[0]
-                self._count += count
-                self._row = row
-                return chunk
+                        return chunk
         except Exception:  # noqa: BLE001 (the slow path names what is wrong, if anything is)
             pass
         return self._miss(token_id)
@@ -149,15 +142,12 @@ class StopSequenceDecoder:
             )
         if type(token_id) is not int or not 0 <= token_id <= MAX_TOKEN_ID:
             token_id = check_token_id(token_id, self.num_tokens)
-        row, count, unknown = self._row, self._count, self._unknown_tokens
+        before = self._row, self._counted, self._least, self._tally, self._unknown_tokens
         try:
-            chunk = self._work_out(token_id)
-            return chunk if self._tick is None else self._limited(chunk)
+            return self._work_out(token_id)
         except Exception:
             # What the finish releases may be too much for a regex: then the token was not taken.
-            self._count, self._unknown_tokens = count, unknown
-            self._tick = self._ticks()
-            self._go(row)
+            self._row, self._counted, self._least, self._tally, self._unknown_tokens = before
             raise
 
     def _work_out(self, token_id: int) -> Chunk:
@@ -166,19 +156,23 @@ class StopSequenceDecoder:
         if program.never_stored:
             memory: StopMemory = program.memory(self._row)
             if memory.live or token_id in program.never_stored:
-                return self._step_by_id(memory, token_id)
+                return self._limited(self._step_by_id(memory, token_id))
         try:
-            chunk, count, after = program.entry(self._row, token_id)
+            chunk, tally, after = program.entry(self._row, token_id)
         except KeyError:
-            return self._take(self._unknown(token_id))
+            return self._limited(self._take(self._unknown(token_id)))
         except Completed as completed:
             outcome = completed.outcome
             if self._is_early():
                 outcome = program.read(self._memory, token_id, ignore=True)
-            return self._take(outcome)
-        self._count += count
+            return self._limited(self._take(outcome))
         self._go(after)
-        return chunk
+        tally += self._tally
+        if tally < 0.0:
+            self._tally = tally
+            return chunk
+        self._count += TOKEN + size_of(chunk.text)
+        return self._limited(chunk)
 
     def _step_by_id(self, memory: StopMemory, token_id: int) -> Chunk:
         """A token that is a stop by its id, or may belong to a sequence, or is a gate's marker."""
@@ -210,18 +204,22 @@ class StopSequenceDecoder:
 
     def _limited(self, chunk: Chunk) -> Chunk:
         """The chunk, or the end, if this was the last token that may come."""
-        self._tick = self._ticks()
-        if self._end is not None or self.num_tokens != self._program.conditions.max_tokens:
+        limit = self._program.conditions.max_tokens
+        if limit is None or self._end is not None or self.num_tokens != limit:
             return chunk
         return self._finish("length", before=chunk.text)
 
-    def _ticks(self) -> Tick | None:
-        """As many steps as may come without a look at ``max_tokens``."""
+    @property
+    def _count(self) -> int:
+        """What was counted, and what was tallied since."""
+        return self._counted + counted(self._tally - self._least)
+
+    @_count.setter
+    def _count(self, count: int) -> None:
+        self._counted = count
         limit = self._program.conditions.max_tokens
-        if limit is None:
-            return None
-        left = limit - 1 - self.num_tokens
-        return tick(min(left, TICKS)) if left > 0 else ()
+        left = MOST_TALLIED if limit is None else limit - tokens_in(count)
+        self._tally = self._least = first_tally(left)
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
         """What several tokens bring out, as one chunk; ids after the end are ``unread_tokens``.
@@ -259,8 +257,7 @@ class StopSequenceDecoder:
         return self._finish(finish_reason)
 
     def _go(self, row: Row | None) -> None:
-        program = self._program
-        self._row, self._dense, self._rest = row, program.dense, program.rest_row
+        self._row = self._program.dense if row is None else row
 
     # --- ends
 
@@ -490,7 +487,6 @@ class StopSequenceDecoder:
         if code_points + len(memory.withheld) < len(memory.tail):
             raise ValueError(f"a tail of {len(memory.tail)} letters, of which too few are out")
         self._count = count_of(num_tokens, code_points, size)
-        self._tick = self._ticks()
         self._go(program.row(memory))
         if self._end is not None:
             self._go(LoneRow(memory))

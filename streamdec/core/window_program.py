@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, SupportsIndex
 
 from streamdec.core.program import Options, Route, cascade_of
-from streamdec.core.rows import Entry, KeptRow, LoneRow, Row
+from streamdec.core.rows import Entry, LoneRow, Row
 from streamdec.core.token_ids import check_token_id
 from streamdec.core.token_window import HALF, TokenWindow, WindowMemory
 from streamdec.errors import RewriteError, StreamdecWarning, TokenizerLibraryError
@@ -23,7 +23,7 @@ class WindowProgram:
 
     route: Route = "window"
 
-    __slots__ = ("_cascade", "_piece", "_window", "dense", "options", "rest_row")
+    __slots__ = ("_cascade", "_piece", "_window", "dense", "options")
 
     def __init__(self, decoder: Decoder, options: Options) -> None:
         if options.byte_runs == "exact":
@@ -40,7 +40,6 @@ class WindowProgram:
         _hint(decoder)
         self.options = options
         self.dense: list[Any] = []
-        self.rest_row: KeptRow = {}
         self._cascade = cascade_of((), options)
         self._window = TokenWindow(_whole_decode(decoder, options.skip_special_tokens))
 
@@ -54,7 +53,7 @@ class WindowProgram:
             tails = self._cascade.resynchronise(given) or self._cascade.step(tails, given)[1]
         return memory, tails
 
-    def memory(self, row: Row | None) -> tuple[WindowMemory, Any]:
+    def memory(self, row: Row) -> tuple[WindowMemory, Any]:
         """What a stream in ``row`` remembers."""
         assert isinstance(row, LoneRow)
         memory: tuple[WindowMemory, Any] = row.memory
@@ -70,7 +69,7 @@ class WindowProgram:
         """Whether the tokenizer has ``token_id``; True if it cannot tell."""
         return self._piece is None or self._piece(token_id) is not None
 
-    def entry(self, row: Row | None, token_id: int) -> Entry:
+    def entry(self, row: Row, token_id: int) -> Entry:
         """What ``token_id`` brings out. KeyError: unknown id, as far as the tokenizer can tell."""
         if not self.knows(token_id):
             raise KeyError(token_id)

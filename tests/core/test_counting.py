@@ -5,7 +5,19 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec.core.counting import TICKS, TOKEN, count_of, size_of, text_in, tick, tokens_in
+from streamdec.core.counting import (
+    FIRST_TICK,
+    MOST_TALLIED,
+    TICKS,
+    TOKEN,
+    count_of,
+    counted,
+    first_tally,
+    size_of,
+    tally_of,
+    text_in,
+    tokens_in,
+)
 
 
 @given(parts=st.lists(st.tuples(st.text(), st.integers(0, 3)), max_size=30))
@@ -31,10 +43,41 @@ def test_a_stream_of_a_hundred_billion_tokens_still_counts() -> None:
     assert text_in(count) == (text + 1, 3 * text + 3)
 
 
-@given(left=st.integers(1, TICKS))
-def test_a_tick_can_be_followed_as_often_as_was_asked(left: int) -> None:
-    at = tick(left)
-    for number in range(TICKS - left, TICKS):
+def test_the_ticks_are_as_many_as_they_say() -> None:
+    at = FIRST_TICK
+    for number in range(TICKS):
         assert at[1] == number
         at = at[0]
     assert at == ()
+
+
+SHORT = st.text(max_size=80)  # whose further bytes, three a letter, fit too
+LONGEST = ["", "x" * 255, "\U0001f600" * 85, "é" * 255]
+
+
+@given(texts=st.lists(SHORT | st.sampled_from(LONGEST), max_size=30), limit=st.integers(0, 40))
+def test_tallies_count_the_same_and_say_when_they_are_full(texts: list[str], limit: int) -> None:
+    at = first_tally(limit)
+    for number, text in enumerate(texts):
+        assert (at < 0) == (number < limit)
+        at += tally_of(text)
+    assert counted(at - first_tally(limit)) == count_of(
+        len(texts), len("".join(texts)), len("".join(texts).encode())
+    )
+
+
+@given(text=st.sampled_from(LONGEST))
+def test_a_full_tally_of_the_longest_texts_is_exact(text: str) -> None:
+    at = first_tally(10**9)
+    for _ in range(MOST_TALLIED - 1):
+        at += tally_of(text)
+    assert at < 0
+    at += tally_of(text)
+    assert at >= 0
+    size = MOST_TALLIED * len(text), MOST_TALLIED * len(text.encode())
+    assert counted(at - first_tally(10**9)) == count_of(MOST_TALLIED, *size)
+
+
+@given(text=st.text(min_size=256, max_size=300) | st.just("\U0001f600" * 86))
+def test_a_text_too_long_for_a_tally_fills_it(text: str) -> None:
+    assert first_tally(MOST_TALLIED) + tally_of(text) >= 0

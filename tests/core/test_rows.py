@@ -50,7 +50,7 @@ def test_streams_in_the_same_memory_stand_in_the_same_row() -> None:
     tokenizer = tokenizer_of()
     one, other = DecodeStream(tokenizer), DecodeStream(tokenizer, [0, 1])
     assert one.step_batch([0, 3]) == other.step_batch([0, 3]) == ["a", ""]
-    assert one._row is not None
+    assert isinstance(one._row, dict)
     assert one._row is other._row
     assert one._row is not DecodeStream(tokenizer).fork()._row
 
@@ -147,7 +147,7 @@ def test_the_dense_row_begins_after_so_many_streams() -> None:
         assert isinstance(found.dense, list) == (count >= rows.USES_BEFORE_DENSE)
     stream = DecodeStream(tokenizer)
     stream.step_batch([0, 2])
-    assert stream._row is None
+    assert stream._row is found.dense
     assert isinstance(found.dense, list)
     assert found.dense[2] == ("c", None)
 
@@ -160,7 +160,7 @@ def test_a_single_stream_of_many_different_tokens_is_worth_a_dense_row() -> None
         assert stream.step(token_id) == f"{token_id} "  # borrowed from what others know
     assert isinstance(compiled(tokenizer).dense, list)
     assert stream.step_batch([2, 2, 3]) == ["2 ", "2 ", "3 "]
-    assert stream._dense is compiled(tokenizer).dense, "it is told of the list"
+    assert stream._row is compiled(tokenizer).dense, "it is told of the list"
 
 
 def test_forgetting_begins_a_new_dense_row() -> None:
@@ -204,8 +204,8 @@ def test_what_only_equals_an_id_is_never_found(is_warm: bool, at_rest: bool) -> 
         warm(tokenizer, [0, 1, 2, 0, 1, 2, 3, 0, 3, 1, 3, 2])
     stream = DecodeStream(tokenizer)
     stream.step_batch([0, 0, 1, 1, 2, 2] if at_rest else [0, 1, 2, 3])
-    assert (stream._row is None) == at_rest
-    assert isinstance(stream._dense, list) == is_warm
+    assert (stream._row is compiled(tokenizer).dense) == at_rest
+    assert isinstance(compiled(tokenizer).dense, list) == is_warm
     for bad in [*LIKE_0_AND_1, *NEVER_IDS]:
         tokens, held = stream.num_tokens, stream.held
         with pytest.raises(TokenIdError):

@@ -6,6 +6,7 @@ import gc
 import random
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -21,8 +22,11 @@ HALVES = [b"%d \xc3" % n for n in range(200)]
 """Tokens that begin a character: what they do is each table's own."""
 
 
+TOKENIZER = MockTokenizer.from_tokens(WORDS)
+
+
 def table() -> Program:
-    machine = programs.program_for(MockTokenizer.from_tokens(WORDS))
+    machine = programs.program_for(TOKENIZER)
     assert isinstance(machine, Program)
     return Program(machine.token_bytes, DEFAULT_OPTIONS, Cascade(()))
 
@@ -72,13 +76,31 @@ def test_tables_that_are_too_large_together_make_room() -> None:
 
 
 def test_a_table_tells_of_its_growth() -> None:
-    asked = []
+    told: list[int] = []
     grown = table()
-    grown.on_growth = lambda: asked.append(grown.size)
+    grown.on_growth = told.append
     for n in range(3 * rows.REPORTED_GROWTH):
         grown.row((None, b"\xc3", (), 1, n % 3 + 1))  # at most three rows
         grown._make_room()
-    assert len(asked) == 3
+    assert told == [rows.REPORTED_GROWTH] * 3
+    grown.make_dense()
+    before = grown.size
+    grown.entry(grown.dense, 100)
+    assert sum(told[3:]) == rows.DENSE_STEP // rows.IDS_OF_ENTRY
+    assert grown.size - before - 1 == sum(told[3:])
+
+
+def test_a_shelf_knows_at_each_growth_how_large_it_may_be() -> None:
+    shelf = shelf_of(max_tables=9, max_proven=9, max_size=20_000)
+    chooser = random.Random(0)
+    for n in range(400):
+        one = shelf.get(chooser.randrange(30), table)
+        one.first_row(one.rest)
+        for token_id in chooser.choices(range(200), k=9):
+            with suppress(LookupError):
+                one.entry(one.dense, token_id)
+        one.row((None, b"\xc3", (), 1, n))
+        assert shelf.size <= shelf._at_most <= 20_000 + 9 * rows.UNREPORTED_GROWTH
 
 
 def test_tables_go_with_their_tokenizer() -> None:
