@@ -11,7 +11,8 @@ FinishReason = Literal["stop", "length", "abort", "error"]
 """Why a stream ended, in the words of OpenAI and vLLM."""
 
 StopReason = str | int | tuple[int, ...] | None
-"""What ended a stream: a stop string, a stop id, a sequence of ids."""
+"""What ended a stream: a stop string or pattern as it was given, a stop id, a sequence of ids; None
+for end-of-sequence, and where no stop did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,8 @@ class Chunk:
     finish_reason: FinishReason | None = None
     """Why the stream ended with this chunk, or None."""
     stop_reason: StopReason = None
-    """The stop that ended it: a string, an id, the ids of a sequence; None for end-of-sequence."""
+    """The stop that ended it: a string, a pattern (its source, not what it matched), an id, the ids
+    of a sequence; None for end-of-sequence."""
     unread_tokens: int = 0
     """How many ids of the same call came after the end, and were not looked at."""
 
@@ -38,7 +40,7 @@ class StopMatch:
     """Which stop ended a stream, and where. Positions count in the generated text."""
 
     stop: StopReason
-    """The stop string, id or sequence; None for end-of-sequence."""
+    """The stop string, pattern, id or sequence; None for end-of-sequence."""
     visible: bool
     """Whether its text was given out."""
     start: int

@@ -7,7 +7,7 @@ the key of a cache and travel inside a snapshot.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields
 from typing import Any, Self, SupportsIndex, TypeGuard
@@ -28,13 +28,14 @@ Marker = str | int | None
 class StopLimits:
     """How much a caller from outside may ask for. None: no limit.
 
-    Sequences of ids and the markers of a gate are not counted.
+    Counted are stop strings, markers of a gate that are text, and patterns, in code points; and
+    sequences of ids, in ids.
     """
 
     longest_stop: int | None = None
-    """Code points of one stop string, or of the longest match of a regex."""
+    """The longest stop string, marker, match of a pattern, or sequence."""
     total_size: int | None = None
-    """Code points of all stop strings and patterns."""
+    """All stop strings, markers, patterns and sequences together."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -42,8 +43,10 @@ class StopLimits:
             if limit is not None:
                 _count(each.name, limit, least=0)
 
-    def check(self, stops: Iterable[str], patterns: Iterable[StopPattern] = ()) -> None:
-        """Raises ValueError if ``stops`` or ``patterns`` exceed a limit."""
+    def check(
+        self, stops: Iterable[Sequence[object]], patterns: Iterable[StopPattern] = ()
+    ) -> None:
+        """Raises ValueError if ``stops`` (texts or sequences) or ``patterns`` exceed a limit."""
         sizes = [len(stop) for stop in stops]
         matches = list(patterns)
         longest = [*sizes, *(pattern.longest for pattern in matches)]
@@ -56,7 +59,7 @@ class StopLimits:
             ),
         ):
             if limit is not None and found > limit:
-                raise ValueError(f"{what}: {found} code points, and the limit is {limit}")
+                raise ValueError(f"{what}: {found} code points or ids, and the limit is {limit}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +180,9 @@ class StopConditions(_Fields):
         if limits is not None:
             if not isinstance(limits, StopLimits):
                 raise TypeError(f"limits must be StopLimits, not {limits!r:.60}")
-            limits.check((*self.stop, *self.visible_stop), patterns)
+            markers = [each for each in (armed_after, armed_until) if isinstance(each, str)]
+            texts = (*self.stop, *self.visible_stop, *markers)
+            limits.check((*texts, *self.stop_token_sequences), patterns)
         if patterns:
             matcher((), (), patterns)  # what cannot be compiled is refused here
 

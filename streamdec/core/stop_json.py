@@ -6,10 +6,12 @@ from the rest, is left out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import astuple
 from typing import Any, get_args
 
 from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason
+from streamdec.core.program import Program
 from streamdec.core.stop_memory import Ages, Gate, StopMemory
 from streamdec.core.stop_program import StopProgram
 from streamdec.core.token_ids import check_token_id
@@ -25,7 +27,7 @@ def dump(program: StopProgram, memory: StopMemory) -> dict[str, Any]:
     if memory.live:
         before = memory.live[0].memory
         # What it withheld for a sequence that is dead by now is out.
-        before = before._replace(withheld=program.jailed(before.tail))
+        before = before._replace(withheld=program.gated.matcher.jailed(before.tail))
         return dump(program, before) | {"live": [mark.token_id for mark in memory.live]}
     rest: StopMemory = program.rest
     found: dict[str, Any] = {
@@ -77,13 +79,36 @@ def load(program: StopProgram, data: Any, num_tokens: int) -> StopMemory:
         _ages(data.get("tail_ages", ()), len(tail)),
         gate,
     )
-    problem = program.first_problem(memory, num_tokens - len(live))
+    problem = _first_problem(program, memory, num_tokens - len(live))
     if problem:
         raise ValueError(f"{problem} cannot be so under these conditions")
     memory = program.replay(memory, live)
     if [mark.token_id for mark in memory.live] != live:
         raise ValueError("live tokens that begin no sequence")
     return memory
+
+
+def _first_problem(program: StopProgram, memory: StopMemory, num_tokens: int) -> str:
+    """The field of a memory from outside that no stream can have; "" if all is well.
+
+    The memory is of ``num_tokens`` tokens, and of none that may begin a sequence.
+    """
+    gate, matcher = memory.gate, program.gated.matcher
+    pending, waiting = program.waiting(memory.core)
+    tails = memory.core[2] if isinstance(program.decode, Program) else ()
+    all_ages = (*memory.ages_below(), *memory.tail_ages)
+    checks: tuple[tuple[str, Callable[[], bool]], ...] = (
+        ("ages", lambda: all(0 < age <= num_tokens + 1 for age in all_ages)),
+        ("pending_ages", lambda: len(memory.pending_ages) == pending),
+        ("waiting_ages", lambda: len(memory.waiting_ages) == waiting),
+        ("tails_ages", lambda: [*map(len, tails)] == [*map(len, memory.tails_ages)]),
+        ("gate", lambda: program.gated.is_gate(gate)),
+        ("tail behind a closed gate", lambda: not (memory.tail and gate and not gate.is_open)),
+        ("tail", lambda: matcher.is_tail(memory.tail)),
+        ("tail_ages", lambda: len(memory.tail_ages) == len(memory.tail)),
+        ("withheld", lambda: memory.withheld == matcher.jailed(memory.tail)),
+    )
+    return next((field for field, holds in checks if not holds()), "")
 
 
 # --- the end

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self, SupportsIndex, get_args
 
-from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason
-from streamdec.core import snapshots, stop_json
+from streamdec.chunks import Chunk, FinishReason, StopMatch
+from streamdec.core import snapshots, stop_endings, stop_json
 from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.counting import (
     MOST_TALLIED,
@@ -21,7 +21,8 @@ from streamdec.core.counting import (
 from streamdec.core.program import Options, Route, UnknownIds
 from streamdec.core.rows import LoneRow, Row
 from streamdec.core.stop_conditions import StopConditions
-from streamdec.core.stop_memory import Completed, Mark, Outcome, StopMemory
+from streamdec.core.stop_endings import Ending
+from streamdec.core.stop_memory import Completed, Outcome, StopMemory
 from streamdec.core.stop_program import NOTHING, StopProgram
 from streamdec.core.stop_programs import stop_program_for
 from streamdec.core.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
@@ -180,10 +181,15 @@ class StopSequenceDecoder:
         if not early:
             sequence = program.sequence(memory, token_id)
             if sequence:
-                return self._end_by_sequence(memory, sequence, token_id)
+                ending = stop_endings.by_sequence(program, memory, sequence, token_id)
+                self._count += TOKEN
+                return self._ended(ending)
             named = program.stop_named(memory, token_id)
             if named is not None:
-                return self._end_by_id(memory, token_id, *named)
+                stop, hidden = named
+                ending = stop_endings.by_id(program, memory, token_id, stop, hidden=hidden)
+                self._count += TOKEN
+                return self._ended(ending)
         unknown = not program.knows(token_id)
         if unknown:
             self._check_unknown(token_id)
@@ -197,7 +203,7 @@ class StopSequenceDecoder:
         """One token on, with an outcome that no row has."""
         self._count += TOKEN
         if outcome.hit is not None:
-            return self._end_at(outcome, "")
+            return self._ended(stop_endings.at_hit(outcome))
         self._count += size_of(outcome.text)
         self._go(self._program.row(outcome.memory))
         return Chunk(outcome.text) if outcome.text else NOTHING
@@ -265,91 +271,33 @@ class StopSequenceDecoder:
         """Whether the next token is one of the first ``min_tokens``."""
         return self.num_tokens < self._program.conditions.min_tokens
 
-    def _end_at(self, outcome: Outcome, before: str, *, released: bool = False) -> Chunk:
-        """The end at a stop string; ``released``: in text that came out as nothing followed."""
-        hit = outcome.hit
-        assert hit is not None
-        last = self.num_tokens - 1
-        span = size_of(hit.text)
-        end = self._count + size_of(outcome.text) + (0 if hit.visible else span)
-        match = _match_at(
-            hit.stop,
-            hit.visible,
-            end - span,
-            end,
-            last if last >= 0 else None,
-            max(last + released - outcome.age, 0),
-        )
-        return self._ended(before + outcome.text, "stop", hit.stop, match, outcome)
-
     def _finish(self, reason: FinishReason, before: str = "") -> Chunk:
-        """Nothing follows: what was withheld comes out, unless it completes a stop."""
+        """Nothing follows ``before``: what was withheld comes out, unless it completes a stop."""
         least = self._program.conditions.min_tokens
         ignore = 0 < least >= self.num_tokens
-        outcome = self._program.release(self._memory, ignore=ignore)
-        if outcome.hit is not None:
-            return self._end_at(outcome, before, released=True)
-        return self._ended(before + outcome.text, reason, None, None, outcome)
+        ending = stop_endings.at_release(self._program, self._memory, ignore=ignore)
+        return self._ended(ending, reason, before)
 
-    def _end_by_id(
-        self, memory: StopMemory, token_id: int, reason: StopReason, hidden: bool
-    ) -> Chunk:
-        """A stop id or end-of-sequence. What came before it comes out, and may complete a stop."""
-        program = self._program
-        visible = program.conditions.include_stop_str_in_output or not hidden
-        before, own, begins = program.with_last_token(
-            memory, token_id, shown=visible, unknown=not program.knows(token_id)
-        )
-        self._count += TOKEN
-        if before.hit is not None:
-            return self._end_at(before, "")
-        start = self._count + begins
-        last = self.num_tokens - 1
-        first = max(last - before.age, 0)
-        match = _match_at(reason, visible, start, start + size_of(own), last, first)
-        return self._ended(before.text + own, "stop", reason, match, before)
-
-    def _end_by_sequence(
-        self, memory: StopMemory, sequence: tuple[Mark, ...], token_id: int
-    ) -> Chunk:
-        """A sequence of ids. A hidden one is cut from the first byte of its first token."""
-        program, first = self._program, sequence[0]
-        ids = tuple(mark.token_id for mark in sequence)
-        visible = program.conditions.include_stop_str_in_output
-        if visible:
-            before, own, begins = program.with_last_token(
-                memory,
-                token_id,
-                shown=True,
-                unknown=not program.knows(token_id),
-                sequence=sequence,
+    def _ended(self, ending: Ending, reason: FinishReason = "stop", before: str = "") -> Chunk:
+        """The end: after ``before``, which is counted, and the last token."""
+        span, stop = ending.span, None
+        if span is not None:
+            reason, stop, last = "stop", span.stop, self.num_tokens - 1
+            start, byte_start = text_in(self._count + span.start)
+            end, byte_end = text_in(self._count + span.end)
+            self._match = StopMatch(
+                stop,
+                span.visible,
+                start,
+                end,
+                byte_start,
+                byte_end,
+                last if last >= 0 else None,
+                max(last - span.age, 0),
             )
-        else:
-            # What it found unfinished and was decided since was matched then.
-            before = program.release(first.memory, ignore=bool(first.spared))
-            own, begins, (given, _) = "", 0, text_in(first.given)
-            before = before._replace(text=before.text[given:], age=before.age + len(ids) - 1)
-        self._count += TOKEN
-        if before.hit is not None:
-            return self._end_at(before, "")
-        last = self.num_tokens - 1
-        end = self._count + size_of(before.text + own)
-        start = self._count + begins if visible else end
-        match = _match_at(ids, visible, start, end, last, max(last - before.age, 0))
-        return self._ended(before.text + own, "stop", ids, match, before)
-
-    def _ended(
-        self,
-        text: str,
-        reason: FinishReason,
-        stop: StopReason,
-        match: StopMatch | None,
-        outcome: Outcome,
-    ) -> Chunk:
-        self._end = Chunk(text, reason, stop)
-        self._match = match
+        self._end = Chunk(before + ending.text, reason, stop)
         # A row of its own that knows no token: each step misses and is refused.
-        self._go(LoneRow(outcome.memory))
+        self._go(LoneRow(ending.memory))
         return self._end
 
     # --- unknown ids
@@ -494,15 +442,3 @@ class StopSequenceDecoder:
     def __repr__(self) -> str:
         state = self.finish_reason or f"jailed {self.jailed!r}, held {self.held!r}"
         return f"<{type(self).__name__} {self.num_tokens} tokens, {state}>"
-
-
-def _match_at(
-    stop: StopReason,
-    visible: bool,
-    start: int,
-    end: int,
-    token_index: int | None,
-    tokens_before: int,
-) -> StopMatch:
-    (first, first_byte), (last, last_byte) = text_in(start), text_in(end)
-    return StopMatch(stop, visible, first, last, first_byte, last_byte, token_index, tokens_before)

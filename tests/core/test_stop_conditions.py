@@ -386,14 +386,33 @@ def test_json_is_checked_like_arguments() -> None:
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        (StopLimits(longest_stop=3), "the longest stop: 4 code points, and the limit is 3"),
-        (StopLimits(total_size=6), "all stops together: 7 code points, and the limit is 6"),
-        (StopLimits(longest_stop=0), "the longest stop: 4 code points, and the limit is 0"),
+        (StopLimits(longest_stop=3), "the longest stop: 4 code points or ids, and the limit is 3"),
+        (StopLimits(total_size=6), "all stops together: 7 code points or ids, and the limit is 6"),
+        (StopLimits(longest_stop=0), "the longest stop: 4 code points or ids, and the limit is 0"),
     ],
 )
 def test_limits_count_code_points_of_hidden_and_visible(limits: StopLimits, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
         StopConditions(["😋😋😋"], visible_stop="abcd", limits=limits)
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        {"stop_token_sequences": [[1, 2, 3, 4]]},
+        {"stop": "ab", "stop_token_sequences": [[1, 2], [3]]},
+        {"stop": "x", "armed_after": "1234"},
+        {"stop": "xyz", "armed_until": "12"},
+    ],
+)
+def test_limits_count_sequences_and_markers_too(conditions: dict[str, Any]) -> None:
+    most = StopLimits(longest_stop=4, total_size=5)
+    assert StopConditions(**conditions, limits=most) == StopConditions(**conditions)
+    for less in (StopLimits(longest_stop=2), StopLimits(total_size=3)):
+        if conditions.get("stop") == "ab" and less.longest_stop:
+            less = StopLimits(longest_stop=1)
+        with pytest.raises(ValueError, match=r"code points or ids, and the limit is \d$"):
+            StopConditions(**conditions, limits=less)
 
 
 def test_what_is_within_limits_is_accepted_and_the_limits_are_forgotten() -> None:
