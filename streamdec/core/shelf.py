@@ -8,7 +8,6 @@ own push out one another's tables, and nobody else's.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -27,8 +26,9 @@ class Shelf(Generic[R]):
         self.max_tables = max_tables
         self.max_proven = max_proven
         self.max_size = max_size
-        self._new: OrderedDict[Any, R] = OrderedDict()
-        self._proven: OrderedDict[Any, R] = OrderedDict()
+        # Plain dicts: to go through the values of an OrderedDict hashes all keys, which are long.
+        self._new: dict[Any, R] = {}
+        self._proven: dict[Any, R] = {}
         self._at_most = 0
         """How large all tables together may be: to ask each whenever one comes takes too long."""
         # Reentrant: tables retire, and tokenizers go, wherever the collector runs.
@@ -54,15 +54,12 @@ class Shelf(Generic[R]):
 
     def _found(self, key: Any) -> R | None:
         """The table of ``key``, which is asked for again; None if there is none."""
-        table = self._proven.get(key)
-        if table is not None:
-            self._proven.move_to_end(key)
-            return table
-        table = self._new.pop(key, None)
+        table = self._proven.pop(key, None) or self._new.pop(key, None)
         if table is not None:
             self._proven[key] = table
             if len(self._proven) > self.max_proven:
-                self._new.update([self._proven.popitem(last=False)])
+                oldest = next(iter(self._proven))
+                self._new[oldest] = self._proven.pop(oldest)
         return table
 
     def _grow(self, entries: int) -> None:
@@ -74,15 +71,19 @@ class Shelf(Generic[R]):
     def balance(self) -> None:
         """Makes room if all tables together are too large."""
         with self._lock:
-            while self.size > self.max_size and len(self) > 1:
-                self._retire_one()
-            self._at_most = self.size + UNREPORTED_GROWTH * len(self)
+            size = self.size
+            while size > self.max_size and len(self) > 1:
+                size -= self._retire_one()
+            self._at_most = size + UNREPORTED_GROWTH * len(self)
 
-    def _retire_one(self) -> None:
+    def _retire_one(self) -> int:
+        """The size of the table that left."""
         segment = self._new or self._proven
-        _, table = segment.popitem(last=False)
+        table = segment.pop(next(iter(segment)))
         table.on_growth = None
+        size = table.size
         table.retire()
+        return size
 
     def drop(self, is_meant: Callable[[Any], bool]) -> None:
         """Forgets the tables whose keys are meant."""
