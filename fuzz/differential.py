@@ -1,0 +1,408 @@
+"""``python -m fuzz.differential``: random streams beside the library's own decode, counted.
+
+Where the laws of ``fuzz.decode`` look at all that can be seen of a short stream, this looks at the
+text of many long ones: ids of several temperaments, prompts, cuts, snapshots and stops. The text
+must be what the tokenizer's own ``decode`` makes of all ids; with stops, the part of it that ends
+where the first of them does. With ``--record`` several runs add up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import random
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from itertools import count, cycle, pairwise
+from pathlib import Path
+from typing import Any
+
+from streamdec import DecodeStream, StopConditions, StopSequenceDecoder, load_tokenizer
+from streamdec.errors import StreamdecError
+from streamdec.protocols import ByteFallback
+from tests.benchmarks import texts
+from tests.strategies import Subject
+from tests.support.zoo import ZOO
+from tests.test_laws import FORMATS, MOCKS, SHARED, subject_named
+
+LONGEST = 4_096
+"""Ids of one stream."""
+TURN = 5.0
+"""Seconds that a tokenizer has before the next has its turn."""
+POOL = 2_000
+"""Ids of a vocabulary that are drawn from in one turn."""
+STOPPED = 0.15
+"""Of so many streams, how many are also tried with stops."""
+CORPUS = 400_000
+"""Characters of real text, half source code, half a mix of scripts."""
+
+
+# --- what a stream is given -----------------------------------------------------------------------
+
+
+@dataclass
+class Source:
+    """A tokenizer, and ids of it as models, attackers and accidents give them."""
+
+    subject: Subject
+    pool: Sequence[int] = ()
+    """Ids of this turn: few enough to be met again, and others each turn."""
+
+    @cached_property
+    def size(self) -> int:
+        """How many ids there are, or nearly."""
+        vocab_size = getattr(self.subject.tokenizer, "vocab_size", None)
+        return vocab_size if isinstance(vocab_size, int) else max(self.subject.usual) + 1
+
+    @cached_property
+    def text(self) -> list[int]:
+        """Real text as ids; empty if the tokenizer does not encode."""
+        encode = getattr(self.subject.tokenizer, "encode", None)
+        half = CORPUS // 2
+        try:
+            found = (
+                [encode(part) for part in (texts.code(half), texts.mix(half, 1))] if encode else []
+            )
+        except (StreamdecError, ValueError):
+            return []
+        return [int(token_id) for each in found for token_id in getattr(each, "ids", each)]
+
+    @cached_property
+    def temperaments(self) -> dict[str, Callable[[random.Random, int], list[int]]]:
+        """How ids are drawn, by name."""
+        subject = self.subject
+        found = {
+            "uniform": self._uniform,
+            "partial characters": _of(subject.partial),
+            "specials": _mixed(subject.special, self._uniform),
+            "repeated": self._repeated,
+            "text": self._cut_text,
+            "unknown": _mixed(subject.unknown, self._uniform),
+        }
+        if not self.text:
+            del found["text"]
+        if not subject.unknown:
+            del found["unknown"]
+        return found
+
+    def _uniform(self, draw: random.Random, size: int) -> list[int]:
+        return draw.choices(self.pool, k=size)
+
+    def _repeated(self, draw: random.Random, size: int) -> list[int]:
+        few = draw.choices([*self.subject.usual, *self.subject.partial], k=draw.randint(1, 6))
+        return draw.choices(few, k=size)
+
+    def _cut_text(self, draw: random.Random, size: int) -> list[int]:
+        ids: list[int] = []
+        while len(ids) < size:
+            place = draw.randrange(len(self.text))
+            ids += self.text[place : place + draw.randint(1, 400)]
+        return ids[:size]
+
+
+def _of(ids: Sequence[int]) -> Callable[[random.Random, int], list[int]]:
+    return lambda draw, size: draw.choices(ids, k=size)
+
+
+def _mixed(
+    some: Sequence[int], others: Callable[[random.Random, int], list[int]]
+) -> Callable[[random.Random, int], list[int]]:
+    """One of ``some`` about every third id."""
+
+    def drawn(draw: random.Random, size: int) -> list[int]:
+        ids = others(draw, size)
+        for place in range(size):
+            if draw.random() < 0.3:
+                ids[place] = draw.choice(some)
+        return ids
+
+    return drawn
+
+
+@dataclass(frozen=True)
+class Case:
+    """One stream."""
+
+    prompt: tuple[int, ...]
+    ids: tuple[int, ...]
+    cuts: tuple[int, ...]
+    """Where the calls divide ``ids``; at the middle one the stream is moved as a snapshot."""
+    skip_special_tokens: bool
+    stops: tuple[str, ...] = ()
+
+
+def drawn(source: Source, draw: random.Random) -> Case:
+    """A stream of a random temperament and size."""
+    ids = draw.choice([*source.temperaments.values()])(draw, int(2 ** draw.uniform(0, 12.001)))
+    prompted = min(draw.choice([0, 0, 1, 3, 12]), len(ids))
+    rest = len(ids) - prompted
+    cuts = sorted(draw.choices(range(rest + 1), k=draw.choice([0, 1, 3])))
+    return Case((*ids[:prompted],), (*ids[prompted:],), (*cuts,), draw.random() < 0.7)
+
+
+def with_stops(source: Source, case: Case, draw: random.Random) -> Case:
+    """The same without a prompt, and with stops: pieces of its own text, and nearly such."""
+    text = _whole(source.subject, case.ids, skip=case.skip_special_tokens)
+    stops = {draw.choice(["</s>", "\nUser:", "\ufffd", "  "])}
+    for _ in range(draw.randint(0, 5)):
+        place = draw.randrange(len(text)) if text else 0
+        piece = text[place : place + draw.randint(1, 9)]
+        stops.add(piece + draw.choice(["", "\u2603", "a"]))
+    # A stop that is the text of a skipped special stops by its id too, of which no text tells.
+    ordinary = sorted(stop for stop in stops if stop and not _is_special(source.subject, stop))
+    return Case((), case.ids, case.cuts, case.skip_special_tokens, (*ordinary,))
+
+
+def _is_special(subject: Subject, text: str) -> bool:
+    token_to_id = getattr(subject.tokenizer, "token_to_id", None)
+    token_id = token_to_id(text) if token_to_id else None
+    return token_id is not None and subject.tokenizer.is_skipped(token_id)
+
+
+# --- what must hold -------------------------------------------------------------------------------
+
+
+def problem(subject: Subject, case: Case) -> str:
+    """What is wrong about ``case``; "" if nothing is."""
+    try:
+        return _stop_problem(subject, case) if case.stops else _text_problem(subject, case)
+    except StreamdecError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def _whole(subject: Subject, ids: Sequence[int], *, skip: bool) -> str:
+    return subject.tokenizer.decode(list(ids), skip_special_tokens=skip)
+
+
+def _options(subject: Subject, case: Case) -> dict[str, Any]:
+    """Those under which the library's own text is promised for any ids."""
+    rules = subject.tokenizer.rules
+    runs = rules is not None and isinstance(rules.rule, ByteFallback)
+    exact = {"byte_runs": "exact"} if runs else {}
+    return {"skip_special_tokens": case.skip_special_tokens, **exact}
+
+
+def _parts(case: Case) -> Iterator[tuple[Sequence[int], bool]]:
+    """The calls, and whether the stream is moved before each."""
+    bounds = [0, *case.cuts, len(case.ids)]
+    for number, (start, end) in enumerate(pairwise(bounds)):
+        yield case.ids[start:end], number == len(bounds) // 2
+
+
+def _text_problem(subject: Subject, case: Case) -> str:
+    """Law 6; with a prompt, law 4: what it decided and the stream are the whole decode."""
+    options = _options(subject, case)
+    begun = DecodeStream(subject.streamed, **options)
+    text = "".join(begun.step_batch(case.prompt)) if case.prompt else ""
+    stream = DecodeStream(subject.streamed, case.prompt, **options)
+    for part, is_moved in _parts(case):
+        if is_moved:
+            snapshot = json.loads(json.dumps(stream.snapshot()))
+            stream = DecodeStream.restore(subject.streamed, snapshot)
+        text += "".join(stream.step_batch(part))
+    text += stream.flush()
+    ids = [*case.prompt, *case.ids]
+    return _difference(text, _whole(subject, ids, skip=case.skip_special_tokens))
+
+
+def _stop_problem(subject: Subject, case: Case) -> str:
+    """Laws 1, 9 and 10: the text before the stop that is complete first, and no more withheld."""
+    whole = _whole(subject, case.ids, skip=case.skip_special_tokens)
+    found = [
+        (place + len(stop), -len(stop)) for stop in case.stops if (place := whole.find(stop)) >= 0
+    ]
+    end, size = min(found, default=(len(whole), 0))
+    options = _options(subject, case)
+    stream = StopSequenceDecoder(subject.streamed, StopConditions(case.stops), **options)
+    beside = DecodeStream(subject.streamed, **options)
+    text = decided = ""
+    for part, is_moved in _parts(case):
+        if is_moved:
+            snapshot = json.loads(json.dumps(stream.snapshot()))
+            stream = StopSequenceDecoder.restore(subject.streamed, snapshot)
+        text += stream.step_batch(part).text
+        if stream.finished:
+            break
+        decided += "".join(beside.step_batch(part))
+        if text + stream.jailed != decided or stream.jailed != _jailed(decided, case.stops):
+            return f"withheld {stream.jailed!r:.80} of {decided[-40:]!r}"
+    text += "" if stream.finished else stream.flush().text
+    if (stream.match is not None) != bool(found):
+        return f"{stream.match} where {'one' if found else 'no'} stop is complete"
+    if stream.match is not None and (stream.match.start, stream.match.end) != (end + size, end):
+        return f"{stream.match}, expected at {end + size} to {end}"
+    return _difference(text, whole[: end + size])
+
+
+def _jailed(text: str, stops: Sequence[str]) -> str:
+    """The longest end of ``text`` that is a proper prefix of a stop."""
+    longest = max(len(stop) for stop in stops) - 1
+    ends = (text[start:] for start in range(max(len(text) - longest, 0), len(text)))
+    return next((end for end in ends if any(s.startswith(end) and s != end for s in stops)), "")
+
+
+def _difference(text: str, expected: str) -> str:
+    if text == expected:
+        return ""
+    pairs = zip(text, expected, strict=False)
+    place = next(
+        (n for n, (one, other) in enumerate(pairs) if one != other),
+        len(min(text, expected, key=len)),
+    )
+    nearby = slice(max(place - 10, 0), place + 20)
+    return f"at {place} of {len(expected)}: {text[nearby]!r}, expected {expected[nearby]!r}"
+
+
+def smallest(subject: Subject, case: Case) -> Case:
+    """A part of ``case`` that still goes wrong, and of which no smaller one does."""
+    for name in ("prompt", "cuts", "stops", "ids"):
+        size = len(getattr(case, name))
+        while size:
+            place = 0
+            while place < len(getattr(case, name)):
+                values = getattr(case, name)
+                less = (*values[:place], *values[place + size :])
+                cuts = tuple(min(cut, len(case.ids)) for cut in case.cuts)
+                smaller = Case(**{**asdict(case), "cuts": cuts, name: less})
+                if (name != "stops" or less) and problem(subject, smaller):
+                    case = smaller
+                else:
+                    place += size
+            size //= 2
+    return case
+
+
+# --- a run ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Tally:
+    """What was tried on one tokenizer."""
+
+    streams: int = 0
+    tokens: int = 0
+    stopped_streams: int = 0
+    stopped_tokens: int = 0
+    mismatches: int = 0
+    seconds: float = 0.0
+
+    def add(self, other: Tally) -> None:
+        """The sum of both."""
+        for name, value in asdict(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+
+@dataclass
+class Run:
+    """Turns of some tokenizers until the time is up, or something is wrong."""
+
+    sources: dict[str, Source]
+    seed: int
+    tallies: dict[str, Tally] = field(default_factory=dict)
+
+    def go(self, seconds: float) -> str:
+        """A report of the first problem; "" if there was none."""
+        until = time.monotonic() + seconds
+        for number, name in zip(count(self.seed), cycle(self.sources), strict=False):
+            left = until - time.monotonic()
+            if left <= 0:
+                return ""
+            found = self._turn(name, number, min(TURN, left))
+            if found:
+                return found
+        raise AssertionError("numbers do not end")
+
+    def _turn(self, name: str, number: int, seconds: float) -> str:
+        source, draw = self.sources[name], random.Random(number)
+        source.pool = draw.sample(range(source.size), min(source.size, POOL))
+        tally = self.tallies.setdefault(name, Tally())
+        began = time.monotonic()
+        while time.monotonic() < began + seconds:
+            case = drawn(source, draw)
+            tally.streams += 1
+            tally.tokens += len(case.prompt) + len(case.ids)
+            wrong = problem(source.subject, case)
+            if not wrong and draw.random() < STOPPED:
+                case = with_stops(source, case, draw)
+                tally.stopped_streams += 1
+                tally.stopped_tokens += len(case.ids)
+                wrong = problem(source.subject, case)
+            if wrong:
+                tally.mismatches += 1
+                case = smallest(source.subject, case)
+                wrong = problem(source.subject, case)
+                return f"{name}, seed {number}: {wrong}\n{case}"
+        tally.seconds += time.monotonic() - began
+        return ""
+
+
+def everything() -> list[str]:
+    """The names of all tokenizers that the tests have, real ones among them."""
+    return [*MOCKS, *ZOO, *FORMATS, *SHARED]
+
+
+def table(tallies: dict[str, Tally]) -> str:
+    """The counts in Markdown."""
+    total = Tally()
+    lines = [
+        "| tokenizer | streams | tokens | with stops | tokens with stops | mismatches |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for name, tally in sorted(tallies.items()):
+        lines.append(_line(name, tally))
+        total.add(tally)
+    return "\n".join([*lines, _line(f"**{len(tallies)} tokenizers**", total)])
+
+
+def _line(name: str, tally: Tally) -> str:
+    numbers = (tally.streams, tally.tokens, tally.stopped_streams, tally.stopped_tokens)
+    return f"| {name} | {' | '.join(f'{n:,}' for n in (*numbers, tally.mismatches))} |"
+
+
+def record(path: Path, tallies: dict[str, Tally]) -> dict[str, Tally]:
+    """Adds ``tallies`` to those in the file; gives the sums."""
+    known = json.loads(path.read_text()) if path.exists() else {}
+    sums = {name: Tally(**values) for name, values in known.items()}
+    for name, tally in tallies.items():
+        sums.setdefault(name, Tally()).add(tally)
+    path.write_text(json.dumps({name: asdict(tally) for name, tally in sums.items()}, indent=1))
+    return sums
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m fuzz.differential", description=__doc__)
+    parser.add_argument("--hours", type=float, default=1 / 6, help="how long (default: 10 minutes)")
+    parser.add_argument("--only", action="append", default=[], help="a part of a tokenizer's name")
+    parser.add_argument("--tokenizer", action="append", default=[], help="a path, instead of all")
+    parser.add_argument("--seed", type=int, help="of the first turn, to replay a finding")
+    parser.add_argument("--record", type=Path, help="a JSON file to which the counts are added")
+    options = parser.parse_args(arguments)
+    logging.getLogger("streamdec").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore")
+    if options.tokenizer:
+        subjects = {path: Subject(path, load_tokenizer(path)) for path in options.tokenizer}
+    else:
+        names = [name for name in everything() if all(part in name for part in options.only)]
+        subjects = {name: subject_named(name) for name in names}
+    if not subjects:
+        parser.error(f"no tokenizer has {options.only} in its name")
+    seed = random.SystemRandom().getrandbits(32) if options.seed is None else options.seed
+    run = Run({name: Source(subject) for name, subject in subjects.items()}, seed)
+    found = run.go(options.hours * 3600)
+    sums = record(options.record, run.tallies) if options.record else run.tallies
+    print(table(sums))
+    if found:
+        print(f"\n{found}")
+        return 1
+    tokens, seconds = (sum(getattr(t, n) for t in sums.values()) for n in ("tokens", "seconds"))
+    print(f"\n{tokens / max(seconds, 1e-9):,.0f} tokens a second")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""The differential run finds what is wrong, and nothing where nothing is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fuzz.differential import Case, Run, Source, Tally, main, problem, record, table
+from streamdec import DecodeStream
+from streamdec.core.jail import Jail
+from tests.strategies import Subject
+from tests.test_laws import MOCKS, subject_named
+
+NAMES = ["mock_bytes", "byte_fallback_strip", "byte_level_trained"]
+
+
+def run_of(*names: str) -> Run:
+    return Run({name: Source(subject_named(name)) for name in names}, seed=1)
+
+
+def own_subject() -> Subject:
+    """One whose rows nobody else sees."""
+    return Subject("bytes", MOCKS["mock_bytes"]())
+
+
+def test_streams_of_every_temperament_are_right_and_counted() -> None:
+    run = run_of(*NAMES)
+    assert run.go(1.0) == ""
+    tally = run.tallies[NAMES[0]]
+    assert tally.streams > 10
+    assert tally.tokens > tally.streams
+    assert tally.stopped_streams > 0
+    assert tally.mismatches == 0
+
+
+def _silent(_: DecodeStream) -> str:
+    return ""
+
+
+def _forgets_the_prompt(self: DecodeStream, *args: Any, **options: Any) -> None:
+    _init(self, args[0], (), **options)
+
+
+_init = DecodeStream.__init__
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "broken"),
+    [
+        (DecodeStream, "flush", _silent),
+        (DecodeStream, "__init__", _forgets_the_prompt),
+        (Jail, "jailed", lambda _, tail: tail[:1]),
+        (Jail, "_complete", lambda *_: None),
+    ],
+)
+def test_what_is_broken_is_found_and_made_small(
+    owner: type, name: str, broken: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, name, broken)
+    run = Run({"bytes": Source(own_subject())}, seed=1)
+    found = run.go(30.0)
+    assert "bytes, seed 1: " in found
+    case = eval(found.split("\n")[1], {"Case": Case})
+    assert len(case.prompt) + len(case.ids) <= 8
+    assert problem(own_subject(), case)
+    monkeypatch.undo()
+    assert not problem(own_subject(), case)
+    assert run.tallies["bytes"].mismatches == 1
+
+
+def test_runs_add_up(tmp_path: Path) -> None:
+    path = tmp_path / "counts.json"
+    record(path, {"a": Tally(streams=1, tokens=2000)})
+    sums = record(path, {"a": Tally(streams=2, tokens=3), "b": Tally(stopped_tokens=4)})
+    assert sums == {"a": Tally(streams=3, tokens=2003), "b": Tally(stopped_tokens=4)}
+    assert table(sums).splitlines()[2:] == [
+        "| a | 3 | 2,003 | 0 | 0 | 0 |",
+        "| b | 0 | 0 | 0 | 4 | 0 |",
+        "| **2 tokenizers** | 3 | 2,003 | 0 | 4 | 0 |",
+    ]
+
+
+def test_the_command_prints_the_table_and_the_rate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "counts.json"
+    assert main(["--hours", "0.0001", "--only", "mock_words", "--record", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("| tokenizer | streams |")
+    assert printed.rstrip().endswith("tokens a second")
+    assert json.loads(path.read_text()).keys() == {"mock_words"}
