@@ -19,21 +19,24 @@ from collections.abc import (
     Iterator,
 )
 from types import AsyncGeneratorType, TracebackType
-from typing import Any, Generic, Self, SupportsIndex, TypeVar, Unpack, cast
+from typing import Any, Self, SupportsIndex, Unpack, cast
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from streamdec.chunks import Chunk
+from streamdec.core.counting import counted, first_tally, tokens_in
 from streamdec.core.stop_conditions import StopConditions
 from streamdec.core.stop_sequence import StopSequenceDecoder
 from streamdec.errors import IdleTimeoutError
 from streamdec.flow import (
     MAX_TOKENS_AT_ONCE,
     NO_PROMPT,
+    BaseStream,
     Closing,
     Flow,
     FlowOptions,
+    M,
     StreamOptions,
     decoder_of,
     sorted_options,
@@ -44,10 +47,8 @@ from streamdec.sources import is_plain
 
 __all__ = ["TextStream", "stream", "wrap"]
 
-M = TypeVar("M", bound=Machine)
 
-
-class TextStream(Generic[M]):
+class TextStream(BaseStream[M]):
     """The chunks of one source: an async iterator, and a context manager that closes the source.
 
     Made by :func:`stream` and :func:`wrap`. It is equivalent to::
@@ -83,9 +84,7 @@ class TextStream(Generic[M]):
         idle_timeout: float | None = None,
         **options: Unpack[FlowOptions],
     ) -> None:
-        self.machine: M = machine
-        """What decodes; not to be stepped by others while the stream runs."""
-        self._flow = Flow(machine, **options)
+        super().__init__(machine, **options)
         pulled = _iterator_of(source)
         self._closing = _Closing(self._flow, getattr(pulled, "aclose", None), on_stop)
         if idle_timeout is not None:
@@ -141,58 +140,36 @@ class TextStream(Generic[M]):
         else:
             self._closing.note_on(error)
 
-    # --- what may be asked
-
-    def snapshot(self) -> dict[str, Any]:
-        """The machine as JSON, as it is after the chunks that were given out."""
-        return self.machine.snapshot()
-
-    @property
-    def text_held(self) -> str:
-        """The text that would come out if nothing followed; asking changes nothing."""
-        return self._flow.text_held
-
-    @property
-    def engine_finish_reason(self) -> str | None:
-        """Why the engine ended, in its own word; None if it has not, or did not say."""
-        return self._flow.engine_finish_reason
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.machine!r}>"
-
 
 async def _chunks(
     flow: Flow, source: AsyncIterator[Any], closing: _Closing
 ) -> AsyncGenerator[Chunk, None]:
     """The chunks of a TextStream. It is not referred to, so that it can be let go."""
     walked, step, shows_all = flow.walked, flow.step, flow.shows_all
-    left = MAX_TOKENS_AT_ONCE
+    row, begun, left = walked._row, walked._tally, MAX_TOKENS_AT_ONCE
+    due = _due(begun, left)
     async with closing:
         async for output in source:
-            row = walked._row
             if row is not None:
                 # What StopSequenceDecoder.step does, written out: to call it would take a tenth of
-                # the time that a token takes. What a row has is never the end.
+                # the time that a token takes, and to count another one. What a row has is never
+                # the end; where the tally has no more room for it, or it is due, others run.
                 try:
                     if output <= 1 and (type(output) is not int or output < 0):
                         raise LookupError
-                    chunk, tally, row = row[output]
+                    chunk, tally, after = row[output]
                     tally += walked._tally
-                    if tally >= 0.0 or (row is not None and type(output) is not int):
+                    if tally >= due or (after is not None and type(output) is not int):
                         raise LookupError
                 except Exception:  # noqa: BLE001 (what is wrong, if anything is, is named below)
+                    left -= tokens_in(counted(walked._tally - begun))
                     walked = flow.walked_after(output)
                 else:
                     walked._tally = tally
-                    if row is not None:
-                        walked._row = row
+                    if after is not None:
+                        walked._row = row = after
                     if chunk.text or shows_all:
                         yield chunk
-                    left -= 1
-                    if left:
-                        continue
-                    left = MAX_TOKENS_AT_ONCE
-                    await checkpoint()
                     continue
             if step is not None and type(output) is int:
                 chunk = step(output)
@@ -215,10 +192,18 @@ async def _chunks(
             if left <= 0:
                 left = MAX_TOKENS_AT_ONCE
                 await checkpoint()
+            if row is not None:
+                row, begun = walked._row, walked._tally
+                due = _due(begun, left)
         else:
             flow.end()
     for chunk in flow.ending(closing):
         yield chunk
+
+
+def _due(tally: float, tokens: int) -> float:
+    """The tally that comes after so many tokens more; 0 at the most, where it is the machine's."""
+    return min(tally - first_tally(tokens), 0.0)
 
 
 # --- the source -----------------------------------------------------------------------------------
@@ -297,6 +282,7 @@ class _Closing(Closing):
         actions = self.due()
         if not actions:
             return
+        broken_off: BaseException | None = None
         with anyio.CancelScope(shield=True):
             for action in actions:
                 try:
@@ -305,6 +291,10 @@ class _Closing(Closing):
                         await result
                 except Exception as error:  # noqa: BLE001 (see Closing)
                     self.failed(error)
+                except BaseException as error:  # noqa: BLE001 (task.cancel() knows no shield)
+                    broken_off = error
+        if broken_off is not None:
+            raise broken_off
 
     async def __aenter__(self) -> None:
         pass

@@ -7,18 +7,17 @@ that lags gets many together instead of falling behind. No text is ever queued.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from threading import get_ident
-from typing import Any, Protocol, Self, SupportsIndex
+from typing import Any, Self, SupportsIndex
 
 import anyio
 
 from streamdec.errors import FeedClosedError, FeedFullError
 from streamdec.sources import Delta, checked_ids
+from streamdec.waits import Wait, is_in_event_loop, new_wait
 
 __all__ = ["TokenFeed"]
 
@@ -64,8 +63,8 @@ class TokenFeed:
         self._ids: list[SupportsIndex] = []
         self._end: Delta | BaseException | None = None
         self._is_closed = False
-        self._reader: _Wait | None = None
-        self._senders: list[_Wait] = []
+        self._reader: Wait | None = None
+        self._senders: list[Wait] = []
 
     # --- the producer's side
 
@@ -92,12 +91,13 @@ class TokenFeed:
                 self._wait_for_room(wait, timeout)
             self._ids += ids
             reader = self._reader
-            if reader is None or not ids:
+            if reader is None:
                 return
             self._reader = None
         try:
             reader.end()
         except RuntimeError as error:
+            self._close()
             raise FeedClosedError("the event loop of the feed's reader is no more") from error
 
     async def send(self, token_ids: SupportsIndex | Iterable[SupportsIndex]) -> None:
@@ -113,7 +113,7 @@ class TokenFeed:
             with self._lock:
                 if self._is_decided():
                     continue
-                wait = _new_wait()
+                wait = new_wait()
                 self._senders.append(wait)
             try:
                 await wait
@@ -147,7 +147,7 @@ class TokenFeed:
         return self
 
     async def __anext__(self) -> Any:
-        """All ids that wait, as soon as there are some; with the last, a Delta that says why.
+        """All ids that wait, as soon as there are some; last a Delta, if ``end`` said why.
 
         Raises what ``fail`` was given; ``anyio.BusyResourceError`` for a second reader.
         """
@@ -157,7 +157,7 @@ class TokenFeed:
                     return self._take()
                 if self._reader is not None:
                     raise anyio.BusyResourceError("reading from")
-                self._reader = wait = _new_wait()
+                self._reader = wait = new_wait()
             try:
                 await wait
             finally:
@@ -167,6 +167,9 @@ class TokenFeed:
 
     async def aclose(self) -> None:
         """Refuses whatever else is put, and forgets what was not read."""
+        self._close()
+
+    def _close(self) -> None:
         with self._lock:
             self._is_closed, self._limit = True, 0
             self._ids = []
@@ -182,7 +185,7 @@ class TokenFeed:
         """Returns when ids may be put."""
         if self._limit and not wait:
             raise FeedFullError(f"the feed is full: {len(self._ids)} ids wait")
-        if self._limit and _is_in_event_loop():
+        if self._limit and is_in_event_loop():
             raise FeedFullError(
                 f"the feed is full: {len(self._ids)} ids wait, and put() must not wait in the "
                 "thread of an event loop; await send(), or say wait=False"
@@ -199,19 +202,16 @@ class TokenFeed:
 
     def _take(self) -> Any:
         """All that waits; then what the end is."""
-        ids, end = self._ids, self._end
+        ids, self._ids = self._ids, []
         if ids:
-            self._ids = []
             self._wake_producers()
-            if not isinstance(end, Delta) or end.finish_reason is None:
-                return ids
+            return ids
+        end, self._end = self._end, None
         if isinstance(end, BaseException):
-            self._end = Delta()
             raise end
         if end is None or end.finish_reason is None:
             raise StopAsyncIteration
-        self._end = Delta()
-        return end._replace(token_ids=ids)
+        return end
 
     def _finish(self, end: Delta | BaseException) -> None:
         with self._lock:
@@ -233,69 +233,3 @@ class TokenFeed:
                 with suppress(RuntimeError):
                     sender.end()
             self._senders = []
-
-
-# --- waiting --------------------------------------------------------------------------------------
-# What anyio has for this costs a task twice as much as the rest of the hand-over, and a thread has
-# to wait until it is done. So each event loop's own means are used, and nothing else of them.
-
-
-class _Wait(Protocol):
-    """One wait of one task, which any thread can end. Made in the thread of the task."""
-
-    def end(self) -> None:
-        """Lets the task go on. RuntimeError if its event loop is no more."""
-        ...
-
-    def __await__(self) -> Generator[Any, Any, Any]: ...
-
-
-class _AsyncioWait:
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._future = self._loop.create_future()
-        self._thread = get_ident()
-
-    def end(self) -> None:
-        if get_ident() == self._thread:
-            self._finish()
-        else:
-            self._loop.call_soon_threadsafe(self._finish)
-
-    def _finish(self) -> None:
-        if not self._future.done():
-            self._future.set_result(None)
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return self._future.__await__()
-
-
-class _TrioWait:
-    def __init__(self, trio: Any) -> None:
-        self._token = trio.lowlevel.current_trio_token()
-        self._event = trio.Event()
-        self._thread = get_ident()
-
-    def end(self) -> None:
-        if get_ident() == self._thread:
-            self._event.set()
-        else:
-            self._token.run_sync_soon(self._event.set)
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        waiting: Generator[Any, Any, Any] = self._event.wait().__await__()
-        return waiting
-
-
-def _new_wait() -> _Wait:
-    """A wait of the task that runs; RuntimeError if none does."""
-    trio = sys.modules.get("trio")
-    return _TrioWait(trio) if trio is not None and trio.lowlevel.in_trio_run() else _AsyncioWait()
-
-
-def _is_in_event_loop() -> bool:
-    try:
-        _new_wait()
-    except RuntimeError:
-        return False
-    return True

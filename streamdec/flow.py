@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, SupportsIndex, TypedDict, cast, get_args
+from typing import (
+    Any,
+    Generic,
+    Literal,
+    SupportsIndex,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    get_args,
+)
 
 from streamdec.chunks import Chunk, FinishReason, StopReason
 from streamdec.core.byte_runs import ByteRuns
@@ -22,11 +32,13 @@ from streamdec.sources import Reader, ending
 __all__ = [
     "MAX_TOKENS_AT_ONCE",
     "NO_PROMPT",
+    "BaseStream",
     "Closing",
     "DecoderOptions",
     "DecodingOptions",
     "Flow",
     "FlowOptions",
+    "M",
     "StreamOptions",
     "decoder_of",
     "sorted_options",
@@ -39,12 +51,14 @@ NOTHING = Chunk()
 NO_PROMPT: tuple[int, ...] = ()
 
 Split = Literal["output", "token"]
+M = TypeVar("M", bound=Machine)
 
 
 class _Unwalked:
     """Stands for a decoder whose rows are not walked from outside: it has none."""
 
     _row = None
+    _tally = 0.0
 
 
 UNWALKED = _Unwalked()
@@ -157,16 +171,22 @@ class Flow:
 
         Raises SourceError if it cannot be read. What a step raises comes after the last chunk.
         """
-        token_ids, reason, stop_reason = self._reader.read(output)
+        reason, stop_reason = None, None
+        if self._takes_ids and type(output) is list:  # as a feed's are: a third of the time
+            token_ids: Sequence[SupportsIndex] = output
+        else:
+            token_ids, reason, stop_reason = self._reader.read(output)
         if reason is not None:
             self.engine_finish_reason, self.source_ended = reason, True
-        for start in range(0, len(token_ids), self._most):
-            part = token_ids[start : start + self._most]
-            chunk = self._take(part)
+        start, size = 0, len(token_ids)
+        while start < size:
+            end = start + self._most
+            chunk = self._take(token_ids if end >= size and not start else token_ids[start:end])
             if self.is_over:
-                self._leave_unread(len(token_ids) - start - len(part))
+                self._leave_unread(max(size - end, 0))
                 return
             yield chunk
+            start = end
         if reason is not None:
             self._end(ending(reason), stop_reason)
 
@@ -245,7 +265,36 @@ def _check(name: str, value: object, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {choices}, not {value!r:.40}")
 
 
-# --- the source ---------------------------------------------------------------------------------
+# --- the stream -----------------------------------------------------------------------------------
+
+
+class BaseStream(Generic[M]):
+    """What may be asked of a stream, however its chunks are read."""
+
+    def __init__(self, machine: M, **options: Unpack[FlowOptions]) -> None:
+        self.machine: M = machine
+        """What decodes; not to be stepped by others while the stream runs."""
+        self._flow = Flow(machine, **options)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The machine as JSON, as it is after the chunks that were given out."""
+        return self.machine.snapshot()
+
+    @property
+    def text_held(self) -> str:
+        """The text that would come out if nothing followed; asking changes nothing."""
+        return self._flow.text_held
+
+    @property
+    def engine_finish_reason(self) -> str | None:
+        """Why the engine ended, in its own word; None if it has not, or did not say."""
+        return self._flow.engine_finish_reason
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.machine!r}>"
+
+
+# --- the source -----------------------------------------------------------------------------------
 
 
 class Closing:

@@ -15,37 +15,48 @@ from streamdec.core.stop_conditions import StopConditions
 from streamdec.core.stop_sequence import StopSequenceDecoder
 from streamdec.flow import (
     NO_PROMPT,
+    BaseStream,
     Closing,
     Flow,
+    FlowOptions,
+    M,
     StreamOptions,
     decoder_of,
     sorted_options,
 )
-from streamdec.machines import Machine
 from streamdec.protocols import Decoder
 from streamdec.sources import is_plain
 
 __all__ = ["TextIterator", "iter_chunks"]
 
 
-class TextIterator:
+class TextIterator(BaseStream[M]):
     """The chunks of one plain source: an iterator, and a context manager that closes the source.
 
-    Made by :func:`iter_chunks`. The last chunk, and no other, has a ``finish_reason``. The source
-    is closed once: before the last chunk is given out, when a step or the source raises, on
-    ``close`` and on leaving the block. What raises comes after all text that was certain before it;
-    ``snapshot()`` goes on from there with another source, ``text_held`` is what was withheld.
+    :func:`iter_chunks` makes one with a StopSequenceDecoder; any of the three machines will do.
+
+    The last chunk, and no other, has a ``finish_reason``. The source is closed once: before the
+    last chunk is given out, when a step or the source raises, on ``close`` and on leaving the
+    block. What raises comes after all text that was certain before it; ``snapshot()`` goes on from
+    there with another source, ``text_held`` is what was withheld.
     """
 
     def __init__(
-        self, source: Iterable[Any], flow: Flow, on_stop: Callable[[], object] | None = None
+        self,
+        source: Iterable[Any],
+        machine: M,
+        *,
+        on_stop: Callable[[], object] | None = None,
+        **options: Unpack[FlowOptions],
     ) -> None:
+        super().__init__(machine, **options)
         if inspect.iscoroutinefunction(on_stop):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
-        iterator = _iterator_of(source)
-        self._flow = flow
-        self._closing = _Closing(flow, getattr(iterator, "close", None), on_stop)
-        self._chunks = _chunks(flow, iter(()) if flow.is_over else iterator, self._closing)
+        pulled = _iterator_of(source)
+        self._closing = _Closing(self._flow, getattr(pulled, "close", None), on_stop)
+        if self._flow.is_over:
+            pulled = iter(())
+        self._chunks = _chunks(self._flow, pulled, self._closing)
 
     # --- reading
 
@@ -84,30 +95,6 @@ class TextIterator:
         else:
             self._closing.note_on(error)
 
-    # --- what may be asked
-
-    @property
-    def machine(self) -> Machine:
-        """What decodes; not to be stepped by others meanwhile."""
-        return self._flow.machine
-
-    def snapshot(self) -> dict[str, Any]:
-        """The machine as JSON, as it is after the chunks that were given out."""
-        return self.machine.snapshot()
-
-    @property
-    def text_held(self) -> str:
-        """The text that would come out if nothing followed; asking changes nothing."""
-        return self._flow.text_held
-
-    @property
-    def engine_finish_reason(self) -> str | None:
-        """Why the engine ended, in its own word; None if it has not, or did not say."""
-        return self._flow.engine_finish_reason
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.machine!r}>"
-
 
 def _chunks(flow: Flow, source: Iterator[Any], closing: _Closing) -> Generator[Chunk, None, None]:
     with closing:
@@ -127,11 +114,16 @@ class _Closing(Closing):
 
     def close(self) -> None:
         """Stops the engine, unless it has ended by itself; then closes its iterator. Once."""
+        broken_off: BaseException | None = None
         for action in self.due():
             try:
                 action()
             except Exception as error:  # noqa: BLE001 (see Closing)
                 self.failed(error)
+            except BaseException as error:  # noqa: BLE001 (a user's Ctrl-C)
+                broken_off = error
+        if broken_off is not None:
+            raise broken_off
 
     def __enter__(self) -> None:
         pass
@@ -156,7 +148,7 @@ def iter_chunks(
     decoder: StopSequenceDecoder | None = None,
     on_stop: Callable[[], object] | None = None,
     **options: Unpack[StreamOptions],
-) -> TextIterator:
+) -> TextIterator[StopSequenceDecoder]:
     r"""The text of a plain ``source``, as it comes, until something says stop.
 
     All as for :func:`streamdec.stream`, without an event loop.
@@ -173,4 +165,4 @@ def iter_chunks(
     decoder = decoder_of(
         "iter_chunks()", tokenizer, conditions, prompt_token_ids, decoder, decoder_options
     )
-    return TextIterator(source, Flow(decoder, **flow_options), on_stop)
+    return TextIterator(source, decoder, on_stop=on_stop, **flow_options)

@@ -106,8 +106,6 @@ class _Stopping:
         self.flush = decoder.flush
 
     def release(self) -> str:
-        if self.finished:
-            return ""
         with suppress(StreamdecError):
             return self._decoder.fork().flush("error").text
         return self.jailed
@@ -197,7 +195,7 @@ class Covering:
         self._face = face
         self.release = face.release
         self._given = 0
-        self._decided = len(face.jailed)
+        self._decided = 0
         self._unfinished: list[int] = []
         self._ends: deque[tuple[int, int]] = deque()
 
@@ -212,7 +210,7 @@ class Covering:
         """See Face."""
         chunk = self._face.step(token_id)
         self._note(token_id.__index__(), chunk.text)
-        return self._covering(chunk)
+        return self.covering(chunk)
 
     def step_batch(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
         """See Face."""
@@ -225,15 +223,22 @@ class Covering:
                 note(token_id.__index__(), chunk.text)
                 if chunk.finish_reason is not None:
                     unread = len(token_ids) - count
-                    return self._covering(replace(chunk, text="".join(texts), unread_tokens=unread))
+                    return self.covering(replace(chunk, text="".join(texts), unread_tokens=unread))
         except Exception as error:
-            error.chunk = self._covering(Chunk("".join(texts)))  # type: ignore[attr-defined]
+            error.chunk = self.covering(Chunk("".join(texts)))  # type: ignore[attr-defined]
             raise
-        return self._covering(Chunk("".join(texts)))
+        return self.covering(Chunk("".join(texts)))
 
     def flush(self, finish_reason: FinishReason) -> Chunk:
         """See Face."""
-        return self._covering(self._face.flush(finish_reason))
+        return self.covering(self._face.flush(finish_reason))
+
+    def covering(self, chunk: Chunk) -> TokenChunk:
+        """``chunk``, which the machine gives now, with the ids that it covers."""
+        covered = [] if chunk.held else self._complete(all_=chunk.finish_reason is not None)
+        return TokenChunk(
+            chunk.text, chunk.finish_reason, chunk.stop_reason, chunk.unread_tokens, tuple(covered)
+        )
 
     @property
     def finished(self) -> bool:
@@ -264,12 +269,6 @@ class Covering:
             self._unfinished.append(token_id)
         else:
             self._ends.append((token_id, self._decided))
-
-    def _covering(self, chunk: Chunk) -> TokenChunk:
-        covered = [] if chunk.held else self._complete(all_=chunk.finish_reason is not None)
-        return TokenChunk(
-            chunk.text, chunk.finish_reason, chunk.stop_reason, chunk.unread_tokens, tuple(covered)
-        )
 
     def _complete(self, *, all_: bool) -> list[int]:
         """Takes the ids whose text is out."""

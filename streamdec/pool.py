@@ -151,20 +151,21 @@ class DecoderPool:
             self.errors[request_id] = error
             before = getattr(error, "chunk", None) or NOTHING
             error.chunk = None  # type: ignore[attr-defined]
-            return _joined(before, _last_chunk(face))
+            return _joined(before, _last_chunk(face, "error")[0])
 
     # --- going
 
     def finish(self, request_id: RequestId, finish_reason: FinishReason = "stop") -> Chunk:
         """The end of a request that the engine has ended: what was withheld comes out.
 
-        What comes out may itself complete a stop. UnknownRequestError if there is no such request.
+        What comes out may itself complete a stop; if it cannot come out, ``errors`` says why, and
+        the finish is ``"error"``. UnknownRequestError if there is no such request.
         """
         face = self._faces.get(request_id)
         if face is None:
             raise UnknownRequestError(request_id)
-        chunk = face.flush(finish_reason)
-        self.errors, self.ended = {}, {}
+        chunk, error = _last_chunk(face, finish_reason)
+        self.errors, self.ended = {} if error is None else {request_id: error}, {}
         self._let_go(request_id)
         return chunk
 
@@ -243,14 +244,16 @@ def _is_pair(item: object) -> bool:
     return isinstance(item, (list, tuple)) and len(item) == 2
 
 
-# --- the end of a bad request ---------------------------------------------------------------------
+# --- ends -----------------------------------------------------------------------------------------
 
 
-def _last_chunk(face: Face) -> Chunk:
+def _last_chunk(face: Face, finish_reason: FinishReason) -> tuple[Chunk, StreamdecError | None]:
+    """The end; with why it is not the one that was asked for, if it is not."""
     try:
-        return face.flush("error")
-    except StreamdecError:  # a tokenizer that takes back text cannot even end it
-        return Chunk(face.jailed, "error")
+        return face.flush(finish_reason), None
+    except StreamdecError as error:  # a tokenizer that takes back text cannot even end it
+        chunk = Chunk(face.jailed, "error")
+        return face.covering(chunk) if isinstance(face, Covering) else chunk, error
 
 
 def _joined(before: Chunk, last: Chunk) -> Chunk:

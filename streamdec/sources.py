@@ -98,10 +98,11 @@ class Reader:
     one of its ``outputs``; its end is under ``finish_reason``, there or in ``meta_info``.
 
     Args:
-        ids: called with each output; gives its ids, or anything else that is an output as above, or
-            None where the output has no ids.
+        ids: called with each output; gives its ids, or None where the output has none (why the
+            engine ended is then read from the output), or anything else that is an output as above.
         cumulative: an output has all ids since the beginning, not only the new ones.
-        index: which sample of a request is read, where there are several.
+        index: which sample of a request is read, where there are several; by the ``index`` that an
+            engine gives it, or else by its place among the ``outputs``.
     """
 
     def __init__(
@@ -124,21 +125,27 @@ class Reader:
         Raises SourceError for an output in which no ids are found; for a cumulative one that does
         not only grow; and for a second sample, where ``index`` does not say which is meant.
         """
+        reason, stop = None, None
         if self._ids is not None:
+            reason, stop = _finish_of(output)
             output = self._ids(output)
             if output is None:
-                return Delta()
+                return Delta((), reason, stop)
         ids = ids_of(output)
-        return self._delta_of(output) if ids is None else Delta(self._new_part(ids))
+        if ids is None:
+            return self._delta_of(output)
+        return Delta(self._new_part(ids, at_end=reason is not None), reason, stop)
 
     # --- an engine's own outputs
 
     def _delta_of(self, output: Any) -> Delta:
         samples = _field(output, "outputs")
-        meant = [each for each in _list(samples, output) if self._is_meant(each)]
+        placed = [*enumerate(samples)] if is_plain(samples) else [(None, output)]
+        meant = [sample for place, sample in placed if self._is_meant(sample, place)]
         if not meant:
             return Delta()
-        ids, (reason, stop) = self._ids_in(meant[-1]), _finish_of(meant[-1])
+        ids = self._ids_in(meant[0], is_alone=len(placed) == 1)
+        reason, stop = _finish_of(meant[0])
         if ids is MISSING and reason is None:
             raise SourceError(self._complaint(output))
         if ids is MISSING or ids is None:
@@ -148,10 +155,11 @@ class Reader:
             raise SourceError(self._complaint(output))
         return Delta(self._new_part(found, at_end=reason is not None), reason, stop)
 
-    def _is_meant(self, sample: Any) -> bool:
-        """Whether ``sample`` is the one that is read."""
-        index = _field(sample, "index")
-        if type(index) is not int:  # it may be the method of a list
+    def _is_meant(self, sample: Any, place: int | None) -> bool:
+        """Whether ``sample``, which has a ``place`` if it is one of a list, is the one to read."""
+        given = _field(sample, "index")
+        index: int | None = given if type(given) is int else place  # it may be a list's method
+        if index is None:
             return True
         if self._index is not None:
             return index == self._index
@@ -164,11 +172,16 @@ class Reader:
             "index= must say which one is read"
         )
 
-    def _ids_in(self, sample: Any) -> Any:
+    def _ids_in(self, sample: Any, *, is_alone: bool) -> Any:
         """What is under the first of the known names; MISSING if none is there."""
         names = IDS if self._is_cumulative else (NEW_IDS, *IDS)
-        found = (_field(sample, name, MISSING) for name in names)
-        return next((ids for ids in found if ids is not MISSING), MISSING)
+        name = next((name for name in names if _field(sample, name, MISSING) is not MISSING), None)
+        if name == NEW_IDS and not is_alone:
+            raise SourceError(
+                f"{NEW_IDS} of several samples repeats what was new while another one grows: "
+                f"cumulative=True reads {IDS[0]} instead"
+            )
+        return MISSING if name is None else _field(sample, name)
 
     def _complaint(self, output: Any) -> str:
         what = f"a dict of {sorted(map(str, output))}" if isinstance(output, dict) else repr(output)
@@ -189,7 +202,7 @@ class Reader:
         if len(ids) < seen and at_end:
             return ()  # an engine may take back its stop
         known = ids[seen - len(last_seen) : seen]
-        if len(ids) < seen or list(known) != list(last_seen):
+        if list(known) != list(last_seen):
             raise SourceError(
                 f"cumulative=True, but an output does not begin with the {seen} ids before it: "
                 f"it has {len(ids)}, and {list(known)} where {list(last_seen)} were"
@@ -209,20 +222,16 @@ def _field(output: Any, name: str, default: Any = None) -> Any:
     return getattr(output, name, default)
 
 
-def _list(samples: Any, output: Any) -> Any:
-    """The samples of an output: it is one itself if it has no others."""
-    return (output,) if samples is None else samples
-
-
 def _finish_of(sample: Any) -> tuple[str | None, str | int | None]:
     """Why the engine ended, in its own word, and the stop that it saw; None, None if it goes on."""
     reason = _field(sample, "finish_reason")
     if reason is None:
         reason = _field(_field(sample, "meta_info"), "finish_reason")
     stop = _field(sample, "stop_reason")
-    if isinstance(reason, Mapping):  # SGLang
+    if isinstance(reason, Mapping):  # SGLang's has a type; Dynamo's is {"error": what went wrong}
         stop = reason.get("matched", stop)
-        reason = reason.get("type")
+        named = (f"{word}: {message}" for word, message in reason.items())
+        reason = reason.get("type", next(named, None))
     if reason is None:
         return None, None
     if not isinstance(reason, str):  # an Enum

@@ -58,6 +58,7 @@ MODULES: Mapping[str, float] = {
     "streamdec.core.stop_sequence": 3.5,
     "streamdec.regex_stops": 4,
     "streamdec.sources": 4,
+    "streamdec.waits": 4,
     "streamdec.machines": 4,
     "streamdec.flow": 4.5,
     "streamdec.feed": 4.5,
@@ -91,6 +92,7 @@ FIRST_SHARED_FLOOR = 4
 HOMES: Mapping[str, str] = {
     "click": "streamdec.cli",
     "fastokens": "streamdec.backends",
+    "huggingface_hub": "streamdec.loading",
     "regex": "streamdec.regex_stops",
     "rich": "streamdec.cli",
     "sentencepiece": "streamdec.backends",

@@ -29,7 +29,6 @@ from streamdec import (
     wrap,
 )
 from streamdec import Sequence as TokenSequence
-from streamdec.flow import Flow
 from streamdec.machines import Machine
 from tests.aio.engines import BoomError, Engine, PlainEngine
 from tests.stop_laws import Setup
@@ -109,7 +108,10 @@ class Reader:
     """Takes chunks, and checks each of them the moment it comes."""
 
     def __init__(
-        self, stream: TextStream[Any] | TextIterator, engine: Engine | PlainEngine, trail: Trail
+        self,
+        stream: TextStream[Any] | TextIterator[Any],
+        engine: Engine | PlainEngine,
+        trail: Trail,
     ) -> None:
         self._stream = stream
         self._engine = engine
@@ -186,7 +188,7 @@ def plain_as_the_machine(
 ) -> list[Chunk]:
     """The same without waiting."""
     engine = PlainEngine(map(shape, outputs))
-    stream = TextIterator(engine, Flow(machine, **options))
+    stream = TextIterator(engine, machine, **options)
     reader, error = Reader(stream, engine, trail), None
     try:
         for chunk in stream:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -138,12 +139,17 @@ async def test_where_nothing_is_waited_for(outputs: list[Any]) -> None:
 @pytest.mark.parametrize("idle_timeout", [None, 60])
 async def test_with_and_without_an_idle_timeout(idle_timeout: float | None) -> None:
     """Being cancelled is no timeout."""
-    engine = Engine(IDS, before_pull=lambda pulls: anyio.sleep(60 if pulls == 2 else 0))
-    chunks = stream(engine, TOKENIZER, idle_timeout=idle_timeout)
-    with anyio.move_on_after(0.02) as scope:
-        await drained(chunks)
-    assert scope.cancelled_caught
-    assert (chunks.machine.num_tokens, engine.closings) == (2, 1)
+
+    async def before_pull(pulls: int) -> None:
+        if pulls == 2:
+            reader.scope.cancel()
+        await checkpoint()
+
+    engine = Engine(IDS, before_pull=before_pull)
+    reader = Reader(stream(engine, TOKENIZER, idle_timeout=idle_timeout))
+    await reader.read()
+    assert reader.scope.cancelled_caught
+    assert (reader.chunks.machine.num_tokens, engine.closings) == (2, 1)
 
 
 # --- while it is closed ---------------------------------------------------------------------------
@@ -235,6 +241,23 @@ async def test_a_task_that_is_cancelled_while_closing_has_not_lost_the_last_text
     assert engine.closings == 1
 
 
+@pytest.mark.asyncio
+async def test_a_task_that_is_cancelled_in_on_stop_closes_all_the_same() -> None:
+    telling = asyncio.Event()
+
+    async def abort() -> None:
+        telling.set()
+        await asyncio.sleep(60)
+
+    engine = Engine([STOP])
+    task = asyncio.create_task(drained(stream(engine, TOKENIZER, stop="STOP", on_stop=abort)))
+    await telling.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (engine.closings, engine.is_closed) == (1, True)
+
+
 # --- feeds ----------------------------------------------------------------------------------------
 
 
@@ -256,7 +279,29 @@ async def test_waiting_for_a_feed_can_be_cancelled_and_begun_again() -> None:
     feed = TokenFeed()
     with anyio.move_on_after(0.01):
         await anext(feed)
+    with anyio.move_on_after(0.01) as scope:
+        await anext(feed)
+    assert scope.cancelled_caught
     feed.put(A)
+    assert await anext(feed) == [A]
+
+
+@pytest.mark.asyncio
+async def test_a_reader_that_is_cancelled_while_a_thread_wakes_it() -> None:
+    """The waking comes too late, and must not complain to the event loop."""
+    complaints: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    feed = TokenFeed()
+    reader = asyncio.create_task(feed.__anext__())
+    await asyncio.sleep(0)
+    thread = threading.Thread(target=feed.put, args=(A,))
+    thread.start()
+    thread.join()
+    reader.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reader
+    await asyncio.sleep(0)
+    assert complaints == []
     assert await anext(feed) == [A]
 
 
@@ -266,6 +311,7 @@ async def test_waiting_to_send_can_be_cancelled_and_nothing_was_put() -> None:
     feed.put(A)
     with anyio.move_on_after(0.01):
         await feed.send(B)
+    assert feed._senders == []
     assert await anext(feed) == [A]
     assert feed.num_waiting == 0
     await feed.send(B)

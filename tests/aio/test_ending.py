@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import anyio
@@ -16,6 +16,8 @@ from streamdec import (
     DecodeStream,
     IdleTimeoutError,
     MockTokenizer,
+    RewriteError,
+    StopConditions,
     StopSequenceDecoder,
     TextStream,
     stream,
@@ -378,6 +380,37 @@ def test_an_idle_timeout_error_travels() -> None:
     error = IdleTimeoutError(1.5, {"format": 1})
     for other in (copy.copy(error), pickle.loads(pickle.dumps(error))):
         assert (other.seconds, other.snapshot, str(other)) == (1.5, {"format": 1}, str(error))
+
+
+# --- a text that cannot be ended ------------------------------------------------------------------
+
+
+class TakesBack:
+    """In the end its decode changes what it gave before."""
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        return "y\ufffd" if 9 in token_ids else "x" * len(token_ids)
+
+
+@pytest.mark.parametrize(
+    "outputs", [[1, 1, 9], [1, 1, {"token_ids": [9], "finish_reason": "stop"}]]
+)
+@pytest.mark.parametrize("is_stopping", [False, True])
+async def test_what_the_end_raises_comes_after_the_text_and_the_source_is_closed(
+    outputs: list[Any], is_stopping: bool
+) -> None:
+    engine, tokenizer = Engine(outputs), TakesBack()
+    machine: Any = DecodeStream(tokenizer)
+    if is_stopping:
+        machine = StopSequenceDecoder(tokenizer, StopConditions(stop="xq"))
+    chunks: TextStream[Any] = wrap(engine, machine)
+    text = (await anext(chunks)).text
+    text += (await anext(chunks)).text if not is_stopping else ""
+    with pytest.raises(RewriteError):
+        await anext(chunks)
+    assert (text, chunks.text_held) == (("x", "x") if is_stopping else ("xx", ""))
+    assert (engine.closings, engine.is_closed) == (1, True)
+    assert not machine.finished
 
 
 # --- what is held ---------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from streamdec import (
     TokenIdError,
     iter_chunks,
 )
-from streamdec.flow import MAX_TOKENS_AT_ONCE, Flow
+from streamdec.flow import MAX_TOKENS_AT_ONCE
 from tests.aio.engines import BoomError, PlainEngine, Script, plain_generator
 
 TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
@@ -68,6 +68,34 @@ def test_an_error_in_the_block_goes_on_up() -> None:
 
     with pytest.raises(BoomError, match="mine") as raised:
         fail_in_the_block()
+    assert raised.value.__notes__ == ["Closing the source raised too: BoomError('cannot close')"]
+
+
+def test_a_reader_that_leaves_the_block_hears_what_closing_raised() -> None:
+    def leave() -> None:
+        with iter_chunks(
+            PlainEngine([A, B], close_error=BoomError("cannot close")), TOKENIZER
+        ) as chunks:
+            next(chunks)
+
+    with pytest.raises(BoomError, match="cannot close"):
+        leave()
+
+
+def test_an_interrupt_in_on_stop_closes_all_the_same() -> None:
+    def abort() -> None:
+        raise KeyboardInterrupt
+
+    engine = PlainEngine([A, B])
+    with pytest.raises(KeyboardInterrupt), iter_chunks(engine, TOKENIZER, on_stop=abort) as chunks:
+        next(chunks)
+    assert engine.is_closed
+
+
+def test_what_closing_raised_is_mentioned_on_a_worse_error() -> None:
+    engine = PlainEngine([], error=BoomError("broken"), close_error=BoomError("cannot close"))
+    with pytest.raises(BoomError, match="broken") as raised:
+        next(iter_chunks(engine, TOKENIZER))
     assert raised.value.__notes__ == ["Closing the source raised too: BoomError('cannot close')"]
 
 
@@ -137,6 +165,6 @@ def test_long_outputs_become_several_chunks_and_split_token_one_each() -> None:
 
 
 def test_a_text_iterator_says_what_it_is() -> None:
-    chunks = TextIterator([A], Flow(DecodeStream(TOKENIZER)))
+    chunks = TextIterator([A], DecodeStream(TOKENIZER))
     assert repr(chunks).startswith("<TextIterator of <DecodeStream 0 tokens")
     assert chunks.engine_finish_reason is None

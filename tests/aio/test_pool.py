@@ -124,6 +124,14 @@ def test_a_step_takes_some_requests_or_all_and_ids_of_every_shape() -> None:
     assert pool["b"].num_tokens == 4
 
 
+def test_chunks_of_one_id_are_the_machines_own() -> None:
+    """They are most of all, and need not be made anew."""
+    pool = pool_of("a", "b")
+    ready = StopSequenceDecoder(TOKENIZER, CONDITIONS).step(0)
+    chunks = pool.step({"a": 0, "b": [0]})
+    assert chunks["a"] is chunks["b"] is ready
+
+
 def test_a_request_that_ends_leaves_with_its_last_chunk() -> None:
     pool = pool_of("a", "b")
     chunks = pool.step({"a": [0, STOP, 1, 1], "b": [ST]})
@@ -169,10 +177,12 @@ def test_what_an_error_releases_may_be_a_stop() -> None:
 
 
 class TakesBack:
-    """Its decode changes text that it gave before, and at the end too."""
+    """Its decode changes text that it gave before: at 8 at once, at 9 in the end."""
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        return "x" * len(token_ids) if 9 not in token_ids else "y"
+        if 8 in token_ids:
+            return "y"
+        return "y\ufffd" if 9 in token_ids else "x" * len(token_ids)
 
 
 def test_a_tokenizer_that_takes_back_text_ends_its_own_request() -> None:
@@ -180,9 +190,39 @@ def test_a_tokenizer_that_takes_back_text_ends_its_own_request() -> None:
     pool.add("a")
     pool.add("b")
     pool.step({"a": [1, 2], "b": 1})
-    chunks = pool.step({"a": [1, 9], "b": 1})
+    chunks = pool.step({"a": [1, 8], "b": 1})
     assert chunks == {"a": Chunk("x", "error"), "b": Chunk("x")}
     assert isinstance(pool.errors["a"], RewriteError)
+
+
+def test_a_request_that_cannot_even_be_ended_gives_what_was_decided() -> None:
+    pool = DecoderPool(TakesBack())
+    pool.add("a", StopConditions(stop="xq"))
+    assert pool.step({"a": [1, 1]}) == {"a": Chunk("x")}
+    assert pool.step({"a": [9, -1]}) == {"a": Chunk("x", "error")}
+    assert isinstance(pool.errors["a"], TokenIdError)
+    assert len(pool) == 0
+
+
+def test_chunks_that_cover_ids_do_so_in_such_an_end_too() -> None:
+    pool = DecoderPool(TakesBack(), return_token_ids=True)
+    pool.add("a", StopConditions(stop="xq"))
+    assert pool.step({"a": [1, 2]}) == {"a": TokenChunk("x", token_ids=(1,))}
+    assert pool.step({"a": [9, -1]}) == {"a": TokenChunk("x", "error", token_ids=(2, 9))}
+
+
+def test_finish_and_abort_end_what_cannot_be_ended() -> None:
+    """Otherwise it would stay for ever."""
+    pool = DecoderPool(TakesBack())
+    pool.add("a", StopConditions(stop="xq"))
+    pool.add("b")
+    pool.step({"a": [1, 1, 9], "b": [1, 9]})
+    assert pool.finish("a", "length") == Chunk("x", "error")
+    assert [*pool.errors] == [*pool.ended] == ["a"]
+    assert isinstance(pool.errors["a"], RewriteError)
+    assert pool.abort("b") == Chunk("", "error")
+    assert [*pool.errors] == ["b"]
+    assert len(pool) == 0
 
 
 @pytest.mark.parametrize("value", [None, [("a", 1)], 5])
@@ -310,6 +350,14 @@ def test_chunks_say_which_ids_they_cover_also_after_a_fork_and_an_error() -> Non
         "b": TokenChunk("\ufffdaST", "error", token_ids=(HALF, 0, ST)),
     }
     assert pool.step({"a": 0}) == {"a": TokenChunk("a", token_ids=(0,))}
+
+
+def test_ids_of_withheld_text_wait_with_it_in_a_fork_too() -> None:
+    pool = pool_of("a", return_token_ids=True)
+    assert pool.step({"a": [0, 0, 0, 0, ST]}) == {"a": TokenChunk("aaaa", token_ids=(0, 0, 0, 0))}
+    pool.fork("a", "b")
+    expected = TokenChunk("STa", token_ids=(ST, 0))
+    assert pool.step({"a": 0, "b": 0}) == {"a": expected, "b": expected}
 
 
 def test_a_request_can_be_looked_at() -> None:

@@ -17,12 +17,14 @@ from streamdec import (
     StopSequenceDecoder,
     TextStream,
     TokenIdError,
+    aio,
     stream,
     wrap,
 )
 from streamdec.core.rows import DENSE_STEP, USES_BEFORE_DENSE
 from streamdec.flow import MAX_TOKENS_AT_ONCE
-from tests.aio.engines import Engine, drained
+from streamdec.sources import Delta, Reader
+from tests.aio.engines import Engine, Script, async_generator, drained
 
 pytestmark = pytest.mark.anyio
 
@@ -65,10 +67,10 @@ async def test_ids_after_the_finish_are_counted_as_unread_across_all_of_the_outp
 
 async def test_chunks_without_news_are_the_machines_own() -> None:
     """A chunk that a row has ready is handed on, not copied."""
-    decoders = [StopSequenceDecoder(TOKENIZER, StopConditions(stop="x")) for _ in range(2)]
-    ready = decoders[0].step(A)
-    async with wrap([A], decoders[1]) as chunks:
-        assert await anext(chunks) is ready
+    ready = StopSequenceDecoder(TOKENIZER, StopConditions(stop="x")).step(A)
+    for output in (A, [A], {"token_ids": [A]}):
+        async with stream([output], TOKENIZER, stop="x") as chunks:
+            assert await anext(chunks) is ready
 
 
 async def test_max_tokens_counts_what_is_walked() -> None:
@@ -81,6 +83,53 @@ async def test_max_tokens_counts_what_is_walked() -> None:
         assert engine.pulls == 20
 
 
+async def test_what_rows_have_is_not_stepped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To call a step for each token would be a tenth of what it costs; one that rows lack is."""
+    tokenizer = MockTokenizer.from_tokens([b"a", b"b", b"\xc3", b"\xa9", b"."])
+    ids = [0, 1, 0, 2, 3, 0] * 10
+    for _ in range(USES_BEFORE_DENSE + 2):
+        await drained(stream(Engine(ids), tokenizer, stop="bx"))
+    steps: list[Any] = []
+    step = StopSequenceDecoder.step
+
+    def noted_step(decoder: StopSequenceDecoder, token_id: Any) -> Chunk:
+        steps.append(token_id)
+        return step(decoder, token_id)
+
+    monkeypatch.setattr(StopSequenceDecoder, "step", noted_step)
+    chunks = stream(Engine([*ids, 4, *ids, True, *ids]), tokenizer, stop="bx")
+    with pytest.raises(TokenIdError):
+        await drained(chunks)
+    assert steps == [4, True]
+
+
+async def test_an_engine_that_gives_lists_is_taken_at_its_word() -> None:
+    """The first one is looked at as if it were an id; that takes longer than it should."""
+
+    class Ids(list[int]):
+        def __le__(self, other: Any) -> bool:
+            asked.append(self)
+            return NotImplemented
+
+    asked: list[Ids] = []
+    assert await texts(stream(Engine([Ids([A]), Ids([B]), Ids([A])]), TOKENIZER)) == [*"aba", ""]
+    assert len(asked) == 1
+
+
+async def test_lists_of_ids_are_read_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are what feeds give: to look for ids in them would take longer than to decode them."""
+    read: list[Any] = []
+
+    def noted_read(_: Reader, output: Any) -> Delta:
+        read.append(output)
+        return Delta([B])
+
+    monkeypatch.setattr(Reader, "read", noted_read)
+    source = Engine([[A, A], [B], {"token_ids": [A]}])
+    assert await texts(stream(source, TOKENIZER)) == ["aa", "b", "b", ""]
+    assert read == [{"token_ids": [A]}]
+
+
 async def test_negative_ids_are_not_counted_from_the_end_of_a_row() -> None:
     """A row at rest is a list once it is warm."""
     for _ in range(USES_BEFORE_DENSE + 2):
@@ -89,6 +138,19 @@ async def test_negative_ids_are_not_counted_from_the_end_of_a_row() -> None:
     assert (await anext(chunks)).text == "a"
     with pytest.raises(TokenIdError, match="token 1 is out of range"):
         await anext(chunks)
+
+
+@pytest.mark.parametrize("first", [A, B, 4])
+@pytest.mark.parametrize("bad", [3.0, 2.0, True, 1.0])
+async def test_what_is_equal_to_an_id_is_none(first: int, bad: Any) -> None:
+    """Wherever the rows are that are walked: at rest, in a stop, in a character."""
+    for _ in range(USES_BEFORE_DENSE + 2):
+        await texts(stream(Engine([first, A, first, B, first, 1]), TOKENIZER, stop="bx"))
+    engine = Engine([first, bad, A])
+    chunks = stream(engine, TOKENIZER, stop="bx")
+    with pytest.raises((TokenIdError, SourceError)):
+        await drained(chunks)
+    assert (chunks.machine.num_tokens, engine.pulls) == (1, 2)
 
 
 async def test_ids_that_a_callable_makes_of_numbers_are_those_that_count() -> None:
@@ -179,7 +241,7 @@ async def test_a_loop_that_was_left_can_be_taken_up_again() -> None:
 )
 @pytest.mark.parametrize("is_plain", [False, True])
 @pytest.mark.parametrize("make", ["decoder", "stream"])
-async def test_others_run_each_256_tokens_however_ready_the_source_is(
+async def test_others_run_each_256_tokens_and_no_more_often(
     outputs: list[Any], is_plain: bool, make: str
 ) -> None:
     turns = 0
@@ -198,10 +260,34 @@ async def test_others_run_each_256_tokens_however_ready_the_source_is(
         group.start_soon(other)
         await checkpoint()
         before = turns
-        async for _ in wrap(outputs if is_plain else Engine(outputs), machine):
+        source = (output for output in outputs) if is_plain else async_generator(Script(outputs))
+        async for _ in wrap(source, machine):
             pass
-        assert turns - before >= 2
+        size = sum(max(len(o), 1) if isinstance(o, (list, dict)) else 1 for o in outputs)
+        assert 2 <= turns - before <= size // MAX_TOKENS_AT_ONCE + 1
         group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("each", [1, 100, 255])
+async def test_tokens_that_rows_have_count_with_those_that_they_do_not(
+    each: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text that is too long for a row is stepped each time."""
+    tokenizer = MockTokenizer.from_tokens([b"a", b"long" * 100])
+    ids = ([0] * each + [1]) * (8 * MAX_TOKENS_AT_ONCE // (each + 1))
+    places: list[int] = []
+
+    async def noted_checkpoint() -> None:
+        places.append(chunks.machine.num_tokens)
+        await checkpoint()
+
+    monkeypatch.setattr(aio, "checkpoint", noted_checkpoint)
+    for _ in range(USES_BEFORE_DENSE + 2):
+        places.clear()
+        chunks = stream(Engine(ids), tokenizer, stop="x")
+        assert len(await drained(chunks)) == len(ids) + 1
+        due = range(MAX_TOKENS_AT_ONCE, len(ids) + 1, MAX_TOKENS_AT_ONCE)
+        assert places == [*due]
 
 
 async def test_a_deadline_is_kept_however_ready_the_source_is() -> None:

@@ -211,6 +211,27 @@ def test_an_engine_that_says_itself_what_is_new(cumulative: bool) -> None:
     assert [*iter_chunks(engine(), TOKENIZER, cumulative=cumulative)] == EXPECTED
 
 
+def test_samples_that_grow_in_turns_are_read_one_at_a_time() -> None:
+    """Of all samples, each output of TensorRT-LLM has what was new when they last grew."""
+    first, second = Result(), Result(index=1)
+
+    def engine() -> Any:
+        both = SimpleNamespace(outputs=[first, second])
+        first.grown(0)
+        yield both
+        second.grown(1)
+        yield both
+        first.grown(2)
+        second.grown(0).finish_reason = "stop"
+        yield both
+
+    chunks = iter_chunks(engine(), TOKENIZER, index=1, cumulative=True)
+    assert [*chunks] == [Chunk("b"), Chunk("a"), Chunk("", "stop")]
+    first.token_ids, second.token_ids = [], []
+    with pytest.raises(SourceError, match=r"token_ids_diff of several samples .* cumulative=True"):
+        next(iter_chunks(engine(), TOKENIZER, index=1))
+
+
 def test_ids_that_come_with_the_end_are_read_before_it() -> None:
     assert [*iter_chunks([vllm(0, finish_reason="length")], TOKENIZER)] == [
         Chunk("a"),
@@ -261,6 +282,7 @@ class WhyNumber(enum.IntEnum):
         (WhyNumber.LENGTH, "length", "length"),
         ({"type": "length", "length": 9}, "length", "length"),
         ({"type": "abort", "message": "gone"}, "abort", "abort"),
+        ({"error": "out of memory"}, "error", "error: out of memory"),
     ],
 )
 def test_an_engines_word_becomes_one_of_ours_and_is_kept(word: Any, reason: str, kept: str) -> None:
@@ -285,6 +307,14 @@ def test_a_stop_reason_belongs_to_a_stop() -> None:
     assert [*iter_chunks([output], TOKENIZER)] == [Chunk("", "length")]
 
 
+@pytest.mark.parametrize("word", [None, {}, {"type": None}])
+def test_a_word_that_is_none_is_no_end(word: Any) -> None:
+    outputs = [{"token_ids": [0], "finish_reason": word}, {"token_ids": [1]}]
+    chunks = iter_chunks(outputs, TOKENIZER)
+    assert [chunk.text for chunk in chunks] == ["a", "b", ""]
+    assert chunks.engine_finish_reason is None
+
+
 def test_an_engine_that_has_not_ended_has_no_word() -> None:
     chunks = iter_chunks([0, 3], TOKENIZER, stop="STOP")
     assert [*chunks][-1].finish_reason == "stop"
@@ -304,6 +334,14 @@ def test_one_of_several_samples_is_read() -> None:
     assert ids_in(*outputs, index=1) == [[1], [2], [], []]
     assert [c.text for c in iter_chunks(outputs, TOKENIZER, index=0)] == ["a", "c", ""]
     assert ids_in(sglang(0, index=0), sglang(1, index=1), index=1) == [[], [1]]
+
+
+def test_samples_without_an_index_are_counted() -> None:
+    outputs = [{"outputs": [{"token_ids": [0]}, {"token_ids": [1]}]}, {"outputs": []}]
+    assert ids_in(*outputs, index=0) == [[0], []]
+    assert ids_in(*outputs, index=1) == [[1], []]
+    with pytest.raises(SourceError, match="several samples, 0 and 1: index= must say which one"):
+        ids_in(*outputs)
 
 
 def test_a_second_sample_is_an_error_unless_one_is_said() -> None:
@@ -370,6 +408,31 @@ def test_ids_may_give_cumulative_ones() -> None:
     assert [chunk.text for chunk in chunks] == ["a", "b", ""]
 
 
+@pytest.mark.parametrize("last", [[0, 1], [0], None])
+@pytest.mark.parametrize("cumulative", [False, True])
+def test_the_end_is_found_in_the_output_where_ids_gives_only_ids(
+    last: list[int] | None, cumulative: bool
+) -> None:
+    """An engine may take back its stop, or have nothing more to give."""
+    if last is not None and not cumulative:
+        last = last[1:]
+    outputs = [
+        SimpleNamespace(new=[0], finish_reason=None),
+        SimpleNamespace(new=last, finish_reason="eos", stop_reason=7),
+        SimpleNamespace(new=[0], finish_reason=None),
+    ]
+    chunks = iter_chunks(outputs, TOKENIZER, ids=lambda o: o.new, cumulative=cumulative)
+    body = [Chunk("a"), Chunk("b")] if last and 1 in last else [Chunk("a")]
+    assert [*chunks] == [*body, Chunk("", "stop", 7)]
+    assert chunks.engine_finish_reason == "eos"
+
+
+def test_a_stop_that_is_taken_back_is_no_shrinking_there_either() -> None:
+    outputs = [SimpleNamespace(new=[0, 1]), SimpleNamespace(new=[0], finish_reason="stop")]
+    chunks = iter_chunks(outputs, TOKENIZER, ids=lambda o: o.new, cumulative=True)
+    assert [*chunks] == [Chunk("ab"), Chunk("", "stop")]
+
+
 # --- what cannot be read --------------------------------------------------------------------------
 
 
@@ -389,6 +452,8 @@ class Pair(NamedTuple):
         ({}, r"a dict of \[\]"),
         ({1, 2}, r"\{1, 2\}"),
         (SimpleNamespace(text="hi"), r"namespace\(text='hi'\)"),
+        (SimpleNamespace(outputs="hi"), r"namespace\(outputs='hi'\)"),
+        (SimpleNamespace(outputs=5), r"namespace\(outputs=5\)"),
         (RequestOutput([SimpleNamespace(text="hi")]), "RequestOutput"),
         ({"token_ids": "text"}, "a dict of"),
         ({"token_ids": {"a": 1}}, "a dict of"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -24,6 +25,7 @@ from streamdec import (
     stream,
 )
 from streamdec.sources import Delta
+from streamdec.waits import Wait, _AsyncioBell, _TrioBell
 from tests.aio.engines import BoomError, drained
 
 pytestmark = pytest.mark.anyio
@@ -153,7 +155,7 @@ async def test_the_first_end_counts() -> None:
     ended.end("stop")
     ended.fail(BoomError())
     ended.end("length")
-    assert await anext(ended) == Delta([], "stop")
+    assert await anext(ended) == Delta((), "stop")
     with pytest.raises(StopAsyncIteration):
         await anext(ended)
 
@@ -187,7 +189,75 @@ async def test_a_reader_that_waits_is_woken(wake: str, is_thread: bool) -> None:
     assert found == [{"put": [65], "fail": "boom"}.get(wake, "nothing")]
 
 
-async def test_an_empty_put_wakes_nobody() -> None:
+@pytest.mark.parametrize("is_thread", [False, True])
+async def test_many_puts_wake_a_reader_once(
+    is_thread: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To wake it is most of what a put costs."""
+    wakes: list[Wait] = []
+    end = Wait.end
+
+    def noted_end(wait: Wait) -> None:
+        wakes.append(wait)
+        end(wait)
+
+    monkeypatch.setattr(Wait, "end", noted_end)
+    feed = TokenFeed()
+    found: list[Any] = []
+
+    def produce() -> None:
+        for token_id in range(5):
+            feed.put(token_id)
+
+    async def read() -> None:
+        found.append(await anext(feed))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(read)
+        await anyio.wait_all_tasks_blocked()
+        if is_thread:
+            thread = threading.Thread(target=produce)
+            thread.start()
+            thread.join()
+        else:
+            produce()
+    assert found == [[0, 1, 2, 3, 4]]
+    assert len(wakes) == 1
+
+
+@pytest.mark.parametrize("is_thread", [False, True])
+async def test_many_readers_are_woken_by_one_call(
+    is_thread: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To call into an event loop from a thread is dear; from its own it is not needed."""
+    calls: list[str] = []
+    for kind in (_AsyncioBell, _TrioBell):
+
+        def noted_call(bell: Any, call: Callable[[Any], None] = kind._call) -> None:
+            calls.append("called")
+            call(bell)
+
+        monkeypatch.setattr(kind, "_call", noted_call)
+    feeds = [TokenFeed() for _ in range(5)]
+
+    def produce() -> None:
+        for feed in feeds:
+            feed.put(1)
+
+    async with anyio.create_task_group() as group:
+        for feed in feeds:
+            group.start_soon(anext, feed)
+        await anyio.wait_all_tasks_blocked()
+        if is_thread:
+            thread = threading.Thread(target=produce)
+            thread.start()
+            thread.join()
+        else:
+            produce()
+    assert calls == ["called"] * is_thread
+
+
+async def test_an_empty_put_is_nothing() -> None:
     feed = TokenFeed()
     async with anyio.create_task_group() as group:
         group.start_soon(anext, feed)
@@ -339,6 +409,25 @@ async def test_a_task_that_sends_waits_for_room() -> None:
         assert [ids async for ids in feed] == [[2, 3], [4, 5]]
 
 
+async def test_room_that_comes_just_before_a_task_waits_for_it_is_seen() -> None:
+    """As when a reader in another thread takes all at that moment."""
+
+    class ReadMeanwhile(TokenFeed):
+        def put(self, token_ids: Any, **options: Any) -> None:
+            try:
+                super().put(token_ids, **options)
+            except FeedFullError:
+                with self._lock:
+                    self._take()
+                raise
+
+    feed = ReadMeanwhile(1)
+    feed.put(1)
+    with anyio.fail_after(10):
+        await feed.send(2)
+    assert await anext(feed) == [2]
+
+
 async def test_a_task_that_sends_is_told_when_it_is_closed() -> None:
     feed = TokenFeed(1)
     feed.put(1)
@@ -423,21 +512,125 @@ async def test_a_second_reader_is_refused() -> None:
         feed.end()
 
 
-def test_a_producer_is_told_that_the_readers_event_loop_is_no_more(anyio_backend: str) -> None:
-    """A loop that was broken off, with the reader still in it."""
-    feed = TokenFeed()
+def test_producers_are_told_that_the_readers_event_loop_is_no_more(anyio_backend: str) -> None:
+    """A loop that was broken off, with its readers still in it."""
+    feeds = [TokenFeed(), TokenFeed()]
 
-    async def main() -> Generator[Any, Any, Any]:
-        reader = feed.__anext__().__await__()
-        next(reader)
-        return reader
+    async def main() -> list[Generator[Any, Any, Any]]:
+        readers = [feed.__anext__().__await__() for feed in feeds]
+        for reader in readers:
+            next(reader)
+        return readers
 
-    reader = anyio.run(main, backend=anyio_backend)
+    readers = anyio.run(main, backend=anyio_backend)
     with ThreadPoolExecutor() as executor:
-        error = executor.submit(feed.put, 1).exception()
+        errors = [executor.submit(feed.put, 1).exception() for feed in feeds]
+        assert [str(error) for error in errors] == [
+            "the event loop of the feed's reader is no more"
+        ] * 2
+        assert all(isinstance(error, FeedClosedError) for error in errors)
+        assert all(feed.closed for feed in feeds)
+        again = executor.submit(feeds[0].put, 1).exception()
+    assert isinstance(again, FeedClosedError)
+    for reader in readers:
+        reader.close()
+
+
+def test_a_loop_that_ends_before_it_answers() -> None:
+    """The first put calls it, the second relies on that. (Of trio each call is answered.)"""
+    feeds = [TokenFeed(), TokenFeed()]
+
+    async def wait() -> list[Generator[Any, Any, Any]]:
+        readers = [feed.__anext__().__await__() for feed in feeds]
+        for reader in readers:
+            next(reader)
+        return readers
+
+    loop = asyncio.new_event_loop()
+    readers = loop.run_until_complete(wait())
+    with ThreadPoolExecutor() as executor:
+        assert executor.submit(feeds[0].put, 1).exception() is None
+        loop.close()
+        error = executor.submit(feeds[1].put, 1).exception()
     assert isinstance(error, FeedClosedError)
-    assert str(error) == "the event loop of the feed's reader is no more"
-    reader.close()
+    for reader in readers:
+        reader.close()
+
+
+async def test_a_loop_that_takes_no_more_calls_ends_what_it_was_told_to_end() -> None:
+    """It is trio's last breath: it still answers, but does not look again."""
+    feeds = [TokenFeed(), TokenFeed()]
+    async with anyio.create_task_group() as group:
+        for feed in feeds:
+            group.start_soon(anext, feed)
+        await anyio.wait_all_tasks_blocked()
+        for feed in feeds:
+            wait = feed._reader
+            assert wait is not None
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(wait._bell, "_call_again", refuse)
+                await anyio.to_thread.run_sync(feed.put, 1)
+                with anyio.fail_after(10):
+                    while feed.num_waiting:
+                        await checkpoint()
+
+
+def refuse() -> None:
+    raise RuntimeError("the run is over")
+
+
+async def test_two_loops_each_wake_their_own_readers(anyio_backend: str) -> None:
+    """One thread fills feeds whose readers are in several threads."""
+    feeds = [TokenFeed(4) for _ in range(4)]
+
+    def serve(feed: TokenFeed) -> str:
+        async def main() -> str:
+            return "".join([chunk.text async for chunk in stream(feed, TOKENIZER)])
+
+        return anyio.run(main, backend=anyio_backend)
+
+    def produce() -> None:
+        for token_id in IDS:
+            for feed in feeds:
+                feed.put(token_id)
+        for feed in feeds:
+            feed.end()
+
+    producer = Thread(produce)
+    async with anyio.create_task_group() as group:
+        texts: list[str] = []
+
+        async def serve_in_thread(feed: TokenFeed) -> None:
+            texts.append(await anyio.to_thread.run_sync(serve, feed))
+
+        for feed in feeds:
+            group.start_soon(serve_in_thread, feed)
+    await producer.join()
+    assert texts == [TEXT] * 4
+
+
+async def test_many_feeds_of_one_thread_wake_all_their_readers() -> None:
+    feeds = [TokenFeed() for _ in range(200)]
+
+    def produce() -> None:
+        for token_id in IDS[:17]:
+            for feed in feeds:
+                feed.put(token_id)
+            time.sleep(0.0005)
+        for feed in feeds:
+            feed.end()
+
+    texts: list[str] = []
+
+    async def read(feed: TokenFeed) -> None:
+        texts.append("".join([chunk.text async for chunk in stream(feed, TOKENIZER)]))
+
+    producer = Thread(produce)
+    async with anyio.create_task_group() as group:
+        for feed in feeds:
+            group.start_soon(read, feed)
+    await producer.join()
+    assert texts == [bytes(IDS[:17]).decode()] * 200
 
 
 @pytest.mark.parametrize("value", ["text", None, {1: 2}, {1}, 1.5])

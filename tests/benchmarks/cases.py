@@ -14,6 +14,7 @@ from functools import partial
 from tokenizers import Tokenizer
 
 from streamdec import DecodeStream, HuggingFaceTokenizer
+from tests.benchmarks.async_cases import ASYNC_CASES
 from tests.benchmarks.clock import fresh, in_turns, nanoseconds, per_token
 from tests.benchmarks.common import (
     BYTES_PER_STREAM,
@@ -322,4 +323,5 @@ CASES: Mapping[str, Case] = {
     "load": load,
     "copies": copies,
     **STOP_CASES,
+    **ASYNC_CASES,
 }

@@ -60,6 +60,11 @@ class Effort:
     hostile_sets: int = 10_000
     """Sets of stops that are used once."""
     live_sets: int = 1_000
+    hand_over_size: int = 8_000
+    """Tokens that go from one task to another."""
+    load_streams: int = 1_000
+    """Streams that wait for their tokens at the same time."""
+    load_seconds: float = 3.0
 
 
 FULL = Effort()
@@ -77,6 +82,9 @@ QUICK = Effort(
     interleaved=(64,),
     hostile_sets=400,
     live_sets=100,
+    hand_over_size=2_000,
+    load_streams=100,
+    load_seconds=0.5,
 )
 
 Case: TypeAlias = Callable[[Subject, Effort, Report], None]

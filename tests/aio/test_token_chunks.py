@@ -1,0 +1,127 @@
+"""Which ids a chunk covers: those whose text is complete with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamdec import (
+    Chunk,
+    DecodeStream,
+    MockTokenizer,
+    StopConditions,
+    StopSequenceDecoder,
+    TokenChunk,
+)
+from streamdec.machines import Covering, face_of
+
+TOKENS = [b"a", b"\xe4", b"\xbd\xa0", b"\xbd\xa0\xe5", b"\xa5\xbdS", b"STOP", b"<s>", b"\xbd\xa0S"]
+TOKENIZER = MockTokenizer.from_tokens(TOKENS, [6])
+A, E4, BDA0, BDA0E5, A5BDS, STOP, SKIPPED, BDA0S = range(8)
+
+
+def covering(stop: str = "STOP") -> Covering:
+    return Covering(face_of(StopSequenceDecoder(TOKENIZER, StopConditions(stop=stop))))
+
+
+def covered(ids: list[int], face: Covering) -> list[tuple[str, tuple[int, ...]]]:
+    """The text and the ids of each chunk, one id at a time."""
+    chunks = [face.step(token_id) for token_id in ids]
+    assert all(isinstance(chunk, TokenChunk) for chunk in chunks)
+    return [(chunk.text, chunk.token_ids) for chunk in chunks if isinstance(chunk, TokenChunk)]
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        ([A, A], [("a", (A,)), ("a", (A,))]),
+        ([E4, BDA0], [("", ()), ("你", (E4, BDA0))]),
+        # The second token completes one character and begins the next.
+        ([E4, BDA0E5, A5BDS], [("", ()), ("你", (E4,)), ("好", (BDA0E5,))]),
+        # Its S may be a stop: so it is not complete, but the first is.
+        ([E4, BDA0S, A], [("", ()), ("你", (E4,)), ("Sa", (BDA0S, A))]),
+        # A broken character ends with its U+FFFD.
+        ([E4, A], [("", ()), ("\ufffda", (E4, A))]),
+        ([E4, STOP], [("", ()), ("\ufffd", (E4, STOP))]),
+        # What says nothing waits for text, also inside a character.
+        ([A, SKIPPED, A], [("a", (A,)), ("", ()), ("a", (SKIPPED, A))]),
+        ([E4, SKIPPED, BDA0], [("", ()), ("", ()), ("你", (E4, SKIPPED, BDA0))]),
+    ],
+)
+def test_a_token_is_covered_where_its_text_is_complete(
+    ids: list[int], expected: list[tuple[str, tuple[int, ...]]]
+) -> None:
+    assert covered(ids, covering()) == expected
+
+
+def test_one_call_covers_what_many_do() -> None:
+    ids = [E4, BDA0E5, A5BDS, A, SKIPPED]
+    chunk = covering().step_batch(ids)
+    assert chunk == TokenChunk("你好Sa", token_ids=tuple(ids))
+    cut = covering().step_batch([A, STOP, A, A])
+    assert cut == TokenChunk("a", "stop", "STOP", 2, (A, STOP))
+
+
+def test_the_end_covers_what_is_left() -> None:
+    face = covering()
+    face.step_batch([A, SKIPPED, E4])
+    assert face.flush("length") == TokenChunk("\ufffd", "length", token_ids=(E4,))
+    assert face.flush("length") == TokenChunk("", "length")
+
+
+def test_an_error_has_the_chunk_of_the_ids_before_it() -> None:
+    face = covering()
+    with pytest.raises(ValueError, match="token 2 is out of range") as raised:
+        face.step_batch([A, E4, -1])
+    assert raised.value.chunk == TokenChunk("a", token_ids=(A,))  # type: ignore[attr-defined]
+    assert face.step(BDA0) == TokenChunk("你", token_ids=(E4, BDA0))
+
+
+def test_a_machine_under_way_covers_what_is_read_from_now_on() -> None:
+    decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP"))
+    decoder.step_batch([E4, BDA0S])
+    face = Covering(face_of(decoder))
+    assert face.step(A) == TokenChunk("Sa", token_ids=(A,))
+    half = DecodeStream(TOKENIZER)
+    half.step(E4)
+    assert Covering(face_of(half)).step(BDA0) == TokenChunk("你", token_ids=(BDA0,))
+
+
+class Scripted:
+    """A machine that gives, withholds and holds what it is told to."""
+
+    finished = False
+
+    def __init__(self, *steps: tuple[str, str, bytes]) -> None:
+        self._steps = iter(steps)
+        self.jailed, self.held = "", b""
+
+    def step(self, token_id: Any) -> Chunk:
+        text, self.jailed, self.held = next(self._steps)
+        return Chunk(text)
+
+    def step_batch(self, token_ids: Any) -> Chunk:
+        raise NotImplementedError
+
+    def flush(self, finish_reason: Any) -> Chunk:
+        raise NotImplementedError
+
+    def release(self) -> str:
+        return ""
+
+
+def test_a_token_whose_text_vanishes_is_complete_where_it_would_have_been() -> None:
+    """Held bytes may come to nothing, as pieces of some tokenizers do at an end."""
+    alone = Scripted(("", "", b"x"), ("", "", b""), ("a", "", b""))
+    assert covered([1, 0, 2], Covering(alone)) == [("", ()), ("", ()), ("a", (1, 0, 2))]
+    withheld = Scripted(("", "ST", b""), ("", "ST", b"x"), ("", "ST", b""), ("ST", "S", b""))
+    assert covered([0, 1, 2, 3], Covering(withheld))[-1] == ("ST", (0, 1, 2))
+
+
+def test_a_token_chunk_is_a_chunk() -> None:
+    chunk = TokenChunk("a", token_ids=(1,))
+    assert isinstance(chunk, Chunk)
+    assert not chunk.held
+    assert TokenChunk().held
+    assert hash(chunk) == hash(TokenChunk("a", token_ids=(1,)))
