@@ -1,0 +1,57 @@
+"""The mutants are lines of today's code."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fuzz.mutants import MUTANTS, ROOT, Mutant, Outcome, changed, report
+
+
+def copy_of(mutant: Mutant, folder: Path) -> Path:
+    """The one file of ``mutant``, alone in a tree."""
+    path = folder / mutant.path
+    path.parent.mkdir(parents=True)
+    shutil.copyfile(ROOT / mutant.path, path)
+    return path
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.law)
+def test_each_mutant_changes_the_code_and_leaves_it_python(mutant: Mutant, tmp_path: Path) -> None:
+    path = copy_of(mutant, tmp_path)
+    before = path.read_text()
+    changed(mutant, tmp_path)
+    assert path.read_text() != before
+    compile(path.read_text(), mutant.path, "exec")
+    for test in mutant.tests:
+        assert (ROOT / test).exists()
+
+
+def test_each_law_is_broken_at_least_once() -> None:
+    numbers = {int(found[1]) for mutant in MUTANTS if (found := re.match(r"(\d+): ", mutant.law))}
+    assert numbers == {*range(18)}
+
+
+def test_a_line_that_is_no_longer_there_is_an_error(tmp_path: Path) -> None:
+    mutant = MUTANTS[0]._replace(old="no such line")
+    copy_of(mutant, tmp_path)
+    with pytest.raises(ValueError, match="has 0 times 'no such line'"):
+        changed(mutant, tmp_path)
+
+
+def test_what_survives_or_could_not_be_tried_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    one, two, three = MUTANTS[:3]
+    outcomes = [
+        Outcome(one, 1, 2.0, "FAILED tests/test_a.py::test_b - AssertionError"),
+        Outcome(two, 0, 3.0, "12 passed"),
+        Outcome(three, 4, 3.0, "ERROR: file not found"),
+    ]
+    assert report(outcomes) == 2
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first.startswith("caught ")
+    assert first.endswith("(tests/test_a.py::test_b)")
+    assert second.startswith("SURVIVED")
+    assert third.startswith("SURVIVED")
