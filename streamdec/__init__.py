@@ -2,10 +2,13 @@
 
 from streamdec import regex_stops as _regex_stops  # noqa: F401 (it says how regexes are matched)
 from streamdec.aio import TextStream, stream, wrap
+from streamdec.backends.encoding_cache import EncodingCache
 from streamdec.backends.encodings import EncodingSpec
+from streamdec.backends.fast import HybridTokenizer
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.mock import MockTokenizer
+from streamdec.backends.report import LoadedTokenizer, TokenizerReport
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
@@ -55,6 +58,7 @@ __all__ = [
     "EncodeError",
     "Encoder",
     "Encoding",
+    "EncodingCache",
     "EncodingSpec",
     "FeedClosedError",
     "FeedFullError",
@@ -62,7 +66,9 @@ __all__ = [
     "FinishedError",
     "GGUFTokenizer",
     "HuggingFaceTokenizer",
+    "HybridTokenizer",
     "IdleTimeoutError",
+    "LoadedTokenizer",
     "MissingExtraError",
     "MockTokenizer",
     "RewriteError",
@@ -91,6 +97,7 @@ __all__ = [
     "Tokenizer",
     "TokenizerLibraryError",
     "TokenizerLoadError",
+    "TokenizerReport",
     "UnknownRequestError",
     "UnknownTokenError",
     "UnsupportedFormatError",

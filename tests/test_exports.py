@@ -17,6 +17,10 @@ LENT = {
     # How machines look to streams is their affair.
     "streamdec.machines": {"TokenChunk"},
     "streamdec.backends.encodings": {"EncodingSpec"},
+    "streamdec.backends.encoding_cache": {"EncodingCache"},
+    "streamdec.backends.fast": {"HybridTokenizer"},
+    "streamdec.backends.report": {"LoadedTokenizer", "TokenizerReport"},
+    "streamdec.loading.factory": {"load_tokenizer"},
     "streamdec.loading.detect": {"detect_format"},
     "streamdec.core.token_window": {"INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET"},
     # The decoding rules are for those who write a backend; they import them from their module.

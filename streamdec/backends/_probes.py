@@ -8,6 +8,7 @@ fastokens 0.3.5 and tokenizers 0.23.3 differed. How many of those this set finds
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -66,22 +67,39 @@ def static_faults(data: Mapping[str, Any], tokenizer: Tokenizer) -> Iterator[str
     spaced = [token for token in added if token["content"][:1].isspace()]
     if spaced and any(token.get("lstrip") or token.get("rstrip") for token in added):
         yield "an added token begins with white space, and one takes that around it"
-    kinds = {bool(token.get("normalized")) for token in added}
-    if len(kinds) == 2 and not data.get("normalizer") and _is_nested(added):
-        yield "of added tokens that begin alike only some are normalized"
+    if not data.get("normalizer"):
+        yield from _faults_of_one_pass(added)
     for pattern in _patterns([data.get("normalizer"), data.get("pre_tokenizer")]):
         if _RISK.search(_CLASS.sub("", pattern)) and pattern not in _HARMLESS:
             yield f"regexes of its kind are read in different ways: {pattern!r:.80}"
 
 
-def _is_nested(added: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether of two added tokens, one normalized and one not, one begins with the other."""
-    named = sorted((token["content"], bool(token.get("normalized"))) for token in added)
-    return any(
-        long.startswith(short) and of_long != of_short
-        for index, (short, of_short) in enumerate(named)
-        for long, of_long in named[index + 1 : index + 64]
-    )
+def _faults_of_one_pass(added: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What is found otherwise in one pass than in two: normalized tokens after the others.
+
+    Without a normalizer the fast encoder takes one pass, the slow one two.
+    """
+    later = [token for token in added if token.get("normalized")]
+    first = [token["content"] for token in added if not token.get("normalized")]
+    if not later or not first:
+        return
+    if any(token.get(flag) for token in later for flag in ("lstrip", "rstrip", "single_word")):
+        yield "only some added tokens are normalized, and one of them looks at what is around it"
+    if _is_overlapping([token["content"] for token in later], first):
+        yield "of added tokens that overlap only some are normalized"
+
+
+def _is_overlapping(earlier: Sequence[str], later: Sequence[str]) -> bool:
+    """Whether in some text one of ``later`` begins within one of ``earlier``."""
+    known, ordered = set(later), sorted(later)
+    for token in earlier:
+        for start in range(len(token)):
+            rest = token[start:]
+            place = bisect_left(ordered, rest)
+            begins = place < len(ordered) and ordered[place].startswith(rest)
+            if begins or any(rest[:end] in known for end in range(1, len(rest))):
+                return True
+    return False
 
 
 def _patterns(part: Any) -> Iterator[str]:

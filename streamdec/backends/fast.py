@@ -1,9 +1,9 @@
 """The hybrid: encodes with fastokens, decodes with Hugging Face ``tokenizers``.
 
 In: a ``tokenizer.json``, read once for both. Out: a :class:`HuggingFaceTokenizer` whose ``encode``
-is several times faster where fastokens (extra ``fast``) gives the same ids, which is found out at
-load: by static rules, and by comparing a few thousand strings. Where it does not, or is not there,
-the other library encodes, and ``report`` says why.
+is several times faster where fastokens (extra ``fast``) gives the same ids, which is found out
+before it is used: by static rules, and by comparing a few thousand strings. Where it does not, or
+is not there, the other library encodes, and ``report`` says why.
 """
 
 from __future__ import annotations
@@ -12,64 +12,105 @@ import hashlib
 import json
 import logging
 import os
+import threading
 import warnings
-from array import array
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib import metadata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
+from streamdec.backends._fastokens import FastEncoder
 from streamdec.backends._guard import guarded
 from streamdec.backends._probes import GUARDED, probes_of, static_faults
+from streamdec.backends._shadow import Mode, OnMismatch, Shadow, ShadowCounts, ids_of
 from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.backends.report import Backend, TokenizerReport, versions_of
 from streamdec.errors import (
     MissingExtraError,
     StreamdecWarning,
     TokenizerLibraryError,
     TokenizerLoadError,
 )
-from streamdec.protocols import Special
+from streamdec.protocols import Encoding, Special
 
-__all__ = ["HybridTokenizer", "Report"]
+__all__ = ["BACKENDS", "VARIABLE", "Fast", "FastOptions", "HybridTokenizer"]
 
-Backend = Literal["auto", "fastokens", "huggingface"]
+Fast = Literal["now", "background", "lazy"]
+"""When fastokens is built and compared: while loading, in a thread, or at the first text."""
 
 VARIABLE = "STREAMDEC_TOKENIZER"
-_NAMES: Mapping[str, Backend] = {
+BACKENDS: Mapping[str, Backend] = {
     "auto": "auto",
     "fastokens": "fastokens",
     "huggingface": "huggingface",
     "default": "huggingface",  # Dynamo's name for it
 }
-_KNOWN = ", ".join(_NAMES)
-_INSTALL = "fastokens is not installed: pip install 'streamdec[fast]'"
+"""What may be asked for, by the names it goes by."""
+_KNOWN = ", ".join(BACKENDS)
 _INLINE_CHARS = 32_768
+_DIFFERING_KEPT = 10
+_PROBES_AT_ONCE = 256
+_PENDING = {
+    "background": "fastokens is being built and compared in the background",
+    "lazy": "fastokens is built and compared when the first text is encoded",
+}
 _log = logging.getLogger("streamdec")
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """Which library encodes, and why."""
+class FastOptions:
+    """How a ``tokenizer.json`` is to be encoded; checked, and the environment asked."""
 
-    requested: Backend
-    """What was asked for."""
-    active: Literal["fastokens", "huggingface"]
-    """What encodes."""
-    reason: str
-    """Why, in a sentence."""
-    guarded: str
-    """Characters whose texts are encoded by huggingface all the same."""
-    probes: int
-    """How many strings were compared."""
-    differing: tuple[str, ...]
-    """The first of those that differed."""
-    versions: Mapping[str, str]
-    """The libraries'."""
-    sha256: str
-    """Of the tokenizer.json, in hexadecimal."""
-    seconds: Mapping[str, float]
-    """What loading and probing took."""
+    backend: Backend = "auto"
+    asked_by: Literal["argument", "environment", "default"] = "default"
+    strict: bool = False
+    fast: Fast = "now"
+    shadow_rate: float = 0.0
+    on_mismatch: OnMismatch = "disable"
+
+    @classmethod
+    def of(
+        cls,
+        backend: str | None = None,
+        *,
+        strict: bool = False,
+        fast: Fast = "now",
+        shadow_rate: float = 0.0,
+        on_mismatch: OnMismatch = "disable",
+        stacklevel: int = 2,
+    ) -> Self:
+        """The options as :class:`HybridTokenizer` takes them. ValueError for what none of them is.
+
+        ``stacklevel`` is whose call a warning of the environment is about.
+        """
+        if fast not in ("now", "background", "lazy"):
+            raise ValueError(f"fast must be 'now', 'background' or 'lazy', not {fast!r:.40}")
+        if on_mismatch not in ("disable", "warn", "raise"):
+            raise ValueError(
+                f"on_mismatch must be 'disable', 'warn' or 'raise', not {on_mismatch!r:.40}"
+            )
+        if not 0 <= shadow_rate <= 1:
+            raise ValueError(f"shadow_rate must be from 0 to 1, not {shadow_rate!r:.40}")
+        if strict and fast != "now":
+            raise ValueError(f"strict=True raises while loading: it needs fast='now', not {fast!r}")
+        if backend is not None:
+            name = BACKENDS.get(str(backend).strip().lower())
+            if name is None:
+                raise ValueError(f"backend must be one of {_KNOWN}, not {backend!r:.40}")
+            return cls(name, "argument", strict, fast, shadow_rate, on_mismatch)
+        name = _of_environment(stacklevel)
+        by: Literal["environment", "default"] = "default" if name is None else "environment"
+        return cls(name or "auto", by, strict, fast, shadow_rate, on_mismatch)
+
+
+def _of_environment(stacklevel: int) -> Backend | None:
+    """What the environment asks for; None for nothing, or nothing that is known."""
+    value = os.environ.get(VARIABLE, "").strip().lower()
+    if value and value not in BACKENDS:
+        message = f"{VARIABLE} is {value!r:.40}, not one of {_KNOWN}: taken as auto"
+        warnings.warn(message, StreamdecWarning, stacklevel=stacklevel + 1)
+    return BACKENDS.get(value)
 
 
 class HybridTokenizer(HuggingFaceTokenizer):
@@ -81,16 +122,28 @@ class HybridTokenizer(HuggingFaceTokenizer):
     environment's ``STREAMDEC_TOKENIZER`` says which, and else it is ``"auto"``. With ``strict`` it
     is an error if fastokens cannot serve though it was not ruled out.
 
-    Raises ValueError for an unknown ``backend``; with ``strict`` :class:`MissingExtraError` and
-    :class:`TokenizerLoadError`; and what :class:`HuggingFaceTokenizer` raises. An unknown value in
-    the environment is one warning.
+    ``fast`` is when fastokens is built and compared, which takes three to five times what loading
+    takes: ``"now"``; in the ``"background"``, in a thread, while huggingface serves (a process that
+    is forked meanwhile stays with huggingface, and one that ends waits for a step of it); or
+    ``"lazy"``, when the first text is encoded, which is never in a process that only decodes.
+
+    ``shadow_rate`` is the share of texts that are encoded by huggingface as well, in a thread,
+    after their ids were given out. If the ids differ: ``on_mismatch`` is ``"disable"``
+    (huggingface encodes from then on), ``"warn"`` (a log line each), or ``"raise"``, for which
+    the caller waits, and gets a :class:`TokenizerLibraryError`.
+
+    Pickled, it takes along how it was loaded; unpickling costs what loading costs.
+
+    Raises ValueError for an unknown ``backend`` or another bad option; with ``strict``
+    :class:`MissingExtraError` and :class:`TokenizerLoadError`; and what
+    :class:`HuggingFaceTokenizer` raises. An unknown value in the environment is one warning.
 
     >>> HybridTokenizer("/path/to/model").report.active  # doctest: +SKIP
     'fastokens'
     """
 
-    report: Report
-    """What was asked for, what is active, and why."""
+    report: TokenizerReport
+    """What was asked for, what is active, and why. It is replaced when that changes."""
 
     def __init__(
         self,
@@ -98,138 +151,334 @@ class HybridTokenizer(HuggingFaceTokenizer):
         *,
         backend: str | None = None,
         strict: bool = False,
+        fast: Fast = "now",
+        shadow_rate: float = 0.0,
+        on_mismatch: OnMismatch = "disable",
     ) -> None:
-        requested = _requested(backend)
+        options = FastOptions.of(
+            backend,
+            strict=strict,
+            fast=fast,
+            shadow_rate=shadow_rate,
+            on_mismatch=on_mismatch,
+            stacklevel=3,
+        )
+        self._load(source, options)
+
+    @classmethod
+    def opened(
+        cls, source: str | os.PathLike[str], options: FastOptions, *, revision: str | None = None
+    ) -> Self:
+        """The tokenizer of ``source``, with options that were checked; ``revision`` is reported."""
+        self = cls.__new__(cls)
+        self._load(source, options, revision=revision)
+        return self
+
+    @classmethod
+    def from_content(
+        cls, content: bytes, path: Path, options: FastOptions, *, revision: str | None = None
+    ) -> Self:
+        """The tokenizer of a file that is read, or unpacked, already; ``path`` is where it was."""
+        self = cls.__new__(cls)
+        try:
+            self._load(content.decode("utf-8", "surrogateescape"), options, path, revision)
+        except TokenizerLoadError as error:
+            raise TokenizerLoadError(f"{str(path)!r}: {error}") from error
+        return self
+
+    def _load(
+        self,
+        source: str | os.PathLike[str],
+        options: FastOptions,
+        path: Path | None = None,
+        revision: str | None = None,
+    ) -> None:
         started = perf_counter()
         content = self._open_content(source)
-        loaded = perf_counter()
-        self._fast: Any = None
-        self._guarded = ""
-        self._probed = 0
-        self._differing: tuple[str, ...] = ()
-        reason = "it was asked for"
-        if requested != "huggingface":
-            reason = self._try_fast(content, strict=strict)
-        active: Literal["fastokens", "huggingface"] = (
-            "fastokens" if self._is_fast else "huggingface"
+        if path is not None:
+            self.name, self._folder = str(path), path.parent
+        self.report = TokenizerReport(
+            format="huggingface",
+            requested=options.backend,
+            requested_by=options.asked_by,
+            active="huggingface",
+            reason="it was asked for",
+            versions=versions_of(("tokenizers", "fastokens")),
+            sha256=hashlib.sha256(content).hexdigest(),
+            revision=revision,
+            seconds={"huggingface": perf_counter() - started},
         )
-        self.inline_chars = _INLINE_CHARS if self._is_fast else type(self).inline_chars
-        self.report = Report(
-            requested,
-            active,
-            reason,
-            self._guarded,
-            self._probed,
-            self._differing,
-            _versions(),
-            hashlib.sha256(content).hexdigest(),
-            {"huggingface": loaded - started, "fastokens": perf_counter() - loaded},
-        )
-        if requested != "huggingface" and not self._is_fast:
-            level = logging.WARNING if requested == "fastokens" else logging.INFO
-            _log.log(level, "%s: huggingface encodes: %s", self.name, reason)
+        self._begin(content, options)
 
-    @property
-    def _is_fast(self) -> bool:
-        return self._fast is not None
+    def _begin(self, content: bytes, options: FastOptions) -> None:
+        self._options = options
+        self._fast: FastEncoder | None = None
+        self._guarded = ""
+        self._shadow: Shadow | None = None
+        # Whoever takes it out decides; nobody waits for another, so a fork leaves nobody waiting.
+        self._pending = [content]
+        self._settled = threading.Event()
+        self._pid = os.getpid()
+        if options.backend == "huggingface":
+            self._pending.clear()
+            self._settled.set()
+        elif options.fast == "now":
+            self._settle()
+        else:
+            self.report = replace(self.report, reason=_PENDING[options.fast])
+            if options.fast == "background":
+                self._settle_in_background()
+            else:
+                # The first text takes seconds, so it is never encoded on an event loop.
+                self.inline_chars = 0
+
+    def _settle_in_background(self) -> None:
+        # Not a daemon: one that is killed inside of a library takes the process along.
+        thread = threading.Thread(target=self._settle, name="streamdec-fast")
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._pending.clear()
+            reason = f"no thread to build fastokens in: {error}"
+            self._refuse(replace(self.report, reason=reason))
+            self._settled.set()
 
     def __getstate__(self) -> dict[str, Any]:
-        raise TypeError("a HybridTokenizer cannot be pickled: load it where it is needed")
+        """The library's tokenizer, and how it was loaded."""
+        is_settled = self._settled.is_set()
+        wants_fast = self._fast is not None or not is_settled
+        return {
+            **super().__getstate__(),
+            "options": replace(self._options, strict=False),
+            "report": self.report,
+            "wants_fast": wants_fast,
+        }
 
-    # --- trust ------------------------------------------------------------------------------------
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.report = state["report"]
+        options: FastOptions = state["options"]
+        if state["wants_fast"]:
+            # It has to earn trust anew: the library may be another where this is unpickled.
+            self.report = replace(self.report, active="huggingface", guarded="", differing=())
+            self._begin(guarded(self._tokenizer.to_str).encode(), options)
+        else:
+            self._begin(b"", replace(options, backend="huggingface"))
 
-    def _try_fast(self, content: bytes, *, strict: bool) -> str:
-        """Uses fastokens if it is to be trusted; says why it is used or not."""
+    # --- which one encodes ------------------------------------------------------------------------
+
+    def wait(self, timeout: float | None = None) -> TokenizerReport:
+        """The report, as soon as it is decided what encodes; a lazy tokenizer decides it now.
+
+        ``timeout`` is in seconds. Raises TimeoutError after it.
+        """
+        if self._options.fast == "lazy":
+            self._settle()
+        # In a process that was forked meanwhile nobody is at work on it.
+        if self._pid == os.getpid() and not self._settled.wait(timeout):
+            raise TimeoutError(f"{self.name!r}: {self.report.reason}, for {timeout:g} seconds now")
+        return self.report
+
+    @property
+    def shadow_counts(self) -> ShadowCounts:
+        """How many texts were encoded a second time, left out, and found to differ."""
+        return ShadowCounts(0, 0, 0) if self._shadow is None else self._shadow.counts
+
+    def _settle(self) -> None:
+        """Decides which library encodes, once."""
         try:
-            return self._trust(content)
+            content = self._pending.pop()
+        except IndexError:
+            return
+        try:
+            self._decide(content)
+        finally:
+            self._settled.set()
+
+    def _decide(self, content: bytes) -> None:
+        trial = _Trial(self, content, self._is_stopped)
+        options = self._options
+        try:
+            trial.run()
+            reason = f"the same ids for {trial.probes} strings"
+        except _Stopped:
+            self.report = replace(self.report, reason="the program was about to end")
+            return
         except (MissingExtraError, TokenizerLoadError) as error:
-            if strict:
+            if options.strict:
                 raise
-            return str(error)
+            reason = str(error)
+        report = replace(
+            self.report,
+            reason=reason,
+            guarded=trial.guarded,
+            probes=trial.probes,
+            differing=tuple(trial.differing[:_DIFFERING_KEPT]),
+            seconds={**self.report.seconds, **trial.seconds},
+        )
+        if not trial.is_trusted:
+            self._refuse(report)
+            return
+        if options.shadow_rate:
+            is_waited_for = options.on_mismatch == "raise"
+            self._shadow = Shadow(
+                options.shadow_rate, self._slow_ids, self._mismatch, is_waited_for=is_waited_for
+            )
+        self.inline_chars = _INLINE_CHARS
+        # The guard before what is guarded: other threads may be encoding.
+        self._guarded = trial.guarded
+        self._fast = trial.encoder
+        self.report = replace(report, active="fastokens")
 
-    def _trust(self, content: bytes) -> str:
-        text = content.decode("utf-8-sig")
-        # The library has read it, so it is JSON.
-        if faults := list(static_faults(json.loads(text), self._tokenizer)):
-            raise TokenizerLoadError(f"fastokens may give other ids: {faults[0]}")
-        fast = _load(text)
-        self._compare(fast)
-        strangers = [probe for probe in self._differing if GUARDED not in probe]
-        if strangers:
-            raise TokenizerLoadError(f"fastokens gives other ids for {strangers[0]!r:.200}")
-        self._guarded = GUARDED if self._differing else ""
-        self._fast = fast
-        return f"the same ids for {self._probed} strings"
+    def _refuse(self, report: TokenizerReport) -> None:
+        """Say why huggingface encodes: in the report, and in one line of the log."""
+        self.inline_chars = type(self).inline_chars
+        self.report = report
+        level = logging.WARNING if self._options.backend == "fastokens" else logging.INFO
+        _log.log(level, "%r: %s", self.name, report)
 
-    def _compare(self, fast: Any) -> None:
-        probes = probes_of(self._tokenizer)
-        different: dict[str, None] = {}
-        for add in (False, True):
-            found = self._fast_ids(fast, probes, add_special_tokens=add)
-            expected = super()._batch_ids(probes, "parse", add_special_tokens=add)
-            for probe, own, others in zip(probes, found, expected, strict=True):
-                if own != array("I", others).tobytes():
-                    different[probe] = None
-        self._probed, self._differing = len(probes), tuple(different)
+    def _is_stopped(self) -> bool:
+        """Whether the program is about to end, and waits for the thread that builds."""
+        return self._options.fast == "background" and not threading.main_thread().is_alive()
 
     # --- encoding ---------------------------------------------------------------------------------
 
     def _batch_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> Sequence[Sequence[int] | bytes]:
+        if self._pending and self._options.fast == "lazy" and any(texts):
+            self._settle()
         fast = self._fast
         is_free = not self._guarded or not any(self._guarded in text for text in texts)
-        if fast is not None and special != "text" and is_free:
-            try:
-                return self._fast_ids(fast, texts, add_special_tokens=add_special_tokens)
-            except TokenizerLibraryError as error:
-                # A request is never dropped because the fast way failed.
-                _log.warning("%s: huggingface encodes, as %s", self.name, error)
-        return super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)
-
-    @staticmethod
-    def _fast_ids(fast: Any, texts: Sequence[str], *, add_special_tokens: bool) -> list[bytes]:
-        """The ids of each text as a buffer. This call alone lets other threads run meanwhile."""
-        encode = fast.encode_batch_flat
-        data, ends = guarded(encode, list(texts), add_special_tokens=add_special_tokens)
-        if len(texts) == 1:
-            return [data]
-        places = memoryview(ends).cast("Q").tolist()
-        return [data[4 * places[i] : 4 * places[i + 1]] for i in range(len(texts))]
-
-
-def _requested(backend: str | None) -> Backend:
-    if backend is not None:
-        name = _NAMES.get(str(backend).strip().lower())
-        if name is None:
-            raise ValueError(f"backend must be one of {_KNOWN}, not {backend!r:.40}")
-        return name
-    value = os.environ.get(VARIABLE, "").strip().lower() or "auto"
-    if value not in _NAMES:
-        message = f"{VARIABLE} is {value!r:.40}, not one of {_KNOWN}: taken as auto"
-        warnings.warn(message, StreamdecWarning, stacklevel=4)
-    return _NAMES.get(value, "auto")
-
-
-def _load(text: str) -> Any:
-    try:
-        from fastokens import Tokenizer
-    except ImportError as error:
-        raise MissingExtraError(_INSTALL) from error
-    try:
-        fast = guarded(Tokenizer.from_json_str, text)
-        guarded(fast.no_truncation)
-        guarded(fast.no_padding)
-    except TokenizerLibraryError as error:
-        raise TokenizerLoadError(f"fastokens cannot load it: {error.__cause__}") from error
-    return fast
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in ("tokenizers", "fastokens"):
+        if fast is None or not is_free:
+            return super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)
+        # What is forbidden has been refused, or will be by whoever asks for the ids.
+        as_what: Literal["parse", "text"] = "text" if special == "text" else "parse"
         try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+            ids = fast.ids(texts, add_special_tokens=add_special_tokens, special=as_what)
+        except TokenizerLibraryError as error:
+            # A request is never dropped because the fast way failed.
+            _log.warning("%r: huggingface encodes, as %s", self.name, error)
+            return super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)
+        if self._shadow is not None:
+            self._shadow.sample(texts, ids, (add_special_tokens, as_what))
+        return ids
+
+    @property
+    def fast_encoder(self) -> FastEncoder | None:
+        """What encodes if it is fastokens; for comparisons."""
+        return self._fast
+
+    def slow_ids(
+        self,
+        texts: Sequence[str],
+        *,
+        add_special_tokens: bool,
+        special: Literal["parse", "text"] = "parse",
+    ) -> list[bytes]:
+        """The ids that huggingface gives, four bytes each, little-endian; for comparisons."""
+        found = super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)
+        return [bytes(Encoding(ids)) for ids in found]
+
+    def _slow_ids(self, text: str, mode: Mode) -> bytes:
+        add, special = mode
+        return self.slow_ids([text], add_special_tokens=add, special=special)[0]
+
+    def _mismatch(self, difference: str) -> None:
+        """What ``on_mismatch`` says of a difference that was found at run time."""
+        message = f"fastokens gave other ids at run time: {difference}"
+        on_mismatch = self._options.on_mismatch
+        if on_mismatch == "raise":
+            raise TokenizerLibraryError(f"{self.name!r}: {message}")
+        if on_mismatch == "disable":
+            self._fast = None
+            self.inline_chars = type(self).inline_chars
+            self.report = replace(self.report, active="huggingface", reason=message)
+            message = f"{self.report}"
+        _log.warning("%r: %s", self.name, message)
+
+
+class _Stopped(Exception):  # noqa: N818 (it is no error)
+    """The program ends: nobody will encode."""
+
+
+class _Trial:
+    """Whether fastokens is to be trusted with one file, found out step by step."""
+
+    def __init__(
+        self, judge: HybridTokenizer, content: bytes, is_stopped: Callable[[], bool]
+    ) -> None:
+        self._judge = judge
+        self._content = content
+        self._is_stopped = is_stopped
+        self.encoder: FastEncoder | None = None
+        self.is_trusted = False
+        self.guarded = ""
+        self.probes = 0
+        self.differing: list[str] = []
+        self.seconds: dict[str, float] = {}
+
+    def run(self) -> None:
+        """Raises TokenizerLoadError or MissingExtraError where it is not, saying why."""
+        try:
+            self._run()
+        except (MissingExtraError, TokenizerLoadError):
+            raise
+        # A library that fails on a probe, or a file that only one of two parsers reads.
+        except (TokenizerLibraryError, ValueError, RecursionError) as error:
+            raise TokenizerLoadError(f"fastokens could not be compared: {error}") from error
+
+    def _run(self) -> None:
+        text = self._content.decode("utf-8-sig")
+        # The library has read it, so it is JSON.
+        faults = static_faults(json.loads(text), self._judge._tokenizer)
+        if fault := next(iter(faults), None):
+            raise TokenizerLoadError(f"fastokens may give other ids: {fault}")
+        self._go_on()
+        started = perf_counter()
+        self.encoder = FastEncoder(text)
+        built = perf_counter()
+        self.seconds["fastokens"] = built - started
+        self._go_on()
+        self._compare(self.encoder)
+        self.seconds["probes"] = perf_counter() - built
+        strangers = [probe for probe in self.differing if GUARDED not in probe]
+        if strangers:
+            raise TokenizerLoadError(f"fastokens gives other ids for {strangers[0]!r:.200}")
+        self.guarded = GUARDED if self.differing else ""
+        self.is_trusted = True
+
+    def _compare(self, encoder: FastEncoder) -> None:
+        probes = probes_of(self._judge._tokenizer)
+        added = self._judge._tokenizer.get_added_tokens_decoder()
+        special = {token_id for token_id, token in added.items() if token.special}
+        different: dict[str, None] = {}
+        spelling: list[str] = []
+        for probe, own, other in self._pairs(encoder, probes, (False, "parse")):
+            if own != other:
+                different[probe] = None
+            if not special.isdisjoint(ids_of(other)):
+                spelling.append(probe)
+        # As text, only what spells a special token can have other ids than before.
+        rest: list[tuple[Mode, Sequence[str]]] = [((True, "parse"), probes)]
+        rest.append(((False, "text"), spelling))
+        for mode, compared in rest:
+            triples = self._pairs(encoder, compared, mode)
+            different.update((probe, None) for probe, own, other in triples if own != other)
+        self.probes, self.differing = len(probes), list(different)
+
+    def _pairs(
+        self, encoder: FastEncoder, probes: Sequence[str], mode: Mode
+    ) -> Iterator[tuple[str, bytes, bytes]]:
+        """Each probe, its ids by fastokens, and by huggingface."""
+        add, special = mode
+        for start in range(0, len(probes), _PROBES_AT_ONCE):
+            self._go_on()
+            part = probes[start : start + _PROBES_AT_ONCE]
+            found = encoder.ids(part, add_special_tokens=add, special=special)
+            expected = self._judge.slow_ids(part, add_special_tokens=add, special=special)
+            yield from zip(part, found, expected, strict=True)
+
+    def _go_on(self) -> None:
+        if self._is_stopped():
+            raise _Stopped

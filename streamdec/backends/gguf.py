@@ -7,12 +7,15 @@ tiktoken, each maximal part as one U+FFFD, which llama.cpp leaves to its callers
 
 A GGUF file has the tokens but not all of how a text is cut, so encoding is *best effort*, warned of
 once: models of the kind ``llama`` are given to sentencepiece, those of the kind ``gpt2`` to
-``tokenizers`` if their way of cutting, ``tokenizer.ggml.pre``, is known here; others only decode.
+``tokenizers`` if their way of cutting is known (:mod:`streamdec.backends.gguf_cutting`), those of
+the kind ``bert`` as well, and for ``rwkv`` it is the longest token at each place. Others, as those
+of the kind ``t5``, only decode.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import struct
 import warnings
 from collections.abc import Iterator, Sequence
@@ -20,13 +23,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from streamdec.backends._common import fingerprint_of
 from streamdec.backends._derived import DerivedTokenizer
 from streamdec.backends._guard import guarded
 from streamdec.backends._pieces import bytes_of
-from streamdec.backends.encodings import ENCODINGS
+from streamdec.backends.gguf_cutting import CUTTING
 from streamdec.backends.gguf_metadata import read_metadata
 from streamdec.errors import (
     EncodeError,
@@ -38,21 +41,17 @@ from streamdec.protocols import ByteLevel, RawBytes, Special, SpecialTokens, Tex
 
 __all__ = ["GGUFTokenizer"]
 
-_KINDS = ("llama", "gpt2", "bert", "t5")
+_KINDS = ("llama", "gpt2", "bert", "t5", "rwkv")
+_UNDEFINED = 0
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
 _SPACE = "\u2581"
 _BYTE_LEVEL = TextRules(ByteLevel())
-_PATTERNS = {
-    "llama-bpe": (ENCODINGS["llama3"].pattern,),
-    "qwen2": (ENCODINGS["qwen"].pattern,),
-    "gpt-4o": (ENCODINGS["o200k_base"].pattern,),
-    "deepseek-coder": (
-        *(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+"),
-        *("[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", r"\p{N}"),
-    ),
-}
-"""``tokenizer.ggml.pre`` → the regexes that cut a text one after the other, as llama.cpp has them;
-``gpt-2`` is the library's own."""
+_ESCAPED = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
+_CONTROLS = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
+_MAX_FLOAT = 3.4e38
+"""Beyond which a score is no 32-bit float."""
+_MAX_TOKEN = 255
+"""Bytes of a token of the kind ``rwkv`` that is looked for in a text; the longest has 127."""
 _ROLES = {
     "bos_token": "bos",
     "eos_token": "eos",
@@ -69,8 +68,9 @@ _SPECIAL_IN_SAMPLE = 64
 class GGUFTokenizer(DerivedTokenizer):
     """The tokenizer in a GGUF file; ``source`` is its path.
 
-    ``encodes`` says how far encoding goes. Control tokens and the unknown one are skipped with
-    ``skip_special_tokens``, as llama.cpp does without ``special``.
+    ``encodes`` says how far encoding goes. What encodes is made for the first text; with a large
+    vocabulary that takes half a second, in which no other thread runs. Control tokens and the
+    unknown one are skipped with ``skip_special_tokens``, as llama.cpp does without ``special``.
 
     Raises :class:`TokenizerLoadError`, which names the path and the reason.
     """
@@ -94,12 +94,21 @@ class GGUFTokenizer(DerivedTokenizer):
         types = data.get("token_type") or [_NORMAL] * len(self._tokens)
         if len(types) != len(self._tokens) or not all(type(kind) is int for kind in types):
             raise ValueError(f"{len(types)} types of {len(self._tokens)} tokens")
+        if strange := set(types) - {_UNDEFINED, *range(_NORMAL, _BYTE + 1)}:
+            raise ValueError(f"a token of type {min(strange)}, which nobody knows")
         self._types: list[int] = types
-        self._scores: list[float] = data.get("scores") or []
+        self._scores = _numbers(data, "scores")
         self._merges = _strings(data, "merges")
         self._pre = str(data.get("pre", "default"))
-        self._strips = bool(data.get("add_space_prefix", self._kind != "gpt2"))
-        self._adds = [bool(data.get(f"add_{role}_token", False)) for role in ("bos", "eos")]
+        self._strips = bool(data.get("add_space_prefix", self._kind not in ("gpt2", "rwkv")))
+        # Where the file does not say, as llama.cpp has it.
+        is_begun = self._kind in ("llama", "bert") or (
+            self._pre in CUTTING and CUTTING[self._pre].adds_bos and self._kind == "gpt2"
+        )
+        usual = {"bos": is_begun, "eos": self._kind == "t5", "sep": self._kind == "bert"}
+        self._adds = {
+            role: bool(data.get(f"add_{role}_token", adds)) for role, adds in usual.items()
+        }
         found = {role: data.get(f"{name}_token_id") for role, name in _ROLES.items()}
         self._roles: dict[str, int] = {
             role: i for role, i in found.items() if type(i) is int and 0 <= i < len(self._tokens)
@@ -142,13 +151,11 @@ class GGUFTokenizer(DerivedTokenizer):
             return b""
         if kind == _BYTE:
             return _byte(text)
-        if kind != _NORMAL:
+        if kind not in (_NORMAL, _UNDEFINED):
             return text.encode()
-        return (
-            bytes_of(_BYTE_LEVEL, text)
-            if self._kind == "gpt2"
-            else text.replace(_SPACE, " ").encode()
-        )
+        if self._kind == "gpt2":
+            return bytes_of(_BYTE_LEVEL, text)
+        return _unescaped(text) if self._kind == "rwkv" else text.replace(_SPACE, " ").encode()
 
     def token_bytes(self, token_id: int) -> bytes | None:
         """The bytes of ``token_id``; None if there is no such id."""
@@ -185,7 +192,9 @@ class GGUFTokenizer(DerivedTokenizer):
         """``"best effort"``, or ``"no: "`` and the reason."""
         if self._kind == "llama" and len(self._scores) == len(self._tokens):
             return "best effort"
-        if self._kind == "gpt2" and self._merges and self._pre in ("gpt-2", *_PATTERNS):
+        if self._kind == "rwkv" or (self._kind == "bert" and "unk_token" in self._roles):
+            return "best effort"
+        if self._kind == "gpt2" and self._merges and self._pre in CUTTING:
             return "best effort"
         how = f"of the kind {self._kind}, cut as {self._pre!r:.80}"
         return f"no: this file does not tell how a text is cut ({how})"
@@ -200,17 +209,67 @@ class GGUFTokenizer(DerivedTokenizer):
             spelled = next((name for name in self._names if name and name in text), None)
             if spelled is not None:
                 raise EncodeError(f"the special token {spelled!r} at index {text.index(spelled)}")
-        encoder = self._bpe_without_special if special == "text" else self._bpe
+        if self._kind == "rwkv":
+            return list(self._longest(text, special))
+        encoder = self._of_plain_text if special == "text" else self._of_special_tokens
         ids: list[int] = guarded(encoder.encode_batch_fast, [text], add_special_tokens=False)[0].ids
         return ids
 
+    def _longest(self, text: str, special: Special) -> Iterator[int]:
+        """The longest token at each place; where there is none, the unknown one for a byte."""
+        parts = self._any_special.split(text) if special == "parse" and self._names else [text]
+        for index, part in enumerate(parts):
+            if index % 2:
+                yield self._by_name[part]
+            else:
+                yield from self._longest_of_bytes(part.encode())
+
+    def _longest_of_bytes(self, data: bytes) -> Iterator[int]:
+        start = 0
+        while start < len(data):
+            lengths, known = self._ids_by_bytes.get(data[start], ((), {}))
+            found = (n for n in lengths if data[start : start + n] in known)
+            length = next(found, 0)
+            if length:
+                yield known[data[start : start + length]]
+            elif "unk_token" in self._roles:
+                yield self._roles["unk_token"]
+            else:
+                raise EncodeError(f"no token begins at byte {start}: {data[start : start + 16]!r}")
+            start += length or 1
+
+    @cached_property
+    def _ids_by_bytes(self) -> dict[int, tuple[Sequence[int], dict[bytes, int]]]:
+        """First byte → the lengths of the tokens that begin with it, descending, and their ids."""
+        self._warn()
+        known: dict[int, dict[bytes, int]] = {}
+        for token_id in reversed(range(len(self._tokens))):
+            data = self.piece(token_id) or b""
+            if 0 < len(data) <= _MAX_TOKEN and not self.is_skipped(token_id):
+                known.setdefault(data[0], {})[data] = token_id
+        return {
+            first: (sorted(set(map(len, ids)), reverse=True), ids) for first, ids in known.items()
+        }
+
+    @cached_property
+    def _any_special(self) -> re.Pattern[str]:
+        names = sorted(filter(None, self._names), key=len, reverse=True)
+        return re.compile(f"({'|'.join(map(re.escape, names))})")
+
+    def _encoding_identity(self) -> bytes:
+        table = (self._kind, self._tokens, self._types, self._scores, self._merges)
+        return repr((table, self._pre, self._strips, self._roles, self._adds)).encode()
+
     @property
     def _added(self) -> tuple[Sequence[int], Sequence[int]]:  # type: ignore[override]
-        ids = [self._roles.get(role) for role in ("bos_token", "eos_token")]
-        before, after = (
-            [i] if adds and i is not None else [] for adds, i in zip(self._adds, ids, strict=True)
-        )
-        return before, after
+        first = self._roles.get("cls_token" if self._kind == "bert" else "bos_token")
+        before = [first] if self._adds["bos"] and first is not None else []
+        after = [
+            token_id
+            for role in ("sep", "eos")
+            if self._adds[role] and (token_id := self._roles.get(f"{role}_token")) is not None
+        ]
+        return before, after[:1]
 
     def _warn(self) -> None:
         warnings.warn(
@@ -225,8 +284,8 @@ class GGUFTokenizer(DerivedTokenizer):
         from streamdec.backends.sentencepiece import SentencePieceTokenizer
 
         self._warn()
-        scores = map(float, self._scores)
-        pieces = zip(self._tokens, scores, self._types, strict=True)
+        kinds = (kind or _NORMAL for kind in self._types)
+        pieces = zip(self._tokens, self._scores, kinds, strict=True)
         try:
             return SentencePieceTokenizer.from_content(
                 _model_proto(pieces, self._strips), self.name
@@ -239,27 +298,60 @@ class GGUFTokenizer(DerivedTokenizer):
         return [self._tokens[i] for i in self._special]
 
     @cached_property
-    def _bpe(self) -> Tokenizer:
-        tokenizer = Tokenizer.from_str(self._bpe_without_special.to_str())
+    def _of_special_tokens(self) -> Tokenizer:
+        """The same parts, shared, and the special tokens beside them."""
+        plain = self._of_plain_text
+        tokenizer = Tokenizer(plain.model)
+        if plain.normalizer is not None:
+            tokenizer.normalizer = plain.normalizer
+        tokenizer.pre_tokenizer = plain.pre_tokenizer
+        tokenizer.add_tokens(self._user_defined)
         tokenizer.add_special_tokens(list(filter(None, self._names)))
         return tokenizer
 
     @cached_property
-    def _bpe_without_special(self) -> Tokenizer:
+    def _of_plain_text(self) -> Tokenizer:
         self._warn()
-        vocabulary = {token: i for i, token in reversed([*enumerate(self._tokens)])}
+        tokenizer = self._word_piece() if self._kind == "bert" else self._bpe()
+        tokenizer.add_tokens(self._user_defined)
+        return tokenizer
+
+    @property
+    def _user_defined(self) -> list[str]:
+        return [self._tokens[i] for i, kind in enumerate(self._types) if kind == _USER_DEFINED]
+
+    def _bpe(self) -> Tokenizer:
         merges = [(left, right) for left, _, right in (m.partition(" ") for m in self._merges)]
+        cutting = CUTTING[self._pre]
         try:
-            model = guarded(models.BPE, vocabulary, merges, ignore_merges=self._pre == "llama-bpe")
+            model = guarded(models.BPE, self._by_name, merges, ignore_merges=cutting.ignores_merges)
         except TokenizerLibraryError as error:
             raise EncodeError(f"{self.name!r}: its merges are bad: {error.__cause__}") from error
         tokenizer = Tokenizer(model)
-        patterns = _PATTERNS.get(self._pre, ())
-        stages = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
-        byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not patterns)
+        if cutting.is_nfc:
+            tokenizer.normalizer = normalizers.NFC()
+        stages = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in cutting.patterns]
+        byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*stages, byte_level])
-        kinds = enumerate(self._types)
-        tokenizer.add_tokens([self._tokens[i] for i, kind in kinds if kind == _USER_DEFINED])
+        return tokenizer
+
+    def _word_piece(self) -> Tokenizer:
+        """BERT's, whose continuations the file writes without ``##`` and whose words with U+2581.
+
+        Letters are lowered and lose their accents unless a word has upper-case ones.
+        """
+        words = zip(self._tokens, self._types, strict=True)
+        names = [text if kind != _NORMAL else _in_word_piece(text) for text, kind in words]
+        vocabulary = {name: i for i, name in reversed([*enumerate(names)])}
+        is_cased = any(
+            kind == _NORMAL and text.startswith(_SPACE) and text != text.lower()
+            for text, kind in zip(self._tokens, self._types, strict=True)
+        )
+        tokenizer = Tokenizer(
+            models.WordPiece(vocabulary, unk_token=names[self._roles["unk_token"]])
+        )
+        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=not is_cased)
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         return tokenizer
 
     # --- the vocabulary ---------------------------------------------------------------------------
@@ -291,7 +383,8 @@ class GGUFTokenizer(DerivedTokenizer):
 
 _WORKED_OUT = (
     *("fingerprint", "encodes", "special_tokens", "_special", "_sentencepiece", "_names"),
-    *("_bpe", "_bpe_without_special", "_by_name"),
+    *("_of_special_tokens", "_of_plain_text", "_by_name", "_ids_by_bytes", "_any_special"),
+    *("_cache", "encoding_fingerprint"),
 )
 
 
@@ -313,6 +406,28 @@ def _strings(data: dict[str, Any], key: str) -> list[str]:
     for item in found:
         item.encode()  # UnicodeEncodeError for bytes that are no UTF-8
     return found
+
+
+def _in_word_piece(text: str) -> str:
+    return text[1:] if text.startswith(_SPACE) else f"##{text}"
+
+
+def _numbers(data: dict[str, Any], key: str) -> list[float]:
+    found = data.get(key) or []
+    kinds = (int, float)
+    if not isinstance(found, list) or not all(type(item) in kinds for item in found):
+        raise ValueError(f"tokenizer.ggml.{key} is not a list of numbers")
+    return [max(-_MAX_FLOAT, min(float(item), _MAX_FLOAT)) for item in found]
+
+
+def _unescaped(text: str) -> bytes:
+    r"""The bytes of a token of the kind ``rwkv``, where ``\x`` and two digits stand for a byte."""
+    return _ESCAPED.sub(_unescape, text.encode())
+
+
+def _unescape(found: re.Match[bytes]) -> bytes:
+    digits, letter = found.groups()
+    return bytes.fromhex(digits.decode()) if digits else _CONTROLS.get(letter, letter)
 
 
 def _byte(name: str) -> bytes:

@@ -12,7 +12,8 @@ big-endian).
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -68,6 +69,22 @@ class _Reader:
     def number(self, code: str, what: str) -> Any:
         size = struct.calcsize(code)
         return struct.unpack(self.order + code, self.take(size, what))[0]
+
+    def strings(self, count: int, what: str) -> Iterator[bytes]:
+        """``count`` strings, as they are; large vocabularies have 650,000 of them."""
+        read, length_of = self._file.read, struct.Struct(f"{self.order}Q").unpack
+        for _ in range(count):
+            head = read(8) if self.left >= 8 else b""
+            if len(head) < 8:
+                raise ValueError(f"{what}: the file ends in the middle of it")
+            length = length_of(head)[0]
+            if length > self.left - 8:
+                raise ValueError(f"{what} of {length} bytes, where {self.left - 8} are left")
+            data = read(length)
+            if len(data) < length:
+                raise ValueError(f"{what}: the file ends in the middle of it")
+            self.left -= 8 + length
+            yield data
 
     def text(self, what: str, limit: int) -> str:
         length = self.number("Q", what)
@@ -127,7 +144,8 @@ def _value(reader: _Reader, kind: int, key: str) -> Any:
 def _array(reader: _Reader, key: str) -> list[Any]:
     inner, count = _header(reader, key)
     if inner == _STRING:
-        return [reader.text(f"an item of {key!r:.80}", reader.left) for _ in range(count)]
+        found = reader.strings(count, f"an item of {key!r:.80}")
+        return [data.decode("utf-8", "surrogateescape") for data in found]
     if inner == _ARRAY:
         raise ValueError(f"lists within the list {key!r:.80}")
     code = _code(inner, key)
@@ -156,6 +174,9 @@ def _step_over(reader: _Reader, kind: int, key: str, nesting: int) -> None:
         inner, count = _header(reader, key)
         if inner in _SCALARS:
             reader.skip(count * struct.calcsize(_SCALARS[inner]), f"{key!r:.80}")
+            return
+        if inner == _STRING:
+            deque(reader.strings(count, f"an item of {key!r:.80}"), 0)
             return
         for _ in range(count):
             _step_over(reader, inner, key, nesting + 1)

@@ -16,10 +16,11 @@ Any other chain has no ``rules``, and only the library's own ``decode`` knows it
 
 from __future__ import annotations
 
-import copy
+import hashlib
 import json
 import os
 import re
+import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
@@ -30,7 +31,7 @@ from typing import Any, Protocol
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers
 
 from streamdec.backends._common import fingerprint_of, guarded
-from streamdec.backends._derived import DerivedTokenizer, Span, check_text
+from streamdec.backends._derived import DerivedTokenizer, Span
 from streamdec.backends._pieces import bytes_of
 from streamdec.backends.tokenizer_config import read_declared
 from streamdec.errors import (
@@ -65,7 +66,13 @@ Context = tuple[tuple[int, ...], tuple[int, ...]]
 """The ids before and after a token that is asked about."""
 
 _BOM = "\ufeff"
-_UNFAITHFUL = "a copy of this tokenizer has other added tokens: it cannot be made through JSON"
+_UNFAITHFUL = "a copy of this tokenizer has other added tokens"
+_ENCODING_PARTS = ("normalizer", "pre_tokenizer", "post_processor")
+_LONG = 65_536
+"""Characters, or ids, beyond which what lets no other thread run is done in parts."""
+_one_at_a_time = threading.Lock()
+_PATIENCE = 0.1
+"""Seconds, in which lists of ten million ids are made."""
 _ADDED_TOKENS = re.compile(rb'"added_tokens"\s*:\s*(\[)')
 _ADDED_IN_SAMPLE = 64
 _SPREAD_IN_SAMPLE = 128
@@ -103,10 +110,18 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     inline_chars = 512
     """Texts up to this length are encoded on the event loop; a longer one takes a millisecond."""
 
+    _folder: Path | None
+    """Where the files beside the tokenizer.json are; None if it is from no file."""
+    _content_hash: bytes | None
+    """SHA-256 of the tokenizer.json; None if it is from none."""
+
     def __init__(self, source: str | os.PathLike[str] | Tokenizer | FastTokenizer) -> None:
-        self._tokenizer, self.name = _open(source)
-        self._folder = _folder_of(source)
-        self._forget()
+        if isinstance(source, (str, os.PathLike)):
+            self._open_content(source)
+        else:
+            self._tokenizer, self.name = _given(source)
+            self._folder = None
+            self._forget()
 
     def _open_content(self, source: str | os.PathLike[str]) -> bytes:
         """Opens a file or JSON text, and returns what was read of it."""
@@ -117,9 +132,11 @@ class HuggingFaceTokenizer(DerivedTokenizer):
             content, name = _read(self.name)
         self._tokenizer, self._folder = _parse(content, name), _folder_of(source)
         self._forget()
+        self._content_hash = hashlib.sha256(content).digest()
         return content
 
     def _forget(self) -> None:
+        self._content_hash = None
         self._skipped: dict[int, bool] = {}
         self._last_asked: tuple[int, str | None] = (-1, None)
 
@@ -213,51 +230,51 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     # --- encoding ---------------------------------------------------------------------------------
 
     def _ids(self, text: str, special: Special) -> Sequence[int]:
-        return self._all_ids(text, special, add_special_tokens=False)
+        return Encoding(self._all_ids([text], special, add_special_tokens=False)[0]).ids
 
     def _all_ids(
-        self, text: str, special: Special, *, add_special_tokens: bool
-    ) -> Sequence[int] | bytes:
-        """The ids of the whole of ``text``: never truncated, never padded.
-
-        Always by the library's batch: its ``encode`` lets no other thread run until it is done.
-        """
-        if special == "forbid":
-            self._forbid(text)
-        return self._batch_ids([text], special, add_special_tokens=add_special_tokens)[0]
+        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
+    ) -> Sequence[Sequence[int] | bytes]:
+        """The ids of the whole of each text: never truncated, never padded."""
+        if special != "forbid":
+            return self._batch_ids(texts, special, add_special_tokens=add_special_tokens)
+        found = self._batch_ids(texts, "parse", add_special_tokens=False)
+        for text, ids in zip(texts, found, strict=True):
+            self._forbid(text, Encoding(ids))
+        return (
+            self._batch_ids(texts, "parse", add_special_tokens=True)
+            if add_special_tokens
+            else found
+        )
 
     def _batch_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> Sequence[Sequence[int] | bytes]:
+        """Always by the library's batch: its ``encode`` lets no other thread run until it is done.
+
+        Making lists of the ids does neither, for a few milliseconds with 400,000 characters, so
+        after long texts one thread at a time does it: an event loop then waits for one of them.
+        """
         encode = self._encoder_for(special).encode_batch_fast
         results = guarded(encode, list(texts), add_special_tokens=add_special_tokens)
-        return [result.ids for result in results]
+        if sum(map(len, texts)) < _LONG:
+            return [result.ids for result in results]
+        # Not for long: a process that was forked meanwhile would wait for nobody.
+        is_alone = _one_at_a_time.acquire(timeout=_PATIENCE)
+        try:
+            return [bytes(Encoding(result.ids)) for result in results]
+        finally:
+            if is_alone:
+                _one_at_a_time.release()
 
-    def encode_batch(
-        self,
-        texts: Sequence[str],
-        *,
-        add_special_tokens: bool = False,
-        special: Special = "parse",
-    ) -> list[Encoding]:
-        """Encode each of ``texts`` as :meth:`encode` does, all in one call of the library."""
-        for text in texts:
-            check_text(special, text)
-            if special == "forbid":
-                self._forbid(text)
-        ids = self._batch_ids(texts, special, add_special_tokens=add_special_tokens)
-        options: dict[str, Any] = {"add_special_tokens": add_special_tokens, "special": special}
-        pairs = zip(ids, texts, strict=True)
-        return [Encoding(own, text, self, **options) for own, text in pairs]
+    def _forbid(self, text: str, ids: Encoding) -> None:
+        """EncodeError if ``text`` spells a special token; ``ids`` are those with special tokens.
 
-    def _forbid(self, text: str) -> None:
-        """EncodeError if ``text`` spells a special token.
-
-        That is, if parsing finds one and the ids are others than those of plain text: the token for
+        That is, if there is one in them and they are others than those of plain text: the token for
         what is unknown may be special too, and is found in plain text.
         """
-        ids = Encoding(self._batch_ids([text], "parse", add_special_tokens=False)[0])
-        found = self._special_ids.intersection(ids)
+        parts = (ids.buffer[start : start + _LONG] for start in range(0, len(ids), _LONG))
+        found = frozenset[int]().union(*map(self._special_ids.intersection, parts))
         if found and ids != Encoding(self._batch_ids([text], "text", add_special_tokens=False)[0]):
             names = ", ".join(repr(self.id_to_token(i)) for i in sorted(found)[:3])
             raise EncodeError(f"the text has special tokens, which are forbidden in it: {names}")
@@ -295,13 +312,14 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 
     @property
     def _encoder(self) -> Tokenizer:
-        """The tokenizer with truncation and padding off.
+        """The tokenizer with truncation and padding off, special tokens being special.
 
         Looked at each time: transformers turns them on and off in the tokenizer that it shares.
         """
-        if self._tokenizer.truncation is None and self._tokenizer.padding is None:
-            return self._tokenizer
-        return self._unlimited_copy
+        given = self._tokenizer
+        if given.truncation is None and given.padding is None and not given.encode_special_tokens:
+            return given
+        return self._plain_copy
 
     @cached_property
     def _encoder_of_plain_text(self) -> Tokenizer:
@@ -311,15 +329,45 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         return plain
 
     @cached_property
-    def _unlimited_copy(self) -> Tokenizer:
+    def _plain_copy(self) -> Tokenizer:
         return self._copy()
 
     def _copy(self) -> Tokenizer:
-        """Made when first needed, as costly as loading; the given tokenizer stays as it is."""
-        copied = guarded(copy.deepcopy, self._tokenizer)
-        if _contents(copied.get_added_tokens_decoder()) != _contents(self._added_tokens):
-            raise TokenizerLibraryError(f"{self.name}: {_UNFAITHFUL}")
-        return _unlimited(copied)
+        """One with the same parts and no limits, in a few milliseconds; the given one stays as is.
+
+        The parts are shared: a copy through JSON would hold up all threads as loading does.
+        """
+        tokens = [token for i in sorted(self._added_tokens) for token in self._as_added(i)]
+        # At once, which is quick; the library then numbers some otherwise than one by one.
+        for groups in ([tokens], [[token] for token in tokens]):
+            copied = self._without_added_tokens()
+            for group in groups:
+                copied.add_tokens(group)
+            if _contents(copied.get_added_tokens_decoder()) == _contents(self._added_tokens):
+                return copied
+        raise TokenizerLibraryError(f"{self.name}: {_UNFAITHFUL}")
+
+    def _without_added_tokens(self) -> Tokenizer:
+        copied = Tokenizer(self._tokenizer.model)
+        for part in _ENCODING_PARTS:
+            if (value := getattr(self._tokenizer, part)) is not None:
+                setattr(copied, part, value)
+        return copied
+
+    def _as_added(self, token_id: int) -> Iterator[AddedToken]:
+        token = self._added_tokens[token_id]
+        if not token.special and self.is_skipped(token_id):
+            # Special before it was ordinary: to the library it is both.
+            yield AddedToken(token.content, special=True)
+        yield token
+
+    def _encoding_identity(self) -> bytes | None:
+        if self._content_hash is not None:
+            return self._content_hash
+        try:
+            return guarded(self._tokenizer.to_str).encode()
+        except TokenizerLibraryError:  # parts that are written in Python
+            return None
 
     # --- the vocabulary ---------------------------------------------------------------------------
 
@@ -466,17 +514,13 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 # --- opening --------------------------------------------------------------------------------------
 
 
-def _open(source: object) -> tuple[Tokenizer, str]:
-    """The library's tokenizer for ``source``, and a name for it."""
+def _given(source: object) -> tuple[Tokenizer, str]:
+    """The library's tokenizer that ``source`` is, or has inside, and a name for it."""
     if isinstance(source, Tokenizer):
         return source, "tokenizers.Tokenizer"
     backend = getattr(source, "backend_tokenizer", None)
     if isinstance(backend, Tokenizer):
         return backend, str(getattr(source, "name_or_path", "") or type(source).__name__)
-    if isinstance(source, str) and _is_json(source):
-        return _parse(source.encode("utf-8", "surrogatepass"), "JSON text"), "JSON text"
-    if isinstance(source, (str, os.PathLike)):
-        return _open_path(os.fsdecode(source))
     raise TypeError(
         "source must be a path, JSON text, a tokenizers.Tokenizer or a fast tokenizer of "
         f"transformers, not {type(source).__name__}"
@@ -493,10 +537,6 @@ def _folder_of(source: object) -> Path | None:
 
 def _is_json(source: object) -> bool:
     return isinstance(source, str) and source.lstrip(_BOM + " \t\r\n").startswith("{")
-
-
-def _open_path(path: str) -> tuple[Tokenizer, str]:
-    return _parse(*_read(path)), path
 
 
 def _read(path: str) -> tuple[bytes, str]:
@@ -537,7 +577,7 @@ def _warn_of_other_ids(content: bytes, tokenizer: Tokenizer, name: str) -> None:
         warnings.warn(message, StreamdecWarning, stacklevel=5)
 
 
-def _declared_ids(content: bytes) -> Iterator[tuple[str, int]]:
+def _declared_ids(content: bytes) -> Iterator[tuple[str, object]]:
     """The added tokens of a tokenizer.json and their ids, without parsing its vocabulary."""
     decode = json.JSONDecoder().raw_decode
     for match in _ADDED_TOKENS.finditer(content):
@@ -548,7 +588,9 @@ def _declared_ids(content: bytes) -> Iterator[tuple[str, int]]:
         except ValueError:  # a "model" among its tokens
             tokens = decode(content[match.start(1) :].decode("utf-8", "replace"))[0]
         for token in tokens:
-            yield token["content"], token["id"]
+            # Elsewhere in a file a key of this name may be anything.
+            if isinstance(token, dict) and isinstance(token.get("content"), str):
+                yield token["content"], token.get("id")
 
 
 def _unlimited(tokenizer: Tokenizer) -> Tokenizer:

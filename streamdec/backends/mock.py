@@ -155,6 +155,9 @@ class MockTokenizer(DerivedTokenizer):
             return [known[word] for word in text.split() if word in known]
         return list(_greedy(self._ids_by_bytes, text.encode()))
 
+    def _encoding_identity(self) -> bytes:
+        return repr((self._tokens, sorted(self._special_ids))).encode()
+
     def _forbid(self, text: str) -> None:
         for name in self.special_tokens.all:
             if name and name in text:

@@ -203,6 +203,9 @@ class SentencePieceTokenizer(DerivedTokenizer):
             ids += [self._control_ids[part]] if index % 2 else self._encoded(part)
         return ids
 
+    def _encoding_identity(self) -> bytes:
+        return self._content
+
     def _encoded(self, text: str) -> list[int]:
         ids: list[int] = guarded(self._processor.EncodeAsIds, text)
         return ids

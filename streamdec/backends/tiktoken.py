@@ -244,6 +244,14 @@ class TiktokenTokenizer(DerivedTokenizer):
             ids += guarded(encode, part, allowed_special=allowed, disallowed_special=())
         return ids
 
+    def _encoding_identity(self) -> bytes | None:
+        pattern = self._spec.pattern or getattr(self._encoding, "_pat_str", None)
+        if pattern is None:
+            return None
+        cutting = (self._spec.is_nfc, self._spec.is_cut, self._added)
+        # Ranks are ids, so the table of ids has the order in which tokens are merged.
+        return repr((self.fingerprint, pattern, self._special_ids, cutting)).encode()
+
     def _refuse_special(self, text: str) -> None:
         if self._special_ids and (found := self._any_special.search(text)):
             raise EncodeError(f"the special token {found[0]!r} at index {found.start()}")

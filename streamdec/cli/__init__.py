@@ -1,8 +1,8 @@
 """The command line: arguments in, exit status out.
 
 click and rich enter streamdec here and nowhere else, as the extra ``cli``; without them the command
-says how to get them. Exit status: 0 done, 1 some of the input was bad, 2 wrong usage, 130 after
-Ctrl-C, 141 when the reader of the output went away.
+says how to get them. Exit status: 0 done, 1 some of the input was bad or did not agree, 2 wrong
+usage or nothing to begin with, 130 after Ctrl-C, 141 when the reader of the output went away.
 """
 
 from __future__ import annotations

@@ -17,11 +17,14 @@ import click
 
 from streamdec.cli.decode import decode
 from streamdec.cli.demo import demo
+from streamdec.cli.encode import encode
+from streamdec.cli.info import info
+from streamdec.cli.verify import verify
 from streamdec.errors import StreamdecError, StreamdecWarning
 
 __all__ = ["COMMANDS", "commands", "run"]
 
-COMMANDS = (demo, decode)
+COMMANDS = (demo, decode, encode, info, verify)
 
 CANNOT_BEGIN = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it

@@ -5,17 +5,14 @@ What is written is flushed before the next input is waited for, so text appears 
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from io import BufferedReader
-from types import TracebackType
-from typing import Any, BinaryIO, Protocol, Self
+from typing import Any, BinaryIO, Protocol
 
 import click
 
 from streamdec.cli.id_input import (
-    BadInputError,
     detect_format,
     numbered_lines,
     numbered_words,
@@ -23,21 +20,19 @@ from streamdec.cli.id_input import (
     parse_row,
     without_bom,
 )
+from streamdec.cli.loading import Loader, loading_options
+from streamdec.cli.rows import SOME_INPUT_WAS_BAD, Complaints, chunks_of, json_line
 from streamdec.cli.stops import RAN_OUT, cause_of_end, stop_options
 from streamdec.core.stop_conditions import StopConditions
 from streamdec.core.stop_sequence import StopSequenceDecoder
-from streamdec.errors import StreamdecError
-from streamdec.loading.factory import load_tokenizer
 from streamdec.protocols import Tokenizer
 
 __all__ = ["decode"]
 
-CHUNK_BYTES = 65536
-SOME_INPUT_WAS_BAD = 1
-
 
 @click.command()
 @click.option("--tokenizer", required=True, metavar="PATH", help="A tokenizer file or its folder.")
+@loading_options
 @click.option(
     "--input-format",
     type=click.Choice(["auto", "jsonl", "ids"]),
@@ -78,6 +73,7 @@ def decode(
     input_format: str,
     output: str,
     source: BufferedReader,
+    load: Loader,
     conditions: StopConditions,
     **options: Any,
 ) -> None:
@@ -99,11 +95,12 @@ def decode(
       echo "72 9 15" | streamdec decode --tokenizer ./model/tokenizer.json
       engine | streamdec decode --tokenizer ./model --stop '\\nUser:' --eos-id 2
     """
-    loaded = load_tokenizer(tokenizer)
+    # Nothing is encoded here, so nothing is built for it.
+    loaded = load(tokenizer, fast="lazy")
     out = sys.stdout.buffer
     source_name = click.format_filename(getattr(source, "name", "<stdin>"))
-    complaints = _Complaints(source_name)
-    found, chunks = detect_format(without_bom(_chunks(source, out)))
+    complaints = Complaints(source_name)
+    found, chunks = detect_format(without_bom(chunks_of(source, out)))
     job = _Job(loaded, conditions, options, _OUTPUTS[output](out), complaints)
     cause = job.run(found if input_format == "auto" else input_format, chunks)
     out.flush()
@@ -111,13 +108,6 @@ def decode(
         click.echo(f"{source_name}: ended by {cause}; nothing after it is read", err=True)
     if complaints.count:
         click.get_current_context().exit(SOME_INPUT_WAS_BAD)
-
-
-def _chunks(source: BufferedReader, out: BinaryIO) -> Iterator[bytes]:
-    """Yield what has arrived at ``source``; ``out`` is flushed before each wait for more."""
-    while chunk := source.read1(CHUNK_BYTES):
-        yield chunk
-        out.flush()
 
 
 # --- ids to text ----------------------------------------------------------------------------------
@@ -132,7 +122,7 @@ class _Job:
         conditions: StopConditions,
         options: dict[str, Any],
         output: _Output,
-        complaints: _Complaints,
+        complaints: Complaints,
     ) -> None:
         self._tokenizer = tokenizer
         self._conditions = conditions
@@ -195,35 +185,6 @@ class _Job:
         }
 
 
-class _Complaints:
-    """Says on stderr what is wrong in a line, and counts how often."""
-
-    def __init__(self, source_name: str) -> None:
-        self.count = 0
-        self._source_name = source_name
-        self._line = 0
-
-    def about(self, line: int) -> Self:
-        """A context in which an error of the input is a complaint about ``line``."""
-        self._line = line
-        return self
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        if not isinstance(error, BadInputError | StreamdecError):
-            return False
-        self.count += 1
-        click.echo(f"{self._source_name}: line {self._line}: {error}", err=True)
-        return True
-
-
 # --- text to output -------------------------------------------------------------------------------
 
 
@@ -270,7 +231,7 @@ class _JsonlOutput:
 
     def row(self, line: int, text: str, fields: dict[str, Any], end: dict[str, Any]) -> None:
         ours = {"line": line, "text": text, **end}
-        self._out.write(_json_line(ours | fields | ours))
+        self._out.write(json_line(ours | fields | ours))
 
     def piece(self, line: int, text: str) -> None:
         if text:
@@ -279,14 +240,6 @@ class _JsonlOutput:
     def last_piece(self, line: int, text: str, end: dict[str, Any]) -> None:
         if text or end:
             self.row(line, text, {}, end)
-
-
-def _json_line(row: dict[str, Any]) -> bytes:
-    """``row`` as UTF-8 JSON and a newline; escaped where a kept field holds a lone surrogate."""
-    try:
-        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
-    except UnicodeEncodeError:
-        return json.dumps(row).encode() + b"\n"
 
 
 _OUTPUTS: dict[str, Callable[[BinaryIO], _Output]] = {"text": _TextOutput, "jsonl": _JsonlOutput}

@@ -18,9 +18,11 @@ __all__ = [
     "BadInputError",
     "InputFormat",
     "detect_format",
+    "kind_of",
     "numbered_lines",
     "numbered_words",
     "parse_id",
+    "parse_json",
     "parse_row",
     "without_bom",
 ]
@@ -116,20 +118,21 @@ def parse_row(line: bytes) -> tuple[list[Any], dict[str, Any]]:
 
     BadInputError if the line is not UTF-8, not JSON, or has no list of ids.
     """
-    row = _parse_json(line)
+    row = parse_json(line)
     if isinstance(row, list):
         return row, {}
     if not isinstance(row, dict):
-        raise BadInputError(f"expected a list of token ids or an object, got {_kind(row)}")
+        raise BadInputError(f"expected a list of token ids or an object, got {kind_of(row)}")
     if "token_ids" not in row:
         raise BadInputError(f"the object has no 'token_ids'; its keys: {', '.join(row) or 'none'}")
     token_ids = row.pop("token_ids")
     if not isinstance(token_ids, list):
-        raise BadInputError(f"'token_ids' must be a list of integers, got {_kind(token_ids)}")
+        raise BadInputError(f"'token_ids' must be a list of integers, got {kind_of(token_ids)}")
     return token_ids, row
 
 
-def _parse_json(line: bytes) -> Any:
+def parse_json(line: bytes) -> Any:
+    """The value of a line of JSON. BadInputError if it is not UTF-8 or not JSON."""
     try:
         return json.loads(line.decode())
     except UnicodeDecodeError as error:
@@ -143,7 +146,7 @@ def _parse_json(line: bytes) -> Any:
         raise BadInputError(f"not JSON that can be read: {error}") from error
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
     """The JSON name of the type of ``value``."""
     match value:
         case None:

@@ -1,31 +1,47 @@
 """``load_tokenizer``: the one way from a path or a name to a tokenizer that is ready to stream.
 
-In: a path, or the name of an encoding or of a model. Out: a backend's tokenizer, its compiled table
-compared with its own ``decode``. Each backend is imported when a file of its format is there.
+In: a path, the name of an encoding or of a model, or an id of the Hugging Face Hub. Out: a
+backend's tokenizer, its compiled table compared with its own ``decode``, and a report on how it was
+loaded. Each backend is imported when a file of its format is there.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from time import perf_counter
+from typing import TYPE_CHECKING
 
+from streamdec.backends._shadow import OnMismatch
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec
+from streamdec.backends.fast import Fast, FastOptions, HybridTokenizer
+from streamdec.backends.rank_files import cached_file, sha256_of
+from streamdec.backends.report import LoadedTokenizer, TokenizerReport, versions_of
 from streamdec.core.programs import route_of
-from streamdec.errors import TokenizerLoadError, UnsupportedFormatError
+from streamdec.errors import MissingExtraError, TokenizerLoadError, UnsupportedFormatError
 from streamdec.loading.content import content_of
 from streamdec.loading.detect import Detected, Format, detect_format
+from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
 from streamdec.loading.models import MODELS, look_up, read_models
-from streamdec.protocols import Tokenizer
 
-__all__ = ["load_tokenizer"]
+if TYPE_CHECKING:
+    from streamdec.backends.gguf import GGUFTokenizer
+    from streamdec.backends.sentencepiece import SentencePieceTokenizer
+    from streamdec.backends.tiktoken import TiktokenTokenizer
+
+    Loaded = HybridTokenizer | TiktokenTokenizer | SentencePieceTokenizer | GGUFTokenizer
+
+__all__ = ["Models", "load_tokenizer"]
 
 SUPPORTED = (
     "a Hugging Face tokenizer.json (whatever its name), a Tekken file, a tiktoken rank file, a "
     "SentencePiece model, each also compressed by xz, a GGUF file, or a folder that has one"
 )
 
+_OF_OPENAI = ("", "openai", "azure")
+"""Organisations whose names of models are those that tiktoken knows."""
 _MAX_NAME = 100
 """Letters that the name of a model may have, for a message about it."""
 
@@ -36,11 +52,17 @@ Models = Mapping[str, str] | str | os.PathLike[str]
 def load_tokenizer(
     path_or_name: str | os.PathLike[str],
     *,
+    backend: str | None = None,
+    strict: bool = False,
+    fast: Fast = "now",
+    shadow_rate: float = 0.0,
+    on_mismatch: OnMismatch = "disable",
     encoding: str | EncodingSpec | None = None,
     models: Models | None = None,
+    revision: str | None = None,
     allow_download: bool = False,
-) -> Tokenizer:
-    """The tokenizer in a file or a folder, or that of an encoding or a model with this name.
+) -> LoadedTokenizer:
+    """The tokenizer in a file or a folder, or that of an encoding, a model or a repository.
 
     What a file is is told by its content, never by its name; in a folder, names tell which files
     are looked into. A folder that has several formats gives the first of tokenizer.json, Tekken,
@@ -48,32 +70,116 @@ def load_tokenizer(
     encodings, and says what an unknown one is.
 
     What is no path is a name: of an encoding (``"cl100k_base"``), or of a model (``"gpt-4o"``),
-    whose encoding or path is looked for in ``models`` (a table, or a TOML or JSON file with one)
-    and then among those that tiktoken knows. For a name the rank file is taken from tiktoken's
-    cache; nothing is downloaded unless ``allow_download`` says so.
+    whose encoding, path or id is looked for in ``models`` (a table, or a TOML or JSON file with
+    one) and then among those that tiktoken knows; or else the id of a repository on the Hugging
+    Face Hub (``"org/model"``; surely one with ``hf://`` before it), of which ``revision`` names a
+    branch, a tag or a commit. Files for a name are taken from the caches of tiktoken and of
+    huggingface_hub; nothing is downloaded unless ``allow_download`` says so.
+
+    ``backend``, ``strict``, ``fast``, ``shadow_rate`` and ``on_mismatch`` are those of
+    :class:`HybridTokenizer`, which serves a tokenizer.json: how it is encoded. They, and the
+    environment's ``STREAMDEC_TOKENIZER``, change nothing for other formats. What was asked for,
+    what is active and why is the tokenizer's ``report``.
 
     A sample of the tokenizer's ids is compared with its own ``decode`` at once, so a difference is
     warned of here (:class:`StreamdecWarning`) and not in the middle of a stream. Costs what the
-    library's loading costs, and ≤ 5 ms or 2 % more.
+    library's loading costs, and ≤ 5 ms or 2 % more; with fastokens three to five times that, unless
+    ``fast`` says otherwise.
 
     Raises :class:`TokenizerLoadError`, which names the path, if nothing is there or it cannot be
-    read, :class:`UnsupportedFormatError`, which says what was found and what is served, and
-    :class:`MissingExtraError` if the library for a format is not installed.
+    read, :class:`UnsupportedFormatError`, which says what was found and what is served,
+    :class:`MissingExtraError` if the library for a format is not installed, and ValueError for an
+    unknown ``backend`` or another bad option.
 
     >>> load_tokenizer("/path/to/model")  # doctest: +SKIP
-    HuggingFaceTokenizer('/path/to/model/tokenizer.json', ByteLevel)
+    HybridTokenizer('/path/to/model/tokenizer.json', ByteLevel)
     >>> load_tokenizer("gpt-4o", allow_download=True)  # doctest: +SKIP
     TiktokenTokenizer('https://….tiktoken', o200k_base)
     """
     name = os.fsdecode(path_or_name)
+    options = FastOptions.of(
+        backend,
+        strict=strict,
+        fast=fast,
+        shadow_rate=shadow_rate,
+        on_mismatch=on_mismatch,
+        stacklevel=3,
+    )
     table = read_models(models) if isinstance(models, (str, os.PathLike)) else models or {}
-    named = None if name not in table and _is_there(name) else _encoding_or_path(name, table)
-    if named is not None and (named in ENCODINGS or encoding is not None):
-        tokenizer = _by_name(encoding or named, allow_download=allow_download)
+    started = perf_counter()
+    source = _source_of(name, table, encoding, revision, allow_download=allow_download)
+    if source.path is None:
+        opened = _by_name(source.encoding, allow_download=allow_download)
     else:
-        tokenizer = _from_path(Path(named or name), encoding, name)
-    route_of(tokenizer)
-    return tokenizer
+        opened = _from_path(source.path, _Request(encoding, options, source.revision))
+    if not isinstance(opened.tokenizer, HybridTokenizer):
+        seconds = perf_counter() - started
+        opened.tokenizer.report = _report_on(opened, options, source.revision, seconds)
+    route_of(opened.tokenizer)
+    return opened.tokenizer
+
+
+# --- from a name to a path ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where the tokenizer is: a path, or in the rank file of an encoding."""
+
+    path: Path | None
+    encoding: str | EncodingSpec = ""
+    revision: str | None = None
+
+
+def _source_of(
+    name: str,
+    table: Mapping[str, str],
+    encoding: str | EncodingSpec | None,
+    revision: str | None,
+    *,
+    allow_download: bool,
+) -> _Source:
+    named = None if name not in table and _is_there(name) else _encoding_or_path(name, table)
+    target = named or name
+    if revision is None and named is not None and (named in ENCODINGS or encoding is not None):
+        return _Source(None, encoding or named)
+    if revision is not None:
+        # An encoding has no revisions, a repository of the same name has.
+        target = look_up(name, table) or name
+        if _is_there(target) or not is_hub_id(target.removeprefix(HUB)):
+            raise TokenizerLoadError(
+                f"{target!r:.200} has no revision {revision!r:.80}: only an id of the Hub has"
+            )
+    if target.startswith(HUB) or revision is not None:
+        snapshot = find_snapshot(target.removeprefix(HUB), revision, allow_download=allow_download)
+        return _Source(snapshot.folder, revision=snapshot.commit)
+    if _is_there(target):
+        return _Source(Path(target))
+    return _from_hub(name, target, allow_download=allow_download)
+
+
+def _from_hub(name: str, target: str, *, allow_download: bool) -> _Source:
+    """Of a name that is no path: the repository of that id; an error that says all that was tried.
+
+    Raises TokenizerLoadError.
+    """
+    reasons = []
+    try:
+        detect_format(target)
+    except TokenizerLoadError as error:
+        reasons.append(str(error))
+    if target == name and len(name) <= _MAX_NAME:
+        known = ", ".join(ENCODINGS)
+        reasons.append(f"nor is it the name of a model that is known, or of an encoding ({known})")
+    if not is_hub_id(target):
+        raise TokenizerLoadError("; ".join(reasons))
+    try:
+        snapshot = find_snapshot(target, allow_download=allow_download)
+    except (TokenizerLoadError, MissingExtraError) as error:
+        raise TokenizerLoadError(
+            "; ".join([*reasons, f"nor does the Hub help: {error}"])
+        ) from error
+    return _Source(snapshot.folder, revision=snapshot.commit)
 
 
 def _is_there(name: str) -> bool:
@@ -86,87 +192,147 @@ def _is_there(name: str) -> bool:
 def _encoding_or_path(name: str, models: Mapping[str, str]) -> str | None:
     """What ``models`` has for ``name``, or ENCODINGS, or MODELS; None if nothing."""
     found = look_up(name, models)
-    if found is None:
-        found = name if name in ENCODINGS else look_up(name, MODELS)
-    return found
+    if found is not None or name in ENCODINGS:
+        return found or name
+    # A model of somebody else may be called like one of OpenAI's.
+    organisation = name.rpartition("/")[0]
+    return look_up(name, MODELS) if organisation in _OF_OPENAI else None
 
 
-def _by_name(encoding: str | EncodingSpec, *, allow_download: bool) -> Tokenizer:
+# --- from a path to a tokenizer -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What a backend may need besides the file."""
+
+    encoding: str | EncodingSpec | None
+    options: FastOptions
+    revision: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A tokenizer and what is to be said of it."""
+
+    tokenizer: Loaded
+    format: Format
+    active: str
+    reason: str
+    sha256: str | None
+
+
+def _by_name(encoding: str | EncodingSpec, *, allow_download: bool) -> _Opened:
     from streamdec.backends.tiktoken import TiktokenTokenizer
 
-    return TiktokenTokenizer.named(encoding, allow_download=allow_download)
+    tokenizer = TiktokenTokenizer.named(encoding, allow_download=allow_download)
+    spec = encoding if isinstance(encoding, EncodingSpec) else ENCODINGS[encoding]
+    # The backend took the one that has the SHA-256 of the encoding.
+    names = {str(place): file for file in spec.files for place in (file.url, cached_file(file))}
+    file = names.get(tokenizer.name)
+    sha256 = None if file is None else file.sha256
+    return _Opened(tokenizer, "tiktoken", "tiktoken", f"the encoding {spec.name}", sha256)
 
 
-def _from_path(path: Path, encoding: str | EncodingSpec | None, name: str) -> Tokenizer:
-    try:
-        found = detect_format(path)
-    except TokenizerLoadError as error:
-        if _is_there(str(path)) or str(path) != name or len(name) > _MAX_NAME:
-            raise
-        known = ", ".join(ENCODINGS)
-        hint = f"nor is it the name of a model that is known, or of an encoding ({known})"
-        raise TokenizerLoadError(f"{error}; {hint}") from error
+def _from_path(path: Path, request: _Request) -> _Opened:
+    found = detect_format(path)
     opener = _OPENERS.get(found.format)
     if opener is None:
         what = f"found {found.description}; supported: {SUPPORTED}"
         raise UnsupportedFormatError(f"{str(found.path)!r}: {what}")
-    if encoding is not None and found.format != "tiktoken":
+    if request.encoding is not None and found.format != "tiktoken":
         raise TokenizerLoadError(
             f"{str(found.path)!r}: {found.description} says itself what it is; only a rank file "
             "needs an encoding"
         )
-    return opener(found, encoding)
+    return opener(found, request)
+
+
+def _report_on(
+    opened: _Opened, options: FastOptions, revision: str | None, seconds: float
+) -> TokenizerReport:
+    """What is said of a tokenizer that has one encoder only."""
+    reason = opened.reason
+    if options.backend != "auto":
+        reason += f"; {options.backend} was asked for, which is for a tokenizer.json"
+    return TokenizerReport(
+        format=opened.format,
+        requested=options.backend,
+        requested_by=options.asked_by,
+        active=opened.active,
+        reason=reason,
+        versions=versions_of(("tokenizers", *_LIBRARIES[opened.format])),
+        sha256=opened.sha256,
+        revision=revision,
+        seconds={opened.active: seconds},
+    )
 
 
 # --- one for each format --------------------------------------------------------------------------
 
 
-def _huggingface(found: Detected, _: Any) -> Tokenizer:
-    from streamdec.backends.huggingface import HuggingFaceTokenizer
+def _huggingface(found: Detected, request: _Request) -> _Opened:
+    options, revision = request.options, request.revision
+    if found.is_packed:
+        content = content_of(found.path)
+        tokenizer = HybridTokenizer.from_content(content, found.path, options, revision=revision)
+    else:
+        tokenizer = HybridTokenizer.opened(found.path, options, revision=revision)
+    report = tokenizer.report
+    return _Opened(tokenizer, "huggingface", report.active, report.reason, report.sha256)
 
-    if not found.is_packed:
-        return HuggingFaceTokenizer(found.path)
-    text = content_of(found.path).decode("utf-8", "surrogateescape")
-    try:
-        return HuggingFaceTokenizer(text)
-    except TokenizerLoadError as error:
-        raise TokenizerLoadError(f"{str(found.path)!r}: {error}") from error
 
-
-def _tekken(found: Detected, _: Any) -> Tokenizer:
+def _tekken(found: Detected, _: _Request) -> _Opened:
     from streamdec.backends.tekken import TekkenTokenizer
 
-    return TekkenTokenizer.from_tekken(content_of(found.path), str(found.path))
+    content = content_of(found.path)
+    tokenizer = TekkenTokenizer.from_tekken(content, str(found.path))
+    return _Opened(tokenizer, "tekken", "tiktoken", "a Tekken file", sha256_of(content))
 
 
-def _tiktoken(found: Detected, encoding: str | EncodingSpec | None) -> Tokenizer:
-    from streamdec.backends.tiktoken import TiktokenTokenizer
+def _tiktoken(found: Detected, request: _Request) -> _Opened:
+    from streamdec.backends.tiktoken import TiktokenTokenizer, spec_of
     from streamdec.backends.tokenizer_config import read_declared
 
-    declared = read_declared(found.path.parent)
+    declared, name = read_declared(found.path.parent), str(found.path)
     content = content_of(found.path)
-    return TiktokenTokenizer.from_content(content, str(found.path), encoding, declared)
+    tokenizer = TiktokenTokenizer.from_content(content, name, request.encoding, declared)
+    spec = spec_of(content, repr(name), request.encoding, declared)
+    reason = f"a rank file of the encoding {spec.name}"
+    return _Opened(tokenizer, "tiktoken", "tiktoken", reason, sha256_of(content))
 
 
-def _sentencepiece(found: Detected, _: Any) -> Tokenizer:
+def _sentencepiece(found: Detected, _: _Request) -> _Opened:
     from streamdec.backends.sentencepiece import SentencePieceTokenizer
 
-    return SentencePieceTokenizer.from_content(content_of(found.path), str(found.path))
+    content = content_of(found.path)
+    tokenizer = SentencePieceTokenizer.from_content(content, str(found.path))
+    sha256 = sha256_of(content)
+    return _Opened(tokenizer, "sentencepiece", "sentencepiece", "a SentencePiece model", sha256)
 
 
-def _gguf(found: Detected, _: Any) -> Tokenizer:
+def _gguf(found: Detected, _: _Request) -> _Opened:
     from streamdec.backends.gguf import GGUFTokenizer
 
     if found.is_packed:
         what = f"found {found.description}, which must be unpacked first"
         raise UnsupportedFormatError(f"{str(found.path)!r}: {what}")
-    return GGUFTokenizer(found.path)
+    tokenizer = GGUFTokenizer(found.path)
+    # Of a file with weights only the beginning is read, so it has no hash here.
+    reason = f"a GGUF file, whose encoding is {tokenizer.encodes.removeprefix('no: ')}"
+    return _Opened(tokenizer, "gguf", "gguf", reason, None)
 
 
-_OPENERS: dict[Format, Callable[[Detected, str | EncodingSpec | None], Tokenizer]] = {
+_OPENERS: dict[Format, Callable[[Detected, _Request], _Opened]] = {
     "huggingface": _huggingface,
     "tekken": _tekken,
     "tiktoken": _tiktoken,
     "sentencepiece": _sentencepiece,
     "gguf": _gguf,
+}
+_LIBRARIES: dict[Format, tuple[str, ...]] = {
+    "tekken": ("tiktoken",),
+    "tiktoken": ("tiktoken",),
+    "sentencepiece": ("sentencepiece",),
+    "gguf": ("sentencepiece",),
 }

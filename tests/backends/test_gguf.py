@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import json
 import pickle
+import struct
+import unicodedata
 import warnings
 from pathlib import Path
 from typing import Any
@@ -8,9 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, pre_tokenizers
 
 from streamdec import DecodeStream
 from streamdec.backends.gguf import GGUFTokenizer
+from streamdec.backends.gguf_cutting import CUTTING
 from streamdec.core.programs import route_of
 from streamdec.errors import EncodeError, StreamdecWarning, TokenizerLoadError
 from streamdec.protocols import Tokenizer as TokenizerProtocol
@@ -77,8 +82,33 @@ def test_words_of_bert(tmp_path: Path) -> None:
     tokens = {"tokens": ["[CLS]", "▁hello", "s", "▁there"], "token_type": [3, 1, 1, 1]}
     ours = made(tmp_path, model="bert", scores=None, **tokens)
     assert ours.decode([0, 1, 2, 3]) == "hellos there"
-    with pytest.raises(EncodeError, match="does not tell how a text is cut"):
-        ours.encode("hello")
+    for kind in (ours, made(tmp_path, model="t5")):
+        with pytest.raises(EncodeError, match="does not tell how a text is cut"):
+            kind.encode("hello")
+
+
+BERT: dict[str, Any] = {
+    "model": "bert",
+    "tokens": ["[UNK]", "[CLS]", "[SEP]", "▁hello", "s", "▁there", "▁!", "<tool>"],
+    "token_type": [3, 3, 3, 1, 1, 1, 1, 4],
+    "unknown_token_id": 0,
+    "cls_token_id": 1,
+    "seperator_token_id": 2,
+    **dict.fromkeys(("scores", "bos_token_id", "eos_token_id", "add_bos_token")),
+}
+
+
+@pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
+def test_a_model_of_bert_encodes(tmp_path: Path) -> None:
+    ours = made(tmp_path, **BERT)
+    assert ours.encode("Héllos there!").ids == (3, 4, 5, 6)
+    assert ours.encode("hello", add_special_tokens=True).ids == (1, 3, 2)
+    assert ours.encode("hello[SEP]<tool>").ids == (3, 2, 7)
+    assert 2 not in ours.encode("hello[SEP]", special="text").ids
+    with pytest.raises(EncodeError, match="at index 5"):
+        ours.encode("hello[SEP]", special="forbid")
+    cased = BERT | {"tokens": [*BERT["tokens"][:5], "▁There", "▁!", "<tool>"]}
+    assert made(tmp_path, **cased).encode("There there").ids == (5, 0)
 
 
 def test_it_is_compiled_and_can_be_pickled(tmp_path: Path) -> None:
@@ -145,7 +175,7 @@ def test_a_byte_level_model_encodes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": "rwkv"}, "of the kind 'rwkv'; served: llama, gpt2"),
+        ({"model": "plamo2"}, "of the kind 'plamo2'; served: llama, gpt2, bert, t5, rwkv"),
         ({"model": None}, "of the kind None"),
         ({"model": ["llama"]}, "of the kind"),
         ({"tokens": None}, "without tokens"),
@@ -158,11 +188,28 @@ def test_a_byte_level_model_encodes(tmp_path: Path) -> None:
         ({"tokens": ["<0xZZ>"], "token_type": [6]}, "invalid literal"),
         ({"tokens": ["a"], "token_type": [6]}, "a byte token 'a'"),
         ({"merges": 5}, "merges is not a list"),
+        ({"scores": 5}, "scores is not a list of numbers"),
+        ({"scores": ["a"]}, "scores is not a list of numbers"),
+        ({"scores": [True]}, "scores is not a list of numbers"),
+        ({"tokens": ["a", "b"], "token_type": [1, -1]}, "a token of type -1"),
+        ({"tokens": ["a", "b"], "token_type": [1, 7]}, "a token of type 7"),
     ],
 )
 def test_what_is_wrong_is_named(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(TokenizerLoadError, match=rf"file\.gguf': .*{message}"):
         made(tmp_path, **changes)
+
+
+@pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
+def test_scores_beyond_all_floats_are_the_greatest(tmp_path: Path) -> None:
+    pytest.importorskip("sentencepiece")
+    huge = [float("inf") if text == "▁hello" else score for text, _, score in LLAMA_TOKENS]
+    packed = struct.pack(f"<IIQ{len(huge)}d", 9, 12, len(huge), *huge)
+    assert made(tmp_path, scores=packed).encode("hello").tokens == ("▁hello",)
+
+
+def test_a_token_of_undefined_type_is_text(tmp_path: Path) -> None:
+    assert made(tmp_path, tokens=["▁a"], token_type=[0], scores=None).piece(0) == b" a"
 
 
 def test_a_file_without_a_tokenizer(tmp_path: Path) -> None:
@@ -205,7 +252,7 @@ def test_real_files_decode_what_llama_cpp_encoded(name: str) -> None:
         assert name == "gguf-bert-bge" or ours.decode(ids) == text
 
 
-@pytest.mark.parametrize("name", sorted(REAL.keys() - {"gguf-bert-bge"}))
+@pytest.mark.parametrize("name", sorted(REAL))
 def test_real_files_encode_as_llama_cpp(name: str) -> None:
     pytest.importorskip("sentencepiece")
     ours = GGUFTokenizer(REAL[name])
@@ -213,3 +260,110 @@ def test_real_files_encode_as_llama_cpp(name: str) -> None:
         warnings.simplefilter("ignore", StreamdecWarning)
         for text, ids in pairs(REAL[name]):
             assert list(ours.encode(text, special="text")) == ids
+
+
+# --- ways of cutting ------------------------------------------------------------------------------
+
+SAMPLE = [
+    "Hello, world! It's 'RE we'll DON'T 123456 1,000.5\n\n  x\t\r\n y   ",
+    "Größe naïve café e\u0301 straße ﬁ ½ Привет, мир. こんにちは世界。你好，世界！안녕 नमस्ते",
+    "def f(x):\n\treturn {'a': [x ** 2]}  # ok\n\n\nclass A_b: pass != <=> ~~~ $x^2$ a|b",
+    "😀👍🏽👩‍👩‍👧‍👦 🇪🇺 camelCase HTTPServer ١٢٣ https://a.b/c?d=%20 ...\r\n\r\n",
+]
+
+
+def as_gguf(path: Path, pre: str) -> dict[str, Any]:
+    """The values of a GGUF file with the vocabulary of a ``tokenizer.json``."""
+    data = json.loads(path.read_text("utf-8-sig"))
+    tokenizer = Tokenizer.from_file(str(path))
+    size = max(tokenizer.get_vocab().values()) + 1
+    added = tokenizer.get_added_tokens_decoder()
+    kinds = {i: 3 if token.special else 4 for i, token in added.items()}
+    merges = [m if isinstance(m, str) else " ".join(m) for m in data["model"]["merges"]]
+    return {
+        "model": "gpt2",
+        "pre": pre,
+        "tokens": [tokenizer.id_to_token(i) or f"[PAD{i}]" for i in range(size)],
+        "token_type": [kinds.get(i, 1) for i in range(size)],
+        "merges": merges,
+        **dict.fromkeys(("scores", "bos_token_id", "eos_token_id", "add_bos_token")),
+    }
+
+
+@pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
+@pytest.mark.parametrize(
+    ("folder", "pre"),
+    [("gpt2", "gpt-2"), ("phi-2", "phi-2"), ("deepseek-v3", "deepseek-v3"), ("qwen3", "qwen2")],
+)
+def test_the_vocabulary_of_a_real_model_encodes_as_its_own_tokenizer(
+    folder: str, pre: str, tmp_path: Path
+) -> None:
+    for path in shared(f"{folder}/tokenizer.json"):
+        ours = made(tmp_path, **as_gguf(path, pre))
+        theirs = Tokenizer.from_file(str(path))
+        for text in [*SAMPLE, "".join(SAMPLE), "".join(SAMPLE)[::-1]]:
+            assert list(ours.encode(text)) == theirs.encode(text, add_special_tokens=False).ids
+
+
+@pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
+@pytest.mark.parametrize("pre", sorted(CUTTING))
+def test_every_way_of_cutting_keeps_the_text(pre: str, tmp_path: Path) -> None:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    changes = BYTE_LEVEL | {
+        "pre": pre,
+        "tokens": [*alphabet, "he", "<end>"],
+        "token_type": [1] * 257 + [3],
+        "merges": ["h e"],
+        "eos_token_id": 257,
+        "bos_token_id": 257,
+    }
+    ours = made(tmp_path, **changes)
+    assert ours.encodes == "best effort"
+    for text in SAMPLE:
+        expected = unicodedata.normalize("NFC", text) if CUTTING[pre].is_nfc else text
+        assert ours.decode(ours.encode(text).ids) == expected
+
+
+RWKV = {
+    "model": "rwkv",
+    "tokens": [
+        "<s>",
+        *(f"\\x{byte:02x}" for byte in range(256)),
+        "he",
+        "\\n\\n",
+        "\\t\\\\",
+        "hello",
+    ],
+    "token_type": [3] + [1] * 260,
+    **dict.fromkeys(("scores", "bos_token_id", "eos_token_id", "add_bos_token")),
+}
+
+
+@pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
+def test_a_model_of_rwkv_takes_the_longest_token(tmp_path: Path) -> None:
+    ours = made(tmp_path, **RWKV)
+    assert route_of(ours) == "bytes"
+    assert [ours.piece(i) for i in (1, 256, 257, 258, 259)] == [
+        b"\0",
+        b"\xff",
+        b"he",
+        b"\n\n",
+        b"\t\\",
+    ]
+    assert ours.encode("hellohe\n\n\t\\l").ids == (260, 257, 258, 259, 1 + ord("l"))
+    assert ours.encode("<s>he", special="parse").ids == (0, 257)
+    assert ours.decode(ours.encode("<s>he", special="text").ids) == "<s>he"
+    with pytest.raises(EncodeError, match="'<s>' at index 1"):
+        ours.encode("x<s>", special="forbid")
+    for text in SAMPLE:
+        assert ours.decode(ours.encode(text).ids) == text
+
+
+@pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
+def test_bytes_without_a_token_of_rwkv(tmp_path: Path) -> None:
+    small = RWKV | {"tokens": ["<s>", "<unk>", "a", "b" * 300], "token_type": [3, 2, 1, 1]}
+    with pytest.raises(EncodeError, match=r"no token begins at byte 1: b'b'"):
+        made(tmp_path, **small).encode("ab")
+    with pytest.raises(EncodeError, match="no token begins at byte 0"):
+        made(tmp_path, **small).encode("b" * 300)
+    assert made(tmp_path, **small, unknown_token_id=1).encode("aß").ids == (2, 1, 1)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +129,21 @@ def test_real_files(path: Path) -> None:
     tokens, types = found["tokenizer.ggml.tokens"], found["tokenizer.ggml.token_type"]
     assert len(tokens) == len(types) > 30_000
     assert found["tokenizer.ggml.model"] in ("bert", "gpt2", "llama")
+
+
+@pytest.mark.parametrize("kept", range(1, 24))
+@pytest.mark.parametrize("wanted", ["", "other"])
+def test_a_file_that_shrinks_while_it_is_read(
+    kept: int, wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its size is known, and then less is there."""
+    whole = gguf([("k", ["abc", "de"])])
+    monkeypatch.setattr(gguf_metadata._Reader, "__init__", _believing(len(whole)))
+    with pytest.raises(TokenizerLoadError, match=r"file\.gguf'.*the file ends in the middle of"):
+        read(whole[:-kept], tmp_path, wanted)
+
+
+def _believing(size: int) -> Callable[..., None]:
+    """A reader that takes a file for this large, whatever it is."""
+    honest = gguf_metadata._Reader.__init__
+    return lambda self, file, _: honest(self, file, size)

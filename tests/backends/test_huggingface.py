@@ -5,6 +5,7 @@ import os
 import pickle
 import random
 import sys
+import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -588,6 +589,14 @@ def test_an_added_token_with_another_id_than_declared_is_warned_of() -> None:
         HuggingFaceTokenizer(text)
 
 
+def test_a_key_of_that_name_elsewhere_in_the_file_is_nobodys_token() -> None:
+    data = json.loads(words().to_str())
+    data["model"]["added_tokens"] = ["a", 5, {"content": 7}]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert HuggingFaceTokenizer(json.dumps(data)).decode([1, 2]) == "a b"
+
+
 def test_roles_of_special_tokens_are_those_of_the_file_beside(tmp_path: Path) -> None:
     brackets().save(str(tmp_path / "tokenizer.json"))
     plain = HuggingFaceTokenizer(tmp_path)
@@ -747,9 +756,21 @@ def test_a_copy_with_other_ids_is_refused() -> None:
     pickled = pickle.dumps(HuggingFaceTokenizer(given))
     with pytest.raises(TokenizerLibraryError, match="other added tokens"):
         pickle.loads(pickled)
+
+
+def test_a_tokenizer_whose_ids_json_would_change_encodes_without_limits() -> None:
+    given = moving()
     given.enable_truncation(2)
+    assert HuggingFaceTokenizer(given).encode("a").ids == (0,)
+    assert HuggingFaceTokenizer(given).encode("<new>b<new>").ids == (5, 4, 5)
+
+
+def test_other_parts_for_encoding_than_the_given_ones_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(HuggingFaceTokenizer, "_as_added", lambda *_: [])
     with pytest.raises(TokenizerLibraryError, match="other added tokens"):
-        HuggingFaceTokenizer(given).encode("a")
+        HuggingFaceTokenizer(moving()).encode("a", special="text")
 
 
 def test_it_is_a_tokenizer() -> None:

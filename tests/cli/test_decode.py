@@ -11,6 +11,7 @@ import pytest
 from tokenizers import Tokenizer, decoders
 from tokenizers.models import BPE
 
+from streamdec.backends._fastokens import FastEncoder
 from tests.cli.running import (
     DEMO_TEXT,
     LIBRARY,
@@ -31,6 +32,16 @@ ROWS = [LIBRARY.encode(text).ids for text in TEXTS]
 OWL = LIBRARY.encode("🦉").ids
 END = LIBRARY.token_to_id("<|im_end|>")
 UNKNOWN = 40_000
+
+
+@pytest.mark.parametrize("options", [(), ("--backend=fastokens",), ("--backend=huggingface",)])
+def test_nothing_is_built_that_only_encodes(
+    decode: Decoding, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = []
+    monkeypatch.setattr(FastEncoder, "__init__", lambda _, text: built.append(text))
+    assert decode(jsonl(*ROWS), *options) == Run(0, "".join(f"{text}\n" for text in TEXTS), "")
+    assert built == []
 
 
 # --- rows -----------------------------------------------------------------------------------------

@@ -44,6 +44,16 @@ def test_help_lists_every_command(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(f"  {each.name}  " in out for each in app.COMMANDS)
 
 
+def test_every_command_says_which_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in app.COMMANDS:
+        assert (
+            "--backend [auto|fastokens|huggingface|default]"
+            in run(monkeypatch, str(each.name), "--help").out
+        )
+        result = run(monkeypatch, str(each.name), "--backend=rust")
+        assert (result.status, "'rust' is not one of" in result.err) == (2, True)
+
+
 @pytest.mark.parametrize("arguments", [["nonsense"], ["demo", "--nonsense"], ["decode"]])
 def test_wrong_usage_is_status_2(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
     result = run(monkeypatch, *arguments)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -12,8 +13,16 @@ from pathlib import Path
 import pytest
 
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec
+from streamdec.backends.fast import VARIABLE
+from streamdec.backends.report import LoadedTokenizer
 from streamdec.core.programs import route_of
-from streamdec.errors import MissingExtraError, TokenizerLoadError, UnsupportedFormatError
+from streamdec.errors import (
+    MissingExtraError,
+    StreamdecWarning,
+    TokenizerLoadError,
+    UnsupportedFormatError,
+)
+from streamdec.loading.detect import detect_format
 from streamdec.loading.factory import load_tokenizer
 from streamdec.protocols import Tokenizer
 from tests.support.files import SHARED, rank_file, sentencepiece, small_gguf, tekken, write_json
@@ -34,7 +43,7 @@ def load_quietly(path: str | Path, encoding: EncodingSpec | None = None) -> Toke
 @pytest.mark.parametrize("packed", [False, True])
 def test_every_format_packed_or_not(packed: bool, tmp_path: Path) -> None:
     contents = {
-        "hf": (ZOO["byte_level"]().to_str().encode(), None, "HuggingFaceTokenizer"),
+        "hf": (ZOO["byte_level"]().to_str().encode(), None, "HybridTokenizer"),
         "tekken": (json.dumps(tekken()).encode(), None, "TekkenTokenizer"),
         "ranks": (rank_file(), SMALL, "TiktokenTokenizer"),
     }
@@ -42,12 +51,6 @@ def test_every_format_packed_or_not(packed: bool, tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(lzma.compress(content) if packed else content)
         tokenizer = load_quietly(tmp_path / name, encoding)
         assert (type(tokenizer).__name__, route_of(tokenizer)) == (kind, "bytes")
-
-
-@pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
-@pytest.mark.parametrize("folder", [pytest.param(path, id=path.name) for path in FOLDERS])
-def test_every_real_folder(folder: Path) -> None:
-    assert route_of(load_tokenizer(folder)) == "bytes"
 
 
 def test_a_rank_file_needs_an_encoding_and_nothing_else_does(tmp_path: Path) -> None:
@@ -76,6 +79,103 @@ def test_a_broken_packed_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes(lzma.compress(b'{"model": {}}'))
     with pytest.raises(TokenizerLoadError, match=r"t': .*not a tokenizer\.json"):
         load_tokenizer(tmp_path / "t")
+
+
+# --- the report -----------------------------------------------------------------------------------
+
+ACTIVE = {"tekken": "tiktoken", "tiktoken": "tiktoken", "sentencepiece": "sentencepiece"}
+
+
+@pytest.fixture
+def _no_wish_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
+@pytest.mark.usefixtures("_no_wish_from_outside")
+@pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
+@pytest.mark.parametrize("folder", [pytest.param(path, id=path.name) for path in FOLDERS])
+def test_every_real_tokenizer_has_a_report(folder: Path) -> None:
+    tokenizer = load_tokenizer(folder, backend="fastokens")
+    found = detect_format(folder)
+    report = tokenizer.report
+    assert route_of(tokenizer) == "bytes"
+    assert isinstance(tokenizer, LoadedTokenizer)
+    assert (report.format, report.requested) == (found.format, "fastokens")
+    assert report.requested_by == "argument"
+    assert report.versions.keys() >= {"python", "tokenizers"}
+    assert sum(report.seconds.values()) > 0
+    if found.format == "gguf":
+        assert report.sha256 is None
+    else:
+        opened = lzma.open if found.is_packed else open
+        with opened(found.path, "rb") as file:
+            assert report.sha256 == hashlib.sha256(file.read()).hexdigest()
+    if found.format == "huggingface":
+        assert report.active in ("fastokens", "huggingface")
+        assert (report.active == "fastokens") == report.reason.startswith("the same ids for ")
+    else:
+        assert report.active == ACTIVE.get(found.format, "gguf")
+        assert report.reason.endswith("fastokens was asked for, which is for a tokenizer.json")
+
+
+@pytest.mark.parametrize("backend", ["fastokens", "huggingface", "default", None])
+def test_other_formats_are_encoded_as_ever(
+    backend: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "huggingface")
+    write_json(tmp_path / "tekken.json", tekken())
+    tokenizer = load_tokenizer(tmp_path, backend=backend, strict=True, shadow_rate=1)
+    report = tokenizer.report
+    assert type(tokenizer).__name__ == "TekkenTokenizer"
+    assert (report.active, report.requested_by) == (
+        "tiktoken",
+        "argument" if backend else "environment",
+    )
+    assert report.reason.startswith("a Tekken file; ")
+    assert os.environ[VARIABLE] == "huggingface"
+
+
+def test_an_unknown_backend_is_the_same_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ZOO["byte_level"]().save(str(tmp_path / "hf"))
+    write_json(tmp_path / "tekken", tekken())
+    for name in ("hf", "tekken"):
+        with pytest.raises(ValueError, match="backend must be one of auto, fastokens, hugging"):
+            load_tokenizer(tmp_path / name, backend="rust")
+        monkeypatch.setenv(VARIABLE, "rust")
+        with pytest.warns(StreamdecWarning, match="'rust', not one of") as told:
+            report = load_tokenizer(tmp_path / name).report
+        assert [record.filename for record in told] == [__file__]
+        assert (report.requested, report.requested_by) == ("auto", "default")
+        assert os.environ[VARIABLE] == "rust"
+        monkeypatch.delenv(VARIABLE)
+
+
+@pytest.mark.usefixtures("_no_wish_from_outside")
+def test_how_it_is_encoded_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ZOO["byte_level_trained"]().save(str(tmp_path / "hf"))
+    tokenizer = load_tokenizer(tmp_path / "hf", fast="lazy")
+    assert "when the first text is encoded" in tokenizer.report.reason
+    assert load_tokenizer(tmp_path / "hf", backend="default").report.reason == "it was asked for"
+    with pytest.raises(ValueError, match="shadow_rate must be"):
+        load_tokenizer(tmp_path / "hf", shadow_rate=2)
+    with pytest.raises(ValueError, match="on_mismatch must be"):
+        load_tokenizer(tmp_path / "hf", on_mismatch="ignore")  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "fastokens", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[fast\]'"):
+        load_tokenizer(tmp_path / "hf", strict=True)
+    assert load_tokenizer(tmp_path / "hf").report.active == "huggingface"
+
+
+def test_a_packed_file_has_what_stands_beside_it(tmp_path: Path) -> None:
+    content = ZOO["byte_level_trained"]().to_str().encode()
+    (tmp_path / "tokenizer.json.xz").write_bytes(lzma.compress(content))
+    write_json(tmp_path / "tokenizer_config.json", {"eos_token": "<eos>"})
+    tokenizer = load_tokenizer(tmp_path)
+    assert tokenizer.special_tokens.eos_token == "<eos>"
+    assert repr(tokenizer).startswith(f"HybridTokenizer({str(tmp_path / 'tokenizer.json.xz')!r}")
+    assert tokenizer.report.sha256 == hashlib.sha256(content).hexdigest()
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -115,6 +215,9 @@ def test_a_name_is_served_from_the_cache(name: str, cache: Path) -> None:
     (cache / hashlib.sha1(url.encode()).hexdigest()).write_bytes(path.read_bytes())
     tokenizer = load_tokenizer(name, models={"mine": "cl100k_base"})
     assert tokenizer.encode("Hello world").ids == (9906, 1917)
+    report = tokenizer.report
+    assert (report.active, report.reason) == ("tiktoken", "the encoding cl100k_base")
+    assert report.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @pytest.mark.usefixtures("cache")

@@ -46,6 +46,7 @@ def shared_files() -> list[Path]:
         "kimi-k2/*.model",
         "mistral-nemo-tekken/*.xz",
         "*/*.model.v3",
+        "*/*.gguf",
     )
     # One that stands beside a tokenizer.json has the same tokens.
     found = [path for name in names for path in shared(name)]

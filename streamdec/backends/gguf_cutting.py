@@ -1,0 +1,105 @@
+r"""How a text is cut before the merges of a GGUF file, by the name that the file has for it.
+
+A file of the kind ``gpt2`` names its way of cutting in ``tokenizer.ggml.pre`` and says no more. The
+names are llama.cpp's (``src/llama-vocab.cpp`` of ggml-org/llama.cpp); what they stand for is taken
+from the regexes of the models' own tokenizers, which llama.cpp rewrites for a regex engine that
+knows less. Several regexes cut one after the other, each in the parts that the one before left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from streamdec.backends.encodings import ENCODINGS
+
+__all__ = ["CUTTING", "Cutting"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """One way of cutting."""
+
+    patterns: tuple[str, ...]
+    """The regexes, in the dialect of Oniguruma."""
+    ignores_merges: bool = False
+    """Whether a part that is a token is not merged from smaller ones."""
+    adds_bos: bool = False
+    """Whether a text begins with bos when special tokens are added, and the file does not say."""
+    is_nfc: bool = False
+    """Whether the models' own tokenizers normalize to NFC first, which llama.cpp does not do."""
+
+
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_LLAMA3 = ENCODINGS["llama3"].pattern
+_QWEN = ENCODINGS["qwen"].pattern
+_O200K = ENCODINGS["o200k_base"].pattern
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_BEGIN, _SPACES = r"[^\r\n\p{L}\p{N}]?", r"\s*[\r\n]+|\s+(?!\S)|\s+"
+_TEKKEN = (
+    rf"{_BEGIN}{_UPPER}*{_LOWER}+|{_BEGIN}{_UPPER}+{_LOWER}*|\p{{N}}"
+    rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_SPACES}"
+)
+_DEEPSEEK_WORDS = (
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+    rf"| ?[\p{{P}}\p{{S}}]+[\r\n]*|{_SPACES}"
+)
+_DEEPSEEK3 = (r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", _DEEPSEEK_WORDS)
+_DEEPSEEK_CODER = (
+    *(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+"),
+    *("[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", r"\p{N}"),
+)
+_BAILING = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*"
+    r"|\s*[\r\n]|\s+(?!\S)|\s+"
+)
+_SEED = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+"
+    rf"|{_SPACES}"
+)
+_QWEN35 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
+    rf"| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_SPACES}"
+)
+_BLOOM = r" ?[^(\s|.,!?…。，、।۔،)]+"
+_PUNCTUATION = r"[\p{P}$+<=>^~|`]+"
+
+_BY_NAMES: Mapping[str, Cutting] = {
+    "gpt-2 phi-2 jina-es jina-de jina-v2-es jina-v2-de jina-v1-en jina-v2-code roberta-bpe "
+    "gigachat a.x-4.0 mellum modern-bert mpt olmo jais exaone4 trillion granite-docling": Cutting(
+        (_GPT2,)
+    ),
+    "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano": Cutting(
+        (_LLAMA3,), ignores_merges=True, adds_bos=True
+    ),
+    "dbrx smaug-bpe glm4 chatglm-bpe": Cutting((_LLAMA3,)),
+    "qwen2 deepseek-r1-qwen megrez kormo f2llmv2": Cutting((_QWEN,), is_nfc=True),
+    "stablelm2 hunyuan solar-open grok-2": Cutting((_QWEN,)),
+    "qwen35": Cutting((_QWEN35,), is_nfc=True),
+    "gpt-4o llama4 kanana2 talkie minimax-m2": Cutting((_O200K,)),
+    "tekken": Cutting((_TEKKEN,), ignores_merges=True, adds_bos=True),
+    "kimi-k2": Cutting((ENCODINGS["kimi"].pattern,)),
+    "deepseek-coder": Cutting(_DEEPSEEK_CODER),
+    "deepseek-v3 hunyuan-dense joyai-llm hy_v4": Cutting(_DEEPSEEK3),
+    "starcoder refact command-r smollm codeshell exaone minerva-7b mellum2": Cutting(
+        (r"\p{N}", _GPT2)
+    ),
+    "falcon": Cutting((_PUNCTUATION, _GPT2, "[0-9][0-9][0-9]")),
+    "bloom poro-chat gpt3-finnish": Cutting((_BLOOM,)),
+    "viking": Cutting((_BLOOM, r"\p{N}")),
+    "bailingmoe bailingmoe2 llada-moe": Cutting((_BAILING,)),
+    "seed-coder": Cutting((_SEED,)),
+    # What llama.cpp takes for a file that names none.
+    "default": Cutting((r"[\p{P}$+<=>^~|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]")),
+}
+
+
+def _named() -> Iterator[tuple[str, Cutting]]:
+    for names, cutting in _BY_NAMES.items():
+        for name in names.split():
+            yield name, cutting
+
+
+CUTTING: Mapping[str, Cutting] = MappingProxyType(dict(_named()))
+"""``tokenizer.ggml.pre`` → how a text is cut."""

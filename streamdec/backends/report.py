@@ -1,0 +1,78 @@
+"""What a tokenizer says of itself: which library encodes, why, and what it was made of.
+
+In: what was asked for and what was found, by whoever loads a tokenizer. Out: plain data.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import metadata
+from typing import Literal, Protocol, runtime_checkable
+
+from streamdec.protocols import Tokenizer
+
+__all__ = ["Backend", "LoadedTokenizer", "TokenizerReport", "versions_of"]
+
+Backend = Literal["auto", "fastokens", "huggingface"]
+"""What may be asked for."""
+
+
+@dataclass(frozen=True)
+class TokenizerReport:
+    """Which library encodes, and why. What decodes is told by ``tokenizer.fingerprint``."""
+
+    format: str
+    """What the file is, as ``detect_format`` names it."""
+    requested: Backend
+    """Which encoder was asked for."""
+    requested_by: Literal["argument", "environment", "default"]
+    """Where that was said."""
+    active: str
+    """What encodes: fastokens, huggingface, tiktoken, sentencepiece or gguf."""
+    reason: str
+    """Why, in a sentence."""
+    guarded: str = ""
+    """Characters whose texts are encoded by huggingface all the same."""
+    probes: int = 0
+    """How many strings were compared."""
+    differing: tuple[str, ...] = ()
+    """The first of those that differed."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of streamdec, Python and the libraries."""
+    sha256: str | None = None
+    """Of the content of the file, unpacked, in hexadecimal; None if it was not read whole."""
+    revision: str | None = None
+    """The commit, if the file is from the Hub."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """What each library took to load, and the comparison (``"probes"``)."""
+
+    def __str__(self) -> str:
+        return f"{self.active} encodes: {self.reason}"
+
+
+@runtime_checkable
+class LoadedTokenizer(Tokenizer, Protocol):
+    """A tokenizer that tells how it was loaded."""
+
+    @property
+    def report(self) -> TokenizerReport:
+        """What was asked for, what is active, and why."""
+        ...
+
+
+def versions_of(libraries: Iterable[str]) -> dict[str, str]:
+    """The versions of streamdec, of Python, and of those of ``libraries`` that are installed."""
+    installed = {name: _version_of(name) for name in ("streamdec", *libraries)}
+    known = {name: version for name, version in installed.items() if version is not None}
+    return {"python": platform.python_version(), **known}
+
+
+@cache
+def _version_of(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

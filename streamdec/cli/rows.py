@@ -1,0 +1,66 @@
+"""What the commands share that read and write line by line.
+
+In: a file as it arrives. Out: chunks of it, lines of JSON, and complaints on stderr.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from io import BufferedReader
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import click
+
+from streamdec.cli.id_input import BadInputError
+from streamdec.errors import StreamdecError
+
+__all__ = ["SOME_INPUT_WAS_BAD", "Complaints", "chunks_of", "json_line"]
+
+CHUNK_BYTES = 65536
+SOME_INPUT_WAS_BAD = 1
+
+
+def chunks_of(source: BufferedReader, out: BinaryIO) -> Iterator[bytes]:
+    """Yield what has arrived at ``source``; ``out`` is flushed before each wait for more."""
+    while chunk := source.read1(CHUNK_BYTES):
+        yield chunk
+        out.flush()
+
+
+def json_line(row: dict[str, Any]) -> bytes:
+    """``row`` as UTF-8 JSON and a newline; escaped where a kept field holds a lone surrogate."""
+    try:
+        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:
+        return json.dumps(row).encode() + b"\n"
+
+
+class Complaints:
+    """Says on stderr what is wrong in a line, and counts how often."""
+
+    def __init__(self, source_name: str) -> None:
+        self.count = 0
+        self._source_name = source_name
+        self._line = 0
+
+    def about(self, line: int) -> Self:
+        """A context in which an error of the input is a complaint about ``line``."""
+        self._line = line
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, BadInputError | StreamdecError):
+            return False
+        self.count += 1
+        click.echo(f"{self._source_name}: line {self._line}: {error}", err=True)
+        return True

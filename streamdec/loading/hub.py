@@ -1,0 +1,117 @@
+"""A tokenizer's files on the Hugging Face Hub: from the local cache, or downloaded if allowed.
+
+In: the id of a repository. Out: the folder of a snapshot that has a tokenizer, and its commit. The
+library ``huggingface_hub`` (extra ``hub``) finds and downloads; where the cache is, which server is
+asked and with which token is its affair (``HF_HOME``, ``HF_ENDPOINT``, ``HF_TOKEN``).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from streamdec.errors import MissingExtraError, TokenizerLoadError
+from streamdec.loading.detect import detect_format
+
+__all__ = ["HUB", "Snapshot", "find_snapshot", "is_hub_id"]
+
+HUB = "hf://"
+"""Says that what follows is an id of the Hub, and no path or name of a model."""
+
+_FILES = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("tekken.json", "tiktoken.model", "*.tiktoken", "tokenizer.model", "tokenizer.model.v*"),
+    *("spiece.model", "sentencepiece.bpe.model"),
+)
+"""What is downloaded: files of tokenizers, and never weights."""
+
+# As huggingface_hub's validate_repo_id has it, but for names of one letter more or less.
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,95})?")
+
+
+class Snapshot(NamedTuple):
+    """The files of one commit."""
+
+    folder: Path
+    """Where they are."""
+    commit: str
+    """In hexadecimal."""
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether ``name`` could be the id of a repository, such as ``org/model``."""
+    return _ID.fullmatch(name) is not None and not name.endswith((".git", "."))
+
+
+def find_snapshot(
+    repo_id: str, revision: str | None = None, *, allow_download: bool = False
+) -> Snapshot:
+    """The snapshot of ``revision`` (a branch, a tag or a commit; by default ``main``).
+
+    One that is in the cache and has a tokenizer is taken as it is; the Hub is not asked whether
+    there is a newer one. Else it is downloaded, but only if that is allowed.
+
+    Raises :class:`TokenizerLoadError`, which says what is missing and what to do, and
+    :class:`MissingExtraError` without huggingface_hub.
+    """
+    if not is_hub_id(repo_id):
+        raise TokenizerLoadError(f"{repo_id!r:.100} is not an id of the Hub, such as 'org/model'")
+    cached = _snapshot(repo_id, revision, local_files_only=True)
+    reason = cached if isinstance(cached, str) else _lack_of(cached.folder)
+    if isinstance(cached, Snapshot) and reason is None:
+        return cached
+    what = f"{repo_id!r} of the Hugging Face Hub"
+    if revision is not None:
+        what += f", revision {revision!r:.80}"
+    if not allow_download:
+        raise TokenizerLoadError(
+            f"{what}: {reason}; downloads are not allowed (allow_download=True, or "
+            "--allow-download, allows them). A folder with its tokenizer files can be given instead"
+        )
+    found = _snapshot(repo_id, revision, local_files_only=False)
+    if isinstance(found, str):
+        raise TokenizerLoadError(
+            f"{what}: {reason}, and the download failed: {found}. Give the path of a folder with "
+            "its tokenizer files, or put them into the cache"
+        )
+    if (lack := _lack_of(found.folder)) is not None:
+        raise TokenizerLoadError(f"{what}: it was downloaded, and it is {lack}")
+    return found
+
+
+def _snapshot(repo_id: str, revision: str | None, *, local_files_only: bool) -> Snapshot | str:
+    """The snapshot, or why there is none."""
+    library = _library()
+    try:
+        folder = library.snapshot_download(
+            repo_id,
+            revision=revision,
+            allow_patterns=list(_FILES),
+            local_files_only=local_files_only,
+        )
+    # Of the network, the server, the disk and the library; they have no root in common.
+    except Exception as error:  # noqa: BLE001
+        if local_files_only:
+            return "it is not in the local cache"
+        told = " ".join(str(error).split())
+        return f"{type(error).__name__}: {told:.300}"
+    return Snapshot(Path(folder), Path(folder).name)
+
+
+def _lack_of(folder: Path) -> str | None:
+    """What a snapshot is, if no tokenizer is in it."""
+    found = detect_format(folder)
+    return found.description if found.format == "unsupported" else None
+
+
+def _library() -> ModuleType:
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise MissingExtraError(
+            "ids of the Hub need the library huggingface_hub: pip install 'streamdec[hub]'"
+        ) from error
+    library: ModuleType = huggingface_hub
+    return library

@@ -1,0 +1,437 @@
+"""What holds for every backend alike, on a small tokenizer of each and on real files."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+import tempfile
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Regex, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as LibraryTokenizer
+
+from streamdec import DecodeStream, Sequence, StopConditions, StopSequenceDecoder, load_tokenizer
+from streamdec.backends._derived import DerivedTokenizer
+from streamdec.backends.encoding_cache import EncodingCache
+from streamdec.backends.encodings import EncodingSpec
+from streamdec.backends.fast import HybridTokenizer
+from streamdec.backends.gguf import GGUFTokenizer
+from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.backends.mock import MockTokenizer
+from streamdec.backends.sentencepiece import SentencePieceTokenizer
+from streamdec.backends.tekken import TekkenTokenizer
+from streamdec.backends.tiktoken import TiktokenTokenizer
+from streamdec.core.programs import route_of
+from streamdec.errors import EncodeError, TokenizerLibraryError
+from streamdec.protocols import Encoding, Special, Tokenizer
+from tests import test_laws
+from tests.support.files import SHARED, rank_file, sentencepiece, small_gguf, tekken
+from tests.support.zoo import ZOO
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*encoding is best effort")
+
+LETTERS = [bytes([byte]) for byte in range(256)]
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+RWKV = {
+    "model": "rwkv",
+    "tokens": ["<s>", *(f"\\x{byte:02x}" for byte in range(256)), "the", " the", "\\n\\n"],
+    "token_type": [3] + [1] * 259,
+    **dict.fromkeys(("scores", "bos_token_id", "eos_token_id", "add_bos_token")),
+}
+
+
+def gguf(**changes: Any) -> GGUFTokenizer:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "small.gguf"
+        path.write_bytes(small_gguf(**changes))
+        return GGUFTokenizer(path)
+
+
+def byte_level() -> str:
+    return ZOO["byte_level_trained"]().to_str()
+
+
+NEEDED = {"tiktoken": "tiktoken", "tekken": "tiktoken", "sentencepiece": "sentencepiece"} | {
+    "gguf": "sentencepiece"
+}
+BACKENDS: dict[str, Callable[[], DerivedTokenizer]] = {
+    "mock": lambda: MockTokenizer.from_tokens([*LETTERS, b"the", b" the", "é".encode()]),
+    "huggingface": lambda: HuggingFaceTokenizer(byte_level()),
+    "fast": lambda: HybridTokenizer(byte_level()),
+    "tiktoken": lambda: TiktokenTokenizer.from_content(
+        rank_file(), "ranks", EncodingSpec("small", r"\s?\S+|\s+", {"<|end|>": 300})
+    ),
+    "tekken": lambda: TekkenTokenizer.from_tekken(json.dumps(tekken()).encode()),
+    "sentencepiece": lambda: SentencePieceTokenizer.from_content(
+        sentencepiece(byte_fallback=True, remove_extra_whitespaces=False, vocab_size=600)
+    ),
+    "gguf": gguf,
+    "gguf_rwkv": lambda: gguf(**RWKV),
+}
+TEXTS = [
+    *("", "a", "the quick brown fox", "Größe naïve", "你好，世界！"),
+    *("😀👍🏽 e\u0301", "\n\n\t  x  "),
+    *("<|end|> <s>a</s> <eos>", "1234567890" * 20, "the the " * 300, "\x00\x7f\ufffd", "é" * 50),
+]
+
+
+@pytest.fixture(params=BACKENDS)
+def make(request: pytest.FixtureRequest) -> Callable[[], DerivedTokenizer]:
+    """Makes a new tokenizer of each backend."""
+    if (library := NEEDED.get(request.param)) and find_spec(library) is None:
+        pytest.skip(f"{library}, which the extra test installs, is not there")
+    return BACKENDS[request.param]
+
+
+@pytest.fixture
+def made(make: Callable[[], DerivedTokenizer]) -> DerivedTokenizer:
+    return made_once(make)
+
+
+@cache
+def made_once(make: Callable[[], DerivedTokenizer]) -> DerivedTokenizer:
+    return make()
+
+
+# --- threads --------------------------------------------------------------------------------------
+
+
+def everything(tokenizer: DerivedTokenizer, text: str) -> list[Any]:
+    """What a tokenizer has to say of ``text``."""
+    said: list[Any] = []
+    for special in ("parse", "text", "forbid"):
+        for add in (False, True):
+            try:
+                found = tokenizer.encode(text, special=special, add_special_tokens=add)
+            except EncodeError as error:
+                said.append(str(error))
+                continue
+            stream = tokenizer.decode_stream()
+            said += [found.ids, found.tokens, tokenizer.decode(found.ids)]
+            said += ["".join(stream.step_batch(found.ids)) + stream.flush()]
+            said += [[tokenizer.token_bytes(i) for i in found.ids], offsets_of(found)]
+    return said
+
+
+def offsets_of(encoding: Encoding) -> Any:
+    try:
+        return encoding.offsets, encoding.byte_offsets
+    except EncodeError as error:
+        return str(error)
+
+
+def test_eight_threads_sharing_one_tokenizer_say_what_one_says(
+    make: Callable[[], DerivedTokenizer],
+) -> None:
+    expected = {text: everything(make(), text) for text in TEXTS}
+    shared, together = make(), threading.Barrier(8)
+
+    def work(number: int) -> dict[str, list[Any]]:
+        texts = random.Random(number).sample(TEXTS, len(TEXTS))
+        together.wait()
+        return {text: everything(shared, text) for text in texts}
+
+    with ThreadPoolExecutor(8) as threads:
+        for found in threads.map(work, range(8)):
+            assert found == expected
+
+
+@pytest.mark.asyncio
+async def test_the_event_loop_gets_what_encode_gives(made: DerivedTokenizer) -> None:
+    long = "the quick Größe " * 600
+    assert len(long) > made.inline_chars or type(made).__name__ == "HybridTokenizer"
+    texts = [*TEXTS, long]
+    for special in ("parse", "text"):
+        expected = [made.encode(text, special=special, add_special_tokens=True) for text in texts]
+        options: dict[str, Any] = {"special": special, "add_special_tokens": True}
+        assert await made.aencode_batch(texts, **options) == expected
+        assert made.encode_batch(texts, **options) == expected
+        assert [await made.aencode(text, **options) for text in texts] == expected
+
+
+# --- what is no text ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("special", ["parse", "text", "forbid"])
+@pytest.mark.parametrize("size", [1, 10_000])
+@pytest.mark.asyncio
+async def test_a_lone_surrogate_is_named_at_every_door(
+    made: DerivedTokenizer, special: Special, size: int
+) -> None:
+    text = "é" * size + "\ud800"
+    message = rf"lone surrogate cannot be encoded: U\+D800 at index {size}"
+    with pytest.raises(EncodeError, match=message):
+        made.encode(text, special=special)
+    with pytest.raises(EncodeError, match=message):
+        made.encode_batch(["a", text], special=special)
+    with pytest.raises(EncodeError, match=message):
+        await made.aencode(text, special=special)
+    with pytest.raises(EncodeError, match=message):
+        await made.aencode_batch(["a", text], special=special)
+    assert isinstance(made, Tokenizer)
+    assert made.token_to_id("\ud800") is None
+    assert made.decode_batch([made.encode("the").ids]) == ["the"]
+
+
+@pytest.mark.asyncio
+async def test_what_is_no_str_is_named_at_every_door(made: DerivedTokenizer) -> None:
+    bad: Any = b"the"
+    wrong: Any
+    for wrong in (bad, None, 5, ["the"]):
+        with pytest.raises(TypeError, match="a text must be a str"):
+            made.encode(wrong)
+        with pytest.raises(TypeError, match="a text must be a str"):
+            made.encode_batch(["the", wrong])
+        with pytest.raises(TypeError, match="a text must be a str"):
+            await made.aencode(wrong)
+        with pytest.raises(TypeError, match="a text must be a str"):
+            await made.aencode_batch(["the", wrong])
+    for one in ("the", b"the"):
+        with pytest.raises(TypeError, match="several str, not one"):
+            made.encode_batch(one)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="several str, not one"):
+            await made.aencode_batch(one)  # type: ignore[arg-type]
+    expected = made.encode_batch(["the", " quick"])
+    assert made.encode_batch(iter(["the", " quick"])) == expected  # type: ignore[arg-type]
+    assert await made.aencode_batch(iter(["the", " quick"])) == expected  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="special must be 'parse', 'text' or 'forbid'"):
+        made.encode("the", special="none")  # type: ignore[arg-type]
+
+
+# --- a library that panics ------------------------------------------------------------------------
+
+
+def panicking() -> HuggingFaceTokenizer:
+    """Its normalizer panics on any text: the library's own fault."""
+    tokenizer = LibraryTokenizer.from_str(byte_level())
+    tokenizer.normalizer = normalizers.Replace(Regex("x*"), "y")
+    return HuggingFaceTokenizer(tokenizer)
+
+
+@pytest.mark.parametrize("special", ["parse", "text", "forbid"])
+@pytest.mark.asyncio
+async def test_a_panic_while_encoding_is_an_error_of_ours_at_every_door(special: Special) -> None:
+    broken = panicking()
+    for text in ("aa", "a" * 5_000):
+        with pytest.raises(TokenizerLibraryError, match="Panic"):
+            broken.encode(text, special=special)
+        with pytest.raises(TokenizerLibraryError, match="Panic"):
+            broken.encode_batch(["a", text], special=special)
+        with pytest.raises(TokenizerLibraryError, match="Panic"):
+            await broken.aencode(text, special=special)
+        with pytest.raises(TokenizerLibraryError, match="Panic"):
+            await broken.aencode_batch(["a", text], special=special)
+    encoding = Encoding([1], "aa", broken)
+    with pytest.raises(TokenizerLibraryError, match="Panic"):
+        assert encoding.offsets
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+
+@given(text=st.lists(st.sampled_from(TEXTS)).map("".join), data=st.data())
+def test_every_machine_streams_it_exactly(
+    made: DerivedTokenizer, text: str, data: st.DataObject
+) -> None:
+    assert route_of(made) == "bytes"
+    ids = list(made.encode(text, special="text"))
+    whole = made.decode(ids)
+    stream = DecodeStream(made)
+    assert "".join(stream.step_batch(ids)) + stream.flush() == whole
+    sequence = Sequence(made, skip_special_tokens=True)
+    for token_id in ids:
+        sequence.append_token(token_id)
+    assert sequence.text == whole
+    place = data.draw(st.integers(0, max(len(whole) - 1, 0)))
+    stop = whole[place : place + data.draw(st.integers(1, 4))]
+    if stop:
+        decoder = StopSequenceDecoder(made, StopConditions(stop=[stop]))
+        chunks = [decoder.step(i) for i in ids if not decoder.finished] + [decoder.flush()]
+        assert "".join(chunk.text for chunk in chunks) == whole[: whole.index(stop)]
+        assert chunks[-1].finish_reason == "stop"
+
+
+def test_every_backend_is_a_tokenizer(made: DerivedTokenizer) -> None:
+    assert isinstance(made, Tokenizer)
+    highest = max(i for i in range(made.vocab_size + 5) if made.id_to_token(i) is not None)
+    assert made.vocab_size == highest + 1
+    for token_id in range(made.vocab_size + 1):
+        name = made.id_to_token(token_id)
+        assert (made.token_bytes(token_id) is None) == (name is None)
+        if name is not None:
+            assert made.id_to_token(made.token_to_id(name) or 0) == name
+
+
+# --- real files -----------------------------------------------------------------------------------
+
+FOLDERS = sorted(path.name for path in SHARED.glob("*") if path.is_dir())
+HUNDRED = "The quick brown fox jumps over the lazy dog. 12345 + 67890 = 80235!\n\n"
+PROMPTS = [
+    HUNDRED,
+    "Größe naïve café, Привет мир, こんにちは世界。你好，世界！안녕하세요 नमस्ते שלום مرحبا\n",
+    "😀👍🏽👩‍👩‍👧‍👦 🇪🇺 ❤️ 𝔘𝔫𝔦𝔠𝔬𝔡𝔢 e\u0301 ﬁ ½ \ufffd\n",
+    "def f(x: int) -> dict[str, int]:\n\treturn {'a': x ** 2}  # ok?\n\n\nclass A_b:\r\n    pass\n",
+    "  leading and trailing   spaces \t\n \n",
+    HUNDRED * 40,
+]
+GOLDEN = {
+    "bert-base-uncased": "cd791e1e12dc43ff",
+    "chatglm3": "653a6f04aa8bda5e",
+    "cl100k_base": "61a82ae5762cbef6",
+    "claude-2": "0a1367ea6de3c4e4",
+    "darija-translit-bpe": "8fb089f5475a4378",
+    "deepseek-coder": "cc896665a976b97c",
+    "deepseek-v3": "dc616320d99c1673",
+    "gguf-bert-bge": "cd791e1e12dc43ff",
+    "gguf-deepseek-coder": "b30f67440726b12b",
+    "gguf-llama-spm": "82748cda7d5871be",
+    "gpt2": "52a4c4905bb93c8a",
+    "kimi-k2": "977060353be5e87c",
+    "llama-2-normalized-specials": "82748cda7d5871be",
+    "mistral-7b-sp-v1": "f8c6e04d8c10cf55",
+    "mistral-7b-v0.1": "f8c6e04d8c10cf55",
+    "mistral-nemo-tekken": "d557b52555042e8a",
+    "mistral-sp-v3": "b07ff72bca0c76fa",
+    "openai-gpt": "f7d9aab66d55ac61",
+    "ort-added-tokens": "3b83759d0832eadd",
+    "phi-2": "df2d5f7921b11b8c",
+    "phi-3-vision": "82748cda7d5871be",
+    "qwen-1-tiktoken": "8b80102bda42c421",
+    "qwen3": "8b80102bda42c421",
+    "sentencepiece-test-model": "b1d75fcb7290ef92",
+    "synthetic-bpedecoder": "7272218202360f19",
+    "synthetic-bytelevel": "6ab07bfe709318b9",
+    "synthetic-ctc": "9638834d1f629557",
+    "synthetic-fallback-nostrip": "85a997ec91300ab0",
+    "synthetic-fallback-strip": "85a997ec91300ab0",
+    "synthetic-metaspace-never": "85a997ec91300ab0",
+    "synthetic-wordpiece": "9d908ecfb6b256de",
+    "t5-small": "63b06c3404f12fa6",
+    "wav2vec2-base-960h": "25cf863b4eda7b46",
+    "whisper-tiny": "6f35bb9c28964a30",
+    "yi": "e41cd62cbdb73c24",
+}
+"""Folder → the first 16 digits of SHA-256 over the ids of all prompts, one after the other.
+
+Alike where one vocabulary is there in several formats, as Llama 2's and Qwen's.
+"""
+
+
+def test_the_laws_are_tried_on_every_folder() -> None:
+    assert set(FOLDERS) <= {*test_laws.FORMATS, *test_laws.SHARED}
+
+
+@pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_ids_of_fixed_prompts(folder: str) -> None:
+    tokenizer = load_tokenizer(SHARED / folder)
+    ids = [i for prompt in PROMPTS for i in tokenizer.encode(prompt, special="text")]
+    assert Encoding(ids).hash()[:16] == GOLDEN[folder]
+
+
+# --- a cache --------------------------------------------------------------------------------------
+
+
+def test_ids_from_a_cache_are_those_that_were_encoded(
+    make: Callable[[], DerivedTokenizer],
+) -> None:
+    fresh, cached = make(), make()
+    cached.encoding_cache = cache_of_all = EncodingCache(2**20)
+    for _ in range(2):
+        for text in TEXTS:
+            assert everything(cached, text) == everything(fresh, text)
+        batch = [*TEXTS, *TEXTS[:3], "new one"]
+        assert cached.encode_batch(batch) == fresh.encode_batch(batch)
+    counts = cache_of_all.statistics()
+    assert counts.entries == len(cache_of_all) == counts.misses - refused(fresh)
+    assert counts.hits > counts.misses
+    assert cached.encode("the").tokens == fresh.encode("the").tokens
+
+
+def refused(tokenizer: DerivedTokenizer) -> int:
+    """How often one of the texts was refused, and not kept, in the test above."""
+    times = 0
+    for text in TEXTS:
+        try:
+            tokenizer.encode(text, special="forbid")
+        except EncodeError:
+            times += 4
+    return times
+
+
+def test_a_tokenizer_with_a_cache_can_be_pickled(made: DerivedTokenizer) -> None:
+    made.encoding_cache = EncodingCache(2**20)
+    expected = made.encode("the quick")
+    try:
+        copy = pickle.loads(pickle.dumps(made))
+    finally:
+        made.encoding_cache = None
+    assert copy.encode("the quick") == expected
+
+
+def test_one_cache_for_several_tokenizers_tells_them_apart() -> None:
+    shared = EncodingCache(2**20)
+    tokenizers = [makes() for name, makes in BACKENDS.items() if name in ("mock", "huggingface")]
+    tokenizers += [HuggingFaceTokenizer(ZOO["byte_level"]()), MockTokenizer(), MockTokenizer()]
+    expected = [tokenizer.encode("the <eos>") for tokenizer in tokenizers]
+    for tokenizer in tokenizers:
+        tokenizer.encoding_cache = shared
+    assert [tokenizer.encode("the <eos>") for tokenizer in tokenizers] == expected
+    assert shared.statistics()[:2] == (1, 4)
+    again = BACKENDS["huggingface"]()
+    again.encoding_cache = shared
+    assert again.encode("the <eos>") == expected[1]
+    assert shared.statistics().hits == 2
+
+
+def test_other_options_are_other_entries() -> None:
+    tokenizer = BACKENDS["huggingface"]()
+    plain = BACKENDS["huggingface"]()
+    tokenizer.encoding_cache = EncodingCache(2**20)
+    for special in ("parse", "text", "parse"):
+        for add in (False, True):
+            options: dict[str, Any] = {"special": special, "add_special_tokens": add}
+            assert tokenizer.encode("a<eos>", **options) == plain.encode("a<eos>", **options)
+    with pytest.raises(EncodeError):
+        tokenizer.encode("a<eos>", special="forbid")
+
+
+@pytest.mark.asyncio
+async def test_a_long_text_that_is_cached_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = BACKENDS["huggingface"]()
+    tokenizer.encoding_cache = EncodingCache(2**20)
+    text = "the " * 5_000
+    first = await tokenizer.aencode(text)
+
+    async def no_thread(_: Any) -> Any:
+        raise AssertionError("a thread for what is there")
+
+    monkeypatch.setattr("streamdec.backends._derived.in_thread", no_thread)
+    assert await tokenizer.aencode(text) == first
+    tokenizer.encoding_cache = None
+    with pytest.raises(AssertionError, match="a thread"):
+        await tokenizer.aencode(text)
+
+
+def test_parts_written_in_python_are_told_from_all_others() -> None:
+    class Splitter:
+        def pre_tokenize(self, text: Any) -> None:
+            text.split(lambda _, part: list(part.split(" ", "isolated")))
+
+    def custom() -> HuggingFaceTokenizer:
+        library = LibraryTokenizer.from_str(byte_level())
+        library.pre_tokenizer = pre_tokenizers.PreTokenizer.custom(Splitter())
+        return HuggingFaceTokenizer(library)
+
+    fingerprints = {custom().encoding_fingerprint for _ in range(3)}
+    assert len(fingerprints) == 3

@@ -1,0 +1,160 @@
+"""``streamdec encode``: text in, ids out; a bad row is named and the others are still done."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from streamdec.backends.fast import VARIABLE
+from tests.cli.running import LIBRARY, ROOT, TOKENIZER, Run, command, jsonl, objects, run
+from tests.support.files import SHARED, small_gguf
+
+TEXT = "Größe <|im_end|> 世界\n"
+
+
+@pytest.fixture(autouse=True)
+def _no_wish_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
+def ids_of(text: str) -> list[int]:
+    """The library's own."""
+    return list(LIBRARY.encode(text, add_special_tokens=False).ids)
+
+
+class Encoding:
+    """``streamdec encode`` with the demo's tokenizer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+
+    def __call__(self, stdin: str | bytes, *options: str | Path) -> Run:
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        return run(self._monkeypatch, "encode", "--tokenizer", TOKENIZER, *options, stdin=given)
+
+
+@pytest.fixture
+def encode(monkeypatch: pytest.MonkeyPatch) -> Encoding:
+    return Encoding(monkeypatch)
+
+
+@pytest.mark.parametrize("backend", ["auto", "huggingface", "default", "FASTOKENS"])
+def test_the_whole_input_is_one_text(encode: Encoding, backend: str) -> None:
+    result = encode(TEXT, "--backend", backend)
+    assert objects(result) == [ids_of(TEXT)]
+    assert result.status == 0
+
+
+def test_a_mark_at_the_beginning_is_no_text(encode: Encoding) -> None:
+    assert objects(encode("\ufeff" + TEXT)) == [ids_of(TEXT)]
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_each_line_is_a_text(encode: Encoding, end: str) -> None:
+    result = encode(f"one\r\n\ntwo words{end}", "--input-format=lines")
+    assert objects(result) == [ids_of("one"), [], ids_of("two words")]
+
+
+def test_rows_keep_their_other_fields(encode: Encoding) -> None:
+    rows = jsonl("one", {"text": "two", "id": 7, "token_ids": None})
+    assert objects(encode(rows, "--input-format=jsonl", "--output=jsonl")) == [
+        {"line": 1, "token_ids": ids_of("one")},
+        {"line": 2, "token_ids": ids_of("two"), "id": 7},
+    ]
+    result = encode(jsonl({"prompt": "two"}), "--input-format=jsonl", "--field=prompt")
+    assert objects(result) == [ids_of("two")]
+
+
+def test_bad_rows_are_named_and_left_out(encode: Encoding) -> None:
+    rows = b'"one"\n\n{"x": 1}\n"\\ud800"\n[1]\n{\n"\xff"\n{"text": 3}\n"two"\n'
+    result = encode(rows, "--input-format=jsonl")
+    assert objects(result) == [ids_of("one"), ids_of("two")]
+    assert result.status == 1
+    complaints = result.err.splitlines()[1:]
+    assert [line.partition(": line ")[2] for line in complaints] == [
+        "3: the object has no 'text'; its keys: x",
+        "4: a lone surrogate cannot be encoded: U+D800 at index 0",
+        "5: expected a string or an object, got a list",
+        "6: not JSON: Expecting property name enclosed in double quotes (column 2)",
+        "7: not UTF-8: byte 0xff at position 2",
+        "8: 'text' must be a string, got a number",
+    ]
+
+
+def test_text_that_is_no_utf_8_is_named(encode: Encoding) -> None:
+    result = encode(b"ab\xe4b")
+    assert (result.status, result.out) == (1, "")
+    assert "line 1: not UTF-8: byte 0xe4 at position 3" in result.err
+
+
+def test_special_tokens_are_parsed_or_text_or_forbidden(encode: Encoding) -> None:
+    end = LIBRARY.token_to_id("<|im_end|>")
+    assert end in ids_of(TEXT)
+    [as_text] = objects(encode(TEXT, "--special=text"))
+    assert isinstance(as_text, list)
+    assert end not in as_text
+    assert LIBRARY.decode(as_text) == TEXT
+    forbidden = encode(TEXT, "--special=forbid")
+    assert forbidden.status == 1
+    assert "line 1: the text has special tokens" in forbidden.err
+
+
+@pytest.mark.filterwarnings("default::streamdec.errors.StreamdecWarning")
+def test_what_encodes_is_said(
+    encode: Encoding, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("fastokens")
+    fast = encode("a").err
+    assert fast.startswith("fastokens encodes: the same ids for ")
+    assert fast.count("\n") == 1
+    slow = "huggingface encodes: it was asked for\n"
+    assert encode("a", "--backend=huggingface").err == slow
+    monkeypatch.setenv(VARIABLE, "default")
+    assert encode("a").err == slow
+    assert encode("a", "--backend=fastokens").err == fast
+    monkeypatch.setenv(VARIABLE, "rust")
+    assert encode("a").err.startswith(f"Warning: {VARIABLE} is 'rust', not one of auto, ")
+    (tmp_path / "a.gguf").write_bytes(small_gguf())
+    result = run(
+        monkeypatch, *("encode", "--tokenizer", tmp_path, "--backend=fastokens"), stdin=b"a"
+    )
+    assert "gguf encodes: " in result.err
+    assert "fastokens was asked for, which is for a tokenizer.json" in result.err
+
+
+def test_an_unknown_backend_is_wrong_usage(encode: Encoding) -> None:
+    result = encode("a", "--backend=rust")
+    assert (result.status, result.out) == (2, "")
+    assert "'rust' is not one of" in result.err
+
+
+def test_decode_takes_what_comes_out() -> None:
+    encoder = command("encode", "--tokenizer", TOKENIZER)
+    ids = subprocess.run(encoder, cwd=ROOT, input=TEXT.encode(), capture_output=True, check=True)
+    decoder = command("decode", "--tokenizer", TOKENIZER, "--keep-special-tokens")
+    text = subprocess.run(decoder, cwd=ROOT, input=ids.stdout, capture_output=True, check=True)
+    assert text.stdout.decode() == TEXT + "\n"
+
+
+def test_special_tokens_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = SHARED / "mistral-7b-v0.1"
+    if not path.exists():
+        pytest.skip("the folder of real tokenizers is not here")
+    arguments = ("encode", "--tokenizer", path, "--backend=huggingface")
+    without = json.loads(run(monkeypatch, *arguments, stdin=b"Hi").out)
+    added = json.loads(run(monkeypatch, *arguments, "--add-special-tokens", stdin=b"Hi").out)
+    assert added == [1, *without]
+
+
+def test_an_encoding_of_a_rank_file_and_names_of_ones_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "names.toml").write_text(f'mine = "{TOKENIZER}"\n')
+    arguments = ("encode", "--tokenizer", "mine", "--models", tmp_path / "names.toml")
+    assert objects(run(monkeypatch, *arguments, stdin=b"one")) == [ids_of("one")]
+    result = run(monkeypatch, *arguments, "--encoding", "cl100k_base", stdin=b"one")
+    assert result.status == 2
+    assert "only a rank file needs an encoding" in result.err or "cl100k_base" in result.err

@@ -1,0 +1,102 @@
+"""``streamdec info``: what a file is, what serves it, and why."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+import streamdec
+from streamdec.backends.fast import VARIABLE
+from tests.cli.running import LIBRARY, TOKENIZER, run, run_process
+from tests.support.files import SHARED
+
+REAL = [pytest.param(path, id=path.name) for path in sorted(SHARED.glob("*")) if path.is_dir()]
+
+
+@pytest.fixture(autouse=True)
+def _no_wish_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
+def test_people_read_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run(monkeypatch, "info", TOKENIZER, "--backend=huggingface")
+    assert (result.status, result.err) == (0, "")
+    told = dict(line.split(maxsplit=1) for line in result.out.splitlines())
+    assert told["format"] == "huggingface: a tokenizer.json"
+    assert told["encodes"] == "huggingface: it was asked for"
+    assert told["ids"] == f"below {LIBRARY.get_vocab_size():,}"
+    end = LIBRARY.token_to_id("<|im_end|>")
+    assert f"<|im_end|> {end}" in told["special"]
+    assert "asked for    huggingface (by --backend)\n" in result.out
+
+
+def test_the_environment_is_told_apart_from_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "huggingface")
+    assert "huggingface (by the environment)" in run(monkeypatch, "info", TOKENIZER).out
+    report = json.loads(run(monkeypatch, "info", "--json", "--backend=auto", TOKENIZER).out)
+    asked = report["report"]
+    assert (asked["requested"], asked["requested_by"]) == ("auto", "argument")
+
+
+@pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
+@pytest.mark.parametrize("folder", REAL)
+def test_json_has_what_the_tokenizer_says_of_itself(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = streamdec.load_tokenizer(folder, backend="huggingface")
+    result = run(monkeypatch, "info", folder, "--json", "--backend=huggingface")
+    facts = json.loads(result.out)
+    assert result.status == 0
+    assert facts["fingerprint"] == tokenizer.fingerprint
+    assert facts["vocab_size"] == tokenizer.vocab_size
+    assert list(facts["special_tokens"]) == list(tokenizer.special_tokens.all)
+    assert facts["streams"] == "bytes"
+    detected = streamdec.detect_format(folder)
+    assert facts["report"]["format"] == detected.format
+    assert facts["found"] == detected.description
+    assert facts["report"]["sha256"] == tokenizer.report.sha256
+
+
+def test_what_is_not_served_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "x.zip").write_bytes(b"PK\x03\x04")
+    result = run(monkeypatch, "info", tmp_path / "x.zip")
+    assert (result.status, result.out) == (2, "")
+    assert "found a zip archive; supported: a Hugging Face tokenizer.json" in result.err
+
+
+def test_an_id_of_the_hub_in_the_cache(tmp_path: Path) -> None:
+    pytest.importorskip("huggingface_hub")
+    commit = "c" * 40
+    folder = tmp_path / "hub" / "models--org--model"
+    (folder / "snapshots" / commit).mkdir(parents=True)
+    (folder / "refs").mkdir()
+    (folder / "refs" / "v1").write_text(commit)
+    (folder / "snapshots" / commit / "tokenizer.json").write_bytes(TOKENIZER.read_bytes())
+    environment = {"HF_HOME": str(tmp_path), "HF_HUB_CACHE": str(tmp_path / "hub")}
+    environment["HF_ENDPOINT"] = "http://127.0.0.1:9"
+    found = run_process("info", "--revision=v1", "org/model", environment=environment)
+    assert f"revision     {commit}\n" in found.stdout.decode()
+    missing = run_process("info", "org/model", environment=environment)
+    assert missing.returncode == 2
+    assert b"it is not in the local cache; downloads are not allowed" in missing.stderr
+    assert missing.stderr.count(b"\n") == 1
+    failed = run_process("info", "--allow-download", "org/model", environment=environment)
+    assert failed.returncode == 2
+    assert b"and the download failed: " in failed.stderr
+
+
+@pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="paths are UTF-8 there")
+def test_a_path_that_is_no_utf_8_and_an_output_that_is_none(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path) + b"/\xff"
+    os.mkdir(folder)  # noqa: PTH102 (of bytes)
+    (Path(os.fsdecode(folder)) / "tokenizer.json").write_bytes(TOKENIZER.read_bytes())
+    environment = {"PYTHONIOENCODING": "ascii"}
+    people = run_process("info", os.fsdecode(folder), environment=environment)
+    assert (people.returncode, people.stderr) == (0, b"")
+    assert rb"\udcff/tokenizer.json" in people.stdout
+    as_json = run_process("info", "--json", os.fsdecode(folder), environment=environment)
+    assert json.loads(as_json.stdout)["name"] == os.fsdecode(folder + b"/tokenizer.json")
