@@ -27,6 +27,7 @@ from streamdec.errors import StreamdecError
 from streamdec.protocols import ByteFallback
 from tests.benchmarks import texts
 from tests.strategies import Subject
+from tests.support.files import shared_files
 from tests.support.zoo import ZOO
 from tests.test_laws import FORMATS, MOCKS, SHARED, subject_named
 
@@ -341,9 +342,10 @@ class Run:
         return ""
 
 
-def everything() -> list[str]:
-    """The names of all tokenizers that the tests have, real ones among them."""
-    return [*MOCKS, *ZOO, *FORMATS, *SHARED]
+def names_of(*, real: bool) -> list[str]:
+    """The tokenizers that the tests have; with ``real``, only the files of ``../shared``."""
+    files = [path.parent.name for path in shared_files()]
+    return [*files, *SHARED] if real else [*MOCKS, *ZOO, *FORMATS, *SHARED]
 
 
 def table(tallies: dict[str, Tally]) -> str:
@@ -378,6 +380,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m fuzz.differential", description=__doc__)
     parser.add_argument("--hours", type=float, default=1 / 6, help="how long (default: 10 minutes)")
     parser.add_argument("--only", action="append", default=[], help="a part of a tokenizer's name")
+    parser.add_argument("--real", action="store_true", help="only the files of ../shared")
     parser.add_argument("--tokenizer", action="append", default=[], help="a path, instead of all")
     parser.add_argument("--seed", type=int, help="of the first turn, to replay a finding")
     parser.add_argument("--record", type=Path, help="a JSON file to which the counts are added")
@@ -387,7 +390,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.tokenizer:
         subjects = {path: Subject(path, load_tokenizer(path)) for path in options.tokenizer}
     else:
-        names = [name for name in everything() if all(part in name for part in options.only)]
+        names = names_of(real=options.real)
+        names = [name for name in names if all(part in name for part in options.only)]
         subjects = {name: subject_named(name) for name in names}
     if not subjects:
         parser.error(f"no tokenizer has {options.only} in its name")
