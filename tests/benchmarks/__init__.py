@@ -1,6 +1,10 @@
 """The benchmark: what a token costs, beside the library that everyone has.
 
-    python -m tests.benchmarks [--quick] [--check] [--json FILE] [--tokenizer PATH] [--case NAME]
+    python -m tests.benchmarks [--suite {streams,frontend}] [--quick] [--check] [--json FILE]
+                               [--tokenizer PATH] [--case NAME]
+
+The suite *streams* (default) is about decoding, *frontend* about all of the way of a request, above
+all its encoding; see :mod:`tests.benchmarks.frontend` for what is different there.
 
 All contestants run in one process, in turns, on the same ids; ratios are formed round by round and
 their median is given. Times are CPU time of the thread. Whatever is timed is also compared with

@@ -4,42 +4,73 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, Generic, TypeVar
 
 import tests.benchmarks
-from tests.benchmarks import subjects
-from tests.benchmarks.cases import CASES, FULL, QUICK, Effort
+from streamdec.errors import MissingExtraError
+from tests.benchmarks import cases, subjects
+from tests.benchmarks.frontend import cases as frontend_cases
+from tests.benchmarks.frontend.encoders import Frontend
 from tests.benchmarks.report import Report
 from tests.benchmarks.subjects import MOST_TOKENS, Subject
 
-__all__ = ["main"]
+__all__ = ["SUITES", "Suite", "main"]
+
+S = TypeVar("S")
+E = TypeVar("E")
+
+
+@dataclass(frozen=True)
+class Suite(Generic[S, E]):
+    """Cases that are run together, and what they need of a tokenizer."""
+
+    cases: Mapping[str, Callable[[S, E, Report], None]]
+    full: E
+    quick: E
+    prepare: Callable[[Subject], S]
+
+    def measure(self, subject: Subject, names: Sequence[str], report: Report) -> None:
+        """The cases of these names, or all of them, on one tokenizer; each prepared anew."""
+        effort = self.quick if report.quick else self.full
+        for name in names or self.cases:
+            sys.stderr.write(f"{subject.name}: {name}\n")
+            self.cases[name](self.prepare(subject), effort, report)
+
+
+SUITES: Mapping[str, Suite[Any, Any]] = {
+    "streams": Suite(cases.CASES, cases.FULL, cases.QUICK, lambda subject: subject),
+    "frontend": Suite(frontend_cases.CASES, frontend_cases.FULL, frontend_cases.QUICK, Frontend),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what was asked for, prints the report; 1 for a wrong text, or what ``--check`` finds."""
-    asked = _parser().parse_args(arguments)
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    suite, names = SUITES[asked.suite], asked.case or []
+    if strange := [name for name in names if name not in suite.cases]:
+        known = ", ".join(suite.cases)
+        parser.error(f"no case of the suite {asked.suite}: {strange[0]} (its cases: {known})")
     report = Report(quick=asked.quick)
-    effort = QUICK if asked.quick else FULL
     with TemporaryDirectory() as folder:
         for subject in _subjects(asked, Path(folder)):
-            _measure(subject, asked.case or [*CASES], effort, report)
+            try:
+                suite.measure(subject, names, report)
+            except MissingExtraError as error:
+                parser.error(str(error))
     sys.stdout.write(str(report))
     if asked.json:
         report.save(asked.json)
     return int(bool(report.failures or (asked.check and report.missed)))
 
 
-def _measure(subject: Subject, names: Sequence[str], effort: Effort, report: Report) -> None:
-    for name in names:
-        sys.stderr.write(f"{subject.name}: {name}\n")
-        CASES[name](subject, effort, report)
-
-
 def _subjects(asked: argparse.Namespace, folder: Path) -> Iterator[Subject]:
     """The user's own tokenizers, or else the trained ones and (not in a hurry) the shared ones."""
-    size = max(QUICK.growth_sizes) if asked.quick else MOST_TOKENS
+    size = max(cases.QUICK.growth_sizes) if asked.quick else MOST_TOKENS
     if asked.tokenizer:
         yield from (subjects.given(path, size) for path in asked.tokenizer)
         return
@@ -53,6 +84,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m tests.benchmarks", description=tests.benchmarks.__doc__
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument(
+        "--suite", choices=SUITES, default="streams", help="what is measured (default: streams)"
+    )
     parser.add_argument("--quick", action="store_true", help="shorter streams, trained tokenizers")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a floor is missed")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report for machines")
@@ -64,7 +98,10 @@ def _parser() -> argparse.ArgumentParser:
         help="a tokenizer.json or its folder, instead of the usual ones; may be repeated",
     )
     parser.add_argument(
-        "--case", action="append", choices=CASES, help="only this case; may be repeated"
+        "--case",
+        action="append",
+        metavar="NAME",
+        help="only this case of the suite; may be repeated",
     )
     return parser
 

@@ -184,17 +184,17 @@ class Library:
     name = HF
 
     def __init__(self, library: Tokenizer) -> None:
-        self._library = library
+        self.library = library
 
     def open(self) -> LibraryDecodeStream:
         return LibraryDecodeStream(skip_special_tokens=True)
 
     def drive(self, stream: LibraryDecodeStream, token_ids: Sequence[int]) -> None:
-        step, tokenizer = stream.step, self._library
+        step, tokenizer = stream.step, self.library
         for token_id in token_ids:
             step(tokenizer, token_id)
 
     def text(self, token_ids: Sequence[int]) -> str:
         stream = self.open()
-        texts = (stream.step(self._library, token_id) for token_id in token_ids)
+        texts = (stream.step(self.library, token_id) for token_id in token_ids)
         return "".join(text for text in texts if text)

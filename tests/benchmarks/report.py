@@ -12,6 +12,7 @@ from typing import Any
 
 import tokenizers
 
+from streamdec.backends.report import versions_of
 from tests.benchmarks.clock import Spread
 
 __all__ = ["Figure", "Report"]
@@ -102,6 +103,13 @@ class Report:
             found, wanted = text[at : at + 20], expected[at : at + 20]
             self.failures.append(f"{where}: at character {at} {found!r}, not {wanted!r}")
 
+    def compare_ids(self, where: str, ids: Sequence[int], expected: Sequence[int]) -> None:
+        """Takes a failure, unless ``ids`` are those of the library."""
+        found, wanted = [*ids], [*expected]
+        if found != wanted:
+            at = _first_difference(found, wanted)
+            self.failures.append(f"{where}: at id {at} {found[at:][:5]}, not {wanted[at:][:5]}")
+
     @property
     def missed(self) -> list[Figure]:
         """The figures whose floor does not hold."""
@@ -143,15 +151,15 @@ class Report:
         yield ""
         yield from self.notes
         yield ""
-        yield from (f"WRONG TEXT: {failure}" for failure in self.failures)
+        yield from (f"WRONG: {failure}" for failure in self.failures)
         yield from (f"{_name(f)}: {f.verdict.split(',')[0]}" for f in self.missed)
         floors = sum(figure.floor is not None for figure in self.figures)
         hold = floors - len(self.missed)
-        yield f"{hold} of {floors} floors hold; {len(self.failures)} wrong texts"
+        yield f"{hold} of {floors} floors hold; {len(self.failures)} wrong results"
 
 
-def _first_difference(text: str, other: str) -> int:
-    """The index from which on two unequal texts differ."""
+def _first_difference(text: Sequence[Any], other: Sequence[Any]) -> int:
+    """The index from which on two unequal texts, or lists of ids, differ."""
     pairs = enumerate(zip(text, other, strict=False))
     return next((i for i, (one, another) in pairs if one != another), min(len(text), len(other)))
 
@@ -161,6 +169,7 @@ def environment() -> dict[str, Any]:
     return {
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "tokenizers": tokenizers.__version__,
+        "fastokens": versions_of(["fastokens"]).get("fastokens", "not installed"),
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
         "processors": os.cpu_count(),

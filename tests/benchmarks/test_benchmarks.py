@@ -3,15 +3,15 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, SupportsIndex
 
 import pytest
 
-from streamdec import Chunk, DecodeStream, FinishReason, StopSequenceDecoder
-from tests.benchmarks import cases, entrants, stops, texts
+from streamdec import Chunk, DecodeStream, FinishReason, StopSequenceDecoder, TokenFeed
+from tests.benchmarks import async_cases, cases, entrants, stops, texts
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.cases import CASES
 from tests.benchmarks.clock import Samples, Spread, fresh, in_turns, per_token
@@ -46,6 +46,9 @@ def measured(subject: Subject, *names: str) -> Report:
         interleaved=(3,),
         hostile_sets=4,
         live_sets=2,
+        hand_over_size=40,
+        load_streams=3,
+        load_seconds=0.1,
     )
     report = Report()
     for name in names:
@@ -254,6 +257,48 @@ def test_a_wrong_decoder_with_stops_fails(
     assert all(failure.startswith("trained-bytelevel, ") for failure in failures)
 
 
+class Silent(StopSequenceDecoder):
+    """Says nothing when several tokens come at once, as they do from a feed."""
+
+    __slots__ = ()
+
+    def step(self, token_id: SupportsIndex) -> Chunk:
+        super().step(token_id)
+        return Chunk()
+
+    def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
+        super().step_batch(token_ids)
+        return Chunk()
+
+
+class Leaky(TokenFeed):
+    """Loses every tenth id."""
+
+    count = 0
+
+    def put(self, token_ids: Any, **options: Any) -> None:
+        self.count += 1
+        if self.count % 10:
+            super().put(token_ids, **options)
+
+
+@pytest.mark.parametrize(
+    ("case", "name", "wrong"),
+    [
+        ("async", "StopSequenceDecoder", Mute),
+        ("async-load", "StopSequenceDecoder", Silent),
+        ("async-hand-over", "TokenFeed", Leaky),
+    ],
+)
+def test_a_wrong_text_of_a_stream_that_waits_fails(
+    case: str, name: str, wrong: type, subjects: list[Subject], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(async_cases, name, wrong)
+    failures = measured(subjects[0], case).failures
+    assert failures
+    assert all(failure.startswith("trained-bytelevel, ") for failure in failures)
+
+
 def test_nobody_takes_the_library_for_one_that_matches_stops(subjects: list[Subject]) -> None:
     report = measured(subjects[0], "stops", "stops-cold")
     assert [f for f in report.figures if entrants.HF in f.what and f.unit == "x"]
@@ -308,4 +353,4 @@ def test_a_wrong_text_fails_in_any_case(
     monkeypatch.setattr(entrants, "DecodeStream", Deaf)
     status, text = run(capsys, "--quick", "--tokenizer", path, "--case", "step")
     assert status == 1
-    assert "WRONG TEXT" in text
+    assert "WRONG: " in text

@@ -1,4 +1,7 @@
-"""The texts: source code as it lies in the standard library, and a seeded mix of scripts."""
+"""The texts: source code and prose as they lie in the standard library, and seeded ones.
+
+A seeded one is a mix of scripts, the other words of which none comes twice.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ import sysconfig
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from pydoc_data.topics import topics
 
-__all__ = ["code", "mix"]
+__all__ = ["code", "mix", "prose", "words"]
 
 
 @cache
@@ -23,6 +27,28 @@ def code(size: int) -> str:
 
 
 @cache
+def prose() -> str:
+    """The chapters of the manual that come with Python: 460,000 characters of English."""
+    return "\n\n".join(topics[name] for name in sorted(topics))
+
+
+@cache
+def words(size: int, seed: int) -> str:
+    """At least ``size`` characters: made-up words, none of which comes twice."""
+    draw = random.Random(seed)
+    drawn: dict[str, None] = {}
+    length = 0
+    while length < size:
+        word = "".join(
+            draw.choice(_ONSETS) + draw.choice("aeiou") for _ in range(draw.randint(2, 5))
+        )
+        if word not in drawn:
+            drawn[word] = None
+            length += len(word) + 1
+    return " ".join(drawn)
+
+
+@cache
 def mix(size: int, seed: int) -> str:
     """At least ``size`` characters: words of many scripts, emoji, flags, and rare letters."""
     draw = random.Random(seed)
@@ -33,6 +59,27 @@ def mix(size: int, seed: int) -> str:
         length += len(words[-1])
     return "".join(words)
 
+
+_ONSETS = (
+    "b",
+    "c",
+    "d",
+    "f",
+    "g",
+    "h",
+    "l",
+    "m",
+    "n",
+    "p",
+    "r",
+    "s",
+    "t",
+    "v",
+    "w",
+    "st",
+    "ch",
+    "th",
+)
 
 # --- the kinds of words ---------------------------------------------------------------------------
 

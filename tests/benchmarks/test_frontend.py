@@ -1,0 +1,425 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, SupportsIndex
+
+import pytest
+
+from streamdec import DecodeStream, Encoding, HybridTokenizer
+from tests.benchmarks import entrants, texts
+from tests.benchmarks.__main__ import Suite, main
+from tests.benchmarks.clock import Samples
+from tests.benchmarks.frontend import child, common, encode_cases, first_token, thread_cases
+from tests.benchmarks.frontend.cases import CASES, GROUPS, Effort
+from tests.benchmarks.frontend.encoders import HF_BATCH, HYBRID, Encoder, Frontend
+from tests.benchmarks.frontend.prompts import PROMPTS, Reel
+from tests.benchmarks.report import Report
+from tests.benchmarks.subjects import trained
+
+SMALL = 2_048
+
+
+@pytest.fixture(scope="module")
+def frontends(tmp_path_factory: pytest.TempPathFactory) -> list[Frontend]:
+    folder = tmp_path_factory.mktemp("trained")
+    return [Frontend(subject) for subject in trained(folder, SMALL)]
+
+
+@pytest.fixture
+def frontend(frontends: list[Frontend]) -> Frontend:
+    return frontends[0]
+
+
+def measured(frontend: Frontend, *names: str) -> Report:
+    """The report of some cases, as short as they can be."""
+    effort = Effort(
+        rounds=2,
+        sizes=(64, 128),
+        batches=(1, 2),
+        batch_size=64,
+        tasks=(1, 2),
+        threads=(1, 2),
+        thread_chars=(500,),
+        thread_total=2_000,
+        async_texts=2,
+        decode_size=300,
+        stream_size=300,
+        streams=(1, 2),
+        turns_size=120,
+        stops=(4,),
+        calls=10,
+        first_token_sizes=(64,),
+        reply_size=120,
+        loads=1,
+    )
+    report = Report()
+    for name in names:
+        CASES[name](frontend, effort, report)
+    return report
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def test_the_prompts_are_as_long_as_they_should_be() -> None:
+    assert [len(prompt) for prompt in PROMPTS.values()] == [30, 201, 638]
+
+
+def test_no_word_comes_twice() -> None:
+    words = texts.words(5_000, 1).split(" ")
+    assert len({*words}) == len(words) > 500
+    assert texts.words(5_000, 1) == texts.words.__wrapped__(5_000, 1) != texts.words(5_000, 2)
+
+
+def test_windows_use_up_a_text_and_never_come_twice() -> None:
+    text = texts.words(2_000, 1)
+    reel = Reel(text)
+    windows = [reel.window(150) for _ in range(60)]
+    whole = len(text) // 150
+    assert "".join(windows[:whole]) == text[: whole * 150]
+    assert len({*windows}) == 60
+    assert all(len(window) == 150 for window in windows)
+
+
+def test_a_text_that_is_too_short_is_there_again_and_again() -> None:
+    assert Reel("abc").window(7) == "abcabca"
+
+
+def test_windows_have_about_as_many_tokens_as_asked_for(frontends: list[Frontend]) -> None:
+    for frontend in frontends:
+        for kind in ("code", "prose", "words"):
+            (text,) = frontend.windows(kind, 4_000, 1)
+            assert len(frontend.expected(text)) == pytest.approx(4_000, rel=0.35)
+
+
+def test_a_reply_has_exactly_as_many_tokens(frontend: Frontend) -> None:
+    assert [len(frontend.reply(size)) for size in (1, 10, 1_000)] == [1, 10, 1_000]
+
+
+# --- clocks ---------------------------------------------------------------------------------------
+
+
+def test_times_are_taken_on_both_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    wall, cpu = iter([100, 160, 200, 230]), iter([10, 50, 60, 70])
+    monkeypatch.setattr(common, "perf_counter_ns", lambda: next(wall))
+    monkeypatch.setattr(common, "process_time_ns", lambda: next(cpu))
+    timed = common.Timed(("one", "two"))
+    assert timed.take("one", lambda: "result", parts=2) == "result"
+    timed.take("two", lambda: None)
+    times = timed.times(7.0)
+    assert (times.wall.time("one").median, times.cpu.time("one").median) == (30, 20)
+    assert (times.wall.time("two").median, times.cpu.time("two").median) == (30, 10)
+    assert times.tokens == 7
+
+
+class Fake:
+    """Gives the ids of one word after the other; keeps what it was asked."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.asked: list[Sequence[str]] = []
+
+    def encode(self, texts: Sequence[str]) -> Sequence[Any]:
+        self.asked.append([*texts])
+        return [[len(word) for word in text.split()] for text in texts]
+
+    def ids(self, results: Sequence[Any]) -> list[Sequence[int]]:
+        return [*results]
+
+
+class Wrong(Fake):
+    def ids(self, results: Sequence[Any]) -> list[Sequence[int]]:
+        return [ids[:-1] for ids in results]
+
+
+def test_all_encoders_get_the_same_texts_once_and_are_compared(frontend: Frontend) -> None:
+    report = Report()
+    fakes = [Fake(HF_BATCH), Fake("right"), Wrong("wrong")]
+    rounds = [["a bb", "ccc"], ["dd", "e f g h"]]
+    encoders: list[Encoder] = [*fakes]
+    times = common.race(frontend, encoders, rounds, report, "here")
+    assert all(fake.asked == rounds for fake in fakes)
+    assert times.tokens == 2
+    assert len(report.failures) == 4
+    assert report.failures[0] == "trained-bytelevel, here, wrong: at id 1 [], not [2]"
+
+
+def test_a_quantile_is_one_of_the_times() -> None:
+    times = [*range(100, 0, -1)]
+    assert [encode_cases._quantile(times, percent) for percent in (50, 90, 99)] == [50, 90, 99]
+    assert encode_cases._quantile([7.0], 99) == 7
+
+
+def test_threads_do_all_of_the_work_once_and_raise() -> None:
+    done: list[int] = []
+    thread_cases._in_threads(done.append, range(50), 4)
+    assert sorted(done) == [*range(50)]
+    with pytest.raises(ZeroDivisionError):
+        thread_cases._in_threads(lambda divisor: 1 // divisor, [1, 0, 2], 2)
+
+
+def test_tasks_encode_every_text_once() -> None:
+    asked: list[str] = []
+
+    async def encode(text: str) -> Sequence[int]:
+        asked.append(text)
+        await asyncio.sleep(0)
+        return [len(text)]
+
+    found: list[Sequence[int]] = [()] * 5
+    asyncio.run(thread_cases._tasks(encode, ["a", "bb", "ccc", "dd", "e"], found, 2))
+    assert found == [[1], [2], [3], [2], [1]]
+    assert sorted(asked) == ["a", "bb", "ccc", "dd", "e"]
+
+
+def test_the_first_text_of_an_answer_is_what_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = count(10)
+    monkeypatch.setattr(first_token, "perf_counter", lambda: next(clock))
+    answer = first_token.Answer()
+    for text in ("", "a", "", "b"):
+        answer.take(text, 7)
+    assert (answer.seconds, answer.text) == (3, "ab")
+
+
+# --- a process of its own -------------------------------------------------------------------------
+
+
+def test_a_child_tells_what_loading_takes(frontend: Frontend) -> None:
+    for backend in (child.LIBRARY, "huggingface", "fastokens"):
+        loaded = child.load(frontend.subject.path, backend, "some text")
+        assert 0 < loaded.seconds < 60
+        assert 0 < loaded.first_seconds < loaded.seconds + 60
+        if loaded.loaded_bytes is not None and loaded.used_bytes is not None:
+            assert 0 < loaded.loaded_bytes < 10**9
+
+
+def test_a_child_hashes_the_ids_of_the_first_round(frontend: Frontend) -> None:
+    rounds = [[["one text", "another"], ["a third"]], [["x"], ["y"]]]
+    answer = child.encode_batches(frontend.subject.path, "fastokens", rounds)
+    expected = [Encoding(frontend.expected(text)).hash() for batch in rounds[0] for text in batch]
+    assert answer.hashes == expected
+    assert {n: len(times) for n, times in answer.seconds.items()} == {1: 2, 2: 2}
+    assert {n: len(times) for n, times in answer.free_seconds.items()} == {1: 2, 2: 2}
+
+
+def test_a_child_that_fails_says_why(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="nothing-here"):
+        child.load(tmp_path / "nothing-here", "huggingface", "")
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+def test_the_twelve_groups_are_there() -> None:
+    assert len(GROUPS) == 12
+    assert {*GROUPS} < {*CASES}
+
+
+def test_every_case_gives_figures_and_no_wrong_result(frontends: list[Frontend]) -> None:
+    for frontend in frontends:
+        assert frontend.is_fast
+        for name in CASES:
+            report = measured(frontend, name)
+            assert report.figures, name
+            assert report.failures == []
+            assert all(figure.value >= 0 for figure in report.figures)
+
+
+ENCODING = ["encode", "batch", "scaling", "concurrent-encode", "threads-encode", "first-token"]
+
+
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hybrid loses the last id of every text."""
+    batch_ids = HybridTokenizer._batch_ids
+
+    def lossy(self: HybridTokenizer, *args: Any, **options: Any) -> Sequence[Sequence[int] | bytes]:
+        found = batch_ids(self, *args, **options)
+        return [bytes(Encoding(ids))[:-4] for ids in found]
+
+    monkeypatch.setattr(HybridTokenizer, "_batch_ids", lossy)
+
+
+@pytest.mark.parametrize("name", ENCODING)
+@pytest.mark.usefixtures("cut")
+def test_wrong_ids_fail(name: str, frontend: Frontend) -> None:
+    failures = measured(frontend, name).failures
+    assert any(HYBRID in failure for failure in failures)
+    assert all(failure.startswith("trained-bytelevel, ") for failure in failures)
+
+
+def test_wrong_ids_of_a_batch_in_threads_fail(
+    frontend: Frontend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(path: Path, backend: str, rounds: Sequence[Any]) -> child.Batches:
+        answer = real(path, backend, rounds)
+        return answer._replace(hashes=[*answer.hashes[:-1], answer.hashes[0]])
+
+    real = child.encode_batches
+    monkeypatch.setattr(child, "encode_batches", wrong)
+    failures = measured(frontend, "async-threads").failures
+    assert len(failures) == 2
+    assert all("aencode_batch" in failure for failure in failures)
+
+
+class Deaf(DecodeStream):
+    """Loses its text after 100 tokens."""
+
+    __slots__ = ()
+
+    def step(self, token_id: SupportsIndex) -> str:
+        text = super().step(token_id)
+        return text if self.num_tokens <= 100 else ""
+
+
+@pytest.mark.parametrize(
+    "name", ["streaming", "concurrent-streaming", "stop-sequences", "threads-decode", "memory"]
+)
+def test_a_wrong_text_fails(name: str, frontend: Frontend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entrants, "DecodeStream", Deaf)
+    failures = measured(frontend, name).failures
+    assert failures
+    assert all(failure.startswith("trained-bytelevel, ") for failure in failures)
+
+
+def test_a_wrong_decode_fails(frontend: Frontend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def half(self: HybridTokenizer, ids: Sequence[int], **options: Any) -> str:
+        return decode(self, ids, **options)[:-1]
+
+    decode = HybridTokenizer.decode
+    monkeypatch.setattr(HybridTokenizer, "decode", half)
+    assert len(measured(frontend, "decode").failures) == 3
+
+
+def test_a_wrong_text_of_an_answer_fails(
+    frontend: Frontend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def first_only(self: first_token.Answer, text: str, arrived: float) -> None:
+        self.seconds = arrived
+        self.text = self.text or text
+
+    monkeypatch.setattr(first_token.Answer, "take", first_only)
+    assert measured(frontend, "first-token").failures
+
+
+def test_bounds_are_those_of_the_kind_of_tokenizer(frontends: list[Frontend]) -> None:
+    byte_level, fallback = frontends
+    assert byte_level.encode_bounds() == {"floor": 15.0}
+    assert byte_level.encode_bounds(words_come_again=False) == {"goal": 15.0}
+    assert fallback.encode_bounds() == {"goal": 4.0}
+
+
+def test_floors_stand_where_they_are_promised(frontend: Frontend) -> None:
+    report = measured(frontend, "async-threads", "streaming", "memory")
+    floors = {figure.case.split(",")[0]: figure.floor for figure in report.figures if figure.floor}
+    assert floors == {"aencode_batch": 1.5, "streaming": pytest.approx(0.15 * 1.3), "memory": 512}
+
+
+def test_a_machine_without_two_free_cores_is_named(
+    frontend: Frontend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crowded(path: Path, backend: str, rounds: Sequence[Any]) -> child.Batches:
+        answer = real(path, backend, rounds)
+        return answer._replace(free_seconds={1: [1.0], 2: [0.8]})
+
+    real = child.encode_batches
+    monkeypatch.setattr(child, "encode_batches", crowded)
+    notes = measured(frontend, "async-threads").notes
+    assert any(note.endswith("two did 1.25 times as much as one") for note in notes)
+
+
+def test_each_case_begins_with_tokenizers_that_have_seen_nothing(frontend: Frontend) -> None:
+    met: list[Frontend] = []
+
+    def case(prepared: Frontend, effort: str, _: Report) -> None:
+        assert effort == "quick"
+        assert not prepared.reels["code"]._place
+        prepared.windows("code", 100, 1)
+        met.append(prepared)
+
+    suite = Suite({"one": case, "other": case}, "full", "quick", Frontend)
+    suite.measure(frontend.subject, [], Report(quick=True))
+    first, second = met
+    assert first.library is not second.library
+    assert first.hybrid.tokenizer is not second.hybrid.tokenizer
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    status = main(["--suite", "frontend", "--quick", *arguments])
+    return status, capsys.readouterr().out
+
+
+@pytest.fixture
+def path(frontend: Frontend) -> str:
+    return str(frontend.subject.path)
+
+
+def test_a_quick_run_prints_ratios_and_writes_json(
+    path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a tokenizer of the user's."""
+    file = tmp_path / "report.json"
+    status, text = run(capsys, "--tokenizer", path, "--case", "scaling", "--json", str(file))
+    assert status == 0
+    assert text.index(f"{HF_BATCH} / {HYBRID}") < text.index("fastokens: ")
+    data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    assert data["failures"] == []
+    (bound,) = [figure for figure in data["figures"] if figure["floor"]]
+    assert (bound["case"], bound["floor"]) == ("scaling, 8,192 tokens", 15.0)
+    assert bound["at_least"] is True
+    assert bound["low"] <= bound["value"] <= bound["high"]
+
+
+@pytest.mark.parametrize(("arguments", "status"), [((), 0), (("--check",), 1)])
+def test_a_missed_floor_fails_only_where_it_is_asked_for(
+    arguments: Iterable[str],
+    status: int,
+    path: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tests.benchmarks.frontend.encoders.ENCODE_FLOORS", {"ByteLevel": 1e9})
+    found, text = run(capsys, "--tokenizer", path, "--case", "scaling", *arguments)
+    assert found == status
+    assert "MISSED" in text
+
+
+@pytest.mark.usefixtures("cut")
+def test_wrong_ids_fail_in_any_case(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, text = run(capsys, "--tokenizer", path, "--case", "scaling")
+    assert status == 1
+    assert "WRONG: " in text
+
+
+def test_a_case_of_the_other_suite_is_named(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--suite", "frontend", "--tokenizer", path, "--case", "lone"])
+    assert "no case of the suite frontend: lone (its cases: load, " in capsys.readouterr().err
+
+
+def test_without_fastokens_there_is_nothing_to_compare(
+    path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fastokens", None)
+    with pytest.raises(SystemExit):
+        main(["--suite", "frontend", "--tokenizer", path])
+    assert "pip install 'streamdec[fast]'" in capsys.readouterr().err
+
+
+def test_ratios_of_threads_are_gains(frontend: Frontend) -> None:
+    report = Report()
+    times = {"a, 1 thread": [4.0], "a, 2 threads": [2.0], "b, 1 thread": [8.0]}
+    wall = Samples({**times, "b, 2 threads": [8.0]})
+    thread_cases._add_threads(frontend, wall, ["a", "b"], (1, 2), report, "case", "texts/s")
+    ratios = {figure.what: figure.value for figure in report.figures if figure.unit == "x"}
+    assert ratios == {
+        "a, 2 threads' speed / one's": 2,
+        "b, 2 threads' speed / one's": 1,
+        "b / a, 1 thread": 2,
+        "b / a, 2 threads": 4,
+    }
