@@ -126,6 +126,7 @@ MUTANTS = (
         "token_bytes",
         "if len(tail) >= 3:",
         "if len(tail) >= 1:",
+        ("tests/core/test_token_bytes.py", *LAWS),
     ),
     _core(
         "5: the leading space is taken off every token",
@@ -235,10 +236,10 @@ MUTANTS = (
         STOP_LAWS,
     ),
     _core(
-        "14: a second flush gives the text again",
+        "14: a stream goes on after its end",
         "decode_stream",
-        '        if self._finished:\n            return ""\n        if self._recorder:',
-        "        if self._recorder:",
+        "self._go(LoneRow(memory))\n        self._finished = True",
+        "self._go(self._program.row(memory))\n        self._finished = True",
     ),
     _core(
         "15: rows are never forgotten",
