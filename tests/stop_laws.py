@@ -42,14 +42,19 @@ class Setup(NamedTuple):
     conditions: Conditions
     prompt: Sequence[int] = ()
     options: Options = Options()
+    clean_up: bool = False
 
     def decoder(self) -> StopSequenceDecoder:
         conditions = StopConditions(**self.conditions.arguments())
-        return StopSequenceDecoder(self.tokenizer, conditions, self.prompt, **asdict(self.options))
+        return StopSequenceDecoder(self.tokenizer, conditions, self.prompt, **self._decoding)
 
     def stream(self) -> DecodeStream:
         """The same text, nothing withheld for a stop."""
-        return DecodeStream(self.tokenizer, self.prompt, **asdict(self.options))
+        return DecodeStream(self.tokenizer, self.prompt, **self._decoding)
+
+    @property
+    def _decoding(self) -> dict[str, Any]:
+        return {**asdict(self.options), "clean_up_tokenization_spaces": self.clean_up}
 
 
 def setup_of(situation: Situation) -> Setup:
@@ -316,6 +321,55 @@ def hidden_stops_are_hidden(setup: Setup, ids: Sequence[int]) -> None:
         with suppress(UnknownTokenError):
             text = decoder.step_batch(ids[:count]).text + decoder.flush("abort").text
             assert not any(stop in text for stop in setup.conditions.hidden)
+
+
+# --- ids, for any tokenizer -----------------------------------------------------------------------
+
+
+def what_an_id_leaves(setup: Setup, ids: Sequence[int]) -> None:
+    """Of a stream that one id or sequence ends: the whole text before it, and its own if shown.
+
+    For conditions that are one stop id or sequence, hidden or shown, and nothing else.
+    """
+    conditions = setup.conditions
+    sequence = (*conditions.stop_token_ids, *conditions.visible_stop_token_ids)
+    if conditions.stop_token_sequences:
+        (sequence,) = conditions.stop_token_sequences
+    shown = conditions.include_stop_str_in_output or bool(conditions.visible_stop_token_ids)
+    end = next((n for n in range(len(ids) + 1) if tuple(ids[:n][-len(sequence) :]) == sequence), 0)
+    ids = ids[:end] if end else ids
+    decoder = setup.decoder()
+    given = ""
+    for count, token_id in enumerate(ids, 1):
+        given += decoder.step(token_id).text
+        live = _live(sequence, ids[:count])
+        if not shown and not decoder.finished and live:
+            assert len(given) <= len(whole_text(setup, ids[: count - live]))
+    assert decoder.finished == bool(end)
+    first = len(ids) - len(sequence) if end else len(ids)
+    expected = whole_text(setup, ids if shown else ids[:first])
+    assert given + decoder.flush("abort").text == expected
+    match = decoder.match
+    if match is None:
+        return
+    stop = sequence[0] if not conditions.stop_token_sequences else sequence
+    assert (match.stop, match.visible, match.token_index) == (stop, shown, len(ids) - 1)
+    assert match.end == len(expected)
+    assert match.tokens_before <= first
+    if match.tokens_before:
+        assert len(whole_text(setup, ids[: match.tokens_before])) <= match.start
+
+
+def _live(sequence: tuple[int, ...], ids: Sequence[int]) -> int:
+    """How many of the last ids may begin ``sequence``."""
+    sizes = range(len(sequence) - 1, 0, -1)
+    return next((size for size in sizes if tuple(ids[-size:]) == sequence[:size]), 0)
+
+
+def whole_text(setup: Setup, ids: Sequence[int]) -> str:
+    """What a stream gives from its beginning to its end."""
+    stream = setup.stream()
+    return "".join(stream.step_batch(ids)) + stream.flush()
 
 
 # --- law 6: the whole decode ----------------------------------------------------------------------

@@ -15,10 +15,12 @@ Where the papers leave a choice, a comment that begins with "Reading:" says whic
 from __future__ import annotations
 
 import itertools
+import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from hypothesis import strategies as st
@@ -678,16 +680,21 @@ that a tokenizer can say which it is)."""
 
 @st.composite
 def situations(draw: st.DrawFn, features: Features = ALL, max_size: int = 16) -> Situation:
-    """Tokens of every temperament, and conditions made of the very text that they give."""
+    """Tokens of every temperament, and conditions made of the very text that they give.
+
+    In every other one two features meet that seldom would by chance.
+    """
     table = draw(st.sampled_from(TABLES))
     options = draw(_options(features))
     ids = draw(_ids(table, features, max_size))
-    prompt = draw(_ids(table, features, 3)) if features.prompts else ()
-    text = _whole_text(table, prompt, ids, options)
+    prompt = draw(_prompt(table, features)) if features.prompts else ()
     exact = table.decoder == "byte_fallback" and options.byte_runs == "exact"
     # Reading: with exact runs nothing says what a sequence does that begins within a run that it
     # breaks (the U+FFFD of the run's first bytes are out when the run is cut): never drawn.
-    conditions = draw(_conditions(text, ids, features, sequences=not exact))
+    features = replace(features, sequences=features.sequences and not exact)
+    ids, met = draw(st.just(Meeting(ids)) | _meeting(table, ids, features))
+    text = _whole_text(table, prompt, ids, options)
+    conditions = replace(draw(_conditions(text, ids, features)), **met)
     return Situation(table, conditions, ids, prompt, options)
 
 
@@ -725,10 +732,145 @@ def _exactly(drawn: tuple[int, st.SearchStrategy[int]]) -> st.SearchStrategy[lis
     return st.lists(one, min_size=size, max_size=size)
 
 
+def _prompt(table: Table, features: Features) -> st.SearchStrategy[tuple[int, ...]]:
+    """A few ids, and perhaps the beginning of a character, byte by byte."""
+    spelled = [
+        tuple(table.tokens.index(bytes([byte])) for byte in character.encode()[:size])
+        for character in ("é", "你", "😀")
+        for size in range(1, len(character.encode()))
+        if all(bytes([byte]) in table.tokens for byte in character.encode())
+    ]
+    some = _ids(table, features, 3)
+    return some | st.builds(operator.add, some, st.sampled_from(spelled or [()]))
+
+
+class Meeting(NamedTuple):
+    """Ids, and conditions by which two features meet in them."""
+
+    ids: tuple[int, ...]
+    conditions: Mapping[str, Any] = MappingProxyType({})
+
+
+def _meeting(table: Table, ids: tuple[int, ...], features: Features) -> st.SearchStrategy[Meeting]:
+    """One of those that ``features`` allow."""
+    meetings = [_stop_over_many_tokens(table, ids)] * 2
+    if features.sequences:
+        meetings += [_sequence_within_a_character(table, ids, features)] * 2
+        meetings.append(_sequence_after_an_ignored_stop(ids, features))
+    if features.ids and features.visible:
+        meetings.append(_shown_id_within_a_character(table, ids))
+    if features.gates_by_text:
+        meetings += [_gate_turned_twice(table, ids, features)] * 2
+    if features.gates_by_id:
+        meetings += [_gate_within_a_character(table, ids)] * 2
+    return st.one_of(meetings)
+
+
+_ALONE: Mapping[str, Any] = {
+    "stop": (),
+    "visible_stop": (),
+    "stop_token_ids": (),
+    "min_tokens": 0,
+    "max_tokens": None,
+    "armed_after": None,
+    "armed_until": None,
+}
+"""Nothing else that might end the stream before."""
+_PERHAPS_ALONE = st.sampled_from([{}, _ALONE])
+
+
+def _leads(table: Table) -> st.SearchStrategy[int]:
+    """Tokens that leave a character unfinished."""
+    return st.sampled_from([i for i, token in enumerate(table.tokens) if unfinished(token)])
+
+
+def _inserted(draw: st.DrawFn, ids: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...]:
+    place = draw(st.integers(0, len(ids)))
+    return (*ids[:place], *more, *ids[place:])
+
+
 @st.composite
-def _conditions(
-    draw: st.DrawFn, text: str, ids: tuple[int, ...], features: Features, *, sequences: bool
-) -> Conditions:
+def _stop_over_many_tokens(draw: st.DrawFn, table: Table, ids: tuple[int, ...]) -> Meeting:
+    """A stop that only several tokens complete, and nothing before it."""
+    size = draw(st.integers(3, 6))
+    first = draw(st.integers(0, max(len(ids) - size, 0)))
+    stop = _whole_text(table, (), ids[first : first + size], Options(skip_special_tokens=False))
+    return Meeting(ids, {**_ALONE, "stop": (stop or "ab",)})
+
+
+@st.composite
+def _sequence_within_a_character(
+    draw: st.DrawFn, table: Table, ids: tuple[int, ...], features: Features
+) -> Meeting:
+    """A sequence that completes the character before it, or breaks it."""
+    rest = [i for i, token in enumerate(table.tokens) if token and 0x80 <= token[0] < 0xC0]
+    first = st.sampled_from(rest) | st.sampled_from(range(len(table.tokens)))
+    sequence = (draw(first), *draw(st.lists(st.sampled_from([*ids, *rest]), max_size=2)))
+    given: dict[str, Any] = {"stop_token_sequences": (sequence,), **draw(_PERHAPS_ALONE)}
+    if features.visible:
+        given["include_stop_str_in_output"] = draw(st.booleans())
+    return Meeting(_inserted(draw, ids, (draw(_leads(table)), *sequence)), given)
+
+
+@st.composite
+def _shown_id_within_a_character(draw: st.DrawFn, table: Table, ids: tuple[int, ...]) -> Meeting:
+    """A visible stop id that completes the character before it, or breaks it."""
+    shown = draw(st.sampled_from(range(len(table.tokens))))
+    given = {"visible_stop_token_ids": (shown,), **draw(_PERHAPS_ALONE)}
+    return Meeting(_inserted(draw, ids, (draw(_leads(table)), shown)), given)
+
+
+@st.composite
+def _sequence_after_an_ignored_stop(
+    draw: st.DrawFn, ids: tuple[int, ...], features: Features
+) -> Meeting:
+    """A sequence that is complete as soon as stops are no longer ignored."""
+    if not (ids and features.limits):
+        return Meeting(ids)
+    end = draw(st.integers(1, len(ids)))
+    sequence = ids[max(end - draw(st.integers(1, 3)), 0) : end]
+    stops = draw(_few(st.sampled_from(["a", "b", "ab", " ", REPLACEMENT]), 3, min_size=1))
+    given = {"stop": stops, "stop_token_sequences": (sequence,)}
+    return Meeting(ids, {**_ALONE, **given, "min_tokens": end - 1})
+
+
+@st.composite
+def _gate_turned_twice(
+    draw: st.DrawFn, table: Table, ids: tuple[int, ...], features: Features
+) -> Meeting:
+    """A token that closes the gate and opens it again, or the other way about."""
+    apart = [i for i, token in enumerate(table.tokens) if len({*token}) > 1 and token.isascii()]
+    turning = draw(st.sampled_from([i for i in apart if i not in table.special_ids]))
+    text = table.tokens[turning].decode()
+    given: dict[str, Any]
+    given = {"armed_until": text[0], "armed_after": draw(st.sampled_from([text[1], text[1:]]))}
+    if draw(_SELDOM):
+        given = {"armed_after": text[0], "armed_until": text[1]}
+    opened = tuple(i for i, token in enumerate(table.tokens) if token == b"b" and text[1] == "b")
+    if not (features.sequences and draw(st.booleans())):
+        return Meeting(_inserted(draw, ids, (*opened, turning)), given)
+    around = st.sampled_from([*ids, turning, 3])
+    sequence = draw(around), turning, draw(around)
+    given |= {**draw(_PERHAPS_ALONE), **given, "stop_token_sequences": (sequence,)}
+    return Meeting(_inserted(draw, ids, (*opened, *sequence)), given)
+
+
+@st.composite
+def _gate_within_a_character(draw: st.DrawFn, table: Table, ids: tuple[int, ...]) -> Meeting:
+    """An id that opens or closes the gate where a character is unfinished, or leaves one so."""
+    lead = draw(_leads(table))
+    marker = draw(st.sampled_from([lead, lead, 0, 1, *ids]))
+    before = draw(st.sampled_from([(), (lead,)]))
+    ids = _inserted(draw, ids, (*before, marker))
+    after = draw(st.sampled_from([marker, REPLACEMENT, "a", None]))
+    until = marker if after != marker else draw(st.sampled_from([marker, REPLACEMENT, None]))
+    alone = {**_ALONE, "stop": draw(_few(st.sampled_from([REPLACEMENT, "a", "你", "é"]), 3))}
+    gate = {"armed_after": after, "armed_until": until}
+    return Meeting(ids, {**draw(st.sampled_from([{}, alone])), **gate})
+
+
+@st.composite
+def _conditions(draw: st.DrawFn, text: str, ids: tuple[int, ...], features: Features) -> Conditions:
     given: dict[str, Any] = {}
     stops = near_misses(text) if not features.specials else _or_a_special(near_misses(text))
     given["stop"] = () if draw(_SELDOM) else draw(_few(stops, 4, min_size=1))
@@ -743,7 +885,7 @@ def _conditions(
         given["ignore_eos"] = draw(_SELDOM)
         if features.visible:
             given["visible_stop_token_ids"] = draw(_few(one_id, 2))
-    if features.sequences and sequences and draw(_SELDOM):
+    if features.sequences and draw(_SELDOM):
         given["stop_token_sequences"] = draw(_few(_parts(ids), 3, min_size=1))
     if features.limits and draw(st.booleans()):
         given["min_tokens"] = draw(st.integers(0, len(ids)))

@@ -13,10 +13,10 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamdec import HuggingFaceTokenizer, StopConditions
+from streamdec import HuggingFaceTokenizer, MockTokenizer, StopConditions
 from streamdec.protocols import ByteFallback
 from tests import stop_laws as laws
 from tests.stop_reference import (
@@ -130,6 +130,11 @@ WHICH = [
         "a stop begins anew within what it had read",
         [b"abab", b"abac", b"!"], ["", "ab"], "stop", (2, 8, 2, 8, 1, 0), "ababac",
         stops={"stop": ("ababac",)},
+    ),
+    Row(
+        "a stop over many tokens begins with its first one",
+        [b"x", b"a", b"b", b"c", b"d"], ["x", "", "", "", ""], "stop", (1, 5, 1, 5, 4, 1), "abcd",
+        stops={"stop": ("abcd",)},
     ),
     Row(
         "what breaks off comes out, but for a shorter beginning at its end",
@@ -448,6 +453,27 @@ GATES = [
         stops={"stop": ("你",), "armed_after": 1},
     ),
     Row(
+        "but the one after it does, also if it waits for its end",
+        [b"\xe4", b"<s>", b"\xbd\xa0\xe4", b"\xbd\xa0"], ["", "", "你", ""], "stop",
+        (1, 2, 3, 6, 3, 2), "你", special=frozenset({1}),
+        stops={"stop": ("你",), "armed_after": 1},
+    ),
+    Row(
+        "a stop that is complete with the closing marker counts",
+        [b"xab", b"x"], ["x"], "stop", (1, 3, 1, 3, 0, 0), "ab",
+        stops={"stop": ("ab",), "armed_until": "b"},
+    ),
+    Row(
+        "one that is complete behind it does not",
+        [b"xabab", b"x"], ["xabab", "x"], flush="",
+        stops={"stop": ("abab",), "armed_until": "ba"},
+    ),
+    Row(
+        "nor does one that a closing id begins open the gate again",
+        ["\ufffd".encode(), b"\xe4", b"ab"], ["\ufffd", "", "\ufffdab"], flush="",
+        stops={"stop": ("b",), "armed_after": "\ufffd", "armed_until": 1},
+    ),
+    Row(
         "a skipped special's text opens the gate by its id",
         [b"x", b"<t>", b"x"], ["x", "", ""], "stop", (1, 2, 1, 2, 2, 2), "x",
         special=frozenset({1}), stops={"stop": ("x",), "armed_after": "<t>"},
@@ -554,6 +580,11 @@ def test_the_reference_is_append_only() -> None:
 # --- on tokens whose bytes are known --------------------------------------------------------------
 
 
+MANY = settings(max_examples=10 * settings().max_examples)
+"""For the two laws that find most."""
+
+
+@MANY
 @given(situation=situations(FEATURES))
 def test_all_laws_as_the_reference(situation: Situation) -> None:
     laws.as_the_reference(situation)
@@ -564,6 +595,7 @@ def test_laws_1_to_4_and_9_to_11_as_the_reference(situation: Situation) -> None:
     laws.as_the_reference(situation)
 
 
+@MANY
 @given(situation=situations(FEATURES), data=st.data())
 def test_law_0_chunk_invariance(situation: Situation, data: st.DataObject) -> None:
     places = data.draw(cuts(situation.ids))
@@ -713,3 +745,65 @@ def test_the_windowed_route(data: st.DataObject) -> None:
     setup, ids = draw_setup(data, subject, skip_special_tokens=False)
     laws.which_stop(setup, ids)
     laws.least_hold(setup, ids)
+
+
+WITHHELD = (
+    b"a",
+    b" ",
+    b".",
+    b" '",
+    b"'",
+    b"n't",
+    b"s",
+    b"\xe4",
+    b"\xbd",
+    b"\xa0",
+    b"x",
+    b"",
+    b"<t>",
+)
+"""Tokens of which a clean-up, or a character, waits for the next."""
+
+
+class Window(MockTokenizer):
+    """Knows no rules, so its streams are windowed."""
+
+    rules = None  # type: ignore[assignment]
+
+
+TABLES = (MockTokenizer.from_tokens(WITHHELD, [12]), Window.from_tokens(WITHHELD, [12]))
+
+
+@given(
+    tokenizer=st.sampled_from(TABLES),
+    ids=st.lists(st.integers(0, len(WITHHELD) - 1), min_size=1, max_size=8),
+    clean_up=st.booleans(),
+    data=st.data(),
+)
+def test_ids_where_text_is_rewritten_or_comes_by_windows(
+    tokenizer: MockTokenizer, ids: list[int], clean_up: bool, data: st.DataObject
+) -> None:
+    size = data.draw(st.integers(1, min(3, len(ids))))
+    first = data.draw(st.integers(0, len(ids) - size))
+    sequence = tuple(ids[first : first + size])
+    kind = data.draw(st.sampled_from(["id", "visible id", "sequence"]))
+    conditions = {
+        "id": Conditions(stop_token_ids=sequence[:1]),
+        "visible id": Conditions(visible_stop_token_ids=sequence[:1]),
+        "sequence": Conditions(stop_token_sequences=(sequence,)),
+    }[kind]
+    shown = replace(conditions, include_stop_str_in_output=data.draw(st.booleans()))
+    setup = laws.Setup(tokenizer, shown, clean_up=clean_up)
+    laws.what_an_id_leaves(setup, ids)
+    laws.chunk_invariance(setup, ids, data.draw(cuts(ids)))
+
+
+@given(data=st.data(), skip=st.booleans())
+def test_ids_of_any_tokenizer(subject: Subject, data: st.DataObject, skip: bool) -> None:
+    setup, ids = draw_setup(data, subject, prompt=False, skip_special_tokens=skip)
+    if not ids:
+        return
+    sequence = tuple(ids[data.draw(st.integers(0, len(ids) - 1)) :][:2])
+    shown = data.draw(st.booleans())
+    conditions = Conditions(stop_token_sequences=(sequence,), include_stop_str_in_output=shown)
+    laws.what_an_id_leaves(setup._replace(conditions=conditions), ids)

@@ -6,6 +6,7 @@ out only where something was withheld, and never in a warm row.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from os.path import commonprefix
 from typing import NamedTuple
 
@@ -14,8 +15,10 @@ from streamdec.core.program import Program
 from streamdec.core.programs import AnyProgram
 from streamdec.core.rows import Memory
 from streamdec.core.stop_memory import Ages, Mark, StopMemory
+from streamdec.core.token_bytes import TokenBytes
+from streamdec.errors import RewriteError
 
-__all__ = ["Parted", "Traced", "parted", "released", "spared", "traced"]
+__all__ = ["Parted", "Traced", "longest_wait", "parted", "released", "spared", "traced"]
 
 
 class Traced(NamedTuple):
@@ -40,15 +43,18 @@ def traced(
     if not isinstance(decode, Program):
         # A window cannot say; since its text was last wholly out is never too late.
         ages = (decode.offsets(memory.core)[1],) * len(text)
-        return Traced(ages, ages, (), (), ())
+        return Traced(ages, _lasts_by_text(decode, memory, text), (), (), ())
     if not (memory.pending_ages or memory.waiting_ages or decode.rewrites):
         # Nothing was withheld below: all of it is this token's.
         ages, waiting = (0,) * len(text), decode.token_bytes.waiting(core[0])
         return Traced(ages, ages, (1,) * len(core[1]), (1,) * waiting, ())
     found = decode.contribution(memory.core, token_id)
     data, rest = found["data"], len(core[1])
-    carried = _shared_out(memory.waiting_ages, len(data) - found["own"])
-    ages = (*memory.pending_ages, *carried, *(0,) * found["own"])
+    own = found["own"]
+    if memory.waiting_ages and not decode.token_bytes.has_anchors:
+        own = 0  # whose bytes they are is not known, and the oldest token's is never too late
+    carried = _shared_out(decode.token_bytes, memory.waiting_ages, len(data) - own)
+    ages = (*memory.pending_ages, *carried, *(0,) * own)
     pending = _older(ages[len(ages) - rest :])
     waiting_ages = _older(_last(found["waiting"], memory.waiting_ages, found["contributes"]))
     place, firsts, lasts, raw = 0, [], [], ""
@@ -56,10 +62,25 @@ def traced(
         firsts.append(ages[place])
         place, raw = place + width, raw + letter
         lasts.append(ages[place - 1])
-    if not decode.rewrites:
+    if decode.has_anchors:
         return Traced(tuple(firsts), tuple(lasts), pending, waiting_ages, ())
     letters, tails = decode.trace(memory.core, raw, memory.tails_ages, tuple(firsts))
-    return Traced(letters, letters, pending, waiting_ages, tuple(map(_older, tails)))
+    known = _lasts_by_text(decode, memory, text)
+    return Traced(letters, known, pending, waiting_ages, tuple(map(_older, tails)))
+
+
+def _lasts_by_text(decode: AnyProgram, memory: StopMemory, text: str) -> Ages:
+    """Of the last byte of each letter of ``text``, where bytes cannot be told apart: never too old.
+
+    What would have come without the token is of those before it, as far as it came all the same.
+    """
+    if not memory.live:  # nobody asks
+        return (0,) * len(text)
+    alone = ""
+    with suppress(RewriteError):
+        alone = decode.flush(memory.core)[0]
+    before = len(commonprefix([alone, text]))  # noqa: RUF071 (letters, not paths)
+    return (1,) * before + (0,) * (len(text) - before)
 
 
 def released(decode: AnyProgram, memory: StopMemory, text: str) -> Ages:
@@ -68,7 +89,7 @@ def released(decode: AnyProgram, memory: StopMemory, text: str) -> Ages:
         return (max(decode.offsets(memory.core)[1], 1),) * len(text)
     machine = decode.token_bytes
     data = machine.flush(memory.core[0])
-    known = (*memory.pending_ages, *_shared_out(memory.waiting_ages, len(data)))
+    known = (*memory.pending_ages, *_shared_out(machine, memory.waiting_ages, len(data)))
     ages, place, raw = [], 0, ""
     for width, letter in utf8.spans(memory.core[1] + data, machine.errors, final=True):
         ages.append(known[place])
@@ -76,6 +97,13 @@ def released(decode: AnyProgram, memory: StopMemory, text: str) -> Ages:
     if not decode.rewrites:
         return tuple(ages)
     return decode.trace(memory.core, raw, memory.tails_ages, tuple(ages), final=True)[0]
+
+
+def longest_wait(decode: AnyProgram, memory: StopMemory) -> int:
+    """How many tokens ago the oldest came of which something is not decided; 0 if all is."""
+    if not isinstance(decode, Program):
+        return decode.offsets(memory.core)[1]
+    return max(memory.ages_below(), default=0)
 
 
 class Parted(NamedTuple):
@@ -96,14 +124,14 @@ def parted(decode: AnyProgram, memory: StopMemory, token_id: int, *, unknown: bo
     step = decode.unknown(memory.core) if unknown else decode.transition(memory.core, token_id)
     text, core = step
     text += decode.flush(core)[0]
-    if not isinstance(decode, Program) or decode.rewrites:
+    if not (isinstance(decode, Program) and decode.has_anchors):
         return _parted_by_text(decode, memory, text)
     found, machine = decode.contribution(memory.core, token_id), decode.token_bytes
     flushed = machine.flush(core[0])
-    carried = _shared_out(memory.waiting_ages, len(found["data"]) - found["own"])
+    carried = _shared_out(machine, memory.waiting_ages, len(found["data"]) - found["own"])
     ages = (*memory.pending_ages, *carried, *(0,) * found["own"])
     among = _last(found["waiting"], memory.waiting_ages, found["contributes"])
-    ages += _shared_out(among, len(flushed))
+    ages += _shared_out(machine, among, len(flushed))
     data, place = memory.core[1] + found["data"] + flushed, 0
     firsts: list[int] = []
     lasts: list[int] = []
@@ -144,13 +172,16 @@ def _last(size: int, waiting: Ages, contributes: bool) -> Ages:
     return among[len(among) - size :]
 
 
-def _shared_out(waiting: Ages, size: int) -> Ages:
+def _shared_out(machine: TokenBytes, waiting: Ages, size: int) -> Ages:
     """The ages of ``size`` bytes of tokens that waited, which gave them in equal parts.
 
-    The first may have given less: bytes are only ever removed at the front.
+    The first may have given less: bytes are only ever removed at the front. Where they cannot be
+    told apart, all count as the oldest token's.
     """
     if not (size and waiting):
         return (1,) * size
+    if not machine.has_anchors:
+        return (waiting[0],) * size
     part = -(-size // len(waiting))
     return tuple(age for age in waiting for _ in range(part))[-size:]
 

@@ -49,6 +49,11 @@ Run = Any
 BROKEN = "broken"
 
 
+def run_size(run: Run) -> int:
+    """How many bytes, each a token, are withheld."""
+    return int(run[1]) if isinstance(run, tuple) else 0
+
+
 def run_bytes(run: Run) -> bytes:
     """The bytes of an unbroken open run."""
     if run is None or run == BROKEN:
@@ -128,7 +133,7 @@ class ExactRuns(TokenBytes):
         return not isinstance(state, tuple)
 
     def waiting(self, state: Run) -> int:
-        return int(state[1]) if isinstance(state, tuple) else 0
+        return run_size(state)
 
     def own(self, element: int | bytes, data: bytes) -> int:
         return min(len(data), 3) if isinstance(element, int) else len(element)
@@ -206,6 +211,9 @@ class RunsThenSpaces(TokenBytes):
 
     def is_bounded(self, state: tuple[int, Run]) -> bool:
         return not isinstance(state[1], tuple)
+
+    def waiting(self, state: tuple[int, Run]) -> int:
+        return len(state[1] or b"") if self._eager else run_size(state[1])
 
     def synchronises(self, element: int | str) -> bool:
         return not isinstance(element, int)

@@ -124,16 +124,16 @@ def _completed(memory: StopMemory, withheld: str, hit: Hit, age: int) -> Outcome
 
 
 def _shielded(gate: Gate | None, letter_ages: Ages) -> int:
-    """How many letters began before an id opened the gate."""
-    if gate is None or not gate.opened:
+    """How many letters began before an id opened or closed the gate."""
+    if gate is None or not gate.turned:
         return 0
-    return sum(age >= gate.opened for age in letter_ages)
+    return sum(age >= gate.turned for age in letter_ages)
 
 
 def _older(gate: Gate | None, memory: StopMemory) -> Gate | None:
-    """The gate one token on. Once nothing is left from before it was opened, that is forgotten."""
-    if gate is None or not gate.opened:
+    """The gate one token on. Once nothing is left from before it turned, that is forgotten."""
+    if gate is None or not gate.turned:
         return gate
-    opened = gate.opened + 1
+    turned = gate.turned + 1
     waits = max(memory.ages_below(), default=0)
-    return gate._replace(opened=opened if waits >= opened else 0)
+    return gate._replace(turned=turned if waits >= turned else 0)

@@ -13,10 +13,11 @@ __all__ = ["IdSequences"]
 class IdSequences:
     """Some sequences of ids. Each token that may belong to one is marked."""
 
-    __slots__ = ("_begins", "_sequences")
+    __slots__ = ("_begins", "_lengths", "_sequences")
 
     def __init__(self, sequences: Iterable[tuple[int, ...]]) -> None:
         self._sequences = frozenset(sequences)
+        self._lengths = sorted({len(sequence) for sequence in self._sequences}, reverse=True)
         self._begins = proper_prefix_test(self._sequences)
 
     def begun(self, memory: StopMemory, token_id: int) -> tuple[Mark, ...]:
@@ -28,8 +29,10 @@ class IdSequences:
     def completed(self, memory: StopMemory, token_id: int) -> tuple[Mark, ...]:
         """The tokens of the longest sequence that ``token_id`` completes; () if none."""
         marks, ids = _with(memory, token_id)
-        starts = (start for start in range(len(ids)) if ids[start:] in self._sequences)
-        return marks[next(starts, len(ids)) :]
+        for length in self._lengths:
+            if length <= len(ids) and ids[-length:] in self._sequences:
+                return marks[-length:]
+        return ()
 
 
 def _with(memory: StopMemory, token_id: int) -> tuple[tuple[Mark, ...], tuple[int, ...]]:

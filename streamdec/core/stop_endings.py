@@ -83,7 +83,7 @@ def by_sequence(
             return at_hit(before)
         first = ages.spared(sequence, parted.before, parted.lasts)[0]
         # What was unfinished before its first token, and not broken off, is its first character.
-        age += 0 if first.spared else max(first.memory.pending_ages, default=0)
+        age += 0 if first.spared else ages.longest_wait(program.decode, first.memory)
         text = before.text + parted.own
         return Ending(text, before.memory, StopSpan(ids, True, first.size, size_of(text), age))
     # What it found unfinished and was decided since was matched then.

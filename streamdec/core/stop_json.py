@@ -103,6 +103,7 @@ def _first_problem(program: StopProgram, memory: StopMemory, num_tokens: int) ->
         ("waiting_ages", lambda: len(memory.waiting_ages) == waiting),
         ("tails_ages", lambda: [*map(len, tails)] == [*map(len, memory.tails_ages)]),
         ("gate", lambda: program.gated.is_gate(gate)),
+        ("gate", lambda: gate is None or 0 <= gate.turned <= max(memory.ages_below(), default=0)),
         ("tail behind a closed gate", lambda: not (memory.tail and gate and not gate.is_open)),
         ("tail", lambda: matcher.is_tail(memory.tail)),
         ("tail_ages", lambda: len(memory.tail_ages) == len(memory.tail)),

@@ -24,8 +24,9 @@ class Gate(NamedTuple):
     is_open: bool
     tail: str = ""
     """The end of the text that may begin the next marker."""
-    opened: int = 0
-    """How many tokens ago an id opened it, while a character from before is unfinished; else 0."""
+    turned: int = 0
+    """How many tokens ago an id opened or closed it, while a character from before is unfinished;
+    else 0."""
 
 
 class StopMemory(NamedTuple):
@@ -81,11 +82,11 @@ class Mark(NamedTuple):
 
     def after(self, out: str) -> Mark:
         """The mark once ``out`` was given out."""
-        return self._replace(given=self.given + size_of(out))
+        return self._replace(given=self.given + size_of(out)) if out else self
 
     def sparing(self, text: str) -> Mark:
         """The mark once ``text`` was decided, of bytes from before the token."""
-        return self._replace(spared=self.spared + size_of(text))
+        return self._replace(spared=self.spared + size_of(text)) if text else self
 
 
 class Outcome(NamedTuple):

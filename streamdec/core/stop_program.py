@@ -177,8 +177,8 @@ class StopProgram(Rows):
             return False
         if memory.core is self.rest.core and memory.gate is None:
             return not memory.tail_ages or memory.tail_ages[0] <= MAX_CACHED_AGE  # the oldest
-        opened = memory.gate.opened if memory.gate else 0
-        oldest = max((*memory.tail_ages, *memory.ages_below(), opened))
+        turned = memory.gate.turned if memory.gate else 0
+        oldest = max((*memory.tail_ages, *memory.ages_below(), turned))
         return oldest <= MAX_CACHED_AGE and self.decode.is_cached(memory.core)
 
     # --- what a token does
@@ -296,7 +296,7 @@ class StopProgram(Rows):
         )
         outcome = self.read(asleep._replace(gate=None), token_id, ignore=True, unknown=unknown)
         begun = bool(outcome.memory.ages_below())
-        after = Gate(is_open=not gate.is_open, opened=int(begun and not gate.is_open))
+        after = Gate(is_open=not gate.is_open, turned=int(begun))
         return Outcome(
             memory.withheld + outcome.text + outcome.memory.withheld,
             outcome.memory._replace(gate=after, withheld="", tail="", tail_ages=()),

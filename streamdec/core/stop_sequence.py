@@ -424,11 +424,13 @@ class StopSequenceDecoder:
         num_tokens = fields.count("num_tokens")
         limit = program.conditions.max_tokens
         self._primed = stop_json.load(program, fields.take("primed", {}), 0)
-        memory = stop_json.load(program, fields.take("memory", None) or {}, num_tokens)
         self._unknown_tokens = fields.count("unknown_tokens")
         self._end, self._match = stop_json.load_end(
             program, fields.take("end", None), fields.take("match", None), num_tokens
         )
+        memory = self._primed  # a stream that has ended remembers nothing else
+        if self._end is None:
+            memory = stop_json.load(program, fields.take("memory", None) or {}, num_tokens)
         if limit is not None and (num_tokens > limit or (num_tokens == limit and not self._end)):
             raise ValueError(f"{num_tokens} tokens, and the limit is {limit}")
         code_points, size = fields.size()

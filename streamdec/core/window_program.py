@@ -73,9 +73,11 @@ class WindowProgram:
         """What ``token_id`` brings out. KeyError: unknown id, as far as the tokenizer can tell."""
         if not self.knows(token_id):
             raise KeyError(token_id)
-        window, tails = self.memory(row)
-        text, window = self._window.step(window, token_id)
+        before, tails = self.memory(row)
+        text, window = self._window.step(before, token_id)
         text, tails = self._cascade.step(tails, text)
+        if any(tails):  # the offsets move when text came and none is withheld
+            window = window._replace(span=before.span, wait=before.wait + 1)
         return text, self.row((window, tails))
 
     def transition(self, memory: Any, token_id: int) -> tuple[str, Any]:

@@ -100,6 +100,17 @@ def test_when_there_are_too_many_entries_all_are_forgotten_and_streams_go_on() -
     assert 90 not in forgotten, "a forgotten row grows no more"
 
 
+def test_a_row_of_a_generation_that_its_own_entry_forgot_remembers_nothing() -> None:
+    tokenizer = tokenizer_of()
+    small = Program(compiled(tokenizer).token_bytes, DEFAULT_OPTIONS, Cascade(()), max_entries=2)
+    row = small.row(small.transition(small.rest, 3)[1])
+    assert isinstance(row, dict)
+    for token_id in (4, 0, 1):  # the second is one too many
+        small.entry(row, token_id)
+        assert len(row) <= 2
+    assert [*row] == [None], "streams that stand in it still keep nothing else alive"
+
+
 def test_what_is_retired_remembers_nothing_more_and_streams_go_on() -> None:
     tokens = [*(b"%d " % n for n in range(1000)), b"\xc3", b"\xa9"]
     tokenizer = tokenizer_of(tokens)

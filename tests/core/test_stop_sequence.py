@@ -17,6 +17,7 @@ from streamdec import (
     regex_stops,
 )
 from streamdec.core.counting import TICKS
+from streamdec.protocols import ByteFallback, Metaspace, TextRules
 
 
 def decoder_of(
@@ -89,9 +90,6 @@ def test_what_comes_before_a_shown_id_is_matched_where_text_is_rewritten() -> No
 
 
 def test_what_comes_before_a_shown_id_is_matched_on_the_windowed_route() -> None:
-    class Window(MockTokenizer):
-        rules = None  # type: ignore[assignment]
-
     tokenizer = Window.from_tokens([b"a", b"\xe4", b"x"])
     for conditions, expected in (
         (StopConditions("\ufffd", visible_stop_token_ids=[2]), Chunk("", "stop", "\ufffd")),
@@ -100,6 +98,77 @@ def test_what_comes_before_a_shown_id_is_matched_on_the_windowed_route() -> None
         decoder = StopSequenceDecoder(tokenizer, conditions)
         assert decoder.route == "window"
         assert [decoder.step(token_id) for token_id in (0, 1, 2)][-1] == expected
+
+
+class Window(MockTokenizer):
+    """Knows no rules, so its streams are windowed."""
+
+    rules = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "begun"),
+    [
+        (MockTokenizer.from_tokens([b"a", b" ", b".", b"x"]), " "),
+        (Window.from_tokens([b"a", b" ", b".", b"x"]), " "),
+        (Window.from_tokens([b"a", b"\xe4", b".", b"x"]), "\ufffd"),
+    ],
+    ids=["rewritten", "rewritten window", "window"],
+)
+def test_what_a_sequence_finds_withheld_is_not_taken_for_text_before_it(
+    tokenizer: MockTokenizer, begun: str
+) -> None:
+    conditions = StopConditions(stop_token_sequences=[[2, 3]])
+    decoder = StopSequenceDecoder(tokenizer, conditions, clean_up_tokenization_spaces=True)
+    texts = [decoder.step(token_id).text for token_id in (0, 1, 2, 3)]
+    assert ("".join(texts), decoder.finish_reason) == ("a" + begun, "stop")
+
+
+def test_a_sequence_waits_also_where_a_decode_takes_text_back() -> None:
+    class Fickle(Window):
+        def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+            text = super().decode(token_ids, skip_special_tokens=skip_special_tokens)
+            return text.replace("a\ufffd", "\ufffd") if len(token_ids) < 3 else text
+
+    tokenizer = Fickle.from_tokens([b"a", b"\xe4", b".", b"x"])
+    conditions = StopConditions(stop_token_sequences=[[2, 3]])
+    decoder = StopSequenceDecoder(tokenizer, conditions)
+    assert [decoder.step(token_id).text for token_id in (0, 1, 2)] == ["a", "", ""]
+
+
+def test_the_tokens_before_a_stop_in_cleaned_up_text_of_a_window() -> None:
+    tokenizer = Window.from_tokens([b"a", b" '", b"", b"x"])
+    decoder = StopSequenceDecoder(
+        tokenizer, StopConditions(" 'x"), clean_up_tokenization_spaces=True
+    )
+    decoder.step_batch([0, 1, 2, 3])
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.tokens_before) == (1, 1)
+
+
+@pytest.mark.parametrize("byte_runs", ["eager", "exact"])
+def test_the_tokens_before_a_stop_where_bytes_cannot_be_told_apart(byte_runs: Any) -> None:
+    rule = ByteFallback(Metaspace("\u2581", prepend=True))
+    tokenizer = MockTokenizer.from_tokens([b"a", b"<0xE4>", b"x"], decoder=rule)
+    decoder = StopSequenceDecoder(tokenizer, StopConditions("\ufffdx"), byte_runs=byte_runs)
+    decoder.step_batch([0, 1, 2])
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.tokens_before) == (1, 1)
+    shown = StopConditions("\ufffd", visible_stop_token_ids=[2])
+    decoder = StopSequenceDecoder(tokenizer, shown, byte_runs=byte_runs)
+    assert [decoder.step(token_id) for token_id in (0, 1, 2)][-1] == Chunk("", "stop", "\ufffd")
+
+
+@pytest.mark.parametrize("kind", [MockTokenizer, Window])
+def test_a_shown_sequence_of_cleaned_up_text_begins_with_the_token_of_its_first_letter(
+    kind: type[MockTokenizer],
+) -> None:
+    tokenizer = kind.from_tokens([b"a", b" ", b".", b"x"])
+    conditions = StopConditions(stop_token_sequences=[[2, 3]], include_stop_str_in_output=True)
+    decoder = StopSequenceDecoder(tokenizer, conditions, clean_up_tokenization_spaces=True)
+    assert decoder.step_batch([0, 1, 2, 3]).text == "a.x"
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.end, decoder.match.tokens_before) == (1, 3, 1)
 
 
 def test_a_sequence_does_not_outlive_a_gate_that_closes_and_opens_within_a_token() -> None:
@@ -128,6 +197,51 @@ def test_the_first_character_of_a_shown_stop_may_be_an_earlier_tokens(stop: dict
     assert [decoder.step(token_id).text for token_id in (0, 1, 2)] == ["a", "", "中"]
     assert decoder.match is not None
     assert (decoder.match.start, decoder.match.tokens_before) == (1, 0)
+
+
+def test_a_stop_id_that_another_streams_program_knows_as_text_stops() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a", b"b"])
+    for _ in range(2):
+        assert StopSequenceDecoder(tokenizer, StopConditions("x")).step(0) == Chunk("a")
+    decoder = StopSequenceDecoder(tokenizer, StopConditions("x", [0]))
+    assert decoder.step(0) == Chunk("", "stop", 0)
+
+
+def test_a_stop_that_was_ignored_within_a_sequence_survives_a_snapshot() -> None:
+    conditions = StopConditions("b", stop_token_sequences=[[0, 1, 2]], min_tokens=2)
+    decoder = decoder_of([b"a", b"bx", b"c"], conditions)
+    assert [decoder.step(token_id).text for token_id in (0, 1)] == ["", ""]
+    moved = StopSequenceDecoder.restore(decoder.tokenizer, decoder.snapshot())
+    assert moved._memory == decoder._memory
+    assert moved.step(0) == decoder.step(0) == Chunk("abx")
+
+
+def test_the_tokens_before_a_stop_in_a_run_whose_first_space_was_removed() -> None:
+    rules = TextRules(ByteFallback(), strip_left=(" ", 1))
+    pieces = [b"<0x20>", b"<0xE4>", b"<0xBD>", b"<0xA0>", b"x"]
+    tokenizer = MockTokenizer.from_tokens(pieces, decoder=rules)
+    decoder = StopSequenceDecoder(tokenizer, StopConditions("你"), byte_runs="exact")
+    decoder.step_batch([0, 1, 2, 3, 4])
+    assert decoder.match is not None
+    assert (decoder.match.token_index, decoder.match.tokens_before) == (4, 1)
+
+
+def test_a_step_within_a_long_sequence_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hashes of slices are what it costs: those of each length that a sequence has, no others."""
+    sequence = [0] * 500
+    decoder = decoder_of([b"a", b"b"], StopConditions(stop_token_sequences=[[*sequence, 1]]))
+    decoder.step_batch(sequence)
+    asked: list[int] = []
+
+    class Counting(frozenset[tuple[int, ...]]):
+        def __contains__(self, ids: object) -> bool:
+            asked.append(len(ids))  # type: ignore[arg-type]
+            return super().__contains__(ids)
+
+    sequences = decoder._program._sequences
+    monkeypatch.setattr(sequences, "_sequences", Counting(sequences._sequences))
+    decoder.step(0)
+    assert asked == [501]
 
 
 def test_a_sequence_may_be_thousands_of_ids_long() -> None:

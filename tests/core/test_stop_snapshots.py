@@ -81,6 +81,34 @@ def test_a_restored_stream_is_the_same_and_goes_on_the_same(name: str) -> None:
     assert json.loads(text) == KINDS[name].stream().snapshot(), "and the snapshot was not changed"
 
 
+@pytest.mark.parametrize("last", [0, 3])
+def test_what_waited_for_a_sequence_that_another_outlived_is_out(last: int) -> None:
+    conditions = StopConditions(stop_token_sequences=[[0, 1, 9], [1, 2, 3]])
+    stream = StopSequenceDecoder(RAW, conditions)
+    assert [stream.step(token_id).text for token_id in (0, 1, 2)] == ["", "", "a"]
+    restored = StopSequenceDecoder.restore(RAW, json.loads(json.dumps(stream.snapshot())))
+    assert (restored.jailed, restored.snapshot()) == (stream.jailed, stream.snapshot())
+    assert restored.step(last) == stream.step(last)
+    assert restored.match == stream.match
+
+
+@pytest.mark.parametrize("ids", [[0], [0, 3], [0, 2, 3]])
+def test_a_windowed_stream_is_restored_also_after_its_end(ids: list[int]) -> None:
+    class Window(MockTokenizer):
+        rules = None  # type: ignore[assignment]
+
+    tokenizer = Window.from_tokens(TOKENS)
+    stream = StopSequenceDecoder(tokenizer, USER, [0])
+    stream.step_batch(ids)
+    stream.flush("abort")
+    restored = StopSequenceDecoder.restore(tokenizer, json.loads(json.dumps(stream.snapshot())))
+    assert seen(restored) == seen(stream)
+    assert restored.flush() == stream.flush()
+    for each in (restored, stream):
+        each.reset()
+    assert restored.step(0) == stream.step(0)
+
+
 ORDINARY = [
     "fresh",
     "jailed",
@@ -164,6 +192,8 @@ def test_a_deep_or_a_huge_value_anywhere_is_refused_or_harmless(name: str) -> No
         ("jailed", {"memory": {"withheld": "xy", "tail_ages": 1}}, "tail"),
         ("jailed", {"memory": {"withheld": "\nUs", "tail_ages": [1]}}, "tail_ages"),
         ("jailed", {"memory": {"gate": [True, "", 0]}}, "gate"),
+        ("a closed gate", {"memory": {"gate": [False, "", 1]}}, "gate"),
+        ("opened within a character", {"memory": {"gate": [True, "", -1]}}, "gate"),
         ("jailed", {"memory": {"jail": ""}}, "jail"),
         ("jailed", {"size": [1, 2, 3]}, "unpack"),
         ("jailed", {"size": -1}, "size"),
