@@ -110,9 +110,9 @@ MUTANTS = (
     ),
     _core(
         "3: what was jailed is lost at the end",
-        "stop_memory",
-        "return Outcome(self.text + self.memory.withheld, self.memory.emptied())",
-        "return Outcome(self.text, self.memory.emptied())",
+        "stop_endings",
+        "return outcome._replace(text=outcome.text + outcome.memory.withheld)",
+        "return outcome",
         STOP_LAWS,
     ),
     _core(
@@ -269,7 +269,7 @@ MUTANTS = (
     _core(
         "16: a token that could not be taken is counted",
         "stop_sequence",
-        "self._row, self._counted, self._least, self._tally, self._unknown_tokens = before",
+        "self._row, self._counted, self._tally_start, self._tally, self._unknown_tokens = before",
         "self._row = before[0]",
         ("tests/test_stop_laws.py", "tests/test_regex_stops.py"),
     ),

@@ -460,7 +460,8 @@ def nothing_lost(setup: Setup, before: Sequence[int], bad: Any, after: Sequence[
 def what_an_engine_may_keep(setup: Setup, ids: Sequence[int]) -> None:
     """The tokens before a match have their text wholly before it; the next one reaches into it.
 
-    Not for exact runs, whose text may change with what follows them.
+    Not for exact runs, whose text may change with what follows them; and the second half only where
+    it can be told which token gave a byte.
     """
     decoder = setup.decoder()
     try:
@@ -478,11 +479,14 @@ def what_an_engine_may_keep(setup: Setup, ids: Sequence[int]) -> None:
     stream = lenient.stream()
     text = "".join(stream.step_batch(ids[:kept]))
     assert len(text) <= match.start, "kept text is before the match"
-    if match.start < match.end:
+    decode = decoder._program.decode
+    if match.start < match.end and (not isinstance(decode, Program) or decode.has_anchors):
         longer = lenient.stream()
         rules = getattr(setup.tokenizer, "rules", None)
         # The space of a suffix is the token's, and comes only if another one follows.
         more = 2 if rules is not None and isinstance(rules.rule, BPESuffix) else 1
+        if isinstance(match.stop, tuple):  # of which the first may have no text
+            more = max(more, len(match.stop))
         text = "".join(longer.step_batch(ids[: kept + more])) + longer.flush()
         assert len(text) > match.start, "the next token is the match's"
 

@@ -353,7 +353,7 @@ class _Replay:
         options: Options,
     ) -> None:
         self.table, self.conditions, self.options = table, conditions, options
-        self.ids = ids
+        self.prompt_ids, self.ids = prompt, ids
         # An unknown id of a prompt is no error, as in DecodeStream.
         self.prompt = tuple(contribution(table, i, options) or NOTHING for i in prompt)
         self.pieces = [contribution(table, token_id, options) for token_id in ids]
@@ -570,7 +570,9 @@ class _Replay:
             before = list(cells)
             self.seen = [cell for cell in self.seen if cell.end <= self.starts[stop.first]]
         match = self.read(before, index)
-        if match:
+        # Reading: text is never taken back. What let it go may be cut with a hidden sequence; then
+        # no stop begins in it, and the sequence counts.
+        if match and (stop.visible or match.start >= self.size_given(index)):
             return self.end_by_string(match)
         self.seen = list(cells)
         own = [i for i, cell in enumerate(cells) if cell.end > self.starts[stop.first]]
@@ -584,6 +586,11 @@ class _Replay:
         return self.finished(index + 1, "stop", match)
 
     # --- under way
+
+    def size_given(self, count: int) -> int:
+        """How many code points are out after ``count`` tokens."""
+        earlier = self.table, self.conditions, self.prompt_ids, self.ids[:count], self.options
+        return len(_Replay(*earlier).run(None).text)
 
     def under_way(self) -> Observation:
         free = len(self.seen) - self.jailed_by_strings()

@@ -364,6 +364,12 @@ SEQUENCES = [
         stops={"stop_token_sequences": ((1, 2),)},
     ),
     Row(
+        "no stop begins in text that was let out by what is cut",
+        [b"\xff", b"\xe4", b"\xbd\xa0", b"x"], ["", "", "\ufffd", "\ufffd"],
+        "stop", (2, 2, 6, 6, 3, 2), (2, 3),
+        stops={"stop": ("\ufffd\ufffd",), "stop_token_sequences": ((2, 3),)},
+    ),
+    Row(
         "one that begins anew within itself",
         [b"a", b"b", b"c"], ["", "", "a", ""], "stop", (1, 1, 1, 1, 3, 1), (0, 0, 1),
         ids=[0, 0, 0, 1], stops={"stop_token_sequences": ((0, 0, 1),)},

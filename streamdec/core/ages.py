@@ -57,16 +57,25 @@ def traced(
     ages = (*memory.pending_ages, *carried, *(0,) * own)
     pending = _older(ages[len(ages) - rest :])
     waiting_ages = _older(_last(found["waiting"], memory.waiting_ages, found["contributes"]))
-    place, firsts, lasts, raw = 0, [], [], ""
-    for width, letter in utf8.spans(memory.core[1] + data, decode.token_bytes.errors):
-        firsts.append(ages[place])
-        place, raw = place + width, raw + letter
-        lasts.append(ages[place - 1])
+    raw, firsts, lasts = _letters(decode.token_bytes, memory.core[1] + data, ages)
     if decode.has_anchors:
-        return Traced(tuple(firsts), tuple(lasts), pending, waiting_ages, ())
-    letters, tails = decode.trace(memory.core, raw, memory.tails_ages, tuple(firsts))
-    known = _lasts_by_text(decode, memory, text)
-    return Traced(letters, known, pending, waiting_ages, tuple(map(_older, tails)))
+        return Traced(firsts, lasts, pending, waiting_ages, ())
+    firsts, tails = decode.trace(memory.core, raw, memory.tails_ages, firsts)
+    lasts = _lasts_by_text(decode, memory, text)
+    return Traced(firsts, lasts, pending, waiting_ages, tuple(map(_older, tails)))
+
+
+def _letters(
+    machine: TokenBytes, data: bytes, ages: Ages, *, final: bool = False
+) -> tuple[str, Ages, Ages]:
+    """The text that ``data`` has decided, and the ages of each letter's first and last byte."""
+    text, firsts, lasts, place = "", [], [], 0
+    for width, letter in utf8.spans(data, machine.errors, final=final):
+        text += letter
+        firsts.append(ages[place])
+        place += width
+        lasts.append(ages[place - 1])
+    return text, tuple(firsts), tuple(lasts)
 
 
 def _lasts_by_text(decode: AnyProgram, memory: StopMemory, text: str) -> Ages:
@@ -90,13 +99,10 @@ def released(decode: AnyProgram, memory: StopMemory, text: str) -> Ages:
     machine = decode.token_bytes
     data = machine.flush(memory.core[0])
     known = (*memory.pending_ages, *_shared_out(machine, memory.waiting_ages, len(data)))
-    ages, place, raw = [], 0, ""
-    for width, letter in utf8.spans(memory.core[1] + data, machine.errors, final=True):
-        ages.append(known[place])
-        place, raw = place + width, raw + letter
+    raw, ages, _ = _letters(machine, memory.core[1] + data, known, final=True)
     if not decode.rewrites:
-        return tuple(ages)
-    return decode.trace(memory.core, raw, memory.tails_ages, tuple(ages), final=True)[0]
+        return ages
+    return decode.trace(memory.core, raw, memory.tails_ages, ages, final=True)[0]
 
 
 def longest_wait(decode: AnyProgram, memory: StopMemory) -> int:
@@ -132,17 +138,11 @@ def parted(decode: AnyProgram, memory: StopMemory, token_id: int, *, unknown: bo
     ages = (*memory.pending_ages, *carried, *(0,) * found["own"])
     among = _last(found["waiting"], memory.waiting_ages, found["contributes"])
     ages += _shared_out(machine, among, len(flushed))
-    data, place = memory.core[1] + found["data"] + flushed, 0
-    firsts: list[int] = []
-    lasts: list[int] = []
-    for width, _ in utf8.spans(data, machine.errors, final=True):
-        if not ages[place + width - 1]:
-            size = len(firsts)
-            return Parted(text[:size], tuple(firsts), tuple(lasts), text[size:], ages[place])
-        firsts.append(ages[place])
-        place += width
-        lasts.append(ages[place - 1])
-    return Parted(text, tuple(firsts), tuple(lasts), "", 0)
+    data = memory.core[1] + found["data"] + flushed
+    _, firsts, lasts = _letters(machine, data, ages, final=True)
+    size = lasts.index(0) if 0 in lasts else len(lasts)
+    age = firsts[size] if 0 in lasts else 0
+    return Parted(text[:size], firsts[:size], lasts[:size], text[size:], age)
 
 
 def _parted_by_text(decode: AnyProgram, memory: StopMemory, text: str) -> Parted:

@@ -21,11 +21,10 @@ class GatedMatcher:
     """Lets text through the gate and the matcher."""
 
     __slots__ = (
-        "_after",
         "_holds_for_ids",
+        "_jails",
         "_markers",
         "_names",
-        "_until",
         "matcher",
         "primed_gate",
     )
@@ -46,9 +45,11 @@ class GatedMatcher:
         self.matcher = matcher
         self._holds_for_ids = holds_for_ids
         self._names = names
+        # By whether the gate is open: what turns it.
         self._markers = after, until
-        self._after = Jail([after]) if isinstance(after, str) else None
-        self._until = Jail([until]) if isinstance(until, str) else None
+        self._jails = tuple(
+            Jail([each]) if isinstance(each, str) else None for each in self._markers
+        )
         has_gate = after is not None or until is not None
         self.primed_gate = Gate(is_open=after is None) if has_gate else None
         """The gate of a stream that begins."""
@@ -97,7 +98,7 @@ class GatedMatcher:
 
     def _turn(self, gate: Gate | None, text: str) -> Hit | str:
         """Where in ``text`` the gate's marker is complete, or what may begin it."""
-        jail = gate and (self._until if gate.is_open else self._after)
+        jail = None if gate is None else self._jails[gate.is_open]
         if gate is None or jail is None:
             return ""
         tail, hit = jail.step(gate.tail, text)
@@ -114,7 +115,7 @@ class GatedMatcher:
         """Whether a stream can have ``gate``."""
         if gate is None or self.primed_gate is None:
             return gate is self.primed_gate
-        jail = self._until if gate.is_open else self._after
+        jail = self._jails[gate.is_open]
         return not gate.tail or (jail is not None and jail.is_tail(gate.tail))
 
 

@@ -13,28 +13,23 @@ __all__ = ["IdSequences"]
 class IdSequences:
     """Some sequences of ids. Each token that may belong to one is marked."""
 
-    __slots__ = ("_begins", "_lengths", "_sequences")
+    __slots__ = ("_begins", "_sequences", "_sizes")
 
     def __init__(self, sequences: Iterable[tuple[int, ...]]) -> None:
         self._sequences = frozenset(sequences)
-        self._lengths = sorted({len(sequence) for sequence in self._sequences}, reverse=True)
+        self._sizes = sorted({len(sequence) for sequence in self._sequences}, reverse=True)
         self._begins = proper_prefix_test(self._sequences)
 
-    def begun(self, memory: StopMemory, token_id: int) -> tuple[Mark, ...]:
-        """The last tokens that may begin a sequence, ``token_id`` among them; () if none."""
-        marks, ids = _with(memory, token_id)
+    def after(self, memory: StopMemory, token_id: int) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
+        """The tokens of the longest sequence that ``token_id`` completes; those that may begin one.
+
+        Both end in ``token_id``, or are () if there is none.
+        """
+        marks = (*memory.live, Mark(token_id, memory._replace(live=())))
+        ids = tuple(mark.token_id for mark in marks)
+        sizes = (
+            size for size in self._sizes if size <= len(ids) and ids[-size:] in self._sequences
+        )
         starts = (start for start in range(len(ids)) if self._begins(ids[start:]))
-        return marks[next(starts, len(ids)) :]
-
-    def completed(self, memory: StopMemory, token_id: int) -> tuple[Mark, ...]:
-        """The tokens of the longest sequence that ``token_id`` completes; () if none."""
-        marks, ids = _with(memory, token_id)
-        for length in self._lengths:
-            if length <= len(ids) and ids[-length:] in self._sequences:
-                return marks[-length:]
-        return ()
-
-
-def _with(memory: StopMemory, token_id: int) -> tuple[tuple[Mark, ...], tuple[int, ...]]:
-    marks = (*memory.live, Mark(token_id, memory._replace(live=())))
-    return marks, tuple(mark.token_id for mark in marks)
+        completed = marks[len(ids) - next(sizes, 0) :]
+        return completed, marks[next(starts, len(ids)) :]

@@ -96,8 +96,8 @@ class StopConditions(_Fields):
             named as a stop as well is treated and reported as such.
         stop_token_sequences: several ids in a row, skipped and unknown ones included. The longest
             wins; ``stop_reason`` is the tuple of its ids.
-        armed_after: a text or an id. Strings, ids and sequences sleep until it was generated, and
-            begin after it.
+        armed_after: a text or an id. Strings, ids, sequences and patterns sleep until it was
+            generated, and begin after it.
         armed_until: a text or an id at which they fall asleep again.
         stop_regex: patterns of Python's ``re``, flags inline (``(?i)``). One is complete at the
             first code point up to which some text is a whole match, so ``\d+`` at the first digit:

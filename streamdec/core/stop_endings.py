@@ -31,7 +31,6 @@ class Ending(NamedTuple):
 
     text: str
     """What comes out."""
-    memory: StopMemory
     span: StopSpan | None
     """None if nothing but the caller ended it."""
 
@@ -43,7 +42,7 @@ def at_hit(outcome: Outcome, *, released: bool = False) -> Ending:
     text, size = size_of(outcome.text), size_of(hit.text)
     start = text - size if hit.visible else text
     span = StopSpan(hit.stop, hit.visible, start, start + size, outcome.age - released)
-    return Ending(outcome.text, outcome.memory, span)
+    return Ending(outcome.text, span)
 
 
 def at_release(program: StopProgram, memory: StopMemory, *, ignore: bool) -> Ending:
@@ -51,7 +50,7 @@ def at_release(program: StopProgram, memory: StopMemory, *, ignore: bool) -> End
     outcome = _released(program, memory, ignore=ignore)
     if outcome.hit is not None:
         return at_hit(outcome, released=True)
-    return Ending(outcome.text, outcome.memory, None)
+    return Ending(outcome.text, None)
 
 
 def by_id(
@@ -68,7 +67,7 @@ def by_id(
     if before.hit is not None:
         return at_hit(before)
     start, text = size_of(before.text), before.text + own
-    return Ending(text, before.memory, StopSpan(stop, shown, start, size_of(text), age))
+    return Ending(text, StopSpan(stop, shown, start, size_of(text), age))
 
 
 def by_sequence(
@@ -85,15 +84,18 @@ def by_sequence(
         # What was unfinished before its first token, and not broken off, is its first character.
         age += 0 if first.spared else ages.longest_wait(program.decode, first.memory)
         text = before.text + parted.own
-        return Ending(text, before.memory, StopSpan(ids, True, first.size, size_of(text), age))
+        return Ending(text, StopSpan(ids, True, first.size, size_of(text), age))
     # What it found unfinished and was decided since was matched then.
     before = _released(program, first.memory, ignore=bool(first.spared))
     given, _ = text_in(first.given)
+    if before.hit is not None and before.hit.end - before.hit.size < given:
+        # It begins in text that is out, let go by what is cut now: the sequence is the stop.
+        before = _released(program, first.memory, ignore=True)
     before = before._replace(text=before.text[given:], age=before.age + age)
     if before.hit is not None:
         return at_hit(before)
     end = size_of(before.text)
-    return Ending(before.text, before.memory, StopSpan(ids, False, end, end, before.age))
+    return Ending(before.text, StopSpan(ids, False, end, end, before.age))
 
 
 def _released(program: StopProgram, memory: StopMemory, *, ignore: bool = False) -> Outcome:
@@ -117,4 +119,7 @@ def _parted(program: StopProgram, memory: StopMemory, token_id: int) -> tuple[Ou
 
 
 def _emptied(outcome: Outcome) -> Outcome:
-    return outcome if outcome.hit is not None else outcome.emptied()
+    """With what was withheld, unless a stop is complete."""
+    if outcome.hit is not None:
+        return outcome
+    return outcome._replace(text=outcome.text + outcome.memory.withheld)

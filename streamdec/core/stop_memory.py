@@ -55,10 +55,6 @@ class StopMemory(NamedTuple):
         tails = (age for tail in self.tails_ages for age in tail)
         return (*self.pending_ages, *self.waiting_ages, *tails)
 
-    def emptied(self) -> StopMemory:
-        """The memory once all that was withheld is out."""
-        return self._replace(withheld="", tail="", tail_ages=(), pending_ages=(), waiting_ages=())
-
 
 class Mark(NamedTuple):
     """Where a stream was before a token that may belong to a stop sequence, and what came since."""
@@ -100,10 +96,6 @@ class Outcome(NamedTuple):
     and what was withheld, not from the token's own."""
     age: int = 0
     """How many tokens before this one the stop began."""
-
-    def emptied(self) -> Outcome:
-        """The outcome with all that was withheld given out."""
-        return Outcome(self.text + self.memory.withheld, self.memory.emptied())
 
 
 class Completed(Exception):  # noqa: N818 (it is control flow, and stays inside)

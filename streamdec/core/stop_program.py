@@ -51,7 +51,6 @@ class StopProgram(Rows):
     __slots__ = (
         "_given",
         "_is_simple",
-        "_matcher",
         "_names",
         "_sequences",
         "conditions",
@@ -78,9 +77,9 @@ class StopProgram(Rows):
         hidden = () if shown else conditions.stop
         visible = (*conditions.stop, *conditions.visible_stop) if shown else conditions.visible_stop
         patterns = read_patterns(conditions.stop_regex, conditions.max_hold)
-        self._matcher = matcher(hidden, visible, patterns, shown=shown)
+        found = matcher(hidden, visible, patterns, shown=shown)
         after, until = conditions.armed_after, conditions.armed_until
-        self.gated = GatedMatcher(self._matcher, after, until, self._names, holds_for_ids=not shown)
+        self.gated = GatedMatcher(found, after, until, self._names, holds_for_ids=not shown)
         self.never_stored = frozenset(
             [
                 *conditions.stop_token_ids,
@@ -126,7 +125,7 @@ class StopProgram(Rows):
         entry = self._given[token_id]
         if token_id in self.never_stored:
             raise LookupError
-        if self._matcher.firsts.isdisjoint(entry[0].text):
+        if self.gated.matcher.firsts.isdisjoint(entry[0].text):
             return entry
         return self.entry(self.dense, token_id)
 
@@ -148,16 +147,16 @@ class StopProgram(Rows):
         Nearly all entries are of this kind. None if it completes a stop.
         """
         text = whole[0].text
-        if not memory.tail and self._matcher.firsts.isdisjoint(text):
+        if not memory.tail and self.gated.matcher.firsts.isdisjoint(text):
             return whole, memory
-        tail, hit = self._matcher.step(memory.tail, text)
+        tail, hit = self.gated.matcher.step(memory.tail, text)
         if hit is not None:
             return None
         before = len(memory.withheld)
         out = memory.withheld + text if before else text
         if not tail:
             return _entry(out) if before else whole, self.rest
-        withheld = self._matcher.jailed(tail)
+        withheld = self.gated.matcher.jailed(tail)
         ages = (1,) * len(tail)
         if len(tail) > len(text):
             older = memory.tail_ages[len(text) - len(tail) :]
@@ -173,7 +172,7 @@ class StopProgram(Rows):
         """Not for what one stream alone would use."""
         if not isinstance(self.decode, Program) or memory.live:
             return False
-        if memory.tail and not self._matcher.is_cacheable:
+        if memory.tail and not self.gated.matcher.is_cacheable:
             return False
         if memory.core is self.rest.core and memory.gate is None:
             return not memory.tail_ages or memory.tail_ages[0] <= MAX_CACHED_AGE  # the oldest
@@ -232,7 +231,7 @@ class StopProgram(Rows):
             and not memory.withheld
             and memory.gate is None
             and not memory.live
-            and self._matcher.firsts.isdisjoint(text)
+            and self.gated.matcher.firsts.isdisjoint(text)
         )
 
     def settled(self, core: Memory) -> Memory:
@@ -269,18 +268,20 @@ class StopProgram(Rows):
         """Whether strings, ids and sequences may stop the stream now."""
         return memory.gate is None or memory.gate.is_open
 
-    def marks(self, memory: StopMemory, token_id: int) -> tuple[Mark, ...]:
-        """The tokens that may begin a sequence, ``token_id`` among them."""
-        return self._sequences.begun(memory, token_id) if self.armed(memory) else ()
+    def sequences(
+        self, memory: StopMemory, token_id: int
+    ) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
+        """The last tokens that are a sequence, and those that may begin one; () if there are none.
 
-    def sequence(self, memory: StopMemory, token_id: int) -> tuple[Mark, ...]:
-        """The tokens of the longest sequence that ``token_id`` completes; () if none."""
-        return self._sequences.completed(memory, token_id) if self.armed(memory) else ()
+        ``token_id`` is the last of them.
+        """
+        return self._sequences.after(memory, token_id) if self.armed(memory) else ((), ())
 
     def replay(self, memory: StopMemory, token_ids: Iterable[int]) -> StopMemory:
         """The memory after tokens that may begin a sequence; no stop is complete in them."""
         for token_id in token_ids:
-            marked = memory._replace(live=self.marks(memory, token_id))
+            _, begun = self.sequences(memory, token_id)
+            marked = memory._replace(live=begun)
             unknown = not self.knows(token_id)
             memory = self.read(marked, token_id, ignore=True, unknown=unknown).memory
         return memory
@@ -303,10 +304,6 @@ class StopProgram(Rows):
         )
 
     # --- what is possible
-
-    def jailed(self, tail: str) -> str:
-        """What must be withheld of a matcher's tail."""
-        return self._matcher.jailed(tail)
 
     def waiting(self, core: Memory) -> tuple[int, int]:
         """How many bytes of an unfinished character, and how many tokens, wait in ``core``."""

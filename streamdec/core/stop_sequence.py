@@ -60,12 +60,12 @@ class StopSequenceDecoder:
         "__weakref__",
         "_counted",
         "_end",
-        "_least",
         "_match",
         "_primed",
         "_program",
         "_row",
         "_tally",
+        "_tally_start",
         "_unknown_tokens",
         "tokenizer",
     )
@@ -75,9 +75,9 @@ class StopSequenceDecoder:
     """A Row."""
     _counted: int
     _tally: float
-    """What came since it was ``_counted``, above ``_least``. At 0 it is the slow path's turn: to
-    count it, or to end the stream with the last token that may come."""
-    _least: float
+    """What came since it was ``_counted``, from ``_tally_start`` on. At 0 it is the slow path's
+    turn: to count it, or to end the stream with the last token that may come."""
+    _tally_start: float
 
     def __init__(
         self,
@@ -143,12 +143,12 @@ class StopSequenceDecoder:
             )
         if type(token_id) is not int or not 0 <= token_id <= MAX_TOKEN_ID:
             token_id = check_token_id(token_id, self.num_tokens)
-        before = self._row, self._counted, self._least, self._tally, self._unknown_tokens
+        before = self._row, self._counted, self._tally_start, self._tally, self._unknown_tokens
         try:
             return self._work_out(token_id)
         except Exception:
             # What the finish releases may be too much for a regex: then the token was not taken.
-            self._row, self._counted, self._least, self._tally, self._unknown_tokens = before
+            self._row, self._counted, self._tally_start, self._tally, self._unknown_tokens = before
             raise
 
     def _work_out(self, token_id: int) -> Chunk:
@@ -178,8 +178,8 @@ class StopSequenceDecoder:
     def _step_by_id(self, memory: StopMemory, token_id: int) -> Chunk:
         """A token that is a stop by its id, or may belong to a sequence, or is a gate's marker."""
         program, early = self._program, self._is_early()
+        sequence, begun = program.sequences(memory, token_id)
         if not early:
-            sequence = program.sequence(memory, token_id)
             if sequence:
                 ending = stop_endings.by_sequence(program, memory, sequence, token_id)
                 self._count += TOKEN
@@ -195,7 +195,7 @@ class StopSequenceDecoder:
             self._check_unknown(token_id)
         outcome = program.toggle(memory, token_id, unknown=unknown)
         if outcome is None:
-            memory = memory._replace(live=program.marks(memory, token_id))
+            memory = memory._replace(live=begun)
             outcome = program.read(memory, token_id, ignore=early, unknown=unknown)
         return self._take(outcome)
 
@@ -218,14 +218,14 @@ class StopSequenceDecoder:
     @property
     def _count(self) -> int:
         """What was counted, and what was tallied since."""
-        return self._counted + counted(self._tally - self._least)
+        return self._counted + counted(self._tally - self._tally_start)
 
     @_count.setter
     def _count(self, count: int) -> None:
         self._counted = count
         limit = self._program.conditions.max_tokens
         left = MOST_TALLIED if limit is None else limit - tokens_in(count)
-        self._tally = self._least = first_tally(left)
+        self._tally = self._tally_start = first_tally(left)
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
         """What several tokens bring out, as one chunk; ids after the end are ``unread_tokens``.
@@ -297,7 +297,7 @@ class StopSequenceDecoder:
             )
         self._end = Chunk(before + ending.text, reason, stop)
         # A row of its own that knows no token: each step misses and is refused.
-        self._go(LoneRow(ending.memory))
+        self._go(LoneRow(self._primed))
         return self._end
 
     # --- unknown ids

@@ -171,6 +171,16 @@ def test_a_shown_sequence_of_cleaned_up_text_begins_with_the_token_of_its_first_
     assert (decoder.match.start, decoder.match.end, decoder.match.tokens_before) == (1, 3, 1)
 
 
+def test_a_stop_that_begins_in_text_let_out_by_what_is_cut_is_none() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"\xff", b"\xe4", b"\xbd\xa0", b"x"])
+    conditions = StopConditions("\ufffd\ufffd", stop_token_sequences=[[2, 3]])
+    decoder = StopSequenceDecoder(tokenizer, conditions)
+    chunks = [decoder.step(token_id) for token_id in (0, 1, 2, 3)]
+    assert [chunk.text for chunk in chunks] == ["", "", "\ufffd", "\ufffd"]
+    assert decoder.match is not None
+    assert (decoder.match.stop, decoder.match.start, decoder.match.end) == ((2, 3), 2, 2)
+
+
 def test_a_sequence_does_not_outlive_a_gate_that_closes_and_opens_within_a_token() -> None:
     conditions = StopConditions(
         stop_token_sequences=[[0, 1, 2]], armed_after="<t>", armed_until="</t>"
