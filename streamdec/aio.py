@@ -86,7 +86,7 @@ class TextStream(BaseStream[M]):
     ) -> None:
         super().__init__(machine, **options)
         pulled = _iterator_of(source)
-        self._closing = _Closing(self._flow, getattr(pulled, "aclose", None), on_stop)
+        self._closing = _Closing(self._flow, _close_of(pulled), on_stop)
         if idle_timeout is not None:
             pulled = _Timed(pulled, idle_timeout, machine)
         if self._flow.is_over:
@@ -144,7 +144,7 @@ class TextStream(BaseStream[M]):
 async def _chunks(
     flow: Flow, source: AsyncIterator[Any], closing: _Closing
 ) -> AsyncGenerator[Chunk, None]:
-    """The chunks of a TextStream. It is not referred to, so that it can be let go."""
+    """The chunks of a TextStream, without a reference to it: nothing then has to be collected."""
     walked, step, shows_all = flow.walked, flow.step, flow.shows_all
     row, begun, left = walked._row, walked._tally, MAX_TOKENS_AT_ONCE
     due = _due(begun, left)
@@ -213,14 +213,34 @@ def _iterator_of(source: Any) -> AsyncIterator[Any]:
     """What is pulled from. TypeError for what is no source."""
     if hasattr(source, "__aiter__"):
         iterator: AsyncIterator[Any] = source.__aiter__()
-        return iterator
-    if is_plain(source):
+        return iterator if hasattr(iterator, "__aiter__") else _Bare(iterator)
+    is_awaitable = inspect.isawaitable(source)  # a Future can be iterated over too
+    if is_plain(source) and not is_awaitable:
         return _Blocking(source)
-    hint = ""
     if inspect.iscoroutine(source):
         source.close()
-        hint = ": await it, and give what it returns"
+    hint = ": await it, and give what it returns" if is_awaitable else ""
     raise TypeError(f"a source is an (async) iterable of outputs, not {source!r:.80}{hint}")
+
+
+def _close_of(iterator: Any) -> Callable[[], object] | None:
+    """What closes an iterator, perhaps asynchronously; None if nothing does."""
+    close: Callable[[], object] | None = getattr(iterator, "aclose", None)
+    return getattr(iterator, "close", None) if close is None else close
+
+
+class _Bare:
+    """An iterator that has no ``__aiter__``: ``async for`` asks for none after the first."""
+
+    def __init__(self, iterator: Any) -> None:
+        self._pull = iterator.__anext__
+        self.close = _close_of(iterator)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        return await self._pull()
 
 
 class _Blocking:
@@ -228,6 +248,7 @@ class _Blocking:
 
     def __init__(self, source: Iterable[Any]) -> None:
         self._iterator: Iterator[Any] = iter(source)
+        self.close = _close_of(self._iterator)
 
     def __aiter__(self) -> Self:
         return self
@@ -237,12 +258,6 @@ class _Blocking:
             return next(self._iterator)
         except StopIteration:
             raise StopAsyncIteration from None
-
-    async def aclose(self) -> None:
-        """Closes the iterator, if it can be closed."""
-        close = getattr(self._iterator, "close", None)
-        if close is not None:
-            close()
 
 
 class _Timed:
@@ -262,9 +277,17 @@ class _Timed:
         return self
 
     async def __anext__(self) -> Any:
-        with anyio.move_on_after(self._seconds):
-            return await self._pull()
-        raise IdleTimeoutError(self._seconds, self._machine.snapshot())
+        with anyio.move_on_after(self._seconds) as scope:
+            try:
+                return await self._pull()
+            except Exception as error:
+                if scope.cancel_called:  # the engine made something else of being cancelled
+                    raise self._timeout() from error
+                raise
+        raise self._timeout()
+
+    def _timeout(self) -> IdleTimeoutError:
+        return IdleTimeoutError(self._seconds, self._machine.snapshot())
 
 
 def _check_seconds(seconds: Any) -> None:

@@ -24,6 +24,11 @@ __all__ = ["TokenFeed"]
 MAX_SIZE = 1_024
 """Ids that may wait: ten seconds of a quick engine; a stream makes four chunks of them."""
 
+FAILURES = Exception, KeyboardInterrupt, SystemExit
+"""What a reader may be handed as it is; each event loop has a cancellation of its own."""
+ENDS_OF_LOOPS = StopIteration, StopAsyncIteration
+"""But for these."""
+
 
 class TokenFeed:
     """Ids on their way from a producer, in any thread or task, to one reader.
@@ -126,9 +131,16 @@ class TokenFeed:
         self._finish(Delta((), finish_reason, stop_reason))
 
     def fail(self, error: BaseException) -> None:
-        """Nothing follows, and the reader gets ``error``, after all that was put."""
+        """Nothing follows, and the reader gets ``error``, after all that was put.
+
+        What would tell the reader's own task something else (that its loop is over, or that it was
+        cancelled) comes as the cause of a RuntimeError. TypeError for what is no exception.
+        """
         if not isinstance(error, BaseException):
             raise TypeError(f"fail() takes an exception, not {error!r:.80}")
+        if isinstance(error, ENDS_OF_LOOPS) or not isinstance(error, FAILURES):
+            cause, error = error, RuntimeError(f"the producer ended with {error!r:.80}")
+            error.__cause__ = cause
         self._finish(error)
 
     @property

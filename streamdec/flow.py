@@ -6,6 +6,7 @@ pull through. In: outputs. Out: chunks, of which the last says that it is the la
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import (
@@ -25,7 +26,7 @@ from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.program import UnknownIds
 from streamdec.core.stop_conditions import StopConditions, StopLimits
 from streamdec.core.stop_sequence import StopSequenceDecoder
-from streamdec.machines import Covering, Face, Machine, face_of
+from streamdec.machines import Covering, Face, Machine, TokenChunk, face_of
 from streamdec.protocols import Decoder
 from streamdec.sources import Reader, ending
 
@@ -68,7 +69,7 @@ class FlowOptions(TypedDict, total=False):
     """How the outputs of a source become chunks."""
 
     ids: Callable[[Any], Any]
-    """Called with each output; gives its ids, where they are not found by themselves."""
+    """A plain function: called with each output, gives its ids, where they are not found."""
     cumulative: bool
     """Whether each output has all ids since the beginning, and not only the new ones."""
     index: int | None
@@ -135,8 +136,8 @@ class Flow:
     ) -> None:
         _check("split", split, get_args(Split))
         _check("finish_reason", finish_reason, get_args(FinishReason))
-        if ids is not None and not callable(ids):
-            raise TypeError(f"ids must be callable with an output, and {ids!r:.80} is not")
+        if ids is not None and (inspect.iscoroutinefunction(ids) or not callable(ids)):
+            raise TypeError(f"ids must be a plain function of an output, not {ids!r:.80}")
         if index is not None and (type(index) is not int or index < 0):
             kind = ValueError if type(index) is int else TypeError
             raise kind(f"index must be a number from 0 up, not {index!r:.40}")
@@ -244,11 +245,11 @@ class Flow:
 
     @property
     def walked(self) -> Any:
-        """The StopSequenceDecoder that ``step`` is of, if it is none but its own."""
+        """The StopSequenceDecoder whose rows say what ``step`` would; UNWALKED where none do."""
         return self.machine if self._is_walked and self._takes_ids else UNWALKED
 
     def walked_after(self, output: Any) -> Any:
-        """``walked``, after an output that was none of its rows' affair."""
+        """``walked``, after an output that no row has: outputs that are no ids are not walked."""
         return self.walked if type(output) is int else UNWALKED
 
     # --- what may be asked
@@ -258,6 +259,12 @@ class Flow:
         """What would still come out if nothing followed."""
         last = "" if self.last is None else self.last.text
         return last + self._face.release()
+
+    @property
+    def token_ids_held(self) -> tuple[int, ...]:
+        """The ids that no chunk that was given out has covered."""
+        last = self.last.token_ids if isinstance(self.last, TokenChunk) else ()
+        return last + (self._face.uncovered if isinstance(self._face, Covering) else ())
 
 
 def _check(name: str, value: object, choices: tuple[str, ...]) -> None:
@@ -284,6 +291,15 @@ class BaseStream(Generic[M]):
     def text_held(self) -> str:
         """The text that would come out if nothing followed; asking changes nothing."""
         return self._flow.text_held
+
+    @property
+    def token_ids_held(self) -> tuple[int, ...]:
+        """With ``return_token_ids``, the ids that were read and that no chunk has covered yet.
+
+        They are those of ``text_held``, and of what gave no text; a snapshot does not have them.
+        Without ``return_token_ids`` there are none.
+        """
+        return self._flow.token_ids_held
 
     @property
     def engine_finish_reason(self) -> str | None:

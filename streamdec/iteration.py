@@ -117,7 +117,7 @@ class _Closing(Closing):
         broken_off: BaseException | None = None
         for action in self.due():
             try:
-                action()
+                _check_done(action())
             except Exception as error:  # noqa: BLE001 (see Closing)
                 self.failed(error)
             except BaseException as error:  # noqa: BLE001 (a user's Ctrl-C)
@@ -133,10 +133,33 @@ class _Closing(Closing):
         self.note_on(error)
 
 
+def _check_done(result: object) -> None:
+    """TypeError for what would have to be awaited."""
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError(f"what closes a plain source must be plain, and gave {result!r:.80}")
+
+
 def _iterator_of(source: Any) -> Iterator[Any]:
-    if not is_plain(source):
+    if not is_plain(source) or inspect.isawaitable(source):
         raise TypeError(f"a source is an iterable of outputs, not {source!r:.80}")
-    return iter(source)
+    iterator = iter(source)
+    return iterator if hasattr(iterator, "__iter__") else _Bare(iterator)
+
+
+class _Bare:
+    """An iterator that has no ``__iter__``: ``for`` asks for none after the first."""
+
+    def __init__(self, iterator: Any) -> None:
+        self._iterator = iterator
+        self.close = getattr(iterator, "close", None)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._iterator)
 
 
 def iter_chunks(

@@ -17,7 +17,7 @@ from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.sequence import Sequence as TokenSequence
 from streamdec.core.stop_sequence import StopSequenceDecoder
-from streamdec.errors import StreamdecError
+from streamdec.errors import SnapshotError, StreamdecError
 
 __all__ = ["Covering", "Face", "Machine", "TokenChunk", "face_of"]
 
@@ -195,7 +195,7 @@ class Covering:
         self._face = face
         self.release = face.release
         self._given = 0
-        self._decided = 0
+        self._decided = len(face.jailed)
         self._unfinished: list[int] = []
         self._ends: deque[tuple[int, int]] = deque()
 
@@ -205,6 +205,30 @@ class Covering:
         other._given, other._decided = self._given, self._decided
         other._unfinished, other._ends = self._unfinished.copy(), self._ends.copy()
         return other
+
+    @property
+    def uncovered(self) -> tuple[int, ...]:
+        """The ids that were read and that no chunk has covered."""
+        return *(token_id for token_id, _ in self._ends), *self._unfinished
+
+    def snapshot(self) -> list[list[int | None]]:
+        """``uncovered`` as JSON, for ``resume``.
+
+        Each id with how many code points must come out until its text is complete, or None where
+        it ends inside a character.
+        """
+        ends: list[list[int | None]] = [[each, end - self._given] for each, end in self._ends]
+        return ends + [[each, None] for each in self._unfinished]
+
+    def resume(self, snapshot: object) -> None:
+        """Takes up what ``snapshot()`` was, for the machine as it was then.
+
+        SnapshotError for anything else.
+        """
+        if not isinstance(snapshot, list) or not all(map(_is_uncovered, snapshot)):
+            raise SnapshotError(f"ids that are not covered are pairs, not {snapshot!r:.80}")
+        self._ends.extend((each, self._given + end) for each, end in snapshot if end is not None)
+        self._unfinished += (each for each, end in snapshot if end is None)
 
     def step(self, token_id: SupportsIndex) -> Chunk:
         """See Face."""
@@ -279,3 +303,12 @@ class Covering:
             complete += self._unfinished
             self._unfinished.clear()
         return complete
+
+
+def _is_uncovered(item: object) -> bool:
+    """Whether ``item`` is an id, and how far it is from the end of its text."""
+    if not isinstance(item, (list, tuple)) or len(item) != 2:
+        return False
+    token_id, end = item
+    is_end = end is None or (type(end) is int and end >= 0)
+    return is_end and type(token_id) is int and token_id >= 0

@@ -201,10 +201,16 @@ class DecoderPool:
     # --- JSON
 
     def snapshot(self, request_id: RequestId | None = None) -> dict[str, Any]:
-        """One request as JSON, for StopSequenceDecoder's ``restore`` and ``adopt``; or all."""
+        """One request as JSON, for StopSequenceDecoder's ``restore`` and ``adopt``; or all.
+
+        Of all, with ``return_token_ids``, also the ids that no chunk has covered yet.
+        """
         if request_id is not None:
             return self[request_id].snapshot()
-        requests = [[name, decoder.snapshot()] for name, decoder in self._decoders.items()]
+        requests = [
+            [name, decoder.snapshot(), *_uncovered(self._faces[name])]
+            for name, decoder in self._decoders.items()
+        ]
         return {"format": FORMAT, "machine": "pool", "requests": requests}
 
     @classmethod
@@ -217,9 +223,12 @@ class DecoderPool:
         a pool; both name the request.
         """
         pool = cls(tokenizer, return_token_ids=return_token_ids)
-        for name, data in _requests(snapshot):
+        for name, data, *uncovered in _requests(snapshot):
             try:
                 pool.adopt(name, StopSequenceDecoder.restore(tokenizer, data))
+                face = pool._faces[name]
+                if uncovered and isinstance(face, Covering):
+                    face.resume(uncovered[0])
             except SnapshotError as error:
                 raise type(error)(f"request {name!r:.80}: {error}") from error
             except (TypeError, ValueError) as error:
@@ -228,20 +237,25 @@ class DecoderPool:
 
 
 def _requests(snapshot: Any) -> list[Any]:
-    """Pairs of an id and a snapshot."""
+    """An id and a snapshot each, and perhaps the ids that are not covered."""
     if not isinstance(snapshot, Mapping) or snapshot.get("machine") != "pool":
         raise SnapshotError(f"not a snapshot of a pool: {snapshot!r:.80}")
     if snapshot.get("format") != FORMAT:
         found = snapshot.get("format")
         raise SnapshotError(f"pool format {found!r:.40} is not known; this release reads {FORMAT}")
     requests = snapshot.get("requests")
-    if isinstance(requests, list) and all(map(_is_pair, requests)):
+    if isinstance(requests, list) and all(map(_is_request, requests)):
         return requests
     raise SnapshotError(f"requests must be pairs of an id and a snapshot, not {requests!r:.80}")
 
 
-def _is_pair(item: object) -> bool:
-    return isinstance(item, (list, tuple)) and len(item) == 2
+def _is_request(item: object) -> bool:
+    return isinstance(item, (list, tuple)) and 2 <= len(item) <= 3
+
+
+def _uncovered(face: Face) -> list[Any]:
+    """What a request's snapshot has beside its decoder's."""
+    return [face.snapshot()] if isinstance(face, Covering) and face.uncovered else []
 
 
 # --- ends -----------------------------------------------------------------------------------------

@@ -70,7 +70,9 @@ def ids_of(value: Any) -> Sequence[SupportsIndex] | None:
     if hasattr(value, "__index__"):
         return (value,)
     is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
-    return value if is_list and not hasattr(value, IDS[0]) else None
+    if not is_list or hasattr(value, IDS[0]):
+        return None
+    return value if isinstance(value, (list, tuple)) else [*value]  # a deque cannot be sliced
 
 
 def checked_ids(value: Any) -> Sequence[SupportsIndex]:
@@ -133,12 +135,15 @@ class Reader:
                 return Delta((), reason, stop)
         ids = ids_of(output)
         if ids is None:
-            return self._delta_of(output)
+            return self._delta_of(output, reason, stop)
         return Delta(self._new_part(ids, at_end=reason is not None), reason, stop)
 
     # --- an engine's own outputs
 
-    def _delta_of(self, output: Any) -> Delta:
+    def _delta_of(
+        self, output: Any, whole_reason: str | None, whole_stop: str | int | None
+    ) -> Delta:
+        """What an object or dict adds; it may be a part of an output that has said the end."""
         samples = _field(output, "outputs")
         placed = [*enumerate(samples)] if is_plain(samples) else [(None, output)]
         meant = [sample for place, sample in placed if self._is_meant(sample, place)]
@@ -146,6 +151,8 @@ class Reader:
             return Delta()
         ids = self._ids_in(meant[0], is_alone=len(placed) == 1)
         reason, stop = _finish_of(meant[0])
+        if reason is None:
+            reason, stop = whole_reason, whole_stop
         if ids is MISSING and reason is None:
             raise SourceError(self._complaint(output))
         if ids is MISSING or ids is None:
@@ -232,7 +239,7 @@ def _finish_of(sample: Any) -> tuple[str | None, str | int | None]:
         stop = reason.get("matched", stop)
         named = (f"{word}: {message}" for word, message in reason.items())
         reason = reason.get("type", next(named, None))
-    if reason is None:
+    if reason is None or reason == "":  # as protobuf says None
         return None, None
     if not isinstance(reason, str):  # an Enum
         value = getattr(reason, "value", reason)

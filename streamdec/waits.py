@@ -26,14 +26,14 @@ class Wait(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Lets the task go on; called in its own thread."""
+        """Lets the task go on; called in its own event loop."""
 
     @abstractmethod
     def __await__(self) -> Generator[Any, Any, Any]: ...
 
     def end(self) -> None:
         """Lets the task go on. RuntimeError if its event loop is no more."""
-        if get_ident() == self._bell.thread:
+        if self._bell.is_here():
             self.finish()
         else:
             self._bell.ring(self)
@@ -49,7 +49,6 @@ class _Bell(ABC):
 
     def __init__(self, loop: Any) -> None:
         self.loop = loop
-        self.thread = get_ident()
         self._ended: deque[Wait] = deque()
         self._is_rung = False
 
@@ -58,12 +57,16 @@ class _Bell(ABC):
         """A wait of the task that runs."""
 
     @abstractmethod
+    def is_here(self) -> bool:
+        """Whether the caller is in the event loop."""
+
+    @abstractmethod
     def _call(self) -> None:
-        """Has the loop ``_answer``, from another thread. RuntimeError if it is no more."""
+        """Has the loop ``_answer``, from outside of it. RuntimeError if it is no more."""
 
     @abstractmethod
     def _call_again(self) -> None:
-        """The same from its own thread."""
+        """The same from inside."""
 
     @abstractmethod
     def _is_gone(self) -> bool:
@@ -110,6 +113,10 @@ class _AsyncioBell(_Bell):
     def new_wait(self) -> Wait:
         return _AsyncioWait(self)
 
+    def is_here(self) -> bool:
+        # Not by the thread: a loop may be begun in one and go on in another.
+        return asyncio._get_running_loop() is self.loop
+
     def _call(self) -> None:
         self.loop.call_soon_threadsafe(self._answer)
 
@@ -134,8 +141,15 @@ class _TrioWait(Wait):
 
 
 class _TrioBell(_Bell):
+    def __init__(self, loop: Any) -> None:
+        super().__init__(loop)
+        self._thread = get_ident()
+
     def new_wait(self) -> Wait:
         return _TrioWait(self)
+
+    def is_here(self) -> bool:
+        return get_ident() == self._thread
 
     def _call(self) -> None:
         self.loop.run_sync_soon(self._answer)
@@ -157,9 +171,10 @@ _bells = _Bells()
 
 def _bell() -> _Bell:
     """The bell of the event loop that runs in this thread; RuntimeError if none does."""
-    trio: Any = sys.modules.get("trio")
-    is_trio = trio is not None and trio.lowlevel.in_trio_run()
-    loop = trio.lowlevel.current_trio_token() if is_trio else asyncio.get_running_loop()
+    trio: Any = sys.modules.get("trio.lowlevel")
+    # Another thread may be importing it at this moment.
+    is_trio = hasattr(trio, "in_trio_run") and trio.in_trio_run()
+    loop = trio.current_trio_token() if is_trio else asyncio.get_running_loop()
     bell = _bells.bell
     if bell is None or bell.loop is not loop:
         bell = _bells.bell = _TrioBell(loop) if is_trio else _AsyncioBell(loop)

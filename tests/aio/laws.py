@@ -338,6 +338,22 @@ def ids_belong_to_text(chunks: Sequence[Chunk], trail: Trail, token_ids: Sequenc
         assert ids == [*token_ids[: len(ids)]]
 
 
+async def ids_that_wait_are_named(
+    machine: Machine, token_ids: Sequence[int], place: int, **options: Any
+) -> None:
+    """After each chunk, and where an engine breaks before token ``place``: none is missing."""
+    engine = Engine(token_ids[:place], error=BoomError())
+    stream = wrap(engine, machine, return_token_ids=True, **options)
+    covered: list[int] = []
+    with suppress(BoomError, TokenIdError):
+        async for chunk in stream:
+            assert isinstance(chunk, TokenChunk)
+            covered += chunk.token_ids
+            read = num_tokens(machine)
+            assert [*covered, *stream.token_ids_held] == [*token_ids[:read]]
+    assert [*covered, *stream.token_ids_held] == [*token_ids[: num_tokens(machine)]]
+
+
 def ids_are_given_with_the_end_of_their_text(
     chunks: Sequence[Chunk], trail: Trail, ends: Sequence[int]
 ) -> None:

@@ -6,6 +6,7 @@ import copy
 import math
 import pickle
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -162,6 +163,54 @@ async def test_what_cannot_be_closed_need_not_be() -> None:
     for source in ([A, STOP], iter([A, STOP]), Bare()):
         chunks = [chunk async for chunk in stream(source, TOKENIZER, stop="STOP")]
         assert chunks[-1].stop_reason == "STOP"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_an_iterator_may_be_closed_by_the_name_of_close(is_async: bool) -> None:
+    """As clients' responses are; whatever it gives that must be awaited is."""
+    closings: list[str] = []
+
+    class Response:
+        def __aiter__(self) -> Any:
+            return self
+
+        async def __anext__(self) -> int:
+            return STOP
+
+        def close(self) -> Any:
+            closings.append("called")
+            return self.finish() if is_async else None
+
+        async def finish(self) -> None:
+            await checkpoint()
+            closings.append("awaited")
+
+    chunks = await drained(stream(Response(), TOKENIZER, stop="STOP"))
+    assert chunks[-1].stop_reason == "STOP"
+    assert closings == ["called", "awaited"][: 1 + is_async]
+
+
+@pytest.mark.parametrize("name", ["aclose", "close"])
+@pytest.mark.parametrize("idle_timeout", [None, 60])
+async def test_an_iterator_need_have_no_iterator(name: str, idle_timeout: float | None) -> None:
+    """``async for`` asks only the first for one."""
+
+    class Bare:
+        def __init__(self) -> None:
+            self.engine = Engine([A, STOP])
+            setattr(self, name, self.engine.aclose)
+
+        async def __anext__(self) -> Any:
+            return await self.engine.__anext__()
+
+    class Response:
+        def __aiter__(self) -> Any:
+            return bare
+
+    bare = Bare()
+    chunks = stream(Response(), TOKENIZER, stop="STOP", idle_timeout=idle_timeout)
+    assert [chunk.text for chunk in await drained(chunks)] == ["a", ""]
+    assert (bare.engine.closings, bare.engine.is_closed) == (1, True)
 
 
 async def test_an_iterable_is_asked_for_its_iterator_and_that_is_closed() -> None:
@@ -344,6 +393,35 @@ async def test_a_silent_engine_is_noticed_and_the_error_has_the_snapshot(
     async for chunk in wrap(ids[count:], rest):
         text += chunk.text
     assert text == "ab\ufffd"
+
+
+@pytest.mark.parametrize("error", [StopAsyncIteration(), ConnectionError("was cancelled")])
+async def test_an_engine_that_makes_an_end_of_being_cancelled_is_silent_all_the_same(
+    error: Exception,
+) -> None:
+    async def before_pull(pulls: int) -> None:
+        try:
+            await silent_after(1, pulls)
+        except anyio.get_cancelled_exc_class():
+            raise error from None
+
+    engine = Engine([A, B], before_pull=before_pull)
+    chunks = stream(engine, TOKENIZER, idle_timeout=0.01)
+    assert (await anext(chunks)).text == "a"
+    with pytest.raises(IdleTimeoutError) as raised:
+        await anext(chunks)
+    assert raised.value.__cause__ is error
+    assert (raised.value.snapshot, engine.closings) == (chunks.snapshot(), 1)
+
+
+async def test_what_an_engine_gives_on_being_cancelled_is_read() -> None:
+    async def before_pull(pulls: int) -> None:
+        with suppress(anyio.get_cancelled_exc_class()):
+            await silent_after(1, pulls)
+
+    engine = Engine([A, B], before_pull=before_pull)
+    chunks = await drained(stream(engine, TOKENIZER, max_tokens=2, idle_timeout=0.01))
+    assert [chunk.text for chunk in chunks] == ["a", "b"]
 
 
 async def test_a_slow_reader_is_no_silent_engine() -> None:

@@ -44,6 +44,41 @@ def test_an_iterator_is_closed_once(outputs: list[Any]) -> None:
     assert (engine.closings, engine.is_closed) == (1, True)
 
 
+def test_an_iterator_need_have_no_iterator() -> None:
+    """``for`` asks only the first for one."""
+
+    class Bare:
+        def __init__(self) -> None:
+            self.engine = PlainEngine([A, STOP])
+            self.close = self.engine.close
+
+        def __next__(self) -> Any:
+            return next(self.engine)
+
+    class Response:
+        def __iter__(self) -> Any:
+            return bare
+
+    bare = Bare()
+    chunks = iter_chunks(Response(), TOKENIZER, stop="STOP")
+    assert [chunk.text for chunk in chunks] == ["a", ""]
+    assert (bare.engine.closings, bare.engine.is_closed) == (1, True)
+
+
+def test_what_would_have_to_be_awaited_closes_nothing_and_that_is_said() -> None:
+    """After all text; and no coroutine is left behind."""
+
+    async def abort() -> None:
+        raise AssertionError("nobody awaits it")
+
+    engine = PlainEngine([A, STOP])
+    chunks = iter_chunks(engine, TOKENIZER, stop="STOP", on_stop=lambda: abort())
+    assert [next(chunks).text, next(chunks).finish_reason] == ["a", "stop"]
+    with pytest.raises(TypeError, match=r"must be plain, and gave <coroutine object"):
+        next(chunks)
+    assert engine.closings == 1
+
+
 def test_leaving_the_block_closes_and_so_does_close() -> None:
     left, closed, unread = PlainEngine([A, B]), PlainEngine([A, B]), PlainEngine([A])
     with iter_chunks(left, TOKENIZER) as chunks:

@@ -169,6 +169,19 @@ def test_ids_belong_to_text(
         laws.ids_belong_to_text(chunks, trail, ids)
 
 
+@given(data=st.data(), situation=situations(), split=SPLITS, backend=BACKENDS)
+def test_ids_that_wait_for_their_text_are_named(
+    make: Callable[[Setup], Machine],
+    data: st.DataObject,
+    situation: Situation,
+    split: str,
+    backend: str,
+) -> None:
+    setup, ids = setup_of(situation), situation.ids
+    place = data.draw(st.integers(0, len(ids)), label="place")
+    run(backend, laws.ids_that_wait_are_named, make(setup), ids, place, split=split)
+
+
 BYTE_LEVEL = situations().filter(lambda situation: situation.table.decoder == "byte_level")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -43,6 +44,10 @@ def name(request: pytest.FixtureRequest) -> str:
 def open_(name: str) -> Callable[..., Any]:
     """One of the doors."""
     return DOORS[name][0]
+
+
+async def engine_to_be() -> list[int]:
+    return [1]
 
 
 async def text_of(open_: Callable[..., Any], outputs: list[int], *args: Any, **options: Any) -> str:
@@ -142,7 +147,8 @@ async def test_a_decoder_that_is_ready_takes_the_place_of_all_that_makes_one(
             "decoder must be a StopSequenceDecoder, not <Decode",
         ),
         ({"conditions": {"stop": "x"}}, "conditions must be StopConditions, not {'stop': 'x'}"),
-        ({"ids": "token_ids"}, "ids must be callable with an output, and 'token_ids' is not"),
+        ({"ids": "token_ids"}, "ids must be a plain function of an output, not 'token_ids'"),
+        ({"ids": engine_to_be}, "ids must be a plain function of an output, not <function engine"),
         ({"on_stop": "abort"}, "on_stop must be callable without arguments, not 'abort'"),
         ({"index": "0"}, "index must be a number from 0 up, not '0'"),
         ({"index": True}, "index must be a number from 0 up, not True"),
@@ -204,13 +210,19 @@ def test_what_is_no_source_is_named(open_: Callable[..., Any], source: Any) -> N
         open_(source, TOKENIZER)
 
 
-async def engine_to_be() -> list[int]:
-    return [1]
-
-
 def test_a_coroutine_that_would_give_the_source_is_to_be_awaited() -> None:
     with pytest.raises(TypeError, match="await it, and give what it returns"):
         stream(engine_to_be(), TOKENIZER)  # type: ignore[arg-type]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_so_is_a_future_though_it_can_be_iterated_over(is_async: bool) -> None:
+    """As old coroutines did; it would give itself."""
+    future: Any = asyncio.get_running_loop().create_future()
+    open_: Callable[..., Any] = stream if is_async else iter_chunks
+    with pytest.raises(TypeError, match=r"a source is an .*iterable of outputs, not <Future"):
+        open_(future, TOKENIZER)
 
 
 def test_a_plain_stream_cannot_wait() -> None:

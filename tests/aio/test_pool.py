@@ -395,6 +395,24 @@ def test_a_whole_pool_is_restored_and_goes_on_as_it_would_have() -> None:
     )
 
 
+@pytest.mark.parametrize("before", [[], [0], [ST], [0, ST], [ST, HALF], [HALF], [0, 0, HALF]])
+@pytest.mark.parametrize("after", [[0], [REST], [HALF, 0], [STOP, 0], [-1], [ST, ST, REST], []])
+def test_a_restored_pool_covers_the_ids_that_were_withheld(
+    before: list[int], after: list[int]
+) -> None:
+    """Of stops that may be, and of characters that are not whole: as if it had not been away."""
+    pool = pool_of("a", return_token_ids=True)
+    pool.step({"a": before})
+    snapshot = json.loads(json.dumps(pool.snapshot()))
+    restored = DecoderPool.restore(TOKENIZER, snapshot, return_token_ids=True)
+    assert restored.snapshot() == pool.snapshot() == snapshot
+    for token_id in after:
+        assert restored.step({"a": token_id}) == pool.step({"a": token_id})
+    assert restored.abort("a") == pool.abort("a")
+    without = DecoderPool.restore(TOKENIZER, snapshot)
+    assert type(without.finish("a")) is Chunk
+
+
 def test_a_restored_pool_may_cover_ids() -> None:
     pool = pool_of("a")
     restored = DecoderPool.restore(TOKENIZER, pool.snapshot(), return_token_ids=True)
@@ -414,6 +432,7 @@ def test_a_pool_of_another_tokenizer_is_refused_by_name() -> None:
         ({"requests": None}, "requests must be pairs of an id and a snapshot, not None"),
         ({"requests": [["a"]]}, "requests must be pairs"),
         ({"requests": [["a", {}]]}, "request 'a': snapshot format None is not known"),
+        ({"requests": [["a", {}, [], []]]}, "requests must be pairs"),
         ({"requests": [[None, pool_of("a").snapshot("a")]]}, "request None: a request id is text"),
         ({"requests": [["a", pool_of("a").snapshot("a")]] * 2}, "the pool has a request 'a' alr"),
     ],
@@ -421,6 +440,17 @@ def test_a_pool_of_another_tokenizer_is_refused_by_name() -> None:
 def test_what_is_no_snapshot_of_a_pool(change: dict[str, Any], problem: str) -> None:
     with pytest.raises(SnapshotError, match=problem):
         DecoderPool.restore(TOKENIZER, pool_of("a").snapshot() | change)
+
+
+@pytest.mark.parametrize(
+    "uncovered",
+    [None, {}, [1], [[1]], [["1", 0]], [[1, "0"]], [[1, -1]], [[-1, 0]], [[True, 0]], [[1, 0, 0]]],
+)
+def test_what_is_no_ids_that_are_not_covered(uncovered: Any) -> None:
+    snapshot = pool_of("a").snapshot()
+    snapshot["requests"][0].append(uncovered)
+    with pytest.raises(SnapshotError, match="request 'a': ids that are not covered are pairs, not"):
+        DecoderPool.restore(TOKENIZER, snapshot, return_token_ids=True)
 
 
 @pytest.mark.parametrize("value", [None, [], "pool"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections import UserList
+from collections import UserList, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from streamdec import Chunk, MockTokenizer, SourceError, TokenIdTypeError, iter_chunks
+from streamdec.flow import MAX_TOKENS_AT_ONCE
 from streamdec.sources import Delta, Reader, checked_ids, ending, ids_of
 
 TOKENIZER = MockTokenizer.from_tokens([b"a", b"b", b"c", b"STOP"])
@@ -56,6 +57,7 @@ class Tensor:
         (Tensor([5, 6]), [5, 6]),
         (range(5, 7), [5, 6]),
         (UserList([5, 6]), [5, 6]),
+        (deque([5, 6]), [5, 6]),
     ],
 )
 def test_ids_are_found_in_numbers_lists_arrays_and_tensors(output: Any, ids: list[int]) -> None:
@@ -73,6 +75,17 @@ def test_what_is_in_a_list_is_for_the_machine_to_refuse(value: Any) -> None:
     assert [next(chunks).text, next(chunks).text] == ["a", "b"]
     with pytest.raises(TokenIdTypeError, match="token 2 is"):
         next(chunks)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, deque, UserList])
+@pytest.mark.parametrize("options", [{}, {"split": "token"}, {"cumulative": True}])
+def test_ids_of_any_kind_are_divided_where_they_must_be(
+    kind: Callable[[list[int]], Any], options: dict[str, Any]
+) -> None:
+    """A chunk covers 256 at most; a deque has no slices."""
+    size = 2 * MAX_TOKENS_AT_ONCE + 1
+    chunks = [*iter_chunks([kind([0]), kind([0] * size)], TOKENIZER, **options)]
+    assert "".join(chunk.text for chunk in chunks) == "a" * (size + ("cumulative" not in options))
 
 
 # --- engines --------------------------------------------------------------------------------------
@@ -307,7 +320,7 @@ def test_a_stop_reason_belongs_to_a_stop() -> None:
     assert [*iter_chunks([output], TOKENIZER)] == [Chunk("", "length")]
 
 
-@pytest.mark.parametrize("word", [None, {}, {"type": None}])
+@pytest.mark.parametrize("word", [None, "", {}, {"type": None}, {"type": ""}])
 def test_a_word_that_is_none_is_no_end(word: Any) -> None:
     outputs = [{"token_ids": [0], "finish_reason": word}, {"token_ids": [1]}]
     chunks = iter_chunks(outputs, TOKENIZER)
@@ -425,6 +438,26 @@ def test_the_end_is_found_in_the_output_where_ids_gives_only_ids(
     body = [Chunk("a"), Chunk("b")] if last and 1 in last else [Chunk("a")]
     assert [*chunks] == [*body, Chunk("", "stop", 7)]
     assert chunks.engine_finish_reason == "eos"
+
+
+def test_the_end_is_found_in_the_output_where_ids_gives_a_part_of_it() -> None:
+    """The part's own word goes before; another sample's end is none."""
+    outputs: list[dict[str, Any]] = [
+        {"data": {"token_ids": [0]}, "finish_reason": None},
+        {"data": {"token_ids": [1], "index": 0}, "finish_reason": "eos", "stop_reason": 7},
+        {"data": {"token_ids": [0]}},
+    ]
+    chunks = iter_chunks(outputs, TOKENIZER, ids=lambda o: o["data"])
+    assert [*chunks] == [Chunk("a"), Chunk("b"), Chunk("", "stop", 7)]
+    assert chunks.engine_finish_reason == "eos"
+    outputs[0]["data"] = {"token_ids": [0], "finish_reason": "length"}
+    outputs[0]["finish_reason"] = "stop"
+    ended = iter_chunks(outputs, TOKENIZER, ids=lambda o: o["data"])
+    assert [*ended] == [Chunk("a"), Chunk("", "length")]
+    others = {"data": {"token_ids": [1], "index": 1}, "finish_reason": "stop"}
+    both = [others, {"data": {"token_ids": [0], "index": 0}}]
+    read = iter_chunks(both, TOKENIZER, ids=lambda o: o["data"], index=0)
+    assert [*read] == [Chunk("a"), Chunk("", "length")]
 
 
 def test_a_stop_that_is_taken_back_is_no_shrinking_there_either() -> None:

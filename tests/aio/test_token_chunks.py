@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ from streamdec import (
     StopConditions,
     StopSequenceDecoder,
     TokenChunk,
+    stream,
 )
 from streamdec.machines import Covering, face_of
+from tests.aio.engines import Engine
 
 TOKENS = [b"a", b"\xe4", b"\xbd\xa0", b"\xbd\xa0\xe5", b"\xa5\xbdS", b"STOP", b"<s>", b"\xbd\xa0S"]
 TOKENIZER = MockTokenizer.from_tokens(TOKENS, [6])
@@ -117,6 +120,36 @@ def test_a_token_whose_text_vanishes_is_complete_where_it_would_have_been() -> N
     assert covered([1, 0, 2], Covering(alone)) == [("", ()), ("", ()), ("a", (1, 0, 2))]
     withheld = Scripted(("", "ST", b""), ("", "ST", b"x"), ("", "ST", b""), ("ST", "S", b""))
     assert covered([0, 1, 2, 3], Covering(withheld))[-1] == ("ST", (0, 1, 2))
+
+
+@pytest.mark.asyncio
+async def test_a_stream_names_the_ids_that_wait() -> None:
+    """Also those of a last chunk that could not be handed over."""
+    closing = asyncio.Event()
+
+    async def in_close() -> None:
+        closing.set()
+        await asyncio.sleep(60)
+
+    engine = Engine([A, SKIPPED, E4, [BDA0, STOP]], in_close=in_close)
+    chunks = stream(engine, TOKENIZER, stop="STOP", return_token_ids=True)
+    assert await anext(chunks) == TokenChunk("a", token_ids=(A,))
+    assert chunks.token_ids_held == ()
+    reading = asyncio.create_task(chunks.__anext__())
+    await closing.wait()
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert chunks.text_held == "你"
+    assert [*chunks.token_ids_held] == [SKIPPED, E4, BDA0, STOP]
+    await chunks.aclose()
+
+
+@pytest.mark.asyncio
+async def test_a_stream_that_covers_no_ids_names_none() -> None:
+    async with stream([A, E4], TOKENIZER) as chunks:
+        await anext(chunks)
+        assert chunks.token_ids_held == ()
 
 
 def test_a_token_chunk_is_a_chunk() -> None:

@@ -142,6 +142,40 @@ async def test_a_failure_comes_after_all_that_was_put_and_is_the_very_exception(
     assert feed.closed
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        StopIteration(),
+        StopAsyncIteration(),
+        GeneratorExit(),
+        asyncio.CancelledError(),
+        BaseExceptionGroup("both", [asyncio.CancelledError(), BoomError()]),
+    ],
+    ids=repr,
+)
+async def test_a_failure_is_one_whatever_it_would_tell_the_readers_task(
+    error: BaseException,
+) -> None:
+    """That its loop is over, or that it was cancelled: then text would just end, or a task."""
+    feed = TokenFeed()
+    feed.put(65)
+    feed.fail(error)
+    chunks = stream(feed, TOKENIZER)
+    assert (await anext(chunks)).text == "A"
+    with pytest.raises(RuntimeError, match="the producer ended with ") as raised:
+        await anext(chunks)
+    assert raised.value.__cause__ is error
+    assert (feed.closed, chunks.machine.finished) == (True, False)
+
+
+async def test_a_user_who_interrupts_the_producer_is_heard() -> None:
+    feed, error = TokenFeed(), KeyboardInterrupt()
+    feed.fail(error)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        await anext(feed)
+    assert raised.value is error
+
+
 async def test_the_first_end_counts() -> None:
     """A producer may end in a finally what it failed before."""
     feed = TokenFeed()
@@ -255,6 +289,36 @@ async def test_many_readers_are_woken_by_one_call(
         else:
             produce()
     assert calls == ["called"] * is_thread
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_loop_that_was_begun_in_one_thread_may_go_on_in_another() -> None:
+    """As in a plain function that starts its engine, and leaves the loop to a thread."""
+    loop, feed, found = asyncio.new_event_loop(), TokenFeed(), []
+    loop.set_debug(True)  # it complains of calls from outside, and would hear of no other
+
+    async def read() -> None:
+        async for ids in feed:
+            found.append(ids)
+            read_so_far.set()
+
+    def begin_and_leave() -> None:
+        reader = loop.create_task(read())
+        loop.run_until_complete(asyncio.sleep(0))
+        thread = threading.Thread(target=loop.run_until_complete, args=(reader,))
+        thread.start()
+        while not loop.is_running():
+            time.sleep(0.001)
+        feed.put(1)
+        assert read_so_far.wait(10)
+        feed.end()
+        thread.join(10)
+        assert not thread.is_alive()
+        loop.close()
+
+    read_so_far = threading.Event()
+    await anyio.to_thread.run_sync(begin_and_leave)
+    assert found == [[1]]
 
 
 async def test_an_empty_put_is_nothing() -> None:
