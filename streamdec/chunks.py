@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-__all__ = ["Anchor", "Chunk", "FinishReason", "StopMatch", "StopReason"]
+__all__ = ["Anchor", "Chunk", "FinishReason", "StopMatch", "StopReason", "chunk_of"]
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 """Why a stream ended, in the words of OpenAI and vLLM."""
@@ -33,6 +33,23 @@ class Chunk:
     def held(self) -> bool:
         """True when there is nothing to show yet: neither text nor an end."""
         return not self.text and self.finish_reason is None
+
+
+_new = object.__new__
+_set_text = Chunk.__dict__["text"].__set__
+_set_finish_reason = Chunk.__dict__["finish_reason"].__set__
+_set_stop_reason = Chunk.__dict__["stop_reason"].__set__
+_set_unread_tokens = Chunk.__dict__["unread_tokens"].__set__
+
+
+def chunk_of(text: str) -> Chunk:
+    """``Chunk(text)`` in half the time, which is that of five tokens."""
+    chunk = _new(Chunk)
+    _set_text(chunk, text)
+    _set_finish_reason(chunk, None)
+    _set_stop_reason(chunk, None)
+    _set_unread_tokens(chunk, 0)
+    return chunk
 
 
 @dataclass(frozen=True, slots=True)

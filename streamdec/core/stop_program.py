@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import SupportsIndex, TypeAlias
 
-from streamdec.chunks import Chunk, StopReason
+from streamdec.chunks import Chunk, StopReason, chunk_of
 from streamdec.core import ages
 from streamdec.core.counting import tally_of
 from streamdec.core.gated_matcher import GatedMatcher
@@ -42,7 +42,7 @@ StopEntry: TypeAlias = tuple[Chunk, float, None]
 
 def _entry(text: str) -> StopEntry:
     """The entry of one token that lets ``text`` out."""
-    return Chunk(text) if text else NOTHING, tally_of(text), None
+    return chunk_of(text) if text else NOTHING, tally_of(text), None
 
 
 class StopProgram(Rows):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self, SupportsIndex, get_args
 
-from streamdec.chunks import Chunk, FinishReason, StopMatch
+from streamdec.chunks import Chunk, FinishReason, StopMatch, chunk_of
 from streamdec.core import snapshots, stop_endings, stop_json
 from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.counting import (
@@ -206,7 +206,7 @@ class StopSequenceDecoder:
             return self._ended(stop_endings.at_hit(outcome))
         self._count += size_of(outcome.text)
         self._go(self._program.row(outcome.memory))
-        return Chunk(outcome.text) if outcome.text else NOTHING
+        return chunk_of(outcome.text) if outcome.text else NOTHING
 
     def _limited(self, chunk: Chunk) -> Chunk:
         """The chunk, or the end, if this was the last token that may come."""
@@ -235,18 +235,34 @@ class StopSequenceDecoder:
         """
         ids = as_sequence(token_ids)
         texts: list[str] = []
+        row, tally = self._row, self._tally
         try:
-            for count, token_id in enumerate(ids, 1):
-                chunk = self.step(token_id)
+            for token_id in ids:
+                # What ``step`` does, written out: to call it takes half the time of a token.
+                try:
+                    if token_id > 1 or (type(token_id) is int and token_id >= 0):  # type: ignore[operator]
+                        chunk, more, after = row[token_id]
+                        more += tally
+                        if more < 0.0 and (after is None or type(token_id) is int):
+                            tally = more
+                            if after is not None:
+                                row = after
+                            texts.append(chunk.text)
+                            continue
+                except Exception:  # noqa: BLE001 (the slow path names what is wrong, if anything is)
+                    pass
+                self._row, self._tally = row, tally
+                chunk = self._miss(token_id)
+                row, tally = self._row, self._tally
                 texts.append(chunk.text)
                 if chunk.finish_reason is not None:
-                    return Chunk(
-                        "".join(texts), chunk.finish_reason, chunk.stop_reason, len(ids) - count
-                    )
+                    left = len(ids) - len(texts)
+                    return Chunk("".join(texts), chunk.finish_reason, chunk.stop_reason, left)
         except Exception as error:
             error.chunk = Chunk("".join(texts))  # type: ignore[attr-defined]
             raise
-        return Chunk("".join(texts))
+        self._row, self._tally = row, tally
+        return chunk_of("".join(texts))
 
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
         """The end, said by the caller: what was withheld comes out.
