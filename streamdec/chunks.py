@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-__all__ = ["Anchor", "Chunk", "FinishReason", "StopMatch", "StopReason", "chunk_of"]
+__all__ = ["Anchor", "Chunk", "FinishReason", "StopMatch", "StopReason"]
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 """Why a stream ended, in the words of OpenAI and vLLM."""

@@ -155,7 +155,8 @@ Special = Literal["parse", "text", "forbid"]
 """What becomes of special tokens that are spelled in a text which is encoded.
 
 ``"parse"`` makes them special tokens (for prompts of one's own), ``"text"`` encodes their letters
-as any others, ``"forbid"`` raises (for text of strangers).
+as any others, ``"forbid"`` raises (for text of strangers). ``"text"`` raises as well where a model
+has no other way to encode those letters.
 """
 
 Span = tuple[int, int]
@@ -186,7 +187,8 @@ class Encoding:
     buffer: four bytes each, little-endian. Without a ``source``, as after pickling, ``tokens`` and
     offsets raise LookupError unless they were asked for before.
 
-    Two encodings are equal if their ids are.
+    Two encodings are equal if their ids are. Raises OverflowError for an int that is no id, and
+    ValueError for bytes that are not four for each.
 
     >>> encoding = Encoding([1, 2, 3])
     >>> encoding.ids, len(encoding), encoding.buffer.nbytes
@@ -203,6 +205,8 @@ class Encoding:
         special: Special = "parse",
     ) -> None:
         self._data = ids if isinstance(ids, bytes) else _little_endian(array("I", ids))
+        if len(self._data) % 4:
+            raise ValueError(f"{len(self._data)} bytes are no ids of four bytes each")
         self._source = source
         self.text = text
         """The text that was encoded."""
@@ -374,7 +378,11 @@ class Decoder(Protocol):
     """Turns all token ids into text at once."""
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The text of ``token_ids``, which are ints from 0 to 2**32 - 1."""
+        """The text of ``token_ids``, which are ints from 0 to 2**32 - 1.
+
+        Those without a token contribute nothing. For what is no id, every backend of streamdec
+        raises :class:`~streamdec.errors.TokenizerLibraryError`.
+        """
         ...
 
 

@@ -41,6 +41,12 @@ def test_what_is_no_id_is_refused(ids: list[int]) -> None:
         Encoding(ids)
 
 
+@pytest.mark.parametrize("data", [b"a", b"abc", b"abcde"])
+def test_bytes_that_are_no_ids_are_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=f"{len(data)} bytes are no ids of four bytes"):
+        Encoding(data)
+
+
 @given(IDS, st.integers(1, 12))
 def test_hashes_are_sglangs(ids: list[int], size: int) -> None:
     encoding = Encoding(ids)

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from streamdec.backends._extras import library
 from streamdec.backends._guard import guarded
-from streamdec.errors import MissingExtraError, TokenizerLibraryError, TokenizerLoadError
+from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 
 __all__ = ["FastEncoder"]
-
-_INSTALL = "fastokens is not installed: pip install 'streamdec[fast]'"
 
 
 class FastEncoder:
@@ -26,12 +25,9 @@ class FastEncoder:
     """
 
     def __init__(self, text: str) -> None:
+        made = library("fastokens", "fast", "encoding fast needs").Tokenizer
         try:
-            from fastokens import Tokenizer
-        except ImportError as error:
-            raise MissingExtraError(_INSTALL) from error
-        try:
-            self._tokenizer: Any = guarded(Tokenizer.from_json_str, text)
+            self._tokenizer: Any = guarded(made.from_json_str, text)
             guarded(self._tokenizer.no_truncation)
             guarded(self._tokenizer.no_padding)
         except TokenizerLibraryError as error:

@@ -1,19 +1,22 @@
 """What two encoders of one tokenizer.json must agree on before the faster of them is trusted.
 
-In: the parsed JSON; the slow encoder's tokenizer. Out: reasons to trust nothing (static rules), and
-strings to compare ids on. Both follow a prototype's, found by altering configurations until
+In: the slow encoder's tokenizer. Out: reasons to trust nothing (static rules), and strings to
+compare ids on. Both follow a prototype's, found by altering configurations until
 fastokens 0.3.5 and tokenizers 0.23.3 differed. How many of those this set finds was not measured.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
+
+from streamdec.backends._guard import guarded
 
 __all__ = ["GUARDED", "probes_of", "static_faults"]
 
@@ -55,37 +58,43 @@ _FIXED = (
 _AROUND = ("{}", "a{}b", " {} ", "\n{}\n", "\t{}\t x", "1{}2", "{}{}", "  {}  ", "foo\n{} \n")
 
 
-def static_faults(data: Mapping[str, Any], tokenizer: Tokenizer) -> Iterator[str]:
-    """Why the fast encoder must not be used for this file, whatever the probes say."""
-    if (data.get("model") or {}).get("dropout"):
+def static_faults(tokenizer: Tokenizer, renumbered: Sequence[str] = ()) -> Iterator[str]:
+    """Why the fast encoder must not be used for this file, whatever the probes say.
+
+    ``renumbered`` are added tokens that have other ids in ``tokenizer`` than the file says.
+    """
+    if getattr(tokenizer.model, "dropout", None):
         yield "the model has dropout, which is random"
-    added = data.get("added_tokens") or []
-    for token in added:
-        if tokenizer.token_to_id(token["content"]) != token["id"]:
-            yield f"the id of the added token {token['content']!r:.60} is not the declared one"
-            break
-    spaced = [token for token in added if token["content"][:1].isspace()]
-    if spaced and any(token.get("lstrip") or token.get("rstrip") for token in added):
+    if renumbered:
+        yield f"the id of the added token {renumbered[0]!r:.60} is not the declared one"
+    added = list(tokenizer.get_added_tokens_decoder().values())
+    spaced = [token for token in added if token.content[:1].isspace()]
+    if spaced and any(token.lstrip or token.rstrip for token in added):
         yield "an added token begins with white space, and one takes that around it"
-    if not data.get("normalizer"):
+    if tokenizer.normalizer is None:
         yield from _faults_of_one_pass(added)
-    for pattern in _patterns([data.get("normalizer"), data.get("pre_tokenizer")]):
+    for pattern in _patterns([_data_of(tokenizer.normalizer), _data_of(tokenizer.pre_tokenizer)]):
         if _RISK.search(_CLASS.sub("", pattern)) and pattern not in _HARMLESS:
             yield f"regexes of its kind are read in different ways: {pattern!r:.80}"
 
 
-def _faults_of_one_pass(added: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _data_of(part: Any) -> Any:
+    """One part of a tokenizer as JSON data; None for none."""
+    return None if part is None else json.loads(guarded(part.__getstate__))
+
+
+def _faults_of_one_pass(added: Sequence[AddedToken]) -> Iterator[str]:
     """What is found otherwise in one pass than in two: normalized tokens after the others.
 
     Without a normalizer the fast encoder takes one pass, the slow one two.
     """
-    later = [token for token in added if token.get("normalized")]
-    first = [token["content"] for token in added if not token.get("normalized")]
+    later = [token for token in added if token.normalized]
+    first = [token.content for token in added if not token.normalized]
     if not later or not first:
         return
-    if any(token.get(flag) for token in later for flag in ("lstrip", "rstrip", "single_word")):
+    if any(token.lstrip or token.rstrip or token.single_word for token in later):
         yield "only some added tokens are normalized, and one of them looks at what is around it"
-    if _is_overlapping([token["content"] for token in later], first):
+    if _is_overlapping([token.content for token in later], first):
         yield "of added tokens that overlap only some are normalized"
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from streamdec.backends._common import fingerprint_of
+from streamdec.backends._common import checked_ids, fingerprint_of, sample_of
 from streamdec.backends._derived import DerivedTokenizer
 from streamdec.backends._guard import guarded
 from streamdec.backends._pieces import bytes_of
@@ -47,6 +47,9 @@ _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
 _SPACE = "\u2581"
 _BYTE_LEVEL = TextRules(ByteLevel())
 _ESCAPED = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
+_NAMED_BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
+_NO_TEXT = re.compile("[\udc80-\udcff]")
+"""As ``surrogateescape`` writes bytes that are not UTF-8."""
 _CONTROLS = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 _MAX_FLOAT = 3.4e38
 """Beyond which a score is no 32-bit float."""
@@ -61,8 +64,6 @@ _ROLES = {
     "cls_token": "cls",
     "mask_token": "mask",
 }
-_SPREAD_IN_SAMPLE = 128
-_SPECIAL_IN_SAMPLE = 64
 
 
 class GGUFTokenizer(DerivedTokenizer):
@@ -83,7 +84,7 @@ class GGUFTokenizer(DerivedTokenizer):
         self.name = str(path)
         try:
             self._take({key.rpartition("ggml.")[2]: value for key, value in found.items()})
-        except (ValueError, TypeError, UnicodeEncodeError) as error:
+        except (ValueError, TypeError) as error:
             raise TokenizerLoadError(f"{str(path)!r}: {error}") from error
 
     def _take(self, data: dict[str, Any]) -> None:
@@ -92,7 +93,9 @@ class GGUFTokenizer(DerivedTokenizer):
         if not self._tokens:
             raise ValueError("a GGUF file without tokens in it (tokenizer.ggml.tokens)")
         types = data.get("token_type") or [_NORMAL] * len(self._tokens)
-        if len(types) != len(self._tokens) or not all(type(kind) is int for kind in types):
+        if not isinstance(types, list) or not all(type(kind) is int for kind in types):
+            raise ValueError("tokenizer.ggml.token_type is not a list of integers")
+        if len(types) != len(self._tokens):
             raise ValueError(f"{len(types)} types of {len(self._tokens)} tokens")
         if strange := set(types) - {_UNDEFINED, *range(_NORMAL, _BYTE + 1)}:
             raise ValueError(f"a token of type {min(strange)}, which nobody knows")
@@ -128,10 +131,13 @@ class GGUFTokenizer(DerivedTokenizer):
     # --- decoding ---------------------------------------------------------------------------------
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The text of ``token_ids``; ids that the file does not have contribute nothing."""
+        """The text of ``token_ids``; ids that the file does not have contribute nothing.
+
+        Raises :class:`TokenizerLibraryError` for what is no id.
+        """
         pieces = [
             self.piece(token_id) or b""
-            for token_id in token_ids
+            for token_id in checked_ids(token_ids)
             if not (skip_special_tokens and self.is_skipped(token_id))
         ]
         text = b"".join(pieces).decode("utf-8", "replace")
@@ -178,8 +184,7 @@ class GGUFTokenizer(DerivedTokenizer):
 
     def sample_ids(self) -> list[int]:
         """Special tokens, bytes, and ids spread over the vocabulary."""
-        spread = range(0, self.vocab_size, max(self.vocab_size // _SPREAD_IN_SAMPLE, 1))
-        return sorted({*self._special[:_SPECIAL_IN_SAMPLE], *self._byte_ids(), *spread})
+        return sample_of(self._special, self._byte_ids(), self.vocab_size)
 
     def _byte_ids(self) -> Iterator[int]:
         single = (i for i in range(self.vocab_size) if len(self.piece(i) or b"") == 1)
@@ -206,13 +211,16 @@ class GGUFTokenizer(DerivedTokenizer):
             found: Sequence[int] = self._sentencepiece._ids(text, special)
             return found
         if special == "forbid":
-            spelled = next((name for name in self._names if name and name in text), None)
+            spelled = next((name for name in self._names if name in text), None)
             if spelled is not None:
                 raise EncodeError(f"the special token {spelled!r} at index {text.index(spelled)}")
         if self._kind == "rwkv":
             return list(self._longest(text, special))
         encoder = self._of_plain_text if special == "text" else self._of_special_tokens
         ids: list[int] = guarded(encoder.encode_batch_fast, [text], add_special_tokens=False)[0].ids
+        if special != "parse" and (words := self._control.intersection(ids)):
+            name = self._tokens[min(words)]
+            raise EncodeError(f"the special token {name!r}, which is a word of the model as well")
         return ids
 
     def _longest(self, text: str, special: Special) -> Iterator[int]:
@@ -253,7 +261,7 @@ class GGUFTokenizer(DerivedTokenizer):
 
     @cached_property
     def _any_special(self) -> re.Pattern[str]:
-        names = sorted(filter(None, self._names), key=len, reverse=True)
+        names = sorted(self._names, key=len, reverse=True)
         return re.compile(f"({'|'.join(map(re.escape, names))})")
 
     def _encoding_identity(self) -> bytes:
@@ -294,8 +302,14 @@ class GGUFTokenizer(DerivedTokenizer):
             raise EncodeError(f"{error}; it decodes") from error
 
     @cached_property
+    def _control(self) -> frozenset[int]:
+        """Special tokens that no text may give unless it spells them."""
+        return frozenset(self._special) - {self._roles.get("unk_token", -1)}
+
+    @cached_property
     def _names(self) -> list[str]:
-        return [self._tokens[i] for i in self._special]
+        """Of special tokens, but for those without one."""
+        return [name for i in self._special if (name := self._tokens[i])]
 
     @cached_property
     def _of_special_tokens(self) -> Tokenizer:
@@ -306,7 +320,7 @@ class GGUFTokenizer(DerivedTokenizer):
             tokenizer.normalizer = plain.normalizer
         tokenizer.pre_tokenizer = plain.pre_tokenizer
         tokenizer.add_tokens(self._user_defined)
-        tokenizer.add_special_tokens(list(filter(None, self._names)))
+        tokenizer.add_special_tokens(self._names)
         return tokenizer
 
     @cached_property
@@ -382,9 +396,16 @@ class GGUFTokenizer(DerivedTokenizer):
 
 
 _WORKED_OUT = (
-    *("fingerprint", "encodes", "special_tokens", "_special", "_sentencepiece", "_names"),
-    *("_of_special_tokens", "_of_plain_text", "_by_name", "_ids_by_bytes", "_any_special"),
-    *("_cache", "encoding_fingerprint"),
+    *("fingerprint", "encodes", "special_tokens", "_special", "_control", "_sentencepiece"),
+    *(
+        "_names",
+        "_of_special_tokens",
+        "_of_plain_text",
+        "_by_name",
+        "_ids_by_bytes",
+        "_any_special",
+    ),
+    "encoding_fingerprint",
 )
 
 
@@ -403,8 +424,9 @@ def _strings(data: dict[str, Any], key: str) -> list[str]:
     found = data.get(key, [])
     if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
         raise ValueError(f"tokenizer.ggml.{key} is not a list of strings")
-    for item in found:
-        item.encode()  # UnicodeEncodeError for bytes that are no UTF-8
+    for index, item in enumerate(found):
+        if not item.isascii() and _NO_TEXT.search(item):
+            raise ValueError(f"item {index} of tokenizer.ggml.{key} is not UTF-8: {item!a:.80}")
     return found
 
 
@@ -431,9 +453,10 @@ def _unescape(found: re.Match[bytes]) -> bytes:
 
 
 def _byte(name: str) -> bytes:
-    if len(name) != 6 or not name.startswith("<0x") or not name.endswith(">"):
-        raise ValueError(f"a byte token {name!r:.40}")
-    return bytes([int(name[3:5], 16)])
+    found = _NAMED_BYTE.fullmatch(name)
+    if found is None:
+        raise ValueError(f"a byte token {name!r:.40}, which is not spelled as <0xE4>")
+    return bytes.fromhex(found[1])
 
 
 # --- a SentencePiece model ------------------------------------------------------------------------

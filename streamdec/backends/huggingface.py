@@ -23,7 +23,7 @@ import re
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,6 +33,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers
 from streamdec.backends._common import fingerprint_of, guarded
 from streamdec.backends._derived import DerivedTokenizer, Span
 from streamdec.backends._pieces import bytes_of
+from streamdec.backends._reading import read_bounded
 from streamdec.backends.tokenizer_config import read_declared
 from streamdec.errors import (
     EncodeError,
@@ -66,6 +67,8 @@ Context = tuple[tuple[int, ...], tuple[int, ...]]
 """The ids before and after a token that is asked about."""
 
 _BOM = "\ufeff"
+_UNKNOWN = "\U0010fffe \U000e0fff \u0378"
+"""Code points that are assigned to nothing."""
 _UNFAITHFUL = "a copy of this tokenizer has other added tokens"
 _ENCODING_PARTS = ("normalizer", "pre_tokenizer", "post_processor")
 _LONG = 65_536
@@ -114,29 +117,27 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     """Where the files beside the tokenizer.json are; None if it is from no file."""
     _content_hash: bytes | None
     """SHA-256 of the tokenizer.json; None if it is from none."""
+    _renumbered: Sequence[str] = ()
+    """Added tokens whose ids are others than the tokenizer.json says."""
 
     def __init__(self, source: str | os.PathLike[str] | Tokenizer | FastTokenizer) -> None:
         if isinstance(source, (str, os.PathLike)):
-            self._open_content(source)
+            self._take(*read_json(source))
         else:
             self._tokenizer, self.name = _given(source)
-            self._folder = None
+            self._folder = self._content_hash = None
             self._forget()
 
-    def _open_content(self, source: str | os.PathLike[str]) -> bytes:
-        """Opens a file or JSON text, and returns what was read of it."""
-        if isinstance(source, str) and _is_json(source):
-            content, name, self.name = source.encode("utf-8", "surrogatepass"), *["JSON text"] * 2
-        else:
-            self.name = os.fsdecode(source)
-            content, name = _read(self.name)
-        self._tokenizer, self._folder = _parse(content, name), _folder_of(source)
-        self._forget()
+    def _take(self, content: bytes, name: str, path: Path | None) -> None:
+        """Opens what was read of ``path``; None if it was no file."""
+        self.name = name
+        shown = name if path is None else repr(str(path))
+        self._tokenizer, self._renumbered = _parse(content, shown)
+        self._folder = None if path is None else path.parent
         self._content_hash = hashlib.sha256(content).digest()
-        return content
+        self._forget()
 
     def _forget(self) -> None:
-        self._content_hash = None
         self._skipped: dict[int, bool] = {}
         self._last_asked: tuple[int, str | None] = (-1, None)
 
@@ -150,12 +151,15 @@ class HuggingFaceTokenizer(DerivedTokenizer):
             "tokenizer": self._tokenizer,
             "name": self.name,
             "folder": self._folder,
+            "content_hash": self._content_hash,
             "added": self._decoded_added(),
+            "cache": self._cache,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._tokenizer, self.name = state["tokenizer"], state["name"]
-        self._folder = state["folder"]
+        self._folder, self._content_hash = state["folder"], state["content_hash"]
+        self._cache = state["cache"]
         self._forget()
         # The library's JSON loses ids after holes, and that a token was special before.
         if self._decoded_added() != state["added"]:
@@ -237,6 +241,8 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     ) -> Sequence[Sequence[int] | bytes]:
         """The ids of the whole of each text: never truncated, never padded."""
         if special != "forbid":
+            if special == "text" and self._ids_of_words:
+                self._refuse_words(texts)
             return self._batch_ids(texts, special, add_special_tokens=add_special_tokens)
         found = self._batch_ids(texts, "parse", add_special_tokens=False)
         for text, ids in zip(texts, found, strict=True):
@@ -273,11 +279,52 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         That is, if there is one in them and they are others than those of plain text: the token for
         what is unknown may be special too, and is found in plain text.
         """
+        found = self._special_in(ids)
+        if not found:
+            return
+        plain = Encoding(self._batch_ids([text], "text", add_special_tokens=False)[0])
+        words = self._words_in(text, ids)
+        if words or ids != plain:
+            spelled = words or (found - self._special_in(plain)) or found
+            told = "the text has special tokens, which are forbidden in it"
+            raise EncodeError(f"{told}: {self._listed(spelled)}")
+
+    def _refuse_words(self, texts: Sequence[str]) -> None:
+        """EncodeError for a text whose letters alone give a special token."""
+        plain = self._batch_ids(texts, "text", add_special_tokens=False)
+        for text, ids in zip(texts, plain, strict=True):
+            if found := self._words_in(text, Encoding(ids)):
+                told = "the text has special tokens that its model has as words, and cannot spell"
+                raise EncodeError(f"{told}: {self._listed(found)}")
+
+    def _words_in(self, text: str, ids: Encoding) -> frozenset[int]:
+        """Special tokens that ``text`` spells, and that its letters alone give."""
+        found = self._special_in(ids) & self._ids_of_words
+        return frozenset(i for i in found if (self.id_to_token(i) or "") in text)
+
+    @cached_property
+    def _ids_of_words(self) -> frozenset[int]:
+        """Special tokens that are words of the model as well, as T5's ``<extra_id_0>``.
+
+        Their own letters give them, whatever is said of special tokens. Asked of the library, once,
+        for those that the model has at all.
+        """
+        name_of = self._tokenizer.model.id_to_token
+        names = [name for i in self._special_ids if (name := name_of(i))]
+        if not names:
+            return frozenset()
+        texts = [frame.format(name) for name in names for frame in ("{}", "a {} b")]
+        ask = partial(HuggingFaceTokenizer._batch_ids, self)
+        found = ask([*texts, _UNKNOWN], "text", add_special_tokens=False)
+        *special, unknown = (self._special_in(Encoding(ids)) for ids in found)
+        return frozenset[int]().union(*special) - unknown
+
+    def _special_in(self, ids: Encoding) -> frozenset[int]:
         parts = (ids.buffer[start : start + _LONG] for start in range(0, len(ids), _LONG))
-        found = frozenset[int]().union(*map(self._special_ids.intersection, parts))
-        if found and ids != Encoding(self._batch_ids([text], "text", add_special_tokens=False)[0]):
-            names = ", ".join(repr(self.id_to_token(i)) for i in sorted(found)[:3])
-            raise EncodeError(f"the text has special tokens, which are forbidden in it: {names}")
+        return frozenset[int]().union(*map(self._special_ids.intersection, parts))
+
+    def _listed(self, token_ids: Collection[int]) -> str:
+        return ", ".join(repr(self.id_to_token(i)) for i in sorted(token_ids)[:3])
 
     def offsets_of(self, encoding: Encoding) -> list[Span]:
         """The library's own offsets, in characters. Raises EncodeError without the text."""
@@ -527,54 +574,51 @@ def _given(source: object) -> tuple[Tokenizer, str]:
     )
 
 
-def _folder_of(source: object) -> Path | None:
-    """Where the files beside a tokenizer.json are; None if it is from no file."""
-    if not isinstance(source, (str, os.PathLike)) or _is_json(source):
-        return None
-    path = Path(os.fsdecode(source))
-    return path if path.is_dir() else path.parent
+def read_json(source: str | os.PathLike[str]) -> tuple[bytes, str, Path | None]:
+    """The JSON in ``source``, its name, and the path of the file that has it (None for text).
 
-
-def _is_json(source: object) -> bool:
-    return isinstance(source, str) and source.lstrip(_BOM + " \t\r\n").startswith("{")
-
-
-def _read(path: str) -> tuple[bytes, str]:
-    """The content of a tokenizer.json or of that in a folder, and a name for messages."""
-    file = Path(path)
+    Raises :class:`TokenizerLoadError`, which names the path.
+    """
+    if isinstance(source, str) and source.lstrip(_BOM + " \t\r\n").startswith("{"):
+        return source.encode("utf-8", "surrogatepass"), "JSON text", None
+    name = os.fsdecode(source)
+    path = Path(name)
     try:
-        file = file / "tokenizer.json" if file.is_dir() else file
-        content = file.read_bytes()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise TokenizerLoadError(f"{str(file)!r}: {reason}") from error
-    return content, repr(str(file))
+        path = path / "tokenizer.json" if path.is_dir() else path
+    except OSError as error:
+        raise TokenizerLoadError(f"{name!r}: {error.strerror}") from error
+    return read_bounded(path), name, path
 
 
-def _parse(content: bytes, name: str) -> Tokenizer:
-    """A tokenizer of our own, so its truncation and padding may be turned off."""
+def _parse(content: bytes, name: str) -> tuple[Tokenizer, list[str]]:
+    """A tokenizer of our own, so its truncation and padding may be turned off.
+
+    And the added tokens that have other ids than the file says, which is warned of.
+    """
     try:
         tokenizer = guarded(Tokenizer.from_buffer, content.removeprefix(_BOM.encode()))
     except TokenizerLibraryError as error:
         raise TokenizerLoadError(f"{name}: not a tokenizer.json: {error.__cause__}") from error
-    _warn_of_other_ids(content, tokenizer, name)
-    return _unlimited(tokenizer)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer, _with_other_ids(content, tokenizer, name)
 
 
-def _warn_of_other_ids(content: bytes, tokenizer: Tokenizer, name: str) -> None:
-    """Warn if the library gave an added token another id than the file wants for it.
+def _with_other_ids(content: bytes, tokenizer: Tokenizer, name: str) -> list[str]:
+    """The added tokens to which the library gave another id than the file wants; and a warning.
 
     It does so, and says nothing, where the id is not the next free one.
     """
-    others = [
-        f"{text!r:.60} is {tokenizer.token_to_id(text)}, not {wanted}"
+    others = {
+        text: f"{text!r:.60} is {tokenizer.token_to_id(text)}, not {wanted}"
         for text, wanted in _declared_ids(content)
         if tokenizer.token_to_id(text) != wanted
-    ]
+    }
     if others:
-        shown = "; ".join(others[:3]) + ("; …" if len(others) > 3 else "")
+        shown = "; ".join(list(others.values())[:3]) + ("; …" if len(others) > 3 else "")
         message = f"{name}: {len(others)} added tokens have other ids than the file says: {shown}"
         warnings.warn(message, StreamdecWarning, stacklevel=5)
+    return list(others)
 
 
 def _declared_ids(content: bytes) -> Iterator[tuple[str, object]]:
@@ -591,12 +635,6 @@ def _declared_ids(content: bytes) -> Iterator[tuple[str, object]]:
             # Elsewhere in a file a key of this name may be anything.
             if isinstance(token, dict) and isinstance(token.get("content"), str):
                 yield token["content"], token.get("id")
-
-
-def _unlimited(tokenizer: Tokenizer) -> Tokenizer:
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
 
 
 def _contents(added: dict[int, AddedToken]) -> dict[int, str]:

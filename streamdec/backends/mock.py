@@ -13,7 +13,7 @@ from typing import Self
 
 from tokenizers import decoders
 
-from streamdec.backends._common import fingerprint_of, guarded
+from streamdec.backends._common import checked_ids, fingerprint_of, guarded
 from streamdec.backends._derived import DerivedTokenizer
 from streamdec.backends._pieces import bytes_of, library_stages
 from streamdec.errors import EncodeError
@@ -95,7 +95,7 @@ class MockTokenizer(DerivedTokenizer):
 
     def __getstate__(self) -> dict[str, object]:
         """What was given; what is worked out from it stays behind."""
-        given = ("_pieces", "_special_ids", "_rules", "_tokens")
+        given = ("_pieces", "_special_ids", "_rules", "_tokens", "_cache")
         return {name: getattr(self, name) for name in given}
 
     @property
@@ -106,10 +106,13 @@ class MockTokenizer(DerivedTokenizer):
     # --- decoding ---------------------------------------------------------------------------------
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The text of ``token_ids``; ids without a token contribute nothing."""
+        """The text of ``token_ids``; ids without a token contribute nothing.
+
+        Raises :class:`TokenizerLibraryError` for what is no id.
+        """
         left_out = self._special_ids if skip_special_tokens else frozenset()
-        known = self._pieces
-        return self._whole([known[i] for i in token_ids if i in known and i not in left_out])
+        known, ids = self._pieces, checked_ids(token_ids)
+        return self._whole([known[i] for i in ids if i in known and i not in left_out])
 
     @cached_property
     def _whole(self) -> Callable[[Sequence[Piece]], str]:

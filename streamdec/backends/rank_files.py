@@ -1,8 +1,7 @@
 """Rank files: the tokens of a byte-level BPE, and in which order they are merged.
 
 In: the bytes of a file, a line for each token: its bytes in base64, a space, its rank. Out: token →
-rank. A file is read whole, so how large it may be is limited, and whatever is wrong with it is
-named with its line.
+rank. Whatever is wrong with it is named with its line.
 """
 
 from __future__ import annotations
@@ -15,29 +14,13 @@ from binascii import a2b_base64
 from collections.abc import Mapping
 from pathlib import Path
 
+from streamdec.backends._common import MAX_ID
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
 from streamdec.errors import TokenizerLoadError
 
-__all__ = ["MAX_FILE", "cached_file", "encodings_of", "parse_ranks", "read_bounded", "sha256_of"]
+__all__ = ["cached_file", "encodings_of", "parse_ranks", "sha256_of"]
 
-MAX_FILE = 2**28
-"""Bytes of a tokenizer file, beyond which it is not read (the largest known has 34 million)."""
-_MAX_ID = 2**24 - 1
-"""Every id up to the highest is asked for its bytes once; no vocabulary has so many."""
 _CACHES = ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR")
-
-
-def read_bounded(path: Path, limit: int = MAX_FILE) -> bytes:
-    """The content of ``path``. TokenizerLoadError if it cannot be read or is larger than that."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(limit + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise TokenizerLoadError(f"{str(path)!r}: {reason}") from error
-    if len(content) > limit:
-        raise TokenizerLoadError(f"{str(path)!r}: more than {limit} bytes, which no tokenizer has")
-    return content
 
 
 def parse_ranks(content: bytes, name: str = "rank file") -> dict[bytes, int]:
@@ -67,7 +50,7 @@ def _parse_line(line: bytes, name: str, number: int) -> tuple[bytes, int]:
         rank = int(digits) if digits.isdigit() and len(digits) <= 10 else -1
     except (Base64Error, ValueError):
         rank = -1
-    if not 0 <= rank <= _MAX_ID:
+    if not 0 <= rank <= MAX_ID:
         expected = "a token in base64, a space and a rank"
         raise TokenizerLoadError(f"{name}, line {number}: {line!r:.80} is not {expected}")
     return token, rank

@@ -20,32 +20,30 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from tokenizers import decoders
 
-from streamdec.backends._common import fingerprint_of
+from streamdec.backends._common import checked_ids, fingerprint_of, sample_of
 from streamdec.backends._derived import DerivedTokenizer
+from streamdec.backends._extras import library
 from streamdec.backends._guard import guarded
-from streamdec.backends.rank_files import read_bounded
+from streamdec.backends._reading import read_bounded
 from streamdec.errors import (
     EncodeError,
-    MissingExtraError,
     TokenizerLibraryError,
     TokenizerLoadError,
 )
 from streamdec.protocols import ByteFallback, Metaspace, Special, SpecialTokens, TextRules
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 __all__ = ["SentencePieceTokenizer"]
 
 _SPACE = "\u2581"
 """What pieces have for a space."""
 _EVERY = 2**31
-_SPREAD_IN_SAMPLE = 128
-_CONTROL_IN_SAMPLE = 64
+_MAX_MODEL = 2**24
+"""Bytes of a model; the largest known has 5 million. The library takes up to 40 for each to parse
+it, and where it does not get them it ends the process."""
 
 
 class SentencePieceTokenizer(DerivedTokenizer):
@@ -76,8 +74,11 @@ class SentencePieceTokenizer(DerivedTokenizer):
     def _take(self, content: bytes, name: str) -> None:
         self.name = name
         self._content = content
+        if len(content) > _MAX_MODEL:
+            what = f"more than {_MAX_MODEL} bytes, which no SentencePiece model has"
+            raise TokenizerLoadError(f"{name!r}: {what}")
         try:
-            processor = _library().SentencePieceProcessor()
+            processor = library("sentencepiece", "sentencepiece").SentencePieceProcessor()
             guarded(processor.LoadFromSerializedProto, content)
         except TokenizerLibraryError as error:
             what = f"not a SentencePiece model: {error.__cause__}"
@@ -98,18 +99,23 @@ class SentencePieceTokenizer(DerivedTokenizer):
         return f"{type(self).__name__}({self.name!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """The model itself."""
-        return {"content": self._content, "name": self.name}
+        """The model itself, and what was said of it."""
+        kept = ("_content", "name", "report", "_cache")
+        return {key: value for key, value in self.__dict__.items() if key in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._take(state["content"], state["name"])
+        self._take(state["_content"], state["name"])
+        self.__dict__.update(state)
 
     # --- decoding ---------------------------------------------------------------------------------
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The text of ``token_ids``; ids that the model does not have contribute nothing."""
+        """The text of ``token_ids``; ids that the model does not have contribute nothing.
+
+        Raises :class:`TokenizerLibraryError` for what is no id.
+        """
         skipped = self._control if skip_special_tokens else {}
-        pieces = [self.piece(i) for i in token_ids if i not in skipped]
+        pieces = [self.piece(i) for i in checked_ids(token_ids) if i not in skipped]
         return guarded(self._chain.decode, [piece for piece in pieces if piece is not None])
 
     @cached_property
@@ -183,8 +189,7 @@ class SentencePieceTokenizer(DerivedTokenizer):
 
     def sample_ids(self) -> list[int]:
         """Control pieces, all bytes, and ids spread over the vocabulary."""
-        spread = range(0, self._size, max(self._size // _SPREAD_IN_SAMPLE, 1))
-        return sorted({*list(self._control)[:_CONTROL_IN_SAMPLE], *self._byte_ids(), *spread})
+        return sample_of(self._control, self._byte_ids(), self._size)
 
     def _byte_ids(self) -> Iterator[int]:
         return (i for i in range(self._size) if self._processor.IsByte(i))
@@ -259,14 +264,3 @@ class SentencePieceTokenizer(DerivedTokenizer):
             pad_token=pad,
             additional_special_tokens=others,
         )
-
-
-def _library() -> ModuleType:
-    try:
-        import sentencepiece
-    except ImportError as error:
-        raise MissingExtraError(
-            "this tokenizer needs the library sentencepiece: pip install 'streamdec[sentencepiece]'"
-        ) from error
-    library: ModuleType = sentencepiece
-    return library

@@ -19,8 +19,9 @@ from binascii import a2b_base64
 from pathlib import Path
 from typing import Any, Self
 
+from streamdec.backends._common import MAX_ID
+from streamdec.backends._reading import read_bounded
 from streamdec.backends.encodings import EncodingSpec
-from streamdec.backends.rank_files import read_bounded
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.errors import TokenizerLoadError
 
@@ -35,7 +36,6 @@ _FIXED = (
     *("[IMG_END]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"),
     "[TOOL_CONTENT]",
 )
-_MAX_IDS = 2**24
 
 
 class TekkenTokenizer(TiktokenTokenizer):
@@ -93,12 +93,14 @@ def _parse(data: Any) -> tuple[dict[bytes, int], EncodingSpec]:
 
 def _count(config: Any, key: str) -> int:
     value = config[key]
-    if type(value) is not int or not 0 <= value <= _MAX_IDS:
+    if type(value) is not int or not 0 <= value <= MAX_ID + 1:
         raise ValueError(f"{key} is {value!r:.40}")
     return value
 
 
 def _token(entry: Any, rank: int) -> bytes:
+    if not isinstance(entry, dict):
+        raise TypeError(f"entry {rank} is {entry!r:.40}, not an object")
     if entry["rank"] != rank:
         raise ValueError(f"entry {rank} has rank {entry['rank']!r:.40}")
     try:
@@ -125,6 +127,8 @@ def _special(listed: Any, count: int, version: Any) -> dict[str, int]:
 def _named(listed: Any) -> dict[int, str]:
     by_id: dict[int, str] = {}
     for token in listed:
+        if not isinstance(token, dict):
+            raise TypeError(f"a special token {token!r:.40} is not an object")
         token_id, name = token["rank"], token["token_str"]
         if type(token_id) is not int or token_id < 0 or token_id in by_id or not name:
             raise ValueError(f"a special token {name!r:.40} of rank {token_id!r:.40}")

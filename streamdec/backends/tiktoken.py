@@ -20,29 +20,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from streamdec.backends._common import fingerprint_of
+from streamdec.backends._common import checked_ids, fingerprint_of, sample_of
 from streamdec.backends._derived import DerivedTokenizer
+from streamdec.backends._extras import library
 from streamdec.backends._guard import guarded
+from streamdec.backends._reading import read_bounded
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
-from streamdec.backends.rank_files import (
-    cached_file,
-    encodings_of,
-    parse_ranks,
-    read_bounded,
-    sha256_of,
-)
+from streamdec.backends.rank_files import cached_file, encodings_of, parse_ranks, sha256_of
 from streamdec.backends.tokenizer_config import Declared, read_declared
 from streamdec.errors import (
     EncodeError,
-    MissingExtraError,
     TokenizerLibraryError,
     TokenizerLoadError,
 )
 from streamdec.protocols import RawBytes, Special, SpecialTokens, TextRules
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     import tiktoken
 
 __all__ = ["TiktokenTokenizer"]
@@ -54,8 +47,6 @@ _NAMED_BYTE = re.compile(rb"<0x([0-9A-F]{2})>")
 _NO_TEXT = re.compile("[\udc80-\udcff]")
 """As ``surrogateescape`` writes bytes that are not UTF-8."""
 _RULES = TextRules(RawBytes())
-_SPECIAL_IN_SAMPLE = 64
-_SPREAD_IN_SAMPLE = 128
 
 
 class TiktokenTokenizer(DerivedTokenizer):
@@ -147,7 +138,7 @@ class TiktokenTokenizer(DerivedTokenizer):
         _check(ranks, spec, name)
         try:
             self._encoding = guarded(
-                _tiktoken().Encoding,
+                library("tiktoken", "tiktoken").Encoding,
                 spec.name,
                 pat_str=spec.pattern,
                 mergeable_ranks=ranks,
@@ -169,14 +160,12 @@ class TiktokenTokenizer(DerivedTokenizer):
         Raises :class:`TokenizerLibraryError` for what is no id.
         """
         skipped = self._skipped_ids if skip_special_tokens else frozenset[int]()
-        kept = [token_id for token_id in token_ids if token_id not in skipped]
+        kept = [token_id for token_id in checked_ids(token_ids) if token_id not in skipped]
         try:
             return self._encoding.decode(kept)
         except KeyError:
             known = [token_id for token_id in kept if self.piece(token_id) is not None]
             return guarded(self._encoding.decode, known)
-        except (OverflowError, TypeError):
-            return guarded(self._encoding.decode, kept)
 
     @property
     def rules(self) -> TextRules:
@@ -218,11 +207,9 @@ class TiktokenTokenizer(DerivedTokenizer):
 
     def sample_ids(self) -> list[int]:
         """Special tokens, all single bytes, and ids spread over the vocabulary."""
-        special = sorted(set(self._special_ids.values()))
-        first = [*special[:_SPECIAL_IN_SAMPLE], *sorted(self._skipped_ids)[:1]]
-        step = max(self.vocab_size // _SPREAD_IN_SAMPLE, 1)
-        spread = (i for i in range(0, self.vocab_size, step) if self.piece(i) is not None)
-        return sorted({*first, *self._byte_ids(), *spread})
+        special = [*sorted(self._skipped_ids)[:1], *self._special_ids.values()]
+        sample = sample_of(special, self._byte_ids(), self.vocab_size)
+        return [token_id for token_id in sample if self.piece(token_id) is not None]
 
     def _byte_ids(self) -> Iterator[int]:
         for byte in range(256):
@@ -415,27 +402,17 @@ def _ranks_at_hand(spec: EncodingSpec, *, allow_download: bool) -> tuple[bytes, 
             except TokenizerLibraryError as error:
                 reason = f"the download failed ({error.__cause__!r:.200})"
     shown = f" ({file.url})" if file.url else ""
-    raise TokenizerLoadError(
-        f"the rank file of {spec.name} is not at hand: {reason}. Give the path of the file{shown}, "
-        "or put it into the folder that TIKTOKEN_CACHE_DIR names, as tiktoken does"
-    )
+    advice = f"Give the path of the file{shown}"
+    if file.url:
+        advice += ", or put it into the folder that TIKTOKEN_CACHE_DIR names, as tiktoken does"
+    raise TokenizerLoadError(f"the rank file of {spec.name} is not at hand: {reason}. {advice}")
 
 
 def _download(file: RankFile) -> bytes:
     """Through tiktoken, which compares the SHA-256 and keeps the file in its cache."""
-    content: bytes = guarded(_tiktoken().load.read_file_cached, file.url, file.sha256)
+    load = library("tiktoken.load", "tiktoken")
+    content: bytes = guarded(load.read_file_cached, file.url, file.sha256)
     return content
-
-
-def _tiktoken() -> ModuleType:
-    try:
-        import tiktoken
-        import tiktoken.load
-    except ImportError as error:
-        raise MissingExtraError(
-            "this tokenizer needs the library tiktoken: pip install 'streamdec[tiktoken]'"
-        ) from error
-    return tiktoken
 
 
 # --- names of bytes -------------------------------------------------------------------------------

@@ -12,15 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from streamdec.backends._common import MAX_ID
 from streamdec.errors import TokenizerLoadError
 
 __all__ = ["Declared", "read_declared"]
 
 _NAME = "tokenizer_config.json"
 _MAX_BYTES = 2**26
-_ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token")
-_MAX_ID = 2**24 - 1
-"""Every id up to the highest is asked for its bytes once; no vocabulary has so many."""
+_ROLES = (
+    *("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def _declared(data: Any) -> Declared:
 
 def _token(key: str, token: Any) -> tuple[int, str, bool]:
     content = _content(token)
-    if not (key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= _MAX_ID):
+    if not (key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= MAX_ID):
         raise ValueError(f"added_tokens_decoder: {key!r:.40} is not a token id")
     if not content:
         raise ValueError(f"added_tokens_decoder: id {key} has no content")

@@ -10,12 +10,11 @@ import lzma
 from collections.abc import Iterator
 from pathlib import Path
 
+from streamdec.backends._reading import MAX_FILE as MAX_CONTENT
 from streamdec.errors import TokenizerLoadError
 
 __all__ = ["MAX_CONTENT", "XZ_MAGIC", "blocks_of", "content_of", "is_packed"]
 
-MAX_CONTENT = 2**28
-"""Bytes of a file, unpacked, beyond which it is not read; the largest known has 34 million."""
 XZ_MAGIC = b"\xfd7zXZ\x00"
 _MAX_MEMORY = 2**27
 """Bytes that unpacking may take: ``xz -9`` asks for 65 million."""

@@ -182,7 +182,7 @@ def _order(found: list[Detected]) -> list[Format]:
 
 def _describe_json(blocks: Iterator[bytes]) -> tuple[Format, str]:
     """What the keys say; of JSON that is none of ours no more than a limit is kept."""
-    content, before, size = b"", b"", 0
+    content, before, size = bytearray(), b"", 0
     for block in blocks:
         size += len(block)
         if size > MAX_CONTENT:
@@ -195,7 +195,7 @@ def _describe_json(blocks: Iterator[bytes]) -> tuple[Format, str]:
             content += block
     if len(content) > _MAX_JSON:
         return "unsupported", 'JSON without a "model"'
-    return "unsupported", _named_json(content)
+    return "unsupported", _named_json(bytes(content))
 
 
 def _named_json(content: bytes) -> str:

@@ -24,7 +24,7 @@ from streamdec.errors import MissingExtraError, TokenizerLoadError, UnsupportedF
 from streamdec.loading.content import content_of
 from streamdec.loading.detect import Detected, Format, detect_format
 from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
-from streamdec.loading.models import MODELS, look_up, read_models
+from streamdec.loading.models import MODELS, checked, look_up, read_models
 
 if TYPE_CHECKING:
     from streamdec.backends.gguf import GGUFTokenizer
@@ -97,6 +97,8 @@ def load_tokenizer(
     TiktokenTokenizer('https://….tiktoken', o200k_base)
     """
     name = os.fsdecode(path_or_name)
+    if not name:  # which pathlib takes for the working directory
+        raise TokenizerLoadError("'': neither a path nor a name")
     options = FastOptions.of(
         backend,
         strict=strict,
@@ -105,7 +107,7 @@ def load_tokenizer(
         on_mismatch=on_mismatch,
         stacklevel=3,
     )
-    table = read_models(models) if isinstance(models, (str, os.PathLike)) else models or {}
+    table = read_models(models) if isinstance(models, (str, os.PathLike)) else checked(models or {})
     started = perf_counter()
     source = _source_of(name, table, encoding, revision, allow_download=allow_download)
     if source.path is None:

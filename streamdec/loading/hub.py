@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 
-from streamdec.errors import MissingExtraError, TokenizerLoadError
+from streamdec.backends._extras import library
+from streamdec.errors import TokenizerLoadError
 from streamdec.loading.detect import detect_format
 
 __all__ = ["HUB", "Snapshot", "find_snapshot", "is_hub_id"]
@@ -83,9 +83,9 @@ def find_snapshot(
 
 def _snapshot(repo_id: str, revision: str | None, *, local_files_only: bool) -> Snapshot | str:
     """The snapshot, or why there is none."""
-    library = _library()
+    hub = library("huggingface_hub", "hub", "ids of the Hub need")
     try:
-        folder = library.snapshot_download(
+        folder = hub.snapshot_download(
             repo_id,
             revision=revision,
             allow_patterns=list(_FILES),
@@ -104,14 +104,3 @@ def _lack_of(folder: Path) -> str | None:
     """What a snapshot is, if no tokenizer is in it."""
     found = detect_format(folder)
     return found.description if found.format == "unsupported" else None
-
-
-def _library() -> ModuleType:
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise MissingExtraError(
-            "ids of the Hub need the library huggingface_hub: pip install 'streamdec[hub]'"
-        ) from error
-    library: ModuleType = huggingface_hub
-    return library

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from streamdec.errors import TokenizerLoadError
 
-__all__ = ["MODELS", "ModelTable", "look_up", "read_models"]
+__all__ = ["MODELS", "ModelTable", "checked", "look_up", "read_models"]
 
 ModelTable = Mapping[str, str]
 """Name of a model, or a pattern with ``*``, to the name of an encoding or the path of a tokenizer.
@@ -119,7 +120,19 @@ def read_models(path: str | os.PathLike[str]) -> dict[str, str]:
     except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
         raise TokenizerLoadError(f"{str(file)!r}: no table of models: {reason}") from error
-    table = data.get("models", data)
-    if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
-        raise TokenizerLoadError(f"{str(file)!r}: a table of models has names and strings only")
-    return table
+    try:
+        return dict(checked(data.get("models", data)))
+    except TypeError as error:
+        raise TokenizerLoadError(f"{str(file)!r}: {error}") from error
+
+
+def checked(table: Any) -> ModelTable:
+    """``table``, if it is one. Raises TypeError, which says what it has instead."""
+    if not isinstance(table, Mapping):
+        raise TypeError(f"a table of models has names and strings, and is not {table!r:.80}")
+    for name, target in table.items():
+        if not isinstance(name, str) or not isinstance(target, str):
+            pair = f"{name!r:.80} and {target!r:.80}"
+            raise TypeError(f"a table of models has names and strings only, not {pair}")
+    found: ModelTable = table
+    return found

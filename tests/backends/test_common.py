@@ -4,7 +4,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from streamdec.backends._common import canonical, fingerprint_of, guarded
+from streamdec.backends._common import (
+    canonical,
+    checked_ids,
+    fingerprint_of,
+    guarded,
+    sample_of,
+)
 from streamdec.errors import TokenizerLibraryError
 from streamdec.protocols import ByteFallback, Joined, LiteralReplace, Metaspace, TextRules
 
@@ -32,6 +38,25 @@ def test_every_failure_becomes_ours_with_its_cause(error: BaseException) -> None
 def test_what_ends_the_program_comes_through(error: BaseException) -> None:
     with pytest.raises(type(error)):
         guarded(fail, error)
+
+
+def test_ids_are_those_that_fit_into_32_bits() -> None:
+    for given in ([0, 2**32 - 1], (5,), range(3), b"ab", iter([1, 2]), [True]):
+        expected = [1, 2] if not hasattr(given, "__len__") else list(given)
+        assert checked_ids(given).tolist() == expected
+    for bad in ([-1], [2**32], ["1"], [1.0], [None]):
+        with pytest.raises(TokenizerLibraryError, match=r"ids are ints from 0 to 2\*\*32 - 1"):
+            checked_ids(bad)  # type: ignore[arg-type]
+
+
+def test_a_sample_has_some_of_each_kind() -> None:
+    assert sample_of([], [], 0) == []
+    assert sample_of([7], [3], 10) == list(range(10))
+    sample = sample_of(range(500_000, 501_000), range(90_000, 90_256), 400_000)
+    assert sample == sorted(set(sample))
+    assert {0, 90_000, 90_255, 500_000, 500_063} <= {*sample}
+    assert 500_064 not in sample
+    assert len(sample) < 64 + 256 + 140
 
 
 @dataclass(frozen=True)

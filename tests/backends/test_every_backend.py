@@ -28,6 +28,7 @@ from streamdec.backends.fast import HybridTokenizer
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.mock import MockTokenizer
+from streamdec.backends.report import TokenizerReport
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
@@ -208,6 +209,28 @@ async def test_what_is_no_str_is_named_at_every_door(made: DerivedTokenizer) -> 
         made.encode("the", special="none")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "bad", [[-1], [5, -1], [2**32], [2**70], [1.0], ["5"], [None], [[5]], 5, None, "56"]
+)
+@pytest.mark.parametrize("skip", [True, False])
+def test_what_is_no_id_is_refused(made: DerivedTokenizer, bad: Any, skip: bool) -> None:
+    with pytest.raises(TokenizerLibraryError):
+        made.decode(bad, skip_special_tokens=skip)
+    with pytest.raises(TokenizerLibraryError):
+        made.decode_batch([[], bad], skip_special_tokens=skip)
+
+
+def test_an_id_without_a_token_contributes_nothing(made: DerivedTokenizer) -> None:
+    assert isinstance(made, Tokenizer)
+    ids = made.encode("the quick").ids
+    far = (made.vocab_size, 2**31, 2**32 - 1)
+    assert made.decode([*far, *ids, *far]) == made.decode(ids) == made.decode(tuple(ids))
+    for token_id in (-1, *far, 2**32, 2**70):
+        assert made.id_to_token(token_id) is None
+        assert made.token_bytes(token_id) is None
+        assert made.piece(token_id) is None
+
+
 # --- a library that panics ------------------------------------------------------------------------
 
 
@@ -377,6 +400,20 @@ def test_a_tokenizer_with_a_cache_can_be_pickled(made: DerivedTokenizer) -> None
     finally:
         made.encoding_cache = None
     assert copy.encode("the quick") == expected
+    assert copy.encoding_cache is not None
+    assert (len(copy.encoding_cache), copy.encoding_cache.max_bytes) == (1, 2**20)
+
+
+def test_a_copy_is_known_to_encode_alike(made: DerivedTokenizer) -> None:
+    copy = pickle.loads(pickle.dumps(made))
+    assert copy.encoding_fingerprint == made.encoding_fingerprint
+
+
+@pytest.mark.parametrize("name", ["tiktoken", "tekken", "sentencepiece", "gguf"])
+def test_a_copy_tells_how_it_was_loaded(name: str) -> None:
+    original = BACKENDS[name]()
+    original.report = TokenizerReport("a", "auto", "default", "b", "because")
+    assert pickle.loads(pickle.dumps(original)).report == original.report
 
 
 def test_one_cache_for_several_tokenizers_tells_them_apart() -> None:

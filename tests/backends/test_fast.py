@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import lzma
 import os
 import pickle
 import random
@@ -21,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from streamdec import load_tokenizer
 from streamdec.backends._fastokens import FastEncoder
 from streamdec.backends.comparison import Comparison, smallest
 from streamdec.backends.fast import VARIABLE, HybridTokenizer
@@ -219,7 +221,7 @@ def test_what_cannot_be_trusted_is_encoded_slowly_and_said(
     [record] = caplog.records
     assert record.levelno == (logging.WARNING if backend == "fastokens" else logging.INFO)
     assert reason in record.getMessage()
-    with pytest.raises(TokenizerLoadError, match=reason):
+    with pytest.raises(TokenizerLoadError, match=f"'JSON text': .*{reason}"):
         HybridTokenizer(json.dumps(data), backend=backend, strict=True)
 
 
@@ -239,6 +241,41 @@ def test_other_ids_disable_it_or_guard_against_a_character(
         assert tokenizer.encode_batch([text, "x"]) == slow().encode_batch([text, "x"])
     if not guarded:
         assert "Größe" in tokenizer.report.reason
+
+
+@pytest.mark.parametrize("way", ["add_special_tokens", "special"])
+@needs_fastokens
+def test_other_ways_of_encoding_are_compared_on_some_texts(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever they spell; the ids that are given for the first way are right."""
+    honest, seen = FastEncoder.ids, 0
+
+    def lying(self: FastEncoder, texts: list[str], **mode: Any) -> list[bytes]:
+        nonlocal seen
+        found = honest(self, texts, **mode)
+        if mode.get(way) in (True, "text"):
+            seen += len(texts)
+            return [ids + bytes(4) for ids in found]
+        return found
+
+    monkeypatch.setattr(FastEncoder, "ids", lying)
+    tokenizer = HybridTokenizer(byte_level())
+    assert tokenizer.report.active == "huggingface"
+    assert seen >= tokenizer.report.probes // 8
+    assert tokenizer.report.probes // 2 > seen or way == "special"
+
+
+def test_ids_that_are_not_the_declared_ones_are_not_trusted(tmp_path: Path) -> None:
+    data = json.loads(byte_level())
+    token = data["added_tokens"][0]
+    data["added_tokens"].append(token | {"id": 9_999, "content": "<X>"})
+    path = tmp_path / "tokenizer.json.xz"
+    path.write_bytes(lzma.compress(json.dumps(data).encode()))
+    with pytest.warns(StreamdecWarning, match=r"^'.*json\.xz': 1 added tokens .*'<X>' is \d+, not"):
+        tokenizer = load_tokenizer(path)
+    assert tokenizer.report.active == "huggingface"
+    assert "'<X>' is not the declared one" in tokenizer.report.reason
 
 
 @needs_fastokens
@@ -261,7 +298,7 @@ def test_without_fastokens_the_other_serves(monkeypatch: pytest.MonkeyPatch) -> 
     assert tokenizer.report.active == "huggingface"
     assert "pip install 'streamdec[fast]'" in tokenizer.report.reason
     assert tokenizer.encode("the") == slow().encode("the")
-    with pytest.raises(MissingExtraError, match=r"streamdec\[fast\]"):
+    with pytest.raises(MissingExtraError, match=r"'JSON text': .*streamdec\[fast\]"):
         HybridTokenizer(byte_level(), strict=True)
     assert HybridTokenizer(byte_level(), backend="huggingface", strict=True).report.probes == 0
 

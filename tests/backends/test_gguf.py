@@ -182,10 +182,11 @@ def test_a_byte_level_model_encodes(tmp_path: Path) -> None:
         ({"tokens": []}, "without tokens"),
         ({"tokens": [1, 2]}, "tokens is not a list of strings"),
         ({"tokens": "text"}, "tokens is not a list of strings"),
-        ({"tokens": ["\udcff"], "token_type": [1]}, "surrogates not allowed"),
+        ({"tokens": ["\udcff"], "token_type": [1]}, r"item 0 of .*tokens is not UTF-8"),
         ({"token_type": [1]}, "1 types of"),
-        ({"token_type": 5}, "has no len"),
-        ({"tokens": ["<0xZZ>"], "token_type": [6]}, "invalid literal"),
+        ({"token_type": 5}, "token_type is not a list of integers"),
+        ({"tokens": ["<0xZZ>"], "token_type": [6]}, "a byte token '<0xZZ>', which is"),
+        ({"tokens": ["<0x+3>"], "token_type": [6]}, r"a byte token '<0x\+3>'"),
         ({"tokens": ["a"], "token_type": [6]}, "a byte token 'a'"),
         ({"merges": 5}, "merges is not a list"),
         ({"scores": 5}, "scores is not a list of numbers"),
@@ -367,3 +368,29 @@ def test_bytes_without_a_token_of_rwkv(tmp_path: Path) -> None:
     with pytest.raises(EncodeError, match="no token begins at byte 0"):
         made(tmp_path, **small).encode("b" * 300)
     assert made(tmp_path, **small, unknown_token_id=1).encode("aß").ids == (2, 1, 1)
+
+
+@pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
+def test_a_control_token_that_is_a_word_of_the_model_as_well(tmp_path: Path) -> None:
+    """With ``llama-bpe`` a word that is a token is not merged from smaller ones."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    changes = BYTE_LEVEL | {
+        "pre": "llama-bpe",
+        "tokens": [*alphabet, "he", "END"],
+        "token_type": [1] * 257 + [3],
+        "merges": ["h e"],
+    }
+    ours = made(tmp_path, **changes)
+    assert ours.encode("heEND").ids[-1] == 257
+    for special in ("text", "forbid"):
+        with pytest.raises(EncodeError, match="'END'"):
+            ours.encode("END", special=special)
+    assert ours.encode("he END", special="text").ids
+
+
+@pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
+def test_a_special_token_without_a_name_is_in_no_text(tmp_path: Path) -> None:
+    nameless = RWKV | {"tokens": ["", *(f"\\x{byte:02x}" for byte in range(256)), *"abcd"]}
+    ours = made(tmp_path, **nameless)
+    for special in ("parse", "text", "forbid"):
+        assert ours.encode("ba", special=special).ids == (99, 98)

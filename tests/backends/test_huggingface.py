@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -514,12 +515,58 @@ def test_special_tokens_in_a_text_are_parsed_or_text_or_forbidden() -> None:
     for encode in (ours.encode, lambda text, **options: ours.encode_batch([text], **options)):
         with pytest.raises(EncodeError, match="forbidden in it: '<s>'"):
             encode("a <s> b", special="forbid")
+    with pytest.raises(EncodeError, match=r"forbidden in it: '<s>'$"):  # not <unk>, which has an id
+        ours.encode("strange <s>", special="forbid")
     with pytest.raises(ValueError, match="'maybe'"):
         ours.encode("a", special="maybe")  # type: ignore[arg-type]
 
 
 def test_a_special_token_for_what_is_unknown_is_not_forbidden() -> None:
     assert HuggingFaceTokenizer(brackets()).encode("strange", special="forbid").ids == (0,)
+
+
+def test_a_special_token_that_is_a_word_of_the_model_as_well() -> None:
+    """As ``<extra_id_0>`` of T5: the library gives its id for its letters, said what may be."""
+    library = Tokenizer(models.WordLevel({"<unk>": 0, "a": 1, "<s>": 2}, unk_token="<unk>"))
+    library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    library.add_special_tokens(["<s>", "<unk>"])
+    library.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair=None, special_tokens=[("<s>", 2)]
+    )
+    ours = HuggingFaceTokenizer(library)
+    assert ours.encode("a <s> x").ids == (1, 2, 0)
+    for special in ("text", "forbid"):
+        with pytest.raises(EncodeError, match=r"special tokens.*: '<s>'$"):
+            ours.encode_batch(["a", "a <s> x"], special=special)
+        options: dict[str, Any] = {"special": special, "add_special_tokens": True}
+        assert ours.encode("a x", **options).ids == (2, 1, 0)
+    assert ours.encode("<unk>", special="text").ids == (0,)
+
+
+@pytest.mark.parametrize("path", SHARED)
+@pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
+def test_no_text_of_strangers_gives_a_special_token(path: Path) -> None:
+    ours = HuggingFaceTokenizer(path)
+    special = {ours.token_to_id(name): name for name in ours.special_tokens.all}
+    unknown = {*ours.encode("\U0010fffd\ufdd0", special="text")}
+    for token_id, name in list(special.items())[:40]:
+        for text in (name, f"a {name} b", f"a{name}b{name}"):
+            spelled = token_id in ours.encode(text).ids
+            if spelled and token_id not in unknown:
+                with pytest.raises(EncodeError, match="special token"):
+                    ours.encode(text, special="forbid")
+            if spelled and is_refused(ours, text):
+                continue
+            found = ours.encode(text, special="text").ids
+            assert special.keys().isdisjoint({*found} - unknown)
+
+
+def is_refused(ours: HuggingFaceTokenizer, text: str) -> bool:
+    try:
+        ours.encode(text, special="text")
+    except EncodeError:
+        return True
+    return False
 
 
 @pytest.mark.parametrize("name", sorted(ALL.keys() - NO_JSON))
@@ -547,6 +594,13 @@ def check_alike(
         expected = theirs.encode(text, add_special_tokens=add)
     except Exception:  # noqa: BLE001 (the library's)
         with pytest.raises(TokenizerLibraryError):
+            ours.encode(text, add_special_tokens=add, special=special)
+        return
+    special_ids = [ours.token_to_id(name) for name in ours.special_tokens.all if name in text]
+    if special == "text" and not {*special_ids}.isdisjoint(
+        theirs.encode(text, add_special_tokens=False).ids
+    ):
+        with pytest.raises(EncodeError, match="special tokens that its model has as words"):
             ours.encode(text, add_special_tokens=add, special=special)
         return
     found = ours.encode(text, add_special_tokens=add, special=special)

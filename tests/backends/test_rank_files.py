@@ -7,14 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamdec.backends._reading import read_bounded
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
-from streamdec.backends.rank_files import (
-    cached_file,
-    encodings_of,
-    parse_ranks,
-    read_bounded,
-    sha256_of,
-)
+from streamdec.backends.rank_files import cached_file, encodings_of, parse_ranks, sha256_of
 from streamdec.errors import TokenizerLoadError
 from tests.support.files import SHARED, rank_file
 
@@ -62,16 +57,6 @@ def test_anything_is_ranks_or_an_error(content: bytes) -> None:
     except TokenizerLoadError:
         return
     assert all(0 <= rank < 2**24 for rank in ranks.values())
-
-
-def test_a_file_has_a_limit(tmp_path: Path) -> None:
-    (tmp_path / "ranks").write_bytes(b"12345")
-    assert read_bounded(tmp_path / "ranks", 5) == b"12345"
-    with pytest.raises(TokenizerLoadError, match=r"ranks'.*more than 4 bytes"):
-        read_bounded(tmp_path / "ranks", 4)
-    for missing in (tmp_path / "none", tmp_path, tmp_path / "a\0b"):
-        with pytest.raises(TokenizerLoadError):
-            read_bounded(missing)
 
 
 def test_a_shared_file_is_first_of_all_the_encoding_that_uses_all_of_it() -> None:

@@ -111,7 +111,7 @@ def test_bad_bytes() -> None:
 def test_control_pieces_and_unknown_ids() -> None:
     ours, theirs = both("llama")
     word, control = theirs.PieceToId("▁the"), theirs.PieceToId("[INST]")
-    ids = [1, control, word, 10**6, -1, 2**40, word, 2]
+    ids = [1, control, word, 10**6, 2**32 - 1, word, 2]
     assert ours.decode(ids) == "the the"
     assert ours.decode(ids, skip_special_tokens=False) == "<s>[INST] the the</s>"
     assert [ours.is_skipped(i) for i in (0, 1, 2, control, word)] == [0, 1, 1, 1, 0]
@@ -209,6 +209,12 @@ def test_fingerprints_tell_models_apart() -> None:
 def test_what_is_no_model_is_named(bad: bytes) -> None:
     with pytest.raises(TokenizerLoadError, match="'my file': not a SentencePiece model"):
         SentencePieceTokenizer.from_content(bad, "my file")
+
+
+def test_a_model_that_would_take_all_memory_is_not_parsed() -> None:
+    """Two bytes for each piece, for which the library takes forty."""
+    with pytest.raises(TokenizerLoadError, match="'my file': more than 16777216 bytes"):
+        SentencePieceTokenizer.from_content(b"\x0a\x00" * (2**23 + 1), "my file")
 
 
 HOSTILE = """

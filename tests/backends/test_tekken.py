@@ -104,7 +104,8 @@ def entry(rank: Any, token: str) -> dict[str, Any]:
         ({"special_tokens": [{"rank": 0, "token_str": "<SPECIAL_1>"}]}, "two special tokens"),
         ({"special_tokens": [{"rank": -1, "token_str": "x"}]}, "rank -1"),
         ({"special_tokens": [{"rank": True, "token_str": "x"}]}, "rank True"),
-        ({"special_tokens": [5]}, "not subscriptable"),
+        ({"special_tokens": [5]}, "a special token 5 is not an object"),
+        ({"vocab": [7] * 300}, "entry 0 is 7, not an object"),
         ({"special_tokens": 5}, "not iterable"),
     ],
 )

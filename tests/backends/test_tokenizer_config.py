@@ -23,6 +23,7 @@ def test_what_it_says(tmp_path: Path) -> None:
             },
             "bos_token": "<a>",
             "eos_token": {"content": "<c>"},
+            "mask_token": "<mask>",
             "pad_token": None,
             "auto_map": {"AutoTokenizer": ["tokenization_x.XTokenizer", None]},
         },
@@ -30,7 +31,7 @@ def test_what_it_says(tmp_path: Path) -> None:
     assert read_declared(tmp_path) == Declared(
         tokens={7: "<a>", 9: "<b>", 11: "<c>", 12: "<d>"},
         ordinary=frozenset({"<b>"}),
-        roles={"bos_token": "<a>", "eos_token": "<c>"},
+        roles={"bos_token": "<a>", "eos_token": "<c>", "mask_token": "<mask>"},
         code="tokenization_x.XTokenizer",
         is_there=True,
     )

@@ -240,6 +240,24 @@ def test_a_path_that_is_there_comes_before_a_name(
     assert type(load_tokenizer("gpt-4")).__name__ == "TekkenTokenizer"
 
 
+def test_a_name_that_is_empty_is_not_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_json(tmp_path / "tekken.json", tekken())
+    monkeypatch.chdir(tmp_path)
+    assert load_tokenizer(".").vocab_size
+    for empty in ("", b""):
+        with pytest.raises(TokenizerLoadError, match="neither a path nor a name"):
+            load_tokenizer(empty)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("cache")
+def test_what_nobody_serves_is_not_looked_for_in_a_cache() -> None:
+    message = r"the rank file of llama3 is not at hand: .* Give the path of the file$"
+    with pytest.raises(TokenizerLoadError, match=message):
+        load_tokenizer("llama3")
+
+
 def test_what_is_neither_path_nor_name() -> None:
     with pytest.raises(TokenizerLoadError, match=r"'llama-9': No such file.*nor is it the name of"):
         load_tokenizer("llama-9")

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from streamdec import load_tokenizer
 from streamdec.backends.encodings import ENCODINGS
 from streamdec.errors import TokenizerLoadError
 from streamdec.loading.models import MODELS, look_up, read_models
@@ -73,6 +75,12 @@ def test_what_is_no_table_is_named(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "names").write_bytes(content)
     with pytest.raises(TokenizerLoadError, match=r"names'.*table of models"):
         read_models(tmp_path / "names")
+
+
+@pytest.mark.parametrize("table", [{"a": 5}, {5: "a"}, {"a": None}, ["a"], 5])
+def test_what_is_no_table_is_named_as_an_argument_too(table: Any) -> None:
+    with pytest.raises(TypeError, match="a table of models has names and strings"):
+        load_tokenizer("a", models=table)
 
 
 def test_a_table_that_is_not_there(tmp_path: Path) -> None:

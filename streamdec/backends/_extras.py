@@ -1,0 +1,22 @@
+"""Libraries that are extras: imported where they are used, and missed in one way.
+
+In: the name of a library. Out: the library.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from streamdec.errors import MissingExtraError
+
+__all__ = ["library"]
+
+
+def library(name: str, extra: str, what: str = "this tokenizer needs") -> Any:
+    """The library ``name``. Raises :class:`MissingExtraError`, which says what to install."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        install = f"pip install 'streamdec[{extra}]'"
+        raise MissingExtraError(f"{what} the library {name}: {install}") from error
