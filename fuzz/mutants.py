@@ -265,6 +265,7 @@ MUTANTS = (
         "decode_stream",
         "if token_id > 1 or (type(token_id) is int and token_id >= 0):",
         "if token_id >= 0:",
+        ("tests/core/test_rows.py", *LAWS),
     ),
     _core(
         "16: a token that could not be taken is counted",

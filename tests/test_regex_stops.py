@@ -779,6 +779,24 @@ def test_a_stream_goes_on_after_a_timeout(monkeypatch: pytest.MonkeyPatch, patte
     assert decoder.step_batch([1, 2]).stop_reason == pattern
 
 
+def test_the_last_token_was_not_taken_if_what_it_releases_takes_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tokenizer = MockTokenizer.from_tokens([b"x", b"a\xe4"])
+    decoder = StopSequenceDecoder(tokenizer, StopConditions(stop_regex="a.b", max_tokens=2))
+    for _ in range(2):  # the second time all that precedes the release is in the rows
+        decoder.reset()
+        assert decoder.step(0).text == "x"
+        before = decoder.snapshot()
+        with monkeypatch.context() as patch:
+            patch.setattr(regex_stops, "TIMEOUT", 0.0)
+            with pytest.raises(StopRegexTimeoutError):
+                decoder.step(1)
+        assert (decoder.snapshot(), decoder.num_tokens, decoder.finished) == (before, 1, False)
+        assert decoder.step(1).text == "a\ufffd"
+        assert decoder.finish_reason == "length"
+
+
 def test_the_error_can_be_pickled() -> None:
     error = StopRegexTimeoutError("too slow", "a+")
     other = pickle.loads(pickle.dumps(error))
