@@ -348,6 +348,7 @@ BORROWED = rows.ENTRIES_BEFORE_DENSE
 
 def _keeps_its_cap(table: program.Program) -> None:
     entries = sum(len(row) for row in table._rows.values())  # None, the row's own, among them
+    assert entries <= table._max_entries + SLACK
     assert entries + len(_at_rest(table.dense)) <= table._max_entries + SLACK + BORROWED
 
 
