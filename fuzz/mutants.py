@@ -59,7 +59,7 @@ MUTANTS = (
     _core(
         "0: a snapshot with stops forgets how old the jailed text is",
         "stop_json",
-        '_ages(data.get("tail_ages", ()), len(tail)),',
+        '_ages(data.get("tail_ages", 1), len(tail)),',
         "(1,) * len(tail),",
         STOP_LAWS,
     ),

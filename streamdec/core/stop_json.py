@@ -37,6 +37,8 @@ def dump(program: StopProgram, memory: StopMemory) -> dict[str, Any]:
     }
     if memory.tail != memory.withheld:
         found["tail"] = memory.tail
+    if found.get("tail_ages") == 1:  # most often what is jailed came with the last token
+        del found["tail_ages"]
     core = program.decode.dump(memory.core)
     if core:
         found["core"] = core
@@ -76,7 +78,7 @@ def load(program: StopProgram, data: Any, num_tokens: int) -> StopMemory:
         tuple(_ages(each, 1) for each in data.get("tails_ages", rest.tails_ages)),
         withheld,
         tail,
-        _ages(data.get("tail_ages", ()), len(tail)),
+        _ages(data.get("tail_ages", 1), len(tail)),
         gate,
     )
     problem = _first_problem(program, memory, num_tokens - len(live))
