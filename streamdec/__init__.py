@@ -18,6 +18,7 @@ from streamdec.core.sequence import Sequence
 from streamdec.core.stop_conditions import StopConditions, StopLimits
 from streamdec.core.stop_sequence import StopSequenceDecoder
 from streamdec.core.token_window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
+from streamdec.encoding import Encoding, SpecialTokens
 from streamdec.errors import (
     EncodeError,
     FeedClosedError,
@@ -46,7 +47,7 @@ from streamdec.loading.detect import detect_format
 from streamdec.loading.factory import load_tokenizer
 from streamdec.machines import TokenChunk
 from streamdec.pool import DecoderPool
-from streamdec.protocols import Decoder, Encoder, Encoding, SpecialTokens, Tokenizer
+from streamdec.protocols import Decoder, Encoder, Tokenizer
 
 __all__ = [
     "INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET",

@@ -35,6 +35,9 @@ class Chunk:
         return not self.text and self.finish_reason is None
 
 
+NOTHING = Chunk()
+"""What a token gives that has no text, or whose text is withheld."""
+
 _new = object.__new__
 _set_text = Chunk.__dict__["text"].__set__
 _set_finish_reason = Chunk.__dict__["finish_reason"].__set__

@@ -21,7 +21,7 @@ from typing import (
     get_args,
 )
 
-from streamdec.chunks import Chunk, FinishReason, StopReason
+from streamdec.chunks import NOTHING, Chunk, FinishReason, StopReason
 from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.program import UnknownIds
 from streamdec.core.stop_conditions import StopConditions, StopLimits
@@ -48,7 +48,6 @@ __all__ = [
 MAX_TOKENS_AT_ONCE = 256
 """Tokens that one chunk covers at most, and after which a stream looks whether it was cancelled."""
 
-NOTHING = Chunk()
 NO_PROMPT: tuple[int, ...] = ()
 
 Split = Literal["output", "token"]

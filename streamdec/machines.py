@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol, Self, SupportsIndex
 
-from streamdec.chunks import Chunk, FinishReason
+from streamdec.chunks import Chunk, FinishReason, chunk_of
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.sequence import Sequence as TokenSequence
 from streamdec.core.stop_sequence import StopSequenceDecoder
@@ -23,7 +23,6 @@ __all__ = ["Covering", "Face", "Machine", "TokenChunk", "face_of"]
 
 Machine = DecodeStream | TokenSequence | StopSequenceDecoder
 
-NOTHING = Chunk()
 CACHED_CHUNKS = 4_096
 """Texts of which a ready-made chunk is kept: what a token gives is mostly one of few texts."""
 
@@ -136,7 +135,7 @@ class _Decoding:
         return _chunk(self._step(token_id))
 
     def step_batch(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        return Chunk("".join(self._stream.step_batch(token_ids)))
+        return chunk_of("".join(self._stream.step_batch(token_ids)))
 
     def flush(self, finish_reason: FinishReason) -> Chunk:
         return Chunk(self._stream.flush(), finish_reason)
@@ -168,7 +167,7 @@ class _Growing:
         return _chunk(self._sequence.append_token(token_id))
 
     def step_batch(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        return Chunk(self._sequence.append_tokens(token_ids))
+        return chunk_of(self._sequence.append_tokens(token_ids))
 
     def flush(self, finish_reason: FinishReason) -> Chunk:
         return Chunk("", finish_reason)

@@ -195,9 +195,8 @@ def small_caches(setup: Setup, ids: Sequence[int], max_entries: int) -> None:
     decoder = setup.decoder()
     program = decoder._program
     if isinstance(program.decode, Program):
-        program = StopProgram(
-            program.decode, program.conditions, program.skipped, max_entries=max_entries
-        )
+        skipped = {text: token_id for token_id, text in program._names.items()}
+        program = StopProgram(program.decode, program.conditions, skipped, max_entries=max_entries)
     decoder._program = program
     for round_ in range(USES_BEFORE_DENSE + 2):  # before and after it has a dense row
         decoder.reset()

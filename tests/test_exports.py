@@ -24,7 +24,8 @@ LENT = {
     "streamdec.loading.detect": {"detect_format"},
     "streamdec.core.token_window": {"INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET"},
     # The decoding rules are for those who write a backend; they import them from their module.
-    "streamdec.protocols": {"Decoder", "Encoder", "Encoding", "SpecialTokens", "Tokenizer"},
+    "streamdec.protocols": {"Decoder", "Encoder", "Tokenizer"},
+    "streamdec.encoding": {"Encoding", "SpecialTokens"},
 }
 """Inner modules that lend ``streamdec`` some of their names, not all."""
 

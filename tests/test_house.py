@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 MODULES: Mapping[str, float] = {
     "streamdec.errors": 0,
     "streamdec.chunks": 0,
-    "streamdec.protocols": 0,
+    "streamdec.encoding": 0,
+    "streamdec.protocols": 0.5,
     "streamdec.core": 0,
     "streamdec.core.token_ids": 1,
     "streamdec.core.utf8": 1,
@@ -208,7 +209,7 @@ def is_shared(found: Import, floor: float) -> bool:
 
 
 def is_for_core(imported: str) -> bool:
-    if is_within(imported, "streamdec.core") or MODULES.get(imported) == 0:
+    if is_within(imported, "streamdec.core") or MODULES.get(imported, 1) < 1:
         return True
     return imported.partition(".")[0] in sys.stdlib_module_names
 

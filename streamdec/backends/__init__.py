@@ -6,9 +6,12 @@ A backend turns its library into a :class:`streamdec.protocols.Tokenizer`: the l
 Where what is::
 
     huggingface     a tokenizer.json by tokenizers, which is the judge of its ids
+      _tokenizer_json   that file
+      _decoder_chain    its decoders, read as rules
     fast            the same, encoded by fastokens where that gives the same ids
       _fastokens      that library
-      _probes         why it may not be trusted, and what is compared before it is
+      _trial          whether it is trusted with a file
+      _probes         why it may not be, and what is compared before it is
       _shadow         what is compared at run time
       comparison      both side by side on a text, for streamdec verify
     tiktoken        rank files

@@ -17,14 +17,9 @@ from typing import Any
 from streamdec.backends._threads import cores, in_thread, in_threads
 from streamdec.backends.encoding_cache import CacheKey, EncodingCache
 from streamdec.backends.report import TokenizerReport
+from streamdec.encoding import Encoding, Special, SpecialTokens
 from streamdec.errors import EncodeError
-from streamdec.protocols import (
-    Encoding,
-    IncrementalDecoder,
-    Special,
-    SpecialTokens,
-    new_decode_stream,
-)
+from streamdec.protocols import IncrementalDecoder, new_decode_stream
 
 __all__ = ["DerivedTokenizer", "Span", "character_spans", "check_text"]
 

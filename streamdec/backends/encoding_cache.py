@@ -14,7 +14,7 @@ import weakref
 from collections import OrderedDict
 from typing import NamedTuple, final
 
-from streamdec.protocols import Special
+from streamdec.encoding import Special
 
 __all__ = ["CacheKey", "CacheStatistics", "EncodingCache"]
 

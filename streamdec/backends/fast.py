@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -21,17 +21,18 @@ from typing import Any, Literal, Self
 
 from streamdec.backends._fastokens import FastEncoder
 from streamdec.backends._guard import guarded
-from streamdec.backends._probes import GUARDED, probes_of, static_faults
-from streamdec.backends._shadow import Mode, OnMismatch, Shadow, ShadowCounts, ids_of
-from streamdec.backends.huggingface import HuggingFaceTokenizer, read_json
+from streamdec.backends._shadow import Mode, OnMismatch, Shadow, ShadowCounts
+from streamdec.backends._tokenizer_json import read_json
+from streamdec.backends._trial import Stopped, Trial
+from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.report import Backend, TokenizerReport, versions_of
+from streamdec.encoding import Encoding, Special
 from streamdec.errors import (
     MissingExtraError,
     StreamdecWarning,
     TokenizerLibraryError,
     TokenizerLoadError,
 )
-from streamdec.protocols import Encoding, Special
 
 __all__ = ["BACKENDS", "VARIABLE", "Fast", "FastOptions", "HybridTokenizer"]
 
@@ -49,9 +50,6 @@ BACKENDS: Mapping[str, Backend] = {
 _KNOWN = ", ".join(BACKENDS)
 _INLINE_CHARS = 32_768
 _DIFFERING_KEPT = 10
-_PROBES_AT_ONCE = 256
-_EVERY = 8
-"""Of so many probes one is compared in the other ways of encoding, whatever it spells."""
 _PENDING = {
     "background": "fastokens is being built and compared in the background",
     "lazy": "fastokens is built and compared when the first text is encoded",
@@ -293,12 +291,18 @@ class HybridTokenizer(HuggingFaceTokenizer):
             self._settled.set()
 
     def _decide(self, content: bytes) -> None:
-        trial = _Trial(self, content, self._is_stopped)
+        trial = Trial(
+            self._tokenizer,
+            content,
+            renumbered=self._renumbered,
+            slow_ids=self.slow_ids,
+            is_stopped=self._is_stopped,
+        )
         options = self._options
         try:
             trial.run()
             reason = f"the same ids for {trial.probes} strings"
-        except _Stopped:
+        except Stopped:
             self.report = replace(self.report, reason="the program was about to end")
             return
         except (MissingExtraError, TokenizerLoadError) as error:
@@ -393,90 +397,3 @@ class HybridTokenizer(HuggingFaceTokenizer):
             self.report = replace(self.report, active="huggingface", reason=message)
             message = f"{self.report}"
         _log.warning("%r: %s", self.name, message)
-
-
-class _Stopped(Exception):  # noqa: N818 (it is no error)
-    """The program ends: nobody will encode."""
-
-
-class _Trial:
-    """Whether fastokens is to be trusted with one file, found out step by step."""
-
-    def __init__(
-        self, judge: HybridTokenizer, content: bytes, is_stopped: Callable[[], bool]
-    ) -> None:
-        self._judge = judge
-        self._content = content
-        self._is_stopped = is_stopped
-        self.encoder: FastEncoder | None = None
-        self.is_trusted = False
-        self.guarded = ""
-        self.probes = 0
-        self.differing: list[str] = []
-        self.seconds: dict[str, float] = {}
-
-    def run(self) -> None:
-        """Raises TokenizerLoadError or MissingExtraError where it is not, saying why."""
-        try:
-            self._run()
-        except (MissingExtraError, TokenizerLoadError):
-            raise
-        # A library that fails on a probe, or a file that is not UTF-8 where it does not matter.
-        except (TokenizerLibraryError, UnicodeDecodeError) as error:
-            raise TokenizerLoadError(f"fastokens could not be compared: {error}") from error
-
-    def _run(self) -> None:
-        faults = static_faults(self._judge._tokenizer, self._judge._renumbered)
-        if fault := next(iter(faults), None):
-            raise TokenizerLoadError(f"fastokens may give other ids: {fault}")
-        text = self._content.decode("utf-8-sig")
-        self._go_on()
-        started = perf_counter()
-        self.encoder = FastEncoder(text)
-        built = perf_counter()
-        self.seconds["fastokens"] = built - started
-        self._go_on()
-        self._compare(self.encoder)
-        self.seconds["probes"] = perf_counter() - built
-        strangers = [probe for probe in self.differing if GUARDED not in probe]
-        if strangers:
-            raise TokenizerLoadError(f"fastokens gives other ids for {strangers[0]!r:.200}")
-        self.guarded = GUARDED if self.differing else ""
-        self.is_trusted = True
-
-    def _compare(self, encoder: FastEncoder) -> None:
-        probes = probes_of(self._judge._tokenizer)
-        added = self._judge._tokenizer.get_added_tokens_decoder()
-        special = {token_id for token_id, token in added.items() if token.special}
-        different: dict[str, None] = {}
-        spelling: list[str] = []
-        for probe, own, other in self._pairs(encoder, probes, (False, "parse")):
-            if own != other:
-                different[probe] = None
-            if not special.isdisjoint(ids_of(other)):
-                spelling.append(probe)
-        # What is added around a text does not hang on it. As text, only what spells a special token
-        # can have other ids than before.
-        some = probes[::_EVERY]
-        rest: list[tuple[Mode, Sequence[str]]] = [((True, "parse"), some)]
-        rest.append(((False, "text"), [*spelling, *some]))
-        for mode, compared in rest:
-            triples = self._pairs(encoder, compared, mode)
-            different.update((probe, None) for probe, own, other in triples if own != other)
-        self.probes, self.differing = len(probes), list(different)
-
-    def _pairs(
-        self, encoder: FastEncoder, probes: Sequence[str], mode: Mode
-    ) -> Iterator[tuple[str, bytes, bytes]]:
-        """Each probe, its ids by fastokens, and by huggingface."""
-        add, special = mode
-        for start in range(0, len(probes), _PROBES_AT_ONCE):
-            self._go_on()
-            part = probes[start : start + _PROBES_AT_ONCE]
-            found = encoder.ids(part, add_special_tokens=add, special=special)
-            expected = self._judge.slow_ids(part, add_special_tokens=add, special=special)
-            yield from zip(part, found, expected, strict=True)
-
-    def _go_on(self) -> None:
-        if self._is_stopped():
-            raise _Stopped

@@ -31,13 +31,14 @@ from streamdec.backends._guard import guarded
 from streamdec.backends._pieces import bytes_of
 from streamdec.backends.gguf_cutting import CUTTING
 from streamdec.backends.gguf_metadata import read_metadata
+from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
     StreamdecWarning,
     TokenizerLibraryError,
     TokenizerLoadError,
 )
-from streamdec.protocols import ByteLevel, RawBytes, Special, SpecialTokens, TextRules
+from streamdec.protocols import ByteLevel, RawBytes, TextRules
 
 __all__ = ["GGUFTokenizer"]
 

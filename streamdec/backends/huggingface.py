@@ -5,68 +5,42 @@ it, and the table behind it: how pieces are joined (``rules``), what each id is 
 what is left out (``is_skipped``). Every answer comes from the loaded library, never from the JSON,
 whose ids are a wish and not a fact.
 
-How a chain of decoders is read (Sequences flattened)::
-
-    (Replace | Strip)*  joining decoder  Fuse  Strip(start)  Replace(literal)*
-    └─ in each piece ─┘ └─ TextRules.rule ─┘   └─ strip_left, replaces ───────┘
-
-The last two need one text to work on: a ``Fuse`` before them, or ``ByteLevel``, which gives one.
-Any other chain has no ``rules``, and only the library's own ``decode`` knows its text.
+How its chain of decoders is read is told in :mod:`streamdec.backends._decoder_chain`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import re
 import threading
-import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property, partial
-from itertools import accumulate, takewhile
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer
 
 from streamdec.backends._common import fingerprint_of, guarded
+from streamdec.backends._decoder_chain import Stage, byte_names, compiled, rewriter, stages_of
 from streamdec.backends._derived import DerivedTokenizer, Span
 from streamdec.backends._pieces import bytes_of
-from streamdec.backends._reading import read_bounded
+from streamdec.backends._tokenizer_json import parse, read_json
 from streamdec.backends.tokenizer_config import read_declared
+from streamdec.encoding import Encoding, Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
-    StreamdecWarning,
     TokenizerLibraryError,
-    TokenizerLoadError,
 )
 from streamdec.protocols import (
-    CTC,
-    BPESuffix,
-    ByteFallback,
-    ByteLevel,
-    Concatenation,
-    DecodingRule,
-    Encoding,
-    Joined,
-    LiteralReplace,
-    Metaspace,
-    Special,
-    SpecialTokens,
     TextRules,
-    WordPiece,
 )
 
 __all__ = ["HuggingFaceTokenizer"]
 
-Stage = dict[str, Any]
-"""One decoder of a chain, as the library's JSON has it."""
-
 Context = tuple[tuple[int, ...], tuple[int, ...]]
 """The ids before and after a token that is asked about."""
 
-_BOM = "\ufeff"
 _UNKNOWN = "\U0010fffe \U000e0fff \u0378"
 """Code points that are assigned to nothing."""
 _UNFAITHFUL = "a copy of this tokenizer has other added tokens"
@@ -76,7 +50,6 @@ _LONG = 65_536
 _one_at_a_time = threading.Lock()
 _PATIENCE = 0.1
 """Seconds, in which lists of ten million ids are made."""
-_ADDED_TOKENS = re.compile(rb'"added_tokens"\s*:\s*(\[)')
 _ADDED_IN_SAMPLE = 64
 _SPREAD_IN_SAMPLE = 128
 
@@ -132,7 +105,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         """Opens what was read of ``path``; None if it was no file."""
         self.name = name
         shown = name if path is None else repr(str(path))
-        self._tokenizer, self._renumbered = _parse(content, shown)
+        self._tokenizer, self._renumbered = parse(content, shown)
         self._folder = None if path is None else path.parent
         self._content_hash = hashlib.sha256(content).digest()
         self._forget()
@@ -492,15 +465,15 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     @cached_property
     def _stages(self) -> list[Stage] | None:
         """The decoder's stages, Sequences flattened; None without a decoder."""
-        return _stages_of(self._tokenizer.decoder)
+        return stages_of(self._tokenizer.decoder)
 
     @cached_property
     def _compiled(self) -> tuple[list[Stage], TextRules | None]:
-        return _compile(self._stages)
+        return compiled(self._stages)
 
     @cached_property
     def _rewrite(self) -> Callable[[str], str]:
-        return _rewriter(self._compiled[0])
+        return rewriter(self._compiled[0])
 
     @cached_property
     def _added_tokens(self) -> dict[int, AddedToken]:
@@ -512,7 +485,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 
     def _byte_ids(self) -> Iterator[int]:
         """The ids of tokens of one byte, in the spelling that the rule has for them."""
-        for name in _byte_names(self.rules):
+        for name in byte_names(self.rules):
             if (token_id := self.token_to_id(name)) is not None:
                 yield token_id
 
@@ -574,187 +547,8 @@ def _given(source: object) -> tuple[Tokenizer, str]:
     )
 
 
-def read_json(source: str | os.PathLike[str]) -> tuple[bytes, str, Path | None]:
-    """The JSON in ``source``, its name, and the path of the file that has it (None for text).
-
-    Raises :class:`TokenizerLoadError`, which names the path.
-    """
-    if isinstance(source, str) and source.lstrip(_BOM + " \t\r\n").startswith("{"):
-        return source.encode("utf-8", "surrogatepass"), "JSON text", None
-    name = os.fsdecode(source)
-    path = Path(name)
-    try:
-        path = path / "tokenizer.json" if path.is_dir() else path
-    except OSError as error:
-        raise TokenizerLoadError(f"{name!r}: {error.strerror}") from error
-    return read_bounded(path), name, path
-
-
-def _parse(content: bytes, name: str) -> tuple[Tokenizer, list[str]]:
-    """A tokenizer of our own, so its truncation and padding may be turned off.
-
-    And the added tokens that have other ids than the file says, which is warned of.
-    """
-    try:
-        tokenizer = guarded(Tokenizer.from_buffer, content.removeprefix(_BOM.encode()))
-    except TokenizerLibraryError as error:
-        raise TokenizerLoadError(f"{name}: not a tokenizer.json: {error.__cause__}") from error
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer, _with_other_ids(content, tokenizer, name)
-
-
-def _with_other_ids(content: bytes, tokenizer: Tokenizer, name: str) -> list[str]:
-    """The added tokens to which the library gave another id than the file wants; and a warning.
-
-    It does so, and says nothing, where the id is not the next free one.
-    """
-    others = {
-        text: f"{text!r:.60} is {tokenizer.token_to_id(text)}, not {wanted}"
-        for text, wanted in _declared_ids(content)
-        if tokenizer.token_to_id(text) != wanted
-    }
-    if others:
-        shown = "; ".join(list(others.values())[:3]) + ("; …" if len(others) > 3 else "")
-        message = f"{name}: {len(others)} added tokens have other ids than the file says: {shown}"
-        warnings.warn(message, StreamdecWarning, stacklevel=5)
-    return list(others)
-
-
-def _declared_ids(content: bytes) -> Iterator[tuple[str, object]]:
-    """The added tokens of a tokenizer.json and their ids, without parsing its vocabulary."""
-    decode = json.JSONDecoder().raw_decode
-    for match in _ADDED_TOKENS.finditer(content):
-        end = content.find(b'"model"', match.end())
-        text = content[match.start(1) : end if end > 0 else None].decode("utf-8", "replace")
-        try:
-            tokens = decode(text)[0]
-        except ValueError:  # a "model" among its tokens
-            tokens = decode(content[match.start(1) :].decode("utf-8", "replace"))[0]
-        for token in tokens:
-            # Elsewhere in a file a key of this name may be anything.
-            if isinstance(token, dict) and isinstance(token.get("content"), str):
-                yield token["content"], token.get("id")
-
-
 def _contents(added: dict[int, AddedToken]) -> dict[int, str]:
     return {i: token.content for i, token in added.items()}
-
-
-# --- compiling a chain of decoders ----------------------------------------------------------------
-
-
-def _stages_of(decoder: decoders.Decoder | None) -> list[Stage] | None:
-    """The stages of ``decoder``; a decoder written in Python is one of type ``"custom"``."""
-    if decoder is None:
-        return None
-    try:
-        # Not to_str, which the library does not give every decoder.
-        state = guarded(decoder.__getstate__)
-    except TokenizerLibraryError:
-        return [{"type": "custom"}]
-    return list(_flattened(json.loads(state)))
-
-
-def _flattened(stage: Stage) -> Iterator[Stage]:
-    if stage["type"] != "Sequence":
-        yield stage
-        return
-    for inner in stage["decoders"]:
-        yield from _flattened(inner)
-
-
-def _compile(stages: list[Stage] | None) -> tuple[list[Stage], TextRules | None]:
-    """What is done to each piece alone, and the rules for the rest; ``[], None`` without rules."""
-    if stages is None:
-        return [], TextRules(Joined(" "))
-    each = list(takewhile(_is_element_wise, stages))
-    rules = _rules(stages[len(each) :])
-    return (each, rules) if rules else ([], None)
-
-
-def _is_element_wise(stage: Stage) -> bool:
-    # Strip with a stop is left out: it panics on a piece that is empty.
-    return stage["type"] == "Replace" or _is_strip_left(stage)
-
-
-def _is_strip_left(stage: Stage) -> bool:
-    return bool(stage["type"] == "Strip" and stage["stop"] == 0)
-
-
-def _rules(stages: list[Stage]) -> TextRules | None:
-    rule, rest = _joining(stages)
-    one_text = isinstance(rule, ByteLevel) or [stage["type"] for stage in rest[:1]] == ["Fuse"]
-    if not one_text:
-        return None if rest else TextRules(rule)
-    return _with_whole_text(rule, [stage for stage in rest if stage["type"] != "Fuse"])
-
-
-def _joining(stages: list[Stage]) -> tuple[DecodingRule, list[Stage]]:
-    """The decoder that makes text of many pieces, and the stages after it."""
-    kinds = [stage["type"] for stage in stages[:2]]
-    if kinds == ["ByteFallback", "Metaspace"]:
-        return ByteFallback(metaspace=_metaspace(stages[1])), stages[2:]
-    if kinds == ["CTC", "Metaspace"]:
-        return _ctc(stages[0], _metaspace(stages[1])), stages[2:]
-    if kinds and kinds[0] in _JOINING:
-        return _JOINING[kinds[0]](stages[0]), stages[1:]
-    return Concatenation(), stages
-
-
-def _metaspace(stage: Stage) -> Metaspace:
-    # "first" decodes as "always": both delete the space of the first piece.
-    return Metaspace(stage["replacement"], prepend=stage["prepend_scheme"] != "never")
-
-
-def _ctc(stage: Stage, metaspace: Metaspace | None = None) -> CTC:
-    delimiter = stage["word_delimiter_token"]
-    return CTC(stage["pad_token"], delimiter, cleanup=stage["cleanup"], metaspace=metaspace)
-
-
-_JOINING: dict[str, Callable[[Stage], DecodingRule]] = {
-    "ByteLevel": lambda _: ByteLevel(),
-    "ByteFallback": lambda _: ByteFallback(),
-    "Metaspace": _metaspace,
-    "WordPiece": lambda stage: WordPiece(stage["prefix"], cleanup=stage["cleanup"]),
-    "BPEDecoder": lambda stage: BPESuffix(stage["suffix"]),
-    "CTC": _ctc,
-}
-
-
-def _with_whole_text(rule: DecodingRule, stages: list[Stage]) -> TextRules | None:
-    """The rules with what is done to the whole text; None if a stage is not one we know there."""
-    strip_left = ("", 0)
-    if stages and _is_strip_left(stages[0]):
-        strip_left = (stages[0]["content"], stages[0]["start"])
-        stages = stages[1:]
-    if not all(map(_is_literal_replace, stages)):
-        return None
-    replaces = [LiteralReplace(stage["pattern"]["String"], stage["content"]) for stage in stages]
-    return TextRules(rule, strip_left=strip_left, replaces=tuple(replaces))
-
-
-def _is_literal_replace(stage: Stage) -> bool:
-    return stage["type"] == "Replace" and bool(stage["pattern"].get("String"))
-
-
-def _rewriter(stages: list[Stage]) -> Callable[[str], str]:
-    """What ``stages`` do to one piece: str.replace for one literal Replace, else the library."""
-    if not stages:
-        return str
-    if len(stages) == 1 and _is_literal_replace(stages[0]):
-        pattern, content = stages[0]["pattern"]["String"], stages[0]["content"]
-        return lambda text: text.replace(pattern, content)
-    chain = decoders.Sequence([_element_wise_decoder(stage) for stage in stages])
-    return lambda text: guarded(chain.decode, [text])
-
-
-def _element_wise_decoder(stage: Stage) -> decoders.Decoder:
-    if stage["type"] == "Strip":
-        return decoders.Strip(stage["content"], stage["start"], stage["stop"])
-    pattern = stage["pattern"]
-    find = pattern["String"] if "String" in pattern else Regex(pattern["Regex"])
-    return decoders.Replace(find, stage["content"])
 
 
 # --- samples --------------------------------------------------------------------------------------
@@ -765,11 +559,3 @@ def _spread(ids: Sequence[int], count: int) -> list[int]:
     if len(ids) <= count:
         return list(ids)
     return [ids[i * (len(ids) - 1) // (count - 1)] for i in range(count)]
-
-
-def _byte_names(rules: TextRules | None) -> list[str]:
-    if rules and isinstance(rules.rule, ByteLevel):
-        return sorted(pre_tokenizers.ByteLevel.alphabet())
-    if rules and isinstance(rules.rule, ByteFallback):
-        return [f"<0x{byte:02X}>" for byte in range(256)]
-    return []

@@ -16,16 +16,9 @@ from tokenizers import decoders
 from streamdec.backends._common import checked_ids, fingerprint_of, guarded
 from streamdec.backends._derived import DerivedTokenizer
 from streamdec.backends._pieces import bytes_of, library_stages
+from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import EncodeError
-from streamdec.protocols import (
-    ByteFallback,
-    DecodingRule,
-    Joined,
-    RawBytes,
-    Special,
-    SpecialTokens,
-    TextRules,
-)
+from streamdec.protocols import ByteFallback, DecodingRule, Joined, RawBytes, TextRules
 
 __all__ = ["MockTokenizer"]
 

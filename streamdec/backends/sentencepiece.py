@@ -29,12 +29,13 @@ from streamdec.backends._derived import DerivedTokenizer
 from streamdec.backends._extras import library
 from streamdec.backends._guard import guarded
 from streamdec.backends._reading import read_bounded
+from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
     TokenizerLibraryError,
     TokenizerLoadError,
 )
-from streamdec.protocols import ByteFallback, Metaspace, Special, SpecialTokens, TextRules
+from streamdec.protocols import ByteFallback, Metaspace, TextRules
 
 __all__ = ["SentencePieceTokenizer"]
 

@@ -22,6 +22,7 @@ from typing import Any, Self
 from streamdec.backends._common import MAX_ID
 from streamdec.backends._reading import read_bounded
 from streamdec.backends.encodings import EncodingSpec
+from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.errors import TokenizerLoadError
 
@@ -65,6 +66,7 @@ class TekkenTokenizer(TiktokenTokenizer):
             told = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise TokenizerLoadError(f"{name}: not a Tekken file: {told:.300}") from error
         self._take_ranks(ranks, spec, name)
+        self.sha256 = sha256_of(content)
 
 
 def _parse(data: Any) -> tuple[dict[bytes, int], EncodingSpec]:

@@ -28,12 +28,13 @@ from streamdec.backends._reading import read_bounded
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
 from streamdec.backends.rank_files import cached_file, encodings_of, parse_ranks, sha256_of
 from streamdec.backends.tokenizer_config import Declared, read_declared
+from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
     TokenizerLibraryError,
     TokenizerLoadError,
 )
-from streamdec.protocols import RawBytes, Special, SpecialTokens, TextRules
+from streamdec.protocols import RawBytes, TextRules
 
 if TYPE_CHECKING:
     import tiktoken
@@ -68,6 +69,9 @@ class TiktokenTokenizer(DerivedTokenizer):
     'Hello world'
     """
 
+    sha256: str | None
+    """Of the rank file, in hexadecimal; None if it is from none."""
+
     def __init__(
         self,
         source: str | os.PathLike[str] | tiktoken.Encoding,
@@ -81,6 +85,7 @@ class TiktokenTokenizer(DerivedTokenizer):
             self.name = str(path)
         else:
             self._encoding, self._spec, self.name = source, EncodingSpec("", ""), source.name
+            self.sha256 = None
             self._declared = Declared()
 
     @classmethod
@@ -127,7 +132,8 @@ class TiktokenTokenizer(DerivedTokenizer):
         encoding: str | EncodingSpec | None,
         declared: Declared,
     ) -> None:
-        spec = spec_of(content, name, encoding, declared)
+        self.sha256 = sha256_of(content)
+        spec = spec_of(self.sha256, name, encoding, declared)
         ranks = parse_ranks(content, name)
         if spec.ranks_below is not None:
             ranks = {token: rank for token, rank in ranks.items() if rank < spec.ranks_below}
@@ -150,7 +156,12 @@ class TiktokenTokenizer(DerivedTokenizer):
         self._declared = Declared()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, {self._encoding.name})"
+        return f"{type(self).__name__}({self.name!r}, {self.encoding_name})"
+
+    @property
+    def encoding_name(self) -> str:
+        """The name of its encoding, as ``cl100k_base``."""
+        return self._encoding.name
 
     # --- decoding ---------------------------------------------------------------------------------
 
@@ -305,18 +316,17 @@ class TiktokenTokenizer(DerivedTokenizer):
 
 
 def spec_of(
-    content: bytes,
+    sha256: str,
     name: str,
     encoding: str | EncodingSpec | None = None,
     declared: Declared | None = None,
     encodings: Mapping[str, EncodingSpec] = ENCODINGS,
 ) -> EncodingSpec:
-    """The encoding of the rank file with this ``content``; ``name`` is for messages.
+    """The encoding of the rank file with this ``sha256``; ``name`` is for messages.
 
     Raises :class:`TokenizerLoadError`: for an unknown file of which nothing is said, and for one
     that is not the file of the encoding that is asked for.
     """
-    sha256 = sha256_of(content)
     found = encodings_of(sha256, encodings)
     if encoding is not None:
         return _checked(_named(encoding, encodings), found, sha256, name)

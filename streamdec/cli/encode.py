@@ -13,7 +13,7 @@ from streamdec.cli.id_input import without_bom
 from streamdec.cli.loading import Loader, loading_options, say_what_encodes
 from streamdec.cli.rows import SOME_INPUT_WAS_BAD, Complaints, chunks_of, json_line
 from streamdec.cli.text_input import TextFormat, numbered_texts, text_options
-from streamdec.protocols import Special
+from streamdec.encoding import Special
 
 __all__ = ["encode"]
 

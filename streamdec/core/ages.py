@@ -152,9 +152,9 @@ def _parted_by_text(decode: AnyProgram, memory: StopMemory, text: str) -> Parted
     """
     alone = decode.flush(memory.core)[0]
     before = commonprefix([alone, text])  # noqa: RUF071 (letters, not paths)
-    letters = released(decode, memory, alone)[: len(before)]
-    oldest = max(released(decode, memory, alone)[len(before) :], default=0)
-    return Parted(before, letters, letters, text[len(before) :], oldest)
+    known, size = released(decode, memory, alone), len(before)
+    letters, oldest = known[:size], max(known[size:], default=0)
+    return Parted(before, letters, letters, text[size:], oldest)
 
 
 def spared(live: tuple[Mark, ...], text: str, lasts: Ages) -> tuple[Mark, ...]:

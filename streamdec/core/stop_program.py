@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import SupportsIndex, TypeAlias
 
-from streamdec.chunks import Chunk, StopReason, chunk_of
+from streamdec.chunks import NOTHING, Chunk, StopReason, chunk_of
 from streamdec.core import ages
 from streamdec.core.counting import tally_of
 from streamdec.core.gated_matcher import GatedMatcher
@@ -26,10 +26,7 @@ from streamdec.core.stop_conditions import StopConditions
 from streamdec.core.stop_memory import Completed, Gate, Mark, Outcome, StopMemory
 from streamdec.core.stop_pattern import read_patterns
 
-__all__ = ["NOTHING", "StopProgram"]
-
-NOTHING = Chunk()
-"""What most tokens of a withheld stop give."""
+__all__ = ["StopProgram"]
 
 MAX_CACHED_AGE = 64
 """Rows are cached for streams that withhold nothing older than so many tokens."""
@@ -57,7 +54,6 @@ class StopProgram(Rows):
         "decode",
         "gated",
         "never_stored",
-        "skipped",
     )
 
     def __init__(
@@ -71,7 +67,6 @@ class StopProgram(Rows):
         """``skipped``: the ids of stops and markers that are texts of skipped special tokens."""
         self.decode = decode
         self.conditions = conditions
-        self.skipped = skipped
         self._names = {token_id: text for text, token_id in skipped.items()}
         shown = conditions.include_stop_str_in_output
         hidden = () if shown else conditions.stop

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self, SupportsIndex, get_args
 
-from streamdec.chunks import Chunk, FinishReason, StopMatch, chunk_of
+from streamdec.chunks import NOTHING, Chunk, FinishReason, StopMatch, chunk_of
 from streamdec.core import snapshots, stop_endings, stop_json
 from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.counting import (
@@ -23,7 +23,7 @@ from streamdec.core.rows import LoneRow, Row
 from streamdec.core.stop_conditions import StopConditions
 from streamdec.core.stop_endings import Ending
 from streamdec.core.stop_memory import Completed, Outcome, StopMemory
-from streamdec.core.stop_program import NOTHING, StopProgram
+from streamdec.core.stop_program import StopProgram
 from streamdec.core.stop_programs import stop_program_for
 from streamdec.core.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
 from streamdec.core.unknown_ids import unknown_id, warn_once

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from streamdec.backends._shadow import OnMismatch
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec
 from streamdec.backends.fast import Fast, FastOptions, HybridTokenizer
-from streamdec.backends.rank_files import cached_file, sha256_of
+from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.report import LoadedTokenizer, TokenizerReport, versions_of
 from streamdec.core.programs import route_of
 from streamdec.errors import MissingExtraError, TokenizerLoadError, UnsupportedFormatError
@@ -228,12 +228,8 @@ def _by_name(encoding: str | EncodingSpec, *, allow_download: bool) -> _Opened:
     from streamdec.backends.tiktoken import TiktokenTokenizer
 
     tokenizer = TiktokenTokenizer.named(encoding, allow_download=allow_download)
-    spec = encoding if isinstance(encoding, EncodingSpec) else ENCODINGS[encoding]
-    # The backend took the one that has the SHA-256 of the encoding.
-    names = {str(place): file for file in spec.files for place in (file.url, cached_file(file))}
-    file = names.get(tokenizer.name)
-    sha256 = None if file is None else file.sha256
-    return _Opened(tokenizer, "tiktoken", "tiktoken", f"the encoding {spec.name}", sha256)
+    reason = f"the encoding {tokenizer.encoding_name}"
+    return _Opened(tokenizer, "tiktoken", "tiktoken", reason, tokenizer.sha256)
 
 
 def _from_path(path: Path, request: _Request) -> _Opened:
@@ -289,19 +285,18 @@ def _tekken(found: Detected, _: _Request) -> _Opened:
 
     content = content_of(found.path)
     tokenizer = TekkenTokenizer.from_tekken(content, str(found.path))
-    return _Opened(tokenizer, "tekken", "tiktoken", "a Tekken file", sha256_of(content))
+    return _Opened(tokenizer, "tekken", "tiktoken", "a Tekken file", tokenizer.sha256)
 
 
 def _tiktoken(found: Detected, request: _Request) -> _Opened:
-    from streamdec.backends.tiktoken import TiktokenTokenizer, spec_of
+    from streamdec.backends.tiktoken import TiktokenTokenizer
     from streamdec.backends.tokenizer_config import read_declared
 
     declared, name = read_declared(found.path.parent), str(found.path)
     content = content_of(found.path)
     tokenizer = TiktokenTokenizer.from_content(content, name, request.encoding, declared)
-    spec = spec_of(content, repr(name), request.encoding, declared)
-    reason = f"a rank file of the encoding {spec.name}"
-    return _Opened(tokenizer, "tiktoken", "tiktoken", reason, sha256_of(content))
+    reason = f"a rank file of the encoding {tokenizer.encoding_name}"
+    return _Opened(tokenizer, "tiktoken", "tiktoken", reason, tokenizer.sha256)
 
 
 def _sentencepiece(found: Detected, _: _Request) -> _Opened:

@@ -33,8 +33,9 @@ from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.core.programs import route_of
+from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError
-from streamdec.protocols import Encoding, Special, Tokenizer
+from streamdec.protocols import Tokenizer
 from tests import test_laws
 from tests.support.files import SHARED, rank_file, sentencepiece, small_gguf, tekken
 from tests.support.zoo import ZOO

@@ -27,6 +27,7 @@ from streamdec.backends._fastokens import FastEncoder
 from streamdec.backends.comparison import Comparison, smallest
 from streamdec.backends.fast import VARIABLE, HybridTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.encoding import Special
 from streamdec.errors import (
     EncodeError,
     MissingExtraError,
@@ -34,7 +35,6 @@ from streamdec.errors import (
     TokenizerLibraryError,
     TokenizerLoadError,
 )
-from streamdec.protocols import Special
 from streamdec.protocols import Tokenizer as TokenizerProtocol
 from tests.support.zoo import ZOO, shared_tokenizers
 
@@ -492,14 +492,14 @@ def test_a_process_that_ends_does_not_wait_for_all_of_it(tmp_path: Path) -> None
     (tmp_path / "tokenizer.json").write_text(byte_level(), "utf-8")
     program = (
         "import sys, time, threading\n"
-        "from streamdec.backends import fast\n"
-        "probes = fast.probes_of\n"
+        "from streamdec.backends import _trial, fast\n"
+        "probes = _trial.probes_of\n"
         "def slowly(tokenizer):\n"
         "    threading.main_thread().join()\n"
         "    return probes(tokenizer)\n"
         "def compared(*_, **__):\n"
         "    print('it goes on')\n"
-        "fast.probes_of = slowly\n"
+        "_trial.probes_of = slowly\n"
         "fast.FastEncoder.ids = compared\n"
         "tokenizer = fast.HybridTokenizer(sys.argv[1], fast='background')\n"
         "print(tokenizer.encode('the').ids)\n"

@@ -20,6 +20,7 @@ from streamdec import DecodeStream
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.mock import MockTokenizer
 from streamdec.core.compile import compile_token_bytes
+from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
     StreamdecWarning,
@@ -35,8 +36,6 @@ from streamdec.protocols import (
     Joined,
     LiteralReplace,
     Metaspace,
-    Special,
-    SpecialTokens,
     TextRules,
     WordPiece,
 )

@@ -18,13 +18,13 @@ from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.tiktoken import TiktokenTokenizer, spec_of
 from streamdec.backends.tokenizer_config import Declared
 from streamdec.core.programs import route_of
+from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
     MissingExtraError,
     TokenizerLibraryError,
     TokenizerLoadError,
 )
-from streamdec.protocols import Special, SpecialTokens
 from streamdec.protocols import Tokenizer as TokenizerProtocol
 from tests.support.files import MERGED, SHARED, rank_file, small_ranks, write_json
 

@@ -1,0 +1,162 @@
+"""A chain of decoders of ``tokenizers``, read as the rules by which pieces become text.
+
+How a chain of decoders is read (Sequences flattened)::
+
+    (Replace | Strip)*  joining decoder  Fuse  Strip(start)  Replace(literal)*
+    └─ in each piece ─┘ └─ TextRules.rule ─┘   └─ strip_left, replaces ───────┘
+
+The last two need one text to work on: a ``Fuse`` before them, or ``ByteLevel``, which gives one.
+Any other chain has no ``rules``, and only the library's own ``decode`` knows its text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+from typing import Any
+
+from tokenizers import Regex, decoders, pre_tokenizers
+
+from streamdec.backends._common import guarded
+from streamdec.errors import TokenizerLibraryError
+from streamdec.protocols import (
+    CTC,
+    BPESuffix,
+    ByteFallback,
+    ByteLevel,
+    Concatenation,
+    DecodingRule,
+    Joined,
+    LiteralReplace,
+    Metaspace,
+    TextRules,
+    WordPiece,
+)
+
+__all__ = ["Stage", "byte_names", "compiled", "rewriter", "stages_of"]
+
+Stage = dict[str, Any]
+"""One decoder of a chain, as the library's JSON has it."""
+
+
+def stages_of(decoder: decoders.Decoder | None) -> list[Stage] | None:
+    """The stages of ``decoder``; a decoder written in Python is one of type ``"custom"``."""
+    if decoder is None:
+        return None
+    try:
+        # Not to_str, which the library does not give every decoder.
+        state = guarded(decoder.__getstate__)
+    except TokenizerLibraryError:
+        return [{"type": "custom"}]
+    return list(_flattened(json.loads(state)))
+
+
+def _flattened(stage: Stage) -> Iterator[Stage]:
+    if stage["type"] != "Sequence":
+        yield stage
+        return
+    for inner in stage["decoders"]:
+        yield from _flattened(inner)
+
+
+def compiled(stages: list[Stage] | None) -> tuple[list[Stage], TextRules | None]:
+    """What is done to each piece alone, and the rules for the rest; ``[], None`` without rules."""
+    if stages is None:
+        return [], TextRules(Joined(" "))
+    each = list(takewhile(_is_element_wise, stages))
+    rules = _rules(stages[len(each) :])
+    return (each, rules) if rules else ([], None)
+
+
+def _is_element_wise(stage: Stage) -> bool:
+    # Strip with a stop is left out: it panics on a piece that is empty.
+    return stage["type"] == "Replace" or _is_strip_left(stage)
+
+
+def _is_strip_left(stage: Stage) -> bool:
+    return bool(stage["type"] == "Strip" and stage["stop"] == 0)
+
+
+def _rules(stages: list[Stage]) -> TextRules | None:
+    rule, rest = _joining(stages)
+    one_text = isinstance(rule, ByteLevel) or [stage["type"] for stage in rest[:1]] == ["Fuse"]
+    if not one_text:
+        return None if rest else TextRules(rule)
+    return _with_whole_text(rule, [stage for stage in rest if stage["type"] != "Fuse"])
+
+
+def _joining(stages: list[Stage]) -> tuple[DecodingRule, list[Stage]]:
+    """The decoder that makes text of many pieces, and the stages after it."""
+    kinds = [stage["type"] for stage in stages[:2]]
+    if kinds == ["ByteFallback", "Metaspace"]:
+        return ByteFallback(metaspace=_metaspace(stages[1])), stages[2:]
+    if kinds == ["CTC", "Metaspace"]:
+        return _ctc(stages[0], _metaspace(stages[1])), stages[2:]
+    if kinds and kinds[0] in _JOINING:
+        return _JOINING[kinds[0]](stages[0]), stages[1:]
+    return Concatenation(), stages
+
+
+def _metaspace(stage: Stage) -> Metaspace:
+    # "first" decodes as "always": both delete the space of the first piece.
+    return Metaspace(stage["replacement"], prepend=stage["prepend_scheme"] != "never")
+
+
+def _ctc(stage: Stage, metaspace: Metaspace | None = None) -> CTC:
+    delimiter = stage["word_delimiter_token"]
+    return CTC(stage["pad_token"], delimiter, cleanup=stage["cleanup"], metaspace=metaspace)
+
+
+_JOINING: dict[str, Callable[[Stage], DecodingRule]] = {
+    "ByteLevel": lambda _: ByteLevel(),
+    "ByteFallback": lambda _: ByteFallback(),
+    "Metaspace": _metaspace,
+    "WordPiece": lambda stage: WordPiece(stage["prefix"], cleanup=stage["cleanup"]),
+    "BPEDecoder": lambda stage: BPESuffix(stage["suffix"]),
+    "CTC": _ctc,
+}
+
+
+def _with_whole_text(rule: DecodingRule, stages: list[Stage]) -> TextRules | None:
+    """The rules with what is done to the whole text; None if a stage is not one we know there."""
+    strip_left = ("", 0)
+    if stages and _is_strip_left(stages[0]):
+        strip_left = (stages[0]["content"], stages[0]["start"])
+        stages = stages[1:]
+    if not all(map(_is_literal_replace, stages)):
+        return None
+    replaces = [LiteralReplace(stage["pattern"]["String"], stage["content"]) for stage in stages]
+    return TextRules(rule, strip_left=strip_left, replaces=tuple(replaces))
+
+
+def _is_literal_replace(stage: Stage) -> bool:
+    return stage["type"] == "Replace" and bool(stage["pattern"].get("String"))
+
+
+def rewriter(stages: list[Stage]) -> Callable[[str], str]:
+    """What ``stages`` do to one piece: str.replace for one literal Replace, else the library."""
+    if not stages:
+        return str
+    if len(stages) == 1 and _is_literal_replace(stages[0]):
+        pattern, content = stages[0]["pattern"]["String"], stages[0]["content"]
+        return lambda text: text.replace(pattern, content)
+    chain = decoders.Sequence([_element_wise_decoder(stage) for stage in stages])
+    return lambda text: guarded(chain.decode, [text])
+
+
+def _element_wise_decoder(stage: Stage) -> decoders.Decoder:
+    if stage["type"] == "Strip":
+        return decoders.Strip(stage["content"], stage["start"], stage["stop"])
+    pattern = stage["pattern"]
+    find = pattern["String"] if "String" in pattern else Regex(pattern["Regex"])
+    return decoders.Replace(find, stage["content"])
+
+
+def byte_names(rules: TextRules | None) -> list[str]:
+    """The tokens of one byte, in the spelling that ``rules`` have for them."""
+    if rules and isinstance(rules.rule, ByteLevel):
+        return sorted(pre_tokenizers.ByteLevel.alphabet())
+    if rules and isinstance(rules.rule, ByteFallback):
+        return [f"<0x{byte:02X}>" for byte in range(256)]
+    return []

@@ -1,0 +1,84 @@
+"""A ``tokenizer.json``: read within bounds, opened by the library, and what became of its ids."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from streamdec.backends._common import guarded
+from streamdec.backends._reading import read_bounded
+from streamdec.errors import StreamdecWarning, TokenizerLibraryError, TokenizerLoadError
+
+__all__ = ["parse", "read_json"]
+
+_BOM = "\ufeff"
+_ADDED_TOKENS = re.compile(rb'"added_tokens"\s*:\s*(\[)')
+
+
+def read_json(source: str | os.PathLike[str]) -> tuple[bytes, str, Path | None]:
+    """The JSON in ``source``, its name, and the path of the file that has it (None for text).
+
+    Raises :class:`TokenizerLoadError`, which names the path.
+    """
+    if isinstance(source, str) and source.lstrip(_BOM + " \t\r\n").startswith("{"):
+        return source.encode("utf-8", "surrogatepass"), "JSON text", None
+    name = os.fsdecode(source)
+    path = Path(name)
+    try:
+        path = path / "tokenizer.json" if path.is_dir() else path
+    except OSError as error:
+        raise TokenizerLoadError(f"{name!r}: {error.strerror}") from error
+    return read_bounded(path), name, path
+
+
+def parse(content: bytes, name: str) -> tuple[Tokenizer, list[str]]:
+    """A tokenizer of our own, so its truncation and padding may be turned off.
+
+    And the added tokens that have other ids than the file says, which is warned of.
+    """
+    try:
+        tokenizer = guarded(Tokenizer.from_buffer, content.removeprefix(_BOM.encode()))
+    except TokenizerLibraryError as error:
+        raise TokenizerLoadError(f"{name}: not a tokenizer.json: {error.__cause__}") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer, _with_other_ids(content, tokenizer, name)
+
+
+def _with_other_ids(content: bytes, tokenizer: Tokenizer, name: str) -> list[str]:
+    """The added tokens to which the library gave another id than the file wants; and a warning.
+
+    It does so, and says nothing, where the id is not the next free one.
+    """
+    others = {
+        text: f"{text!r:.60} is {tokenizer.token_to_id(text)}, not {wanted}"
+        for text, wanted in _declared_ids(content)
+        if tokenizer.token_to_id(text) != wanted
+    }
+    if others:
+        shown = "; ".join(list(others.values())[:3]) + ("; …" if len(others) > 3 else "")
+        message = f"{name}: {len(others)} added tokens have other ids than the file says: {shown}"
+        warnings.warn(message, StreamdecWarning, stacklevel=5)
+    return list(others)
+
+
+def _declared_ids(content: bytes) -> Iterator[tuple[str, object]]:
+    """The added tokens of a tokenizer.json and their ids, without parsing its vocabulary."""
+    decode = json.JSONDecoder().raw_decode
+    for match in _ADDED_TOKENS.finditer(content):
+        end = content.find(b'"model"', match.end())
+        text = content[match.start(1) : end if end > 0 else None].decode("utf-8", "replace")
+        try:
+            tokens = decode(text)[0]
+        except ValueError:  # a "model" among its tokens
+            tokens = decode(content[match.start(1) :].decode("utf-8", "replace"))[0]
+        for token in tokens:
+            # Elsewhere in a file a key of this name may be anything.
+            if isinstance(token, dict) and isinstance(token.get("content"), str):
+                yield token["content"], token.get("id")
