@@ -385,7 +385,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="of the first turn, to replay a finding")
     parser.add_argument("--record", type=Path, help="a JSON file to which the counts are added")
     options = parser.parse_args(arguments)
-    logging.getLogger("streamdec").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     if options.tokenizer:
         subjects = {path: Subject(path, load_tokenizer(path)) for path in options.tokenizer}
@@ -409,4 +408,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    logging.getLogger("streamdec").setLevel(logging.ERROR)
     sys.exit(main())

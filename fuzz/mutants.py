@@ -182,15 +182,15 @@ MUTANTS = (
     _core(
         "10: what comes before a stop in its token is lost",
         "gated_matcher",
-        "hit.end if hit.visible else max(hit.end - hit.size, 0)",
-        "hit.end if hit.visible else 0",
+        "end if hit.visible else max(end - hit.size, 0)",
+        "end if hit.visible else 0",
         STOP_LAWS,
     ),
     _core(
         "10: a hidden stop is shown",
         "gated_matcher",
-        "hit.end if hit.visible else max(hit.end - hit.size, 0)",
-        "hit.end",
+        "end if hit.visible else max(end - hit.size, 0)",
+        "end",
         STOP_LAWS,
     ),
     _core(

@@ -386,6 +386,8 @@ class DecodeStream:
         self._num_prompt_tokens = fields.count("num_prompt_tokens")
         self._unknown_tokens = fields.count("unknown_tokens")
         self._count(fields.count("num_tokens"))
+        if self._unknown_tokens > self.num_tokens:
+            raise ValueError(f"{self._unknown_tokens} unknown tokens of {self.num_tokens}")
         recorder = fields.take("recorder", None)
         self._recorder = recorder and Recorder.load(
             program, self._primed, recorder, self.num_tokens

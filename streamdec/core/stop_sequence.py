@@ -441,6 +441,8 @@ class StopSequenceDecoder:
         limit = program.conditions.max_tokens
         self._primed = stop_json.load(program, fields.take("primed", {}), 0)
         self._unknown_tokens = fields.count("unknown_tokens")
+        if self._unknown_tokens > num_tokens:
+            raise ValueError(f"{self._unknown_tokens} unknown tokens of {num_tokens}")
         self._end, self._match = stop_json.load_end(
             program, fields.take("end", None), fields.take("match", None), num_tokens
         )

@@ -1,0 +1,13 @@
+"""``python -m fuzz.bpe_suffix``: the laws of decoding, where a suffix ends a word."""
+
+from __future__ import annotations
+
+import sys
+
+from fuzz.decoders import family
+from fuzz.harness import main
+
+TARGET = family("bpe_suffix")
+
+if __name__ == "__main__":
+    sys.exit(main(TARGET))

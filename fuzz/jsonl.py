@@ -1,0 +1,192 @@
+"""``python -m fuzz.jsonl``: lines of token ids and of texts, as ``streamdec`` reads them.
+
+An input is the file that the command is given; its first byte says in what pieces it arrives. Each
+line that is not blank is one row of the output or one complaint, and the exit status says whether
+there was a complaint.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import streamdec.cli
+from fuzz.edits import edit_lines
+from fuzz.harness import Target, main
+from streamdec import load_tokenizer
+from streamdec.backends.report import LoadedTokenizer
+from streamdec.cli import decode, encode, loading, rows, screen, text_input  # noqa: F401
+
+TOKENIZER = Path(streamdec.cli.__file__).parent / "data" / "demo_tokenizer.json"
+COMPLAINT = re.compile(r"<stdin>: line (\d+): .", re.DOTALL)
+
+
+@cache
+def _loaded() -> LoadedTokenizer:
+    return load_tokenizer(TOKENIZER, fast="lazy")
+
+
+def _load(*_: Any, **__: Any) -> LoadedTokenizer:
+    """Once for all inputs."""
+    return _loaded()
+
+
+class _Pieces(io.RawIOBase):
+    """A file that arrives in pieces of so many bytes."""
+
+    def __init__(self, data: bytes, size: int) -> None:
+        self._data = io.BytesIO(data)
+        self._size = size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        found = self._data.read(min(len(buffer), self._size))
+        buffer[: len(found)] = found
+        return len(found)
+
+
+def law(data: bytes) -> None:
+    size, data = 1 + sum(data[:1]) % 64, data[1:]
+    lines = _lines(data)
+    expected = [(number, row) for number, line in lines if (row := _row(line)) is not None]
+    status, out, complaints = _run("decode", "--input-format=jsonl", data=data, size=size)
+    assert [(row["line"], row["text"]) for row in out] == [
+        (number, text) for number, (ids, _) in expected if (text := _text(ids)) is not None
+    ]
+    assert sorted([*complaints, *(row["line"] for row in out)]) == [number for number, _ in lines]
+    assert status == bool(complaints)
+    _keeps_the_fields(dict(expected), out)
+    _of_any_kind(data, size)
+    _texts(lines, data, size)
+
+
+def _keeps_the_fields(
+    expected: dict[int, tuple[list[Any], dict[str, Any]]], out: list[Any]
+) -> None:
+    for row in out:
+        _, fields = expected[row["line"]]
+        known = {key: value for key, value in fields.items() if key not in ("line", "text")}
+        left = {key: value for key, value in row.items() if key not in ("line", "text")}
+        assert repr(left) == repr(known)  # NaN is not equal to itself
+
+
+def _of_any_kind(data: bytes, size: int) -> None:
+    """Whatever the file holds, and with stops: pieces change nothing but where rows are divided."""
+    options = ("--stop= the", "--max-tokens=9", "--unknown-ids=replace")
+    seen = []
+    for each in (size, len(data) + 1):
+        status, out, complaints = _run("decode", *options, data=data, size=each)
+        assert status == bool(complaints)
+        ends = [row for row in out if "finish_reason" in row]
+        text = "".join(row["text"] for row in out)
+        seen.append((text, complaints, [(e["finish_reason"], e["stop_reason"]) for e in ends]))
+    assert seen[0] == seen[1]
+
+
+def _texts(lines: list[tuple[int, bytes]], data: bytes, size: int) -> None:
+    status, out, complaints = _run("encode", "--input-format=jsonl", data=data, size=size)
+    assert sorted([*complaints, *(row["line"] for row in out)]) == [number for number, _ in lines]
+    assert status == bool(complaints)
+    for row in out:
+        value = _json(dict(lines)[row["line"]])
+        text = value if isinstance(value, str) else value["text"]
+        assert row["token_ids"] == [*_loaded().encode(text).ids]
+
+
+# --- what is expected -----------------------------------------------------------------------------
+
+
+def _lines(data: bytes) -> list[tuple[int, bytes]]:
+    lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _row(line: bytes) -> tuple[list[Any], dict[str, Any]] | None:
+    """Ids, good or bad, and the fields beside them."""
+    value = _json(line)
+    ids, fields = (value, {}) if isinstance(value, list) else (None, value)
+    if isinstance(value, dict):
+        ids = value.pop("token_ids", None)
+    return (ids, fields) if isinstance(ids, list) else None
+
+
+def _json(line: bytes) -> Any:
+    try:
+        return json.loads(line.decode())
+    except (ValueError, RecursionError):
+        return None
+
+
+def _text(ids: list[Any]) -> str | None:
+    """The library's own; None if one of them is no id."""
+    if all(type(each) is int and 0 <= each < 2**32 for each in ids):
+        return _loaded().decode(ids)
+    return None
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def _run(command: str, *options: str, data: bytes, size: int) -> tuple[int, list[Any], list[int]]:
+    """The exit status, the rows that were written, and the lines that were complained of."""
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+    stdin = io.TextIOWrapper(io.BufferedReader(_Pieces(data, size)), "utf-8")
+    arguments = [command, f"--tokenizer={TOKENIZER}", "--output=jsonl", *options]
+    with (
+        patch.object(loading, "load_tokenizer", _load),
+        patch.object(sys, "stdin", stdin),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        status = streamdec.cli.main(arguments)
+    out.flush()
+    written = out.buffer.getvalue().decode()
+    assert "Traceback" not in err.getvalue()
+    return status, [*map(json.loads, _lines_of(written))], [*_complaints(err.getvalue())]
+
+
+def _lines_of(text: str) -> list[str]:
+    """Those that end in a new line; other ends of lines may stand in a text."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def _complaints(text: str) -> Iterator[int]:
+    for line in _lines_of(text):
+        if found := COMPLAINT.match(line):
+            yield int(found[1])
+
+
+# --- seeds ----------------------------------------------------------------------------------------
+
+
+def seeds() -> dict[str, bytes]:
+    ids = [*_loaded().encode("Hello the 😀 world").ids]
+    return {
+        "digits": b"\x10[" + b"9" * 4301 + b"]\n[1]\n",
+        "brackets": b"\x10" + b"[" * 3000 + b"\n[1]\n",
+        "lists": b"\x40" + b"%s\n[]\n" % json.dumps(ids).encode() * 2,
+        "objects": b"\x02"
+        + b'{"token_ids": %s, "id": 7, "text": "x"}\n' % json.dumps(ids).encode(),
+        "blank": b"\x00\n\r\n[1]\r\n \t\n[2]",
+        "bad": b'\x05[1, -1]\n{"token_ids": 3}\n{}\nnull\n"\n[1.0]\n[true]\n[40000]\n[\xff]\n',
+        "bom": b"\x01\xef\xbb\xbf[5]\n",
+        "ids": b"\x03" + b"5 6,7\n-1 x 99999999999 8\n",
+        "texts": b'\x07"Hello the"\n{"text": "\\ud83d\\ude00", "n": NaN}\n{"text": "\\ud800"}\n',
+        "deep": b'\x09[[[[1]]]]\n{"token_ids": [1], "a": {"b": [null]}}\n' + b"[" * 40,
+    }
+
+
+TARGET = Target("jsonl", law, seeds, edit_lines)
+
+if __name__ == "__main__":
+    sys.exit(main(TARGET))

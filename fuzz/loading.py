@@ -1,0 +1,187 @@
+"""``python -m fuzz.loading``: any file is a tokenizer that decodes as it says, or a clear error.
+
+An input is the content of a file, of whichever format. Promised are TokenizerLoadError and what is
+derived from it, and TokenizerLibraryError while decoding; a warning is no finding.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import lzma
+import struct
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fuzz.edits import json_edit
+from fuzz.harness import Target, main
+from streamdec import DecodeStream, load_tokenizer
+from streamdec.backends import gguf, sentencepiece, tekken, tiktoken  # noqa: F401 (instrumented)
+from streamdec.errors import RewriteError, TokenizerLibraryError, TokenizerLoadError
+from streamdec.loading.detect import detect_format
+from streamdec.protocols import ByteFallback
+from tests.support import files
+
+CHECKED = 48
+"""Ids of a tokenizer that are streamed."""
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """One for the process; it goes when the process does."""
+    return tempfile.TemporaryDirectory(prefix="streamdec-fuzz-")
+
+
+def law(data: bytes) -> None:
+    path = Path(_folder().name) / "file"
+    path.write_bytes(data)
+    try:
+        found = detect_format(path)
+        assert found.path == path
+        assert found.description
+        tokenizer = load_tokenizer(path, fast="lazy", encoding=_encoding(found.format))
+    except TokenizerLoadError as error:
+        said = str(error)
+        assert str(path) in said
+        assert len(said) < 2_000
+        return
+    assert found.format != "unsupported"
+    rule = tokenizer.rules and tokenizer.rules.rule
+    runs: dict[str, Any] = {"byte_runs": "exact"} if isinstance(rule, ByteFallback) else {}
+    ids = [*tokenizer.sample_ids()][:CHECKED]
+    for part in (ids, ids[::-1], [*ids[:3] * 3, 2**32 - 1]):
+        try:
+            stream = DecodeStream(tokenizer, **runs)
+            text = "".join(stream.step_batch(part)) + stream.flush()
+            whole = tokenizer.decode(part)
+        except (TokenizerLibraryError, RewriteError):
+            continue
+        if stream.route == "bytes":
+            assert text == whole
+
+
+def _encoding(kind: str) -> str | None:
+    """A rank file does not say how texts are cut."""
+    return "cl100k_base" if kind == "tiktoken" else None
+
+
+# --- seeds ----------------------------------------------------------------------------------------
+
+PIECES = ["<unk>", "<s>", "▁a", "b", "<0xE4>", "<0xBD>", "<0xA0>", "é", "##c", "d</w>", "▁"]
+CHAIN = [
+    {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+    {"type": "ByteFallback"},
+    {"type": "Fuse"},
+    {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+]
+DECODERS: dict[str, Any] = {
+    "fallback": {"type": "Sequence", "decoders": CHAIN},
+    "byte-level": {
+        "type": "ByteLevel",
+        "add_prefix_space": True,
+        "trim_offsets": True,
+        "use_regex": True,
+    },
+    "metaspace": {
+        "type": "Metaspace",
+        "replacement": "▁",
+        "prepend_scheme": "always",
+        "split": True,
+    },
+    "wordpiece": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+    "suffix": {"type": "BPEDecoder", "suffix": "</w>"},
+    "ctc": {"type": "CTC", "pad_token": "<s>", "word_delimiter_token": "▁", "cleanup": True},
+    "none": None,
+}
+
+
+def _tokenizer_json(decoder: Any) -> bytes:
+    added = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    vocabulary = {piece: number for number, piece in enumerate(PIECES)}
+    data = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {"id": 0, "content": "<unk>", **added, "special": True},
+            {"id": 12, "content": "<tool>", **added, "special": False},
+        ],
+        "normalizer": None,
+        "pre_tokenizer": None,
+        "post_processor": None,
+        "decoder": decoder,
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": "<unk>",
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": True,
+            "ignore_merges": False,
+            "vocab": vocabulary,
+            "merges": [],
+        },
+    }
+    return json.dumps(data, ensure_ascii=False).encode()
+
+
+def _unigram() -> bytes:
+    data = json.loads(_tokenizer_json(DECODERS["metaspace"]))
+    scores = [[piece, -float(number)] for number, piece in enumerate(PIECES)]
+    data["model"] = {"type": "Unigram", "unk_id": 0, "vocab": scores, "byte_fallback": False}
+    return json.dumps(data).encode()
+
+
+def _sentencepiece(kind: int) -> bytes:
+    """A ModelProto: pieces with score and type, and the type of the model."""
+    types = [2, 3, 1, 1, *[6] * 3, 1, 1, 1, 1]
+    pieces = b"".join(
+        _field(1, _field(1, text.encode()) + b"\x15" + struct.pack("<f", -number) + bytes([24, of]))
+        for number, (text, of) in enumerate(zip(PIECES, types, strict=True))
+    )
+    trainer = bytes([24, kind])
+    normalizer = _field(1, b"identity") + bytes([24, 1, 32, 1, 40, 1])
+    return pieces + _field(2, trainer) + _field(3, normalizer)
+
+
+def _field(number: int, data: bytes) -> bytes:
+    return bytes([8 * number + 2, len(data)]) + data
+
+
+def _gguf(model: str, **changes: Any) -> bytes:
+    types = [2, 3, 1, 1, *[6] * 3, 1, 1, 1, 1]
+    scores = [-float(n) for n in range(len(PIECES))]
+    values = {"model": model, "tokens": PIECES, "token_type": types, "scores": scores} | changes
+    return files.gguf([(f"tokenizer.ggml.{key}", value) for key, value in values.items()])
+
+
+def seeds() -> dict[str, bytes]:
+    tokens = [b"a", b" b", "你".encode()[:2], b"\xa0", b"ab"]
+    small = files.tekken(tokens, special_tokens=["<unk>", "<s>"], num_special=2)
+    ranks = b"".join(b"%s %d\n" % (base64.b64encode(t), n) for n, t in enumerate(tokens))
+    made = {f"tokenizer-{name}.json": _tokenizer_json(each) for name, each in DECODERS.items()}
+    return made | {
+        "tokenizer-unigram.json": _unigram(),
+        "packed.json.xz": lzma.compress(_tokenizer_json(None)),
+        "ranks.tiktoken": ranks,
+        "tekken.json": json.dumps(small).encode(),
+        "unigram.model": _sentencepiece(1),
+        "bpe.model": _sentencepiece(2),
+        "llama.gguf": _gguf("llama"),
+        "gpt2.gguf": _gguf("gpt2", pre="gpt-2", merges=["a b"], scores=[]),
+        "bert.gguf": _gguf("bert"),
+        "config.json": b'{"tokenizer_class": "X", "model_max_length": 1}',
+        "pointer": b"version https://git-lfs.github.com/spec/v1\n",
+    }
+
+
+WORDS = [*DECODERS.values(), *CHAIN, *PIECES, "BPE", "WordPiece", "WordLevel", "Unigram", "Fuse"]
+WORDS += [{"Regex": "(a|b)+"}, {"String": ""}, *range(16), 2**31, 2**32 - 1, -1]
+TARGET = Target("loading", law, seeds, json_edit(WORDS))
+
+if __name__ == "__main__":
+    sys.exit(main(TARGET))

@@ -1,0 +1,13 @@
+"""``python -m fuzz.metaspace``: the laws of decoding, where a letter stands for the space."""
+
+from __future__ import annotations
+
+import sys
+
+from fuzz.decoders import family
+from fuzz.harness import main
+
+TARGET = family("metaspace")
+
+if __name__ == "__main__":
+    sys.exit(main(TARGET))

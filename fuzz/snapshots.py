@@ -1,0 +1,177 @@
+"""``python -m fuzz.snapshots``: a snapshot from outside is refused, or is a stream like any other.
+
+An input is JSON: a ``snapshot``, and the tokenizer that it is ``of``. Where it has ``"*"`` for the
+tokenizer, its fingerprint is put, so that seeds outlive a change of fingerprints.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from fuzz.cases import Case, shown, written
+from fuzz.edits import json_edit
+from fuzz.harness import Target, main
+from streamdec import DecoderPool, DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec import Sequence as TokenSequence
+from streamdec.core.snapshots import fingerprint
+from streamdec.errors import FinishedError, RewriteError, SnapshotError, UnknownTokenError
+from streamdec.protocols import CTC, BPESuffix, Decoder, Metaspace, WordPiece
+from tests import reference
+from tests.test_laws import Bare
+
+YOU = "你".encode()
+BYTES = [b"a", b" b", b"\nUs", b"er:", b"<s>", *(YOU[n : n + 1] for n in range(3)), b"</s>", b"."]
+PIECES = ["▁a", "b</w>", "##c", "<pad>", "a", "▁", ".", "|", " n't"]
+AFTER = (0, 5, 6, 7, 2, 3, 99, 4, 1)
+"""Ids that a restored stream is given: characters in bytes, stops, an unknown one, a special."""
+
+
+def _of_pieces(rule: Any) -> MockTokenizer:
+    return MockTokenizer.from_tokens([piece.encode() for piece in PIECES], [3], rule)
+
+
+TOKENIZERS: dict[str, Decoder] = {
+    "bytes": MockTokenizer.from_tokens(BYTES, [4, 8]),
+    "fallback": MockTokenizer.from_tokens(BYTES, [4, 8], "byte_fallback"),
+    "window": Bare(MockTokenizer.from_tokens(BYTES, [4, 8])),
+    "metaspace": _of_pieces(Metaspace()),
+    "wordpiece": _of_pieces(WordPiece()),
+    "suffix": _of_pieces(BPESuffix()),
+    "ctc": _of_pieces(CTC()),
+}
+Stream: TypeAlias = DecodeStream | StopSequenceDecoder | DecoderPool | TokenSequence
+MACHINES: tuple[Callable[[Decoder, Any], Stream], ...] = (
+    DecodeStream.restore,
+    StopSequenceDecoder.restore,
+    DecoderPool.restore,
+    TokenSequence.restore,
+)
+
+
+def law(data: bytes) -> None:
+    case = Case(data)
+    tokenizer = TOKENIZERS[case.choice("of", [*TOKENIZERS])]
+    snapshot = _filled(case.fields.get("snapshot"), fingerprint(tokenizer))
+    for restore in MACHINES:
+        try:
+            stream = restore(tokenizer, snapshot)
+        except SnapshotError:
+            continue
+        _is_like_any_other(stream, restore, tokenizer)
+
+
+def _filled(value: Any, own: str) -> Any:
+    if isinstance(value, list):
+        return [_filled(each, own) for each in value]
+    if isinstance(value, dict):
+        given = {key: _filled(each, own) for key, each in value.items()}
+        return {**given, "tokenizer": own} if given.get("tokenizer") == "*" else given
+    return value
+
+
+def _is_like_any_other(
+    stream: Stream, restore: Callable[[Decoder, Any], Stream], tokenizer: Decoder
+) -> None:
+    """Its own snapshot gives the same stream, and both go on alike to their end."""
+    if isinstance(stream, (DecodeStream, StopSequenceDecoder)):
+        assert 0 <= stream.unknown_tokens <= stream.num_tokens
+        if tokenizer is TOKENIZERS["bytes"]:
+            assert reference.unfinished(stream.held) == stream.held
+    if isinstance(stream, DecodeStream):
+        read = stream.num_prompt_tokens + stream.num_tokens
+        assert 0 <= stream.prefix_offset <= stream.read_offset <= read
+    if isinstance(stream, StopSequenceDecoder):
+        _withholds_a_beginning(stream)
+    snapshot = stream.snapshot()
+    assert json.loads(json.dumps(snapshot)) == snapshot
+    twin = restore(tokenizer, snapshot)
+    assert twin.snapshot() == snapshot
+    for token_id in AFTER:
+        assert _step(twin, token_id) == _step(stream, token_id)
+        assert twin.snapshot() == stream.snapshot()
+    assert _end(twin) == _end(stream)
+    assert twin.snapshot() == stream.snapshot()
+
+
+def _withholds_a_beginning(decoder: StopSequenceDecoder) -> None:
+    """What is jailed may become a hidden stop, where nothing else can be."""
+    conditions, jailed = decoder.conditions, decoder.jailed
+    if jailed and not (conditions.stop_regex or conditions.stop_token_sequences):
+        assert any(stop != jailed and stop.startswith(jailed) for stop in conditions.stop)
+
+
+PROMISED = (FinishedError, RewriteError, UnknownTokenError)
+
+
+def _step(stream: Stream, token_id: int) -> object:
+    try:
+        if isinstance(stream, DecoderPool):
+            chunks = stream.step(dict.fromkeys(stream, token_id))
+            assert all(isinstance(error, PROMISED) for error in stream.errors.values())
+            return chunks
+        if isinstance(stream, TokenSequence):
+            return stream.append_token(token_id)
+        return stream.step(token_id)
+    except PROMISED as error:
+        return type(error)
+
+
+def _end(stream: Stream) -> object:
+    try:
+        if isinstance(stream, DecoderPool):
+            return [stream.finish(name) for name in [*stream]]
+        return stream.text if isinstance(stream, TokenSequence) else stream.flush()
+    except PROMISED as error:
+        return type(error)
+
+
+# --- seeds ----------------------------------------------------------------------------------------
+
+CONDITIONS: Mapping[str, dict[str, Any]] = {
+    "stop": {"stop": "\nUser:"},
+    "visible": {"stop": " b\nUsx", "visible_stop": "a b\nUser:"},
+    "gate": {"stop": "a", "armed_after": 2, "armed_until": "er:"},
+    "sequence": {"stop": " bx", "stop_token_sequences": [[0, 1, 2], [1, 1]]},
+    "limits": {"min_tokens": 2, "max_tokens": 5},
+    "ended": {"stop_token_ids": [2]},
+    "regex": {"stop_regex": "a b[ab]?x", "max_hold": 20},
+}
+
+
+def seeds() -> dict[str, bytes]:
+    made = {}
+    for of, tokenizer in TOKENIZERS.items():
+        stream = DecodeStream(tokenizer, [0, 5], keep_tokens=True, anchors=of == "bytes")
+        stream.step_batch([6, 99])
+        made[f"stream-{of}"] = of, stream.snapshot()
+    for name, given in CONDITIONS.items():
+        decoder = StopSequenceDecoder(TOKENIZERS["bytes"], StopConditions(**given))
+        decoder.step_batch([0, 1, 2])
+        made[f"stops-{name}"] = "bytes", decoder.snapshot()
+    windowed = StopSequenceDecoder(TOKENIZERS["window"], StopConditions(stop="\nUser:"))
+    windowed.step_batch([0, 2])
+    made["stops-window"] = "window", windowed.snapshot()
+    pool = DecoderPool(TOKENIZERS["fallback"], return_token_ids=True)
+    pool.add("a", StopConditions(stop="\nUser:"), [5], byte_runs="exact")
+    pool.add(7, unknown_ids="error")
+    pool.step({"a": [6, 7, 2], 7: 1})
+    made["pool"] = "fallback", pool.snapshot()
+    made["sequence"] = "bytes", TokenSequence(TOKENIZERS["bytes"], [0, 5, 6, 4]).snapshot()
+    return {f"{name}.json": _seed(of, snapshot) for name, (of, snapshot) in made.items()}
+
+
+def _seed(of: str, snapshot: Any) -> bytes:
+    own = fingerprint(TOKENIZERS[of])
+    return written(of=of, snapshot=json.loads(json.dumps(snapshot).replace(own, "*")))
+
+
+FIELDS = ["memory", "primed", "num_tokens", "num_prompt_tokens", "finished", "options", "recorder"]
+FIELDS += ["core", "withheld", "tail", "tail_ages", "gate", "live", "end", "match", "size", "tails"]
+WORDS = [*TOKENIZERS, *FIELDS, *CONDITIONS.values(), "decode_stream", "pool", "*", "e4bd", "ff"]
+TARGET = Target("snapshots", law, seeds, json_edit([*WORDS, "\nUs", [1, 1], [True, "", 0]]), shown)
+
+if __name__ == "__main__":
+    sys.exit(main(TARGET))

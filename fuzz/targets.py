@@ -1,0 +1,85 @@
+"""``python -m fuzz.targets``: all targets for a few seconds each, in processes of their own."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple
+
+from fuzz.harness import FOLDER, Target, has_atheris
+
+__all__ = ["NAMES", "main", "target_named"]
+
+NAMES = (
+    *("utf8", "jail"),
+    *("byte_level", "byte_fallback", "metaspace", "wordpiece", "bpe_suffix", "ctc", "pieces"),
+    *("stops", "window", "loading", "snapshots", "jsonl"),
+)
+"""The modules of this folder that are targets."""
+
+
+def target_named(name: str) -> Target:
+    """The target of a module."""
+    target = importlib.import_module(f"fuzz.{name}").TARGET
+    assert isinstance(target, Target)
+    return target
+
+
+class Outcome(NamedTuple):
+    """What came of one target."""
+
+    name: str
+    status: int
+    seconds: float
+    output: str
+
+
+def run(name: str, arguments: Sequence[str]) -> Outcome:
+    """One target, to its end."""
+    command = [sys.executable, "-m", f"fuzz.{name}", *arguments]
+    began = time.monotonic()
+    done = subprocess.run(
+        command,
+        cwd=FOLDER.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    return Outcome(name, done.returncode, time.monotonic() - began, done.stdout)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m fuzz.targets",
+        description=__doc__,
+        epilog="All else (--seconds, --seed, --without-atheris) is handed to each of them.",
+    )
+    parser.add_argument("--only", action="append", default=[], help="a target (default: all)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many at once")
+    options, more = parser.parse_known_args(arguments)
+    if unknown := {*options.only} - {*NAMES}:
+        parser.error(f"no such target: {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+    way = "hypothesis" if "--without-atheris" in more or not has_atheris() else "atheris"
+    failed = 0
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for outcome in pool.map(partial(run, arguments=more), options.only or NAMES):
+            name, status, seconds, output = outcome
+            failed += status != 0
+            if status:
+                print(output)
+            said = "no finding" if not status else f"FAILED, exit {status}"
+            print(f"{name:14} {seconds:4.1f} s of {way}  {said}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+"""What the targets found, each as a case by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec.errors import SnapshotError
+
+TOKENIZER = MockTokenizer.from_tokens([b"a", b"b"])
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [DecodeStream(TOKENIZER), StopSequenceDecoder(TOKENIZER, StopConditions(stop="ab"))],
+    ids=["without stops", "with stops"],
+)
+def test_a_snapshot_with_more_unknown_tokens_than_tokens_is_refused(
+    stream: DecodeStream | StopSequenceDecoder,
+) -> None:
+    for token_id in (1, 99, 98):
+        stream.step(token_id)
+    snapshot = stream.snapshot()
+    assert type(stream).restore(TOKENIZER, snapshot).unknown_tokens == 2
+    with pytest.raises(SnapshotError, match="4 unknown tokens of 3"):
+        type(stream).restore(TOKENIZER, {**snapshot, "unknown_tokens": 4})

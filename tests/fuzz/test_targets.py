@@ -1,0 +1,221 @@
+"""Each target holds of its seeds, and finds what is broken in what it is about."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import random
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+import streamdec.cli.decode as cli_decode
+from fuzz import harness, targets
+from fuzz.cases import Case
+from fuzz.decoders import FAMILIES
+from fuzz.edits import LONGEST, edit_bytes, edit_json
+from fuzz.harness import FOLDER, Finding, Target, attempt, corpus_of, hunt, main
+from fuzz.targets import NAMES, target_named
+from streamdec.core import stop_json, utf8
+from streamdec.core.byte_runs import ExactRuns
+from streamdec.core.jail import Jail
+from streamdec.core.neighbours import Collapse, FirstThenLater, WordSuffix
+from streamdec.core.rewrite import Cascade
+from streamdec.core.token_bytes import FixedBytes
+from streamdec.core.token_window import TokenWindow
+from streamdec.loading import content
+from tests.support.zoo import ZOO
+from tests.test_laws import MOCKS
+
+SECONDS = 120.0
+"""Within which what is broken must be found; a second is usual."""
+
+
+# --- the corpus -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_law_holds_of_every_seed(name: str) -> None:
+    target = target_named(name)
+    found = {
+        path: finding.error
+        for path, data in corpus_of(target).items()
+        if (finding := attempt(target, data))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_seed_that_is_made_is_in_the_corpus(name: str) -> None:
+    """A seed more, or another one, is written by ``--seeds``."""
+    target = target_named(name)
+    assert target.name == name
+    made, committed = target.seeds(), corpus_of(target)
+    assert len(made) >= 5
+    assert made.keys() <= committed.keys()
+    assert max(map(len, committed.values())) <= LONGEST
+
+
+def test_every_target_of_the_folder_is_run() -> None:
+    modules = {
+        path.stem for path in FOLDER.glob("*.py") if "\nTARGET = " in path.read_text("utf-8")
+    }
+    assert modules == {*NAMES}
+
+
+def test_every_small_tokenizer_is_in_one_family() -> None:
+    named = [name for names in FAMILIES.values() for name in names]
+    assert len(named) == len({*named})
+    assert {*ZOO, *MOCKS} <= {*named}
+
+
+# --- what is broken -------------------------------------------------------------------------------
+
+
+def _shortest(self: Jail, text: str) -> str | None:
+    return min((stop for stop in self._stops if text.endswith(stop)), key=len, default=None)
+
+
+def _lines_of_each_chunk(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    lines = (line for chunk in chunks for line in chunk.split(b"\n"))
+    return ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+
+
+class Break(NamedTuple):
+    """Something wrong in the code of a target."""
+
+    target: str
+    owner: Any
+    name: str
+    broken: Any
+
+
+NO_ERROR_OF_XZ = SimpleNamespace(
+    LZMADecompressor=lzma.LZMADecompressor, FORMAT_XZ=lzma.FORMAT_XZ, LZMAError=ZeroDivisionError
+)
+BREAKS = (
+    Break("utf8", utf8, "flush", lambda *_: ""),
+    Break("jail", Jail, "_complete", _shortest),
+    Break("byte_level", FixedBytes, "prime", lambda *_: (b"", None)),
+    Break("byte_fallback", ExactRuns, "flush", lambda *_: b""),
+    Break("metaspace", FirstThenLater, "load", lambda *_: False),
+    Break("wordpiece", FirstThenLater, "load", lambda *_: False),
+    Break("bpe_suffix", WordSuffix, "load", lambda *_: ("", "")),
+    Break("ctc", Collapse, "load", lambda *_: (None, False)),
+    Break("pieces", Cascade, "is_tails", lambda *_: False),
+    Break("stops", Jail, "jailed", lambda _, tail: tail[:1]),
+    Break("window", TokenWindow, "_context", lambda _, ids, *__: ids[-1:]),
+    Break("loading", content, "lzma", NO_ERROR_OF_XZ),
+    Break("snapshots", stop_json, "_first_problem", lambda *_: ""),
+    Break("jsonl", cli_decode, "numbered_lines", _lines_of_each_chunk),
+)
+
+
+@pytest.mark.parametrize("wrong", BREAKS, ids=lambda wrong: wrong.target)
+def test_what_is_broken_is_found(wrong: Break, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = target_named(wrong.target)
+    with monkeypatch.context() as patch:
+        patch.setattr(wrong.owner, wrong.name, wrong.broken)
+        found = hunt(target, SECONDS, 1)
+        assert isinstance(found, Finding)
+        assert attempt(target, found.data)
+    assert attempt(target, found.data) is None
+
+
+def test_every_target_is_shown_to_find_something() -> None:
+    assert [wrong.target for wrong in BREAKS] == [*NAMES]
+
+
+# --- the harness ----------------------------------------------------------------------------------
+
+
+def _refuses(data: bytes) -> None:
+    """Fails of more than two small numbers."""
+    assert len([each for each in Case(data).ids("ids") if each < 50]) <= 2
+
+
+def _target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, law: Callable[[bytes], Any]) -> Target:
+    monkeypatch.setattr(harness, "CORPUS", tmp_path / "corpus")
+    monkeypatch.setattr(harness, "FINDINGS", tmp_path / "findings")
+    return Target("toy", law, lambda: {"one": b'{"ids": [7, 300]}'}, edit_json)
+
+
+def test_a_finding_is_small_kept_shown_and_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = _target(tmp_path, monkeypatch, _refuses)
+    assert main(target, ["--seeds"]) == 0
+    assert main(target, [str(target.folder)]) == 0
+    assert capsys.readouterr().out == "1 replayed, 0 findings\n"
+    assert main(target, ["--without-atheris", "--seconds=20", "--seed=1"]) == harness.FOUND
+    printed = capsys.readouterr().out
+    assert "AssertionError" in printed
+    path = printed.split()[-1]
+    assert Path(path).parent == tmp_path / "findings" / "toy"
+    assert len(json.loads(Path(path).read_bytes())["ids"]) == 3
+    assert main(target, [path]) == harness.FOUND
+    assert capsys.readouterr().out.endswith("1 replayed, 1 findings\n")
+    large = tmp_path / "large"
+    large.write_bytes(b'{"ids": [1, 2, 3, 4, 99], "more": {"a": []}}')
+    assert main(target, ["--smaller", str(large)]) == harness.FOUND
+    assert len(json.loads((tmp_path / "large-smaller").read_bytes())["ids"]) == 3
+
+
+def test_what_is_no_case_and_what_holds_are_no_findings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = _target(tmp_path, monkeypatch, Case)
+    main(target, ["--seeds"])
+    assert main(target, ["--without-atheris", "--seconds=0.1"]) == 0
+    assert capsys.readouterr().out.endswith(" inputs of toy, no finding\n")
+
+
+def test_a_panic_of_a_library_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Panic(BaseException):
+        pass
+
+    def panics(data: bytes) -> None:
+        if b"300" not in data:
+            raise Panic
+
+    target = _target(tmp_path, monkeypatch, panics)
+    main(target, ["--seeds"])
+    found = hunt(target, SECONDS, 1)
+    assert isinstance(found, Finding)
+    assert isinstance(found.error, Panic)
+
+
+def test_a_target_that_fails_is_said_with_its_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcomes = {
+        "utf8": targets.Outcome("utf8", 0, 1.0, "long"),
+        "jail": targets.Outcome("jail", 77, 2.0, "why"),
+    }
+    monkeypatch.setattr(targets, "run", lambda name, **_: outcomes[name])
+    assert targets.main(["--only=utf8", "--only=jail"]) == 1
+    printed = capsys.readouterr().out
+    assert "why" in printed
+    assert "long" not in printed
+    assert "jail            2.0 s of" in printed
+    assert printed.endswith("FAILED, exit 77\n")
+    with pytest.raises(SystemExit):
+        targets.main(["--only=nothing"])
+
+
+def test_edited_json_is_other_json() -> None:
+    seed = json.dumps({"a": [1, "b", {"c": None}], "d": True}).encode()
+    edited = {edit_json(seed, random.Random(number), ["word"]) for number in range(300)}
+    assert len(edited) > 100
+    for data in edited:
+        json.loads(data)
+
+
+def test_the_same_choices_edit_alike() -> None:
+    data = bytes(range(40))
+    once, again = ([edit_bytes(data, random.Random(n)) for n in range(50)] for _ in range(2))
+    assert once == again
+    assert len({*once}) > 25
