@@ -72,7 +72,8 @@ class GatedMatcher:
                 if hit is not None and not (isinstance(turn, Hit) and turn.end < hit.end):
                     end = len(memory.withheld) + armed_from + hit.end
                     age = known[len(tail) + hit.end - hit.size]
-                    return _completed(memory, withheld, hit._replace(end=end), age)
+                    out = withheld[: end if hit.visible else max(end - hit.size, 0)]
+                    return Outcome(out, memory, hit, end, age)
                 tail, tail_ages = after, known[len(known) - len(after) :]
             if gate is None:
                 break
@@ -117,11 +118,6 @@ class GatedMatcher:
             return gate is self.primed_gate
         jail = self._jails[gate.is_open]
         return not gate.tail or (jail is not None and jail.is_tail(gate.tail))
-
-
-def _completed(memory: StopMemory, withheld: str, hit: Hit, age: int) -> Outcome:
-    out = withheld[: hit.end if hit.visible else max(hit.end - hit.size, 0)]
-    return Outcome(out, memory, hit, age)
 
 
 def _shielded(gate: Gate | None, letter_ages: Ages) -> int:

@@ -22,6 +22,7 @@ __all__ = [
     "Program",
     "Route",
     "UnknownIds",
+    "Waiting",
     "cascade_of",
     "first_span",
 ]
@@ -67,6 +68,17 @@ class Contribution(TypedDict):
     own: int
     contributes: bool
     waiting: int
+
+
+class Waiting(NamedTuple):
+    """How much waits in a memory."""
+
+    data: int = 0
+    """Bytes of the unfinished character."""
+    tokens: int = 0
+    """Tokens that the decoder holds something of."""
+    tails: tuple[int, ...] = ()
+    """Letters in each of the tails of text replacements."""
 
 
 class Program(Rows):
@@ -251,7 +263,19 @@ class Program(Rows):
         """Not for open runs and long waits, each of which is of use to one stream alone."""
         return max(memory[3:]) <= MAX_CACHED_WAIT and self.token_bytes.is_bounded(memory[0])
 
+    def settled(self, memory: Memory) -> Memory:
+        """``memory`` without its offsets, of which a stream with stops has no use."""
+        if memory is self.rest:
+            return memory
+        memory = (*memory[:3], 1, 0)
+        return self.rest if memory == self.rest else memory
+
     # --- what may be asked
+
+    def waiting(self, memory: Memory) -> Waiting:
+        """How much waits in ``memory``."""
+        state, pending, tails, _, _ = memory
+        return Waiting(len(pending), self.token_bytes.waiting(state), tuple(map(len, tails)))
 
     def held(self, memory: Memory) -> bytes:
         """The bytes that wait for the end of a character, a run or a pattern."""

@@ -88,7 +88,7 @@ def by_sequence(
     # What it found unfinished and was decided since was matched then.
     before = _released(program, first.memory, ignore=bool(first.spared))
     given, _ = text_in(first.given)
-    if before.hit is not None and before.hit.end - before.hit.size < given:
+    if before.hit is not None and before.stop_end - before.hit.size < given:
         # It begins in text that is out, let go by what is cut now: the sequence is the stop.
         before = _released(program, first.memory, ignore=True)
     before = before._replace(text=before.text[given:], age=before.age + age)

@@ -11,7 +11,6 @@ from dataclasses import astuple
 from typing import Any, get_args
 
 from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason
-from streamdec.core.program import Program
 from streamdec.core.stop_memory import Ages, Gate, StopMemory
 from streamdec.core.stop_program import StopProgram
 from streamdec.core.token_ids import check_token_id
@@ -64,8 +63,8 @@ def load(program: StopProgram, data: Any, num_tokens: int) -> StopMemory:
     if len(live) > num_tokens:
         raise ValueError(f"{len(live)} live tokens of {num_tokens}")
     rest: StopMemory = program.rest
-    core: Any = program.settled(program.decode.load(data.get("core", {})))
-    pending, waiting = program.waiting(core)
+    core: Any = program.decode.settled(program.decode.load(data.get("core", {})))
+    pending, waiting, _ = program.decode.waiting(core)
     withheld = _text(data.get("withheld", ""))
     tail = _text(data.get("tail", withheld))
     gate = data.get("gate", rest.gate)
@@ -96,14 +95,13 @@ def _first_problem(program: StopProgram, memory: StopMemory, num_tokens: int) ->
     The memory is of ``num_tokens`` tokens, and of none that may begin a sequence.
     """
     gate, matcher = memory.gate, program.gated.matcher
-    pending, waiting = program.waiting(memory.core)
-    tails = memory.core[2] if isinstance(program.decode, Program) else ()
+    pending, waiting, tails = program.decode.waiting(memory.core)
     all_ages = (*memory.ages_below(), *memory.tail_ages)
     checks: tuple[tuple[str, Callable[[], bool]], ...] = (
         ("ages", lambda: all(0 < age <= num_tokens + 1 for age in all_ages)),
         ("pending_ages", lambda: len(memory.pending_ages) == pending),
         ("waiting_ages", lambda: len(memory.waiting_ages) == waiting),
-        ("tails_ages", lambda: [*map(len, tails)] == [*map(len, memory.tails_ages)]),
+        ("tails_ages", lambda: [*tails] == [*map(len, memory.tails_ages)]),
         ("gate", lambda: program.gated.is_gate(gate)),
         ("gate", lambda: gate is None or 0 <= gate.turned <= max(memory.ages_below(), default=0)),
         ("tail behind a closed gate", lambda: not (memory.tail and gate and not gate.is_open)),

@@ -92,8 +92,9 @@ class Outcome(NamedTuple):
     """Text that may go out."""
     memory: StopMemory
     hit: Hit | None = None
-    """The stop string that is complete; its ``end`` counts from the first code point of ``text``
-    and what was withheld, not from the token's own."""
+    """The stop string that is complete."""
+    stop_end: int = 0
+    """How many code points of what was withheld and of the token's text come before its end."""
     age: int = 0
     """How many tokens before this one the stop began."""
 

@@ -19,7 +19,6 @@ from streamdec.core.counting import tally_of
 from streamdec.core.gated_matcher import GatedMatcher
 from streamdec.core.id_sequences import IdSequences
 from streamdec.core.matcher import matcher
-from streamdec.core.program import Program
 from streamdec.core.programs import AnyProgram
 from streamdec.core.rows import MAX_ENTRIES, Entry, Memory, Rows
 from streamdec.core.stop_conditions import StopConditions
@@ -86,17 +85,11 @@ class StopProgram(Rows):
             ]
         )
         self._sequences = IdSequences(conditions.stop_token_sequences)
-        core, waiting = None, 0
-        if isinstance(decode, Program):
-            core, waiting = decode.rest, decode.token_bytes.waiting(decode.rest[0])
-        tails = ((),) * len(core[2]) if core else ()
-        gate = self.gated.primed_gate
-        rest = StopMemory(core, (), (1,) * waiting, tails, gate=gate)
+        rest = self._begun(decode.rest)
         # Most tokens are whole characters that begin no stop: what those do at rest is shared.
-        self._given: dict[int, StopEntry] = {}
-        self._is_simple = isinstance(decode, Program) and not waiting and gate is None
-        if isinstance(decode, Program) and self._is_simple:
-            self._given = decode.given
+        has_rest = decode.rest is not None
+        self._is_simple = has_rest and not rest.waiting_ages and rest.gate is None
+        self._given: dict[int, StopEntry] = decode.given if self._is_simple else {}
         super().__init__(rest, max_entries)
         stops = (*conditions.stop, *conditions.visible_stop, *conditions.stop_token_sequences)
         self.weight = sum(map(len, stops)) // 2 + PATTERN_WEIGHT * len(conditions.stop_regex)
@@ -126,7 +119,6 @@ class StopProgram(Rows):
 
     def _learn(self, token_id: int) -> StopEntry | None:
         """What a token of whole characters gives at rest, stops aside; None if it is another."""
-        assert isinstance(self.decode, Program)
         rest = self.decode.rest
         (text, _), core = self.decode.work_out(rest, token_id)
         if not text or core is not rest:
@@ -165,7 +157,7 @@ class StopProgram(Rows):
 
     def is_cached(self, memory: StopMemory) -> bool:
         """Not for what one stream alone would use."""
-        if not isinstance(self.decode, Program) or memory.live:
+        if memory.live or self.decode.rest is None:
             return False
         if memory.tail and not self.gated.matcher.is_cacheable:
             return False
@@ -179,14 +171,18 @@ class StopProgram(Rows):
 
     def prime(self, prompt_token_ids: Sequence[SupportsIndex]) -> StopMemory:
         """The memory after a prompt. A stop does not begin in it."""
-        core: Memory = self.settled(self.decode.prime(prompt_token_ids))
-        if not isinstance(self.decode, Program):
-            return StopMemory(core, gate=self.gated.primed_gate)
-        # What a prompt began is as old as a token before the first.
-        pending = (1,) * len(core[1])
-        waiting = (1,) * self.decode.token_bytes.waiting(core[0])
-        tails = tuple((1,) * len(tail) for tail in core[2])
-        return StopMemory(core, pending, waiting, tails, gate=self.gated.primed_gate)
+        return self._begun(self.decode.settled(self.decode.prime(prompt_token_ids)))
+
+    def _begun(self, core: Memory) -> StopMemory:
+        """The memory of a stream that begins with ``core``; what waits is of a token before it."""
+        waiting = self.decode.waiting(core)
+        return StopMemory(
+            core,
+            (1,) * waiting.data,
+            (1,) * waiting.tokens,
+            tuple((1,) * size for size in waiting.tails),
+            gate=self.gated.primed_gate,
+        )
 
     def read(
         self, memory: StopMemory, token_id: int, *, ignore: bool = False, unknown: bool = False
@@ -198,11 +194,9 @@ class StopProgram(Rows):
         """
         if unknown:
             text, core = self.decode.unknown(memory.core)
-        elif isinstance(self.decode, Program):
-            (text, _), core = self.decode.work_out(memory.core, token_id)
         else:
-            text, core = self.decode.transition(memory.core, token_id)
-        core = self.settled(core)
+            (text, _), core = self.decode.work_out(memory.core, token_id)
+        core = self.decode.settled(core)
         plain = self._is_plain(memory, text)
         if plain and self._is_simple and core is self.rest.core:
             return Outcome(text, self.rest)
@@ -228,13 +222,6 @@ class StopProgram(Rows):
             and not memory.live
             and self.gated.matcher.firsts.isdisjoint(text)
         )
-
-    def settled(self, core: Memory) -> Memory:
-        """A decode memory without its offsets, of which a stream with stops has no use."""
-        if not isinstance(self.decode, Program) or core is self.decode.rest:
-            return core
-        core = (*core[:3], 1, 0)
-        return self.decode.rest if core == self.decode.rest else core
 
     # --- ids
 
@@ -297,11 +284,3 @@ class StopProgram(Rows):
             memory.withheld + outcome.text + outcome.memory.withheld,
             outcome.memory._replace(gate=after, withheld="", tail="", tail_ages=()),
         )
-
-    # --- what is possible
-
-    def waiting(self, core: Memory) -> tuple[int, int]:
-        """How many bytes of an unfinished character, and how many tokens, wait in ``core``."""
-        if not isinstance(self.decode, Program):
-            return 0, 0
-        return len(core[1]), self.decode.token_bytes.waiting(core[0])

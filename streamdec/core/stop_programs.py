@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import weakref
-from contextlib import suppress
 
+from streamdec.core.once import Once
 from streamdec.core.program import Options, Program
 from streamdec.core.programs import program_for, shared
 from streamdec.core.stop_conditions import StopConditions
@@ -15,9 +14,6 @@ from streamdec.protocols import Decoder
 __all__ = ["stop_program_for"]
 
 logger = logging.getLogger("streamdec")
-
-MOST_SAID = 1_000
-"""Special tokens of which it is said that their id counts; there are few."""
 
 
 def stop_program_for(decoder: Decoder, options: Options, conditions: StopConditions) -> StopProgram:
@@ -55,13 +51,9 @@ def _skipped(decoder: Decoder, options: Options, conditions: StopConditions) -> 
     return found
 
 
-_said: set[tuple[int, str]] = set()
+_said = Once()
 
 
 def _say_once(decoder: Decoder, text: str, token_id: int) -> None:
-    if (id(decoder), text) in _said or len(_said) >= MOST_SAID:
-        return
-    _said.add((id(decoder), text))
-    with suppress(TypeError):  # no weak references to it
-        weakref.finalize(decoder, _said.discard, (id(decoder), text))
-    logger.info("%r is a special token that is skipped: id %d counts too", text, token_id)
+    if _said.first(decoder, token_id):
+        logger.info("%r is a special token that is skipped: id %d counts too", text, token_id)

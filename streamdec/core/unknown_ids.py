@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import weakref
-from contextlib import suppress
 
+from streamdec.core.once import Once
 from streamdec.errors import UnknownTokenError
 from streamdec.protocols import Decoder
 
@@ -24,14 +23,10 @@ def unknown_id(token_id: int, index: int) -> UnknownTokenError:
     )
 
 
-_warned: set[int] = set()
+_warned = Once()
 
 
 def warn_once(tokenizer: Decoder, token_id: int) -> None:
     """Says that ``tokenizer`` does not have ``token_id``, once for all unknown ids."""
-    if id(tokenizer) in _warned:
-        return
-    _warned.add(id(tokenizer))
-    with suppress(TypeError):  # no weak references to it
-        weakref.finalize(tokenizer, _warned.discard, id(tokenizer))
-    logger.warning("%.200r has no id %d; unknown ids are counted", tokenizer, token_id)
+    if _warned.first(tokenizer):
+        logger.warning("%.200r has no id %d; unknown ids are counted", tokenizer, token_id)

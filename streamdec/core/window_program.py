@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any, SupportsIndex
 
-from streamdec.core.program import Options, Route, cascade_of
+from streamdec.core.program import Options, Route, Waiting, cascade_of
 from streamdec.core.rows import Entry, LoneRow, Row
 from streamdec.core.token_ids import check_token_id
 from streamdec.core.token_window import HALF, TokenWindow, WindowMemory
@@ -22,6 +22,8 @@ class WindowProgram:
     """The face of a Program over a TokenWindow. Its rows are never filled: each step decodes."""
 
     route: Route = "window"
+    rest = None
+    """No two memories are alike, so there is none to which streams return."""
 
     __slots__ = ("_cascade", "_piece", "_window", "dense", "options")
 
@@ -82,8 +84,13 @@ class WindowProgram:
 
     def transition(self, memory: Any, token_id: int) -> tuple[str, Any]:
         """The text that ``token_id`` brings out, and the memory after it. KeyError: unknown id."""
+        (text, _), after = self.work_out(memory, token_id)
+        return text, after
+
+    def work_out(self, memory: Any, token_id: int) -> tuple[tuple[str, None], Any]:
+        """See Rows. KeyError: unknown id, as far as the tokenizer can tell."""
         text, row = self.entry(self.row(memory), token_id)
-        return text, self.memory(row)
+        return (text, None), self.memory(row)
 
     def unknown(self, memory: Any) -> tuple[str, Any]:
         """An unknown id gives nothing."""
@@ -96,6 +103,23 @@ class WindowProgram:
         text = self._cascade.flush(tails, self._window.flush(window))
         span, wait = (window.wait, 0) if text and window.wait else (window.span, window.wait)
         return text, (WindowMemory((), (), "", span, wait), self._cascade.start)
+
+    def is_cached(self, memory: Any) -> bool:
+        """See Rows: never."""
+        return False
+
+    def settled(self, memory: Any) -> Any:
+        """``memory``: nothing would be found again without its offsets either."""
+        return memory
+
+    @property
+    def given(self) -> dict[int, Any]:
+        """A place that nobody shares."""
+        return {}
+
+    def waiting(self, memory: Any) -> Waiting:
+        """A window cannot say what waits in it."""
+        return Waiting()
 
     def held(self, memory: Any) -> bytes:
         """What is withheld, as text that ``flush`` would give; nothing if it can give none."""

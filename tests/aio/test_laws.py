@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec import DecodeStream
+from streamdec import Chunk, DecodeStream
 from streamdec.core.rows import DENSE_STEP, USES_BEFORE_DENSE
 from streamdec.machines import Machine
 from tests.aio import laws
 from tests.aio.engines import grouped
-from tests.aio.laws import MACHINES, trail_of
+from tests.aio.laws import MACHINES, Trail, trail_of
 from tests.stop_laws import Setup, setup_of
 from tests.stop_reference import Situation, situations
 from tests.strategies import cuts
@@ -59,6 +59,27 @@ def one_by_one(ids: Sequence[int]) -> st.SearchStrategy[list[list[int]]]:
     return st.one_of(st.just(alone), cuts(ids).map(lambda places: grouped(ids, places)))
 
 
+def as_the_machine(
+    backend: str,
+    make: Callable[[], Machine],
+    trail: Trail,
+    outputs: Sequence[Sequence[int]],
+    **options: Any,
+) -> list[Chunk]:
+    """The chunks of a stream over ``outputs``, which are what its machine gives.
+
+    Stream after stream, until the rows at rest are a list.
+    """
+    for _ in range(ROUNDS):
+        chunks: list[Chunk] = run(backend, laws.as_the_machine, make(), trail, outputs, **options)
+        assert chunks == laws.plain_as_the_machine(make(), trail, outputs, **options)
+    if options["split"] == "token":
+        laws.one_chunk_a_token(chunks, trail)
+    else:
+        laws.one_chunk_an_output(chunks, trail, outputs)
+    return chunks
+
+
 @given(
     data=st.data(),
     situation=situations(),
@@ -78,14 +99,8 @@ def test_law_0_however_the_ids_come(
     outputs = data.draw(one_by_one(ids), label="outputs")
     trail = trail_of(make(setup), ids)
     options: dict[str, Any] = {"shape": SHAPES[shape], "split": split}
-    for _ in range(ROUNDS):
-        chunks = run(backend, laws.as_the_machine, make(setup), trail, outputs, **options)
-        assert chunks == laws.plain_as_the_machine(make(setup), trail, outputs, **options)
+    chunks = as_the_machine(backend, lambda: make(setup), trail, outputs, **options)
     laws.unread_ids(chunks, trail, outputs)
-    if split == "token":
-        laws.one_chunk_a_token(chunks, trail)
-    else:
-        laws.one_chunk_an_output(chunks, trail, outputs)
 
 
 @given(
@@ -109,13 +124,7 @@ def test_law_16_a_bad_id_comes_after_the_text_before_it(
     outputs = data.draw(one_by_one(ids), label="outputs")
     trail = trail_of(make(setup), ids)
     options: dict[str, Any] = {"shape": SHAPES["ids"], "split": split}
-    for _ in range(ROUNDS):
-        chunks = run(backend, laws.as_the_machine, make(setup), trail, outputs, **options)
-        assert chunks == laws.plain_as_the_machine(make(setup), trail, outputs, **options)
-    if split == "token":
-        laws.one_chunk_a_token(chunks, trail)
-    else:
-        laws.one_chunk_an_output(chunks, trail, outputs)
+    as_the_machine(backend, lambda: make(setup), trail, outputs, **options)
 
 
 @given(

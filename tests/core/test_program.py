@@ -80,6 +80,24 @@ def test_flush_gives_what_was_withheld_and_leaves_nothing() -> None:
     assert found.flush(memory)[0] == ""
 
 
+def test_what_waits_is_counted() -> None:
+    tokenizer = tokenizer_of()
+    found = compiled(tokenizer, Options(clean_up_tokenization_spaces=True))
+    assert not any(map(any, (found.waiting(found.rest).tails, found.waiting(found.rest)[:2])))
+    waiting = found.waiting(found.prime([1, 3, 4]))
+    assert (waiting.data, waiting.tokens, sum(waiting.tails)) == (len(YOU) - 1, 0, 1)
+
+
+def test_a_memory_is_settled_without_its_offsets_and_may_then_be_the_one_at_rest() -> None:
+    tokenizer = tokenizer_of()
+    found = compiled(tokenizer)
+    memory = found.prime([0, 0, 0])
+    assert found.offsets(memory) != found.offsets(found.rest)
+    assert found.settled(memory) is found.settled(found.rest) is found.rest
+    begun = found.prime([0, 0, 3])
+    assert found.settled(begun) == (*begun[:3], 1, 0)
+
+
 # --- prompts --------------------------------------------------------------------------------------
 
 LONG = 100_000

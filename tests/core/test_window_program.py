@@ -195,6 +195,17 @@ def test_bad_ids_are_refused_before_decode_sees_them() -> None:
         DecodeStream(SlowTokenizer(), [1, -1])
 
 
+def test_a_window_cannot_say_what_waits_and_keeps_its_memories_to_itself() -> None:
+    program = WindowProgram(SlowTokenizer(), Options())
+    memory = program.prime([1, 2])
+    assert program.settled(memory) is memory
+    assert program.rest is None
+    assert not program.is_cached(memory)
+    assert program.waiting(memory) == (0, 0, ())
+    (text, _), after = program.work_out(memory, 1)
+    assert (text, after) == program.transition(memory, 1)
+
+
 def test_offsets_move_as_the_reference_windows_do() -> None:
     stream = DecodeStream(SlowTokenizer(), [1, 2, 2, 2, 2, 2, 2])
     assert (stream.prefix_offset, stream.read_offset) == (2, 7)
