@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec import DecodeStream, MockTokenizer
+from streamdec.testing import BugCase, bug_cases
 from tests.strategies import cuts
 
-OURS = Path(__file__).parent / "data" / "bug_cases.jsonl"
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "bug-cases" / "cases.jsonl"
 """The collection that ours was taken from, where it lies beside the repository."""
 
@@ -35,21 +35,23 @@ class Case(NamedTuple):
         return range(len(self.tokens))
 
 
-def rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The cases of ``path`` that need no stop."""
-    for line in path.read_text("utf-8").splitlines():
-        row = json.loads(line)
-        if not row.get("stop"):
-            yield row
+def ours(case: BugCase) -> Case:
+    return Case([*case.tokens], [*case.skipped], case.expected_text)
 
 
-def case_of(row: dict[str, Any]) -> Case:
+def theirs(row: dict[str, Any]) -> Case:
     tokens = [bytes.fromhex(token) for token in row["token_bytes"]]
     return Case(tokens, row.get("skip", []), row["expected_text"])
 
 
-CASES = {row["id"]: case_of(row) for row in rows(OURS)}
-THEIRS = {row["id"]: case_of(row) for row in rows(SHARED)} if SHARED.exists() else {}
+def shared_rows() -> Iterator[dict[str, Any]]:
+    lines = SHARED.read_text("utf-8").splitlines() if SHARED.exists() else []
+    yield from map(json.loads, lines)
+
+
+CASES = {case.id: ours(case) for case in bug_cases() if not case.stop}
+"""Those that need no stop; the others are in ``test_stop_cases.py``."""
+THEIRS = {row["id"]: theirs(row) for row in shared_rows() if not row.get("stop")}
 
 
 @pytest.fixture(params=[*CASES, *(f"shared/{name}" for name in THEIRS)])

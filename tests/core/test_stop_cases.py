@@ -1,8 +1,7 @@
 """Other systems' bugs, one row each, fed in every way.
 
-The rows are ``data/stop_cases.jsonl``, our words for cases that were met elsewhere (``source``),
-and those of the folder beside the repository where there is one. Bytes are in hex, one entry a
-token; ``skipped`` are the places of special tokens that are skipped.
+They are the bug cases of the conformance kit, and the rows of the folder beside the repository
+where there is one. Bytes are in hex there, one entry a token.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,9 @@ from typing import Any
 import pytest
 
 from streamdec import Chunk, FinishReason, MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec.testing import BugCase, bug_cases
 
 ROOT = Path(__file__).resolve().parents[2]
-OURS = Path(__file__).parent / "data" / "stop_cases.jsonl"
 SHARED = ROOT.parent / "shared" / "bug-cases" / "cases.jsonl"
 
 
@@ -49,19 +48,17 @@ class Case:
         return StopSequenceDecoder(tokenizer, StopConditions(**self.conditions), prompt)
 
 
-def _ours(row: dict[str, Any]) -> Case:
-    lists: dict[str, Any] = {
-        name: tuple(row[name]) for name in ("stop", "visible_stop") if name in row
-    }
+def _ours(case: BugCase) -> Case:
+    name = "visible_stop" if case.include_stop_str_in_output else "stop"
     return Case(
-        name=row["id"],
-        tokens=_bytes(row["tokens"]),
-        text=row["text"],
-        finish=row["finish"],
-        conditions={**lists, "min_tokens": row.get("min_tokens", 0)},
-        skipped=row.get("skipped", []),
-        prompt=_bytes(row.get("prompt", [])),
-        stop_reason=row.get("stop_reason"),
+        name=case.id,
+        tokens=[*case.tokens],
+        text=case.expected_text,
+        finish=case.expected_finish,
+        conditions={name: case.stop, "min_tokens": case.min_tokens},
+        skipped=[*case.skipped],
+        prompt=[*case.prompt],
+        stop_reason=case.expected_stop_reason,
     )
 
 
@@ -83,12 +80,12 @@ def _bytes(tokens: Sequence[str]) -> list[bytes]:
     return [bytes.fromhex(token) for token in tokens]
 
 
-def _read(path: Path, case_of: Callable[[dict[str, Any]], Case]) -> Iterator[Case]:
-    if path.exists():
-        yield from (case_of(json.loads(line)) for line in path.read_text("utf-8").splitlines())
+def _shared_rows() -> Iterator[Case]:
+    if SHARED.exists():
+        yield from (_shared(json.loads(line)) for line in SHARED.read_text("utf-8").splitlines())
 
 
-ROWS = [*_read(OURS, _ours), *_read(SHARED, _shared)]
+ROWS = [*map(_ours, bug_cases()), *_shared_rows()]
 
 
 def _without_empty_stops(case: Case) -> Case:
@@ -171,6 +168,6 @@ def test_a_snapshot_between_any_two_tokens(case: Case) -> None:
 
 def test_the_rows_are_there() -> None:
     """Each row of the shared folder has its counterpart among ours."""
-    ours = {case.name for case in _read(OURS, _ours)}
+    ours = {case.id for case in bug_cases()}
     assert len(ours) >= 78
-    assert ours >= {case.name.removeprefix("shared-") for case in _read(SHARED, _shared)}
+    assert ours >= {case.name.removeprefix("shared-") for case in _shared_rows()}

@@ -1,0 +1,9 @@
+"""What the kit needs beside the core: hypothesis, or one clear error with the install line."""
+
+from __future__ import annotations
+
+from streamdec.backends._extras import library
+
+__all__: list[str] = []
+
+library("hypothesis", "testing", "streamdec.testing needs")

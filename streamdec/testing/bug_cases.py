@@ -1,0 +1,60 @@
+"""Bugs that other systems had, in our words: what was fed, and what should have come of it.
+
+In: ``data/bug_cases.jsonl``, a row for each, bytes in hex. Out: :class:`BugCase`. ``source`` names
+the repository and the issue (or the file) where the bug was met; "derived" ones vary such a case.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+__all__ = ["BugCase", "bug_cases"]
+
+
+@dataclass(frozen=True)
+class BugCase:
+    """The tokens of a bug, and the text and finish that are right."""
+
+    id: str
+    source: str
+    """The repository and the number of the issue, or the file, where it was met."""
+    note: str
+    tokens: tuple[bytes, ...]
+    """The bytes of each generated token, as a byte-level vocabulary has them."""
+    expected_text: str
+    expected_finish: Literal["stop", "length"]
+    """"stop" if a stop string ends it, "length" if the ids just end."""
+    expected_stop_reason: str | None = None
+    """Which stop string, if one does."""
+    skipped: tuple[int, ...] = ()
+    """Places in ``tokens`` of special tokens, which are skipped."""
+    prompt: tuple[bytes, ...] = ()
+    stop: tuple[str, ...] = ()
+    """Stop strings. One case has an empty one, which must be refused or left out."""
+    include_stop_str_in_output: bool = False
+    min_tokens: int = 0
+
+
+@cache
+def bug_cases() -> tuple[BugCase, ...]:
+    """All of them, in alphabetical order of their kinds."""
+    text = files("streamdec.testing").joinpath("data/bug_cases.jsonl").read_text("utf-8")
+    return tuple(_case_of(json.loads(line)) for line in text.splitlines())
+
+
+def _case_of(row: dict[str, Any]) -> BugCase:
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
+    }
+    for name in ("tokens", "prompt"):
+        given[name] = _bytes(row.get(name, ()))
+    return BugCase(**given)
+
+
+def _bytes(tokens: Sequence[str]) -> tuple[bytes, ...]:
+    return tuple(map(bytes.fromhex, tokens))

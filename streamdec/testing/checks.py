@@ -1,0 +1,197 @@
+"""All bug cases and laws as checks, and ``check_detokenizer``, which makes a report of them.
+
+In: a callable that makes detokenizers. Out: a result for each check.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any, Protocol
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as with_seed
+from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
+
+from streamdec.testing.bug_cases import BugCase, bug_cases
+from streamdec.testing.detokenizers import ConformanceError, MakeDetokenizer, Request
+from streamdec.testing.laws import LAWS, Driven, Law, Trial, UnjudgedError
+from streamdec.testing.report import Report, Result
+from streamdec.testing.subjects import Subject, byte_level_tokenizer, small_tokenizers, subject_of
+
+__all__ = ["Check", "check_detokenizer", "checks"]
+
+GROUPINGS = 5
+"""How many random groupings of a bug case are tried, beside one by one and all at once."""
+
+
+class _Run(Protocol):
+    def __call__(self, make: MakeDetokenizer, /) -> None: ...
+
+
+@dataclass(frozen=True)
+class Check:
+    """One bug case, or one law on one tokenizer."""
+
+    name: str
+    """``law[tokenizer]`` or ``bug_case[id]``."""
+    promise: str
+    """What holds; of a bug case its note and source."""
+    _run: _Run
+
+    def run(self, make: MakeDetokenizer) -> Result:
+        """Tries it on the detokenizers that ``make`` makes."""
+        try:
+            self._run(make)
+        except ConformanceError as error:
+            return Result(self.name, "failed", f"{self.promise}\n{error}")
+        except NotImplementedError as error:
+            lacking = str(error) or "what it needs"
+            return Result(self.name, "skipped", f"the detokenizer has not: {lacking}")
+        except UnjudgedError as error:
+            return Result(self.name, "skipped", str(error))
+        return Result(self.name, "passed")
+
+
+def check_detokenizer(make: MakeDetokenizer, **options: Any) -> Report:
+    """Tries all bug cases and laws on the detokenizers that ``make`` makes.
+
+    Args:
+        make: called with a tokenizer and a :class:`Request` for each stream; returns an object with
+            ``step`` and ``flush`` (:class:`Detokenizer`). What it raises is a failure, except
+            NotImplementedError: then what needs the feature is skipped.
+        options: those of :func:`checks`.
+
+    Raises TypeError if a detokenizer returns something else than text, ValueError and TypeError for
+    options that are none. By default a run is some 5,000 streams, and takes half a minute at most
+    if the detokenizer is quick.
+
+    >>> from streamdec.testing import check_detokenizer
+    >>> check_detokenizer(make).raise_for_failures()  # doctest: +SKIP
+    """
+    return Report(tuple(check.run(make) for check in checks(**options)))
+
+
+def checks(
+    *,
+    tokenizers: Mapping[str, Any] | None = None,
+    strict: bool = False,
+    only: Collection[str] = (),
+    seed: int = 0,
+    max_examples: int = 100,
+) -> list[Check]:
+    """Every check by name, bug cases first.
+
+    Args:
+        tokenizers: those to try the laws on, by name: a path of a ``tokenizer.json`` or its
+            folder, a ``tokenizers.Tokenizer``, a fast tokenizer of transformers, a tokenizer of
+            streamdec (what ``load_tokenizer`` gives), or a :class:`Subject`. A path is opened as a
+            ``tokenizers.Tokenizer``; all others reach ``make`` as they are. Default:
+            :func:`small_tokenizers`. Bug cases have tokenizers of their own.
+        strict: whether the laws are tried that are about latency: nothing is withheld without need.
+        only: names of laws, or ``"bug_case"``: the others are left out, and strict ones need no
+            ``strict``.
+        seed: the same seed, the same examples (with the same versions of hypothesis and Python).
+        max_examples: how many examples of each law on each tokenizer.
+
+    Raises ValueError for names in ``only`` that are none, TypeError for a tokenizer that is none.
+    """
+    names = {"bug_case", *(law.name for law in LAWS)}
+    if strange := sorted(set(only) - names):
+        raise ValueError(f"no such checks: {strange}; there are {sorted(names)}")
+    found = [_check_of_case(case, seed) for case in bug_cases()] if _is_in("bug_case", only) else []
+    given_tokenizers = small_tokenizers() if tokenizers is None else tokenizers
+    subjects = [subject_of(name, tokenizer) for name, tokenizer in given_tokenizers.items()]
+    laws = [law for law in LAWS if law.name in only or (not only and (strict or not law.strict))]
+    limits = _settings(max_examples)
+    found += [_check_of_law(law, subject, seed, limits) for subject in subjects for law in laws]
+    return found
+
+
+def _is_in(name: str, only: Collection[str]) -> bool:
+    return not only or name in only
+
+
+# --- laws -----------------------------------------------------------------------------------------
+
+
+def _settings(max_examples: int) -> settings:
+    return settings(
+        max_examples=max_examples,
+        database=None,  # what was found before says nothing about another detokenizer
+        deadline=None,
+        phases=[Phase.generate, Phase.shrink],
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+        print_blob=False,
+    )
+
+
+def _check_of_law(law: Law, subject: Subject, seed: int, limits: settings) -> Check:
+    run = partial(_try_law, law, subject, seed, limits)
+    return Check(f"{law.name}[{subject.name}]", law.promise, run)
+
+
+def _try_law(
+    law: Law, subject: Subject, seed: int, limits: settings, make: MakeDetokenizer, /
+) -> None:
+    """Raises ConformanceError with the smallest example that fails.
+
+    NotImplementedError if the detokenizer could try none, UnjudgedError if there is none to try.
+    """
+    tried = 0
+    lacking: list[NotImplementedError] = []
+
+    @with_seed(seed)
+    @limits
+    @given(st.data())
+    def try_one(data: st.DataObject) -> None:
+        nonlocal tried
+        try:
+            law.holds(Trial(subject, make, data))
+        except NotImplementedError as error:
+            lacking[:] = [error]
+        else:
+            tried += 1
+
+    try:
+        try_one()
+    except Unsatisfiable:
+        raise UnjudgedError("no example could be made for this tokenizer") from None
+    if lacking and not tried:
+        raise lacking[0]
+
+
+# --- bug cases ------------------------------------------------------------------------------------
+
+
+def _check_of_case(case: BugCase, seed: int) -> Check:
+    promise = f"{case.note} ({case.source})"
+    return Check(f"bug_case[{case.id}]", promise, partial(_try_case, case, seed))
+
+
+def _try_case(case: BugCase, seed: int, make: MakeDetokenizer, /) -> None:
+    skipped = {case.tokens[place] for place in case.skipped}
+    shown = [token for token in (*case.tokens, *case.prompt) if token not in skipped]
+    tokenizer, id_of = byte_level_tokenizer(shown, sorted(skipped))
+    ids = [id_of[token] for token in case.tokens]
+    request = Request(
+        tuple(id_of[token] for token in case.prompt),
+        stop=tuple(stop for stop in case.stop if stop),
+        include_stop_str_in_output=case.include_stop_str_in_output,
+        min_tokens=case.min_tokens,
+    )
+    driven = Driven(subject_of(case.id, tokenizer), make)
+    for groups in [[[i] for i in ids], [ids], *_random_groups(ids, f"{seed} {case.id}")]:
+        driven.expect(request, groups, case.expected_text, case.expected_stop_reason)
+
+
+def _random_groups(ids: list[int], seed: str) -> Iterator[list[list[int]]]:
+    chance = random.Random(seed)
+    for _ in range(GROUPINGS):
+        bounds = sorted({0, len(ids), *chance.choices(range(len(ids) + 1), k=3)})
+        yield [ids[i:j] for i, j in pairwise(bounds)]

@@ -1,0 +1,136 @@
+"""The interface between the kit and a detokenizer, and how it is driven.
+
+In: a callable that makes detokenizers, a request, ids in groups. Out: a transcript: the text after
+each call, the rest, and the stop. The interface is as small as it can be, so that an adapter is a
+few lines for any engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from itertools import accumulate
+from typing import Any, Protocol, TypeAlias
+
+from streamdec.backends._guard import guarded
+from streamdec.errors import TokenizerLibraryError
+
+__all__ = ["ConformanceError", "Detokenizer", "MakeDetokenizer", "Request", "Transcript", "drive"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a stream is made for; the names mean what they mean in vLLM's ``SamplingParams``."""
+
+    prompt_token_ids: tuple[int, ...] = ()
+    skip_special_tokens: bool = True
+    stop: tuple[str, ...] = ()
+    """Stop strings, none of them empty."""
+    include_stop_str_in_output: bool = False
+    """Whether the stop that ends the stream is shown; what follows it never is."""
+    min_tokens: int = 0
+    """A stop that this token or an earlier one (counted from 1) completes is ignored, and text."""
+
+    def __repr__(self) -> str:
+        given = ((field.name, getattr(self, field.name), field.default) for field in fields(self))
+        said = (f"{name}={value!r}" for name, value, default in given if value != default)
+        return f"Request({', '.join(said)})"
+
+
+class Detokenizer(Protocol):
+    """One stream. It may also have an attribute ``stop_reason``.
+
+    That is None until a stop string is complete, then the string, or True from an engine that does
+    not say which. It is looked at after each call: once it is not None, the stream is over and no
+    call follows. Without the attribute only the text is compared.
+    """
+
+    def step(self, token_ids: list[int], /) -> str:
+        """Takes the next ids, one or several; returns the text that is new since the last call."""
+        ...
+
+    def flush(self) -> str:
+        """Ends the stream (no more ids, no stop was complete); returns what was withheld."""
+        ...
+
+
+MakeDetokenizer: TypeAlias = Callable[[Any, Request], Detokenizer]
+"""Makes a detokenizer for a tokenizer and a request.
+
+The tokenizer is a ``tokenizers.Tokenizer``, unless others are given to ``check_detokenizer``. An
+engine that has not what a request asks for says so by a NotImplementedError; what needs it is
+skipped. ``flush`` may raise it as well.
+"""
+
+
+class ConformanceError(AssertionError):
+    """What a detokenizer did against a law; the message is for people."""
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """What a stream gave."""
+
+    texts: tuple[str, ...]
+    """The new text of each call."""
+    rest: str | None
+    """What ``flush`` gave; None without one."""
+    stop_reason: object
+    """As the detokenizer says."""
+    tells_stop: bool
+    """Whether it has the attribute."""
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "".join(self.texts) + (self.rest or "")
+
+    @property
+    def given(self) -> list[str]:
+        """Everything given until then, after each call."""
+        return list(accumulate(self.texts))
+
+
+def drive(
+    make: MakeDetokenizer, tokenizer: object, request: Request, groups: Sequence[Sequence[int]]
+) -> Transcript:
+    """A new stream, fed with ``groups``, each a call, until a stop is complete.
+
+    Raises ConformanceError if the detokenizer raises; NotImplementedError where ``make`` or
+    ``step`` does; TypeError if what it returns is no text.
+    """
+    detokenizer = _call(make, tokenizer, request)
+    texts: list[str] = []
+    for group in groups:
+        texts.append(_text(_call(detokenizer.step, list(group)), "step"))
+        if _stop_reason(detokenizer) is not None:
+            break
+    rest: str | None = ""
+    if _stop_reason(detokenizer) is None:
+        try:
+            rest = _text(_call(detokenizer.flush), "flush")
+        except NotImplementedError:
+            rest = None
+    tells_stop = hasattr(detokenizer, "stop_reason")
+    return Transcript(tuple(texts), rest, _stop_reason(detokenizer), tells_stop)
+
+
+def _stop_reason(detokenizer: Detokenizer) -> object:
+    return getattr(detokenizer, "stop_reason", None)
+
+
+def _text(given: object, verb: str) -> str:
+    if not isinstance(given, str):
+        raise TypeError(f"{verb} of a detokenizer returns a str, not {given!r:.80}")
+    return given
+
+
+def _call(call: Callable[..., Any], *args: object) -> Any:
+    """What ``call`` returns; whatever it raises is a ConformanceError, a Rust panic too."""
+    try:
+        return guarded(call, *args)
+    except TokenizerLibraryError as error:
+        cause = error.__cause__
+        if isinstance(cause, NotImplementedError):
+            raise cause from None
+        raise ConformanceError(f"raised {type(cause).__name__}: {cause}") from cause

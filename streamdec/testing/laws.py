@@ -1,0 +1,464 @@
+"""The laws, as properties of any detokenizer: each says what must hold, and on what it is tried.
+
+In: a trial (a detokenizer, a subject, drawn data). Out: nothing, or a
+:class:`~streamdec.testing.detokenizers.ConformanceError` that shows the example.
+``docs/explanation/laws.md`` has the laws in full; these are what can be seen from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from streamdec.testing import strategies
+from streamdec.testing.detokenizers import (
+    ConformanceError,
+    MakeDetokenizer,
+    Request,
+    Transcript,
+    drive,
+)
+from streamdec.testing.expectations import (
+    Certain,
+    certain_text,
+    cut_at_stop,
+    waiting_for,
+    whole_text,
+)
+from streamdec.testing.subjects import REPLACEMENT, Subject
+
+__all__ = ["LAWS", "Driven", "Law", "Trial", "UnjudgedError"]
+
+
+class UnjudgedError(Exception):
+    """A law says nothing about this tokenizer, or it cannot be told; the message is why."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """A sentence about every stream, and a function that looks for one of which it is false."""
+
+    name: str
+    promise: str
+    holds: Callable[[Trial], None]
+    strict: bool = False
+    """Whether it is asked for only by name or by ``strict``: about latency, not about the text."""
+
+
+@dataclass
+class Driven:
+    """A detokenizer on a tokenizer, and what is expected of it."""
+
+    subject: Subject
+    make: MakeDetokenizer
+
+    def whole(self, ids: Sequence[int], *, skip: bool) -> str:
+        """The tokenizer's own decode."""
+        return whole_text(self.subject, ids, skip_special_tokens=skip)
+
+    def certain(self, ids: Sequence[int], *, skip: bool) -> Certain:
+        """What no later token can change."""
+        return certain_text(self.subject, ids, skip_special_tokens=skip)
+
+    def drive(self, request: Request, groups: Sequence[Sequence[int]]) -> Transcript:
+        """What the detokenizer gives; its ConformanceError is told with the example."""
+        try:
+            return drive(self.make, self.subject.streamed, request, groups)
+        except ConformanceError as error:
+            raise ConformanceError(self.told(request, groups, str(error))) from error
+
+    def told(self, request: Request, groups: Sequence[Sequence[int]], *what: str) -> str:
+        """The example, and then what was wrong with it."""
+        return _told(self.subject, request, groups, *what)
+
+    def expect(
+        self, request: Request, groups: Sequence[Sequence[int]], text: str, stop: str | None = None
+    ) -> None:
+        """That ``groups`` give just ``text``, and ``stop`` if the detokenizer says which.
+
+        Raises NotImplementedError if all that is missing is what ``flush`` would give.
+        """
+        found = self.drive(request, groups)
+        if found.text != text:
+            if found.rest is None and text.startswith(found.text):
+                raise NotImplementedError("flush")
+            wrong = f"expected  {text!r}", f"given     {found.text!r}"
+            raise ConformanceError(self.told(request, groups, *wrong))
+        self.expect_stop(request, groups, found, stop)
+
+    def expect_stop(
+        self,
+        request: Request,
+        groups: Sequence[Sequence[int]],
+        found: Transcript,
+        stop: str | None,
+    ) -> None:
+        """That the detokenizer says it stopped, if it did, and by what, if it says that."""
+        reason = found.stop_reason
+        if found.tells_stop and reason != stop and not (reason is True and stop is not None):
+            wrong = f"expected  stop_reason {stop!r}", f"given     stop_reason {reason!r}"
+            raise ConformanceError(self.told(request, groups, *wrong))
+
+
+@dataclass
+class Trial(Driven):
+    """One example of a law, drawn."""
+
+    data: st.DataObject
+
+    def skip(self) -> bool:
+        """Whether special tokens are skipped; small examples skip them."""
+        return not self.data.draw(st.booleans())
+
+    def ids(self, *, skip: bool, max_size: int = 24) -> list[int]:
+        """Known ids, no special tokens; where bytes are fallbacks, whole characters of them."""
+        return self.data.draw(_ids(self.subject, skip, max_size))
+
+    def parted(self, *, skip: bool) -> tuple[list[int], list[int]]:
+        """Ids cut in two, the second part not empty and ending in whole text."""
+        ids = self.ids(skip=skip) + self.word()
+        size = self.data.draw(st.integers(1, len(ids)))
+        return ids[:-size], ids[-size:]
+
+    def word(self) -> list[int]:
+        """An id of whole text, after which nothing is open."""
+        return [self.data.draw(st.sampled_from((self.subject.words or self.subject.ordinary)[:8]))]
+
+
+@lru_cache(maxsize=64)
+def _ids(subject: Subject, skip: bool, max_size: int) -> st.SearchStrategy[list[int]]:
+    text = _text(subject, skip, max_size)
+    if subject.has_byte_fallback:
+        return text
+    any_ids = strategies.token_ids(subject, known=True, special=False, max_size=max_size)
+    return st.one_of(any_ids, text)
+
+
+@lru_cache(maxsize=64)
+def _text(subject: Subject, skip: bool, max_size: int) -> st.SearchStrategy[list[int]]:
+    text = strategies.running_text(
+        subject, skip_special_tokens=skip, silent=False, max_size=max_size // 2
+    )
+    return text.map(lambda ids: [i for i in ids if not subject.tokenizer.is_skipped(i)])
+
+
+def _told(subject: Subject, request: Request, groups: Sequence[Sequence[int]], *what: str) -> str:
+    """An example as lines for people: the request, the ids of each call, and their bytes."""
+    lines = [f"request   {request!r}"] if request != Request() else []
+    calls = ", ".join(str(list(group)) for group in groups)
+    lines.append(f"step      {calls}")
+    pieces = [_piece(subject, i) for group in groups for i in group]
+    lines.append(f"bytes     {' '.join(pieces)}")
+    if request.prompt_token_ids:
+        lines.append(f"prompt    {' '.join(_piece(subject, i) for i in request.prompt_token_ids)}")
+    return "\n".join([*lines, *what])
+
+
+def _piece(subject: Subject, token_id: int) -> str:
+    piece = subject.tokenizer.token_bytes(token_id)
+    return "(none)" if piece is None else repr(piece)
+
+
+def _singly(ids: Sequence[int]) -> list[list[int]]:
+    return [[token_id] for token_id in ids]
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def _whole_decode(trial: Trial) -> None:
+    skip = trial.skip()
+    ids = trial.ids(skip=skip) + trial.word()
+    request = Request(skip_special_tokens=skip)
+    trial.expect(request, _singly(ids), trial.whole(ids, skip=skip))
+
+
+def _end_of_stream(trial: Trial) -> None:
+    skip = trial.skip()
+    ids = trial.ids(skip=skip)
+    if trial.subject.byte_ids.keys() >= set("é😀".encode()):
+        begun = trial.data.draw(st.sampled_from(["é", "😀"])).encode()
+        size = trial.data.draw(st.integers(0, len(begun) - 1))
+        ids += [trial.subject.byte_ids[byte] for byte in begun[:size]]
+    _assume_unambiguous(trial.certain(ids, skip=skip))
+    trial.expect(Request(skip_special_tokens=skip), _singly(ids), trial.whole(ids, skip=skip))
+
+
+def _assume_unambiguous(certain: Certain) -> None:
+    """That no run of byte tokens is open in which libraries differ."""
+    assume(certain.at_least == certain.at_most)
+
+
+def _certain_text(trial: Trial) -> None:
+    skip = trial.skip()
+    ids = trial.ids(skip=skip, max_size=10)
+    request = Request(skip_special_tokens=skip)
+    given = trial.drive(request, _singly(ids)).given
+    for count, text in enumerate(given, 1):
+        certain = trial.certain(ids[:count], skip=skip).at_most
+        if not certain.startswith(text):
+            wrong = f"certain   {certain!r}", f"given     {text!r}, before its end"
+            raise ConformanceError(trial.told(request, _singly(ids[:count]), *wrong))
+
+
+def _least_hold(trial: Trial) -> None:
+    _expect_foreseeable(trial)
+    skip = trial.skip()
+    ids = trial.ids(skip=skip, max_size=10)
+    _expect_at_least(trial, Request(skip_special_tokens=skip), ids)
+
+
+def _expect_foreseeable(trial: Trial) -> None:
+    if not trial.subject.is_foreseeable:
+        raise UnjudgedError("what is certain cannot be told on this tokenizer")
+
+
+def _expect_at_least(trial: Trial, request: Request, ids: Sequence[int]) -> None:
+    """That all is given after each token which is certain and cannot become a stop."""
+    for count, text in enumerate(trial.drive(request, _singly(ids)).given, 1):
+        certain = trial.certain(ids[:count], skip=request.skip_special_tokens).at_least
+        cut = cut_at_stop(certain, request.stop)
+        waits = waiting_for(certain, request.stop)
+        least = certain[: cut.start] if cut else certain[: len(certain) - waits]
+        if len(text) < len(least):
+            wrong = f"certain   {least!r}", f"given     {text!r}"
+            raise ConformanceError(trial.told(request, _singly(ids[:count]), *wrong))
+
+
+def _prompt(trial: Trial) -> None:
+    skip = trial.skip()
+    prompt, rest = trial.parted(skip=skip)
+    certain = trial.certain(prompt, skip=skip) if prompt else Certain("", "")
+    _assume_unambiguous(certain)
+    whole = trial.whole(prompt + rest, skip=skip)
+    assume(whole.startswith(certain.at_most))
+    request = Request(tuple(prompt), skip_special_tokens=skip)
+    trial.expect(request, _singly(rest), whole[len(certain.at_most) :])
+
+
+def _special_tokens(trial: Trial) -> None:
+    _expect_interspersed(trial, trial.subject.skipped, "special tokens")
+
+
+def _unknown_ids(trial: Trial) -> None:
+    _expect_interspersed(trial, trial.subject.unknown, "ids without a token")
+
+
+def _expect_interspersed(trial: Trial, others: Sequence[int], what: str) -> None:
+    """The whole decode of ids with ``others`` among them."""
+    if not others:
+        raise UnjudgedError(f"the tokenizer has no {what}")
+    skip = trial.skip()
+    ids = trial.ids(skip=skip)
+    bytes_of = set(trial.subject.byte_ids.values()) if trial.subject.has_byte_fallback else set()
+    places = [
+        place
+        for place in range(len(ids) + 1)
+        if not (bytes_of.issuperset(ids[max(place - 1, 0) : place + 1]) and ids)
+    ]
+    assume(places)
+    ids = trial.data.draw(strategies.interspersed(ids, others, places)) + trial.word()
+    trial.expect(Request(skip_special_tokens=skip), _singly(ids), trial.whole(ids, skip=skip))
+
+
+def _chunk_invariance(trial: Trial) -> None:
+    skip = trial.skip()
+    ids = trial.ids(skip=skip)
+    _expect_invariance(trial, Request(skip_special_tokens=skip), ids)
+
+
+def _expect_invariance(trial: Trial, request: Request, ids: Sequence[int]) -> None:
+    """That the text after each call, and the end, are those of one token a call."""
+    groups = trial.data.draw(strategies.divided(ids))
+    singly, grouped = trial.drive(request, _singly(ids)), trial.drive(request, groups)
+    fed = 0
+    for count, text in enumerate(grouped.given, 1):
+        fed += len(groups[count - 1])
+        alone = singly.given[min(fed, len(singly.given)) - 1]
+        if text != alone:
+            wrong = f"one by one {alone!r}", f"in groups  {text!r}"
+            raise ConformanceError(trial.told(request, groups[:count], *wrong))
+    if (grouped.text, grouped.stop_reason) != (singly.text, singly.stop_reason):
+        wrong = (
+            f"one by one {singly.text!r}, stop_reason {singly.stop_reason!r}",
+            f"in groups  {grouped.text!r}, stop_reason {grouped.stop_reason!r}",
+        )
+        raise ConformanceError(trial.told(request, groups, *wrong))
+
+
+# --- stops ----------------------------------------------------------------------------------------
+
+
+def _text_for_stops(trial: Trial) -> tuple[bool, list[int], str]:
+    """Whether special tokens are skipped, ids, most often words, and their text."""
+    skip = trial.skip()
+    if trial.data.draw(st.sampled_from([True, True, False])):
+        ids = trial.data.draw(_text(trial.subject, skip, 16))
+    else:
+        ids = trial.ids(skip=skip, max_size=16)
+    ids = ids + trial.word()
+    text = trial.whole(ids, skip=skip)
+    assume(text)
+    return skip, ids, text
+
+
+def _stop_never_leaks(trial: Trial) -> None:
+    skip, ids, text = _text_for_stops(trial)
+    stop = trial.data.draw(strategies.stops(text, missing=False))
+    request = Request(skip_special_tokens=skip, stop=(stop,))
+    expected = text[: text.index(stop)]
+    found = trial.drive(request, _singly(ids))
+    for count, given in enumerate([*found.given, found.text], 1):
+        if not expected.startswith(given):
+            wrong = f"expected  {expected!r} at most", f"given     {given!r}"
+            raise ConformanceError(trial.told(request, _singly(ids[:count]), *wrong))
+    trial.expect_stop(request, _singly(ids), found, stop)
+
+
+def _stop_never_swallows(trial: Trial) -> None:
+    skip, ids, text = _text_for_stops(trial)
+    stop = _draw_stop(trial, text)
+    request = Request(skip_special_tokens=skip, stop=(stop,))
+    cut = cut_at_stop(text, [stop])
+    expected = text[: cut.start] if cut else text
+    found = trial.drive(request, _singly(ids))
+    if not found.text.startswith(expected):
+        if found.rest is None and expected.startswith(found.text):
+            raise NotImplementedError("flush")
+        wrong = f"expected  {expected!r} at least", f"given     {found.text!r}"
+        raise ConformanceError(trial.told(request, _singly(ids), *wrong))
+    trial.expect_stop(request, _singly(ids), found, stop if cut else None)
+
+
+def _stop_not_from_prompt(trial: Trial) -> None:
+    skip = trial.skip()
+    prompt, rest = trial.parted(skip=skip)
+    assume(prompt)
+    before, whole = trial.whole(prompt, skip=skip), trial.whole(prompt + rest, skip=skip)
+    # What comes of a prompt that ends within a character, or seems to, is another law.
+    assume(before and whole.startswith(before) and not before.endswith(REPLACEMENT))
+    assume(trial.certain(prompt, skip=skip) == (before, before))
+    text = whole[len(before) :]
+    assume(text)
+    begun = trial.data.draw(st.integers(1, min(len(before), 4)))
+    rest_of_stop = trial.data.draw(st.integers(1, min(len(text), 4)))
+    stop = before[-begun:] + text[:rest_of_stop]
+    request = Request(tuple(prompt), skip_special_tokens=skip, stop=(stop,))
+    _expect_cut(trial, request, rest, text)
+
+
+def _draw_stop(trial: Trial, text: str) -> str:
+    """A part of the text, nearly one, or one that the end of the text begins."""
+    kind = trial.data.draw(st.sampled_from(["part", "part", "near", "begun"]))
+    if kind == "begun":
+        begun = trial.data.draw(st.integers(1, min(len(text), 4)))
+        return text[-begun:] + trial.data.draw(st.sampled_from(["\n", text]))
+    return trial.data.draw(strategies.stops(text, missing=kind == "near"))
+
+
+def _draw_stops(trial: Trial, text: str) -> tuple[str, ...]:
+    """Several of one text; often one is the end of another, so that both are complete at once."""
+    found = trial.data.draw(st.lists(strategies.stops(text), min_size=2, max_size=4))
+    if trial.data.draw(st.booleans()):
+        found.insert(trial.data.draw(st.integers(0, 1)), found[0][len(found[0]) // 2 :])
+    return tuple(dict.fromkeys(found))
+
+
+def _first_stop_wins(trial: Trial) -> None:
+    skip, ids, text = _text_for_stops(trial)
+    stops = _draw_stops(trial, text)
+    assume(not _is_tie(text, stops))
+    _expect_cut(trial, Request(skip_special_tokens=skip, stop=stops), ids, text)
+
+
+def _longest_stop_wins(trial: Trial) -> None:
+    skip, ids, text = _text_for_stops(trial)
+    longest = trial.data.draw(strategies.stops(text, missing=False))
+    size = trial.data.draw(st.integers(1, len(longest)))
+    stops = trial.data.draw(st.permutations([longest, longest[-size:]]))
+    assume(_is_tie(text, stops))
+    _expect_cut(trial, Request(skip_special_tokens=skip, stop=tuple(stops)), ids, text)
+
+
+def _is_tie(text: str, stops: Sequence[str]) -> bool:
+    """Whether the code point that completes the first stop completes another one."""
+    cut = cut_at_stop(text, stops)
+    return cut is not None and any(
+        stop != cut.stop and text[: cut.end].endswith(stop) for stop in stops
+    )
+
+
+def _expect_cut(trial: Trial, request: Request, ids: Sequence[int], text: str) -> None:
+    """That the text is cut where it should be, one token a call or all in one."""
+    groups = [ids] if trial.data.draw(st.booleans()) else _singly(ids)
+    cut = cut_at_stop(text, request.stop)
+    end = len(text)
+    if cut:
+        end = cut.end if request.include_stop_str_in_output else cut.start
+    trial.expect(request, groups, text[:end], cut.stop if cut else None)
+
+
+def _visible_stop(trial: Trial) -> None:
+    skip, ids, text = _text_for_stops(trial)
+    stop = _draw_stop(trial, text)
+    request = Request(skip_special_tokens=skip, stop=(stop,), include_stop_str_in_output=True)
+    _expect_cut(trial, request, ids, text)
+
+
+def _stop_chunk_invariance(trial: Trial) -> None:
+    skip, ids, text = _text_for_stops(trial)
+    request = Request(skip_special_tokens=skip, stop=_draw_stops(trial, text))
+    _expect_invariance(trial, request, ids)
+
+
+def _stop_least_hold(trial: Trial) -> None:
+    _expect_foreseeable(trial)
+    skip, ids, text = _text_for_stops(trial)
+    request = Request(skip_special_tokens=skip, stop=_draw_stops(trial, text)[:2])
+    _expect_at_least(trial, request, ids)
+
+
+LAWS: tuple[Law, ...] = (
+    Law("whole_decode", "the text is the tokenizer's own decode of all ids", _whole_decode),
+    Law("certain_text", "no text goes out that a later token changes", _certain_text),
+    Law("end_of_stream", "the end gives all that was withheld", _end_of_stream),
+    Law("prompt", "the stream continues the prompt, and repeats nothing of it", _prompt),
+    Law("special_tokens", "special tokens are skipped or shown as in the decode", _special_tokens),
+    Law("unknown_ids", "an id without a token gives nothing and loses nothing", _unknown_ids),
+    Law("chunk_invariance", "how ids are grouped changes nothing", _chunk_invariance),
+    Law("stop_never_leaks", "nothing of a stop goes out, nor what follows it", _stop_never_leaks),
+    Law(
+        "stop_never_swallows",
+        "what only began as a stop comes out, and all before it",
+        _stop_never_swallows,
+    ),
+    Law("stop_not_from_prompt", "a stop does not begin in the prompt", _stop_not_from_prompt),
+    Law(
+        "first_stop_wins",
+        "of several stops the one counts that is complete first",
+        _first_stop_wins,
+    ),
+    Law(
+        "longest_stop_wins",
+        "of stops that are complete at one code point the longest counts, in any order",
+        _longest_stop_wins,
+    ),
+    Law("visible_stop", "a stop that is to be shown is, and nothing after it", _visible_stop),
+    Law(
+        "stop_chunk_invariance",
+        "how ids are grouped changes nothing with stops either",
+        _stop_chunk_invariance,
+    ),
+    Law("least_hold", "what is certain goes out at once", _least_hold, strict=True),
+    Law(
+        "stop_least_hold",
+        "only what may still become a stop waits for it",
+        _stop_least_hold,
+        strict=True,
+    ),
+)
+"""All laws, in the order in which they are tried."""

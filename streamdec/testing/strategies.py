@@ -1,0 +1,120 @@
+"""What the laws are tried on: token ids of every temperament, running text, cuts, prompts, stops.
+
+In: a :class:`~streamdec.testing.subjects.Subject`. Out: strategies of hypothesis.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+from streamdec.testing.subjects import Subject
+
+__all__ = ["cuts", "divided", "interspersed", "running_text", "stops", "token_ids"]
+
+
+def token_ids(
+    subject: Subject, *, known: bool = False, special: bool = True, max_size: int = 40
+) -> st.SearchStrategy[list[int]]:
+    """Ids as models, attackers and accidents give them.
+
+    ``known``: only those of the tokenizer. Without ``special``: none that may be skipped.
+    """
+    kinds = [subject.usual, subject.usual, subject.partial]
+    if special:
+        kinds.append(subject.special)
+    else:
+        kinds = [[i for i in kind if not subject.tokenizer.is_skipped(i)] for kind in kinds]
+    if not known:
+        kinds.append(subject.unknown or subject.usual)
+    one = st.one_of([st.sampled_from(kind) for kind in kinds if kind])
+    runs = st.tuples(one, st.integers(2, 12)).map(lambda run: [run[0]] * run[1])
+    return st.one_of(
+        st.lists(one, max_size=max_size),
+        st.lists(st.sampled_from(kinds[2] or kinds[0]), max_size=max_size),
+        _joined(st.one_of(one.map(lambda i: [i]), runs), max_size // 4),
+    )
+
+
+def running_text(
+    subject: Subject, *, skip_special_tokens: bool, silent: bool = True, max_size: int = 20
+) -> st.SearchStrategy[list[int]]:
+    """Ids as a model writes: words, characters in bytes, and runs of ids that are not shown.
+
+    Without ``silent`` none of the last: neither unknown ids nor special tokens.
+    """
+    word = st.sampled_from(subject.ordinary).map(lambda i: [i])
+    skipped = set(subject.skipped if skip_special_tokens else ())
+    unseen_ids = [*subject.unknown, *sorted(skipped)]
+    byte_ids = {byte: i for byte, i in subject.byte_ids.items() if i not in skipped}
+    unseen = st.tuples(st.sampled_from(unseen_ids), st.integers(1, 80)).map(
+        lambda run: [run[0]] * run[1]
+    )
+    spelled = [
+        [byte_ids[byte] for byte in char.encode()]
+        for char in "aé你😀\u0301"
+        if byte_ids.keys() >= set(char.encode())
+    ]
+    parts = [word, word, word, *([st.sampled_from(spelled)] * 2 if spelled else ())]
+    if silent:
+        parts.append(unseen)
+    return _joined(st.sampled_from(parts).flatmap(lambda part: part), max_size)
+
+
+def _joined(parts: st.SearchStrategy[list[int]], max_size: int) -> st.SearchStrategy[list[int]]:
+    """At most so many parts, in one list."""
+    return st.lists(parts, max_size=max_size).map(lambda found: [i for part in found for i in part])
+
+
+def cuts(token_ids: Sequence[int]) -> st.SearchStrategy[list[int]]:
+    """Places at which a list of ids is divided into calls, ascending."""
+    return st.lists(st.integers(0, len(token_ids)), max_size=8).map(sorted)
+
+
+def divided(token_ids: Sequence[int]) -> st.SearchStrategy[list[list[int]]]:
+    """``token_ids`` in groups, each a call; none of them empty."""
+    bounds = cuts(token_ids).map(lambda places: sorted({0, *places, len(token_ids)}))
+    return bounds.map(lambda found: [list(token_ids[i:j]) for i, j in itertools.pairwise(found)])
+
+
+def interspersed(
+    token_ids: Sequence[int], others: Sequence[int], places: Sequence[int]
+) -> st.SearchStrategy[list[int]]:
+    """``token_ids`` with runs of ``others`` at one or more of ``places``."""
+    run = st.tuples(st.sampled_from(others), st.sampled_from([1, 1, 2, 3, 12]))
+    runs = st.lists(st.tuples(st.sampled_from(places), run), min_size=1, max_size=4)
+    return runs.map(lambda found: _with_runs(token_ids, found))
+
+
+def _with_runs(token_ids: Sequence[int], runs: Sequence[tuple[int, tuple[int, int]]]) -> list[int]:
+    result = list(token_ids)
+    for place, (token_id, length) in sorted(runs, reverse=True):
+        result[place:place] = [token_id] * length
+    return result
+
+
+def stops(text: str, *, missing: bool = True) -> st.SearchStrategy[str]:
+    """Stop strings that are parts of ``text`` (not empty); ``missing``: or nearly so.
+
+    Nearly: with another letter at the end, at the beginning, or in place of the second half.
+    """
+    start = st.integers(0, len(text) - 1)
+    changes = _CHANGES if missing else _CHANGES[:1]
+    # One strategy, mapped: a new one for each choice would cost milliseconds.
+    drawn = st.tuples(start, _SIZES, st.sampled_from(changes), start)
+    return drawn.map(lambda choice: _stop(text, *choice))
+
+
+_SIZES = st.sampled_from([1, 2, 3, 4, 2, 3, 4, 6, 9, 12])
+_CHANGES = ("none", "none", "longer", "earlier", "other")
+
+
+def _stop(text: str, start: int, size: int, change: str, letter_at: int) -> str:
+    part, letter = text[start : start + size], text[letter_at]
+    if change == "longer":
+        return part + letter
+    if change == "earlier":
+        return letter + part
+    return part[: len(part) // 2] + letter if change == "other" else part

@@ -1,0 +1,262 @@
+"""Tokenizers to try a law on, and which of their ids are of what kind.
+
+In: a tokenizer of any library, or none: then three small ones, made here. Out: :class:`Subject`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer, decoders, models
+
+from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.core.token_bytes import byte_alphabet
+from streamdec.errors import TokenizerLibraryError
+from streamdec.protocols import ByteFallback, ByteLevel, Decoder
+from streamdec.protocols import Tokenizer as KnownTokenizer
+
+__all__ = ["Subject", "byte_level_tokenizer", "small_tokenizers", "subject_of"]
+
+SCAN = 2_000
+REPLACEMENT = "\ufffd"
+
+_SPELLED: dict[str | bytes, tuple[type, int]] = {
+    **{f"<0x{byte:02X}>": (ByteFallback, byte) for byte in range(256)},
+    **{chr(letter): (ByteLevel, byte) for letter, byte in byte_alphabet().items()},
+}
+
+
+@dataclass(repr=False, eq=False)
+class Subject:
+    """A tokenizer to try a law on, and which of its ids are of what kind."""
+
+    name: str
+    tokenizer: KnownTokenizer
+    """Knows its ids, and is the oracle: its ``decode`` is the library's own."""
+    decoder: Decoder | None = None
+    """What is streamed, if not ``tokenizer``: the library's object, or one that knows less."""
+    usual: list[int] = field(default_factory=list)
+    """Ids spread over the vocabulary."""
+    partial: list[int] = field(default_factory=list)
+    """Ids of single bytes and of parts of characters."""
+    ordinary: list[int] = field(default_factory=list)
+    """Those of ``usual`` that are text of their own: neither partial nor ever skipped."""
+    words: list[int] = field(default_factory=list)
+    """Those of ``ordinary`` that are letters, and the same letters whatever follows."""
+    special: list[int] = field(default_factory=list)
+    """Ids that are skipped, and other added ones."""
+    unknown: list[int] = field(default_factory=list)
+    byte_ids: dict[int, int] = field(default_factory=dict)
+    """Byte → an id that is this byte."""
+    apart: list[int] = field(default_factory=list)
+    """Ids whose texts begin differently and end a word, a run, a repetition."""
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def _repr_pretty_(self, printer: Any, _: bool) -> None:
+        """Hypothesis would print every field."""
+        printer.text(self.name)
+
+    def __post_init__(self) -> None:
+        sample = list(self.tokenizer.sample_ids())
+        known = [i for i in range(SCAN) if self.tokenizer.piece(i) is not None]
+        self.usual = list(dict.fromkeys(known[:: max(len(known) // 200, 1)] + sample))
+        self.special = self.skipped or self.usual[:1]
+        self.partial = [i for i in known + sample if self._is_partial(i)] or self.usual
+        shown = [i for i in self.usual if not self.tokenizer.is_skipped(i)]
+        self.ordinary = [i for i in shown if not self._is_partial(i)]
+        self.words = [i for i in self.ordinary if self._is_word(i)]
+        top = max(self.usual, default=0)
+        self.unknown = [i for i in (top + 77_777, 2**32 - 1) if self.tokenizer.piece(i) is None]
+        self.unknown += [i for i in range(top) if i < SCAN and self.tokenizer.piece(i) is None][:5]
+        self.byte_ids = {b: i for i in known + sample if (b := self._byte(i)) is not None}
+        texts = {self._text(i)[:1]: i for i in shown}
+        self.apart = list(texts.values())[:40]
+
+    @property
+    def streamed(self) -> Decoder:
+        """What is given to a stream."""
+        return self.decoder or self.tokenizer
+
+    @property
+    def skipped(self) -> list[int]:
+        """Ids that are left out with ``skip_special_tokens``; other than ``special``, maybe none.
+
+        The first of them: one of each kind is among them.
+        """
+        return [i for i in self.tokenizer.sample_ids() if self.tokenizer.is_skipped(i)]
+
+    @property
+    def is_foreseeable(self) -> bool:
+        """Whether the futures that can be tried out tell exactly what is certain.
+
+        Not if a vocabulary has some bytes and lacks others, so that it cannot finish or break what
+        it began; nor if the whole text is searched for patterns, which nobody tries to complete
+        here. Then a stream may rightly withhold more.
+        """
+        rules = self.tokenizer.rules
+        return len(self.byte_ids) in (0, 256) and not (rules and rules.replaces)
+
+    @property
+    def has_byte_fallback(self) -> bool:
+        """Whether bytes are pieces like ``<0xE4>``, whose runs libraries render in two ways."""
+        rules = self.tokenizer.rules
+        return rules is not None and isinstance(rules.rule, ByteFallback)
+
+    def _text(self, *token_ids: int) -> str:
+        try:
+            return self.tokenizer.decode(token_ids, skip_special_tokens=False)
+        except TokenizerLibraryError:  # some decoders panic on an empty text
+            return ""
+
+    def _byte(self, token_id: int) -> int | None:
+        """The one byte that a token is, if its piece says so in the spelling of its rule."""
+        piece = self.tokenizer.piece(token_id)
+        if isinstance(piece, bytes):
+            return piece[0] if len(piece) == 1 else None
+        if piece in _SPELLED and self.tokenizer.rules is not None:
+            spelled, byte = _SPELLED[piece]
+            return byte if isinstance(self.tokenizer.rules.rule, spelled) else None
+        return None
+
+    def _is_word(self, token_id: int) -> bool:
+        text = self._text(token_id)
+        return text.isalpha() and self._text(token_id, token_id).startswith(text)
+
+    def _is_partial(self, token_id: int) -> bool:
+        piece = self.tokenizer.piece(token_id)
+        if isinstance(piece, str) and piece.startswith("<0x"):
+            return True
+        return REPLACEMENT in self._text(token_id)
+
+
+def subject_of(name: str, tokenizer: Any) -> Subject:
+    """``tokenizer`` as a subject; TypeError if it is none that ``checks`` takes."""
+    if isinstance(tokenizer, Subject):
+        return tokenizer
+    if isinstance(tokenizer, (str, os.PathLike)):
+        path = Path(tokenizer)
+        file = path / "tokenizer.json" if path.is_dir() else path
+        HuggingFaceTokenizer(file)  # says clearly what is wrong with the file
+        tokenizer = Tokenizer.from_file(str(file))
+    if isinstance(tokenizer, KnownTokenizer):
+        return Subject(name, tokenizer)
+    if isinstance(tokenizer, Tokenizer) or hasattr(tokenizer, "backend_tokenizer"):
+        return Subject(name, HuggingFaceTokenizer(tokenizer), tokenizer)
+    raise TypeError(
+        f"tokenizers[{name!r}] must be a path, a tokenizers.Tokenizer, a fast tokenizer of "
+        f"transformers, a tokenizer of streamdec or a Subject, not {type(tokenizer).__name__}"
+    )
+
+
+# --- tokenizers that are made here ----------------------------------------------------------------
+
+
+def byte_level_tokenizer(
+    tokens: Iterable[bytes], special: Iterable[bytes] = ()
+) -> tuple[Tokenizer, dict[bytes, int]]:
+    """A byte-level ``tokenizers.Tokenizer`` of these tokens, any bytes; and the id of each.
+
+    ``special`` ones (UTF-8) are skipped with special tokens; none of ``tokens`` is equal to one.
+    """
+    distinct = list(dict.fromkeys(tokens))
+    tokenizer = Tokenizer(models.BPE({_spelled(token): i for i, token in enumerate(distinct)}, []))
+    tokenizer.decoder = decoders.ByteLevel()
+    names = dict.fromkeys(special)
+    tokenizer.add_special_tokens([_special(name.decode()) for name in names])
+    ids = {token: i for i, token in enumerate(distinct)}
+    return tokenizer, ids | {name: _id_of(tokenizer, name.decode()) for name in names}
+
+
+def small_tokenizers() -> dict[str, Tokenizer]:
+    """One ``tokenizers.Tokenizer`` for each of three families, by name.
+
+    ``byte_level`` joins bytes (GPT-2, Llama 3, Qwen), ``byte_fallback`` pieces, and bytes for what
+    it has no piece for (Llama 2, Mistral, Gemma), ``wordpiece`` words and their ends (BERT). Their
+    few hundred tokens are of every kind that a real vocabulary has: parts of characters, bytes that
+    are none, beginnings of stops, line ends, special tokens.
+    """
+    return {
+        "byte_level": _byte_level(),
+        "byte_fallback": _byte_fallback(),
+        "wordpiece": _wordpiece(),
+    }
+
+
+_LETTER_OF = {byte: chr(letter) for letter, byte in byte_alphabet().items()}
+_CHARACTERS = "é你好😀🙂\u0301".encode()
+_CUT = [_CHARACTERS[i:j] for i in range(len(_CHARACTERS)) for j in range(i + 2, i + 5)]
+_BROKEN = [
+    b"\xe0\x80",
+    b"\xed\xa0\x80",
+    b"\xf4\x90",
+    b"a\xe4",
+    b"\xbd\xa0b",
+    b" \xf0\x9f",
+    b"\xff\xfe",
+]
+_BEGINNINGS = ["a", "b", "ab", "ba", "aa", "x", "1", "<", "</", "s>", "|>", "im_", "user"]
+_COMMON = """the of and to in is that it was for on are as with they at be this from have or by one
+not but what all were when we there can an your which their said if do will each about how up out
+them then she many some so these would other into has more her two like him see time could no make
+than first been its who now people my made over did down only way find use may water long little"""
+_WORDS = [*_BEGINNINGS, *_COMMON.split()]
+_SIGNS = ["\n", "\n\n", ".", "!", "?\n", ":", "é", "你", "你好", "😀", "\ufffd", "\u0301"]
+
+
+def _spelled(token: bytes) -> str:
+    return "".join(_LETTER_OF[byte] for byte in token)
+
+
+def _byte_level() -> Tokenizer:
+    texts = [*_WORDS, *_SIGNS, *(f" {word}" for word in _WORDS)]
+    tokens = [*(bytes([byte]) for byte in range(256)), *(text.encode() for text in texts)]
+    special = [b"<|endoftext|>", b"<|im_end|>"]
+    return byte_level_tokenizer([*tokens, *_CUT, *_BROKEN], special)[0]
+
+
+def _byte_fallback() -> Tokenizer:
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    pieces += [*_WORDS, *_SIGNS, "\u2581", "\u2581\u2581", *(f"\u2581{word}" for word in _WORDS)]
+    tokenizer = Tokenizer(models.BPE(_numbered(pieces), [], unk_token="<unk>", byte_fallback=True))
+    space, strip = decoders.Replace("\u2581", " "), decoders.Strip(" ", 1, 0)
+    chain = [space, decoders.ByteFallback(), decoders.Fuse(), strip]
+    tokenizer.decoder = decoders.Sequence(chain)
+    tokenizer.add_special_tokens([_special(name) for name in pieces[:3]])
+    return tokenizer
+
+
+def _wordpiece() -> Tokenizer:
+    special = ["[UNK]", "[CLS]", "[SEP]", "[PAD]"]
+    pieces = [
+        *special,
+        *_WORDS,
+        *(f"##{word}" for word in _WORDS),
+        *".!?:,'éß你",
+        "##s",
+        "##é",
+        "n't",
+    ]
+    tokenizer = Tokenizer(models.WordPiece(_numbered(pieces), unk_token="[UNK]"))
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.add_special_tokens([_special(name) for name in special])
+    return tokenizer
+
+
+def _numbered(pieces: Sequence[str]) -> dict[str, int]:
+    return {piece: i for i, piece in enumerate(dict.fromkeys(pieces))}
+
+
+def _special(name: str) -> AddedToken:
+    return AddedToken(name, special=True, normalized=False)
+
+
+def _id_of(tokenizer: Tokenizer, name: str) -> int:
+    found: int | None = tokenizer.token_to_id(name)
+    assert found is not None
+    return found

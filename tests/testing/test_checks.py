@@ -1,0 +1,285 @@
+"""The kit passes what is right, and names the law that is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer
+
+import streamdec
+from streamdec import HuggingFaceTokenizer, MockTokenizer
+from streamdec.testing import (
+    LAWS,
+    Report,
+    Request,
+    Subject,
+    bug_cases,
+    check_detokenizer,
+    checks,
+    small_tokenizers,
+)
+from tests.testing import adapters
+
+DEMO = Path(streamdec.__file__).parent / "cli" / "data" / "demo_tokenizer.json"
+BYTE_LEVEL = {"byte_level": small_tokenizers()["byte_level"]}
+OTHERS = {"whole_decode", "chunk_invariance", "stop_never_leaks"}
+"""Laws that most flaws leave alone."""
+
+
+def failed_laws(report: Report) -> set[str]:
+    return {result.name.partition("[")[0] for result in report.failed}
+
+
+# --- what is right --------------------------------------------------------------------------------
+
+
+def test_streams_with_stops_pass_everything() -> None:
+    report = check_detokenizer(adapters.Stopping, strict=True, max_examples=12)
+    assert report.failed == report.skipped == ()
+    assert len(report.passed) == len(bug_cases()) + 3 * len(LAWS)
+
+
+def test_streams_without_stops_pass_the_rest_and_skip_what_needs_stops() -> None:
+    report = check_detokenizer(
+        adapters.Plain, tokenizers={"demo": DEMO}, strict=True, max_examples=10
+    )
+    assert report.failed == ()
+    stops = {f"bug_case[{case.id}]" for case in bug_cases() if any(case.stop)}
+    stops |= {f"{law.name}[demo]" for law in LAWS if "stop" in law.name}
+    assert {result.name for result in report.skipped} == stops
+    assert {result.detail for result in report.skipped} == {"the detokenizer has not: stop strings"}
+
+
+def test_one_that_is_right_and_late_fails_the_strict_laws_alone() -> None:
+    report = check_detokenizer(adapters.Late, tokenizers=BYTE_LEVEL, strict=True, max_examples=10)
+    assert failed_laws(report) == {law.name for law in LAWS if law.strict}
+
+
+# --- what is broken -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flawed", "laws"),
+    [
+        (adapters.PromptEcho, {"prompt"}),
+        (adapters.TailLost, {"end_of_stream"}),
+        (adapters.TokenByToken, {"certain_text", "whole_decode"}),
+        (adapters.SpecialsShown, {"special_tokens"}),
+        (adapters.UnknownShown, {"unknown_ids"}),
+        (adapters.Grouped, {"chunk_invariance", "stop_never_leaks"}),
+        (adapters.StopLeaks, {"stop_never_leaks"}),
+        (adapters.StopBuffer, {"stop_least_hold"}),
+        (adapters.StopPrefixSwallowed, {"stop_never_swallows"}),
+        (adapters.BeforeStopSwallowed, {"stop_never_swallows"}),
+        (adapters.StopFromPrompt, {"stop_not_from_prompt"}),
+        (adapters.ListOrder, {"first_stop_wins", "stop_chunk_invariance"}),
+        (adapters.ShortestOfTie, {"longest_stop_wins"}),
+        (adapters.VisibleTail, {"visible_stop"}),
+        (adapters.WrongReason, {"first_stop_wins", "stop_never_leaks"}),
+        (adapters.Raising, {"whole_decode"}),
+    ],
+)
+def test_the_law_that_is_broken_is_named(flawed: Callable[..., Any], laws: set[str]) -> None:
+    report = check_detokenizer(flawed, tokenizers=BYTE_LEVEL, only=laws, max_examples=100)
+    assert failed_laws(report) == laws
+    if flawed not in (adapters.TokenByToken, adapters.Raising):  # they spoil everything
+        others = OTHERS - laws
+        report = check_detokenizer(flawed, tokenizers=BYTE_LEVEL, only=others, max_examples=10)
+        assert failed_laws(report) == set()
+
+
+def test_a_forgotten_prompt_is_seen_where_the_first_space_goes() -> None:
+    small = {"byte_fallback": small_tokenizers()["byte_fallback"]}
+    only = ["prompt", "whole_decode"]
+    report = check_detokenizer(
+        adapters.PromptForgotten, tokenizers=small, only=only, max_examples=40
+    )
+    assert failed_laws(report) == {"prompt"}
+
+
+@pytest.mark.parametrize(
+    ("flawed", "ids"),
+    [
+        (adapters.StopFromPrompt, {"stop-not-from-prompt"}),
+        (adapters.ShortestOfTie, {"stop-suffix-tie"}),
+        (adapters.SpecialsShown, {"special-first-skipped", "special-skipped-run"}),
+        (adapters.VisibleTail, {"stop-hello-world-visible"}),
+        (adapters.StopPrefixSwallowed, {"stop-uno-due-tre"}),
+    ],
+)
+def test_the_bug_that_is_met_again_is_named(flawed: Callable[..., Any], ids: set[str]) -> None:
+    report = check_detokenizer(flawed, only=["bug_case"])
+    assert {result.name for result in report.failed} >= {f"bug_case[{name}]" for name in ids}
+    assert len(report.failed) < 8
+
+
+# --- the library's own ----------------------------------------------------------------------------
+
+
+def test_what_the_librarys_stream_fails() -> None:
+    report = check_detokenizer(
+        adapters.Library, tokenizers=BYTE_LEVEL, strict=True, max_examples=30
+    )
+    assert failed_laws(report) == {"bug_case", "end_of_stream", "least_hold", "prompt"}
+    (echo,) = [result for result in report.failed if result.name.startswith("prompt")]
+    assert "prompt_token_ids=" in echo.detail
+
+
+def test_without_a_flush_the_end_is_skipped_and_not_failed() -> None:
+    only = ["bug_case", "end_of_stream", "whole_decode"]
+    report = check_detokenizer(
+        adapters.LibraryWithoutFlush, tokenizers=BYTE_LEVEL, only=only, max_examples=20
+    )
+    assert failed_laws(report) == set()
+    ends = {result.name for result in report.skipped if result.detail.endswith("flush")}
+    assert "bug_case[utf8-eos-incomplete-3]" in ends
+
+
+# --- what is said ---------------------------------------------------------------------------------
+
+
+def test_the_smallest_example_is_shown() -> None:
+    report = check_detokenizer(
+        adapters.TailLost, tokenizers=BYTE_LEVEL, only=["end_of_stream"], max_examples=40
+    )
+    (result,) = report.failed
+    lines = result.detail.splitlines()
+    assert lines[0] == "the end gives all that was withheld"
+    assert lines[1].startswith("step ")
+    assert lines[1].count("[") == 1  # one token
+    assert lines[-2:] == ["expected  '\ufffd'", "given     ''"]
+
+
+def test_what_a_detokenizer_raises_is_shown() -> None:
+    report = check_detokenizer(
+        adapters.Raising, tokenizers=BYTE_LEVEL, only=["whole_decode"], max_examples=40
+    )
+    (result,) = report.failed
+    assert "raised KeyError: " in result.detail
+
+
+def test_a_seed_decides_everything() -> None:
+    def details(seed: int) -> list[str]:
+        options: dict[str, Any] = {"only": ["prompt"], "max_examples": 20, "seed": seed}
+        report = check_detokenizer(seen.append_to, tokenizers=BYTE_LEVEL, **options)
+        return [result.detail for result in report]
+
+    seen = _Recorder()
+    assert details(1) == details(1)
+    first, again = seen.halves()
+    assert first == again
+    seen.requests.clear()
+    details(2)
+    assert seen.requests != first
+
+
+class _Recorder:
+    """Makes honest detokenizers, and remembers for what."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+
+    def append_to(self, tokenizer: Tokenizer, request: Request) -> adapters.Late:
+        self.requests.append(request)
+        return adapters.Late(tokenizer, request)
+
+    def halves(self) -> tuple[list[Request], list[Request]]:
+        middle = len(self.requests) // 2
+        return self.requests[:middle], self.requests[middle:]
+
+
+# --- what is given --------------------------------------------------------------------------------
+
+
+def test_any_tokenizer_can_be_given() -> None:
+    raw = Tokenizer.from_file(str(DEMO))
+    mock = MockTokenizer.from_tokens([bytes([byte]) for byte in range(256)])
+    given: dict[str, Any] = {
+        "path": DEMO,
+        "library": raw,
+        "streamdec": HuggingFaceTokenizer(raw),
+        "mock": mock,
+        "subject": Subject("own", mock),
+    }
+    reached: list[object] = []
+
+    def make(tokenizer: Any, request: Request) -> adapters.Late:
+        reached.append(tokenizer)
+        return _Knowing(tokenizer, request)
+
+    options: dict[str, Any] = {"only": ["whole_decode"], "max_examples": 5}
+    report = check_detokenizer(make, tokenizers=given, **options)
+    assert [result.outcome for result in report] == ["passed"] * 5
+    names = ["path", "library", "streamdec", "mock", "own"]
+    assert [result.name for result in report] == [f"whole_decode[{name}]" for name in names]
+    kinds = list(dict.fromkeys(map(type, reached)))
+    assert kinds == [Tokenizer, HuggingFaceTokenizer, MockTokenizer]
+
+
+class _Knowing(adapters.Late):
+    """Takes streamdec's tokenizers too."""
+
+    def open(self) -> streamdec.DecodeStream:
+        given: Any = self.tokenizer
+        tokenizer = adapters.known(given) if isinstance(given, Tokenizer) else given
+        skip = self.request.skip_special_tokens
+        return streamdec.DecodeStream(tokenizer, skip_special_tokens=skip)
+
+
+def test_a_law_that_a_tokenizer_cannot_judge_is_skipped() -> None:
+    letters = MockTokenizer.from_tokens([b"a", b"b", b"ab", b"\xe4"])
+    given = {"letters": Subject("letters", letters)}
+    only = ["least_hold", "special_tokens", "whole_decode"]
+    report = check_detokenizer(_Knowing, tokenizers=given, only=only, max_examples=10)
+    assert {result.name: result.detail for result in report.skipped} == {
+        "least_hold[letters]": "what is certain cannot be told on this tokenizer",
+        "special_tokens[letters]": "the tokenizer has no special tokens",
+    }
+    assert [result.name for result in report.passed] == ["whole_decode[letters]"]
+
+
+def test_a_law_without_an_example_is_skipped() -> None:
+    silent = MockTokenizer.from_tokens([b""])
+    given = {"silent": Subject("silent", silent)}
+    only = ["visible_stop"]
+    report = check_detokenizer(_Knowing, tokenizers=given, only=only, max_examples=10)
+    assert [result.detail for result in report.skipped] == [
+        "no example could be made for this tokenizer"
+    ]
+
+
+def test_a_tokenizer_that_is_none_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"tokenizers\['mine'\] must be a path, .* not int"):
+        checks(tokenizers={"mine": 1})
+
+
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"tokenizer\.json"):
+        checks(tokenizers={"mine": tmp_path})
+
+
+def test_a_law_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"no such checks: \['leaks'\]; there are \['bug_case', "):
+        checks(only=["leaks"])
+
+
+def test_a_detokenizer_that_gives_no_text_is_refused() -> None:
+    class Giving(adapters.Late):
+        def step(self, token_ids: list[int]) -> str:
+            return None  # type: ignore[return-value]
+
+    with pytest.raises(TypeError, match="step of a detokenizer returns a str, not None"):
+        check_detokenizer(Giving, only=["bug_case"])
+
+
+def test_strict_laws_are_asked_for() -> None:
+    strict = {law.name for law in LAWS if law.strict}
+    usual = {check.name.partition("[")[0] for check in checks()}
+    asked = {check.name.partition("[")[0] for check in checks(strict=True)}
+    assert asked - usual == strict
+    assert [check.name for check in checks(only=["least_hold"], tokenizers=BYTE_LEVEL)] == [
+        "least_hold[byte_level]"
+    ]

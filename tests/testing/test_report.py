@@ -1,0 +1,56 @@
+"""A report as data and as text."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from streamdec.testing import Report, Result
+
+PASSED = Result("prompt[a]", "passed")
+FAILED = Result("whole_decode[a]", "failed", "the text is right\nexpected  'a'\ngiven     'b'")
+SKIPPED = Result("visible_stop[a]", "skipped", "the detokenizer has not: stop strings")
+
+
+def test_the_results_by_outcome() -> None:
+    report = Report((PASSED, FAILED, SKIPPED))
+    assert [*report] == [PASSED, FAILED, SKIPPED]
+    assert (report.passed, report.failed, report.skipped) == ((PASSED,), (FAILED,), (SKIPPED,))
+
+
+def test_the_text_has_the_failures_in_full_and_the_skipped_by_reason() -> None:
+    other = Result("bug_case[x]", "skipped", "the detokenizer has not: flush")
+    assert str(Report((PASSED, FAILED, SKIPPED, other, SKIPPED))).splitlines() == [
+        "FAILED whole_decode[a]",
+        "    the text is right",
+        "    expected  'a'",
+        "    given     'b'",
+        "SKIPPED 2: the detokenizer has not: stop strings",
+        "SKIPPED 1: the detokenizer has not: flush",
+        "1 passed, 1 failed, 3 skipped",
+    ]
+
+
+def test_failures_are_raised_and_skips_are_not() -> None:
+    Report((PASSED, SKIPPED)).raise_for_failures()
+    with pytest.raises(AssertionError, match=r"FAILED whole_decode\[a\]"):
+        Report((PASSED, FAILED)).raise_for_failures()
+
+
+def test_without_hypothesis_the_install_line_is_said() -> None:
+    code = "import sys; sys.modules['hypothesis'] = None; import streamdec.testing"
+    command = [sys.executable, "-c", code]
+    run = subprocess.run(command, capture_output=True, check=False, encoding="utf-8")
+    last = run.stderr.strip().splitlines()[-1]
+    said = "streamdec.testing needs the library hypothesis: pip install 'streamdec[testing]'"
+    assert last == f"streamdec.errors.MissingExtraError: {said}"
+
+
+def test_streamdec_itself_imports_nothing_of_the_kit() -> None:
+    names = {"hypothesis", "pytest", "streamdec.testing"}
+    code = f"import sys, streamdec; print({names} & {{*sys.modules}})"
+    command = [sys.executable, "-c", code]
+    run = subprocess.run(command, capture_output=True, check=True, encoding="utf-8")
+    assert run.stdout == "set()\n"
