@@ -19,7 +19,7 @@ from streamdec.core.stop_conditions import StopConditions
 from streamdec.core.stop_sequence import StopSequenceDecoder
 from streamdec.core.token_ids import check_token_id
 
-__all__ = ["RAN_OUT", "cause_of_end", "parse_stop", "stop_options"]
+__all__ = ["RAN_OUT", "cause_of_end", "parse_stop", "stop_option", "stop_options"]
 
 RAN_OUT: FinishReason = "abort"
 """What a stream is told when there are no more ids: only their engine knows why."""
@@ -77,15 +77,18 @@ def _each(parse: Callable[[str], Any]) -> Callable[..., tuple[Any, ...]]:
     return parse_all
 
 
+def stop_option(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option ``--stop``, whose values a command receives parsed, as the tuple ``stop``."""
+    return click.option(
+        "--stop", multiple=True, metavar="TEXT", callback=_each(parse_stop), help=help_text
+    )
+
+
 _OPTIONS = {
-    "stop": click.option(
-        "--stop",
-        multiple=True,
-        metavar="TEXT",
-        callback=_each(parse_stop),
-        help=r"End before this text; may be given several times. \n, \t and \uXXXX are read as "
+    "stop": stop_option(
+        r"End before this text; may be given several times. \n, \t and \uXXXX are read as "
         r"escapes, and \\ as a backslash. The text of a special token counts even if it is left "
-        "out.",
+        "out."
     ),
     "stop_token_ids": click.option(
         "--stop-id",

@@ -1,0 +1,285 @@
+"""Who takes part: streamdec, the tokenizer's own library, and what people write around it.
+
+Each opens a stream, drives ids through it, and says which text came out, id by id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+from streamdec.backends.library_stream import library_decode, library_stream, library_tokenizer
+from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.stop_conditions import StopConditions
+from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.protocols import Decoder
+
+__all__ = [
+    "HF",
+    "Entrant",
+    "FixedWindow",
+    "Library",
+    "OffsetWindow",
+    "Ours",
+    "Rival",
+    "Stopping",
+    "Windowed",
+    "first_stop",
+    "fixed_window",
+    "rival_of",
+]
+
+HF = "HF DecodeStream"
+
+REPLACEMENT = "\ufffd"
+
+
+class Entrant(Protocol):
+    """A way to turn ids into text one by one."""
+
+    name: str
+    is_native: bool
+    """Whether its streams have memory that Python does not see."""
+
+    def open(self) -> Any:
+        """A stream that is ready for its first token; never timed."""
+        ...
+
+    def drive(self, stream: Any, token_ids: Sequence[int]) -> None:
+        """Steps through ``token_ids`` and drops the text: this, and nothing else, is timed."""
+        ...
+
+    def texts(self, token_ids: Sequence[int]) -> list[str]:
+        """What each of ``token_ids`` lets out, and at last what their end lets out."""
+        ...
+
+
+class Rival(Entrant, Protocol):
+    """A stream of others, which a matcher of stops can be put behind."""
+
+    def stepper(self, stream: Any) -> Callable[[int], str | None]:
+        """The step of ``stream`` as a function of the id alone."""
+        ...
+
+
+# --- streamdec ------------------------------------------------------------------------------------
+
+
+class Ours:
+    """streamdec without stops, on a tokenizer that all its streams share."""
+
+    name = "streamdec"
+    is_native = False
+
+    def __init__(self, tokenizer: Decoder) -> None:
+        self._tokenizer = tokenizer
+
+    def open(self) -> DecodeStream:
+        return DecodeStream(self._tokenizer)
+
+    def drive(self, stream: DecodeStream, token_ids: Sequence[int]) -> None:
+        step = stream.step
+        for token_id in token_ids:
+            step(token_id)
+
+    def texts(self, token_ids: Sequence[int]) -> list[str]:
+        stream = self.open()
+        return [*map(stream.step, token_ids), stream.flush()]
+
+
+class Stopping:
+    """streamdec with stops. After the one that ends a stream no further id is read."""
+
+    name = "streamdec with stops"
+    is_native = False
+
+    def __init__(self, tokenizer: Decoder, conditions: StopConditions) -> None:
+        self._tokenizer = tokenizer
+        self._conditions = conditions
+
+    def open(self) -> StopSequenceDecoder:
+        return StopSequenceDecoder(self._tokenizer, self._conditions)
+
+    def drive(self, stream: StopSequenceDecoder, token_ids: Sequence[int]) -> None:
+        step = stream.step
+        for token_id in token_ids:
+            step(token_id)
+
+    def texts(self, token_ids: Sequence[int]) -> list[str]:
+        stream = self.open()
+        return [*self._stepped(stream, token_ids), stream.flush().text]
+
+    def _stepped(self, stream: StopSequenceDecoder, token_ids: Sequence[int]) -> Iterator[str]:
+        for token_id in token_ids:
+            yield "" if stream.finished else stream.step(token_id).text
+
+
+# --- the others -----------------------------------------------------------------------------------
+
+
+class Library:
+    """``tokenizers.decoders.DecodeStream``: the same job in Rust, from where ``decode`` is."""
+
+    name = HF
+    is_native = True
+
+    def __init__(self, library: Any) -> None:
+        """``library``: a ``tokenizers.Tokenizer``."""
+        self._library = library
+
+    def open(self) -> Any:
+        return library_stream()
+
+    def drive(self, stream: Any, token_ids: Sequence[int]) -> None:
+        step, library = stream.step, self._library
+        for token_id in token_ids:
+            step(library, token_id)
+
+    def stepper(self, stream: Any) -> Callable[[int], str | None]:
+        step, library = stream.step, self._library
+
+        def one(token_id: int) -> str | None:
+            text: str | None = step(library, token_id)
+            return text
+
+        return one
+
+    def texts(self, token_ids: Sequence[int]) -> list[str]:
+        # Its streams have no end: what is still withheld is never given.
+        return [*(text or "" for text in map(self.stepper(self.open()), token_ids)), ""]
+
+
+class OffsetWindow:
+    """The loop of text-generation-inference and vLLM over a library's ``decode``.
+
+    The text of the ids from ``prefix`` to ``read`` was given; what the ids after them add to it is
+    new, unless it ends in U+FFFD, which may be half a character.
+    """
+
+    __slots__ = ("_decode", "_ids", "_prefix", "_read")
+
+    def __init__(self, decode: Callable[[list[int]], str]) -> None:
+        self._decode = decode
+        self._ids: list[int] = []
+        self._prefix = self._read = 0
+
+    def step(self, token_id: int) -> str:
+        """The text that ``token_id`` completes."""
+        self._ids.append(token_id)
+        before, after = self._texts()
+        if len(after) <= len(before) or after.endswith(REPLACEMENT):
+            return ""
+        self._prefix, self._read = self._read, len(self._ids)
+        return after[len(before) :]
+
+    def end(self) -> str:
+        """What is left."""
+        before, after = self._texts()
+        return after[len(before) :]
+
+    def _texts(self) -> tuple[str, str]:
+        before = self._decode(self._ids[self._prefix : self._read])
+        return before, self._decode(self._ids[self._prefix :])
+
+
+class Windowed:
+    """The offset window over ``decode``, for libraries that have no stream."""
+
+    def __init__(self, library: str, decode: Callable[[list[int]], str]) -> None:
+        self.name = f"{library}, offset window"
+        self.is_native = False
+        self._decode = decode
+
+    def open(self) -> OffsetWindow:
+        return OffsetWindow(self._decode)
+
+    def drive(self, stream: OffsetWindow, token_ids: Sequence[int]) -> None:
+        step = stream.step
+        for token_id in token_ids:
+            step(token_id)
+
+    def stepper(self, stream: OffsetWindow) -> Callable[[int], str]:
+        return stream.step
+
+    def texts(self, token_ids: Sequence[int]) -> list[str]:
+        stream = self.open()
+        return [*map(stream.step, token_ids), stream.end()]
+
+
+def rival_of(tokenizer: Decoder) -> Rival:
+    """What one would use without streamdec: DecodeStream, or a loop over the library's decode."""
+    library = library_tokenizer(tokenizer)
+    return Library(library) if library is not None else Windowed(*library_decode(tokenizer))
+
+
+# --- stops, the usual way -------------------------------------------------------------------------
+
+
+def fixed_window(stops: Iterable[str]) -> int:
+    """How many characters are withheld by who asks for the longest stop only."""
+    return max(map(len, stops), default=1) - 1
+
+
+def first_stop(text: str, stops: Iterable[str]) -> int | None:
+    """Where the stop begins that is complete first, of several the longest; None if none is."""
+    places = [(text.find(stop), len(stop)) for stop in stops if stop in text]
+    if not places:
+        return None
+    return min(places, key=lambda found: (found[0] + found[1], found[0]))[0]
+
+
+class StopWindow:
+    """Withholds as many characters as the longest stop has but one, and searches them each time."""
+
+    __slots__ = ("_held", "_hold", "_stops", "stopped")
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = stops
+        self._hold = fixed_window(stops)
+        self._held = ""
+        self.stopped = False
+
+    def add(self, text: str) -> str:
+        """What ``text`` pushes out; or, if a stop is complete, all that is before it."""
+        held = self._held + text
+        for stop in self._stops:
+            if stop in held:
+                self.stopped, self._held = True, ""
+                return held[: first_stop(held, self._stops)]
+        out = max(len(held) - self._hold, 0)
+        self._held = held[out:]
+        return held[:out]
+
+    def end(self) -> str:
+        """What is left."""
+        return self._held
+
+
+class FixedWindow:
+    """A rival's stream with a fixed window behind it."""
+
+    def __init__(self, rival: Rival, stops: Sequence[str]) -> None:
+        self.name = f"{rival.name} + fixed window"
+        self.is_native = rival.is_native
+        self._rival = rival
+        self._stops = stops
+
+    def open(self) -> tuple[Callable[[int], str | None], StopWindow]:
+        return self._rival.stepper(self._rival.open()), StopWindow(self._stops)
+
+    def drive(self, stream: Any, token_ids: Sequence[int]) -> None:
+        step, window = stream
+        add = window.add
+        for token_id in token_ids:
+            text = step(token_id)
+            if text:
+                add(text)
+
+    def texts(self, token_ids: Sequence[int]) -> list[str]:
+        # The rival's own end may give more text, which goes the same way.
+        window = StopWindow(self._stops)
+        given = [
+            window.add(text) if text and not window.stopped else ""
+            for text in self._rival.texts(token_ids)
+        ]
+        return [*given[:-1], given[-1] + window.end()]

@@ -1,0 +1,442 @@
+"""``streamdec bench``: what streaming costs and withholds, on one's own tokenizer and stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from importlib.resources import files
+from io import BufferedReader
+from typing import Any, Literal, NamedTuple, Self
+
+import click
+
+from streamdec.backends.report import LoadedTokenizer
+from streamdec.bench.clock import Spread
+from streamdec.bench.entrants import HF
+from streamdec.bench.measure import Difference, Figures, Findings, measure
+from streamdec.bench.withheld import Count
+from streamdec.cli.id_input import BadInputError, without_bom
+from streamdec.cli.loading import Loader, loading_options
+from streamdec.cli.rows import SOME_INPUT_WAS_BAD, chunks_of
+from streamdec.cli.stops import parse_stop, stop_option
+from streamdec.cli.text_input import numbered_texts
+from streamdec.core.programs import route_of
+
+__all__ = ["bench"]
+
+USUAL_STOPS = ("\nUser:", "\nHuman:", "\nSystem:", "<|im_end|>")
+SECONDS = 60.0
+QUICK_SECONDS = 5.0
+MOST_CHARACTERS = 50_000
+"""Of a longer text the rest is left out, so that there are many rounds in a minute."""
+MOST_STOPS_SHOWN = 6
+
+
+def _read_stops(
+    _context: click.Context, _option: click.Parameter, source: BufferedReader | None
+) -> tuple[str, ...]:
+    """The stops in the lines of a file."""
+    if source is None:
+        return ()
+    stops = []
+    for number, line in enumerate(_read(source, "'--stops-file'").splitlines(), 1):
+        if line:
+            try:
+                stops.append(parse_stop(line))
+            except ValueError as error:
+                raise click.BadParameter(f"line {number}: {error}") from error
+    if not stops:
+        raise click.BadParameter("there is no stop in it")
+    return tuple(stops)
+
+
+@click.command()
+@loading_options
+@stop_option(r"A stop to look for; may be given several times, and is spelled as for 'decode'.")
+@click.option(
+    "--stops-file",
+    type=click.File("rb"),
+    callback=_read_stops,
+    metavar="FILE",
+    help="More stops, one in each line, spelled as for --stop.",
+)
+@click.option(
+    "--text",
+    "source",
+    type=click.File("rb"),
+    metavar="FILE",
+    help='The text to stream ("-" is stdin); without it a built-in one is.',
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="N",
+    help=f"About how long it may take.  [default: {SECONDS:.0f}]",
+)
+@click.option("--quick", is_flag=True, help=f"The same as --seconds {QUICK_SECONDS:.0f}.")
+@click.option("--json", "as_json", is_flag=True, help="All of it as a JSON object.")
+@click.argument("tokenizer")
+def bench(
+    tokenizer: str,
+    load: Loader,
+    stop: tuple[str, ...],
+    stops_file: tuple[str, ...],
+    source: BufferedReader | None,
+    seconds: float | None,
+    quick: bool,
+    as_json: bool,
+) -> None:
+    """Measure what streaming costs with TOKENIZER: a token's time, what is withheld, memory.
+
+    The ids of a text are streamed by streamdec and by the tokenizer's own library (DecodeStream of
+    tokenizers; where a library has none, the usual window over its decode), without stops and with
+    them; stops are found for the library as is usual, by a fixed window. All take turns in one
+    process, and ratios are formed round by round.
+
+    Every text of streamdec is compared with decode(); if one differs, where it does is shown, and
+    the exit status is 1. What differs in the library's own is shown too.
+
+    TOKENIZER is a file, a folder, or a name, as for 'info'. Special tokens that the text spells are
+    text as any other. Without --stop and --stops-file the stops are four usual ones.
+
+    \b
+    Examples:
+      streamdec bench ./model
+      streamdec bench --quick --stop '\\nUser:' --stop '</answer>' ./model
+      streamdec bench --text answers.txt --stops-file stops.txt --json ./model/tokenizer.json
+    """
+    if quick and seconds is not None:
+        raise click.UsageError("--quick says how long it may take, and so does --seconds")
+    stops = tuple(dict.fromkeys((*stop, *stops_file)))
+    text = _text(source)
+    loaded = load(tokenizer)
+    token_ids = loaded.encode(text.content, special="text").ids
+    if not loaded.decode(token_ids, skip_special_tokens=True):
+        raise click.UsageError(
+            f"{tokenizer!r}: the text ({text.name}) becomes {_counted(len(token_ids), 'token')}, "
+            "which decode to nothing; --text names another"
+        )
+    took = time.monotonic()
+    with _Progress() as progress:
+        found = measure(
+            loaded,
+            token_ids,
+            stops or USUAL_STOPS,
+            seconds=seconds or (QUICK_SECONDS if quick else SECONDS),
+            another=partial(load, tokenizer, fast="lazy"),
+            progress=progress,
+        )
+    job = _Job(loaded, text, stops or USUAL_STOPS, not stops, time.monotonic() - took, found)
+    told = json.dumps(_facts(job), indent=2) if as_json else "\n".join(_Page(job).lines())
+    # As all commands write: UTF-8, wherever it goes.
+    sys.stdout.buffer.write(f"{told}\n".encode("utf-8", "backslashreplace"))
+    if found.differences:
+        click.get_current_context().exit(SOME_INPUT_WAS_BAD)
+
+
+# --- what goes in ---------------------------------------------------------------------------------
+
+
+class _Text(NamedTuple):
+    name: str
+    content: str
+    is_cut: bool
+
+
+def _text(source: BufferedReader | None) -> _Text:
+    if source is None:
+        content = (files("streamdec.cli") / "data" / "bench_text.txt").read_text("utf-8")
+        return _Text("built in", content, is_cut=False)
+    content = _read(source, "'--text'")
+    if not content:
+        raise click.BadParameter("the text is empty", param_hint="'--text'")
+    name = click.format_filename(getattr(source, "name", "<stdin>"))
+    return _Text(name, content[:MOST_CHARACTERS], is_cut=len(content) > MOST_CHARACTERS)
+
+
+def _read(source: BufferedReader, option: str) -> str:
+    """What ``source`` has, as text."""
+    chunks = without_bom(chunks_of(source, sys.stdout.buffer))
+    try:
+        return "".join(row()[0] for _, row in numbered_texts(chunks, "text"))
+    except BadInputError as error:
+        raise click.BadParameter(str(error), param_hint=option) from error
+
+
+class _Progress:
+    """A line on stderr that is written over and over, and in the end wiped; on a terminal only."""
+
+    def __init__(self) -> None:
+        self._is_shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._last = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._write("")
+
+    def __call__(self, doing: str, share: float) -> None:
+        if time.monotonic() - self._last >= 0.1:
+            self._last = time.monotonic()
+            self._write(f"{share:4.0%}  {doing}")
+
+    def _write(self, line: str) -> None:
+        if self._is_shown:
+            sys.stderr.write(f"\r\x1b[K{line}")
+            sys.stderr.flush()
+
+
+# --- what comes out -------------------------------------------------------------------------------
+
+
+class _Job(NamedTuple):
+    """What was measured on what."""
+
+    tokenizer: LoadedTokenizer
+    text: _Text
+    stops: tuple[str, ...]
+    stops_are_usual: bool
+    seconds: float
+    found: Findings
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.tokenizer, "name", type(self.tokenizer).__name__))
+
+    @property
+    def rule(self) -> str | None:
+        rules = self.tokenizer.rules
+        return type(rules.rule).__name__ if rules else None
+
+
+def _environment(job: _Job) -> dict[str, Any]:
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "processors": os.cpu_count(),
+        "versions": dict(job.tokenizer.report.versions),
+    }
+
+
+def _facts(job: _Job) -> dict[str, Any]:
+    """All that is known, as JSON data."""
+    return {
+        "tokenizer": {
+            "name": job.name,
+            "class": type(job.tokenizer).__name__,
+            "rule": job.rule,
+            "streams": route_of(job.tokenizer),
+            "fingerprint": job.tokenizer.fingerprint,
+        },
+        "text": {
+            "name": job.text.name,
+            "characters": len(job.text.content),
+            "is_cut": job.text.is_cut,
+        },
+        "stops": list(job.stops),
+        "seconds": job.seconds,
+        "equal": not job.found.differences,
+        "measured": _plain(job.found),
+        "environment": _environment(job),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """``value`` as JSON data: whatever has named fields is an object."""
+    if isinstance(value, (tuple, list)) and not hasattr(value, "_asdict"):
+        return [_plain(item) for item in value]
+    fields = value._asdict() if hasattr(value, "_asdict") else getattr(value, "__dict__", None)
+    return value if fields is None else {name: _plain(item) for name, item in fields.items()}
+
+
+Style = Literal["", "bold", "dim", "bad"]
+
+
+class _Page:
+    """The same for people: rows of at most 79 cells, but for names."""
+
+    def __init__(self, job: _Job) -> None:
+        self._job = job
+        self._found = job.found
+        self._has_colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+    def lines(self) -> Iterator[str]:
+        yield from self._head()
+        yield ""
+        yield from self._times()
+        yield ""
+        yield from self._withheld()
+        yield ""
+        yield from self._remarks()
+
+    # --- what it is about
+
+    def _head(self) -> Iterator[str]:
+        job, found = self._job, self._found
+        how = "byte by byte" if route_of(job.tokenizer) == "bytes" else "over a window of decode()"
+        yield self._styled(job.name, "bold")
+        yield f"  ids below {job.tokenizer.vocab_size:,}, streamed {how}"
+        cut = f"the first {MOST_CHARACTERS:,} characters of " if job.text.is_cut else ""
+        name = (
+            "built in: code, prose in many scripts, emoji" if self._is_built_in else job.text.name
+        )
+        streams = _counted(found.streams, "stream")
+        ended = f", {found.stopped} ended by a stop" if found.stopped else ""
+        yield f"  text   {cut}{name}"
+        yield f"         {found.tokens:,} tokens in {streams}{ended}"
+        shown = ", ".join(map(repr, job.stops[:MOST_STOPS_SHOWN]))
+        more = len(job.stops) - MOST_STOPS_SHOWN
+        usual = " (yours: --stop)" if job.stops_are_usual else ""
+        yield f"  stops  {shown}" + (f", and {more:,} more" if more > 0 else "") + usual
+
+    @property
+    def _is_built_in(self) -> bool:
+        return self._job.text.name == "built in"
+
+    # --- tables
+
+    def _times(self) -> Iterator[str]:
+        found = self._found
+        yield self._styled(
+            _row("Time of a token", "times as long", "warm", "first", "memory"), "bold"
+        )
+        yield self._styled(_row("", "as streamdec", "", "stream", "a stream"), "bold")
+        yield "without stops"
+        yield _row("  streamdec", "1", *_costs(found.ours))
+        yield _row(f"  {found.rival.name}", _ratio(found.rival_ratio), *_costs(found.rival))
+        yield f"with {_counted(len(self._job.stops), 'stop')}"
+        yield _row("  streamdec", "1", *_costs(found.stopping))
+        yield _row(f"  {found.rival.name}")
+        name = "    and a fixed window"
+        yield _row(name, _ratio(found.windowed_ratio), *_costs(found.windowed))
+        yield _row("streamdec, with / without", _ratio(found.stops_ratio))
+        if found.stopping.end_ns is not None and found.windowed.end_ns is not None:
+            ours, window = found.stopping.end_ns.median, found.windowed.end_ns.median
+            yield (
+                f"Not in these: a token that completes a stop, {_time(ours)} "
+                f"(fixed window: {_time(window)})."
+            )
+
+    def _withheld(self) -> Iterator[str]:
+        found = self._found
+        head = ("characters", "tokens", "first text")
+        yield self._styled(_wide("Withheld while it streams", *head), "bold")
+        yield self._styled(_wide("", "mean  most", "mean  most", "with token"), "bold")
+        yield _wide("  streamdec", *_counts(found.stopping))
+        yield _wide(f"  fixed window of {found.fixed_window}", *_counts(found.windowed))
+        if found.windowed.characters_withheld.most > found.fixed_window:
+            yield "  (and what the library itself withholds)"
+
+    # --- in words
+
+    def _remarks(self) -> Iterator[str]:
+        found = self._found
+        if found.ready_ns is not None:
+            yield (
+                f"The first text of the first stream with stops: {_time(found.ready_ns.median)} "
+                "after loading."
+            )
+        yield from self._texts()
+        versions = ", ".join(f"{k} {v}" for k, v in self._job.tokenizer.report.versions.items())
+        beyond = "; ≥ where its library has more" if found.rival.is_native else ""
+        rounds, cold = _counted(found.rounds, "round"), _counted(found.cold_rounds, "round")
+        took = f"{rounds} in {self._job.seconds:.0f} s"
+        told = (
+            f"{took}: medians, the middle half in brackets. Times are CPU time.",
+            f"First streams are {found.cold_tokens:,} tokens right after loading ({cold}).",
+            f"Memory is what Python sees of a live stream{beyond}.",
+            versions,
+        )
+        yield from (self._styled(line, "dim") for line in told)
+
+    def _texts(self) -> Iterator[str]:
+        found = self._found
+        if found.differences:
+            first = found.differences[0]
+            yield self._styled(f"WRONG: {_difference(first)}", "bad")
+        else:
+            yield "Texts: all of streamdec's are what decode() gives."
+        for first in found.rival_differences[:1]:
+            yield self._styled(f"Not the text that decode() gives: {_difference(first)}", "bad")
+        if found.rival.name != HF:
+            yield "Offset window: the usual loop over decode, as the library has no stream."
+
+    def _styled(self, line: str, style: Style) -> str:
+        if not self._has_colours:
+            return line
+        match style:
+            case "bold":
+                return click.style(line, bold=True)
+            case "dim":
+                return click.style(line, dim=True)
+            case "bad":
+                return click.style(line, fg="red", bold=True)
+            case _:
+                return line
+
+
+def _row(name: str, ratio: str = "", warm: str = "", cold: str = "", memory: str = "") -> str:
+    return f"{name:<33}{ratio:>17}{warm:>9}{cold:>9}{memory:>11}".rstrip()
+
+
+def _wide(name: str, characters: str, tokens: str, first: str) -> str:
+    return f"{name:<34}{characters:>14}{tokens:>14}{first:>14}".rstrip()
+
+
+def _ratio(spread: Spread) -> str:
+    """The median, and the quartiles in brackets."""
+    return f"{_number(spread.median)} ({_number(spread.low)}–{_number(spread.high)})"
+
+
+def _costs(figures: Figures) -> tuple[str, str, str]:
+    cold = "" if figures.cold_ns is None else _time(figures.cold_ns.median)
+    at_least = "≥ " if figures.is_native else ""
+    return _time(figures.warm_ns.median), cold, at_least + _memory(figures.bytes_per_stream)
+
+
+def _counts(figures: Figures) -> tuple[str, str, str]:
+    return (
+        _count(figures.characters_withheld),
+        _count(figures.tokens_withheld),
+        f"{figures.first_text.mean:.1f}".removesuffix(".0"),
+    )
+
+
+def _count(count: Count) -> str:
+    return f"{count.mean:.2f}  {count.most:>4,}"
+
+
+def _number(value: float) -> str:
+    """Three digits, or all that stand before the point."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _time(nanoseconds: float) -> str:
+    """In the unit that leaves one to three digits before the point."""
+    for unit, size in (("ns", 1.0), ("µs", 1e3), ("ms", 1e6)):
+        if nanoseconds < 1_000 * size or unit == "ms":
+            break
+    digits = 0 if unit == "ns" or nanoseconds >= 100 * size else 1
+    return f"{nanoseconds / size:,.{digits}f} {unit}"
+
+
+def _memory(size: float) -> str:
+    return f"{size:,.0f} B" if size < 10_000 else f"{size / 1_000:,.1f} kB"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def _difference(found: Difference) -> str:
+    return (
+        f"{found.entrant}, stream {found.stream}, character {found.position}: "
+        f"{found.found!a}, not {found.expected!a}"
+    )
