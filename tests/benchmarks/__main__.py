@@ -15,6 +15,7 @@ from streamdec.errors import MissingExtraError
 from tests.benchmarks import cases, subjects
 from tests.benchmarks.frontend import cases as frontend_cases
 from tests.benchmarks.frontend.encoders import Frontend
+from tests.benchmarks.peers.kit import COMMAND, Kit
 from tests.benchmarks.report import Report
 from tests.benchmarks.subjects import MOST_TOKENS, Subject
 
@@ -56,8 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         known = ", ".join(suite.cases)
         parser.error(f"no case of the suite {asked.suite}: {strange[0]} (its cases: {known})")
     report = Report(quick=asked.quick)
+    kit = Kit(asked.peers) if asked.peers else None
     with TemporaryDirectory() as folder:
         for subject in _subjects(asked, Path(folder)):
+            subject.kit = kit
             try:
                 suite.measure(subject, names, report)
             except MissingExtraError as error:
@@ -96,6 +99,12 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         metavar="PATH",
         help="a tokenizer.json or its folder, instead of the usual ones; may be repeated",
+    )
+    parser.add_argument(
+        "--peers",
+        type=Path,
+        metavar="FOLDER",
+        help=f"run the peers that lie there; {COMMAND} FOLDER fetches them",
     )
     parser.add_argument(
         "--case",

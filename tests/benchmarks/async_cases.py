@@ -6,6 +6,8 @@ thread, but for the load, whose tokens come from a thread at the pace of an engi
 
 from __future__ import annotations
 
+import asyncio
+import json
 import random
 import sys
 import threading
@@ -28,9 +30,9 @@ from anyio.lowlevel import checkpoint
 
 from streamdec import DecodeStream, StopConditions, StopSequenceDecoder, TokenFeed, wrap
 from tests.benchmarks import stops
-from tests.benchmarks.clock import fresh, in_turns
-from tests.benchmarks.common import STREAMS_BEFORE_WARM, Case, Effort
-from tests.benchmarks.entrants import OURS
+from tests.benchmarks.clock import fresh, in_turns, nanoseconds, per_token
+from tests.benchmarks.common import STREAMS_BEFORE_WARM, Case, Effort, warm
+from tests.benchmarks.entrants import OURS, Stopping
 from tests.benchmarks.report import Report
 from tests.benchmarks.subjects import Subject
 
@@ -48,6 +50,9 @@ QUEUE = f"anyio's memory stream of {BUFFER}, a token"
 THREAD = "a feed, from a thread"
 TOKENS_PER_WAKE = (1, 4, 16)
 HAND_OVER_FLOORS = {4: 0.5}
+
+EVENT = "a chunk as JSON in a server-sent event"
+TURN = "a turn of asyncio's loop"
 
 TOKENS_PER_SECOND = 100
 WORST_LAG_MS = 250.0
@@ -249,6 +254,50 @@ async def _through_feed_from_thread(token_ids: Sequence[int], handed: list[int])
     return taken * 1e9 / len(token_ids)
 
 
+# --- beside the rest of a server ------------------------------------------------------------------
+
+
+def around(subject: Subject, effort: Effort, report: Report) -> None:
+    """A token's step with 4 stops, beside what a server does with each chunk anyway."""
+    token_ids = subject.pieces("code", effort.step_size)[0]
+    drawn = stops.role_markers(4, subject.expected(token_ids), random.Random(SEED))
+    entrant = Stopping("a step with 4 stops", subject.tokenizer, drawn)
+    warm(subject, [token_ids], report, "around", entrant)
+    pieces = [token_ids] * effort.step_streams
+    chunk = partial(nanoseconds, _chunk_as_event, times=len(token_ids))
+    cases: dict[str, Callable[[], float]] = {
+        entrant.name: partial(per_token, entrant, pieces),
+        EVENT: chunk,
+        TURN: partial(_run, "asyncio", _turn_of_loop, len(token_ids)),
+    }
+    samples = in_turns(cases, effort.rounds)
+    add = partial(report.add, subject.name, "around a step")
+    for other in (EVENT, TURN):
+        add(f"{entrant.name} / {other}", samples.ratio(entrant.name, other), "x")
+    for name in cases:
+        add(name, samples.time(name), "ns")
+
+
+def _chunk_as_event() -> str:
+    """A chunk of a chat as OpenAI's servers send it."""
+    choice = {"index": 0, "delta": {"content": " tokens"}, "finish_reason": None}
+    chunk = {
+        "id": "chatcmpl-0123456789abcdef",
+        "object": "chat.completion.chunk",
+        "created": 1_700_000_000,
+        "model": "model",
+        "choices": [choice],
+    }
+    return f"data: {json.dumps(chunk)}\n\n"
+
+
+async def _turn_of_loop(times: int) -> float:
+    start = thread_time_ns()
+    for _ in range(times):
+        await asyncio.sleep(0)
+    return (thread_time_ns() - start) / times
+
+
 # --- many at once ---------------------------------------------------------------------------------
 
 
@@ -335,6 +384,7 @@ class _Load:
 ASYNC_CASES: Mapping[str, Case] = {
     "async": ready,
     "async-hand-over": hand_over,
+    "async-around": around,
     "async-load": load,
 }
 """By the names that the command knows."""

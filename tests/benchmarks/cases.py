@@ -30,6 +30,7 @@ from tests.benchmarks.common import (
     warm,
 )
 from tests.benchmarks.entrants import HF, OURS, ColdProgram, ColdTokenizer, Entrant, Floor
+from tests.benchmarks.peers.cases import PEER_CASES
 from tests.benchmarks.report import Report
 from tests.benchmarks.stop_cases import STOP_CASES
 from tests.benchmarks.subjects import Subject
@@ -324,4 +325,5 @@ CASES: Mapping[str, Case] = {
     "copies": copies,
     **STOP_CASES,
     **ASYNC_CASES,
+    **PEER_CASES,
 }

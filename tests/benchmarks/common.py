@@ -65,6 +65,14 @@ class Effort:
     load_streams: int = 1_000
     """Streams that wait for their tokens at the same time."""
     load_seconds: float = 3.0
+    unseen_after: int = 300_000
+    """Tokens of text that a tokenizer has seen before the text is timed that it has not."""
+    peer_rounds: int = 9
+    peer_growth_rounds: int = 3
+    peer_lone_sizes: Sequence[int] = (64, 256, 1_024, 4_096)
+    peer_memory_sizes: Sequence[int] = (1_024, 8_192)
+    peer_streams: int = 8
+    """Streams of a peer that are alive at the same time."""
 
 
 FULL = Effort()
@@ -85,6 +93,12 @@ QUICK = Effort(
     hand_over_size=2_000,
     load_streams=100,
     load_seconds=0.5,
+    unseen_after=20_000,
+    peer_rounds=3,
+    peer_growth_rounds=1,
+    peer_lone_sizes=(256,),
+    peer_memory_sizes=(1_024,),
+    peer_streams=4,
 )
 
 Case: TypeAlias = Callable[[Subject, Effort, Report], None]

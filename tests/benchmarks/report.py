@@ -7,6 +7,7 @@ import os
 import platform
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ class Figure:
     high: float | None = None
     at_least: bool = False
     """Whether floor and goal are lower bounds."""
+    remark: str = ""
+    """What a reader must know beside it."""
 
     @property
     def is_ratio(self) -> bool:
@@ -55,8 +58,8 @@ class Figure:
 
     @property
     def verdict(self) -> str:
-        """The floor in a word, and the goal if it is reached or not."""
-        return ", ".join(filter(None, (self._floor_verdict(), self._goal_verdict())))
+        """The floor in a word, the goal if it is reached or not, and the remark."""
+        return ", ".join(filter(None, (self._floor_verdict(), self._goal_verdict(), self.remark)))
 
     def _floor_verdict(self) -> str:
         if self.floor is None:
@@ -79,6 +82,8 @@ class Report:
     figures: list[Figure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+    """Of the peers that took part."""
 
     # --- taking in
 
@@ -117,11 +122,16 @@ class Report:
 
     # --- giving out
 
+    @property
+    def environment(self) -> dict[str, Any]:
+        """On what, when, and with whom it was measured."""
+        return {**environment(), **self.versions}
+
     def as_json(self) -> dict[str, Any]:
         """The report for machines; a figure has its verdict with it."""
         figures = [{**asdict(f), "missed_by": f.missed_by} for f in self.figures]
         return {
-            "environment": environment(),
+            "environment": self.environment,
             "quick": self.quick,
             "figures": figures,
             "notes": self.notes,
@@ -142,9 +152,10 @@ class Report:
         yield from _table(_RATIO_HEAD, map(_ratio_row, filter(_is_ratio, self.figures)))
         yield ""
         yield "Absolute"
-        yield from (f"  {name}: {value}" for name, value in environment().items())
+        yield from (f"  {name}: {value}" for name, value in self.environment.items())
         yield ""
-        yield from _table(_TIME_HEAD, (_time_row(f) for f in self.figures if not f.is_ratio))
+        times = ((*_time_row(f), f.remark) for f in self.figures if not f.is_ratio)
+        yield from _table(_TIME_HEAD, times)
         yield from self._remarks()
 
     def _remarks(self) -> Iterator[str]:
@@ -167,6 +178,8 @@ def _first_difference(text: Sequence[Any], other: Sequence[Any]) -> int:
 def environment() -> dict[str, Any]:
     """On what it was measured."""
     return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "streamdec": versions_of(()).get("streamdec", "a checkout"),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "tokenizers": tokenizers.__version__,
         "fastokens": versions_of(["fastokens"]).get("fastokens", "not installed"),
@@ -189,7 +202,7 @@ def _processor() -> str:
 # --- tables ---------------------------------------------------------------------------------------
 
 _RATIO_HEAD = ("tokenizer", "case", "what", "measured", "", "floor", "goal", "verdict")
-_TIME_HEAD = ("tokenizer", "case", "what", "measured", "")
+_TIME_HEAD = ("tokenizer", "case", "what", "measured", "", "")
 
 
 def _is_ratio(figure: Figure) -> bool:

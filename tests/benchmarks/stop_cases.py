@@ -13,8 +13,8 @@ from itertools import chain, cycle, islice, zip_longest
 from time import thread_time_ns
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from streamdec import StopSequenceDecoder
-from tests.benchmarks import stops
+from streamdec import HuggingFaceTokenizer, StopSequenceDecoder
+from tests.benchmarks import stops, texts
 from tests.benchmarks.clock import fresh, in_turns, nanoseconds, per_token
 from tests.benchmarks.common import (
     BYTES_PER_STREAM,
@@ -45,6 +45,10 @@ STEP_FLOORS = {OURS: FLAT, HF: 0.15}
 """Beside whom, for ordinary stops."""
 COLD_FLOORS = {("code", ORDINARY, 4): 0.8}
 COLD_GOALS = {("code", ORDINARY, 4): 0.7, ("code", HARD, 4): 1.1}
+UNSEEN_STOPS = ((ORDINARY, 0), (ORDINARY, 4), (HARD, 4), (ORDINARY, 64), (HARD, 64))
+UNSEEN_GOALS = {(ORDINARY, 4): 0.3}
+CHARACTERS_PER_TOKEN = 5
+"""More than code has."""
 COMPILE_FLOORS_MS = {1_000: 3.0}
 COMPILE_GOALS_MS = {4: 0.2}
 WITHHELD_FLOORS = {("code", ORDINARY, 4): 0.2}
@@ -167,6 +171,42 @@ def _cold_sets(
         for count in effort.cold_hard_stops if kind == HARD else COUNTS:
             drawn = partial(draw, count, text, random.Random(SEED))
             yield StopSet(kind, count, ColdStops(_name(kind, count), subject.tokenizer, drawn))
+
+
+def unseen(subject: Subject, effort: Effort, report: Report) -> None:
+    """Text that never came before, after much that did: no window of it is timed twice."""
+    size = effort.step_size
+    most = effort.unseen_after + effort.rounds * size
+    text = texts.code(CHARACTERS_PER_TOKEN * most)
+    token_ids = [*subject.tokenizer.encode(text).ids]
+    pieces = [token_ids[start : start + size] for start in range(0, len(token_ids) - size, size)]
+    known = effort.unseen_after // size
+    windows = pieces[known : known + effort.rounds]
+    add = partial(report.add, subject.name, f"unseen code after {known * size:,} tokens")
+    for kind, count in UNSEEN_STOPS:
+        draw = stops.role_markers if kind == ORDINARY else stops.KINDS[kind]
+        drawn = draw(count, text, random.Random(SEED))
+        # A tokenizer object of its own, of which nothing is known.
+        tokenizer = HuggingFaceTokenizer(subject.library)
+        entrant = Stopping(_name(kind, count), tokenizer, drawn)
+        for piece in pieces[:known]:
+            entrant.drive(entrant.open(), fresh(piece))
+        cases = {
+            user.name: partial(_per_token_of_next, user, iter(windows))
+            for user in (entrant, *subject.rivals)
+        }
+        samples = in_turns(cases, len(windows))
+        for window in windows:
+            compare(subject, entrant, window, report, f"unseen, {entrant.name}")
+        for rival in subject.rivals:
+            ratio = samples.ratio(entrant.name, rival.name)
+            goal = UNSEEN_GOALS.get((kind, count))
+            add(f"{entrant.name} / {_without(rival)}", ratio, "x", goal=goal)
+        add(entrant.name, samples.time(entrant.name), "ns")
+
+
+def _per_token_of_next(entrant: Entrant, windows: Iterator[Sequence[int]]) -> float:
+    return per_token(entrant, [next(windows)])
 
 
 def compile_stops(subject: Subject, effort: Effort, report: Report) -> None:
@@ -387,6 +427,7 @@ def _race_neighbours(
 STOP_CASES: Mapping[str, Case] = {
     "stops": step,
     "stops-cold": cold,
+    "stops-unseen": unseen,
     "stops-compile": compile_stops,
     "stops-shared": shared,
     "stops-withheld": withheld,

@@ -16,6 +16,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from streamdec import HuggingFaceTokenizer
 from tests.benchmarks import texts
 from tests.benchmarks.entrants import Entrant, Library, Ours
+from tests.benchmarks.peers.kit import Kit
 
 __all__ = ["Subject", "given", "shared", "trained"]
 
@@ -37,6 +38,8 @@ class Subject:
         self.path = path
         self.library: Tokenizer = Tokenizer.from_file(str(path))
         self.tokenizer = HuggingFaceTokenizer(self.library)
+        self.kit: Kit | None = None
+        """The peers, where the user has them."""
         self._size = size
 
     @property

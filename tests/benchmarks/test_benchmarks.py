@@ -11,11 +11,12 @@ from typing import Any, SupportsIndex
 import pytest
 
 from streamdec import Chunk, DecodeStream, FinishReason, StopSequenceDecoder, TokenFeed
-from tests.benchmarks import async_cases, cases, entrants, stops, texts
+from tests.benchmarks import async_cases, cases, entrants, stop_cases, stops, texts
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.cases import CASES
 from tests.benchmarks.clock import Samples, Spread, fresh, in_turns, per_token
 from tests.benchmarks.entrants import Floor
+from tests.benchmarks.peers.cases import PEER_CASES
 from tests.benchmarks.report import Figure, Report
 from tests.benchmarks.stop_cases import STOP_CASES
 from tests.benchmarks.subjects import Subject, trained
@@ -49,6 +50,7 @@ def measured(subject: Subject, *names: str) -> Report:
         hand_over_size=40,
         load_streams=3,
         load_seconds=0.1,
+        unseen_after=512,
     )
     report = Report()
     for name in names:
@@ -99,6 +101,7 @@ def test_a_time_per_token_counts_the_tokens_of_all_pieces(monkeypatch: pytest.Mo
         (Figure("t", "c", "w", 0.15, "x", floor=0.1, goal=0.3), 0.5, "MISSED by 50%, goal"),
         (Figure("t", "c", "w", 1, "x", floor=2, at_least=True), 0.5, "MISSED by 50%"),
         (Figure("t", "c", "w", 3, "x", goal=2), 0, "goal missed by 50%"),
+        (Figure("t", "c", "w", 1, "x", goal=2, remark="alone"), 0, "goal, alone"),
     ],
 )
 def test_a_figure_says_whether_its_floor_holds(
@@ -170,7 +173,7 @@ def test_hard_stops_begin_with_the_text_and_role_markers_are_known() -> None:
 
 def test_every_case_gives_figures_and_no_wrong_text(subjects: list[Subject]) -> None:
     for subject in subjects:
-        for name in CASES:
+        for name in CASES.keys() - PEER_CASES.keys():
             report = measured(subject, name)
             assert report.figures, name
             assert report.failures == []
@@ -297,6 +300,23 @@ def test_a_wrong_text_of_a_stream_that_waits_fails(
     failures = measured(subjects[0], case).failures
     assert failures
     assert all(failure.startswith("trained-bytelevel, ") for failure in failures)
+
+
+def test_what_is_timed_as_unseen_was_never_seen(
+    subjects: list[Subject], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, ...]] = []
+    drive = entrants.Stopping.drive
+
+    def watched(user: entrants.Stopping, stream: Any, token_ids: Sequence[int]) -> None:
+        seen.append((*token_ids,))
+        drive(user, stream, token_ids)
+
+    monkeypatch.setattr(entrants.Stopping, "drive", watched)
+    monkeypatch.setattr(stop_cases, "UNSEEN_STOPS", ((stops.ORDINARY, 4),))
+    figures = measured(subjects[0], "stops-unseen").figures
+    assert len(seen) == len({*seen}) == 3
+    assert {figure.case for figure in figures} == {"unseen code after 512 tokens"}
 
 
 def test_nobody_takes_the_library_for_one_that_matches_stops(subjects: list[Subject]) -> None:

@@ -1,0 +1,45 @@
+"""Fetches the peers with pip; see the package's own words."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import tests.benchmarks.peers
+from tests.benchmarks.peers.kit import COMMAND, SITE, WHEELS
+
+__all__ = ["commands", "main"]
+
+TRANSFORMERS = "5.23.0"
+_ANY_MACHINE = ("manylinux_2_34_x86_64", "manylinux_2_28_x86_64")
+"""The wheels are only read: those for this platform do on every machine."""
+
+
+def commands(folder: Path) -> Iterator[list[str]]:
+    """The calls of pip: a wheel each of those that are read, and transformers with its needs."""
+    pip = [sys.executable, "-m", "pip"]
+    platform = [f"--platform={name}" for name in _ANY_MACHINE]
+    for name, version in WHEELS.items():
+        if not [*folder.glob(f"{name.replace('-', '_')}-{version}-*.whl")]:
+            download = ["download", "--no-deps", "--only-binary=:all:", "--python-version=3.11"]
+            yield [*pip, *download, *platform, f"--dest={folder}", f"{name}=={version}"]
+    if not [*folder.glob(f"{SITE}/transformers-{TRANSFORMERS}.dist-info")]:
+        yield [*pip, "install", f"--target={folder / SITE}", f"transformers=={TRANSFORMERS}"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs pip as often as it must; 1 if a peer could not be had, the others being fetched."""
+    parser = argparse.ArgumentParser(prog=COMMAND, description=tests.benchmarks.peers.__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="where they are put")
+    folder = parser.parse_args(arguments).folder
+    folder.mkdir(parents=True, exist_ok=True)
+    statuses = [subprocess.run(command, check=False).returncode for command in commands(folder)]
+    return int(any(statuses))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

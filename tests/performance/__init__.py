@@ -1,0 +1,1 @@
+"""The page on performance: its figures are those of the report beside it."""

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.benchmarks.book import Book, duration, number, size, table, times
+from tests.benchmarks.page import GOALS, PAGE, REPORT, SUBJECTS, TABLES, Goal, files, main
+from tests.benchmarks.picture import PICTURES
+from tests.benchmarks.picture import main as draw_all
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def book() -> Book:
+    return Book.read(REPORT)
+
+
+def figure(what: str, value: float, subject: str = "deepseek-v3", **more: Any) -> dict[str, Any]:
+    return {"subject": subject, "case": "c", "what": what, "value": value, "unit": "x", **more}
+
+
+def small(*figures: dict[str, Any]) -> Book:
+    return Book({"environment": {}, "figures": [*figures], "notes": [], "failures": []})
+
+
+# --- the documentation ----------------------------------------------------------------------------
+
+
+def test_the_documentation_is_what_the_report_says(book: Book) -> None:
+    """`python -m tests.benchmarks.page` writes it; nobody types a figure."""
+    written = files(book, PAGE.read_text(encoding="utf-8"))
+    assert {path.name for path in written} == {PAGE.name, REPORT.name, *PICTURES}
+    for path, text in written.items():
+        assert path.read_text(encoding="utf-8") == text, path.name
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_figure_that_somebody_typed_is_found(name: str, book: Book) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    start = page.index(f"<!-- {name} -->\n")
+    digit = re.compile(r"\d").search(page, start)
+    assert digit
+    assert digit.start() < page.index("<!-- end -->", start)
+    other = str((int(digit.group()) + 1) % 10)
+    typed = page[: digit.start()] + other + page[digit.end() :]
+    assert files(book, typed)[PAGE] == page != typed
+
+
+def test_the_report_is_of_a_whole_run_without_a_wrong_text(book: Book) -> None:
+    assert book.data["quick"] is False
+    assert book.data["failures"] == []
+    assert {"vllm", "sglang", "mlx-lm", "transformers"} <= book.data["environment"].keys()
+    assert {figure["subject"] for figure in book.data["figures"]} == SUBJECTS.keys()
+
+
+def test_every_goal_was_measured(book: Book) -> None:
+    for goal in GOALS:
+        for subject in goal.subjects:
+            for names in goal.where:
+                assert book.value(subject, *names) is not None, (goal.what, subject, names)
+
+
+def test_a_goal_that_is_missed_is_said_to_be(book: Book) -> None:
+    verdicts = [goal.row(book)[-1] for goal in GOALS]
+    assert all(re.fullmatch(r"reached|\*\*missed\*\* by \d+%", verdict) for verdict in verdicts)
+
+
+# --- a goal ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "at_least", "cells", "verdict"),
+    [
+        ((0.5, 1.0), False, "0.500 / 1.00", "reached"),
+        ((0.5, 1.25), False, "0.500 / 1.25", "**missed** by 25%"),
+        ((1.0, 1.5), True, "1.00 / 1.50", "reached"),
+        ((0.75, 1.5), True, "0.750 / 1.50", "**missed** by 25%"),
+        ((), True, "–", "not measured"),
+    ],
+)
+def test_the_worst_figure_decides(
+    values: tuple[float, ...], at_least: bool, cells: str, verdict: str
+) -> None:
+    figures = [figure(str(place), value) for place, value in enumerate(values)]
+    goal = Goal("g", 1, "×", [("c", "0"), ("c", "1")], at_least=at_least)
+    bound = "≥ 1 ×" if at_least else "≤ 1 ×"
+    assert goal.row(small(*figures)) == ["g", bound, cells, "–", verdict]
+
+
+def test_figures_of_tokenizers_it_is_not_about_do_not_count() -> None:
+    figures = [figure("w", 0.5), figure("w", 9.0, "mistral-7b-v0.1")]
+    goal = Goal("g", 1, "", [("c", "w")], ("deepseek-v3",))
+    assert goal.row(small(*figures)) == ["g", "≤ 1", "0.500", "–", "reached"]
+
+
+# --- how a figure looks ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (number(0.0041), "0.0041"),
+        (number(0.12), "0.120"),
+        (number(24.63), "24.6"),
+        (number(1824.4), "1,824"),
+        (times(0.523), "0.52 ×"),
+        (times(7.7), "7.7 ×"),
+        (times(996.1), "996 ×"),
+        (duration(91.6), "92 ns"),
+        (duration(2_000), "2.0 µs"),
+        (duration(347_900), "348 µs"),
+        (duration(1_735_000_000), "1.7 s"),
+        (size(202), "202 B"),
+        (size(13_190), "13 kB"),
+    ],
+)
+def test_figures_are_short(shown: str, expected: str) -> None:
+    assert shown == expected
+
+
+def test_a_table_is_markdown() -> None:
+    assert table(["a", "b"], [["x", "1"]]) == "| a | b |\n| --- | --: |\n| x | 1 |\n"
+
+
+def test_a_report_is_kept_short_and_says_the_same() -> None:
+    whole = [
+        figure("w", 0.0, goal=None, remark="", at_least=False, missed_by=0.0),
+        figure("v, 12 tokens", 1.23456789, remark="said", at_least=True),
+    ]
+    again = Book.read_text(small(*whole).compact())
+    assert again.get("deepseek-v3", "c", "w") == figure("w", 0.0)
+    found = again.starting("deepseek-v3", "c", "v")
+    assert found == figure("v, 12 tokens", 1.23457, remark="said", at_least=True)
+    assert again.compact() == small(*whole).compact()
+
+
+def test_a_page_without_a_place_for_a_table_is_an_error(book: Book) -> None:
+    page = PAGE.read_text(encoding="utf-8").replace("<!-- goals -->", "")
+    with pytest.raises(ValueError, match="one <!-- goals -->"):
+        files(book, page)
+
+
+# --- pictures -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_says_in_words_what_it_shows(name: str, book: Book) -> None:
+    root = ET.fromstring(PICTURES[name](book))
+    title, description, style = (root.findtext(f"{SVG}{tag}") for tag in ("title", "desc", "style"))
+    assert root.get("role") == "img"
+    assert root.get("aria-labelledby") == "title description"
+    assert title
+    assert description
+    assert style
+    assert "prefers-color-scheme: dark" in style
+    texts = [element.text or "" for element in root.iter(f"{SVG}text")]
+    for who in ("streamdec", "tokenizers DecodeStream", "vLLM Fast", "mlx-lm BPE"):
+        assert who in description
+        assert [text for text in texts if text.startswith(who)]
+    assert [text for text in texts if book.data["environment"]["date"] in text]
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_nothing_in_a_picture_lies_outside(name: str, book: Book) -> None:
+    root = ET.fromstring(PICTURES[name](book))
+    width, height = float(root.get("width", 0)), float(root.get("height", 0))
+    for element in root.iter():
+        for key, most in (("x", width), ("cx", width), ("y", height), ("cy", height)):
+            assert 0 <= float(element.get(key, 0)) <= most
+    texts = [
+        element for element in root.iter(f"{SVG}text") if "end" not in element.get("class", "")
+    ]
+    # Six to seven of its units a letter, in any of the fonts that it asks for.
+    assert all(float(t.get("x", 0)) + 6.2 * len(t.text or "") < width for t in texts)
+
+
+def test_both_commands_write_files(
+    tmp_path: Path, book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert draw_all([str(REPORT), str(tmp_path / "pictures")]) == 0
+    assert {path.name for path in (tmp_path / "pictures").iterdir()} == PICTURES.keys()
+    assert draw_all([]) == 2
+    written = {
+        path: path.read_text(encoding="utf-8") for path in files(book, PAGE.read_text("utf-8"))
+    }
+    monkeypatch.setattr(Path, "write_text", lambda path, text, **_: written.pop(path) == text)
+    assert main([]) == 0
+    assert written == {}
