@@ -115,7 +115,8 @@ def _of_environment(stacklevel: int) -> Backend | None:
 class HybridTokenizer(HuggingFaceTokenizer):
     """A ``tokenizer.json`` whose encoding is fast where that changes no id.
 
-    ``source`` is a path or the JSON itself, as for :class:`HuggingFaceTokenizer`. ``backend`` is
+    ``source`` is a path or the JSON itself, and ``overlay`` is, as for
+    :class:`HuggingFaceTokenizer`. ``backend`` is
     ``"auto"`` (fastokens if it is installed and trusted), ``"fastokens"`` (the same, but a WARNING
     is logged if it cannot serve, not an INFO), ``"huggingface"`` or ``"default"``; without it the
     environment's ``STREAMDEC_TOKENIZER`` says which, and else it is ``"auto"``. With ``strict`` it
@@ -153,6 +154,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
         fast: Fast = "now",
         shadow_rate: float = 0.0,
         on_mismatch: OnMismatch = "disable",
+        overlay: bool | None = None,
     ) -> None:
         options = FastOptions.of(
             backend,
@@ -162,24 +164,24 @@ class HybridTokenizer(HuggingFaceTokenizer):
             on_mismatch=on_mismatch,
             stacklevel=3,
         )
-        self._load(*read_json(source), options)
-
-    @classmethod
-    def opened(
-        cls, source: str | os.PathLike[str], options: FastOptions, *, revision: str | None = None
-    ) -> Self:
-        """The tokenizer of ``source``, with options that were checked; ``revision`` is reported."""
-        self = cls.__new__(cls)
-        self._load(*read_json(source), options, revision)
-        return self
+        self._load(*read_json(source), options, overlay=overlay)
 
     @classmethod
     def from_content(
-        cls, content: bytes, path: Path, options: FastOptions, *, revision: str | None = None
+        cls,
+        content: bytes,
+        path: Path,
+        options: FastOptions,
+        *,
+        overlay: bool = False,
+        revision: str | None = None,
     ) -> Self:
-        """The tokenizer of a file that is read, or unpacked, already; ``path`` is where it was."""
+        """The tokenizer of a file that is read, or unpacked, already; ``path`` is where it was.
+
+        The options were checked; ``revision`` is reported.
+        """
         self = cls.__new__(cls)
-        self._load(content, str(path), path, options, revision)
+        self._load(content, str(path), path, options, overlay=overlay, revision=revision)
         return self
 
     def _load(
@@ -188,10 +190,12 @@ class HybridTokenizer(HuggingFaceTokenizer):
         name: str,
         path: Path | None,
         options: FastOptions,
+        *,
+        overlay: bool | None,
         revision: str | None = None,
     ) -> None:
         started = perf_counter()
-        self._take(content, name, path)
+        self._take(content, name, path, overlay)
         self.report = TokenizerReport(
             format="huggingface",
             requested=options.backend,
@@ -203,7 +207,9 @@ class HybridTokenizer(HuggingFaceTokenizer):
             revision=revision,
             seconds={"huggingface": perf_counter() - started},
         )
-        self._begin(content, options)
+        # What was laid over changes ids, so the other library has to see it too.
+        laid_over = self.overlay and options.backend != "huggingface"
+        self._begin(guarded(self._tokenizer.to_str).encode() if laid_over else content, options)
 
     def _begin(self, content: bytes, options: FastOptions) -> None:
         self._options = options

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
@@ -26,15 +26,10 @@ from streamdec.backends._decoder_chain import Stage, byte_names, compiled, rewri
 from streamdec.backends._derived import DerivedTokenizer, Span
 from streamdec.backends._pieces import bytes_of
 from streamdec.backends._tokenizer_json import parse, read_json
-from streamdec.backends.tokenizer_config import read_declared
+from streamdec.backends.overlay import Overlay, apply_overlay, roles_beside
 from streamdec.encoding import Encoding, Special, SpecialTokens
-from streamdec.errors import (
-    EncodeError,
-    TokenizerLibraryError,
-)
-from streamdec.protocols import (
-    TextRules,
-)
+from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadError
+from streamdec.protocols import TextRules
 
 __all__ = ["HuggingFaceTokenizer"]
 
@@ -76,8 +71,13 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 
     A tokenizer that is given is never changed, and must not be changed by others from then on.
 
+    ``overlay`` says whether added tokens and their flags are also taken from the files beside a
+    ``tokenizer.json`` (``tokenizer_config.json`` and its like), as transformers and the engines on
+    it do: without it, where a folder is given, and not where a file is. See :class:`Overlay`.
+
     Raises :class:`TokenizerLoadError`, which names the path and the reason. Loading costs what the
-    library's own loading costs and ≤ 0.1 ms more; tables are read at first need, an id at a time.
+    library's own loading costs and ≤ 0.1 ms more (with other files beside it: what reading them
+    takes); tables are read at first need, an id at a time.
 
     >>> HuggingFaceTokenizer("/path/to/tokenizer.json").decode([9906, 1917])  # doctest: +SKIP
     'Hello world'
@@ -86,6 +86,8 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     inline_chars = 512
     """Texts up to this length are encoded on the event loop; a longer one takes a millisecond."""
 
+    overlay: Overlay | None = None
+    """What the files beside the tokenizer.json changed; None if they were not asked."""
     _folder: Path | None
     """Where the files beside the tokenizer.json are; None if it is from no file."""
     _content_hash: bytes | None
@@ -93,22 +95,45 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     _renumbered: Sequence[str] = ()
     """Added tokens whose ids are others than the tokenizer.json says."""
 
-    def __init__(self, source: str | os.PathLike[str] | Tokenizer | FastTokenizer) -> None:
+    def __init__(
+        self,
+        source: str | os.PathLike[str] | Tokenizer | FastTokenizer,
+        *,
+        overlay: bool | None = None,
+    ) -> None:
         if isinstance(source, (str, os.PathLike)):
-            self._take(*read_json(source))
+            self._take(*read_json(source), overlay)
+        elif overlay:
+            raise TypeError("overlay=True needs a path: nothing is beside a tokenizer that exists")
         else:
             self._tokenizer, self.name = _given(source)
             self._folder = self._content_hash = None
             self._forget()
 
-    def _take(self, content: bytes, name: str, path: Path | None) -> None:
+    def _take(self, content: bytes, name: str, path: Path | None, overlay: bool | None) -> None:
         """Opens what was read of ``path``; None if it was no file."""
         self.name = name
         shown = name if path is None else repr(str(path))
         self._tokenizer, self._renumbered = parse(content, shown)
         self._folder = None if path is None else path.parent
         self._content_hash = hashlib.sha256(content).digest()
+        if overlay and path is None:
+            raise TypeError("overlay=True needs a path: nothing is beside JSON text")
+        # A folder is named by its own name, and not by that of the file in it.
+        if path is not None and (path != Path(name) if overlay is None else overlay):
+            self._lay_over(path.parent)
         self._forget()
+
+    def _lay_over(self, folder: Path) -> None:
+        """Applies what the files in ``folder`` say of added tokens."""
+        try:
+            self.overlay = apply_overlay(self._tokenizer, folder)
+        except TokenizerLoadError as error:
+            hint = "overlay=False loads the tokenizer.json alone"
+            raise TokenizerLoadError(f"{error} ({hint})") from error
+        if self.overlay:
+            # Encoding differs as well: an identity of its own.
+            self._content_hash = hashlib.sha256(guarded(self._tokenizer.to_str).encode()).digest()
 
     def _forget(self) -> None:
         self._skipped: dict[int, bool] = {}
@@ -125,6 +150,8 @@ class HuggingFaceTokenizer(DerivedTokenizer):
             "name": self.name,
             "folder": self._folder,
             "content_hash": self._content_hash,
+            "overlay": self.overlay,
+            "chat": self._chat,
             "added": self._decoded_added(),
             "cache": self._cache,
         }
@@ -132,11 +159,25 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._tokenizer, self.name = state["tokenizer"], state["name"]
         self._folder, self._content_hash = state["folder"], state["content_hash"]
-        self._cache = state["cache"]
+        self.overlay, self._cache = state["overlay"], state["cache"]
+        self._chat = state["chat"]
         self._forget()
-        # The library's JSON loses ids after holes, and that a token was special before.
-        if self._decoded_added() != state["added"]:
+        added: dict[int, tuple[str | None, bool]] = state["added"]
+        self._skip_again(i for i, (_, is_skipped) in added.items() if is_skipped)
+        # The library's JSON loses ids after holes.
+        if self._decoded_added() != added:
             raise TokenizerLibraryError(f"{self.name}: {_UNFAITHFUL}")
+
+    def _skip_again(self, ids: Iterable[int]) -> None:
+        """Of added tokens the library's JSON loses that they were special before: once more so."""
+        tokens = [
+            self._added_tokens[i] for i in ids if i in self._added_tokens and not self.is_skipped(i)
+        ]
+        if tokens:
+            before = [AddedToken(token.content, special=True) for token in tokens]
+            guarded(self._tokenizer.add_tokens, before)
+            guarded(self._tokenizer.add_tokens, tokens)
+            self._forget()
 
     def _decoded_added(self) -> dict[int, tuple[str | None, bool]]:
         return {i: (self.id_to_token(i), self.is_skipped(i)) for i in self._added_tokens}
@@ -429,7 +470,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 
         Raises :class:`TokenizerLoadError` if that file cannot be understood.
         """
-        roles = {} if self._folder is None else read_declared(self._folder).roles
+        roles = {} if self._folder is None else roles_beside(self._folder)
         known = {role: name for role, name in roles.items() if self.token_to_id(name) is not None}
         special = [
             token.content for _, token in sorted(self._added_tokens.items()) if token.special

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from streamdec.backends.overlay import Overlay
 from streamdec.backends.report import LoadedTokenizer
 from streamdec.cli.loading import Loader, loading_options
 from streamdec.core.programs import route_of
@@ -55,6 +56,7 @@ def _facts(tokenizer: LoadedTokenizer) -> dict[str, Any]:
     """All that is known, as JSON data."""
     special = tokenizer.special_tokens
     rules = tokenizer.rules
+    overlay: Overlay | None = getattr(tokenizer, "overlay", None)
     return {
         "name": getattr(tokenizer, "name", None),
         "found": _found(tokenizer),
@@ -64,6 +66,7 @@ def _facts(tokenizer: LoadedTokenizer) -> dict[str, Any]:
         "streams": route_of(tokenizer),
         "fingerprint": tokenizer.fingerprint,
         "special_tokens": {name: tokenizer.token_to_id(name) for name in special.all},
+        "overlay": None if overlay is None else asdict(overlay),
         "roles": {role: getattr(special, f"{role}_token") for role in _ROLES},
         "report": asdict(tokenizer.report),
     }
@@ -95,12 +98,24 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if token is not None:
             yield role, f"{_shown(token)} ({facts['special_tokens'][token]})"
     yield "special", _listed(facts["special_tokens"])
+    if facts["overlay"] is not None:
+        yield from _overlay_lines(facts["overlay"])
     yield "fingerprint", facts["fingerprint"]
     yield "sha256", report["sha256"] or "unknown: the file is not read whole"
     if report["revision"]:
         yield "revision", report["revision"]
     yield "seconds", ", ".join(f"{name} {took:.3f}" for name, took in report["seconds"].items())
     yield "versions", ", ".join(f"{name} {version}" for name, version in report["versions"].items())
+
+
+def _overlay_lines(overlay: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What files beside a tokenizer.json changed of it."""
+    files = " and ".join(overlay["files"])
+    for what in ("changed", "appended"):
+        if overlay[what]:
+            yield what, f"{_listed({name: i for i, name in overlay[what].items()})} (by {files})"
+    if not (overlay["changed"] or overlay["appended"]):
+        yield "overlay", f"{files} changes nothing" if files else "no file beside it"
 
 
 def _listed(tokens: dict[str, int]) -> str:

@@ -26,6 +26,12 @@ backend_option = click.option(
 
 _OPTIONS = {
     "backend": backend_option,
+    "overlay": click.option(
+        "--overlay/--no-overlay",
+        default=None,
+        help="Whether added tokens and their flags are also taken from the files beside a "
+        "tokenizer.json, as engines see them: of a folder, if nothing is said.",
+    ),
     "encoding": click.option(
         "--encoding",
         metavar="NAME",

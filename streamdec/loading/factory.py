@@ -14,11 +14,14 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from streamdec.backends._chat import NewTemplate
+from streamdec.backends._reading import read_bounded
 from streamdec.backends._shadow import OnMismatch
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec
 from streamdec.backends.fast import Fast, FastOptions, HybridTokenizer
 from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.report import LoadedTokenizer, TokenizerReport, versions_of
+from streamdec.chat.tokenizer_chat import TokenizerChat
 from streamdec.core.programs import route_of
 from streamdec.errors import MissingExtraError, TokenizerLoadError, UnsupportedFormatError
 from streamdec.loading.content import content_of
@@ -57,10 +60,12 @@ def load_tokenizer(
     fast: Fast = "now",
     shadow_rate: float = 0.0,
     on_mismatch: OnMismatch = "disable",
+    overlay: bool | None = None,
     encoding: str | EncodingSpec | None = None,
     models: Models | None = None,
     revision: str | None = None,
     allow_download: bool = False,
+    chat_template: NewTemplate | None = None,
 ) -> LoadedTokenizer:
     """The tokenizer in a file or a folder, or that of an encoding, a model or a repository.
 
@@ -81,6 +86,16 @@ def load_tokenizer(
     environment's ``STREAMDEC_TOKENIZER``, change nothing for other formats. What was asked for,
     what is active and why is the tokenizer's ``report``.
 
+    Of a tokenizer.json in a folder that is given, added tokens and their flags are also taken from
+    the files beside it, as transformers does and so the engines that use it see them; of a file
+    that is given they are not. ``overlay`` says otherwise (``overlay=False``: the bare
+    tokenizer.json, as loaders in Rust see it). What it changed is the tokenizer's ``overlay``,
+    which is None where the files beside were not asked.
+
+    ``chat_template`` is the text of a chat template or the path of a file with one, and comes
+    before those of the files; without it, that is looked for when ``apply_chat_template`` is first
+    called. Which one there is and why, ``get_chat_template().origin`` says.
+
     A sample of the tokenizer's ids is compared with its own ``decode`` at once, so a difference is
     warned of here (:class:`StreamdecWarning`) and not in the middle of a stream. Costs what the
     library's loading costs, and ≤ 5 ms or 2 % more; with fastokens three to five times that, unless
@@ -88,7 +103,8 @@ def load_tokenizer(
 
     Raises :class:`TokenizerLoadError`, which names the path, if nothing is there or it cannot be
     read, :class:`UnsupportedFormatError`, which says what was found and what is served,
-    :class:`MissingExtraError` if the library for a format is not installed, and ValueError for an
+    :class:`MissingExtraError` if the library for a format is not installed,
+    :class:`ChatTemplateError` for a ``chat_template`` that cannot be read, and ValueError for an
     unknown ``backend`` or another bad option.
 
     >>> load_tokenizer("/path/to/model")  # doctest: +SKIP
@@ -113,12 +129,24 @@ def load_tokenizer(
     if source.path is None:
         opened = _by_name(source.encoding, allow_download=allow_download)
     else:
-        opened = _from_path(source.path, _Request(encoding, options, source.revision))
+        is_laid_over = source.path.is_dir() if overlay is None else overlay
+        request = _Request(encoding, options, is_laid_over, source.revision)
+        opened = _from_path(source.path, request)
     if not isinstance(opened.tokenizer, HybridTokenizer):
         seconds = perf_counter() - started
         opened.tokenizer.report = _report_on(opened, options, source.revision, seconds)
+    opened.tokenizer._chat = _chat_of(opened, source.path, chat_template)
     route_of(opened.tokenizer)
     return opened.tokenizer
+
+
+def _chat_of(opened: _Opened, path: Path | None, given: NewTemplate | None) -> TokenizerChat:
+    """Where its template is; nothing of it is read here."""
+    if path is None:
+        return TokenizerChat(None, template=given)
+    folder = path if path.is_dir() else path.parent
+    gguf = Path(opened.tokenizer.name) if opened.format == "gguf" else None
+    return TokenizerChat(folder, gguf=gguf, template=given)
 
 
 # --- from a name to a path ------------------------------------------------------------------------
@@ -210,6 +238,7 @@ class _Request:
 
     encoding: str | EncodingSpec | None
     options: FastOptions
+    overlay: bool
     revision: str | None
 
 
@@ -270,12 +299,14 @@ def _report_on(
 
 
 def _huggingface(found: Detected, request: _Request) -> _Opened:
-    options, revision = request.options, request.revision
-    if found.is_packed:
-        content = content_of(found.path)
-        tokenizer = HybridTokenizer.from_content(content, found.path, options, revision=revision)
-    else:
-        tokenizer = HybridTokenizer.opened(found.path, options, revision=revision)
+    content = content_of(found.path) if found.is_packed else read_bounded(found.path)
+    tokenizer = HybridTokenizer.from_content(
+        content,
+        found.path,
+        request.options,
+        overlay=request.overlay,
+        revision=request.revision,
+    )
     report = tokenizer.report
     return _Opened(tokenizer, "huggingface", report.active, report.reason, report.sha256)
 

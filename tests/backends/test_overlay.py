@@ -1,0 +1,163 @@
+"""What the files beside a tokenizer.json change; transformers says what it should be."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamdec import DecodeStream, HybridTokenizer, load_tokenizer
+from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.backends.overlay import Overlay
+from streamdec.errors import StreamdecWarning, TokenizerLoadError
+from tests.support.files import write_json
+
+GOLDENS = Path(__file__).parent / "data" / "overlays.jsonl"
+"""Made by ``scripts/make_overlay_goldens.py``."""
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "snapshots"
+FACTS, *ROWS = [json.loads(line) for line in GOLDENS.read_text("utf-8").splitlines()]
+DRAWN = [row for row in ROWS if "files" in row]
+OF_SHARED = [row for row in ROWS if "shared" in row] if SHARED.is_dir() else []
+SHOWN = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
+
+
+def folder_of(row: dict[str, Any], path: Path) -> Path:
+    if "shared" in row:
+        return Path(SHARED, row["shared"])
+    write_json(path / "tokenizer.json", FACTS["tokenizer"] | {"added_tokens": row["own"]})
+    for name, said in row["files"].items():
+        write_json(path / name, said)
+    return path
+
+
+def with_config(path: Path, **said: Any) -> Path:
+    write_json(path / "tokenizer.json", FACTS["tokenizer"])
+    write_json(path / "tokenizer_config.json", said)
+    return path
+
+
+def added(tokenizer: HuggingFaceTokenizer) -> dict[str, list[Any]]:
+    tokens = tokenizer._tokenizer.get_added_tokens_decoder()
+    return {str(i): [getattr(token, name) for name in SHOWN] for i, token in tokens.items()}
+
+
+def special(content: str, **flags: bool) -> dict[str, Any]:
+    return {"content": content, "special": True, "normalized": False, **flags}
+
+
+@pytest.mark.parametrize("row", DRAWN + OF_SHARED, ids=lambda row: row.get("shared", ""))
+def test_tokens_are_those_of_transformers(row: dict[str, Any], tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(folder_of(row, tmp_path), backend="huggingface")
+    assert isinstance(tokenizer, HybridTokenizer)
+    assert added(tokenizer) == row["added"]
+    assert [i for i in map(int, row["added"]) if tokenizer.is_skipped(i)] == row["skipped"]
+    assert list(tokenizer.encode(FACTS["text"], add_special_tokens=False).ids) == row["ids"]
+
+
+@pytest.mark.parametrize("row", DRAWN[:20])
+def test_a_copy_is_the_same(row: dict[str, Any], tmp_path: Path) -> None:
+    """Also one that skips a token which was special before."""
+    tokenizer = HuggingFaceTokenizer(folder_of(row, tmp_path))
+    copy = pickle.loads(pickle.dumps(tokenizer))
+    assert added(copy) == added(tokenizer)
+    assert copy.fingerprint == tokenizer.fingerprint
+    assert copy.overlay == tokenizer.overlay
+
+
+@pytest.mark.parametrize("row", DRAWN[:20])
+def test_a_stream_gives_the_whole_decode(row: dict[str, Any], tmp_path: Path) -> None:
+    tokenizer = HuggingFaceTokenizer(folder_of(row, tmp_path))
+    ids = [*map(int, row["added"]), *tokenizer.encode(FACTS["text"]).ids]
+    stream = DecodeStream(tokenizer)
+    assert "".join(map(stream.step, ids)) + stream.flush() == tokenizer.decode(ids)
+
+
+def test_what_was_changed_is_told(tmp_path: Path) -> None:
+    tokens = {"258": special("<model>", rstrip=True), "260": special("<tool>")}
+    tokenizer = load_tokenizer(with_config(tmp_path, added_tokens_decoder=tokens, eos_token="a"))
+    assert isinstance(tokenizer, HybridTokenizer)
+    a = tokenizer.token_to_id("a")
+    assert a is not None
+    assert tokenizer.overlay == Overlay(
+        files=("tokenizer_config.json",),
+        changed={a: "a", 258: "<model>"},
+        appended={260: "<tool>"},
+    )
+    assert tokenizer.decode([a, 258, 260]) == ""
+
+
+def test_nothing_beside_changes_nothing(tmp_path: Path) -> None:
+    write_json(tmp_path / "tokenizer.json", FACTS["tokenizer"])
+    tokenizer = HuggingFaceTokenizer(tmp_path)
+    assert tokenizer.overlay == Overlay()
+    assert not tokenizer.overlay
+    assert tokenizer.fingerprint == HuggingFaceTokenizer(tmp_path, overlay=False).fingerprint
+
+
+@pytest.mark.parametrize("load", [HuggingFaceTokenizer, HybridTokenizer, load_tokenizer])
+def test_a_folder_has_files_beside_and_a_file_has_none(load: Any, tmp_path: Path) -> None:
+    folder = with_config(tmp_path, added_tokens_decoder={"260": special("<tool>")})
+    file = folder / "tokenizer.json"
+    assert load(folder).token_to_id("<tool>") == 260
+    assert load(file, overlay=True).token_to_id("<tool>") == 260
+    for bare in (load(file), load(folder, overlay=False)):
+        assert bare.overlay is None
+        assert bare.token_to_id("<tool>") is None
+
+
+def test_what_is_no_file_has_nothing_beside() -> None:
+    text = json.dumps(FACTS["tokenizer"])
+    assert HuggingFaceTokenizer(text).overlay is None
+    with pytest.raises(TypeError, match="overlay=True needs a path"):
+        HuggingFaceTokenizer(text, overlay=True)
+    with pytest.raises(TypeError, match="overlay=True needs a path"):
+        HuggingFaceTokenizer(HuggingFaceTokenizer(text)._tokenizer, overlay=True)
+
+
+def test_it_has_its_own_identity_for_encoding(tmp_path: Path) -> None:
+    folder = with_config(tmp_path, added_tokens_decoder={"260": special("<tool>")})
+    fingerprints = {
+        HuggingFaceTokenizer(folder, overlay=overlay).encoding_fingerprint
+        for overlay in (True, False)
+    }
+    assert len(fingerprints) == 2
+
+
+def test_the_fast_encoder_sees_it_too(tmp_path: Path) -> None:
+    pytest.importorskip("fastokens")
+    folder = with_config(tmp_path, added_tokens_decoder={"260": special("<tool>")})
+    tokenizer = HybridTokenizer(folder)
+    assert tokenizer.report.active == "fastokens"
+    assert tokenizer.encode("<tool>").ids == (260,)
+
+
+def test_other_ids_than_declared_are_warned_of(tmp_path: Path) -> None:
+    folder = with_config(tmp_path, added_tokens_decoder={"300": special("<tool>")})
+    with pytest.warns(StreamdecWarning, match=r"config.json': 1 added .* '<tool>' is 260, not 300"):
+        load_tokenizer(folder, backend="huggingface")
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "told"),
+    [
+        ("tokenizer_config.json", "[", "Expecting"),
+        ("tokenizer_config.json", "[]", "not a JSON object"),
+        ("tokenizer_config.json", '{"added_tokens_decoder": []}', "must be an object, not list"),
+        ("tokenizer_config.json", '{"added_tokens_decoder": null}', "an object, not NoneType"),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {"x": {}}}', "'x' is not a token id"),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {"1": {}}}', "id 1 has no content"),
+        ("special_tokens_map.json", "5", "not a JSON object"),
+        ("added_tokens.json", '{"<x>": "5"}', "the id of '<x>' must be an integer, not '5'"),
+    ],
+)
+def test_what_cannot_be_understood_is_named(
+    name: str, said: str, told: str, tmp_path: Path
+) -> None:
+    write_json(tmp_path / "tokenizer.json", FACTS["tokenizer"])
+    (tmp_path / name).write_text(said, "utf-8")
+    with pytest.raises(TokenizerLoadError, match=rf"{name}.*{told}.*overlay=False"):
+        load_tokenizer(tmp_path)
+    assert load_tokenizer(tmp_path, overlay=False).vocab_size == 260
