@@ -20,12 +20,14 @@ from streamdec.core.stop_sequence import StopSequenceDecoder
 from streamdec.core.token_window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 from streamdec.encoding import Encoding, SpecialTokens
 from streamdec.errors import (
+    ChatTemplateError,
     EncodeError,
     FeedClosedError,
     FeedFullError,
     FinishedError,
     IdleTimeoutError,
     MissingExtraError,
+    PreflightError,
     RewriteError,
     SnapshotError,
     SnapshotMismatchError,
@@ -37,6 +39,7 @@ from streamdec.errors import (
     TokenIdTypeError,
     TokenizerLibraryError,
     TokenizerLoadError,
+    TraceError,
     UnknownRequestError,
     UnknownTokenError,
     UnsupportedFormatError,
@@ -52,6 +55,7 @@ from streamdec.protocols import Decoder, Encoder, Tokenizer
 __all__ = [
     "INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET",
     "Anchor",
+    "ChatTemplateError",
     "Chunk",
     "DecodeStream",
     "Decoder",
@@ -72,6 +76,7 @@ __all__ = [
     "LoadedTokenizer",
     "MissingExtraError",
     "MockTokenizer",
+    "PreflightError",
     "RewriteError",
     "SentencePieceTokenizer",
     "Sequence",
@@ -98,6 +103,7 @@ __all__ = [
     "Tokenizer",
     "TokenizerLibraryError",
     "TokenizerLoadError",
+    "TraceError",
     "TokenizerReport",
     "UnknownRequestError",
     "UnknownTokenError",

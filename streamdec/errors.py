@@ -18,6 +18,9 @@
     ├── EncodeError (ValueError)             a text that cannot be encoded, or must not be
     ├── TokenizerLibraryError (RuntimeError) the library under a tokenizer failed or panicked
     ├── StopRegexTimeoutError (TimeoutError) a stop regex that takes too long on this text
+    ├── ChatTemplateError (ValueError)       a chat template that is missing, broken or says no
+    ├── PreflightError (ValueError)          a path where no model can be looked for
+    ├── TraceError (ValueError)              lines that are no trace, or a trace without ids
     └── MissingExtraError (ImportError)      an optional dependency that is not installed
 
     StreamdecWarning (UserWarning)           streamdec goes on, in another way than was hoped for
@@ -34,12 +37,14 @@ if TYPE_CHECKING:
     from streamdec.chunks import Chunk
 
 __all__ = [
+    "ChatTemplateError",
     "EncodeError",
     "FeedClosedError",
     "FeedFullError",
     "FinishedError",
     "IdleTimeoutError",
     "MissingExtraError",
+    "PreflightError",
     "RewriteError",
     "SnapshotError",
     "SnapshotMismatchError",
@@ -51,6 +56,7 @@ __all__ = [
     "TokenIdTypeError",
     "TokenizerLibraryError",
     "TokenizerLoadError",
+    "TraceError",
     "UnknownRequestError",
     "UnknownTokenError",
     "UnsupportedFormatError",
@@ -174,6 +180,43 @@ class StopRegexTimeoutError(StreamdecError, TimeoutError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.args[0], self.pattern), {"chunk": self.chunk}
+
+
+class ChatTemplateError(StreamdecError, ValueError):
+    """A chat template that is missing or fails, or messages that it cannot be given.
+
+    What a template says by ``raise_exception`` is the whole message. ``template`` is the name of
+    the template, ``line`` the line in it from 1, ``code`` the kind of failure, as in
+    ``"CHAT_TEMPLATE_RESOURCE_LIMIT"``; None where they are not known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        template: str | None = None,
+        line: int | None = None,
+        code: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.template = template
+        self.line = line
+        self.code = code
+
+    def __reduce__(self) -> tuple[object, ...]:
+        state = {"template": self.template, "line": self.line, "code": self.code}
+        return type(self), (self.args[0],), state
+
+
+class PreflightError(StreamdecError, ValueError):
+    """A path that is no folder, or a folder that cannot be opened.
+
+    What is wrong inside a folder is a finding, not an error.
+    """
+
+
+class TraceError(StreamdecError, ValueError):
+    """Lines that are no trace, or a trace that cannot be played again."""
 
 
 class MissingExtraError(StreamdecError, ImportError):

@@ -14,6 +14,7 @@ from functools import cached_property, partial
 from itertools import accumulate, pairwise
 from typing import Any
 
+from streamdec.backends._chat import ChatTokenizer
 from streamdec.backends._threads import cores, in_thread, in_threads
 from streamdec.backends.encoding_cache import CacheKey, EncodingCache
 from streamdec.backends.report import TokenizerReport
@@ -26,7 +27,7 @@ __all__ = ["DerivedTokenizer", "Span", "character_spans", "check_text"]
 Span = tuple[int, int]
 
 
-class DerivedTokenizer(ABC):
+class DerivedTokenizer(ChatTokenizer, ABC):
     """A backend's other half."""
 
     report: TokenizerReport

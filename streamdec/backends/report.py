@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, overload, runtime_checkable
 
+from streamdec.backends._chat import ChatRenderer, NewTemplate
 from streamdec.protocols import Tokenizer
 
 __all__ = ["Backend", "LoadedTokenizer", "TokenizerReport", "versions_of"]
@@ -60,6 +61,30 @@ class LoadedTokenizer(Tokenizer, Protocol):
     @property
     def report(self) -> TokenizerReport:
         """What was asked for, what is active, and why."""
+        ...
+
+    def get_chat_template(self, *, fallback: Literal["simple"] | None = None) -> ChatRenderer:
+        """The chat template, which says where it is from."""
+        ...
+
+    def set_chat_template(self, template: NewTemplate | None = None, **options: Any) -> None:
+        """Have another chat template."""
+        ...
+
+    @overload
+    def apply_chat_template(
+        self, messages: Iterable[Any], *, tokenize: Literal[False] = False, **options: Any
+    ) -> str: ...
+
+    @overload
+    def apply_chat_template(
+        self, messages: Iterable[Any], *, tokenize: Literal[True], **options: Any
+    ) -> list[int]: ...
+
+    def apply_chat_template(
+        self, messages: Iterable[Any], *, tokenize: bool = False, **options: Any
+    ) -> str | list[int]:
+        """A conversation as the text of a prompt, or as its ids."""
         ...
 
 

@@ -101,7 +101,7 @@ class SentencePieceTokenizer(DerivedTokenizer):
 
     def __getstate__(self) -> dict[str, Any]:
         """The model itself, and what was said of it."""
-        kept = ("_content", "name", "report", "_cache")
+        kept = ("_content", "name", "report", "_cache", "_chat")
         return {key: value for key, value in self.__dict__.items() if key in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

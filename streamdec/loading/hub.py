@@ -24,8 +24,9 @@ _FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("tekken.json", "tiktoken.model", "*.tiktoken", "tokenizer.model", "tokenizer.model.v*"),
     *("spiece.model", "sentencepiece.bpe.model"),
+    *("chat_template.jinja", "additional_chat_templates/*.jinja", "chat_template.json"),
 )
-"""What is downloaded: files of tokenizers, and never weights."""
+"""What is downloaded: files of tokenizers and chat templates, and never weights."""
 
 # As huggingface_hub's validate_repo_id has it, but for names of one letter more or less.
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,95})?")

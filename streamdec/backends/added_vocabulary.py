@@ -1,0 +1,85 @@
+"""Which texts have which ids in a ``tokenizer.json``, and what more tokens would make of them.
+
+In: the content of the file, and tokens to add. Out: ids and texts, as the library has them: the
+ids of added tokens are given by it and not by the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tokenizers import AddedToken, Tokenizer
+
+from streamdec.backends._common import guarded
+from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
+
+__all__ = ["AddedVocabulary", "Token"]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """An added token, as files have it. The defaults are the library's."""
+
+    content: str
+    special: bool = False
+    single_word: bool = False
+    lstrip: bool = False
+    rstrip: bool = False
+    normalized: bool | None = None
+    """None: unless it is special."""
+
+
+class AddedVocabulary:
+    """The vocabulary of a ``tokenizer.json`` with its added tokens."""
+
+    def __init__(self, content: bytes | str) -> None:
+        """Raises :class:`TokenizerLoadError` for what the library does not read."""
+        content = content if isinstance(content, bytes) else content.encode("utf-8", "replace")
+        try:
+            self._tokenizer = guarded(Tokenizer.from_buffer, content)
+        except TokenizerLibraryError as error:
+            raise TokenizerLoadError(f"not a tokenizer.json: {error.__cause__}") from error
+
+    def add(self, tokens: Iterable[Token]) -> None:
+        """Adds tokens, or gives those that are there other flags.
+
+        Raises :class:`TokenizerLibraryError`.
+        """
+        guarded(self._tokenizer.add_tokens, [_added(token) for token in tokens])
+
+    def added(self) -> dict[int, tuple[str, bool]]:
+        """Each added token's id, its text, and whether it is special."""
+        found = guarded(self._tokenizer.get_added_tokens_decoder)
+        return {i: (token.content, token.special) for i, token in sorted(found.items())}
+
+    def id_of(self, text: str) -> int | None:
+        """The id of the token that is exactly ``text``; None for what is no Unicode text."""
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # a lone surrogate, which JSON can write and no token can have
+            return None
+        return guarded(self._tokenizer.token_to_id, text)
+
+    def text_of(self, token_id: int) -> str | None:
+        """The text of a token as the vocabulary spells it."""
+        if not 0 <= token_id < 2**32:
+            return None
+        return guarded(self._tokenizer.id_to_token, token_id)
+
+    @property
+    def model_size(self) -> int:
+        """The number of tokens without the added ones: the first id that such a one may get."""
+        return guarded(self._tokenizer.get_vocab_size, with_added_tokens=False)
+
+
+def _added(token: Token) -> AddedToken:
+    normalized = not token.special if token.normalized is None else token.normalized
+    return AddedToken(
+        token.content,
+        single_word=token.single_word,
+        lstrip=token.lstrip,
+        rstrip=token.rstrip,
+        normalized=normalized,
+        special=token.special,
+    )

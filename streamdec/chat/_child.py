@@ -1,0 +1,468 @@
+"""Chat templates of strangers: rendered in a child process that has little and can be killed.
+
+In: a template, the variables that it sees and the time that it is told. Out: what
+``render_compiled`` gives, or a :class:`ChatTemplateError`; whatever the template did, this process
+is as it was before.
+
+The child gets the guarded environment, no environment variables, no descriptors but its two pipes,
+and limits that it sets itself before it reads anything: 512 MiB of memory and 2 seconds of
+processor time for each rendering. The parent waits 10 seconds by the clock and then kills it. A
+child starts in about 90 ms and is kept for the next rendering of the same template; no two
+templates share one. It ends when its standard input does, so it does not outlive its parent.
+
+A message is four bytes of length, and that much JSON; an answer has the text and the spans behind
+it as plain bytes, whose sizes the JSON says. Nothing that comes from a child is ever unpickled, and
+an answer that is not exactly one is an error.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+from streamdec.chat._meter import LIMITS, Limits
+from streamdec.chat._static_check import RESOURCE_LIMIT
+from streamdec.errors import ChatTemplateError
+
+__all__ = ["CHILD_LIMITS", "ChildLimits", "ChildPool", "render_in_child"]
+
+CHILD_DIED = "CHAT_TEMPLATE_CHILD_DIED"
+Now = datetime | Callable[[], datetime] | None
+Rendering = tuple[str, list[tuple[int, int]]]
+HEAD = struct.Struct(">I")
+LARGEST_HEAD = 1 << 16
+LARGEST_MESSAGE = (1 << 32) - 1
+MOST_SPANS = 100_000
+SIGNALS = {"SIGXCPU": "too much processor time", "SIGKILL": "killed", "SIGSEGV": "it crashed"}
+
+
+@dataclass(frozen=True, slots=True)
+class ChildLimits:
+    """What a child may take, for each rendering."""
+
+    memory: int = 512 << 20
+    """Bytes of address space (RLIMIT_AS), Python and jinja2 included. Not on Windows and macOS."""
+    cpu_seconds: int = 2
+    """Of processor time (RLIMIT_CPU counts whole seconds: up to one more). Not on Windows."""
+    wall_seconds: float = 10.0
+    """By the parent's clock, the start included."""
+    answer: int = 64 << 20
+    """Bytes of UTF-8 of the text."""
+    guard: Limits = LIMITS
+    """Of the guarded environment within the child."""
+
+
+CHILD_LIMITS = ChildLimits()
+"""What holds if nothing else is said."""
+
+BOOT = """
+import sys
+try:
+    import resource
+except ImportError:
+    resource = None
+else:
+    for kind, most in (("RLIMIT_AS", int(sys.argv[1])), ("RLIMIT_CORE", 0), ("RLIMIT_FSIZE", 0)):
+        try:
+            resource.setrlimit(getattr(resource, kind), (most, most))
+        except (AttributeError, ValueError, OSError):
+            pass
+    most = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[2]) + 1, most))
+import json, types
+size = int.from_bytes(sys.stdin.buffer.read(4), "big")
+setup = json.loads(sys.stdin.buffer.read(size))
+sys.path += setup["path"]
+for name, path in setup["packages"].items():
+    package = types.ModuleType(name)
+    package.__path__ = path
+    sys.modules[name] = package
+from streamdec.chat._child_main import serve
+serve(setup)
+"""
+"""What a child runs first. The packages are empty but for their path: what their ``__init__`` would
+import is not needed, and would take as long as all the rest."""
+
+
+def render_in_child(
+    source: str,
+    context: Mapping[str, Any],
+    *,
+    profile: str,
+    now: Now = None,
+    name: str | None = None,
+    pool: ChildPool | None = None,
+) -> Rendering:
+    """The text and the spans of ``source`` with the variables of ``context``, from a child.
+
+    Args:
+        source: the template's text.
+        context: the variables, JSON types alone.
+        profile: of the environment.
+        now: the time that the template is told; None: the local time. It is asked here and now.
+        name: how messages call the template.
+        pool: whose child; None: the pool of this process, one child for each core, at least two.
+
+    Blocks until a child is free and has answered. Raises :class:`ChatTemplateError`: for what the
+    template raises, for limits, for a child that dies or answers nonsense, and for a context that
+    is not JSON.
+    """
+    time_told = datetime.now() if now is None else now() if callable(now) else now  # noqa: DTZ005
+    request = {"context": dict(context), "now": time_told.isoformat(), "name": name}
+    try:
+        message = json.dumps(request, default=_refuse_value).encode("ascii")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ChatTemplateError(f"what the template is given is not JSON: {error}") from error
+    return (pool or _pool()).render(source, profile, message)
+
+
+def _refuse_value(value: object) -> NoReturn:
+    raise TypeError(f"a value of type {type(value).__name__}")
+
+
+# --- the pool -------------------------------------------------------------------------------------
+
+
+class ChildPool:
+    """Children for one rendering each at a time, at most ``size`` of them; for any threads.
+
+    A child renders one template only, so that a template that got out of its sandbox would meet
+    nobody else's messages. Idle children wait for their template to come again; the one that waited
+    longest makes place for another template.
+    """
+
+    def __init__(self, size: int | None = None, limits: ChildLimits = CHILD_LIMITS) -> None:
+        self.size = max(2, os.cpu_count() or 1) if size is None else size
+        self.limits = limits
+        self._idle: list[_Child] = []
+        self._start_anew()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._abandon)
+
+    def render(self, source: str, profile: str, message: bytes) -> Rendering:
+        """One rendering, ``message`` being the request. Raises :class:`ChatTemplateError`."""
+        with self._slots:
+            deadline = time.monotonic() + self.limits.wall_seconds
+            child = self._take(source, profile)
+            keep = False
+            try:
+                rendering = child.render(message, deadline)
+                keep = True
+                return rendering
+            except ChatTemplateError as error:
+                # After an error that the template itself made the child is as good as ever.
+                keep = child.is_ready and error.code not in (RESOURCE_LIMIT, CHILD_DIED)
+                raise
+            finally:
+                self._give_back(child, keep=keep)
+
+    def close(self) -> None:
+        """Ends the idle children. The pool can be used again: it starts others."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for child in idle:
+            child.kill()
+
+    @property
+    def idle(self) -> list[int]:
+        """The process ids of children that wait."""
+        with self._lock:
+            return [child.process.pid for child in self._idle]
+
+    def _take(self, source: str, profile: str) -> _Child:
+        """An idle child that renders this template, or a new one."""
+        with self._lock:
+            self._busy += 1
+            known = [child for child in self._idle if child.renders == (source, profile)]
+            for child in known:
+                self._idle.remove(child)
+            others = len(self._idle) + self._busy - self.size
+            old = [self._idle.pop(0) for _ in range(others) if self._idle]
+        fit = [child for child in known if child.is_alive()]
+        try:
+            for child in (*old, *(child for child in known if child not in fit[:1])):
+                child.kill()
+            return fit[0] if fit else _Child(source, profile, self.limits)
+        except BaseException:
+            with self._lock:
+                self._busy -= 1
+            raise
+
+    def _give_back(self, child: _Child, *, keep: bool) -> None:
+        if not keep:
+            child.kill()
+        with self._lock:
+            self._busy -= 1
+            if keep:
+                self._idle.append(child)
+
+    def _start_anew(self) -> None:
+        self._busy = 0
+        self._lock = threading.Lock()
+        self._slots = threading.BoundedSemaphore(self.size)
+
+    def _abandon(self) -> None:
+        """In a fork of this process: the children are those of the other one."""
+        idle, self._idle = self._idle, []
+        self._start_anew()
+        for child in idle:
+            child.abandon()
+
+
+_own: list[ChildPool] = []
+_own_lock = threading.Lock()
+
+
+def _pool() -> ChildPool:
+    """The pool of this process."""
+    with _own_lock:
+        if not _own:
+            _own.append(ChildPool())
+            atexit.register(_own[0].close)
+        return _own[0]
+
+
+# --- the parent's end -----------------------------------------------------------------------------
+
+
+class _Child:
+    """A child process and the pipes to it."""
+
+    def __init__(self, source: str, profile: str, limits: ChildLimits) -> None:
+        self.renders = (source, profile)
+        self.is_ready = False
+        """It has answered all that it was asked."""
+        self._limits = limits
+        self._first: bytes = _framed(json.dumps(_setup(source, profile, limits)).encode("ascii"))
+        self.process = _started(limits)
+
+    def render(self, message: bytes, deadline: float) -> Rendering:
+        """One rendering. Raises :class:`ChatTemplateError`."""
+        self.is_ready = False
+        sent, self._first = self._first + _framed(message), b""
+        with self._watched(deadline):
+            head, body = _Exchange(self.process, deadline).run(sent, self._limits.answer)
+        self.is_ready = True
+        return _read_answer(head, body)
+
+    def is_alive(self) -> bool:
+        """Whether it still runs, and has said nothing that nobody asked for."""
+        return self.process.poll() is None and not _has_more(_pipe(self.process.stdout))
+
+    def kill(self) -> None:
+        """Ends it and takes its descriptors and its exit status."""
+        self.process.kill()
+        self.abandon(returncode=None)
+        self.process.wait()
+
+    def abandon(self, returncode: int | None = 0) -> None:
+        """Closes this process's ends of the pipes."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            with suppress(OSError):
+                _pipe(pipe).close()
+        if returncode is not None:
+            self.process.returncode = returncode
+
+    @contextmanager
+    def _watched(self, deadline: float) -> Iterator[None]:
+        """Kills the child at ``deadline``, whatever it does; tells why it ended."""
+        timer = None
+        if os.name == "nt":  # pragma: no cover - pipes cannot be waited for there
+            timer = threading.Timer(max(deadline - time.monotonic(), 0), self.process.kill)
+            timer.daemon = True
+            timer.start()
+        try:
+            yield
+        except ChatTemplateError:
+            raise
+        except TimeoutError:
+            self.process.kill()
+            raise ChatTemplateError(
+                "the template was stopped: more than "
+                f"{self._limits.wall_seconds:g} seconds by the clock",
+                code=RESOURCE_LIMIT,
+            ) from None
+        except (EOFError, OSError):
+            self.process.kill()
+            raise self._obituary() from None
+        except ValueError as error:
+            self.process.kill()
+            raise ChatTemplateError(
+                f"the process that renders the template answered nonsense: {error}",
+                code=CHILD_DIED,
+            ) from None
+        finally:
+            if timer is not None:  # pragma: no cover
+                timer.cancel()
+
+    def _obituary(self) -> ChatTemplateError:
+        status = self.process.wait()
+        if status < 0:
+            name = signal.Signals(-status).name
+            what = f"{SIGNALS.get(name, 'it ended')} ({name})"
+        else:
+            what = f"it ended with status {status}"
+        limits = f"{self._limits.memory >> 20} MiB, {self._limits.cpu_seconds} s"
+        code = RESOURCE_LIMIT if status < 0 else CHILD_DIED
+        return ChatTemplateError(
+            f"the template was stopped with the process that rendered it ({limits}): {what}",
+            code=code,
+        )
+
+
+def _setup(source: str, profile: str, limits: ChildLimits) -> dict[str, Any]:
+    """What a child is told once: where to find its modules, and what it is there for."""
+    folders = {str(Path(path).parent) for name in ("jinja2", "markupsafe") for path in _path(name)}
+    return {
+        "path": sorted(folders),
+        "packages": {name: _path(name) for name in ("streamdec", "streamdec.chat")},
+        "source": source,
+        "profile": profile,
+        "cpu_seconds": limits.cpu_seconds,
+        "guard": asdict(limits.guard),
+    }
+
+
+def _path(package: str) -> list[str]:
+    """Where a package that is imported here lies; absolute, as the child runs elsewhere."""
+    return [str(Path(path).resolve()) for path in sys.modules[package].__path__]
+
+
+def _started(limits: ChildLimits) -> subprocess.Popen[bytes]:
+    if not sys.executable or getattr(sys, "frozen", False):
+        raise ChatTemplateError(
+            'trust="untrusted" starts a Python interpreter, and this program is not run by one'
+        )
+    kept = ("SYSTEMROOT",) if os.name == "nt" else ()  # Windows does not start Python without it
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", BOOT, str(limits.memory), str(limits.cpu_seconds)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={name: os.environ[name] for name in kept if name in os.environ},
+        cwd=os.sep,
+        close_fds=True,
+        start_new_session=os.name != "nt",  # a Ctrl-C at the terminal is for the parent
+        bufsize=0,
+    )
+
+
+def _framed(message: bytes) -> bytes:
+    if len(message) > LARGEST_MESSAGE:
+        raise ChatTemplateError("what the template is given has more than 4 GiB")
+    return HEAD.pack(len(message)) + message
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None
+    return pipe
+
+
+class _Exchange:
+    """One message to a child and its answer, neither waiting for the other past the deadline."""
+
+    def __init__(self, process: subprocess.Popen[bytes], deadline: float) -> None:
+        self._in, self._out = _pipe(process.stdin), _pipe(process.stdout)
+        self._deadline = deadline
+
+    def run(self, sent: bytes, largest: int) -> tuple[dict[str, Any], bytes]:
+        """The head and the rest of the answer.
+
+        Raises TimeoutError, EOFError or OSError for a child that ended, ValueError for nonsense.
+        """
+        self._send(memoryview(sent))
+        size = HEAD.unpack(self._receive(HEAD.size))[0]
+        if size > LARGEST_HEAD:
+            raise ValueError(f"a head of {size:,} bytes")
+        try:
+            head = json.loads(self._receive(size))
+        except RecursionError:
+            raise ValueError("a head that is nested too deeply") from None
+        if not isinstance(head, dict):
+            raise ValueError("a head that is no object")
+        lengths = [head.get(name, 0) for name in ("text", "spans")]
+        if not all(type(length) is int and length >= 0 for length in lengths):
+            raise ValueError("sizes that are none")
+        if lengths[0] > largest:
+            raise ChatTemplateError(
+                f"the template was stopped: more than {largest:,} bytes of output",
+                code=RESOURCE_LIMIT,
+            )
+        if lengths[1] > MOST_SPANS:
+            raise ValueError(f"{lengths[1]:,} spans")
+        body = self._receive(lengths[0] + 16 * lengths[1])
+        if _has_more(self._out):
+            raise ValueError("more than was asked for")
+        return head, body
+
+    def _send(self, message: memoryview) -> None:
+        os.set_blocking(self._in.fileno(), os.name == "nt")
+        while message:
+            self._wait(self._in, for_reading=False)
+            with suppress(BlockingIOError):
+                message = message[os.write(self._in.fileno(), message[: 1 << 20]) :]
+
+    def _receive(self, size: int) -> bytes:
+        parts, missing = [], size
+        while missing:
+            self._wait(self._out, for_reading=True)
+            part = os.read(self._out.fileno(), min(missing, 1 << 20))
+            if not part:
+                raise EOFError
+            parts.append(part)
+            missing -= len(part)
+        return b"".join(parts)
+
+    def _wait(self, pipe: IO[bytes], *, for_reading: bool) -> None:
+        """Until the pipe can be used. A child that has closed its end counts as one that can."""
+        if os.name != "nt" and not _ready(pipe, for_reading, self._deadline - time.monotonic()):
+            raise TimeoutError
+
+
+def _ready(pipe: IO[bytes], for_reading: bool, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN if for_reading else select.POLLOUT)
+    return bool(poll.poll(max(seconds, 0) * 1000))
+
+
+def _has_more(pipe: IO[bytes]) -> bool:
+    """Whether there is something to read, or the other end is closed; not known on Windows."""
+    return os.name != "nt" and _ready(pipe, for_reading=True, seconds=0)
+
+
+def _read_answer(head: dict[str, Any], body: bytes) -> Rendering:
+    """The rendering that an answer holds, or its error."""
+    if "error" in head:
+        message, code, line, note = (head.get(key) for key in ("error", "code", "line", "note"))
+        error = ChatTemplateError(
+            str(message)[:2000],
+            template=head["name"] if isinstance(head.get("name"), str) else None,
+            line=line if type(line) is int else None,
+            code=code if isinstance(code, str) and len(code) < 64 else None,
+        )
+        if isinstance(note, str):
+            error.add_note(note[:2000])
+        raise error
+    size = head.get("text", 0)
+    try:
+        text = body[:size].decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        raise ChatTemplateError(
+            "the process that renders the template answered nonsense: no UTF-8", code=CHILD_DIED
+        ) from None
+    numbers = struct.unpack(f">{2 * head.get('spans', 0)}Q", body[size:])
+    return text, list(zip(numbers[::2], numbers[1::2], strict=True))

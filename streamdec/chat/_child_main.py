@@ -1,0 +1,98 @@
+"""The child that renders the template of a stranger; the parent's end is ``_child``.
+
+In: on standard input, requests to render the one template that it is there for. Out: on standard
+output, for each request, a head of JSON and behind it the text and the spans as plain bytes.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import struct
+import sys
+from contextlib import suppress
+from datetime import datetime
+from importlib import import_module
+from typing import Any
+
+from streamdec.chat._guard import guarded_environment
+from streamdec.chat._meter import Limits
+from streamdec.chat._static_check import RESOURCE_LIMIT, StaticLimits
+from streamdec.chat.environment import make_environment
+from streamdec.chat.rendering import compile_template, render_compiled
+from streamdec.errors import ChatTemplateError
+
+__all__ = ["serve"]
+
+HEAD = struct.Struct(">I")
+"""The length of the JSON that follows."""
+
+
+def serve(setup: dict[str, Any]) -> None:
+    """Renders one template until standard input ends. Runs in the child."""
+    clock = [datetime(1, 1, 1)]  # noqa: DTZ001 - what templates tell is local time
+    guard = setup["guard"]
+    limits = Limits(**{**guard, "static": StaticLimits(**guard["static"])})
+    environment = make_environment(setup["profile"], now=lambda: clock[0])
+    environment = guarded_environment(environment, limits)
+    template = None
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    _take_no_more()
+    while head := source.read(HEAD.size):
+        request = json.loads(source.read(HEAD.unpack(head)[0]))
+        _allow_processor_time(setup["cpu_seconds"])
+        clock[0] = datetime.fromisoformat(request["now"])
+        name = request["name"]
+        answer: dict[str, Any]
+        try:
+            if template is None:
+                template = compile_template(setup["source"], environment, name)
+            text, spans = render_compiled(template, request["context"], name)
+            body = text.encode("utf-8", "surrogatepass")
+            body += struct.pack(f">{2 * len(spans)}Q", *(place for span in spans for place in span))
+            answer = {"text": len(body) - 16 * len(spans), "spans": len(spans)}
+        except ChatTemplateError as error:
+            answer, body = _told(error), b""
+        except MemoryError:
+            answer = {"error": "the template was stopped: memory", "code": RESOURCE_LIMIT}
+            body = b""
+        told = json.dumps(answer).encode("ascii")
+        sink.write(HEAD.pack(len(told)) + told + body)
+        sink.flush()
+
+
+def _told(error: ChatTemplateError) -> dict[str, Any]:
+    notes = getattr(error, "__notes__", [])
+    return {
+        "error": str(error)[:2000],
+        "code": error.code,
+        "line": error.line,
+        "name": error.template,
+        "note": notes[0][:2000] if notes else None,
+    }
+
+
+def _allow_processor_time(seconds: int) -> None:
+    """From now on. SIGXCPU ends the process, and C loops with it."""
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    until = int(used.ru_utime + used.ru_stime) + 1 + seconds
+    most = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (until, most))
+
+
+def _take_no_more() -> None:
+    """No new descriptors and no new processes from here on, where that can be asked for."""
+    # What jinja2 and Python would import later, when no file can be opened.
+    for module in ("jinja2.debug", "textwrap", "unicodedata", "pprint"):
+        import_module(module)
+    for codec in ("ascii", "latin-1", "unicode-escape", "utf-8", "utf-16", "utf-32"):
+        codecs.lookup(codec)
+    with suppress(ImportError, ValueError, OSError):
+        import resource  # not on Windows
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))

@@ -1,0 +1,32 @@
+"""jinja2, which the extra ``chat`` brings: imported when a template is made, missed in one way."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from streamdec.backends._extras import library
+from streamdec.errors import MissingExtraError
+
+__all__ = ["MINIMUM", "require_jinja2", "within"]
+
+MINIMUM = (3, 1, 6)
+"""Before it, templates could leave the sandbox (CVE-2025-27516)."""
+
+
+def require_jinja2() -> None:
+    """Raise :class:`MissingExtraError` if jinja2 is not there, or is too old to be safe."""
+    jinja2 = library("jinja2", "chat", "chat templates need")
+    version = str(jinja2.__version__)
+    parts = tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
+    if parts < MINIMUM:
+        raise MissingExtraError(
+            f"chat templates need jinja2 3.1.6 or later, and {version} is installed: "
+            "pip install 'streamdec[chat]'"
+        )
+
+
+def within(module: str) -> Any:
+    """A module of ours that imports jinja2. Raises :class:`MissingExtraError`."""
+    require_jinja2()
+    return import_module(module)

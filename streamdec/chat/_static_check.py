@@ -1,0 +1,205 @@
+"""What a template may be before it is compiled: its size, its depth, and the names that it calls.
+
+In: an environment and a template's text. Out: the tree that jinja2 parses, with what was counted.
+Compiling a template is already execution (the optimiser computes constants), parsing is not; so all
+of this is asked of ``environment.parse``. The parser calls itself for what is nested: brackets and
+blocks are therefore counted among the tokens first, which takes no stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from jinja2 import Environment, TemplateSyntaxError, nodes
+
+from streamdec.errors import ChatTemplateError
+
+__all__ = ["RESOURCE_LIMIT", "SANDBOX_VIOLATION", "StaticLimits", "StaticReport", "check_template"]
+
+RESOURCE_LIMIT = "CHAT_TEMPLATE_RESOURCE_LIMIT"
+SANDBOX_VIOLATION = "CHAT_TEMPLATE_SANDBOX_VIOLATION"
+SYNTAX_ERROR = "CHAT_TEMPLATE_SYNTAX_ERROR"
+
+BLOCK_TAGS = frozenset(
+    ("for", "if", "macro", "call", "filter", "set", "with", "block", "autoescape", "generation")
+)
+OPENING, CLOSING = frozenset("([{"), frozenset(")]}")
+ENDS_OF_TAGS = frozenset(("block_end", "variable_end"))
+PREFIXES = frozenset(("not", "-", "+"))
+
+
+@dataclass(frozen=True, slots=True)
+class StaticLimits:
+    """What a template's text may be. The largest of twenty real ones: 17 kB, 1,045 nodes."""
+
+    size: int = 256 * 1024
+    """Bytes of UTF-8."""
+    nodes: int = 20_000
+    """Nodes of the syntax tree: the compiler's time grows with them."""
+    tokens: int = 80_000
+    """What the lexer makes of the text; a sixth of them is white space."""
+    depth: int = 100
+    """Of the syntax tree: the compiler calls itself at each level. Real ones: 19."""
+    nesting: int = 40
+    """Of brackets, blocks, signs and ``else``: the parser calls itself at each. Real ones: 11."""
+    names: int = 1_000
+    """Different variables: the compiler copies their table for each branch."""
+    int_bits: int = 4_096
+    """Of an integer that is written out."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaticReport:
+    """What was found in a template without running it."""
+
+    tree: nodes.Template
+    """As the parser made it."""
+    size: int
+    """Bytes of UTF-8."""
+    node_count: int
+    """Nodes of the tree."""
+    depth: int
+    """Levels of the tree."""
+    called_names: frozenset[str] = field(default_factory=frozenset)
+    """Names of functions and methods in calls: ``strftime_now``, ``items``."""
+    filter_names: frozenset[str] = field(default_factory=frozenset)
+    """Names after ``|``."""
+    test_names: frozenset[str] = field(default_factory=frozenset)
+    """Names after ``is``."""
+    private_names: frozenset[str] = field(default_factory=frozenset)
+    """Attributes that the sandbox refuses if they are ever used: all that begin with ``_``."""
+
+
+def check_template(
+    environment: Environment, source: str, limits: StaticLimits | None = None
+) -> StaticReport:
+    """The tree of ``source`` and what is in it; nothing is compiled or run.
+
+    Raises :class:`ChatTemplateError`: ``code`` is ``CHAT_TEMPLATE_RESOURCE_LIMIT`` for a template
+    over a limit, ``CHAT_TEMPLATE_SYNTAX_ERROR`` for one that is no template. Takes time and memory
+    in proportion to the size limit at most.
+    """
+    limits = limits or StaticLimits()
+    check_text(environment, source, limits)
+    try:
+        tree = environment.parse(source)
+    except RecursionError:
+        raise too_much("the template is nested too deeply for the parser") from None
+    except TemplateSyntaxError as error:
+        raise _syntax_error(error, error.lineno) from error
+    except ValueError as error:  # an integer of more digits than Python reads
+        raise _syntax_error(error, None) from error
+    return check_tree(tree, limits, size=len(source.encode("utf-8", "surrogatepass")))
+
+
+def check_text(environment: Environment, source: str, limits: StaticLimits) -> None:
+    """Size and nesting, from the text alone. Raises :class:`ChatTemplateError`."""
+    size = len(source)
+    if size <= limits.size:
+        size = len(source.encode("utf-8", "surrogatepass"))
+    if size > limits.size:
+        raise too_much(f"the template has {size:,} bytes; {limits.size:,} are allowed")
+    try:
+        for nesting in _nesting(environment, source, limits.tokens):
+            if nesting > limits.nesting:
+                raise too_much(
+                    f"the template is nested {nesting} deep; {limits.nesting} are allowed"
+                )
+    except TemplateSyntaxError as error:
+        raise _syntax_error(error, error.lineno) from error
+
+
+def check_tree(tree: nodes.Template, limits: StaticLimits, *, size: int = 0) -> StaticReport:
+    """Counts what is in a parsed template. Raises :class:`ChatTemplateError` over a limit."""
+    count = deepest = 0
+    called, filters, tests, private, names = (set[str]() for _ in range(5))
+    level: list[nodes.Node] = [tree]
+    while level:
+        deepest += 1
+        count += len(level)
+        if deepest > limits.depth:
+            raise too_much(f"the template's expressions and blocks go over {limits.depth} levels")
+        if count > limits.nodes:
+            raise too_much(f"the template has more than {limits.nodes:,} nodes")
+        for node in level:
+            if isinstance(node, nodes.Call):
+                called.update(_called_name(node))
+            elif isinstance(node, nodes.Filter):
+                filters.add(node.name)
+            elif isinstance(node, nodes.Test):
+                tests.add(node.name)
+            elif isinstance(node, nodes.Name):
+                names.add(node.name)
+            elif isinstance(node, nodes.Const):
+                _check_constant(node, limits)
+            private.update(name for name in _attributes(node) if name.startswith("_"))
+        level = [child for node in level for child in node.iter_child_nodes()]
+    if len(names) > limits.names:
+        raise too_much(f"the template has {len(names):,} variables; {limits.names:,} are allowed")
+    sets = (frozenset(found) for found in (called, filters, tests, private))
+    return StaticReport(tree, size, count, deepest, *sets)
+
+
+def too_much(message: str) -> ChatTemplateError:
+    """The error of a template over a limit."""
+    return ChatTemplateError(message, code=RESOURCE_LIMIT)
+
+
+def _syntax_error(error: Exception, line: int | None) -> ChatTemplateError:
+    place = "" if line is None else f", line {line}"
+    return ChatTemplateError(f"the template cannot be read{place}: {error}", code=SYNTAX_ERROR)
+
+
+def _nesting(environment: Environment, source: str, tokens: int) -> Iterator[int]:
+    """After each token, how deep the parser is at most: blocks, brackets, signs and ``else``."""
+    blocks = inside = prefixes = 0
+    tag: str | None = None
+    for _, token, value in environment.lexer.tokeniter(source, None):
+        tokens -= 1
+        if tokens < 0:
+            raise too_much("the template has too many words and signs")
+        if token == "whitespace":
+            continue
+        if token == "block_begin":
+            tag = ""
+        elif token in ENDS_OF_TAGS:
+            tag, inside, prefixes = None, 0, 0
+        elif tag == "":
+            tag = value
+            blocks += (value in BLOCK_TAGS) - value.startswith("end")
+        elif token == "operator" and value in OPENING:
+            inside += 1
+        elif token == "operator" and value in CLOSING:
+            inside -= 1
+        elif tag == "set" and value == "=" and not inside:
+            blocks -= 1  # set x = y has no end of its own
+            tag = "set ="
+        elif value == "else" and token == "name":
+            inside += 1  # a if b else (c if d else (e …
+        prefixes = prefixes + 1 if value in PREFIXES else 0
+        yield max(blocks, 0) + max(inside, 0) + prefixes
+
+
+def _called_name(call: nodes.Call) -> Iterator[str]:
+    if isinstance(call.node, nodes.Name):
+        yield call.node.name
+    elif isinstance(call.node, nodes.Getattr):
+        yield call.node.attr
+
+
+def _attributes(node: nodes.Node) -> Iterator[str]:
+    if isinstance(node, nodes.Getattr):
+        yield node.attr
+    elif isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
+        if isinstance(node.arg.value, str):
+            yield node.arg.value
+    elif isinstance(node, nodes.Filter) and node.name == "attr":
+        for given in node.args[:1]:
+            if isinstance(given, nodes.Const) and isinstance(given.value, str):
+                yield given.value
+
+
+def _check_constant(node: nodes.Const, limits: StaticLimits) -> None:
+    if isinstance(node.value, int) and node.value.bit_length() > limits.int_bits:
+        raise too_much(f"line {node.lineno}: an integer of more than {limits.int_bits:,} bits")

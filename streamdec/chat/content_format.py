@@ -1,0 +1,105 @@
+"""Whether a template takes the content of a message as a string or as a list of parts.
+
+In: a parsed template. Out: a :class:`~streamdec.chat.messages.ContentFormat`. The rule is that of
+vLLM and SGLang, who read it from the template too: a template takes parts if it has a loop over the
+content of a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jinja2 import nodes
+
+from streamdec.chat.messages import ContentFormat
+
+__all__ = ["content_format_of"]
+
+
+def content_format_of(tree: nodes.Template) -> ContentFormat:
+    """What ``tree`` takes.
+
+    It takes parts if a ``for`` goes over ``content`` of a message, over a variable that was set to
+    it, or over a variable called ``content`` (the argument of a macro); filters, tests, slices and
+    the branches of an inline ``if`` are looked through. A message is what a ``for`` over
+    ``messages``, or over a variable that was set to them, gives. It takes parts only if, besides,
+    it nowhere asks whether something is a string.
+    """
+    conversations = _aliases(tree, {"messages"})
+    messages = {
+        target.name
+        for loop in tree.find_all(nodes.For)
+        for target in _names(loop.target)
+        if any(_is_name(source, conversations) for source in _sources(loop.iter))
+    }
+    messages = _aliases(tree, messages)
+    contents = {"content"} | {
+        name
+        for name, value in _assignments(tree)
+        if any(_is_content(source, messages, conversations) for source in _sources(value))
+    }
+    contents = _aliases(tree, contents)
+    for loop in tree.find_all(nodes.For):
+        for source in _sources(loop.iter):
+            if _is_name(source, contents) or _is_content(source, messages, conversations):
+                asks = any(test.name == "string" for test in tree.find_all(nodes.Test))
+                return "parts" if asks else "parts only"
+    return "string"
+
+
+def _aliases(tree: nodes.Template, names: set[str]) -> set[str]:
+    """``names`` and every variable that is set to one of them, or to a part of one."""
+    found = set(names)
+    while True:
+        more = {
+            name
+            for name, value in _assignments(tree)
+            if any(_is_name(source, found) for source in _sources(value))
+        }
+        if more <= found:
+            return found
+        found |= more
+
+
+def _assignments(tree: nodes.Template) -> Iterator[tuple[str, nodes.Node]]:
+    for assignment in tree.find_all(nodes.Assign):
+        for target in _names(assignment.target):
+            yield target.name, assignment.node
+
+
+def _names(target: nodes.Node) -> Iterator[nodes.Name]:
+    if isinstance(target, nodes.Name):
+        yield target
+
+
+def _sources(value: nodes.Node | None) -> Iterator[nodes.Node]:
+    """The expressions whose value ``value`` may be, or may be a selection of."""
+    if isinstance(value, (nodes.Filter, nodes.Test)) or (
+        isinstance(value, nodes.Getitem) and isinstance(value.arg, nodes.Slice)
+    ):
+        yield from _sources(value.node)
+    elif isinstance(value, nodes.CondExpr):
+        yield from _sources(value.expr1)
+        yield from _sources(value.expr2)
+    elif value is not None:
+        yield value
+
+
+def _is_name(value: nodes.Node, names: set[str]) -> bool:
+    return isinstance(value, nodes.Name) and value.name in names
+
+
+def _is_content(value: nodes.Node, messages: set[str], conversations: set[str]) -> bool:
+    """Whether ``value`` is ``message.content`` or ``message['content']``, or of ``messages[0]``."""
+    if isinstance(value, nodes.Getattr):
+        named = value.attr == "content"
+    elif isinstance(value, nodes.Getitem):
+        named = isinstance(value.arg, nodes.Const) and value.arg.value == "content"
+    else:
+        return False
+    if not named:
+        return False
+    owner = value.node
+    if isinstance(owner, nodes.Getitem) and not isinstance(owner.arg, nodes.Slice):
+        return _is_name(owner.node, conversations)
+    return _is_name(owner, messages)

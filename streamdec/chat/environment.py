@@ -1,0 +1,115 @@
+"""The jinja2 environments in which chat templates are rendered: one for each profile.
+
+In: the name of a profile and a clock. Out: a sandboxed environment with the settings, filters and
+globals that templates of models are written for. A profile is a span of versions of transformers
+whose ``apply_chat_template`` gives the same text:
+
+``classic``
+    4.57 to 5.20, which vLLM and SGLang pin.
+``hardened``
+    5.22.2 and later. ``dict`` and ``namespace`` are smaller than jinja2's own, templates see plain
+    JSON types alone, and message keys whose value is None are dropped (the last from 5.23 on).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Literal, NoReturn
+
+from jinja2.exceptions import SecurityError, TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
+
+from streamdec.chat.extensions import GenerationTag
+
+__all__ = ["PROFILES", "Clock", "Profile", "RaisedByTemplateError", "make_environment"]
+
+Profile = Literal["classic", "hardened"]
+PROFILES: tuple[Profile, ...] = ("classic", "hardened")
+
+Clock = datetime | Callable[[], datetime]
+"""The time that a template is told: always the same one, or asked for each time."""
+
+
+class RaisedByTemplateError(TemplateError):
+    """What a template says by ``raise_exception``: its own words."""
+
+
+def make_environment(profile: str, *, now: Clock | None = None) -> ImmutableSandboxedEnvironment:
+    """The environment of ``profile``; ``now`` stands in for the local time of this machine.
+
+    It has no loader, so ``include`` and ``import`` fail. Raises ValueError for another profile.
+    """
+    if profile not in PROFILES:
+        raise ValueError(f"profile must be 'classic' or 'hardened', not {profile!r:.40}")
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,
+        extensions=["jinja2.ext.loopcontrols", GenerationTag],
+    )
+    environment.filters["tojson"] = _tojson
+    environment.globals["raise_exception"] = _raise_exception
+    environment.globals["strftime_now"] = _strftime(now)
+    if profile == "hardened":
+        environment.globals["dict"] = _Dict()
+        environment.globals["namespace"] = _Namespace
+    return environment
+
+
+def _tojson(
+    x: Any,
+    ensure_ascii: bool = False,
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """JSON as Python writes it; jinja2's own filter escapes what is special in HTML."""
+    return json.dumps(
+        x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+
+
+def _raise_exception(message: object) -> NoReturn:
+    raise RaisedByTemplateError(message)  # type: ignore[arg-type] # a template may give anything
+
+
+def _strftime(now: Clock | None) -> Callable[[str], str]:
+    def strftime_now(format: str) -> str:  # noqa: A002 - the name that templates may use
+        # Templates write the date of the user, so the time is local and has no zone.
+        time = datetime.now() if now is None else now() if callable(now) else now  # noqa: DTZ005
+        return time.strftime(format)
+
+    return strftime_now
+
+
+class _Dict:
+    """``dict`` without what a class gives away: it can be called and has ``fromkeys``."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
+        return dict(*args, **kwargs)
+
+    def fromkeys(self, *args: Any) -> dict[Any, Any]:
+        return dict.fromkeys(*args)
+
+
+class _Namespace(Namespace):
+    """A namespace that keeps no name that begins with an underscore."""
+
+    def __init__(*args: Any, **kwargs: Any) -> None:  # a template may keep a name "self"
+        self, *given = args
+        attributes = dict(*given, **kwargs)
+        for name in attributes:
+            _refuse_underscore(name)
+        Namespace.__init__(self, attributes)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        _refuse_underscore(name)
+        super().__setitem__(name, value)
+
+
+def _refuse_underscore(name: object) -> None:
+    if isinstance(name, str) and name.startswith("_"):
+        raise SecurityError(f"a namespace keeps no name that begins with an underscore: {name!r}")

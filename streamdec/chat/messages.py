@@ -1,0 +1,237 @@
+"""Messages on their way into a template: as transformers prepares them, and as the engines do.
+
+In: messages as callers have them. Out: messages as the template sees them, never the same objects
+where something was changed, and what :class:`ContinueFinal` cuts off the rendering again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from streamdec.chat.plain import plain
+from streamdec.errors import ChatTemplateError
+
+__all__ = ["ContentFormat", "ContinueFinal", "openai_messages", "prepared"]
+
+ContentFormat = Literal["string", "parts", "parts only"]
+"""What a template takes as the content of a message: a string; a string or a list of parts; a list
+alone."""
+
+_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
+"""Marks the end of a message that is to be continued; the word is that of transformers, so that
+templates that treat it in some way do so here too."""
+_REASONING = ("reasoning_content", "thinking", "reasoning")
+"""Names under which the reasoning of a message is given; the first one is what templates read."""
+
+
+def prepared(messages: Any, profile: str) -> list[Any]:
+    """``messages`` as a template of ``profile`` sees them: one list, for one conversation.
+
+    Raises :class:`ChatTemplateError` for what is no conversation.
+    """
+    messages = getattr(messages, "messages", messages)
+    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
+        raise ChatTemplateError(
+            f"messages must be a list of messages, not {type(messages).__name__}"
+        )
+    found = list(messages)
+    if found and isinstance(found[0], (list, tuple)):
+        raise ChatTemplateError("messages must be one conversation, not a list of several")
+    if profile == "classic":
+        return found
+    return [_with_reasoning(_without_nulls(one, index)) for index, one in enumerate(found)]
+
+
+def _without_nulls(message: Any, index: int) -> dict[str, Any]:
+    """Some APIs give null for what is not there; the hardened profile shows it as not there."""
+    found = plain(message)
+    if not isinstance(found, dict):
+        told = f"message {index} must be a dict, a dataclass or a pydantic model"
+        raise ChatTemplateError(f"{told}, not {type(message).__name__}")
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
+    """Reasoning under the name that most templates read, and under that of gpt-oss."""
+    found = next((message[name] for name in _REASONING if message.get(name) is not None), None)
+    if found is None:
+        return message
+    return {"thinking": found, **message, "reasoning_content": found}
+
+
+# --- to continue the last message -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ContinueFinal:
+    """A conversation whose last message is left open: marked, rendered, cut at the mark."""
+
+    messages: list[Any]
+    """The conversation, its last message marked."""
+    text: str
+    """What the last message says so far."""
+
+    @classmethod
+    def of(cls, messages: list[Any], field: str, source: str, profile: str) -> ContinueFinal:
+        """Mark ``field`` of the last message. Raises :class:`ChatTemplateError`."""
+        if not messages:
+            raise ChatTemplateError("continue_final_message: the conversation is empty")
+        last = messages[-1]
+        value = last.get(field) if isinstance(last, Mapping) else getattr(last, field, None)
+        if value is None:
+            raise ChatTemplateError(f"continue_final_message: the last message has no {field!r}")
+        fields = [field]
+        if profile == "hardened" and field in _REASONING:
+            fields = [name for name in _REASONING if last.get(name) == value]
+        if not any(name in source for name in fields):
+            raise ChatTemplateError(
+                f"continue_final_message: the template does not mention {field!r}"
+            )
+        text, marked = _marked(value, field)
+        given = last if isinstance(last, Mapping) else plain(last)
+        return cls([*messages[:-1], {**given, **dict.fromkeys(fields, marked)}], text)
+
+    def cut(self, rendered: str) -> str:
+        """``rendered`` up to where the message goes on. Raises :class:`ChatTemplateError`."""
+        mark = _TAG.strip()
+        if mark not in rendered or self.text.strip() not in rendered:
+            raise ChatTemplateError(
+                "continue_final_message: the template does not show the last message as it is: "
+                f"{self.text.strip()!r:.200}"
+            )
+        end = rendered.rindex(mark)
+        if rendered.startswith(_TAG, end):
+            return rendered[:end]
+        return rendered[:end].rstrip()  # the template trims, so the space of the mark was trimmed
+
+
+def _marked(value: Any, field: str) -> tuple[str, Any]:
+    """The text that goes on, and ``value`` with the mark at its end."""
+    if isinstance(value, str):
+        return value, value + _TAG
+    if type(value) not in (list, tuple):
+        told = f"{field!r} must be a string or a list of parts, not {type(value).__name__}"
+        raise ChatTemplateError(f"continue_final_message: {told}")
+    for index in reversed(range(len(value))):
+        part = value[index]
+        if isinstance(part, Mapping) and "text" in part:
+            if not isinstance(part["text"], str):
+                break
+            marked = {**part, "text": part["text"] + _TAG}
+            return part["text"], type(value)([*value[:index], marked, *value[index + 1 :]])
+    raise ChatTemplateError("continue_final_message: the last message has no text to continue")
+
+
+# --- as OpenAI's clients write them ---------------------------------------------------------------
+
+_TEXTS = {
+    "text": "text",
+    "input_text": "text",
+    "output_text": "text",
+    "refusal": "refusal",
+    "thinking": "thinking",
+}
+"""Kinds of parts that are text, and where it is in them."""
+_MEDIA = {
+    "image_url": "image",
+    "input_image": "image",
+    "image": "image",
+    "audio_url": "audio",
+    "input_audio": "audio",
+    "audio": "audio",
+    "video_url": "video",
+    "video": "video",
+}
+"""Kinds of parts that are none, and what a template calls them."""
+
+
+def openai_messages(
+    messages: Iterable[Any],
+    content_format: ContentFormat = "string",
+    *,
+    profile: str = "classic",
+    separator: str = "\n",
+) -> list[dict[str, Any]]:
+    """Messages as clients of OpenAI's API write them, as vLLM and SGLang hand them to a template.
+
+    Tool arguments that are a string are parsed, since templates iterate over them. Content is what
+    ``content_format`` says that the template takes: of a list, the texts joined by ``separator``
+    (vLLM's is a line feed, SGLang's a space), or the parts under the names that templates know.
+    Content that is null is empty, in the profile ``hardened`` not there; other nulls are not there,
+    nor are empty lists of tool calls.
+
+    Raises :class:`ChatTemplateError`, which says in which message, for arguments that are no JSON
+    and for a picture that the template has no place for.
+    """
+    found = []
+    for index, message in enumerate(messages):
+        try:
+            found.append(_openai_message(message, content_format, profile, separator))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ChatTemplateError(f"message {index}: {error}") from error
+    return found
+
+
+def _openai_message(
+    message: Any, content_format: ContentFormat, profile: str, separator: str
+) -> dict[str, Any]:
+    data = plain(message)
+    if not isinstance(data, dict):
+        raise TypeError(f"must be a dict, not {type(message).__name__}")
+    content, calls = data.get("content"), data.get("tool_calls") or []
+    if content is not None:
+        data["content"] = _content(content, content_format, separator)
+    elif profile == "classic" and ("content" in data or calls):
+        data["content"] = ""
+    data["tool_calls"] = [_tool_call(call, index) for index, call in enumerate(calls)] or None
+    return {key: value for key, value in data.items() if value is not None}
+
+
+def _content(content: Any, content_format: ContentFormat, separator: str) -> Any:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content_format == "parts only" else content
+    if not isinstance(content, (list, tuple)):
+        raise TypeError(f"content must be a string or a list, not {type(content).__name__}")
+    parts = [_part(part, index) for index, part in enumerate(content)]
+    if content_format != "string":
+        return parts
+    other = next((part["type"] for part in parts if part["type"] != "text"), None)
+    if other is not None:
+        raise ValueError(f"the template takes text alone, and the content has a part {other!r}")
+    return separator.join(part["text"] for part in parts)
+
+
+def _part(part: Any, index: int) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if not isinstance(part, dict):
+        raise TypeError(f"part {index} of the content must be a dict, not {type(part).__name__}")
+    kind = part.get("type", "text" if "text" in part else None)
+    if kind in _TEXTS:
+        text = part.get(_TEXTS[kind])
+        if not isinstance(text, str):
+            raise ValueError(f"part {index} of the content has no text")
+        return {"type": "text", "text": text}
+    if kind in _MEDIA:
+        return {"type": _MEDIA[kind]}
+    if not isinstance(kind, str):
+        raise ValueError(f"part {index} of the content has no type")
+    return part
+
+
+def _tool_call(call: Any, index: int) -> Any:
+    function = call.get("function")
+    if not isinstance(function, dict):
+        return call
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments) if arguments.strip() else {}
+        except ValueError as error:
+            name = function.get("name")
+            told = f"the arguments of tool call {index} ({name!r:.60}) are no JSON: {error}"
+            raise ValueError(told) from error
+    return {**call, "function": {**function, "arguments": arguments or {}}}

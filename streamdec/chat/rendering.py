@@ -1,0 +1,110 @@
+"""One rendering: the text of a template and what it sees in, the text of a prompt out.
+
+Whatever goes wrong in a template is a :class:`ChatTemplateError`, with the line where it happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jinja2 import Template
+from jinja2.exceptions import TemplateSyntaxError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from streamdec.chat._guard import error_code
+from streamdec.chat.environment import Clock, RaisedByTemplateError, make_environment
+from streamdec.chat.extensions import Spans, spans_of_rendering
+from streamdec.errors import ChatTemplateError
+
+__all__ = ["compile_template", "render_compiled", "render_once"]
+
+_FILE = "<template>"
+"""What jinja2 calls a template that came from no loader."""
+_MAX_SAID = 1000
+"""Characters of an error's message that are told."""
+
+
+def render_once(
+    source: str,
+    context: Mapping[str, Any],
+    *,
+    profile: str,
+    now: Clock | None = None,
+    environment: ImmutableSandboxedEnvironment | None = None,
+    name: str | None = None,
+) -> tuple[str, list[tuple[int, int]]]:
+    """Compile ``source``, render it with the variables of ``context``, and give text and spans.
+
+    ``environment`` is the one to do it in; without it, that of ``profile`` and ``now``. ``name`` is
+    how messages call the template. Raises :class:`ChatTemplateError`.
+    """
+    environment = make_environment(profile, now=now) if environment is None else environment
+    return render_compiled(compile_template(source, environment, name), context, name)
+
+
+def compile_template(
+    source: str, environment: ImmutableSandboxedEnvironment, name: str | None = None
+) -> Template:
+    """``source``, compiled. jinja2 works out constants meanwhile: this alone may cost much.
+
+    Raises :class:`ChatTemplateError`.
+    """
+    try:
+        return environment.from_string(source)
+    except ChatTemplateError as error:
+        error.template = error.template or name
+        raise
+    except Exception as error:
+        raise _told(error, name) from error
+
+
+def render_compiled(
+    template: Template, context: Mapping[str, Any], name: str | None = None
+) -> tuple[str, list[tuple[int, int]]]:
+    """The text, and where in it the assistant's text is. Raises :class:`ChatTemplateError`."""
+    spans = Spans()
+    token = spans_of_rendering.set(spans)
+    blocks = []
+    try:
+        for block in template.generate(context):
+            blocks.append(block)
+            spans.length += len(block)
+    except ChatTemplateError as error:
+        error.template = error.template or name
+        raise
+    except Exception as error:
+        raise _told(error, name) from error
+    finally:
+        spans_of_rendering.reset(token)
+    return "".join(blocks), spans.found
+
+
+def _told(error: Exception, name: str | None) -> ChatTemplateError:
+    """``error`` of a template as one of ours."""
+    line = _line_of(error)
+    said = str(error)
+    said = said if len(said) <= _MAX_SAID else f"{said[:_MAX_SAID]}…"
+    if isinstance(error, RaisedByTemplateError):
+        told = ChatTemplateError(said, template=name, line=line, code=error_code(error))
+        told.add_note(f"said by {_place(name, line)}")
+        return told
+    message = f"{_place(name, line)}: {type(error).__name__}: {said}"
+    return ChatTemplateError(message, template=name, line=line, code=error_code(error))
+
+
+def _place(name: str | None, line: int | None) -> str:
+    what = f"the chat template {name}" if name else "the chat template"
+    return what if line is None else f"{what}, line {line}"
+
+
+def _line_of(error: BaseException) -> int | None:
+    """The line of the template in which ``error`` was raised; jinja2 puts it in the traceback."""
+    if isinstance(error, TemplateSyntaxError):
+        return error.lineno
+    line, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == _FILE:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line

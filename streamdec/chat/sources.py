@@ -1,0 +1,315 @@
+"""Where the template of a model is, and which one wins if there are several.
+
+In: the folder of a snapshot, a GGUF file's metadata, or what a caller gives. Out: one template or
+several with names, and an :class:`Origin`, which says where it is from and why that one. The first
+of these wins, as in transformers: what is given, ``chat_template.jinja`` with
+``additional_chat_templates/``, ``chat_template`` in ``tokenizer_config.json``,
+``chat_template.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from streamdec.errors import ChatTemplateError
+
+__all__ = [
+    "ROLES",
+    "Found",
+    "Origin",
+    "Templates",
+    "from_gguf",
+    "from_snapshot",
+    "given",
+    "is_gguf_template",
+    "looked_for",
+    "named",
+    "special_tokens_of",
+]
+
+Templates = str | Mapping[str, str] | Sequence[Mapping[str, str]]
+"""One template, or several with names: a mapping, or a list of ``{"name": …, "template": …}``."""
+
+FILE = "chat_template.jinja"
+FOLDER = "additional_chat_templates"
+CONFIG = "tokenizer_config.json"
+LEGACY = "chat_template.json"
+_SPECIAL_TOKENS = "special_tokens_map.json"
+_GGUF = "tokenizer.chat_template"
+_DEFAULT = "default"
+_MAX_TEMPLATE = 2**20
+"""Bytes of a template's file; the largest of real models has 100,000."""
+_MAX_JSON = 2**26
+_PATH = re.compile(r"[^{}\n]*([/\\][^{}\n]*|\.(jinja2?|j2|json|txt|tpl|template))")
+"""What looks like a path and not like a template, which has braces or several lines."""
+
+ROLES = (
+    *("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"),
+)
+_OF_CLASSES: Mapping[str, Mapping[str, str]] = {
+    "CodeLlamaTokenizer": {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"},
+    "CohereTokenizer": {
+        "unk_token": "<UNK>",
+        "bos_token": "<BOS_TOKEN>",
+        "eos_token": "<|END_OF_TURN_TOKEN|>",
+        "pad_token": "<PAD>",
+        "cls_token": "<CLS>",
+        "sep_token": "<SEP>",
+        "mask_token": "<MASK_TOKEN>",
+    },
+    "GPT2Tokenizer": dict.fromkeys(("unk_token", "bos_token", "eos_token"), "<|endoftext|>"),
+    "GemmaTokenizer": {
+        "unk_token": "<unk>",
+        "bos_token": "<bos>",
+        "eos_token": "<eos>",
+        "pad_token": "<pad>",
+        "mask_token": "<mask>",
+    },
+    "LlamaTokenizer": {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"},
+    "Qwen2Tokenizer": dict.fromkeys(("unk_token", "eos_token", "pad_token"), "<|endoftext|>"),
+}
+"""What tokenizer classes of transformers call their special tokens if the files do not say (5.19);
+those whose models chat."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a template is from."""
+
+    kind: str
+    """``"argument"``, ``"jinja file"``, ``"tokenizer config"``, ``"legacy json"``, ``"gguf"``, or
+    ``"fallback"``."""
+    path: Path | None
+    """The file; the folder if the templates are from several; None if it was given as text."""
+    reason: str
+    """Why this one, in a sentence."""
+    names: tuple[str, ...] = ()
+    """The names of the templates, if they have names."""
+    passed_over: tuple[str, ...] = ()
+    """Other places that have a template, which lost."""
+
+    def __str__(self) -> str:
+        nowhere = "the simple template" if self.kind == "fallback" else "a text"
+        where = nowhere if self.path is None else str(self.path)
+        lost = f" (passed over: {', '.join(self.passed_over)})" if self.passed_over else ""
+        return f"{where}: {self.reason}{lost}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """Templates and where they are from."""
+
+    templates: str | dict[str, str]
+    origin: Origin
+
+
+# --- what a caller gives --------------------------------------------------------------------------
+
+
+def named(templates: object, what: str = "a chat template") -> str | dict[str, str]:
+    """``templates`` in one form, checked. Raises :class:`ChatTemplateError`."""
+    if isinstance(templates, str):
+        return templates
+    if isinstance(templates, Sequence) and not isinstance(templates, (bytes, bytearray)):
+        try:
+            templates = {one["name"]: one["template"] for one in templates}
+        except (TypeError, KeyError, IndexError) as error:
+            raise ChatTemplateError(
+                f"{what}: a list must hold objects with 'name' and 'template'"
+            ) from error
+    if not isinstance(templates, Mapping):
+        raise ChatTemplateError(
+            f"{what} must be a str, a mapping of names to str or a list of objects with 'name' and "
+            f"'template', not {type(templates).__name__}"
+        )
+    for name, text in templates.items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise ChatTemplateError(f"{what}: the template {name!r:.80} must be a str")
+    return dict(templates)
+
+
+def given(template: Templates | os.PathLike[str]) -> Found:
+    """A template that a caller gives: as text, as the path of a file with it, or several.
+
+    A str is a path if there is such a file, and else a text. Raises :class:`ChatTemplateError` if
+    the file cannot be read, and for a text that looks like a path to what is not there.
+    """
+    if isinstance(template, os.PathLike) or (isinstance(template, str) and _is_file(template)):
+        path = Path(os.fsdecode(template))
+        return Found(_text_of(path), Origin("argument", path, "it was given"))
+    if isinstance(template, str) and _PATH.fullmatch(template):
+        raise ChatTemplateError(f"{template!r:.200} is no file, and it is no template either")
+    found = named(template)
+    names = () if isinstance(found, str) else tuple(found)
+    return Found(found, Origin("argument", None, "it was given", names))
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):  # too long, or with a NUL
+        return False
+
+
+# --- a snapshot -----------------------------------------------------------------------------------
+
+
+def from_snapshot(folder: str | os.PathLike[str]) -> Found | None:
+    """The templates of the snapshot in ``folder``; None if it has none.
+
+    Raises :class:`ChatTemplateError` for a file that is there and cannot be read.
+    """
+    place = Path(os.fsdecode(folder))
+    lost: list[str] = []
+    found = [one for look in (_of_files, _of_config, _of_legacy) if (one := look(place))]
+    if not found:
+        return None
+    first, *others = found
+    lost = [str(one.origin.path.name if one.origin.path else "") for one in others]
+    origin = first.origin
+    told = Origin(origin.kind, origin.path, origin.reason, origin.names, tuple(lost))
+    return Found(first.templates, told)
+
+
+def looked_for(folder: Path) -> str:
+    """What a snapshot may have, for a message about one that has none."""
+    return (
+        f"{str(folder)!r} has no {FILE}, no {FOLDER}/*.jinja, no chat_template in {CONFIG} "
+        f"and no {LEGACY}"
+    )
+
+
+def _of_files(folder: Path) -> Found | None:
+    templates: dict[str, str] = {}
+    main = folder / FILE
+    if main.is_file():
+        templates[_DEFAULT] = _text_of(main)
+    more = folder / FOLDER
+    files = sorted(more.glob("*.jinja")) if more.is_dir() else []
+    for path in files:
+        templates[path.name.removesuffix(".jinja")] = _text_of(path)
+    if not templates:
+        return None
+    replaces = "a file of its own comes before all others"
+    if list(templates) == [_DEFAULT]:
+        path = files[0] if files else main
+        return Found(templates[_DEFAULT], Origin("jinja file", path, replaces))
+    path = main if not files else folder
+    reason = f"{FILE} and {FOLDER}/" if main.is_file() else f"{FOLDER}/"
+    told = f"{reason} come before all others"
+    return Found(templates, Origin("jinja file", path, told, tuple(templates)))
+
+
+def _of_config(folder: Path) -> Found | None:
+    path = folder / CONFIG
+    template = _json_of(path).get("chat_template")
+    if template is None:
+        return None
+    found = named(template, f"{str(path)!r}: chat_template")
+    names = () if isinstance(found, str) else tuple(found)
+    reason = "its chat_template, as no file of its own replaces it"
+    return Found(found, Origin("tokenizer config", path, reason, names))
+
+
+def _of_legacy(folder: Path) -> Found | None:
+    path = folder / LEGACY
+    template = _json_of(path).get("chat_template")
+    if template is None:
+        return None
+    found = named(template, f"{str(path)!r}: chat_template")
+    names = () if isinstance(found, str) else tuple(found)
+    reason = "processors had theirs here, and there is no other"
+    return Found(found, Origin("legacy json", path, reason, names))
+
+
+def is_gguf_template(key: str) -> bool:
+    """Whether ``key`` of a GGUF file's metadata is a template."""
+    return key == _GGUF or key.startswith(f"{_GGUF}.")
+
+
+def from_gguf(metadata: Mapping[str, Any], path: Path) -> Found | None:
+    """The templates in the metadata of the GGUF file ``path``; None if there are none.
+
+    ``tokenizer.chat_template`` is the default; others have their name after another dot.
+    """
+    templates = {}
+    for key, value in metadata.items():
+        if isinstance(value, str) and is_gguf_template(key):
+            templates[key.removeprefix(_GGUF).removeprefix(".") or _DEFAULT] = value
+    if not templates:
+        return None
+    reason = f"{_GGUF} in its metadata"
+    if list(templates) == [_DEFAULT]:
+        return Found(templates[_DEFAULT], Origin("gguf", path, reason))
+    return Found(templates, Origin("gguf", path, reason, tuple(templates)))
+
+
+# --- special tokens -------------------------------------------------------------------------------
+
+
+def special_tokens_of(folder: str | os.PathLike[str]) -> dict[str, str]:
+    """The special tokens that a template of the snapshot sees, by their roles.
+
+    Those of ``tokenizer_config.json``, of keys that end in ``_token`` and of
+    ``extra_special_tokens`` if that is an object; those of ``special_tokens_map.json`` before
+    them, if the former has no ``added_tokens_decoder``; and what the class of the tokenizer has for
+    those that neither names. Raises :class:`ChatTemplateError` for a file that cannot be read.
+    """
+    place = Path(os.fsdecode(folder))
+    config = _json_of(place / CONFIG)
+    said = dict(config)
+    if "added_tokens_decoder" not in config:
+        said |= _json_of(place / _SPECIAL_TOKENS)
+    extra = said.get("extra_special_tokens")
+    more = extra if isinstance(extra, dict) else {}
+    roles = [*ROLES, *(key for key in said if key.endswith("_token") and key not in ROLES)]
+    own = {role: said[role] for role in roles if role in said} | more
+    name = config.get("tokenizer_class")
+    usual = _OF_CLASSES.get(name.removesuffix("Fast"), {}) if isinstance(name, str) else {}
+    texts = {role: _content(token) for role, token in {**usual, **own}.items()}
+    return {role: text for role, text in texts.items() if text is not None}
+
+
+def _content(token: object) -> str | None:
+    content = token.get("content") if isinstance(token, dict) else token
+    return content if isinstance(content, str) else None
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def _text_of(path: Path) -> str:
+    """The template in ``path``: UTF-8, its lines ended by line feeds whatever they end with."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_MAX_TEMPLATE + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ChatTemplateError(f"{str(path)!r}: {reason}") from error
+    if len(text) > _MAX_TEMPLATE:
+        raise ChatTemplateError(f"{str(path)!r}: more than {_MAX_TEMPLATE} characters")
+    return text
+
+
+def _json_of(path: Path) -> dict[str, Any]:
+    """The object in ``path``; an empty one if there is no such file."""
+    if not path.is_file():
+        return {}
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_JSON + 1)
+        if len(content) > _MAX_JSON:
+            raise ValueError(f"more than {_MAX_JSON} bytes")
+        data = json.loads(content.decode("utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ChatTemplateError(f"{str(path)!r}: {reason}") from error
+    if not isinstance(data, dict):
+        raise ChatTemplateError(f"{str(path)!r}: not a JSON object")
+    return data

@@ -1,0 +1,121 @@
+"""The chat template of a tokenizer, found and read when it is first asked for.
+
+In: where the tokenizer is from. Out: a :class:`~streamdec.chat.template.ChatTemplate`. Making a
+:class:`TokenizerChat` reads nothing and needs no jinja2.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from streamdec.backends._chat import ChatRenderer, NewTemplate
+from streamdec.backends.gguf_metadata import read_metadata
+from streamdec.chat import sources
+from streamdec.chat._jinja import within
+from streamdec.chat.sources import Found
+from streamdec.encoding import SpecialTokens
+from streamdec.errors import ChatTemplateError, TokenizerLoadError
+
+__all__ = ["TokenizerChat"]
+
+_OPTIONS = ("profile", "now", "trust", "special_tokens", "fallback")
+
+
+class TokenizerChat:
+    """Where a tokenizer's template is.
+
+    ``folder`` is the snapshot, None for a tokenizer that was had by a name; ``gguf`` the file, if
+    it is one. ``template`` is what the caller gave, which comes before all files.
+
+    Raises :class:`ChatTemplateError` if that cannot be read.
+    """
+
+    def __init__(
+        self, folder: Path | None, *, gguf: Path | None = None, template: NewTemplate | None = None
+    ) -> None:
+        self._folder = folder
+        self._gguf = gguf
+        self._given: Found | ChatRenderer | None = None
+        self._options: dict[str, Any] = {}
+        self._made: dict[str | None, ChatRenderer] = {}
+        self._lock = threading.Lock()
+        self.change(template, {})
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was given; the template is read again where this is unpickled."""
+        return {**self.__dict__, "_made": {}, "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
+
+    def template(self, tokens: SpecialTokens, fallback: str | None = None) -> ChatRenderer:
+        """The template; with ``fallback``, that one if there is none.
+
+        Raises :class:`ChatTemplateError`, which says what was looked for, and
+        :class:`MissingExtraError` without jinja2.
+        """
+        with self._lock:
+            if fallback not in self._made:
+                self._made[fallback] = self._make(tokens, fallback)
+            return self._made[fallback]
+
+    def change(self, template: NewTemplate | None, options: Mapping[str, Any]) -> None:
+        """Render with ``template``, None for the one of the files. See ``set_chat_template``."""
+        unknown = [name for name in options if name not in _OPTIONS]
+        if unknown:
+            raise TypeError(f"unknown option {unknown[0]!r}: there are {', '.join(_OPTIONS)}")
+        given: Found | ChatRenderer | None
+        if template is None or hasattr(template, "render_with_spans"):
+            given = template  # type: ignore[assignment]
+        else:
+            given = sources.given(template)
+        if options and given is not None and not isinstance(given, Found):
+            raise TypeError("a ChatTemplate has options of its own")
+        with self._lock:
+            self._given, self._options, self._made = given, dict(options), {}
+
+    def _make(self, tokens: SpecialTokens, fallback: str | None) -> ChatRenderer:
+        if self._given is not None and not isinstance(self._given, Found):
+            return self._given
+        kind = within("streamdec.chat.template").ChatTemplate
+        options = {"fallback": fallback, **self._options}
+        found = self._given or self._found()
+        if found is None and options["fallback"] is None:
+            raise ChatTemplateError(f"no chat template: {self._looked_for()}")
+        own = {**self._tokens(tokens), **(options.pop("special_tokens", None) or {})}
+        made: ChatRenderer = kind.from_found(found, special_tokens=own, **options)
+        return made
+
+    def _found(self) -> Found | None:
+        found = None
+        if self._gguf is not None:
+            try:
+                metadata = read_metadata(self._gguf, sources.is_gguf_template)
+            except TokenizerLoadError as error:
+                raise ChatTemplateError(str(error)) from error
+            found = sources.from_gguf(metadata, self._gguf)
+        if found is None and self._folder is not None:
+            found = sources.from_snapshot(self._folder)
+        return found
+
+    def _tokens(self, tokens: SpecialTokens) -> dict[str, str]:
+        """Those of the files; the tokenizer's own where no file says anything."""
+        said = {} if self._folder is None else sources.special_tokens_of(self._folder)
+        if said and self._gguf is None:
+            return said
+        roles = ((role, getattr(tokens, role)) for role in sources.ROLES)
+        return {role: text for role, text in roles if text is not None}
+
+    def _looked_for(self) -> str:
+        told = []
+        if self._gguf is not None:
+            told.append(f"{str(self._gguf)!r} has no tokenizer.chat_template in its metadata")
+        if self._folder is not None:
+            told.append(sources.looked_for(self._folder))
+        if not told:
+            told.append("the tokenizer is had by its name, and names have no templates")
+        return f"{'; '.join(told)}. load_tokenizer(chat_template=…) or set_chat_template gives one"

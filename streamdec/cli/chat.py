@@ -1,0 +1,233 @@
+"""``streamdec chat``: a conversation as a prompt, by the model's own chat template."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+import click
+
+from streamdec.backends._chat import ChatRenderer
+from streamdec.backends.report import LoadedTokenizer
+from streamdec.chat import sources
+from streamdec.chat._jinja import within
+from streamdec.cli.loading import Loader, loading_options, say_what_encodes
+from streamdec.errors import ChatTemplateError
+
+__all__ = ["chat"]
+
+
+@click.group()
+def chat() -> None:
+    """Conversations as prompts, by the chat template that a model has.
+
+    \b
+    Example:
+      streamdec chat render ./model --messages chat.json
+    """
+
+
+@chat.command()
+@loading_options
+@click.option(
+    "--messages",
+    required=True,
+    metavar="FILE",
+    type=click.File("rb"),
+    help="A JSON list of messages, or an object with 'messages' and perhaps 'tools'; '-' is stdin.",
+)
+@click.option("--tools", metavar="FILE", type=click.File("rb"), help="A JSON list of tools.")
+@click.option(
+    "--documents", metavar="FILE", type=click.File("rb"), help="A JSON list of documents."
+)
+@click.option(
+    "--template",
+    metavar="NAME|FILE",
+    help="One of several templates by its name, or the file of another one.",
+)
+@click.option(
+    "--profile",
+    type=click.Choice(["classic", "hardened"]),
+    default="classic",
+    show_default=True,
+    help="As transformers 4.57 to 5.20 renders, which engines pin, or as it does from 5.22.2 on.",
+)
+@click.option(
+    "--trust",
+    type=click.Choice(["local", "untrusted"]),
+    default="local",
+    show_default=True,
+    help="Render in this process, with limits, or in one of its own, with limits of the system.",
+)
+@click.option("--add-generation-prompt", is_flag=True, help="Begin the assistant's answer.")
+@click.option("--continue-final-message", is_flag=True, help="Leave the last message open.")
+@click.option(
+    "--openai",
+    is_flag=True,
+    help="Take messages as clients of OpenAI's API write them: parse tool arguments, make one text "
+    "of parts where the template takes no parts.",
+)
+@click.option("--fallback", type=click.Choice(["simple"]), help="What if there is no template.")
+@click.option(
+    "--variable",
+    "variables",
+    multiple=True,
+    metavar="NAME=JSON",
+    help="A variable of the template, such as enable_thinking=false; may be repeated.",
+)
+@click.option(
+    "--now",
+    type=click.DateTime(),
+    help="The time that the template is told; without it, the time it is.",
+)
+@click.option("--tokens", is_flag=True, help="Print the ids, each with what it stands for.")
+@click.argument("path", metavar="DIR")
+def render(
+    path: str,
+    load: Loader,
+    messages: BufferedReader,
+    tools: BufferedReader | None,
+    documents: BufferedReader | None,
+    template: str | None,
+    profile: str,
+    trust: str,
+    add_generation_prompt: bool,
+    continue_final_message: bool,
+    openai: bool,
+    fallback: str | None,
+    variables: tuple[str, ...],
+    now: datetime | None,
+    tokens: bool,
+) -> None:
+    """Render a conversation by the chat template of the model in DIR.
+
+    DIR is the folder of a model, a tokenizer's file or a name that is known. Which template is
+    rendered, and why that one, is said on stderr. The output is the text and nothing else, or with
+    --tokens a line for each id.
+
+    \b
+    Examples:
+      streamdec chat render ./model --messages chat.json --add-generation-prompt
+      streamdec chat render ./model --messages - --tools tools.json --tokens < chat.json
+      streamdec chat render ./model --messages chat.json --variable enable_thinking=false
+    """
+    given = _json_of(messages)
+    conversation: Any = given.get("messages") if isinstance(given, dict) else given
+    called = _json_of(tools) if tools is not None else None
+    if tools is None and isinstance(given, dict):
+        called = given.get("tools")
+    options = {
+        "profile": profile,
+        "trust": trust,
+        "now": now,
+        "fallback": fallback,
+    }
+    is_file = template is not None and Path(template).is_file()
+    other = template if is_file else None
+    tokenizer = load(path) if tokens or not _has_template(path, other) else None
+    chosen = _template(path, tokenizer, other, options)
+    click.echo(f"template: {chosen.origin}", err=True)
+    name = None if is_file else template
+    _check_name(name, chosen)
+    if openai:
+        conversation = chosen.openai_messages(
+            conversation, chat_template=name, with_tools=called is not None
+        )
+    text = _rendered(
+        chosen,
+        conversation,
+        tools=called,
+        documents=None if documents is None else _json_of(documents),
+        chat_template=name,
+        add_generation_prompt=add_generation_prompt,
+        continue_final_message=continue_final_message,
+        template_kwargs=dict(map(_variable, variables)),
+    )
+    if tokens and tokenizer is not None:
+        say_what_encodes(tokenizer)
+        _print_tokens(tokenizer, text)
+    else:
+        sys.stdout.buffer.write(_encoded(text))
+    sys.stdout.buffer.flush()
+
+
+def _has_template(path: str, other: str | None) -> bool:
+    """Whether the template is in files of a folder, so that no tokenizer is needed."""
+    return Path(path).is_dir() and (other is not None or sources.from_snapshot(path) is not None)
+
+
+def _template(
+    path: str, tokenizer: LoadedTokenizer | None, other: str | None, options: dict[str, Any]
+) -> ChatRenderer:
+    if tokenizer is not None:
+        tokenizer.set_chat_template(other, **options)
+        return tokenizer.get_chat_template()
+    kind = within("streamdec.chat.template").ChatTemplate
+    made: ChatRenderer = kind.from_snapshot(path, chat_template=other, **options)
+    return made
+
+
+def _check_name(name: str | None, template: ChatRenderer) -> None:
+    """A misspelled name would be rendered as the template that it is not."""
+    names = getattr(template.origin, "names", ())
+    if name is not None and name not in names:
+        there = f"the templates are {', '.join(names)}" if names else "the template has no name"
+        raise click.BadParameter(f"{name!r} is no file, and {there}", param_hint="--template")
+
+
+def _rendered(template: ChatRenderer, conversation: Any, **options: Any) -> str:
+    try:
+        return template.render(conversation, **options)
+    except ChatTemplateError as error:
+        # What a template says of the messages does not say which template it was.
+        told = " ".join([str(error), *(f"({note})" for note in getattr(error, "__notes__", ()))])
+        raise ChatTemplateError(told) from error
+
+
+def _print_tokens(tokenizer: LoadedTokenizer, text: str) -> None:
+    ids = list(tokenizer.encode(text, add_special_tokens=False))
+    width = len(str(max(ids, default=0)))
+    for token_id in ids:
+        piece = _piece(tokenizer, token_id)
+        sys.stdout.buffer.write(f"{token_id:>{width}}  {piece}\n".encode())
+
+
+def _piece(tokenizer: LoadedTokenizer, token_id: int) -> str:
+    """The text of a token as a JSON string, or its bytes if they are no text on their own."""
+    data = tokenizer.token_bytes(token_id)
+    if not data:
+        return json.dumps(tokenizer.id_to_token(token_id), ensure_ascii=False)
+    try:
+        return json.dumps(data.decode(), ensure_ascii=False)
+    except UnicodeDecodeError:
+        return repr(data)
+
+
+def _json_of(file: BufferedReader) -> Any:
+    try:
+        return json.loads(file.read().decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        name = click.format_filename(getattr(file, "name", "<stdin>"))
+        raise click.ClickException(f"{name}: no JSON: {error}") from error
+
+
+def _variable(given: str) -> tuple[str, Any]:
+    name, sign, value = given.partition("=")
+    try:
+        if not sign or not name.isidentifier():
+            raise ValueError("it is not NAME=JSON")
+        return name, json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise click.BadParameter(f"{given!r}: {error}", param_hint="--variable") from error
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        place = f"U+{ord(text[error.start]):04X} at index {error.start}"
+        raise click.ClickException(f"the text has a lone surrogate: {place}") from error

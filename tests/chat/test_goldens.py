@@ -1,0 +1,94 @@
+"""Every case that was put to transformers gives the same here, in both profiles."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamdec.chat.sources import from_snapshot, special_tokens_of
+from streamdec.chat.template import ChatTemplate
+from streamdec.errors import ChatTemplateError
+from tests.chat import cases
+
+NOW = datetime(*cases.NOW)  # noqa: DTZ001 - templates are told the local time
+CASES = dict(cases.all_cases())
+GOLDENS = json.loads(cases.GOLDENS.read_text(encoding="utf-8"))
+PROFILES = ("classic", "hardened")
+TEMPLATES: dict[tuple[str, str], ChatTemplate] = {}
+
+LENIENT = {("messages of a dataclass", "hardened"): "user: Hi"}
+"""What 5.23 fails on and 5.22 renders: it asks messages for fields before it makes them dicts."""
+
+
+def test_every_case_has_a_golden_of_both_profiles() -> None:
+    assert GOLDENS["transformers"] == {"classic": "5.19.0", "hardened": "5.23.0"}
+    assert set(GOLDENS["cases"]) == set(CASES)
+    assert set(GOLDENS["snapshots"]) == set(cases.SNAPSHOTS)
+    for group in ("cases", "snapshots"):
+        assert {tuple(sorted(answers)) for answers in GOLDENS[group].values()} == {PROFILES}
+
+
+def test_the_goldens_are_not_all_alike() -> None:
+    answers = [one for both in GOLDENS["cases"].values() for one in both.values()]
+    assert sum("output" in one for one in answers) > 250
+    assert sum("error" in one for one in answers) > 60
+    assert sum(bool(one.get("spans")) for one in answers) > 20
+    assert sum(both["classic"] != both["hardened"] for both in GOLDENS["cases"].values()) > 15
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", CASES)
+def test_a_case_gives_what_transformers_gives(name: str, profile: str) -> None:
+    case, golden = CASES[name], GOLDENS["cases"][name][profile]
+    messages, options = cases.call_of(case)
+    template = template_of(name, profile)
+    if (name, profile) in LENIENT:
+        assert golden["error"]
+        assert template.render(messages, **options) == LENIENT[name, profile]
+    elif "error" in golden:
+        with pytest.raises(ChatTemplateError) as raised:
+            template.render(messages, **options)
+        if golden["said"] is not None:
+            assert str(raised.value) == golden["said"]
+    elif options.get("continue_final_message"):
+        assert template.render(messages, **options) == golden["output"]
+    else:
+        text, spans = template.render_with_spans(messages, **options)
+        assert text == golden["output"]
+        assert [list(span) for span in spans] == golden["spans"]
+
+
+def template_of(name: str, profile: str) -> ChatTemplate:
+    """The template of a case; that of a file once, since compiling is what takes the time."""
+    named = name.partition(": ")[0]
+    key = (named if str(CASES[name]["template"]).startswith("@") else name, profile)
+    if key not in TEMPLATES:
+        template = cases.template_of(CASES[name])
+        TEMPLATES[key] = ChatTemplate(
+            template, special_tokens=cases.TOKENS, profile=profile, now=NOW
+        )
+    return TEMPLATES[key]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", cases.SNAPSHOTS)
+def test_a_snapshot_has_the_template_and_the_tokens_that_transformers_finds(
+    name: str, profile: str, tmp_path: Path
+) -> None:
+    golden = GOLDENS["snapshots"][name][profile]
+    write(tmp_path, cases.SNAPSHOTS[name])
+    found = from_snapshot(tmp_path)
+    assert (None if found is None else found.templates) == golden["chat_template"]
+    assert special_tokens_of(tmp_path) == golden["special_tokens"]
+
+
+def write(folder: Path, files: dict[str, Any]) -> None:
+    """Write the files of a snapshot."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        text = content if isinstance(content, str) else json.dumps(content)
+        (folder / name).write_bytes(text.encode())

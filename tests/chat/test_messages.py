@@ -1,0 +1,230 @@
+"""Messages of OpenAI's clients become what vLLM and SGLang hand to a template."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from streamdec.chat.content_format import content_format_of
+from streamdec.chat.environment import make_environment
+from streamdec.chat.messages import ContentFormat, openai_messages
+from streamdec.chat.template import ChatTemplate
+from streamdec.errors import ChatTemplateError
+from tests.chat import cases
+from tests.support.files import SHARED
+
+PARTS = [{"type": "text", "text": "Describe"}, {"type": "input_text", "text": "a cat."}]
+
+
+def called(arguments: Any) -> list[dict[str, Any]]:
+    function = {"name": "f", "arguments": arguments}
+    return [{"role": "assistant", "tool_calls": [{"id": "1", "function": function}]}]
+
+
+def arguments_of(messages: list[dict[str, Any]]) -> Any:
+    return messages[0]["tool_calls"][0]["function"]["arguments"]
+
+
+# --- tool calls -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ('{"city": "東京", "n": [1, 2.5, null]}', {"city": "東京", "n": [1, 2.5, None]}),
+        ({"city": "Paris"}, {"city": "Paris"}),
+        ("{}", {}),
+        ("", {}),
+        ("  ", {}),
+        (None, {}),
+        ("[1]", [1]),
+    ],
+)
+def test_tool_arguments_are_parsed(given: Any, expected: Any) -> None:
+    assert arguments_of(openai_messages(called(given))) == expected
+
+
+def test_tool_arguments_that_are_no_json_are_an_error_that_says_where() -> None:
+    messages = [{"role": "user", "content": "Hi"}, *called('{"city": ')]
+    with pytest.raises(
+        ChatTemplateError, match=r"message 1: .* of tool call 0 \('f'\) are no JSON"
+    ):
+        openai_messages(messages)
+
+
+@pytest.mark.parametrize("calls", [None, []])
+def test_no_tool_calls_are_not_there(calls: Any) -> None:
+    message = {"role": "assistant", "content": "a", "tool_calls": calls, "name": None}
+    assert openai_messages([message]) == [{"role": "assistant", "content": "a"}]
+
+
+def test_a_template_that_iterates_over_arguments_takes_both_forms() -> None:
+    template = ChatTemplate(
+        "{% for m in messages %}{% for k, v in m.tool_calls[0].function.arguments.items() %}"
+        "{{ k }}={{ v }}{% endfor %}{% endfor %}"
+    )
+    with pytest.raises(ChatTemplateError):
+        template.render(called('{"a": 1}'))
+    assert template.render(template.openai_messages(called('{"a": 1}'))) == "a=1"
+    assert template.render(template.openai_messages(called({"a": 1}))) == "a=1"
+
+
+# --- content --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("format_", "expected"),
+    [
+        ("string", "Describe\na cat."),
+        ("parts", [{"type": "text", "text": "Describe"}, {"type": "text", "text": "a cat."}]),
+        ("parts only", [{"type": "text", "text": "Describe"}, {"type": "text", "text": "a cat."}]),
+    ],
+)
+def test_parts_are_what_the_template_takes(format_: ContentFormat, expected: Any) -> None:
+    assert openai_messages([{"role": "user", "content": PARTS}], format_)[0]["content"] == expected
+
+
+def test_the_separator_of_sglang() -> None:
+    found = openai_messages([{"role": "user", "content": PARTS}], separator=" ")
+    assert found[0]["content"] == "Describe a cat."
+
+
+@pytest.mark.parametrize(
+    ("format_", "expected"),
+    [("string", "a"), ("parts", "a"), ("parts only", [{"type": "text", "text": "a"}])],
+)
+def test_a_string_stays_one_unless_the_template_takes_none(
+    format_: ContentFormat, expected: Any
+) -> None:
+    assert openai_messages([{"role": "user", "content": "a"}], format_)[0]["content"] == expected
+
+
+@pytest.mark.parametrize(
+    "message", [{"content": None}, {"tool_calls": called("{}")[0]["tool_calls"]}]
+)
+def test_null_content_is_as_the_profile_has_it(message: dict[str, Any]) -> None:
+    given = {"role": "assistant", **message}
+    assert openai_messages([given])[0]["content"] == ""
+    assert "content" not in openai_messages([given], profile="hardened")[0]
+
+
+def test_media_are_called_as_templates_call_them() -> None:
+    content = [
+        {"type": "image_url", "image_url": {"url": "data:…"}},
+        {"type": "input_audio", "input_audio": {}},
+        {"type": "video_url", "video_url": {}},
+        {"type": "refusal", "refusal": "No."},
+        {"type": "tool_reference", "name": "f"},
+        "text",
+    ]
+    assert openai_messages([{"role": "user", "content": content}], "parts")[0]["content"] == [
+        {"type": "image"},
+        {"type": "audio"},
+        {"type": "video"},
+        {"type": "text", "text": "No."},
+        {"type": "tool_reference", "name": "f"},
+        {"type": "text", "text": "text"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ([{"type": "image_url"}], "takes text alone, and the content has a part 'image'"),
+        ([{"type": "text"}], "part 0 of the content has no text"),
+        ([{"type": "text", "text": None}], "part 0 of the content has no text"),
+        ([{"image": "a"}], "part 0 of the content has no type"),
+        ([7], "part 0 of the content must be a dict, not int"),
+        (7, "content must be a string or a list, not int"),
+        ({"type": "text"}, "content must be a string or a list, not dict"),
+    ],
+)
+def test_content_that_cannot_be_given_is_an_error(content: Any, told: str) -> None:
+    with pytest.raises(ChatTemplateError, match=f"message 0: .*{told}"):
+        openai_messages([{"role": "user", "content": content}])
+
+
+def test_objects_are_messages_too() -> None:
+    found = openai_messages([cases.Message("user", [{"type": "text", "text": "a"}])])
+    assert found == [{"role": "user", "content": "a"}]
+    with pytest.raises(ChatTemplateError, match="message 0: must be a dict, not str"):
+        openai_messages(["Hi"])
+
+
+# --- what a template takes ------------------------------------------------------------------------
+
+TURNS = "{% for m in messages %}"
+LOOP = "{% for p in m.content %}{{ p.text }}{% endfor %}"
+END = "{% endfor %}"
+
+FORMATS = {
+    f"{TURNS}{{{{ m.content }}}}{END}": "string",
+    f"{TURNS}{LOOP}{END}": "parts only",
+    f"{TURNS}{{% for p in m['content'] %}}{END}{END}": "parts only",
+    f"{TURNS}{{% if m.content is string %}}{{% else %}}{LOOP}{{% endif %}}{END}": "parts",
+    f"{{% for m in messages[1:] %}}{{% for p in m.content | list %}}{END}{END}": "parts only",
+    f"{{% set all = messages %}}{{% for m in all %}}{LOOP}{END}": "parts only",
+    "{% set turns = messages[1:] if x else messages %}"
+    f"{{% for m in turns %}}{LOOP}{END}": "parts only",
+    f"{TURNS}{{% set c = m.content %}}{{% for p in c %}}{END}{END}": "parts only",
+    f"{TURNS}{{% set c = m.content %}}{{% set d = c | list %}}{{% for p in d %}}{END}{END}": (
+        "parts only"
+    ),
+    f"{{% for p in messages[0].content %}}{END}": "parts only",
+    "{% macro f(content) %}{% for p in content %}{% endfor %}{% endmacro %}"
+    f"{TURNS}{{{{ f(m.content) }}}}{END}": "parts only",
+    f"{TURNS}{{% for p in m.content if p.text %}}{END}{END}": "parts only",
+    # Something else that is called content, or something else of a message.
+    f"{TURNS}{{% for c in m.tool_calls %}}{{{{ c.content }}}}{END}{END}": "string",
+    f"{{% for m in documents %}}{LOOP}{END}{{{{ messages[0].content }}}}": "string",
+    f"{TURNS}{{% for line in m.content.split('x') %}}{END}{END}": "string",
+    "": "string",
+}
+
+
+@pytest.mark.parametrize(("source", "expected"), FORMATS.items())
+def test_what_a_template_takes_is_read_from_it(source: str, expected: str) -> None:
+    assert content_format_of(make_environment("classic").parse(source)) == expected
+    assert ChatTemplate(source).content_format() == expected
+
+
+def test_a_chosen_template_is_the_one_that_is_read() -> None:
+    takes = "{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}"
+    template = ChatTemplate({"default": "{{ messages[0].content }}", "tool_use": takes})
+    assert template.content_format() == "string"
+    assert template.content_format(with_tools=True) == "parts only"
+    assert template.content_format(chat_template=takes) == "parts only"
+
+
+def test_a_template_that_is_none_says_so() -> None:
+    with pytest.raises(ChatTemplateError, match="line 1"):
+        ChatTemplate("{% if %}").content_format()
+
+
+REAL = {
+    "deepseek-v3.1": "string",
+    "gemma-2-2b-it": "string",
+    "gemma-3n": "parts",
+    "glm-4.6": "parts",
+    "gpt-oss-120b": "string",
+    "llama-3.1-8b-instruct": "string",
+    "mistral-small-3.2-24b": "parts",
+    "qwen3-0.6b": "string",
+}
+TEMPLATES = {
+    path.stem: path
+    for path in (SHARED.parent / "chat-goldens" / "templates").glob("*.jinja")
+    if path.stem in REAL
+}
+
+
+@pytest.mark.parametrize("name", sorted(TEMPLATES))
+def test_what_real_templates_take(name: str) -> None:
+    template = ChatTemplate(TEMPLATES[name].read_text("utf-8"))
+    assert template.content_format() == REAL[name]
+    messages = [{"role": "user", "content": json.loads(json.dumps(PARTS))}]
+    text = template.render(template.openai_messages(messages, separator=" "))
+    expected = "Describea cat." if REAL[name] == "parts" else "Describe a cat."
+    assert expected in text.replace("Describe\n\na", "Describea")

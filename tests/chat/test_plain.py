@@ -1,0 +1,112 @@
+"""Objects of all kinds in messages: plain data where the profile wants it, untouched where not."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamdec.chat.plain import plain
+from streamdec.chat.template import ChatTemplate
+
+
+class Colour(str, Enum):  # noqa: UP042 - as most code in use has it
+    RED = "red"
+
+
+class Level(IntEnum):
+    HIGH = 2
+
+
+@dataclass
+class Point:
+    x: Any
+    y: Any = None
+
+
+class Model:
+    """As pydantic's models look to others."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
+
+    def model_dump(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, None),
+        (True, True),
+        (1, 1),
+        (1.5, 1.5),
+        ("a", "a"),
+        (Colour.RED, "red"),
+        (Level.HIGH, 2),
+        (np.float64(1.5), 1.5),
+        (np.int64(3), 3),
+        (np.bool_(False), False),
+        (np.str_("a"), "a"),
+        (np.array([1]), "<ndarray>"),
+        (b"a", "<bytes>"),
+        ({1}, "<set>"),
+        (len, "<builtin_function_or_method>"),
+        (Point, "<type>"),
+        ([Point(1, Colour.RED)], [{"x": 1, "y": "red"}]),
+        ((1, [Level.HIGH]), (1, [2])),
+        (OrderedDict(a=1), {"a": 1}),
+        (MappingProxyType({Colour.RED: Point(1)}), {"red": {"x": 1, "y": None}}),
+        (Model(role="user", content=Model(a=1)), {"role": "user", "content": {"a": 1}}),
+    ],
+)
+def test_what_becomes_of_a_value(value: Any, expected: Any) -> None:
+    found = plain(value)
+    assert found == expected
+    assert types_of(found) == types_of(expected)
+
+
+def types_of(value: Any) -> Any:
+    """The exact types in ``value``: 1 and True and Level are equal."""
+    if isinstance(value, dict):
+        return [dict, *(types_of(item) for pair in value.items() for item in pair)]
+    if isinstance(value, (list, tuple)):
+        return [type(value), *map(types_of, value)]
+    return type(value)
+
+
+def test_what_is_plain_is_rebuilt() -> None:
+    value = {"a": [{"b": 1}]}
+    found = plain(value)
+    assert found == value
+    assert found is not value
+    assert found["a"] is not value["a"]
+    assert found["a"][0] is not value["a"][0]
+
+
+@pytest.mark.parametrize("profile", ["classic", "hardened"])
+def test_messages_may_be_models(profile: str) -> None:
+    template = ChatTemplate(
+        "{% for m in messages %}<{{ m.role }}>{{ m['content'] }}{% endfor %}", profile=profile
+    )
+    messages = [Model(role="user", content="Hi"), Model(role="assistant", content="It is")]
+    assert template.render(messages) == "<user>Hi<assistant>It is"
+    left_open = template.render(messages, continue_final_message=True)
+    assert left_open == "<user>Hi<assistant>It is"
+    assert vars(messages[-1]) == {"role": "assistant", "content": "It is"}
+
+
+def test_only_hardened_hides_what_objects_can_do() -> None:
+    class Dangerous:
+        def delete(self) -> str:
+            return "deleted"
+
+    source = "{{ x.delete() }}"
+    assert ChatTemplate(source).render([{"role": "user"}], x=Dangerous()) == "deleted"
+    hardened = ChatTemplate("{{ x }}", profile="hardened")
+    assert hardened.render([{"role": "user"}], x=Dangerous()) == "<Dangerous>"

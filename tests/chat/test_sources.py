@@ -1,0 +1,242 @@
+"""Where a template is from: which file wins, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamdec.chat import sources
+from streamdec.chat.template import ChatTemplate
+from streamdec.errors import ChatTemplateError
+from tests.support.files import SHARED
+
+USER = [{"role": "user", "content": "Hi"}]
+CONFIG = "tokenizer_config.json"
+
+
+def write(folder: Path, **files: Any) -> Path:
+    """A snapshot; ``config`` and ``legacy`` are JSON, ``jinja`` and others templates."""
+    names = {"config": CONFIG, "legacy": "chat_template.json", "jinja": "chat_template.jinja"}
+    for key, content in files.items():
+        path = folder / names.get(key, f"additional_chat_templates/{key}.jinja")
+        path.parent.mkdir(exist_ok=True, parents=True)
+        text = content if isinstance(content, str) else json.dumps(content)
+        path.write_text(text, encoding="utf-8", newline="")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("files", "text", "file", "lost"),
+    [
+        ({"config": {"chat_template": "C"}}, "C", CONFIG, ()),
+        ({"legacy": {"chat_template": "L"}}, "L", "chat_template.json", ()),
+        ({"jinja": "J"}, "J", "chat_template.jinja", ()),
+        ({"default": "A"}, "A", "default.jinja", ()),
+        (
+            {"legacy": {"chat_template": "L"}, "config": {"chat_template": "C"}},
+            "C",
+            CONFIG,
+            ("chat_template.json",),
+        ),
+        (
+            {
+                "legacy": {"chat_template": "L"},
+                "config": {"chat_template": "C"},
+                "jinja": "J",
+            },
+            "J",
+            "chat_template.jinja",
+            (CONFIG, "chat_template.json"),
+        ),
+        ({"jinja": "J", "default": "A"}, "A", "default.jinja", ()),
+        ({"jinja": "", "config": {"chat_template": "C"}}, "", "chat_template.jinja", (CONFIG,)),
+        (
+            {"config": {"chat_template": None}, "legacy": {"chat_template": "L"}},
+            "L",
+            "chat_template.json",
+            (),
+        ),
+    ],
+)
+def test_the_first_of_these_wins_and_says_so(
+    tmp_path: Path, files: dict[str, Any], text: str, file: str, lost: tuple[str, ...]
+) -> None:
+    template = ChatTemplate.from_snapshot(write(tmp_path, **files))
+    assert template.render(USER) == text
+    path = template.origin.path
+    assert path is not None
+    assert path.name == file
+    assert template.origin.passed_over == lost
+    assert str(template.origin).startswith(f"{path}: ")
+    assert all(name in str(template.origin) for name in lost)
+
+
+def test_files_for_other_names_alone_lose_the_one_within(tmp_path: Path) -> None:
+    write(tmp_path, config={"chat_template": "C"}, rag="R")
+    template = ChatTemplate.from_snapshot(tmp_path)
+    assert template.origin.names == ("rag",)
+    assert template.origin.passed_over == (CONFIG,)
+    with pytest.raises(ChatTemplateError, match=r"none is called 'default'; .*: 'rag'"):
+        template.render(USER)
+    assert template.render(USER, chat_template="rag") == "R"
+
+
+def test_several_have_names(tmp_path: Path) -> None:
+    write(tmp_path, jinja="D", tool_use="T", rag="R")
+    template = ChatTemplate.from_snapshot(tmp_path)
+    assert sorted(template.origin.names) == ["default", "rag", "tool_use"]
+    assert template.render(USER) + template.render(USER, tools=[]) == "DT"
+
+
+def test_what_is_given_comes_before_all_files(tmp_path: Path) -> None:
+    write(tmp_path, jinja="J", config={"bos_token": "<s>"})
+    other = tmp_path / "other.jinja"
+    other.write_bytes(b"a\r\n{{ bos_token }}")
+    for given in (other, str(other)):
+        template = ChatTemplate.from_snapshot(tmp_path, chat_template=given)
+        assert template.render(USER) == "a\n<s>"
+        assert (template.origin.kind, template.origin.path) == ("argument", other)
+    template = ChatTemplate.from_snapshot(tmp_path, chat_template="{{ bos_token }}!")
+    assert template.render(USER) == "<s>!"
+    assert str(template.origin) == "a text: it was given"
+    with pytest.raises(
+        ChatTemplateError, match=r"'missing\.jinja' is no file, and it is no template"
+    ):
+        ChatTemplate.from_snapshot(tmp_path, chat_template="missing.jinja")
+
+
+@pytest.mark.parametrize("text", ["constant", "a b", "{{ 'a/b' }}", "a/\n", "v1.5", ""])
+def test_what_does_not_look_like_a_path_is_a_template(tmp_path: Path, text: str) -> None:
+    template = ChatTemplate.from_snapshot(tmp_path, chat_template=text)
+    assert template.render(USER) == ChatTemplate(text).render(USER)
+
+
+@pytest.mark.parametrize("text", ["a.jinja", "./a", "a/b", "C:\\a", "x.json", "/"])
+def test_what_looks_like_a_path_is_none(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ChatTemplateError, match="is no file, and it is no template either"):
+        ChatTemplate.from_snapshot(tmp_path, chat_template=text)
+
+
+def test_special_tokens_that_are_given_come_before_those_of_files(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        config={"bos_token": "<s>", "eos_token": "</s>"},
+        jinja="{{ bos_token }}{{ eos_token }}",
+    )
+    template = ChatTemplate.from_snapshot(tmp_path, special_tokens={"bos_token": "B"})
+    assert template.render(USER) == "B</s>"
+
+
+def test_no_template_at_all_says_what_was_looked_for(tmp_path: Path) -> None:
+    write(tmp_path, config={"bos_token": "<s>"})
+    with pytest.raises(ChatTemplateError) as raised:
+        ChatTemplate.from_snapshot(tmp_path)
+    for name in ("chat_template.jinja", "additional_chat_templates", CONFIG, "chat_template.json"):
+        assert name in str(raised.value)
+    assert str(tmp_path) in str(raised.value)
+    simple = ChatTemplate.from_snapshot(tmp_path, fallback="simple")
+    assert simple.render(USER) == "user: Hi\n"
+    assert str(simple.origin) == "the simple template: there is no other"
+
+
+def test_no_folder_at_all_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ChatTemplateError, match="is no folder"):
+        ChatTemplate.from_snapshot(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ({"config": "{"}, CONFIG),
+        ({"config": "[]"}, "not a JSON object"),
+        ({"config": "[" * 100_000}, CONFIG),
+        ({"config": {"chat_template": 7}}, "chat_template must be a str"),
+        ({"config": {"chat_template": [{"name": "a"}]}}, "'name' and 'template'"),
+        ({"legacy": {"chat_template": {"a": 7}}}, "the template 'a' must be a str"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, files: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ChatTemplateError, match=told) as raised:
+        ChatTemplate.from_snapshot(write(tmp_path, **files))
+    assert str(tmp_path) in str(raised.value)
+
+
+def test_a_template_that_is_no_text_or_too_long_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "chat_template.jinja"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ChatTemplateError, match=r"chat_template\.jinja.*codec can't decode"):
+        ChatTemplate.from_snapshot(tmp_path)
+    path.write_text("x" * (2**20 + 1), encoding="utf-8")
+    with pytest.raises(ChatTemplateError, match="more than 1048576"):
+        ChatTemplate.from_snapshot(tmp_path)
+
+
+# --- special tokens -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("LlamaTokenizerFast", {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}),
+        (
+            "Qwen2Tokenizer",
+            dict.fromkeys(("eos_token", "pad_token", "unk_token"), "<|endoftext|>"),
+        ),
+        ("PreTrainedTokenizerFast", {}),
+        (None, {}),
+        (7, {}),
+    ],
+)
+def test_a_class_has_tokens_of_its_own(tmp_path: Path, name: Any, expected: dict[str, str]) -> None:
+    write(tmp_path, config={"tokenizer_class": name})
+    assert sources.special_tokens_of(tmp_path) == expected
+    write(tmp_path, config={"tokenizer_class": name, "eos_token": "E", "unk_token": None})
+    told = {**expected, "eos_token": "E"}
+    told.pop("unk_token", None)
+    assert sources.special_tokens_of(tmp_path) == told
+
+
+def test_a_folder_without_files_has_no_tokens(tmp_path: Path) -> None:
+    assert sources.special_tokens_of(tmp_path) == {}
+
+
+# --- GGUF -----------------------------------------------------------------------------------------
+
+
+def test_the_templates_of_a_gguf_file() -> None:
+    path = Path("model.gguf")
+    assert sources.from_gguf({"tokenizer.ggml.model": "llama"}, path) is None
+    one = sources.from_gguf({"tokenizer.chat_template": "D"}, path)
+    assert one is not None
+    assert one.templates == "D"
+    assert str(one.origin) == "model.gguf: tokenizer.chat_template in its metadata"
+    several = sources.from_gguf(
+        {"tokenizer.chat_template": "D", "tokenizer.chat_template.tool_use": "T"}, path
+    )
+    assert several is not None
+    assert several.templates == {"default": "D", "tool_use": "T"}
+
+
+# --- real snapshots -------------------------------------------------------------------------------
+
+SNAPSHOTS = {path.name: path for path in (SHARED.parent / "snapshots").glob("*")}
+KINDS = {
+    "s-sidecar-shadows-inline": ("jinja file", (CONFIG,)),
+    "s-inline-lost": ("jinja file", (CONFIG,)),
+    "s-legacy-template-json": ("legacy json", ()),
+    "granite-docling-258m": ("jinja file", ()),
+    "qwen3-0.6b": ("tokenizer config", ()),
+}
+
+
+@pytest.mark.parametrize("name", sorted(SNAPSHOTS.keys() & KINDS.keys()))
+def test_the_origin_of_real_snapshots(name: str) -> None:
+    origin = ChatTemplate.from_snapshot(SNAPSHOTS[name]).origin
+    kind, lost = KINDS[name]
+    assert origin.kind == kind
+    assert set(lost) <= set(origin.passed_over)

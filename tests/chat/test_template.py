@@ -1,0 +1,467 @@
+"""``ChatTemplate``: what is given stays as it is, what fails says where, threads may share it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamdec.chat import rendering
+from streamdec.chat import template as module
+from streamdec.chat.template import ChatTemplate
+from streamdec.errors import ChatTemplateError, StreamdecError
+from tests.chat import cases
+
+USER = [{"role": "user", "content": "Hi"}]
+NOW = datetime(2026, 3, 5, 14, 7, 9)  # noqa: DTZ001 - templates are told the local time
+CHATML = (cases.DATA / "templates" / "chatml.jinja").read_text("utf-8")
+PROFILES = ("classic", "hardened")
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def test_what_a_template_says_is_the_whole_message() -> None:
+    with pytest.raises(ChatTemplateError) as raised:
+        ChatTemplate("a\n\n{{ raise_exception('Roles must alternate') }}").render(USER)
+    assert str(raised.value) == "Roles must alternate"
+    assert raised.value.line == 3
+    assert raised.value.__notes__ == ["said by the chat template, line 3"]
+
+
+def test_an_error_says_the_line_and_the_template(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_text("a\n\n{{ nope.x }}\n", encoding="utf-8")
+    with pytest.raises(ChatTemplateError) as raised:
+        ChatTemplate.from_snapshot(tmp_path).render(USER)
+    path = str(tmp_path / "chat_template.jinja")
+    expected = f"the chat template {path}, line 3: UndefinedError: 'nope' is undefined"
+    assert str(raised.value) == expected
+    assert (raised.value.template, raised.value.line) == (path, 3)
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("a\n{{ 1 // 0 }}", 2),
+        ("{% macro f() %}\n\n{{ 1 // 0 }}{% endmacro %}\n{{ f() }}", 3),
+        ("{% for i in [1] %}\n{{ i.x.y }}{% endfor %}", 2),
+        ("a\n{% if %}", 2),
+        ("a\n\n{{ x | nope }}", 3),
+        ("a\n{% generation %}b", 2),
+        ("\n{{ {} < 1 }}", 2),
+        ("\n{{ [].append(1) }}", 2),
+    ],
+)
+def test_the_line_is_that_of_the_template(source: str, line: int) -> None:
+    with pytest.raises(ChatTemplateError, match=f"line {line}"):
+        ChatTemplate(source).render(USER)
+
+
+def test_one_of_several_is_told_by_its_name() -> None:
+    with pytest.raises(ChatTemplateError, match="the chat template 'tool_use', line 1"):
+        ChatTemplate({"default": "", "tool_use": "{{ x.y }}"}).render(USER, tools=[])
+    with pytest.raises(ChatTemplateError, match="given for this rendering, line 1"):
+        ChatTemplate("").render(USER, chat_template="{{ x.y }}")
+
+
+def test_the_error_is_one_of_the_house_and_can_be_sent_to_another_process() -> None:
+    with pytest.raises(ChatTemplateError) as raised:
+        ChatTemplate({"default": "\n{{ [].append(1) }}"}).render(USER)
+    error = raised.value
+    assert isinstance(error, StreamdecError)
+    assert isinstance(error, ValueError)
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is ChatTemplateError
+    assert str(again) == str(error)
+    told = ("'default'", 2, "CHAT_TEMPLATE_SANDBOX_VIOLATION")
+    assert (again.template, again.line, again.code) == told
+
+
+def test_a_long_message_is_cut() -> None:
+    with pytest.raises(ChatTemplateError) as raised:
+        ChatTemplate("{{ raise_exception('x' * 5000) }}").render(USER)
+    assert len(str(raised.value)) == 1001
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"profile": "modern"}, "profile must be 'classic' or 'hardened', not 'modern'"),
+        ({"trust": True}, "trust must be 'local' or 'untrusted', not True"),
+        ({"fallback": "best"}, "fallback must be None or 'simple', not 'best'"),
+    ],
+)
+def test_a_bad_option_is_refused(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        ChatTemplate("", **options)
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        (7, "must be a str, a mapping of names to str or a list"),
+        (b"a", "must be a str, a mapping of names to str or a list"),
+        ({"default": 7}, "the template 'default' must be a str"),
+        ({7: "a"}, "the template 7 must be a str"),
+        (["a"], "must hold objects with 'name' and 'template'"),
+        ([{"name": "a"}], "must hold objects with 'name' and 'template'"),
+    ],
+)
+def test_what_is_no_template_is_refused(template: Any, told: str) -> None:
+    with pytest.raises(ChatTemplateError, match=told):
+        ChatTemplate(template)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    ("messages", "told"),
+    [
+        ("Hi", "messages must be a list of messages, not str"),
+        (USER[0], "messages must be a list of messages, not dict"),
+        (None, "messages must be a list of messages, not NoneType"),
+        ([USER, USER], "one conversation, not a list of several"),
+        ([], "an empty conversation"),
+    ],
+)
+def test_what_is_no_conversation_is_refused(messages: Any, told: str, profile: str) -> None:
+    with pytest.raises(ChatTemplateError, match=told):
+        ChatTemplate(CHATML, profile=profile).render(messages)
+
+
+def test_hardened_refuses_a_message_that_is_no_dict() -> None:
+    with pytest.raises(ChatTemplateError, match="message 1 must be a dict"):
+        ChatTemplate(CHATML, profile="hardened").render([*USER, "Hi"])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"tools": {"type": "function"}}, "tools must be a list of schemas or functions, not dict"),
+        ({"tools": [len]}, "a tool must be a JSON schema .* not builtin_function_or_method"),
+        ({"documents": {"title": "a"}}, "documents must be a list, not dict"),
+        ({"documents": ["a"]}, r"documents\[0\] must be a dict, not str"),
+        ({"chat_template": 7}, "chat_template must be a name or a text, not int"),
+    ],
+)
+def test_bad_arguments_are_refused(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ChatTemplateError, match=told):
+        ChatTemplate("x").render(USER, **options)
+
+
+def test_what_objects_of_callers_raise_is_an_error_of_ours() -> None:
+    class Model:
+        def model_dump(self) -> Any:
+            raise KeyError("gone")
+
+    def unknown(a: "Nowhere") -> int:  # type: ignore[name-defined] # noqa: ARG001, F821, UP037
+        """Has a hint that nobody knows.
+
+        Args:
+            a: a
+        """
+        return 1
+
+    def broken() -> Any:
+        yield USER[0]
+        raise OSError("the disk is gone")
+
+    template = ChatTemplate("{{ messages }}", profile="hardened")
+    with pytest.raises(ChatTemplateError, match="KeyError in what was given: 'gone'"):
+        template.render([Model()])
+    with pytest.raises(ChatTemplateError, match="the type hints of unknown cannot be read"):
+        template.render(USER, tools=[unknown])
+    with pytest.raises(ChatTemplateError, match="OSError in what was given: the disk is gone"):
+        template.render(broken())
+
+
+def test_no_template_renders_nothing_and_says_so() -> None:
+    with pytest.raises(ChatTemplateError, match="no chat template: none was given"):
+        ChatTemplate(None).render(USER)
+
+
+def test_what_contains_itself_is_an_error() -> None:
+    message: dict[str, Any] = {"role": "user", "content": "a"}
+    message["more"] = message
+    with pytest.raises(ChatTemplateError, match="contains itself"):
+        ChatTemplate("{{ messages[0].role }}", profile="hardened").render([message])
+
+
+# --- what is given stays as it is -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", cases.CONVERSATIONS)
+def test_nothing_that_is_given_is_changed(name: str, profile: str) -> None:
+    case = cases.CONVERSATIONS[name]
+    messages, options = cases.call_of(case)
+    before = copy.deepcopy((messages, options))
+    template = ChatTemplate(CHATML, profile=profile)
+    try:
+        template.openai_messages(messages)
+        template.render(messages, **options)
+    except ChatTemplateError:
+        pass
+    assert (messages, options) == before
+
+
+def test_messages_may_be_any_iterable_or_have_them() -> None:
+    class Conversation:
+        messages = USER
+
+    template = ChatTemplate(
+        "{% for m in messages %}{{ m.content }}{% endfor %}{{ messages | length }}"
+    )
+    for messages in (USER, tuple(USER), iter(USER), Conversation()):
+        assert template.render(messages) == "Hi1"  # type: ignore[arg-type]
+
+
+def test_special_tokens_that_are_none_are_undefined() -> None:
+    template = ChatTemplate(
+        "[{{ bos_token }}]{{ bos_token is defined }}", special_tokens={"bos_token": None}
+    )
+    assert template.render(USER) == "[]False"
+
+
+# --- variables ------------------------------------------------------------------------------------
+
+
+def test_variables_come_before_special_tokens_and_those_of_a_request_before_none() -> None:
+    template = ChatTemplate("{{ bos_token }}{{ x }}", special_tokens={"bos_token": "<s>", "x": "1"})
+    assert template.render(USER) == "<s>1"
+    assert template.render(USER, template_kwargs={"bos_token": "R", "x": "2"}) == "R2"
+    assert template.render(USER, template_kwargs={"x": "2"}, bos_token="K", x="3") == "K3"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["chat_template", "tokenize", "messages", "tools", "documents", "add_generation_prompt"],
+)
+def test_a_request_brings_variables_and_nothing_more(name: str) -> None:
+    with pytest.raises(ChatTemplateError, match=f"template_kwargs may not have '{name}'"):
+        ChatTemplate("x").render(USER, template_kwargs={name: "{{ 1 }}"})
+
+
+# --- the clock ------------------------------------------------------------------------------------
+
+
+def test_the_time_is_that_which_is_given() -> None:
+    source = "{{ strftime_now('%H:%M') }}"
+    assert ChatTemplate(source, now=NOW).render(USER) == "14:07"
+    times = iter([NOW, NOW + timedelta(minutes=1)])
+    ticking = ChatTemplate(source, now=lambda: next(times))
+    assert [ticking.render(USER), ticking.render(USER)] == ["14:07", "14:08"]
+
+
+def test_the_time_is_the_local_one_if_none_is_given() -> None:
+    before = datetime.now().replace(microsecond=0)  # noqa: DTZ005 - as templates are told it
+    told = ChatTemplate("{{ strftime_now('%Y-%m-%dT%H:%M:%S') }}").render(USER)
+    assert before <= datetime.fromisoformat(told) <= datetime.now()  # noqa: DTZ005
+
+
+# --- compiled once, kept, and shared --------------------------------------------------------------
+
+
+def test_a_template_is_compiled_when_it_renders_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = counted(monkeypatch)
+    template = ChatTemplate({"default": "D", "rag": "R"})
+    assert compiled == []
+    for _ in range(3):
+        assert template.render(USER) + template.render(USER, chat_template="rag") == "DR"
+    assert compiled == ["D", "R"]
+
+
+def test_only_the_last_templates_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = counted(monkeypatch)
+    template = ChatTemplate("own")
+    for number in range(100):
+        assert template.render(USER, chat_template=f"{number}") == f"{number}"
+        assert template.render(USER) == "own"
+    assert len(compiled) == 101, "what is used again and again is kept"
+    template.render(USER, chat_template="0")
+    assert len(compiled) == 102, "what was not for long is not"
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The sources that are compiled from here on."""
+    compiled = []
+    usual: Callable[..., Any] = rendering.compile_template
+
+    def counting(source: str, **options: Any) -> Any:
+        compiled.append(source)
+        return usual(source, **options)
+
+    monkeypatch.setattr(module, "compile_template", counting)
+    return compiled
+
+
+def test_threads_share_a_template_and_its_spans_are_their_own() -> None:
+    template = ChatTemplate(
+        "{% for m in messages %}{{ m.role }}"
+        "{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
+    )
+    together = threading.Barrier(4)
+
+    def work(size: int) -> bool:
+        together.wait()
+        messages = [{"role": "a" * size, "content": "b" * size}] * 20
+        expected = [(size * (2 * i + 1), size * (2 * i + 2)) for i in range(20)]
+        return all(template.render_with_spans(messages)[1] == expected for _ in range(30))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, [1, 2, 3, 4]))
+
+
+def test_a_rendering_within_a_rendering_has_spans_of_its_own() -> None:
+    inner = ChatTemplate("ab{% generation %}c{% endgeneration %}")
+    found: list[Any] = []
+
+    def now() -> datetime:
+        found.append(inner.render_with_spans(USER))
+        return NOW
+
+    outer = ChatTemplate("x{{ strftime_now('%Y') }}{% generation %}y{% endgeneration %}", now=now)
+    assert outer.render_with_spans(USER) == ("x2026y", [(5, 6)])
+    assert found == [("abc", [(2, 3)])]
+
+
+def test_a_message_left_open_has_no_spans() -> None:
+    with pytest.raises(ChatTemplateError, match="continue_final_message"):
+        ChatTemplate("x").render_with_spans(USER, continue_final_message=True)
+
+
+def test_a_template_can_be_sent_to_another_process() -> None:
+    template = ChatTemplate(
+        {"default": "{{ bos_token }}{{ strftime_now('%Y') }}"},
+        special_tokens={"bos_token": "<s>"},
+        profile="hardened",
+        now=NOW,
+    )
+    again = pickle.loads(pickle.dumps(template))
+    assert again.render(USER) == template.render(USER) == "<s>2026"
+    assert (again.profile, again.trust, again.origin) == ("hardened", "local", template.origin)
+
+
+# --- in a process of its own ----------------------------------------------------------------------
+
+
+def test_an_untrusted_template_renders_the_same() -> None:
+    options: dict[str, Any] = {"special_tokens": cases.TOKENS, "now": NOW}
+    here = ChatTemplate(CHATML, **options)
+    apart = ChatTemplate(CHATML, trust="untrusted", **options)
+    for name in ("closed", "tools", "called", "unicode", "continued"):
+        messages, given = cases.call_of(cases.CONVERSATIONS[name])
+        assert outcome(apart, messages, given) == outcome(here, messages, given), name
+
+
+def outcome(template: ChatTemplate, messages: Any, options: dict[str, Any]) -> Any:
+    if options.get("continue_final_message"):
+        return template.render(messages, **options)
+    return template.render_with_spans(messages, **options)
+
+
+def test_an_untrusted_template_says_what_it_says() -> None:
+    apart = ChatTemplate("\n{{ raise_exception('No: 東京') }}", trust="untrusted")
+    with pytest.raises(ChatTemplateError) as raised:
+        apart.render(USER)
+    assert str(raised.value) == "No: 東京"
+
+
+def test_an_untrusted_template_sees_plain_data_in_both_profiles() -> None:
+    class Opaque:
+        pass
+
+    for profile in PROFILES:
+        apart = ChatTemplate("{{ x }}{{ messages[0].role }}", trust="untrusted", profile=profile)
+        assert apart.render([cases.Message("user", "Hi")], x=Opaque()) == "<Opaque>user"
+
+
+# --- without a template ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_simple_template_has_a_line_for_each_message(profile: str) -> None:
+    template = ChatTemplate(None, profile=profile, fallback="simple")
+    messages = [
+        {"role": "system", "content": "  Be terse.\n"},
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {"role": "assistant", "content": None, "tool_calls": []},
+        {"role": "assistant", "content": "Yes"},
+    ]
+    text, spans = template.render_with_spans(messages, add_generation_prompt=True)
+    assert text == "system:   Be terse.\n\nuser: a\nb\nassistant: \nassistant: Yes\nassistant:"
+    assert [text[start:end] for start, end in spans] == ["", "Yes"]
+    assert template.render(messages, continue_final_message=True).endswith("assistant: Yes")
+    assert template.origin.kind == "fallback"
+
+
+def test_a_fallback_is_not_taken_where_there_is_a_template() -> None:
+    assert ChatTemplate("own", fallback="simple").render(USER) == "own"
+
+
+# --- without jinja2 -------------------------------------------------------------------------------
+
+WITHOUT = """
+import sys
+sys.modules["jinja2"] = None
+import streamdec, streamdec.chat
+tokenizer = streamdec.load_tokenizer({path!r})
+calls = [
+    lambda: streamdec.chat.ChatTemplate("x"),
+    lambda: tokenizer.apply_chat_template([], fallback="simple"),
+    lambda: tokenizer.get_chat_template(fallback="simple"),
+]
+for call in calls:
+    try:
+        call()
+    except streamdec.MissingExtraError as error:
+        print(error)
+"""
+
+
+def test_without_jinja2_all_else_works_and_the_error_says_what_to_install() -> None:
+    path = str(Path(streamdec_data()) / "demo_tokenizer.json")
+    run = subprocess.run(
+        [sys.executable, "-c", WITHOUT.format(path=path)],
+        capture_output=True,
+        check=True,
+        encoding="utf-8",
+    )
+    told = "chat templates need the library jinja2: pip install 'streamdec[chat]'"
+    assert run.stdout.splitlines() == [told] * 3
+
+
+def streamdec_data() -> str:
+    import streamdec.cli
+
+    return str(Path(streamdec.cli.__file__).parent / "data")
+
+
+def test_importing_streamdec_does_not_import_jinja2() -> None:
+    code = "import sys, json, streamdec, streamdec.chat; print(json.dumps('jinja2' in sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert json.loads(run.stdout) is False
+
+
+def test_an_old_jinja2_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import jinja2
+
+    from streamdec.chat import _jinja
+    from streamdec.errors import MissingExtraError
+
+    for version in ("3.1.5", "2.11", "3.0.9"):
+        monkeypatch.setattr(jinja2, "__version__", version)
+        with pytest.raises(MissingExtraError, match=r"need jinja2 3\.1\.6 or later"):
+            _jinja.require_jinja2()
+    for version in ("3.1.6", "3.2.0", "4.0"):
+        monkeypatch.setattr(jinja2, "__version__", version)
+        _jinja.require_jinja2()

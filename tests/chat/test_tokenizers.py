@@ -1,0 +1,307 @@
+"""Tokenizers of every format that ``load_tokenizer`` made know the template of their model."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamdec.backends.encodings import EncodingSpec
+from streamdec.backends.gguf import GGUFTokenizer
+from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.backends.report import LoadedTokenizer
+from streamdec.chat.template import ChatTemplate
+from streamdec.errors import ChatTemplateError
+from streamdec.loading.factory import load_tokenizer
+from tests.chat import cases
+from tests.support.files import LLAMA_TOKENS, SHARED, gguf, rank_file, sentencepiece, tekken
+
+pytest.importorskip("tiktoken")
+pytest.importorskip("sentencepiece")
+
+USER = [{"role": "user", "content": "hello world"}]
+SOURCE = (
+    "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{{ eos_token }}"
+)
+SMALL = EncodingSpec("small", r"\s?\S+|\s+", {"<a>": 300})
+DEMO = Path(sys.modules["streamdec"].__file__ or "").parent / "cli" / "data" / "demo_tokenizer.json"
+
+
+def gguf_with(**templates: str) -> bytes:
+    """A GGUF file; ``default`` is its template, others have their name."""
+    texts, types, scores = map(list, zip(*LLAMA_TOKENS, strict=True))
+    values = {"model": "llama", "tokens": texts, "token_type": types, "scores": scores}
+    ids = {"bos_token_id": 1, "eos_token_id": 2}
+    named = [(f"tokenizer.ggml.{key}", value) for key, value in (values | ids).items()]
+    keys = {"default": "tokenizer.chat_template"}
+    more = [
+        (keys.get(name, f"tokenizer.chat_template.{name}"), text)
+        for name, text in templates.items()
+    ]
+    return gguf([*named, *more])
+
+
+FORMATS: dict[str, tuple[str, Callable[[], bytes], dict[str, Any]]] = {
+    "huggingface": ("tokenizer.json", DEMO.read_bytes, {}),
+    "tekken": ("tekken.json", lambda: json.dumps(tekken()).encode(), {}),
+    "tiktoken": ("small.tiktoken", rank_file, {"encoding": SMALL}),
+    "sentencepiece": ("tokenizer.model", sentencepiece, {}),
+    "gguf": ("a.gguf", lambda: gguf_with(), {}),
+}
+"""The file of each format, its content, and what is needed to load it."""
+
+
+def load(folder: Path, format_: str = "huggingface", **options: Any) -> LoadedTokenizer:
+    """A tokenizer of ``format_`` in ``folder``."""
+    name, content, needed = FORMATS[format_]
+    (folder / name).write_bytes(content())
+    return load_tokenizer(folder, backend="huggingface", **needed, **options)
+
+
+@pytest.mark.filterwarnings("ignore:.*encoding is best effort")
+@pytest.mark.parametrize("format_", FORMATS)
+def test_every_format_renders_and_encodes(format_: str, tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_text("{{ messages[0].content }}", encoding="utf-8")
+    tokenizer = load(tmp_path, format_)
+    text = tokenizer.apply_chat_template(USER)
+    assert text == tokenizer.apply_chat_template(USER, tokenize=False) == "hello world"
+    ids = tokenizer.apply_chat_template(USER, tokenize=True)
+    assert ids == list(tokenizer.encode(text, add_special_tokens=False))
+    assert tokenizer.decode(ids, skip_special_tokens=False).strip() == text
+
+
+def test_special_tokens_that_a_template_writes_are_tokens() -> None:
+    tokenizer = load_tokenizer(
+        DEMO, backend="huggingface", chat_template="<|im_start|>{{ messages[0].content }}<|im_end|>"
+    )
+    ids = tokenizer.apply_chat_template(USER, tokenize=True)
+    assert ids[0] == tokenizer.token_to_id("<|im_start|>")
+    assert ids[-1] == tokenizer.token_to_id("<|im_end|>")
+    assert None not in ids
+
+
+def test_the_options_are_those_of_render(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_text(
+        "{{ tools | length }}{{ documents[0].title }}{{ add_generation_prompt }}{{ x }}",
+        encoding="utf-8",
+    )
+    tokenizer = load(tmp_path)
+    options: dict[str, Any] = {
+        "tools": [cases.WEATHER],
+        "documents": [{"title": "T"}],
+        "add_generation_prompt": True,
+        "x": 7,
+    }
+    assert tokenizer.apply_chat_template(USER, **options) == "1TTrue7"
+    literal = tokenizer.apply_chat_template(USER, chat_template="L{{ x }}", x=1)
+    assert literal == "L1"
+
+
+def test_options_for_tensors_are_refused_and_not_given_to_the_template(tmp_path: Path) -> None:
+    tokenizer = load(tmp_path, chat_template="{{ return_dict is defined }}")
+    assert tokenizer.apply_chat_template(USER, return_dict=False, padding=False) == "False"
+    with pytest.raises(TypeError, match="'return_tensors' is no option here"):
+        tokenizer.apply_chat_template(USER, return_tensors="np")
+
+
+# --- where the template is from -------------------------------------------------------------------
+
+
+def test_the_files_of_the_folder_are_looked_into_when_it_is_asked_for(tmp_path: Path) -> None:
+    tokenizer = load(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text(SOURCE, encoding="utf-8")
+    config = {"bos_token": "<s>", "eos_token": "</s>"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    assert tokenizer.apply_chat_template(USER) == "<s><user>hello world</s>"
+    (tmp_path / "chat_template.jinja").write_text("changed", encoding="utf-8")
+    assert tokenizer.apply_chat_template(USER) == "<s><user>hello world</s>", "it is read once"
+    path = str(tmp_path / "chat_template.jinja")
+    assert str(tokenizer.get_chat_template().origin).startswith(path)
+
+
+def test_a_file_that_is_given_has_the_template_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_text("T", encoding="utf-8")
+    load(tmp_path)
+    assert (
+        load_tokenizer(tmp_path / "tokenizer.json", backend="huggingface").apply_chat_template(USER)
+        == "T"
+    )
+
+
+def test_what_is_given_comes_before_all_files(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_text("T", encoding="utf-8")
+    other = tmp_path / "other.jinja"
+    other.write_text("O", encoding="utf-8")
+    for given, text in (
+        (other, "O"),
+        (str(other), "O"),
+        ("{{ 'L' }}", "L"),
+        ({"default": "D"}, "D"),
+    ):
+        tokenizer = load(tmp_path, chat_template=given)
+        assert tokenizer.apply_chat_template(USER) == text
+    with pytest.raises(
+        ChatTemplateError, match=r"'nowhere\.jinja' is no file, and it is no template"
+    ):
+        load(tmp_path, chat_template="nowhere.jinja")
+
+
+def test_a_template_may_be_set_and_taken_back(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_text("{{ strftime_now('%Y') }}", encoding="utf-8")
+    tokenizer = load(tmp_path)
+    tokenizer.set_chat_template("set {{ x }}")
+    assert tokenizer.apply_chat_template(USER, x=1) == "set 1"
+    tokenizer.set_chat_template(ChatTemplate("ready", profile="hardened"))
+    assert tokenizer.apply_chat_template(USER) == "ready"
+    tokenizer.set_chat_template(now=datetime(1999, 1, 1))  # noqa: DTZ001 - as templates are told it
+    assert tokenizer.apply_chat_template(USER) == "1999"
+    tokenizer.set_chat_template("{{ bos_token }}", special_tokens={"bos_token": "B"})
+    assert tokenizer.apply_chat_template(USER) == "B"
+
+
+def test_a_bad_option_leaves_the_template_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_text("T", encoding="utf-8")
+    tokenizer = load(tmp_path)
+    with pytest.raises(TypeError, match="unknown option 'mode': there are profile, now, trust"):
+        tokenizer.set_chat_template("S", mode="x")
+    with pytest.raises(TypeError, match="a ChatTemplate has options of its own"):
+        tokenizer.set_chat_template(ChatTemplate("S"), profile="hardened")
+    with pytest.raises(ChatTemplateError):
+        tokenizer.set_chat_template("missing.jinja")
+    assert tokenizer.apply_chat_template(USER) == "T"
+
+
+def test_a_profile_is_set(tmp_path: Path) -> None:
+    tokenizer = load(tmp_path, chat_template="[{{ messages[0].name }}]")
+    messages = [{"role": "user", "content": "", "name": None}]
+    assert tokenizer.apply_chat_template(messages) == "[None]"
+    tokenizer.set_chat_template("[{{ messages[0].name }}]", profile="hardened")
+    assert tokenizer.apply_chat_template(messages) == "[]"
+
+
+def test_a_gguf_file_carries_its_template_and_its_tokens(tmp_path: Path) -> None:
+    path = tmp_path / "a.gguf"
+    path.write_bytes(gguf_with(default=SOURCE, tool_use="T"))
+    (tmp_path / "chat_template.jinja").write_text("beside", encoding="utf-8")
+    tokenizer = load_tokenizer(path)
+    bos, eos = tokenizer.special_tokens.bos_token, tokenizer.special_tokens.eos_token
+    assert bos is not None
+    assert tokenizer.apply_chat_template(USER) == f"{bos}<user>hello world{eos}"
+    assert tokenizer.apply_chat_template(USER, tools=[]) == "T"
+    assert str(path) in str(tokenizer.get_chat_template().origin)
+
+
+def test_a_tokenizer_whose_files_name_no_tokens_has_its_own(tmp_path: Path) -> None:
+    tokenizer = load(tmp_path, "sentencepiece", chat_template="{{ bos_token }}{{ eos_token }}")
+    special = tokenizer.special_tokens
+    assert special.bos_token == "<s>"
+    assert tokenizer.apply_chat_template(USER) == f"{special.bos_token}{special.eos_token}"
+
+
+# --- no template ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_no_template_says_what_was_looked_for(format_: str, tmp_path: Path) -> None:
+    tokenizer = load(tmp_path, format_)
+    with pytest.raises(ChatTemplateError, match="no chat template") as raised:
+        tokenizer.apply_chat_template(USER)
+    told = str(raised.value)
+    assert f"{str(tmp_path)!r} has no chat_template.jinja" in told
+    assert "set_chat_template gives one" in told
+    assert ("tokenizer.chat_template in its metadata" in told) == (format_ == "gguf")
+    text = tokenizer.apply_chat_template(USER, fallback="simple", add_generation_prompt=True)
+    assert text == "user: hello world\nassistant:"
+    with pytest.raises(ChatTemplateError, match="no chat template"):
+        tokenizer.apply_chat_template(USER)
+
+
+def test_a_tokenizer_that_nobody_loaded_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "a.gguf"
+    path.write_bytes(gguf_with(default="T"))
+    for tokenizer in (HuggingFaceTokenizer(DEMO), GGUFTokenizer(path)):
+        for call in (tokenizer.get_chat_template, tokenizer.set_chat_template):
+            with pytest.raises(ChatTemplateError, match="was not made by load_tokenizer"):
+                call()
+        with pytest.raises(ChatTemplateError, match=r"streamdec\.chat\.ChatTemplate renders"):
+            tokenizer.apply_chat_template(USER)
+
+
+# --- messages of OpenAI's clients -----------------------------------------------------------------
+
+
+def test_messages_of_openais_clients_are_made_what_the_template_takes(tmp_path: Path) -> None:
+    tokenizer = load(tmp_path, chat_template="{% for m in messages %}<{{ m.content }}>{% endfor %}")
+    messages = [{"role": "user", "content": [{"type": "text", "text": "a"}]}]
+    assert tokenizer.apply_chat_template(messages, openai=True) == "<a>"
+    assert tokenizer.apply_chat_template(messages) == "<[{'type': 'text', 'text': 'a'}]>"
+
+
+# --- costs nothing, goes anywhere -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_template_goes_with_its_tokenizer_to_another_process(
+    format_: str, tmp_path: Path
+) -> None:
+    tokenizer = load(tmp_path, format_, chat_template="<{{ messages[0].content }}>")
+    assert tokenizer.apply_chat_template(USER) == "<hello world>"
+    again = pickle.loads(pickle.dumps(tokenizer))
+    assert again.apply_chat_template(USER) == "<hello world>"
+
+
+LOADING = """
+import sys
+import streamdec
+tokenizer = streamdec.load_tokenizer({path!r}, backend="huggingface")
+print([name for name in ("jinja2", "streamdec.chat.template") if name in sys.modules])
+print(tokenizer.apply_chat_template([{{"role": "user", "content": "Hi"}}]))
+"""
+
+
+def test_loading_needs_no_jinja2_and_reads_no_template(tmp_path: Path) -> None:
+    shutil.copy(DEMO, tmp_path / "tokenizer.json")
+    (tmp_path / "chat_template.jinja").write_text("T", encoding="utf-8")
+    run = subprocess.run(
+        [sys.executable, "-c", LOADING.format(path=str(tmp_path))],
+        capture_output=True,
+        check=True,
+        encoding="utf-8",
+    )
+    assert run.stdout.splitlines() == ["[]", "T"]
+
+
+# --- real models ----------------------------------------------------------------------------------
+
+GOLDENS = SHARED.parent / "chat-goldens"
+REAL = {"qwen3": "qwen3-0.6b", "kimi-k2": "kimi-k2-instruct"}
+AT_HAND = {name: golden for name, golden in REAL.items() if (SHARED / name).exists()}
+
+
+@pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
+@pytest.mark.parametrize("name", AT_HAND)
+def test_real_models_render_and_encode(name: str) -> None:
+    golden = json.loads((GOLDENS / "renders" / f"{AT_HAND[name]}.json").read_text("utf-8"))
+    given = json.loads((GOLDENS / "conversations.json").read_text("utf-8"))["cases"]
+    conversations = {case["id"]: case for case in given}
+    source = (GOLDENS / "templates" / f"{AT_HAND[name]}.jinja").read_text("utf-8")
+    tokenizer = load_tokenizer(SHARED / name, backend="huggingface", chat_template=source)
+    tried = 0
+    for case in golden["cases"]:
+        expected = case["expect"]["classic"].get("output")
+        options = {k: v for k, v in conversations[case["id"]].items() if k not in ("id", "kwargs")}
+        options |= conversations[case["id"]].get("kwargs", {})
+        if expected is not None:
+            tried += 1
+            assert tokenizer.apply_chat_template(**options) == expected
+            ids = tokenizer.apply_chat_template(**options, tokenize=True)
+            assert tokenizer.decode(ids, skip_special_tokens=False) == expected
+    assert tried > 10
