@@ -1,0 +1,66 @@
+"""Writes ``docs/reference/findings.md`` from the rules as they are declared.
+
+Run it after changing a rule: ``python scripts/make_findings_reference.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from streamdec.preflight.engines import ENGINES
+from streamdec.preflight.findings import MODULES
+from streamdec.preflight.report import Rule
+
+TARGET = Path(__file__).parent.parent / "docs" / "reference" / "findings.md"
+INTRODUCTION = """\
+# Findings of a preflight
+
+`streamdec.preflight.inspect(folder)` gives a report of these. Each has a code, a severity (`error`:
+wrong output or no start on an engine; `warning`: engines or versions differ; `info`: worth
+knowing), the engines that are affected, its evidence, what to do, and where it can be read.
+
+This page is written by `scripts/make_findings_reference.py` from the declarations in
+`streamdec/preflight/findings`.
+
+The versions whose source was read:
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join(_lines())
+
+
+def _lines() -> Iterator[str]:
+    yield INTRODUCTION
+    for engine, versions in ENGINES.items():
+        yield f"- {engine}: {', '.join(versions)}"
+    yield ""
+    for title, module in MODULES.items():
+        yield f"## {title}"
+        yield ""
+        for rule in module.RULES:
+            yield from _rule(rule)
+
+
+def _rule(rule: Rule) -> Iterator[str]:
+    severity = f"{rule.severity}; {rule.or_severity}" if rule.or_severity else rule.severity
+    yield f"### {rule.code}"
+    yield ""
+    yield f"- **Severity**: {severity}"
+    yield f"- **When**: {_escaped(rule.when)}"
+    yield f"- **Engines**: {', '.join(f'`{name}`' for name in rule.engines)}"
+    yield f"- **Action**: {_escaped(rule.action)}"
+    if rule.reference:
+        yield f"- **Reference**: {'; '.join(f'`{each}`' for each in rule.reference)}"
+    yield ""
+
+
+def _escaped(text: str) -> str:
+    return text.replace("<", "\\<").replace("*", "\\*").replace("[", "\\[").replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    TARGET.parent.mkdir(parents=True, exist_ok=True)
+    TARGET.write_text(page(), "utf-8")

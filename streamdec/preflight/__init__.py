@@ -1,0 +1,73 @@
+"""What engines will do with a model snapshot, told before they do it.
+
+In: a folder. Out: findings (:func:`inspect`), the ids on which an engine stops
+(:func:`effective_stop_tokens`), stop conditions made of them (:func:`stop_conditions`), and answers
+to single questions (``streamdec.preflight.questions``). Files are read and nothing in them is run;
+no network (but for :func:`verify_commit_reachable`), no transformers.
+"""
+
+from streamdec.preflight.inspection import inspect
+from streamdec.preflight.questions import (
+    CommitStatus,
+    DiscoveredToken,
+    EffectiveTokenizerClass,
+    QuantizationEntry,
+    TemplateKwargs,
+    TurnMarker,
+    build_chat_template_env,
+    cross_ref_files,
+    discover_added_tokens,
+    effective_template_kwargs,
+    effective_tokenizer_class,
+    find_nested_quantization_config,
+    is_turn_marker_eos,
+    resolve_marker_to_id,
+    summarize_quant_config,
+    verify_commit_reachable,
+    version_gate_tokenizer_class,
+)
+from streamdec.preflight.report import (
+    Evidence,
+    Finding,
+    Reference,
+    Report,
+    Severity,
+    SpecialToken,
+)
+from streamdec.preflight.stop_tokens import (
+    Source,
+    StopTokens,
+    effective_stop_tokens,
+    stop_conditions,
+)
+
+__all__ = [
+    "CommitStatus",
+    "DiscoveredToken",
+    "EffectiveTokenizerClass",
+    "Evidence",
+    "Finding",
+    "QuantizationEntry",
+    "Reference",
+    "Report",
+    "Severity",
+    "Source",
+    "SpecialToken",
+    "StopTokens",
+    "TemplateKwargs",
+    "TurnMarker",
+    "build_chat_template_env",
+    "cross_ref_files",
+    "discover_added_tokens",
+    "effective_stop_tokens",
+    "effective_template_kwargs",
+    "effective_tokenizer_class",
+    "find_nested_quantization_config",
+    "inspect",
+    "is_turn_marker_eos",
+    "resolve_marker_to_id",
+    "stop_conditions",
+    "summarize_quant_config",
+    "verify_commit_reachable",
+    "version_gate_tokenizer_class",
+]

@@ -1,0 +1,83 @@
+"""The engines whose behaviour is known, and which of their versions was read.
+
+In: ``"sglang"`` or ``"sglang@0.5.10"``. Out: an :class:`Engine`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["ENGINES", "Engine", "parse_engine"]
+
+ENGINES: Mapping[str, tuple[str, ...]] = {
+    "vllm": ("0.11.0", "0.11.1", "0.19.1", "0.33.0"),
+    "sglang": ("0.5.10", "0.5.23"),
+    "transformers": ("4.57.6", "5.0.0", "5.5.4", "5.19.0", "5.20.0", "5.21.0", "5.22.0", "5.23.0"),
+    "dynamo": ("2026.11",),
+    "smg": ("2026.11",),
+    "mlx-lm": ("2026.11",),
+}
+"""Each engine and the versions whose source was read, the newest last.
+
+Of the last three the repository was read, not a release: that is the month in which it was.
+"""
+_VERSION = re.compile(r"v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?(?:[.\-+a-z].{0,40})?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An engine of one version."""
+
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.version}"
+
+    def before(self, version: str) -> bool:
+        """Whether it is older than ``version``."""
+        return _numbers(self.version) < _numbers(version)
+
+    @property
+    def rules_of(self) -> str:
+        """The version whose source the rules are from: the newest read one that is not newer."""
+        known = ENGINES[self.name]
+        return next((v for v in reversed(known) if not self.before(v)), known[0])
+
+    @property
+    def may_have_transformers_4(self) -> bool:
+        """Whether a transformers before 5.0 may be under it."""
+        if self.name == "transformers":
+            return self.before("5")
+        # vLLM 0.24 refuses transformers 4; SGLang 0.5.10 pins 5.3.0.
+        return {"vllm": "0.24", "sglang": "0.5.10"}.get(self.name) is not None and self.before(
+            {"vllm": "0.24", "sglang": "0.5.10"}[self.name]
+        )
+
+
+def parse_engine(name: str) -> Engine:
+    """The engine of that name; without ``@version`` the newest that is known.
+
+    Raises ValueError for an engine that is not known, or a version that is none.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"an engine is a string, not {type(name).__name__}")
+    engine, at, version = name.partition("@")
+    engine = engine.strip().lower().replace("_", "-")
+    if engine not in ENGINES:
+        known = ", ".join(ENGINES)
+        raise ValueError(f"unknown engine {name!r:.60}; known are {known}, as in 'sglang@0.5.10'")
+    if not at:
+        return Engine(engine, ENGINES[engine][-1])
+    if not _VERSION.fullmatch(version.strip()):
+        raise ValueError(f"{name!r:.60}: the version must be numbers, as in 'sglang@0.5.10'")
+    return Engine(engine, version.strip().removeprefix("v"))
+
+
+def _numbers(version: str) -> tuple[int, int, int]:
+    match = _VERSION.fullmatch(version)
+    assert match is not None, version
+    major, minor, patch = (int(part or 0) for part in match.groups())
+    return major, minor, patch

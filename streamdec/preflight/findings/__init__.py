@@ -1,0 +1,35 @@
+"""The rules of a preflight, one module for each kind of thing that they are about.
+
+In: a :class:`View`. Out: findings. Each rule is declared once: its severity, when it fires, whom it
+affects, what to do, and where the behaviour can be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from streamdec.preflight.findings import eos, files, hub, quantization, template, tokens
+from streamdec.preflight.report import Finding, Rule
+from streamdec.preflight.view import View
+
+__all__ = ["MODULES", "RULES", "check_all"]
+
+MODULES = {
+    "Ends of sequences": eos,
+    "Tokens": tokens,
+    "Files and classes": files,
+    "Chat templates": template,
+    "Quantisation": quantization,
+    "The hub": hub,
+}
+"""The modules under the titles that people read."""
+RULES: Mapping[str, Rule] = {
+    rule.code: rule for module in MODULES.values() for rule in module.RULES
+}
+"""Every rule by its code."""
+
+
+def check_all(view: View) -> Iterator[Finding]:
+    """What all rules say. The files come last: by then all of them have been read."""
+    for module in (eos, tokens, template, quantization, hub, files):
+        yield from module.check(view)

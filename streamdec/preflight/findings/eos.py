@@ -1,0 +1,334 @@
+"""Rules about ends of sequences: which ids stop an engine, and who says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from streamdec.preflight.report import Evidence, Finding, Reference, Rule, shown
+from streamdec.preflight.stop_tokens import CONFIG, GENERATION, Found, is_bare_zero
+from streamdec.preflight.tokens import is_id
+from streamdec.preflight.view import View
+
+__all__ = ["RULES", "check"]
+
+_VLLM = Reference("vllm", "0.33.0", "vllm/sampling_params.py")
+_VLLM_CONFIG = Reference("vllm", "0.33.0", "vllm/transformers_utils/config.py")
+_SGLANG = Reference("sglang", "0.5.23", "srt/configs/model_config.py")
+_SGLANG_TEXT = Reference("sglang", "0.5.23", "srt/utils/hf_transformers/common.py")
+_GENERATE = Reference("transformers", "5.23.0", "generation/configuration_utils.py")
+_BACKEND = Reference("transformers", "5.23.0", "tokenization_utils_tokenizers.py")
+_THREE = ("vllm", "sglang", "transformers")
+
+SOURCES_DISAGREE = Rule(
+    "EOS_SOURCES_DISAGREE",
+    "info",
+    "the ids that the tokenizer, generation_config.json and config.json declare are not the same",
+    ("readers of a single file",),
+    "Read all three; do not take the end of a sequence from one file.",
+    (_VLLM, _SGLANG, _GENERATE),
+)
+ENGINES_DISAGREE = Rule(
+    "EOS_ENGINES_DISAGREE",
+    "warning",
+    "the effective stop tokens are not the same on all engines that are asked about",
+    _THREE,
+    "Pass stop_token_ids explicitly, or write all ids into generation_config.json.",
+    (_VLLM, _SGLANG, _GENERATE),
+)
+TERMINATOR_NOT_STOPPED = Rule(
+    "EOS_TERMINATOR_NOT_STOPPED",
+    "error",
+    "the marker with which the template closes a turn of the assistant does not stop an engine",
+    _THREE,
+    "That engine runs on into the next turn: add the id to generation_config.json or pass it in "
+    "stop_token_ids.",
+    (_VLLM, _SGLANG, _GENERATE),
+)
+TURN_PRIMER = Rule(
+    "EOS_TURN_PRIMER_IN_STOP_SET",
+    "info",
+    "a stop id opens the next turn, and the template has no marker that closes one",
+    _THREE,
+    "By design: the model ends a turn by beginning the next. Keep the id, and keep it hidden "
+    "(no include_stop_str_in_output, no no_stop_trim). Without it the output runs on.",
+    (
+        Reference("vllm", "0.33.0", "vllm/v1/engine/detokenizer.py"),
+        Reference("sglang", "0.5.23", "srt/managers/detokenizer_manager.py"),
+    ),
+)
+MISSING_EVERYWHERE = Rule(
+    "EOS_MISSING_EVERYWHERE",
+    "error",
+    "no engine has any stop token",
+    _THREE,
+    "Nothing but the length limit ends an answer: declare eos_token_id in generation_config.json.",
+    (_VLLM, _SGLANG, _GENERATE),
+)
+NOT_IN_VOCAB = Rule(
+    "EOS_TOKEN_NOT_IN_VOCAB",
+    "error",
+    "tokenizer.json does not have the text of eos_token",
+    _THREE,
+    "transformers appends it under a new id, which the model never gives and which may be beyond "
+    "its embeddings: name a token that is there.",
+    (_BACKEND,),
+)
+ID_UNKNOWN = Rule(
+    "EOS_ID_UNKNOWN",
+    "error",
+    "an id that is declared as the end of a sequence is no token of a readable tokenizer.json, or "
+    "no id at all",
+    _THREE,
+    "A slip, or the id of another base model: correct it.",
+    (_VLLM, _SGLANG, _GENERATE),
+)
+CLASS_DEFAULT = Rule(
+    "EOS_CLASS_DEFAULT_IN_EFFECT",
+    "warning",
+    "config.json has no eos_token_id, and the configuration class of its model type has a default",
+    ("vllm", "sglang", "transformers<5"),
+    "SGLang always stops on the default, vLLM where generation_config.json is absent: write the "
+    "right id into config.json.",
+    (_SGLANG, _VLLM_CONFIG),
+)
+TEXT_CONFIG_ONLY = Rule(
+    "EOS_TEXT_CONFIG_ONLY",
+    "warning",
+    "eos_token_id is in the text part of config.json alone",
+    _THREE,
+    "SGLang lifts it; vLLM and transformers see it only without generation_config.json: write the "
+    "id into generation_config.json.",
+    (_SGLANG_TEXT, _GENERATE),
+)
+ZERO_DROPPED = Rule(
+    "EOS_ZERO_DROPPED",
+    "warning",
+    "generation_config.json has the bare integer 0 as eos_token_id",
+    ("sglang", "mlx-lm"),
+    "SGLang drops it in a truth test: write [0].",
+    (_SGLANG,),
+)
+GENERATION_MISSING = Rule(
+    "GENERATION_CONFIG_MISSING",
+    "info",
+    "there is no generation_config.json",
+    _THREE,
+    "Each engine falls back in its own way; write the file with eos_token_id.",
+    (_VLLM_CONFIG, _SGLANG, _GENERATE),
+)
+STOP_STRINGS_IGNORED = Rule(
+    "GENERATION_STOP_STRINGS_IGNORED",
+    "warning",
+    "generation_config.json has stop_strings",
+    ("vllm", "sglang"),
+    "vLLM and SGLang never read it: pass the strings as stop with each request.",
+    (_VLLM, _SGLANG),
+)
+BOS_DISAGREE = Rule(
+    "BOS_SOURCES_DISAGREE",
+    "warning",
+    "the ids that the files declare for the beginning of a sequence are not the same",
+    _THREE,
+    "A prompt gets the wrong first token, or two of them: make the files agree.",
+    (_GENERATE, _BACKEND),
+)
+PAD_EQUALS_EOS = Rule(
+    "PAD_EQUALS_EOS",
+    "info",
+    "the padding id is one of the stop ids",
+    ("transformers",),
+    "Batched generate() and the masks of training take padding for the end, or the end for "
+    "padding: give padding a token of its own.",
+    (_GENERATE,),
+)
+RULES = (
+    SOURCES_DISAGREE,
+    ENGINES_DISAGREE,
+    TERMINATOR_NOT_STOPPED,
+    TURN_PRIMER,
+    MISSING_EVERYWHERE,
+    NOT_IN_VOCAB,
+    ID_UNKNOWN,
+    CLASS_DEFAULT,
+    TEXT_CONFIG_ONLY,
+    ZERO_DROPPED,
+    GENERATION_MISSING,
+    STOP_STRINGS_IGNORED,
+    BOS_DISAGREE,
+    PAD_EQUALS_EOS,
+)
+
+
+def check(view: View) -> Iterator[Finding]:
+    """All that this module's rules say of a snapshot."""
+    yield from _sources(view)
+    yield from _sets(view)
+    yield from _turns(view)
+    yield from _ids(view)
+    yield from _fallbacks(view)
+    yield from _others(view)
+
+
+def _sources(view: View) -> Iterator[Finding]:
+    eos = view.eos
+    declared = {
+        "tokenizer": _ids_of(eos.tokenizer[0]),
+        GENERATION: _ids_of(eos.generation),
+        CONFIG: _ids_of(eos.or_text(eos.loaded, eos.lifted)),
+    }
+    # What is not there, or cannot be told, disagrees with nothing; a null in a file does.
+    is_said = {
+        "tokenizer": bool(eos.tokenizer[0]),
+        GENERATION: not eos.generation_is_absent,
+        CONFIG: bool(declared[CONFIG]) or "eos_token_id" in eos.config,
+    }
+    said = {name: ids for name, ids in declared.items() if is_said[name]}
+    if len(set(said.values())) > 1:
+        yield SOURCES_DISAGREE(*(_declares(view, name, ids) for name, ids in said.items()))
+
+
+def _declares(view: View, name: str, ids: frozenset[int]) -> Evidence:
+    if name != "tokenizer":
+        return Evidence(name, "/eos_token_id", value=sorted(ids), ids=view.ids(ids))
+    role = view.tokens.roles["eos_token"]
+    return Evidence(role.source, role.pointer, value=role.text, ids=view.ids(ids))
+
+
+def _sets(view: View) -> Iterator[Finding]:
+    sets = {found.ids for found in view.stop.values()}
+    if len(sets) > 1:
+        yield ENGINES_DISAGREE(
+            *(view.seen(found) for found in view.stop.values()),
+            engines=tuple(dict.fromkeys(found.engine for found in view.stop.values())),
+        )
+    # A tokenizer whose end has no known id has one all the same.
+    if not any(found.ids or found.unresolved for found in view.stop.values()) and view.stop:
+        yield MISSING_EVERYWHERE(Evidence(note="no source declares one", value=sorted(view.stop)))
+
+
+def _turns(view: View) -> Iterator[Finding]:
+    terminator, primer = view.turns.terminator, view.turns.primer
+    if terminator is not None:
+        lacking = [found for found in view.stop.values() if terminator.id not in found.ids]
+        # Where the tokenizer's own id is not known, it may be just this one.
+        lacking = [
+            found
+            for found in lacking
+            if not any(source.text in (terminator.text, None) for source in found.unresolved)
+        ]
+        if lacking:
+            yield TERMINATOR_NOT_STOPPED(
+                Evidence(
+                    *_template_place(view),
+                    note="closes the assistant's turn",
+                    ids={terminator.id: terminator.text},
+                ),
+                *(view.seen(found) for found in lacking),
+                engines=tuple(dict.fromkeys(found.engine for found in lacking)),
+            )
+    elif primer is not None and primer.id in view.stop_ids:
+        text = view.template_text
+        opening = {i: t for i, t in view.ids(view.stop_ids).items() if t and t in text}
+        yield TURN_PRIMER(Evidence(*_template_place(view), note="opens the next turn", ids=opening))
+
+
+def _template_place(view: View) -> tuple[str, str]:
+    template = view.templates.default
+    return ("", "") if template is None else (template.file, template.pointer)
+
+
+def _ids(view: View) -> Iterator[Finding]:
+    tokens, role = view.tokens, view.tokens.roles.get("eos_token")
+    bare = None if tokens.is_remote else tokens.bare
+    if role is not None and bare is not None and bare.id_of(role.text) is None:
+        found = tokens.resolve(role.text)
+        ids = {} if found.id is None else {found.id: role.text}
+        yield NOT_IN_VOCAB(
+            Evidence(role.source, role.pointer, value=role.text),
+            Evidence(note="its id after loading", ids=ids),
+        )
+    seen: dict[tuple[str, str], Evidence] = {}
+    for file, pointer, value in _declared_values(view):
+        if not is_id(value):
+            seen[file, pointer] = Evidence(file, pointer, value=shown(value), note="not an id")
+        elif tokens.knows_all_ids and tokens.text_of(value) is None:
+            seen[file, pointer] = Evidence(file, pointer, ids={value: None}, note="no such token")
+    if seen:
+        yield ID_UNKNOWN(*seen.values())
+
+
+def _declared_values(view: View) -> Iterator[tuple[str, str, Any]]:
+    """Every value that is declared as the end of a sequence: file, pointer, value."""
+    places = [
+        (GENERATION, "/eos_token_id", (view.eos.generation_config or {}).get("eos_token_id")),
+        (CONFIG, "/eos_token_id", view.eos.config.get("eos_token_id")),
+    ]
+    text = view.eos.config.get("text_config")
+    if isinstance(text, dict):
+        places.append((CONFIG, "/text_config/eos_token_id", text.get("eos_token_id")))
+    for file, pointer, value in places:
+        if isinstance(value, list):
+            yield from ((file, f"{pointer}/{i}", each) for i, each in enumerate(value[:1000]))
+        elif value is not None:
+            yield file, pointer, value
+
+
+def _fallbacks(view: View) -> Iterator[Finding]:
+    eos = view.eos
+    default = eos.class_default
+    if not default and "eos_token_id" not in eos.config and not eos.has_attribute:
+        # SGLang lifts the default of the text part's class in the same way.
+        default = tuple(f for f in eos.lifted if f[1].kind == "text_class_default")
+    if default:
+        ids = _ids_of(default)
+        evidence = Evidence(
+            CONFIG, "/model_type", value=eos.model_type, ids=view.ids(ids), note="class default"
+        )
+        yield CLASS_DEFAULT(evidence)
+    text = eos.lifted
+    is_written = any(source.kind == "text_config" for _, source in text)
+    if is_written and not eos.written and "eos_token_id" not in eos.config:
+        _, source = text[0]
+        yield TEXT_CONFIG_ONLY(Evidence(CONFIG, source.pointer, ids=view.ids(_ids_of(text))))
+    if is_bare_zero(eos.generation_config):
+        yield ZERO_DROPPED(Evidence(GENERATION, "/eos_token_id", value=0, ids=view.ids([0])))
+    if view.snapshot.file(GENERATION) is None:
+        yield GENERATION_MISSING(Evidence(GENERATION, note="not there"))
+
+
+def _others(view: View) -> Iterator[Finding]:
+    config = view.eos.generation_config or {}
+    if config.get("stop_strings"):
+        value = shown(config["stop_strings"])
+        yield STOP_STRINGS_IGNORED(Evidence(GENERATION, "/stop_strings", value=value))
+    bos = dict(_declared_role(view, "bos_token"))
+    if len({ids for ids, _ in bos.values()}) > 1:
+        yield BOS_DISAGREE(*(evidence for _, evidence in bos.values()))
+    pad = dict(_declared_role(view, "pad_token"))
+    same = [evidence for ids, evidence in pad.values() if ids & view.stop_ids]
+    if same:
+        yield PAD_EQUALS_EOS(*same)
+
+
+def _declared_role(view: View, name: str) -> Iterator[tuple[str, tuple[frozenset[int], Evidence]]]:
+    """Each file that declares the ids of a role, with what it declares."""
+    role = view.tokens.roles.get(name)
+    # A default of the tokenizer class is nobody's declaration, but it is what pads.
+    if role is not None and (role.pointer or name == "pad_token"):
+        found = view.tokens.resolve(role.text)
+        if found.id is not None:
+            evidence = Evidence(
+                role.source, role.pointer, value=role.text, ids={found.id: role.text}
+            )
+            yield "tokenizer", (frozenset({found.id}), evidence)
+    for file, config in ((GENERATION, view.eos.generation_config), (CONFIG, view.eos.config)):
+        value = (config or {}).get(f"{name}_id")
+        listed = value if isinstance(value, list) else [value]
+        ids = frozenset(i for i in listed if is_id(i))
+        if ids:
+            yield file, (ids, Evidence(file, f"/{name}_id", value=shown(value), ids=view.ids(ids)))
+
+
+def _ids_of(found: Found) -> frozenset[int]:
+    return frozenset(token_id for token_id, _ in found)

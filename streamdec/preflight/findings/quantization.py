@@ -1,0 +1,169 @@
+"""Rules about quantisation: where it is declared, and whether those who look there find it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from streamdec.preflight.report import Evidence, Finding, Reference, Rule, shown
+from streamdec.preflight.view import View
+
+__all__ = ["RULES", "check", "nested_quantization", "quantization_places"]
+
+_CONFIG = "config.json"
+_SIDECAR = "hf_quant_config.json"
+_KEY = "quantization_config"
+_MAX_NODES = 100_000
+_VLLM = Reference("vllm", "0.33.0", "vllm/transformers_utils/config.py")
+_SGLANG = Reference("sglang", "0.5.23", "srt/configs/model_config.py")
+
+NESTED = Rule(
+    "QUANT_NESTED",
+    "warning",
+    "quantization_config is nowhere but inside a part of config.json",
+    ("sglang", "readers of the top level"),
+    "A reader of the top level takes the weights for unquantised. vLLM looks into text_config, "
+    "SGLang into that of models it knows: copy the entry to the top level.",
+    (_VLLM, _SGLANG),
+)
+SIDECAR_ONLY = Rule(
+    "QUANT_SIDECAR_ONLY",
+    "info",
+    "hf_quant_config.json is there and config.json says nothing of quantisation",
+    ("transformers", "readers of config.json"),
+    "vLLM and SGLang read the file, others do not: add quantization_config to config.json.",
+    (_VLLM, _SGLANG),
+)
+DISAGREE = Rule(
+    "QUANT_MULTIPLE_DISAGREE",
+    "error",
+    "two places declare different quantisations",
+    ("vllm", "sglang", "transformers"),
+    "Which of them wins depends on the reader: keep the true one.",
+    (_VLLM, _SGLANG),
+)
+NO_METHOD = Rule(
+    "QUANT_NO_METHOD",
+    "warning",
+    "a quantization_config does not name its method",
+    ("vllm", "sglang", "transformers"),
+    "Engines guess, or load the weights as if they were not quantised: add quant_method.",
+    (_VLLM, _SGLANG),
+)
+KV_SCHEME_NULL = Rule(
+    "QUANT_KV_SCHEME_NULL",
+    "info",
+    "a quantisation says that it has no scales for the KV cache",
+    ("vllm", "sglang"),
+    "With a KV cache in fp8 the scale is 1.0: expect a loss, or leave the cache as it is.",
+    (_VLLM, _SGLANG),
+)
+RULES = (NESTED, SIDECAR_ONLY, DISAGREE, NO_METHOD, KV_SCHEME_NULL)
+
+
+def nested_quantization(config: Any) -> list[tuple[str, Any]]:
+    """Every ``quantization_config`` below the top level: its dotted path, and what is there.
+
+    Objects and lists are walked; at most 100,000 values of a file are looked at.
+    """
+    found = []
+    level: list[tuple[str, Any]] = [("", config)]
+    seen = 0
+    while level and seen < _MAX_NODES:
+        following: list[tuple[str, Any]] = []
+        for path, value in level:
+            items: Any = ()
+            if isinstance(value, dict):
+                items = value.items()
+            elif isinstance(value, list):
+                items = enumerate(value)
+            for key, inner in items:
+                seen += 1
+                here = f"{path}.{key}" if path else str(key)
+                if key == _KEY and inner:
+                    if path:
+                        found.append((here, inner))
+                elif isinstance(inner, dict | list):
+                    following.append((here, inner))
+        level = following
+    return found
+
+
+def quantization_places(view: View) -> list[tuple[str, str, dict[str, Any]]]:
+    """All declarations in the order in which they win: file, dotted path, what is there."""
+    config = view.eos.config
+    places: list[tuple[str, str, Any]] = [(_CONFIG, _KEY, config.get(_KEY))]
+    if _SIDECAR in view.snapshot.names:
+        sidecar = view.snapshot.object(_SIDECAR) or {}
+        inner = sidecar.get("quantization")
+        places.append(
+            (_SIDECAR, "quantization" if isinstance(inner, dict) else "", inner or sidecar)
+        )
+    places.append((_CONFIG, "compression_config", config.get("compression_config")))
+    places += [(_CONFIG, path, value) for path, value in nested_quantization(config)]
+    return [(f, p, value) for f, p, value in places if isinstance(value, dict) and value]
+
+
+def check(view: View) -> Iterator[Finding]:
+    """All that this module's rules say of a snapshot."""
+    places = quantization_places(view)
+    if not places:
+        return
+    outer = [(file, path) for file, path, _ in places if "." not in path]
+    nested = [place for place in places if "." in place[1]]
+    if nested and not outer:
+        yield NESTED(*(_evidence(*place) for place in nested[:20]))
+    if {file for file, _, _ in places} == {_SIDECAR}:
+        yield SIDECAR_ONLY(*(_evidence(*place) for place in places))
+    methods = {summary for _, _, value in places if (summary := _method(value))}
+    widths = {bits for _, _, value in places if (bits := _bits(value)) is not None}
+    if len(methods) > 1 or len(widths) > 1:
+        yield DISAGREE(*(_evidence(*place) for place in places[:20]))
+    silent = [place for place in places if not _method(place[2])]
+    if silent:
+        yield NO_METHOD(*(_evidence(*place) for place in silent[:20]))
+    null = [
+        (file, f"{path}.{key}".strip("."))
+        for file, path, value in places
+        for key in ("kv_cache_scheme", "kv_cache_quant_algo")
+        if key in value and value[key] is None
+    ]
+    if null:
+        yield KV_SCHEME_NULL(*(Evidence(file, _pointer(path)) for file, path in null[:20]))
+
+
+def _evidence(file: str, path: str, value: dict[str, Any]) -> Evidence:
+    said = {
+        key: shown(value[key])
+        for key in ("quant_method", "quant_algo", "bits", "format")
+        if isinstance(value.get(key), str | int)
+    }
+    return Evidence(file, _pointer(path), value=said or None, note=path)
+
+
+def _pointer(path: str) -> str:
+    return "/" + path.replace(".", "/") if path else ""
+
+
+def _method(value: dict[str, Any]) -> str:
+    """The method in one word; what NVIDIA's tools write has an algorithm and may have no method."""
+    method = value.get("quant_method")
+    if isinstance(method, str) and method:
+        name = method.lower().replace("_", "-")
+        return "modelopt" if name.startswith("modelopt") else name
+    return "modelopt" if isinstance(value.get("quant_algo"), str) else ""
+
+
+def _bits(value: dict[str, Any]) -> Any:
+    """How wide the weights are, or the algorithm, where it is said in one place."""
+    for key in ("quant_algo", "bits", "w_bit", "num_bits"):
+        found = value.get(key)
+        if isinstance(found, str | int) and not isinstance(found, bool):
+            return str(found).lower()
+    groups = value.get("config_groups")
+    for group in groups.values() if isinstance(groups, dict) else ():
+        weights = group.get("weights") if isinstance(group, dict) else None
+        bits = weights.get("num_bits") if isinstance(weights, dict) else None
+        if isinstance(bits, int):
+            return str(bits)
+    return None

@@ -1,0 +1,346 @@
+"""Rules about chat templates: which one is in effect, and what it does with conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from streamdec.errors import ChatTemplateError
+from streamdec.preflight.report import Evidence, Finding, Reference, Rule
+from streamdec.preflight.templates import CONFIG, DIRECTORY, FILE, LEGACY, Template
+from streamdec.preflight.turns import CHILD_DIED, FIRST, WHAT, probe
+from streamdec.preflight.view import View
+
+__all__ = ["RULES", "check"]
+
+_LOADED = ("transformers", "vllm", "sglang")
+_MOST_RENDERED = 3
+"""Templates besides the default: each takes a process of its own."""
+_BASE = Reference("transformers", "5.23.0", "tokenization_utils_base.py")
+_UTILS = Reference("transformers", "5.23.0", "utils/chat_template_utils.py")
+_PROCESSOR = Reference("transformers", "5.23.0", "processing_utils.py")
+_VLLM = Reference("vllm", "0.33.0", "vllm/renderers/hf.py")
+_SGLANG = Reference("sglang", "0.5.23", "srt/entrypoints/openai/serving_chat.py")
+_SANDBOX = Reference("jinja2", "3.1.6", "jinja2/sandbox.py")
+
+MISSING = Rule(
+    "CHAT_TEMPLATE_MISSING",
+    "warning",
+    "there is no chat template, and no engine has code that does without",
+    _LOADED,
+    "The chat endpoints refuse, or take a template of their own: add chat_template.jinja.",
+    (_BASE, _VLLM),
+)
+BYPASSED = Rule(
+    "CHAT_TEMPLATE_BYPASSED",
+    "info",
+    "engines render this architecture with code of their own, not with the template",
+    ("vllm", "sglang"),
+    "What the template says holds for transformers alone: compare a prompt with the engine's.",
+    (_VLLM, _SGLANG),
+)
+SHADOWS = Rule(
+    "CHAT_TEMPLATE_SIDECAR_SHADOWS_INLINE",
+    "warning",
+    "the template files differ from chat_template in tokenizer_config.json, or lack names of it",
+    _LOADED,
+    "The files replace the inline entry whole; loaders that read only tokenizer_config.json see "
+    "another template: keep one of the two.",
+    (_BASE,),
+)
+INLINE_LOST = Rule(
+    "CHAT_TEMPLATE_INLINE_LOST",
+    "error",
+    "template files exist for other names alone, so that the inline template is dropped",
+    _LOADED,
+    "There is no default template after loading: save it as chat_template.jinja.",
+    (_BASE,),
+)
+NO_DEFAULT = Rule(
+    "CHAT_TEMPLATE_NO_DEFAULT",
+    "error",
+    "there are templates with names, and none of them is default",
+    _LOADED,
+    "A conversation without tools raises ValueError: save one as chat_template.jinja.",
+    (_BASE,),
+)
+NAMED = Rule(
+    "CHAT_TEMPLATE_NAMED",
+    "info",
+    "there are several templates, one of them the default",
+    _LOADED,
+    "With tools (an empty list counts) tool_use is taken, if there is one.",
+    (_BASE,),
+)
+COLLISION = Rule(
+    "CHAT_TEMPLATE_DEFAULT_COLLISION",
+    "warning",
+    "additional_chat_templates/default.jinja lies beside chat_template.jinja",
+    _LOADED,
+    "Tokenizers take the former, processors the latter: remove one.",
+    (_BASE, _PROCESSOR),
+)
+LEGACY_JSON = Rule(
+    "CHAT_TEMPLATE_LEGACY_JSON",
+    "warning",
+    "there is a chat_template.json",
+    (*_LOADED, "smg"),
+    "Processors read it (vLLM only without tools), tokenizers do not, and smg prefers it: save it "
+    "as chat_template.jinja.",
+    (_PROCESSOR, _VLLM),
+)
+SYNTAX_ERROR = Rule(
+    "CHAT_TEMPLATE_SYNTAX_ERROR",
+    "error",
+    "the template is no template that jinja2 compiles",
+    _LOADED,
+    "No conversation can be rendered: correct the line.",
+    (_UTILS,),
+)
+UNKNOWN_NAME = Rule(
+    "CHAT_TEMPLATE_UNKNOWN_NAME",
+    "error",
+    "the template uses a filter, a test or a function that its environment does not have",
+    _LOADED,
+    "Rendering fails there: use what transformers has (templates for llama.cpp may have "
+    "from_json).",
+    (_UTILS,),
+)
+SANDBOX_VIOLATION = Rule(
+    "CHAT_TEMPLATE_SANDBOX_VIOLATION",
+    "error",
+    "the template does what the sandbox forbids",
+    _LOADED,
+    "Rendering fails; read the template before serving this snapshot.",
+    (_SANDBOX, _UTILS),
+)
+RESOURCE_LIMIT = Rule(
+    "CHAT_TEMPLATE_RESOURCE_LIMIT",
+    "error",
+    "the template is too large, or takes too much time or memory",
+    _LOADED,
+    "An engine would hang or be killed: the sandbox stops code, not cost. Read the template before "
+    "serving this snapshot.",
+    (_SANDBOX,),
+)
+NOT_INSPECTED = Rule(
+    "CHAT_TEMPLATE_NOT_INSPECTED",
+    "info",
+    "the template was not looked at, as jinja2 is not installed or no process renders it",
+    _LOADED,
+    "pip install 'streamdec[chat]' and inspect again.",
+    or_severity="warning where the process that renders it could not be started, or ended",
+)
+IGNORES_GENERATION_PROMPT = Rule(
+    "CHAT_TEMPLATE_IGNORES_GENERATION_PROMPT",
+    "info",
+    "a prompt is the same with and without add_generation_prompt",
+    _LOADED,
+    "Normal where a user's turn ends with what begins the answer (Mistral). Else the model may "
+    "write the user's next turn.",
+    (_UTILS,),
+)
+CLOCK_DEPENDENT = Rule(
+    "CHAT_TEMPLATE_CLOCK_DEPENDENT",
+    "warning",
+    "the template calls strftime_now",
+    _LOADED,
+    "The prompt depends on the local time of the host: caches of prefixes miss each day, and "
+    "results cannot be repeated. Pass the date as a variable, if the template takes one.",
+    (_UTILS,),
+)
+NEEDS_KWARGS = Rule(
+    "CHAT_TEMPLATE_NEEDS_KWARGS",
+    "info",
+    "the template reads variables that it is not always given",
+    _LOADED,
+    "Pass them in chat_template_kwargs; vLLM drops those that a template does not name, and before "
+    "0.11.1 it dropped more.",
+    (_VLLM, _SGLANG),
+)
+TOOL_ARGS_STRING_FAILS = Rule(
+    "CHAT_TEMPLATE_TOOL_ARGS_STRING_FAILS",
+    "info",
+    "arguments of a tool call render as an object and fail as the string that OpenAI's API has",
+    ("transformers",),
+    "Parse the string before a bare apply_chat_template; vLLM and SGLang do so themselves.",
+    (_UTILS, _VLLM, _SGLANG),
+)
+NONE_LEAK = Rule(
+    "CHAT_TEMPLATE_NONE_CONTENT_LEAK",
+    "warning",
+    "a message whose content is null puts the word None into the prompt",
+    ("transformers<5.23", "vllm", "sglang"),
+    "Send an empty string instead. transformers 5.23 drops null fields before rendering.",
+    (_UTILS,),
+)
+LIST_REPR = Rule(
+    "CHAT_TEMPLATE_LIST_CONTENT_REPR",
+    "warning",
+    "a message whose content is a list puts a Python list into the prompt",
+    ("transformers",),
+    "Send the text as a string; vLLM and SGLang join it where they see that the template wants "
+    "one.",
+    (_UTILS, _VLLM, _SGLANG),
+)
+RULES = (
+    MISSING,
+    BYPASSED,
+    SHADOWS,
+    INLINE_LOST,
+    NO_DEFAULT,
+    NAMED,
+    COLLISION,
+    LEGACY_JSON,
+    SYNTAX_ERROR,
+    UNKNOWN_NAME,
+    SANDBOX_VIOLATION,
+    RESOURCE_LIMIT,
+    NOT_INSPECTED,
+    IGNORES_GENERATION_PROMPT,
+    CLOCK_DEPENDENT,
+    NEEDS_KWARGS,
+    TOOL_ARGS_STRING_FAILS,
+    NONE_LEAK,
+    LIST_REPR,
+)
+_BY_CODE = {rule.code: rule for rule in RULES}
+_OWN_CODE = {
+    "gpt_oss": "harmony",
+    "deepseek_v32": "an encoder of their own for DeepSeek V3.2",
+    "deepseek_v4": "an encoder of their own for DeepSeek V4",
+    "kimi_k3": "an encoder of their own for Kimi K3",
+}
+_ARCHITECTURES = {
+    "GptOssForCausalLM": "gpt_oss",
+    "DeepseekV32ForCausalLM": "deepseek_v32",
+    "DeepseekV4ForCausalLM": "deepseek_v4",
+    "KimiK3ForConditionalGeneration": "kimi_k3",
+}
+
+
+def check(view: View) -> Iterator[Finding]:
+    """All that this module's rules say of a snapshot."""
+    yield from _places(view)
+    rendered = 0
+    for name, template in view.templates.all:
+        rendered += template is not view.templates.default
+        yield from _parsed(view, name, template, view.render and rendered <= _MOST_RENDERED)
+    yield from _rendered(view)
+
+
+def _places(view: View) -> Iterator[Finding]:
+    templates = view.templates
+    kind = _encoder_of(view)
+    if kind:
+        place = Evidence("config.json", "/model_type", value=view.eos.model_type)
+        yield BYPASSED(place, Evidence(note=f"engines have {_OWN_CODE[kind]}"))
+    native = any(
+        n == "tekken.json" or n.startswith("tokenizer.model.v") for n in view.snapshot.names
+    )
+    unread = any(f.name in (FILE, CONFIG, LEGACY) for f in view.snapshot.problems())
+    if not templates.all and not kind and not native and not unread:
+        yield MISSING(Evidence(note=f"no {FILE}, {DIRECTORY}, {LEGACY}, nor an entry in {CONFIG}"))
+    yield from _shadowed(view)
+    if templates.loaded and not templates.is_single:
+        names = Evidence(value=sorted(templates.loaded)[:20], note="names")
+        yield (NAMED if "default" in templates.loaded else NO_DEFAULT)(names)
+    if templates.sidecar is not None and "default" in templates.additional:
+        yield COLLISION(Evidence(FILE), Evidence(f"{DIRECTORY}/default.jinja"))
+    if LEGACY in view.snapshot.names:
+        yield LEGACY_JSON(Evidence(LEGACY, "/chat_template"))
+
+
+def _encoder_of(view: View) -> str:
+    """The architecture for which engines have an encoder of their own; empty for others."""
+    if view.eos.model_type in _OWN_CODE:
+        return view.eos.model_type
+    listed = view.eos.config.get("architectures")
+    names = listed if isinstance(listed, list) else []
+    return next(
+        (_ARCHITECTURES[n] for n in names if isinstance(n, str) and n in _ARCHITECTURES), ""
+    )
+
+
+def _shadowed(view: View) -> Iterator[Finding]:
+    files, inline = view.templates.files, view.templates.inline
+    if not files or not inline:
+        return
+    place = Evidence(CONFIG, "/chat_template", value=sorted(inline)[:20])
+    if "default" not in files and "default" in inline:
+        yield INLINE_LOST(place, Evidence(DIRECTORY, value=sorted(files)[:20]))
+        return
+    differing = [
+        Evidence(template.file, note=f"{name} differs from the inline one")
+        for name, template in files.items()
+        if name in inline and _lines(inline[name].text) != _lines(template.text)
+    ]
+    lost = sorted(set(inline) - set(files))
+    if differing or lost:
+        note = f"lost: {', '.join(lost)[:200]}" if lost else ""
+        yield SHADOWS(Evidence(CONFIG, "/chat_template", note=note), *differing[:20])
+
+
+def _lines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _parsed(view: View, name: str, template: Template, render: bool) -> Iterator[Finding]:
+    if template is view.templates.default:
+        probes = view.probes
+    else:
+        roles = {role: found.text for role, found in view.tokens.roles.items()}
+        probes = probe(template.text, roles, conversations=("prompt", "call") if render else ())
+    if probes.unavailable:
+        yield NOT_INSPECTED(_at(template, note=probes.unavailable))
+        return
+    failed = [(error, f"{WHAT[name]}: ") for name, error in probes.failed.items()]
+    if probes.error is not None and probes.error not in probes.failed.values():
+        failed.append((probes.error, ""))
+    found = {error.code: (error, where) for error, where in reversed(failed)}
+    for code, (error, where) in found.items():
+        if code == CHILD_DIED:
+            yield NOT_INSPECTED(_at(template, note=_said(error)), severity="warning")
+        # What a compiler says of an unknown name is said below, and better.
+        is_name = probes.static is not None and probes.static.unknown and code == SYNTAX_ERROR.code
+        if code in _BY_CODE and not is_name:
+            yield _BY_CODE[code](_at(template, line=error.line, note=where + _said(error)))
+    if probes.static is None:
+        return
+    if probes.static.unknown:
+        value = sorted(probes.static.unknown)
+        line = min(probes.static.unknown.values())
+        yield UNKNOWN_NAME(_at(template, line=line, note=name, value=value))
+    if "strftime_now" in probes.static.called:
+        yield CLOCK_DEPENDENT(_at(template, note=name))
+    if probes.static.undeclared:
+        yield NEEDS_KWARGS(_at(template, note=name, value=sorted(probes.static.undeclared)))
+
+
+def _rendered(view: View) -> Iterator[Finding]:
+    template = view.templates.default
+    if template is None or not view.render:
+        return
+    texts, failed = view.probes.rendered, view.probes.failed
+    prompt, generation = texts.get("prompt"), texts.get("generation")
+    if prompt is not None and prompt == generation:
+        yield IGNORES_GENERATION_PROMPT(_at(template, value=prompt[-200:]))
+    if "call" in texts and "call_string" in failed:
+        yield TOOL_ARGS_STRING_FAILS(_at(template, note=_said(failed["call_string"])))
+    for name, empty in (("none", "empty"), ("call_none", "call")):
+        without = texts.get(empty, texts.get("answered", ""))
+        if texts.get(name, "").count("None") > without.count("None"):
+            yield NONE_LEAK(_at(template, value=texts[name][-200:]))
+            break
+    listed = texts.get("list", "")
+    if f"'text': '{FIRST}'" in listed:
+        yield LIST_REPR(_at(template, value=listed[-200:]))
+
+
+def _at(
+    template: Template, *, line: int | None = None, note: str = "", value: object = None
+) -> Evidence:
+    return Evidence(template.file, template.pointer, line=line, note=note, value=value)
+
+
+def _said(error: ChatTemplateError) -> str:
+    return str(error)[:300]

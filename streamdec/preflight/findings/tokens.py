@@ -1,0 +1,386 @@
+"""Rules about added tokens: where the files differ, and what becomes of it after loading."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from streamdec.backends.tokenizer_config import ROLES, content_of
+from streamdec.preflight.report import Evidence, Finding, Reference, Rule, shown
+from streamdec.preflight.tokens import Entry, Tokens
+from streamdec.preflight.view import View
+
+__all__ = ["RULES", "check"]
+
+_CONFIG = "tokenizer_config.json"
+_JSON = "tokenizer.json"
+_MAP = "special_tokens_map.json"
+_MOST = 50
+"""Pieces of evidence that one finding shows; it says how many there are."""
+_MOST_SOUGHT = 20_000
+"""Added tokens that are looked for in a template; the most of a known tokenizer is 6,500."""
+_BASE = Reference("transformers", "5.23.0", "tokenization_utils_base.py")
+_BACKEND = Reference("transformers", "5.23.0", "tokenization_utils_tokenizers.py")
+_BASE_4 = Reference("transformers", "4.57.6", "tokenization_utils_base.py")
+_LIBRARY = Reference("tokenizers", "0.22", "tokenizers/src/tokenizer/added_vocabulary.rs")
+_LOADED = ("transformers", "vllm", "sglang")
+_BARE = ("smg", "dynamo", "tokenizers.Tokenizer.from_file")
+_MARKER = re.compile(r"<\|[^|<>\s{}'\"]{1,64}\|>|<｜[^｜<>\s{}'\"]{1,64}｜>")
+
+FLAG_DRIFT = Rule(
+    "SPECIAL_FLAG_DRIFT",
+    "warning",
+    "tokenizer.json and added_tokens_decoder have the same token under the same id, special in one "
+    "and not in the other",
+    (*_LOADED, *_BARE),
+    "transformers, vLLM and SGLang take the flag of tokenizer_config.json, loaders of "
+    "tokenizer.json alone take that one: the token is printed by one and skipped by the other. "
+    "Make them agree.",
+    (_BACKEND, _LIBRARY),
+    or_severity="error if the token is a stop id or occurs in the chat template",
+)
+CONTENT_DRIFT = Rule(
+    "ADDED_TOKEN_CONTENT_DRIFT",
+    "error",
+    "added_tokens_decoder has another text under an id than tokenizer.json, which does not have "
+    "that text at all",
+    _LOADED,
+    "The text is appended under a new id, or takes the place of the other: correct the one of the "
+    "two that is wrong.",
+    (_BACKEND,),
+)
+ID_DRIFT = Rule(
+    "ADDED_TOKEN_ID_DRIFT",
+    "warning",
+    "added_tokens_decoder has the text of a token of tokenizer.json under another id",
+    ("readers of tokenizer_config.json alone",),
+    "The id of tokenizer.json wins: correct tokenizer_config.json.",
+    (_BACKEND, _LIBRARY),
+)
+ONLY_IN_CONFIG = Rule(
+    "ADDED_TOKEN_ONLY_IN_CONFIG",
+    "warning",
+    "added_tokens_decoder has a token that tokenizer.json does not have",
+    (*_LOADED, *_BARE),
+    "transformers appends it when it loads, loaders of tokenizer.json alone do not have it: save "
+    "tokenizer.json anew.",
+    (_BACKEND,),
+)
+NOT_HONOURED = Rule(
+    "ADDED_TOKEN_ID_NOT_HONOURED",
+    "error",
+    "an added token of tokenizer.json has another id after loading than the file says",
+    (*_LOADED, *_BARE),
+    "The library gives the next free id and not the declared one where there is a gap (fill it "
+    "with placeholders); and a class that builds its tokenizer from the vocabulary loses tokens "
+    "that added_tokens_decoder does not name.",
+    (_LIBRARY,),
+)
+DUPLICATE = Rule(
+    "ADDED_TOKEN_DUPLICATE_CONTENT",
+    "warning",
+    "two added tokens of a file have the same text",
+    (*_LOADED, *_BARE),
+    "The first entry of tokenizer.json wins; the other id is never given: remove it.",
+    (_LIBRARY,),
+)
+DECODER_ABSENT = Rule(
+    "ADDED_TOKENS_DECODER_ABSENT",
+    "info",
+    "tokenizer_config.json has no added_tokens_decoder",
+    ("dynamo", "readers of tokenizer_config.json alone"),
+    "Read added tokens from tokenizer.json. dynamo cannot resolve the tokenizer's end of sequence; "
+    "special_tokens_map.json and added_tokens.json are read where they would not be otherwise.",
+    (_BASE,),
+)
+DECODER_SHAPE = Rule(
+    "ADDED_TOKENS_DECODER_SHAPE",
+    "error",
+    "added_tokens_decoder is no object of ids and tokens",
+    _LOADED,
+    "No version of transformers loads this (AttributeError, ValueError or TypeError): write an "
+    'object of ids as strings and objects with "content".',
+    (_BASE, _BASE_4),
+)
+EXTRA_LIST = Rule(
+    "EXTRA_SPECIAL_TOKENS_LIST",
+    "info",
+    "extra_special_tokens is a list",
+    ("transformers<5.0",),
+    "transformers before 5.0 fails with AttributeError: 'list' object has no attribute 'keys'. "
+    "Serve with 5.0 or later, or write {} and additional_special_tokens.",
+    (_BASE, _BASE_4),
+    or_severity="error where an engine that is asked about may run on transformers before 5.0",
+)
+EXTRA_SHADOWS = Rule(
+    "EXTRA_SPECIAL_SHADOWS_ADDITIONAL",
+    "warning",
+    "extra_special_tokens and additional_special_tokens both name tokens",
+    ("transformers>=5.0", "vllm", "sglang"),
+    "transformers 5 ignores additional_special_tokens then: put all of them into one list.",
+    (_BASE,),
+)
+EXTRA_NOT_SKIPPED = Rule(
+    "EXTRA_SPECIAL_NOT_SKIPPED",
+    "warning",
+    "a token that extra_special_tokens or additional_special_tokens names has special=false",
+    _LOADED,
+    "transformers 4 makes it special and skips it, transformers 5 keeps the flag and prints it "
+    "(but in classes that make all special, as Qwen2Tokenizer): set special in "
+    "added_tokens_decoder and tokenizer.json to what is meant.",
+    (_BACKEND, _BASE_4),
+)
+MAP_OVERRIDES = Rule(
+    "SPECIAL_TOKENS_MAP_OVERRIDES",
+    "warning",
+    "special_tokens_map.json differs from tokenizer_config.json and is read, as there is no "
+    "added_tokens_decoder",
+    _LOADED,
+    "The map wins; readers of tokenizer_config.json see another token: make them agree.",
+    (_BASE,),
+)
+MAP_STALE = Rule(
+    "SPECIAL_TOKENS_MAP_STALE",
+    "info",
+    "special_tokens_map.json differs from tokenizer_config.json and is not read, as there is an "
+    "added_tokens_decoder",
+    ("readers of special_tokens_map.json",),
+    "Nothing of the map is in effect: remove it, or make it agree.",
+    (_BASE,),
+)
+NOT_SPECIAL = Rule(
+    "STRUCTURAL_TOKEN_NOT_SPECIAL",
+    "info",
+    "an added token that is not special occurs in the text of the chat template",
+    (*_LOADED, *_BARE),
+    "It survives skip_special_tokens=True. Often that is wanted (markers of tools and of thinking "
+    "are parsed from the text): do not change the flag without looking.",
+    (_BACKEND,),
+)
+NOT_A_TOKEN = Rule(
+    "TEMPLATE_MARKER_NOT_A_TOKEN",
+    "warning",
+    "the chat template writes a marker of the form <|…|> that is not one token",
+    (*_LOADED, *_BARE),
+    "It is cut into pieces that the model was hardly trained on: correct its spelling or add the "
+    "token.",
+    (_BACKEND,),
+)
+RULES = (
+    FLAG_DRIFT,
+    CONTENT_DRIFT,
+    ID_DRIFT,
+    ONLY_IN_CONFIG,
+    NOT_HONOURED,
+    DUPLICATE,
+    DECODER_ABSENT,
+    DECODER_SHAPE,
+    EXTRA_LIST,
+    EXTRA_SHADOWS,
+    EXTRA_NOT_SKIPPED,
+    MAP_OVERRIDES,
+    MAP_STALE,
+    NOT_SPECIAL,
+    NOT_A_TOKEN,
+)
+
+
+def check(view: View) -> Iterator[Finding]:
+    """All that this module's rules say of a snapshot."""
+    yield from _flags(view)
+    yield from _declared(view)
+    yield from _own(view)
+    yield from _shape(view)
+    yield from _extra(view)
+    yield from _map(view)
+    yield from _in_template(view)
+
+
+def _flags(view: View) -> Iterator[Finding]:
+    tokens = view.tokens
+    own = {(entry.id, entry.content): entry for entry in tokens.own}
+    named = {role.text for role in tokens.roles.values()}
+    grave: list[Evidence] = []
+    plain: list[Evidence] = []
+    for entry in tokens.declared:
+        other = own.get((entry.id, entry.content))
+        # With a role it becomes special whatever the config says.
+        effective = entry.special or entry.content in named
+        if other is None or other.special == effective:
+            continue
+        evidence = Evidence(
+            _CONFIG,
+            entry.pointer,
+            value={_JSON: other.special, _CONFIG: entry.special},
+            ids={entry.id: entry.content},
+            note=f"effective for transformers: special={str(effective).lower()}",
+        )
+        is_grave = entry.id in view.stop_ids or entry.content in view.template_text
+        (grave if is_grave else plain).append(evidence)
+    if grave or plain:
+        yield FLAG_DRIFT(*_some(grave + plain), severity="error" if grave else "warning")
+
+
+def _declared(view: View) -> Iterator[Finding]:
+    """What ``added_tokens_decoder`` has and ``tokenizer.json`` has otherwise."""
+    tokens = view.tokens
+    if tokens.bare is None:
+        return
+    content, other_id, only = [], [], []
+    for entry in tokens.declared:
+        there, here = tokens.bare.id_of(entry.content), tokens.bare.text_of(entry.id)
+        if there == entry.id:
+            continue
+        if there is not None:
+            other_id.append(_entry(entry, f"tokenizer.json has it under {there}"))
+        elif here is not None:
+            content.append(
+                _entry(entry, f"tokenizer.json has {here!r:.80} there{_after(view, entry)}")
+            )
+        else:
+            only.append(_entry(entry, f"not in tokenizer.json{_after(view, entry)}"))
+    for rule, found in ((CONTENT_DRIFT, content), (ID_DRIFT, other_id), (ONLY_IN_CONFIG, only)):
+        if found:
+            yield rule(*_some(found))
+
+
+def _after(view: View, entry: Entry) -> str:
+    found = view.tokens.resolve(entry.content).id
+    return "" if found is None else f"; its id after loading is {found}"
+
+
+def _entry(entry: Entry, note: str) -> Evidence:
+    return Evidence(_CONFIG, entry.pointer, ids={entry.id: entry.content}, note=note)
+
+
+def _own(view: View) -> Iterator[Finding]:
+    tokens = view.tokens
+    if tokens.bare is not None:
+        first = {entry.content: entry for entry in reversed(tokens.own)}
+        loaded = tokens.loaded if tokens.knows_all_ids and tokens.loaded else tokens.bare
+        moved = [
+            Evidence(
+                _JSON, entry.pointer, ids={entry.id: entry.content}, note=_moved(tokens, after)
+            )
+            for entry in first.values()
+            if (after := loaded.id_of(entry.content)) != entry.id
+            or tokens.bare.id_of(entry.content) != entry.id
+        ]
+        if moved:
+            yield NOT_HONOURED(*_some(moved))
+    twice = (
+        [
+            Evidence(file, entry.pointer, ids={entry.id: entry.content})
+            for file, entries in ((_JSON, tokens.own), (_CONFIG, tokens.declared))
+            for entry in entries
+            if Counter(e.content for e in entries)[entry.content] > 1
+        ]
+        if _has_duplicates(tokens.own) or _has_duplicates(tokens.declared)
+        else []
+    )
+    if twice:
+        yield DUPLICATE(*_some(twice))
+
+
+def _moved(tokens: Tokens, after: int | None) -> str:
+    return (
+        f"not there after loading, by {tokens.chosen.name}"
+        if after is None
+        else f"{after} after loading"
+    )
+
+
+def _has_duplicates(entries: list[Entry]) -> bool:
+    return len({entry.content for entry in entries}) < len(entries)
+
+
+def _shape(view: View) -> Iterator[Finding]:
+    tokens = view.tokens
+    if not tokens.has_decoder:
+        if tokens.config or tokens.own:
+            yield DECODER_ABSENT(Evidence(_CONFIG, note="no added_tokens_decoder"))
+    elif not isinstance(tokens.decoder, dict):
+        kind = type(tokens.decoder).__name__
+        yield DECODER_SHAPE(Evidence(_CONFIG, "/added_tokens_decoder", value=kind))
+    else:
+        good = {entry.pointer for entry in tokens.declared}
+        if len(good) < len(tokens.decoder):
+            bad = [str(key)[:40] for key in tokens.decoder]
+            bad = [key for key in bad if f"/added_tokens_decoder/{key}" not in good][:_MOST]
+            note = "entries that are no token"
+            yield DECODER_SHAPE(Evidence(_CONFIG, "/added_tokens_decoder", value=bad, note=note))
+
+
+def _extra(view: View) -> Iterator[Finding]:
+    tokens = view.tokens
+    extra, source = tokens.said.get("extra_special_tokens", (None, _CONFIG))
+    additional, _ = tokens.said.get("additional_special_tokens", (None, _CONFIG))
+    if isinstance(extra, list):
+        below = any(engine.may_have_transformers_4 for engine in view.engines)
+        evidence = Evidence(source, "/extra_special_tokens", value=f"a list of {len(extra)}")
+        yield EXTRA_LIST(evidence, severity="error" if below else "info")
+    if extra and additional:
+        yield EXTRA_SHADOWS(
+            Evidence(source, "/extra_special_tokens", value=shown(_names(extra))),
+            Evidence(_CONFIG, "/additional_special_tokens", value=shown(_names(additional))),
+        )
+    named = dict.fromkeys((*_names(extra), *_names(additional)))
+    flags = {entry.content: entry for entry in tokens.own}
+    flags |= {entry.content: entry for entry in tokens.declared}
+    roles = {role.text for name, role in tokens.roles.items() if name in ROLES}
+    unskipped = [
+        Evidence(_CONFIG, flags[text].pointer, ids={flags[text].id: text}, note="special=false")
+        for text in named
+        if text in flags and not flags[text].special and text not in roles
+    ]
+    if unskipped:
+        yield EXTRA_NOT_SKIPPED(*_some(unskipped))
+
+
+def _names(listed: object) -> list[str]:
+    values = list(listed.values()) if isinstance(listed, dict) else listed
+    if not isinstance(values, list):
+        return []
+    return [text for value in values if (text := content_of(value))]
+
+
+def _map(view: View) -> Iterator[Finding]:
+    tokens = view.tokens
+    differing = []
+    for name in ROLES:
+        if name not in tokens.special_map:
+            continue
+        here, there = content_of(tokens.special_map[name]), content_of(tokens.config.get(name))
+        # A role of which the config is silent is not overridden by the map; it is lost with it.
+        is_said = name in tokens.config or tokens.has_decoder
+        if here != there and is_said:
+            differing.append(Evidence(_MAP, f"/{name}", value={_MAP: here, _CONFIG: there}))
+    if differing:
+        yield (MAP_STALE if tokens.has_decoder else MAP_OVERRIDES)(*differing)
+
+
+def _in_template(view: View) -> Iterator[Finding]:
+    template, tokens = view.template_text, view.tokens
+    if not template:
+        return
+    unskipped = [i for i, (text, special) in tokens.added.items() if text.strip() and not special]
+    found = view.ids(i for i in unskipped[:_MOST_SOUGHT] if tokens.added[i][0] in template)
+    if found:
+        yield NOT_SPECIAL(Evidence(*_place(view), ids=dict(list(found.items())[:_MOST])))
+    if tokens.knows_all_ids:
+        markers = sorted(set(_MARKER.findall(template)))
+        unknown = [marker for marker in markers if tokens.resolve(marker).id is None]
+        if unknown:
+            yield NOT_A_TOKEN(Evidence(*_place(view), value=unknown[:_MOST]))
+
+
+def _place(view: View) -> tuple[str, str]:
+    template = view.templates.default or (view.templates.all[0][1] if view.templates.all else None)
+    return ("", "") if template is None else (template.file, template.pointer)
+
+
+def _some(evidence: list[Evidence]) -> list[Evidence]:
+    """The first pieces, and how many more there are."""
+    more = len(evidence) - _MOST
+    return evidence if more <= 0 else [*evidence[:_MOST], Evidence(note=f"and {more} more")]

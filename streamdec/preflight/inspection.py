@@ -1,0 +1,90 @@
+"""``inspect``: all findings of a snapshot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from streamdec.preflight.engines import parse_engine
+from streamdec.preflight.findings import check_all
+from streamdec.preflight.report import SEVERITIES, Report, SpecialToken
+from streamdec.preflight.snapshot import Snapshot
+from streamdec.preflight.stop_tokens import CONFIG, GENERATION
+from streamdec.preflight.view import View
+
+__all__ = ["inspect"]
+
+
+def inspect(
+    path: str | os.PathLike[str],
+    engines: str | Iterable[str] = ("vllm", "sglang", "transformers"),
+    *,
+    render: bool = True,
+) -> Report:
+    """What engines will do with the snapshot in the folder ``path``, and what is wrong with it.
+
+    Args:
+        path: the folder. Its files are read, each up to a size, and nothing in them is run but the
+            chat template, which is rendered in a child process with little memory and time.
+        engines: whose stop tokens are compared, each with a version after ``@`` or the newest that
+            is known. Rules about other readers fire all the same.
+        render: whether the chat template is rendered. Without it, findings that need its text are
+            missing, among them ``EOS_TERMINATOR_NOT_STOPPED``.
+
+    Raises :class:`PreflightError` for what is no folder, ValueError for an unknown engine. Whatever
+    is wrong in the folder is a finding.
+    """
+    names = (engines,) if isinstance(engines, str) else engines
+    asked = tuple(dict.fromkeys(parse_engine(name) for name in names))
+    if not asked:
+        raise ValueError("engines must name at least one")
+    view = View(Snapshot(Path(path)), asked, render)
+    found = sorted(
+        check_all(view), key=lambda f: (-SEVERITIES.index(f.severity), f.code), reverse=False
+    )
+    return Report(
+        path=str(path),
+        engines=tuple(str(engine) for engine in asked),
+        findings=tuple(found),
+        sources=dict(_sources(view)),
+        stop_tokens=view.stop,
+        special_tokens=dict(_special_tokens(view)),
+    )
+
+
+def _sources(view: View) -> Iterator[tuple[str, str]]:
+    """Which file decided what."""
+    tokens = view.tokens
+    for name, role in tokens.roles.items():
+        yield name, role.source
+    yield "added_tokens", _added_tokens(view)
+    yield "tokenizer_class", f"{tokens.chosen.source}: {tokens.chosen.name} ({tokens.chosen.why})"
+    yield "generation_config", CONFIG if view.eos.generation_is_absent else GENERATION
+    default = view.templates.default
+    if default is not None:
+        yield "chat_template", default.file
+    elif view.templates.loaded:
+        yield "chat_template", "none of the named ones is the default"
+    else:
+        yield "chat_template", "none"
+    if view.probes.unavailable and default is not None:
+        yield "chat_template_inspected", f"no: {view.probes.unavailable}"
+
+
+def _special_tokens(view: View) -> Iterator[tuple[str, SpecialToken]]:
+    for name, role in view.tokens.roles.items():
+        found = view.tokens.resolve(role.text)
+        yield (
+            name,
+            SpecialToken(role.text, found.id, found.resolved, role.source, found.source),
+        )
+
+
+def _added_tokens(view: View) -> str:
+    tokens = view.tokens
+    if tokens.is_remote or tokens.loaded is None:
+        return "tokenizer_config.json" if tokens.has_decoder else "added_tokens.json"
+    if tokens.has_decoder:
+        return "tokenizer.json, then tokenizer_config.json"
+    return "tokenizer.json"

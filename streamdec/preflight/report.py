@@ -1,0 +1,240 @@
+"""What a preflight says: findings with their evidence, and which file won for what.
+
+In: rules as they are declared in ``streamdec.preflight.findings``. Out: a :class:`Report`, which is
+plain data and JSON both for people and for tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any, Literal
+
+from streamdec.preflight.stop_tokens import StopTokens
+
+__all__ = [
+    "SEVERITIES",
+    "Evidence",
+    "Finding",
+    "Reference",
+    "Report",
+    "Rule",
+    "Severity",
+    "SpecialToken",
+    "shown",
+]
+
+_MOST_ITEMS = 50
+_MOST_CHARACTERS = 500
+
+Severity = Literal["info", "warning", "error"]
+SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
+"""From the least: worth knowing; engines or versions differ; wrong output or no start."""
+
+
+def shown(value: Any) -> Any:
+    """A value of a file as it can be shown, whatever it is: small, and strict JSON.
+
+    What has more than one level, or many items, is told by its kind and size.
+    """
+    if isinstance(value, list) and len(value) <= _MOST_ITEMS and all(map(_is_scalar, value)):
+        return [shown(each) for each in value]
+    if isinstance(value, list | dict):
+        return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
+    if isinstance(value, str) and len(value) > _MOST_CHARACTERS:
+        return f"{value[:_MOST_CHARACTERS]}…"
+    is_huge = isinstance(value, int) and abs(value) >= 2**63
+    return "a huge number" if is_huge else repr(value) if _is_odd(value) else value
+
+
+def _is_scalar(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float)
+
+
+def _is_odd(value: Any) -> bool:
+    """NaN and Infinity, which JSON does not have and Python's reader takes."""
+    return isinstance(value, float) and not isfinite(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Where a behaviour can be read: an engine, its version, and the source file in it."""
+
+    engine: str
+    version: str
+    file: str
+
+    def __str__(self) -> str:
+        return f"{self.engine} {self.version}: {self.file}".replace(" : ", ": ")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One thing that was seen."""
+
+    file: str = ""
+    """In which file of the snapshot; empty for what no file says."""
+    pointer: str = ""
+    """Where in a JSON file (RFC 6901), ``/eos_token_id``."""
+    line: int | None = None
+    """Where in a text file, from 1."""
+    value: Any = None
+    """What is there, or what was computed; JSON."""
+    ids: Mapping[int, str | None] = field(default_factory=dict)
+    """Token ids, with their texts where these are known."""
+    note: str = ""
+    """What it is, in words."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON; what is empty is left out."""
+        found: dict[str, Any] = {
+            "file": self.file,
+            "pointer": self.pointer,
+            "line": self.line,
+            "value": self.value,
+            "ids": {str(i): text for i, text in self.ids.items()},
+            "note": self.note,
+        }
+        return {key: value for key, value in found.items() if value not in ("", None, {})}
+
+    def __str__(self) -> str:
+        place = self.file + (f"#{self.pointer}" if self.pointer else "")
+        place += f":{self.line}" if self.line is not None else ""
+        value = "" if self.value is None else f"{self.value!r:.120}"
+        ids = ", ".join(f"{i} {text!r:.60}" for i, text in list(self.ids.items())[:8])
+        return " ".join(part for part in (place, self.note, value, ids) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One rule that fires for a snapshot."""
+
+    code: str
+    severity: Severity
+    engines: tuple[str, ...]
+    """Who is affected: names of engines, with a span of versions where it is one of them."""
+    evidence: tuple[Evidence, ...]
+    action: str
+    """What to do."""
+    reference: tuple[Reference, ...]
+    """Where the behaviour can be read."""
+    when: str = ""
+    """What the rule says."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "engines": list(self.engines),
+            "evidence": [each.to_dict() for each in self.evidence],
+            "action": self.action,
+            "reference": [str(each) for each in self.reference],
+            "when": self.when,
+        }
+
+    def __str__(self) -> str:
+        shown = "; ".join(str(each) for each in self.evidence)
+        return f"{self.severity}: {self.code}: {shown}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A finding that can be made, declared once: the documentation is written from it."""
+
+    code: str
+    severity: Severity
+    when: str
+    """When it fires, as a clause."""
+    engines: tuple[str, ...]
+    action: str
+    reference: tuple[Reference, ...] = ()
+    or_severity: str = ""
+    """When the severity is another one, in words."""
+
+    def __call__(
+        self,
+        *evidence: Evidence,
+        severity: Severity | None = None,
+        engines: Iterable[str] | None = None,
+    ) -> Finding:
+        """The finding, with what was seen."""
+        affected = self.engines if engines is None else tuple(engines)
+        return Finding(
+            self.code,
+            severity or self.severity,
+            affected,
+            evidence,
+            self.action,
+            self.reference,
+            self.when,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialToken:
+    """A token with a role: its text, and its id if the files tell it."""
+
+    text: str
+    id: int | None
+    resolved: bool
+    """Whether the id is known. It is looked up after loading, as transformers 5 does it."""
+    source: str
+    """The file that says which text it is, or the tokenizer class of which that is the default."""
+    resolved_by: str
+    """The file in which the id was looked for."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "text": self.text,
+            "id": self.id,
+            "resolved": self.resolved,
+            "source": self.source,
+            "resolved_by": self.resolved_by,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All findings of a snapshot."""
+
+    path: str
+    """The folder."""
+    engines: tuple[str, ...]
+    """Which were asked about, with their versions: ``sglang@0.5.23``."""
+    findings: tuple[Finding, ...]
+    """The gravest first; those of one severity in the order of their codes."""
+    sources: Mapping[str, str]
+    """What was decided by which file: ``eos_token``, ``chat_template``, ``added_tokens`` …"""
+    stop_tokens: Mapping[str, StopTokens] = field(default_factory=dict)
+    """The effective stop tokens of each of the engines."""
+    special_tokens: Mapping[str, SpecialToken] = field(default_factory=dict)
+    """Those with a role, by its name: ``eos_token``."""
+
+    @property
+    def codes(self) -> frozenset[str]:
+        """The codes of all findings."""
+        return frozenset(finding.code for finding in self.findings)
+
+    @property
+    def worst(self) -> Severity | None:
+        """The gravest severity; None if there is no finding."""
+        return max((f.severity for f in self.findings), key=SEVERITIES.index, default=None)
+
+    def at_least(self, severity: Severity) -> tuple[Finding, ...]:
+        """The findings of that severity and graver ones."""
+        least = SEVERITIES.index(severity)
+        return tuple(f for f in self.findings if SEVERITIES.index(f.severity) >= least)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "path": self.path,
+            "engines": list(self.engines),
+            "findings": [finding.to_dict() for finding in self.findings],
+            "sources": dict(self.sources),
+            "stop_tokens": {name: found.to_dict() for name, found in self.stop_tokens.items()},
+            "special_tokens": {name: t.to_dict() for name, t in self.special_tokens.items()},
+        }

@@ -1,0 +1,234 @@
+"""The files of a model snapshot: each is read once, up to a size, and never from out of the folder.
+
+In: a folder. Out: for each file of interest its bytes, its text or its JSON; and for what could not
+be read, why not. Nothing in a snapshot is trusted: a file may be a link elsewhere, a pipe, larger
+than the disk, or anything but what its name says. Nothing in it is ever run.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from streamdec.errors import PreflightError
+
+__all__ = ["LIMITS", "MAX_JSON", "MAX_TEXT", "File", "Problem", "Snapshot"]
+
+MAX_JSON = 2**24
+"""Bytes of a JSON file; the largest known ``tokenizer_config.json`` has 4 million."""
+MAX_TEXT = 2**20
+"""Bytes of a template; four times as many as are ever rendered."""
+LIMITS: Mapping[str, int] = {"tokenizer.json": 2**26}
+"""Of files that are larger: the largest known ``tokenizer.json`` has 34 million."""
+MAX_CONTAINERS = 1_500_000
+MAX_VALUES = 3_000_000
+"""Of a JSON file, by its brackets and commas: Python takes 60 bytes and more for each. A
+``tokenizer.json`` of 11 MB (Qwen3) has 153,460 brackets that open and 456,396 commas."""
+MAX_ENTRIES = 10_000
+"""Names of a folder that are looked at."""
+MAX_TEMPLATES = 16
+"""Named templates that are read; real models have up to four."""
+
+_LFS_SIZE = 1024
+"""Bytes of a pointer at most (the specification of git-lfs)."""
+LFS_LINE = b"version https://git-lfs.github.com/spec/"
+BOM = b"\xef\xbb\xbf"
+
+Problem = Literal["lfs", "json", "outside", "too-large", "unreadable", "text"]
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of the snapshot that is there, readable or not."""
+
+    name: str
+    """Relative to the folder."""
+    content: bytes | None = None
+    problem: Problem | None = None
+    detail: str = ""
+    line: int | None = None
+    """Where it goes wrong, if it is text."""
+
+
+@dataclass
+class Snapshot:
+    """A folder, read within bounds."""
+
+    path: Path
+    _files: dict[str, File | None] = field(default_factory=dict)
+    _json: dict[str, tuple[Any, File | None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises :class:`PreflightError` for what is no folder."""
+        self.path = Path(self.path)
+        shown = repr(str(self.path))
+        try:
+            if not self.path.is_dir():
+                there = "a file" if self.path.exists() else "not there"
+                raise PreflightError(f"{shown}: a snapshot is a folder, and this is {there}")
+            self.root = Path(os.path.realpath(self.path))
+            with os.scandir(self.path):
+                pass
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise PreflightError(f"{shown}: {reason}") from error
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """What lies in the folder itself."""
+        return frozenset(_names(self.path, MAX_ENTRIES))
+
+    def names_in(self, folder: str) -> list[str]:
+        """The sorted names in a folder of this one; nothing if it is none, or leads outside."""
+        path = self.path / folder
+        if folder not in self.names or not self._is_within(path):
+            return []
+        return sorted(_names(path, MAX_ENTRIES))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.file(name) is not None
+
+    def file(self, name: str) -> File | None:
+        """The file of that name, read; None if there is none."""
+        if name not in self._files:
+            self._files[name] = self._read(name)
+        return self._files[name]
+
+    def content(self, name: str) -> bytes | None:
+        """Its bytes; None if it is not there or cannot be read."""
+        file = self.file(name)
+        return None if file is None else file.content
+
+    def text(self, name: str) -> str | None:
+        """Its text as Python reads a text file: UTF-8, a line feed for every end of a line."""
+        content = self.content(name)
+        if content is None:
+            return None
+        try:
+            text = content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            self._fail(name, "text", f"not UTF-8: byte {error.start}")
+            return None
+        return text.replace("\r\n", "\n").replace("\r", "\n")
+
+    def json(self, name: str) -> Any:
+        """What it says as JSON, as Python's own reader has it; None if nothing can be had."""
+        if name not in self._json:
+            self._json[name] = (self._parse(name), self.file(name))
+        return self._json[name][0]
+
+    def object(self, name: str) -> dict[str, Any] | None:
+        """The JSON object in it; None if there is no such file or it is something else."""
+        value = self.json(name)
+        if isinstance(value, dict):
+            return value
+        file = self.file(name)
+        if file is not None and file.problem is None:
+            self._fail(name, "json", f"an object was expected, not {_kind(value)}")
+        return None
+
+    def find_pointers(self) -> None:
+        """Looks at the first bytes of all small files, for pointers where weights should be."""
+        for name in self.names - self._files.keys():
+            path = self.path / name
+            try:
+                # The size of what a link leads to: weights in the hub's cache are links.
+                is_small = self._is_within(path) and path.stat().st_size <= _LFS_SIZE
+            except OSError:
+                continue
+            if is_small:
+                file = self._read(name)
+                if file is not None and file.problem == "lfs":
+                    self._files[name] = file
+
+    def problems(self) -> list[File]:
+        """Everything that was asked for and could not be read, by name."""
+        return [f for _, f in sorted(self._files.items()) if f is not None and f.problem]
+
+    def _parse(self, name: str) -> Any:
+        content = self.content(name)
+        if content is None:
+            return None
+        if content.startswith(BOM):
+            return self._fail(name, "json", "it begins with a byte order mark", 1)
+        if (containers := content.count(b"[") + content.count(b"{")) > MAX_CONTAINERS:
+            return self._fail(name, "too-large", f"{containers:,} lists and objects, or more")
+        if (values := content.count(b",")) > MAX_VALUES:
+            return self._fail(name, "too-large", f"{values:,} values, or more")
+        try:
+            return json.loads(content.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            return self._fail(name, "json", f"not UTF-8: byte {error.start}")
+        except json.JSONDecodeError as error:
+            return self._fail(name, "json", error.msg, error.lineno)
+        except (ValueError, RecursionError) as error:
+            return self._fail(name, "json", str(error))
+
+    def _fail(self, name: str, problem: Problem, detail: str, line: int | None = None) -> None:
+        self._files[name] = File(name, None, problem, detail[:300], line)
+
+    def _read(self, name: str) -> File | None:
+        path = self.path / name
+        limit = LIMITS.get(name, MAX_TEXT if name.endswith(".jinja") else MAX_JSON)
+        try:
+            os.lstat(path)
+        except (OSError, ValueError):
+            return None
+        if not self._is_within(path):
+            return File(name, None, "outside", "a link out of the folder")
+        try:
+            # A pipe would make the reader wait for ever; this one does not wait for a writer.
+            handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        except OSError as error:
+            gone = error.errno in (errno.ENOENT, errno.ELOOP)
+            detail = "a link to nothing" if gone else error.strerror or str(error)
+            return File(name, None, "unreadable", detail)
+        try:
+            return _content(name, handle, limit)
+        finally:
+            os.close(handle)
+
+    def _is_within(self, path: Path) -> bool:
+        """Whether ``path`` leads to the folder, or to the blobs of the hub's cache it is in."""
+        real = Path(os.path.realpath(path))
+        return real.is_relative_to(self.root) or (
+            self.root.parent.name == "snapshots"
+            and real.is_relative_to(self.root.parent.parent / "blobs")
+        )
+
+
+def _content(name: str, handle: int, limit: int) -> File:
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            return File(name, None, "unreadable", "not a regular file")
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            content = file.read(limit + 1)
+    except OSError as error:
+        return File(name, None, "unreadable", error.strerror or str(error))
+    if content.startswith(LFS_LINE):
+        return File(name, None, "lfs", "a pointer of git-lfs instead of the file", 1)
+    if len(content) > limit:
+        return File(name, None, "too-large", f"{status.st_size} bytes; {limit} are read")
+    return File(name, content)
+
+
+def _names(path: Path, most: int) -> Iterator[str]:
+    try:
+        with os.scandir(path) as entries:
+            for _, entry in zip(range(most), entries, strict=False):
+                yield entry.name
+    except OSError:
+        return
+
+
+def _kind(value: Any) -> str:
+    names = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,411 @@
+"""On which token ids an engine stops by itself: the rules of each engine, applied to the files.
+
+In: a folder and an engine. Out: :class:`StopTokens`: ids, and what put each there.
+
+With T the tokenizer's end-of-sequence id, G what ``generation_config.json`` says (absent if the
+file is missing or no JSON; a null in it is not absence), and C the ``eos_token_id`` of the loaded
+configuration, the default of its class included:
+
+=============  ==================================================================================
+transformers   G; if absent, ``config.json`` as it is written: top level, else its text part.
+               4.57 applies class defaults there, 5 does not. T plays no part.
+vLLM           T and G; if G is absent, T and C, or the text part's where C has none.
+SGLang         C, G, T, and the ids of a list of texts of its own. A bare 0 in G is dropped. A
+               configuration without that attribute takes it from its text part.
+dynamo         G, else the top level of ``config.json``, else its text part; and T, if
+               ``added_tokens_decoder`` tells its id.
+smg            the top level of ``config.json`` and G, as they are written.
+mlx-lm         G if it is true, else the top level of ``config.json``, else T.
+=============  ==================================================================================
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from streamdec.core.stop_conditions import StopConditions
+from streamdec.preflight.engines import Engine, parse_engine
+from streamdec.preflight.facts import ABSENT, facts
+from streamdec.preflight.snapshot import Snapshot
+from streamdec.preflight.tokens import Tokens, is_id
+
+__all__ = [
+    "EosSources",
+    "Source",
+    "StopTokens",
+    "effective_stop_tokens",
+    "stop_conditions",
+    "stop_tokens_of",
+]
+
+GENERATION = "generation_config.json"
+CONFIG = "config.json"
+_ADDITIONAL_TEXTS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("0.5.23", ("<|eom_id|>", "<|content_model_end_sampling|>", "<|ifm|im_end|>")),
+    ("0", ("<|eom_id|>",)),
+)
+"""SGLang's own list of texts, from which version on."""
+_HARMONY_STOPS = ("<|return|>", "<|call|>")
+_SGLANG_PARTS = ("thinker_config", "llm_config", "language_config", "text_config")
+"""Where SGLang looks for the text part of a configuration, in its order."""
+_LOADED_PARTS = ("decoder", "generator", "text_config", "llm_config")
+"""Where transformers looks for it in a loaded one; and what vLLM takes for the same. Models that
+think in a part of that name have it there."""
+_WRITTEN_PARTS = ("decoder", "generator", "text_config")
+"""Where transformers looks for it in ``config.json`` as it is written, in its order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What put an id into a set of stop tokens."""
+
+    kind: str
+    """``tokenizer``, ``generation_config``, ``config``, ``text_config``, ``class_default``,
+    ``text_class_default`` or ``built_in``."""
+    file: str
+    """The file, or the data of transformers for a default."""
+    pointer: str = ""
+    """Where in it."""
+    text: str | None = None
+    """The text that was resolved to the id, if it was one."""
+    resolved: bool = True
+    """Whether the id is known. False: ``text`` ends a sequence, its id cannot be told; or not even
+    the text can."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "kind": self.kind,
+            "file": self.file,
+            "pointer": self.pointer,
+            "text": self.text,
+            "resolved": self.resolved,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StopTokens:
+    """The ids on which an engine stops by itself."""
+
+    engine: str
+    version: str
+    ids: frozenset[int]
+    sources: Mapping[int, tuple[Source, ...]]
+    """What put each id there."""
+    texts: Mapping[int, str | None] = field(default_factory=dict)
+    """The text of each id; None if the files do not tell it."""
+    unresolved: tuple[Source, ...] = ()
+    """What would put another id there, if the files told which."""
+    notes: tuple[str, ...] = ()
+    """What else is worth knowing of this engine."""
+
+    @property
+    def resolved(self) -> bool:
+        """Whether the set is complete."""
+        return not self.unresolved
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "engine": self.engine,
+            "version": self.version,
+            "resolved": self.resolved,
+            "ids": [
+                {
+                    "id": i,
+                    "text": self.texts.get(i),
+                    "resolved": True,
+                    "sources": [source.to_dict() for source in self.sources[i]],
+                }
+                for i in sorted(self.ids)
+            ],
+            "unresolved": [source.to_dict() for source in self.unresolved],
+            "notes": list(self.notes),
+        }
+
+
+Found = tuple[tuple[int, Source], ...]
+"""Ids, each with what says so."""
+
+
+@dataclass
+class EosSources:
+    """T, G and C of a snapshot."""
+
+    snapshot: Snapshot
+    tokens: Tokens
+
+    # --- G ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def generation_config(self) -> dict[str, Any] | None:
+        """The file; None if it is missing, or what engines take as missing."""
+        return self.snapshot.object(GENERATION)
+
+    @property
+    def generation_is_absent(self) -> bool:
+        """Whether engines fall back to other files."""
+        return self.generation_config is None
+
+    @cached_property
+    def generation(self) -> Found:
+        """What it says."""
+        config = self.generation_config or {}
+        return _found(config.get("eos_token_id"), "generation_config", GENERATION, "/eos_token_id")
+
+    # --- C ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """``config.json``; empty without one."""
+        return self.snapshot.object(CONFIG) or {}
+
+    @cached_property
+    def model_type(self) -> str:
+        """``model_type`` in it."""
+        value = self.config.get("model_type")
+        return value if isinstance(value, str) else ""
+
+    @cached_property
+    def written(self) -> Found:
+        """The top level of ``config.json`` as it is written."""
+        return _found(self.config.get("eos_token_id"), "config", CONFIG, "/eos_token_id")
+
+    @cached_property
+    def written_text(self) -> Found:
+        """The text part of ``config.json`` as it is written, where transformers looks."""
+        for name in _WRITTEN_PARTS:
+            part = self.config.get(name)
+            if isinstance(part, dict) and part:
+                pointer = f"/{name}/eos_token_id"
+                return _found(part.get("eos_token_id"), "text_config", CONFIG, pointer)
+        return ()
+
+    @cached_property
+    def class_default(self) -> Found:
+        """The default of the configuration's class, if it is in effect."""
+        if "eos_token_id" in self.config or not self.model_type:
+            return ()
+        default = facts().eos_default(self.model_type).top
+        return _found(default, "class_default", f"transformers: {self.model_type}", "")
+
+    @cached_property
+    def loaded(self) -> Found:
+        """C: the attribute of the loaded configuration."""
+        return self.written or self.class_default
+
+    @property
+    def has_attribute(self) -> bool:
+        """Whether the loaded configuration has the attribute at all, be it None."""
+        if "eos_token_id" in self.config:
+            return True
+        return bool(facts().eos_default(self.model_type).top != ABSENT)
+
+    @cached_property
+    def lifted(self) -> Found:
+        """The attribute of the part that SGLang takes for the text part."""
+        return self._text_of(_SGLANG_PARTS)
+
+    @cached_property
+    def loaded_text(self) -> Found:
+        """The attribute of the part that transformers takes for it, once the file is loaded."""
+        own = facts().eos_default(self.model_type).part
+        return self._text_of((own,) if own == "thinker_config" else _LOADED_PARTS)
+
+    def _text_of(self, names: tuple[str, ...]) -> Found:
+        own = facts().eos_default(self.model_type).part
+        for name in names:
+            part = self.config.get(name)
+            pointer = f"/{name}"
+            if isinstance(part, dict):
+                if name == "thinker_config" and isinstance(part.get("text_config"), dict):
+                    part, pointer = part["text_config"], f"{pointer}/text_config"
+                if "eos_token_id" in part:
+                    value, pointer = part["eos_token_id"], f"{pointer}/eos_token_id"
+                    return _found(value, "text_config", CONFIG, pointer)
+                is_known = facts().knows_model(self.model_type)
+                # A part that the class does not know is loaded without any default.
+                return self._text_default(part) if name == own or not is_known else ()
+            if name == own:
+                return self._text_default({})
+        return ()
+
+    def _text_default(self, part: Mapping[str, Any]) -> Found:
+        """The text part's class default: of its own type, else of the type of the whole."""
+        default = facts().eos_default(self.model_type).text
+        name, text_type = self.model_type, part.get("model_type")
+        if isinstance(text_type, str) and facts().knows_model(text_type):
+            default, name = facts().eos_default(text_type).top, text_type
+        return _found(default, "text_class_default", f"transformers: {name}", "")
+
+    def or_text(self, value: Found, text: Found) -> Found:
+        """``value`` of the top level, or ``text`` where there is none: an empty list is one."""
+        return value if self.config.get("eos_token_id") is not None or value else text
+
+    # --- T and A ----------------------------------------------------------------------------------
+
+    @cached_property
+    def tokenizer(self) -> tuple[Found, tuple[Source, ...]]:
+        """T; and what it would be, if the id cannot be told."""
+        tokens = self.tokens
+        role = tokens.roles.get("eos_token")
+        if role is None:
+            others = tokens.is_remote or (tokens.json is None and tokens.other_vocabularies)
+            if others and "eos_token" not in tokens.said:
+                return (), (Source("tokenizer", "", resolved=False),)
+            return (), ()
+        found = self.tokens.resolve(role.text)
+        source = Source("tokenizer", role.source, role.pointer, role.text, found.resolved)
+        return (((found.id, source),), ()) if found.id is not None else ((), (source,))
+
+    def additional(self, engine: Engine) -> Found:
+        """SGLang's list of texts: those that are added tokens."""
+        since = next(s for s, _ in _ADDITIONAL_TEXTS if not engine.before(s))
+        texts = dict(_ADDITIONAL_TEXTS)[since]
+        file = "sglang: srt/utils/hf_transformers"
+        return tuple(
+            (i, Source("built_in", file, "", text))
+            for i, (text, _) in self.tokens.added.items()
+            if text in texts
+        )
+
+
+def effective_stop_tokens(path: str | os.PathLike[str], engine: str) -> StopTokens:
+    """On which ids ``engine`` stops, serving the snapshot in the folder ``path``.
+
+    ``engine``: ``vllm``, ``sglang``, ``transformers``, ``dynamo``, ``smg`` or ``mlx-lm``, with a
+    version after ``@`` or the newest that is known. A request can change this: see the notes.
+
+    Raises :class:`PreflightError` for what is no folder, ValueError for an unknown engine.
+    """
+    known = parse_engine(engine)
+    snapshot = Snapshot(Path(path))
+    return stop_tokens_of(EosSources(snapshot, Tokens(snapshot)), known)
+
+
+def stop_conditions(path: str | os.PathLike[str], engine: str = "vllm") -> StopConditions:
+    """Conditions under which a stream ends where the engine ends it: its ids as ``eos_token_ids``.
+
+    Raises what :func:`effective_stop_tokens` raises.
+    """
+    return StopConditions(eos_token_ids=sorted(effective_stop_tokens(path, engine).ids))
+
+
+def stop_tokens_of(eos: EosSources, engine: Engine) -> StopTokens:
+    """The same for sources that are already read."""
+    found = tuple(_RULES[engine.name](eos, engine))
+    sources: dict[int, tuple[Source, ...]] = {}
+    for token_id, source in found:
+        sources[token_id] = (*sources.get(token_id, ()), source)
+    uses_tokenizer = engine.name in ("vllm", "sglang") or (engine.name == "mlx-lm" and not found)
+    return StopTokens(
+        engine=engine.name,
+        version=engine.version,
+        ids=frozenset(sources),
+        sources=dict(sorted(sources.items())),
+        texts={i: eos.tokens.text_of(i) for i in sorted(sources)},
+        unresolved=eos.tokenizer[1] if uses_tokenizer else (),
+        notes=tuple(_notes(eos, engine)),
+    )
+
+
+# --- the rules ------------------------------------------------------------------------------------
+
+
+def _transformers(eos: EosSources, engine: Engine) -> Iterator[tuple[int, Source]]:
+    if not eos.generation_is_absent:
+        yield from eos.generation
+    elif engine.before("5"):
+        yield from eos.or_text(eos.loaded, eos.written_text)
+    else:
+        yield from eos.or_text(eos.written, eos.written_text)
+
+
+def _vllm(eos: EosSources, _: Engine) -> Iterator[tuple[int, Source]]:
+    yield from eos.tokenizer[0]
+    if not eos.generation_is_absent:
+        yield from eos.generation
+    else:
+        yield from eos.or_text(eos.loaded, eos.loaded_text)
+
+
+def _sglang(eos: EosSources, engine: Engine) -> Iterator[tuple[int, Source]]:
+    yield from eos.loaded if eos.has_attribute or _is_old_llava(eos.config) else eos.lifted
+    if not is_bare_zero(eos.generation_config):
+        yield from eos.generation
+    yield from eos.tokenizer[0]
+    yield from eos.additional(engine)
+
+
+def _dynamo(eos: EosSources, _: Engine) -> Iterator[tuple[int, Source]]:
+    yield from eos.generation or eos.written or eos.written_text
+    role = eos.tokens.roles.get("eos_token")
+    if role is not None:
+        for entry in eos.tokens.declared:
+            if entry.content == role.text:
+                yield entry.id, Source("tokenizer", role.source, role.pointer, role.text)
+
+
+def _smg(eos: EosSources, _: Engine) -> Iterator[tuple[int, Source]]:
+    yield from eos.written
+    yield from eos.generation
+
+
+def _mlx_lm(eos: EosSources, _: Engine) -> Iterator[tuple[int, Source]]:
+    if not is_bare_zero(eos.generation_config) and eos.generation:
+        yield from eos.generation
+    else:
+        yield from eos.written or eos.tokenizer[0]
+
+
+_RULES = {
+    "transformers": _transformers,
+    "vllm": _vllm,
+    "sglang": _sglang,
+    "dynamo": _dynamo,
+    "smg": _smg,
+    "mlx-lm": _mlx_lm,
+}
+
+
+def _notes(eos: EosSources, engine: Engine) -> Iterator[str]:
+    if engine.version != engine.rules_of:
+        yield f"the rules are those of {engine.name} {engine.rules_of}, the nearest that was read"
+    if engine.name == "vllm":
+        yield "ignore_eos removes these ids and keeps the stop_token_ids of a request"
+        if eos.model_type == "gpt_oss" and engine.before("0.33"):
+            ids = [eos.tokens.resolve(text).id for text in _HARMONY_STOPS]
+            yield f"the chat server adds {' and '.join(_HARMONY_STOPS)} ({ids})"
+    elif engine.name == "sglang":
+        yield "ignore_eos removes all ids, the stop_token_ids of a request included"
+
+
+def _is_old_llava(config: Mapping[str, Any]) -> bool:
+    """Whether SGLang takes the whole configuration for its text part."""
+    listed = config.get("architectures")
+    name = listed[0] if isinstance(listed, list) and listed else ""
+    return isinstance(name, str) and name.startswith("Llava") and name.endswith("ForCausalLM")
+
+
+def is_bare_zero(generation_config: Mapping[str, Any] | None) -> bool:
+    """Whether the file has the integer 0 for ``eos_token_id``, which a truth test drops."""
+    value = (generation_config or {}).get("eos_token_id")
+    return value == 0 and isinstance(value, int) and not isinstance(value, bool)
+
+
+def _found(value: object, kind: str, file: str, pointer: str) -> Found:
+    """The ids in a value, which may be one or a list; what is no id is left out."""
+    if is_id(value):
+        return ((value, Source(kind, file, pointer)),)
+    if isinstance(value, list):
+        return tuple(
+            (each, Source(kind, file, f"{pointer}/{index}"))
+            for index, each in enumerate(value)
+            if is_id(each)
+        )
+    return ()

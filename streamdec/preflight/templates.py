@@ -1,0 +1,112 @@
+"""Which chat templates a snapshot has, and which of them a loader ends up with.
+
+In: a :class:`Snapshot`. Out: :class:`Templates`: what lies in each place, and what transformers
+loads: files replace the inline entry whole (transformers 5.23.0, ``tokenization_utils_base.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from streamdec.preflight.snapshot import MAX_TEMPLATES, Snapshot
+
+__all__ = ["CONFIG", "DIRECTORY", "FILE", "LEGACY", "Template", "Templates"]
+
+FILE = "chat_template.jinja"
+DIRECTORY = "additional_chat_templates"
+LEGACY = "chat_template.json"
+CONFIG = "tokenizer_config.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A template and where it is from."""
+
+    text: str
+    file: str
+    pointer: str = ""
+    """Where in the file, if that is JSON."""
+
+
+@dataclass
+class Templates:
+    """The templates of a snapshot by name; the one without a name is ``default``."""
+
+    snapshot: Snapshot
+
+    @cached_property
+    def sidecar(self) -> Template | None:
+        """``chat_template.jinja``."""
+        return self._file(FILE)
+
+    @cached_property
+    def additional(self) -> dict[str, Template]:
+        """The files of ``additional_chat_templates`` by their stems."""
+        names = [n for n in self.snapshot.names_in(DIRECTORY) if n.endswith(".jinja")]
+        found = {
+            n.removesuffix(".jinja"): self._file(f"{DIRECTORY}/{n}") for n in names[:MAX_TEMPLATES]
+        }
+        return {name: template for name, template in found.items() if template is not None}
+
+    @cached_property
+    def inline(self) -> dict[str, Template]:
+        """Those in ``tokenizer_config.json``: one, or a list of named ones."""
+        return _named((self.snapshot.object(CONFIG) or {}).get("chat_template"), CONFIG)
+
+    @cached_property
+    def legacy(self) -> dict[str, Template]:
+        """Those in ``chat_template.json``, which processors read and tokenizers do not."""
+        if LEGACY not in self.snapshot.names:
+            return {}
+        return _named((self.snapshot.object(LEGACY) or {}).get("chat_template"), LEGACY)
+
+    @cached_property
+    def files(self) -> dict[str, Template]:
+        """What the files give; a file of the folder wins over ``chat_template.jinja``."""
+        sidecar = {} if self.sidecar is None else {"default": self.sidecar}
+        return sidecar | self.additional
+
+    @cached_property
+    def loaded(self) -> dict[str, Template]:
+        """What a tokenizer has after loading."""
+        return self.files or self.inline
+
+    @property
+    def is_single(self) -> bool:
+        """Whether that is one template without a name."""
+        if self.files:
+            return set(self.files) == {"default"}
+        value = (self.snapshot.object(CONFIG) or {}).get("chat_template")
+        return isinstance(value, str)
+
+    @property
+    def default(self) -> Template | None:
+        """The one for a conversation without tools; None if none can be chosen."""
+        return self.loaded.get("default") or (None if self.loaded else self.legacy.get("default"))
+
+    @property
+    def all(self) -> list[tuple[str, Template]]:
+        """Every template that some loader ends up with, once."""
+        found = dict(self.loaded)
+        for name, template in self.legacy.items():
+            found.setdefault(name, template)
+        return sorted(found.items())
+
+    def _file(self, name: str) -> Template | None:
+        text = self.snapshot.text(name)
+        return None if text is None else Template(text, name)
+
+
+def _named(value: Any, file: str) -> dict[str, Template]:
+    if isinstance(value, str):
+        return {"default": Template(value, file, "/chat_template")}
+    found: dict[str, Template] = {}
+    for index, entry in enumerate(value[:MAX_TEMPLATES] if isinstance(value, list) else ()):
+        if isinstance(entry, Mapping):
+            name, text = entry.get("name"), entry.get("template")
+            if isinstance(name, str) and isinstance(text, str):
+                found[name] = Template(text, file, f"/chat_template/{index}/template")
+    return found

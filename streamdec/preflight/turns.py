@@ -1,0 +1,299 @@
+"""What a chat template makes of small conversations, and the markers around the turns in it.
+
+In: the text of a template and the special tokens that it sees. Out: :class:`Probes`, from which
+:func:`find_turns` reads the marker that closes a turn of the assistant and the one that opens the
+next. A template is a stranger's program: it is parsed here, and run in a child process alone.
+
+No pattern is matched on the template's source: it is asked by rendering, as a model would meet it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib import import_module
+from time import monotonic
+from typing import Any
+
+from streamdec.errors import ChatTemplateError, MissingExtraError
+
+__all__ = [
+    "ALL",
+    "CHILD_DIED",
+    "STANDARD_NAMES",
+    "WHAT",
+    "Marker",
+    "Probes",
+    "StaticFacts",
+    "Turns",
+    "find_turns",
+    "probe",
+]
+
+ANSWER = "qzanswerzq"
+QUESTION = "qzquestionzq"
+FIRST = "qzfirstzq"
+"""Texts that occur in no template: letters alone, so that nothing escapes or trims them."""
+
+PROFILE = "classic"
+"""transformers 4.57 to 5.20, which vLLM and SGLang pin."""
+NOW = datetime(2024, 7, 26, 12)  # noqa: DTZ001 - templates are told a time without a zone
+STANDARD_NAMES = frozenset(
+    ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message")
+)
+"""What transformers gives each template, special tokens aside."""
+_IMPLICIT = frozenset(("loop", "caller", "varargs", "kwargs", "self", "super"))
+_MOST_SHOWN = 40
+MOST_SECONDS = 20
+"""By the clock, for all conversations of a template; real ones take less than a tenth of one."""
+CHILD_DIED = "CHAT_TEMPLATE_CHILD_DIED"
+"""The code of an error that says nothing of the template."""
+_HOPELESS = (CHILD_DIED, "CHAT_TEMPLATE_RESOURCE_LIMIT", "CHAT_TEMPLATE_SYNTAX_ERROR")
+"""Codes of errors after which nothing else is rendered."""
+
+_USER = {"role": "user", "content": FIRST}
+_ASSISTANT = {"role": "assistant", "content": ANSWER}
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "look",
+        "description": "Looks.",
+        "parameters": {"type": "object", "properties": {"at": {"type": "string"}}, "required": []},
+    },
+}
+
+
+def _called(arguments: Any, content: str | None = "") -> list[dict[str, Any]]:
+    call = {"id": "call00001", "type": "function"}
+    function = {"name": "look", "arguments": arguments}
+    calls = [{**call, "function": function}]
+    return [_USER, {"role": "assistant", "content": content, "tool_calls": calls}]
+
+
+_CONVERSATIONS: Mapping[str, Mapping[str, Any]] = {
+    "prompt": {"messages": [_USER]},
+    "generation": {"messages": [_USER], "add_generation_prompt": True},
+    "answered": {"messages": [_USER, _ASSISTANT]},
+    "followed": {"messages": [_USER, _ASSISTANT, {"role": "user", "content": QUESTION}]},
+    "empty": {"messages": [_USER, {"role": "assistant", "content": ""}]},
+    "none": {"messages": [_USER, {"role": "assistant", "content": None}]},
+    "list": {"messages": [{"role": "user", "content": [{"type": "text", "text": FIRST}]}]},
+    "call": {"messages": _called({"at": "it"}), "tools": [_TOOL]},
+    "call_none": {"messages": _called({"at": "it"}, None), "tools": [_TOOL]},
+    "call_string": {"messages": _called('{"at": "it"}'), "tools": [_TOOL]},
+}
+"""The conversations that are rendered, by name."""
+ALL = tuple(_CONVERSATIONS)
+WHAT: Mapping[str, str] = {
+    "prompt": "a question",
+    "generation": "a question with add_generation_prompt",
+    "answered": "an answer",
+    "followed": "an answer and a question",
+    "empty": "an empty answer",
+    "none": "an answer of null",
+    "list": "a question that is a list of parts",
+    "call": "a call of a tool",
+    "call_none": "a call of a tool with null content",
+    "call_string": "a call of a tool, its arguments as a string",
+}
+"""What each is, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFacts:
+    """What parsing tells."""
+
+    called: frozenset[str]
+    """Names of functions and methods in calls."""
+    unknown: Mapping[str, int]
+    """Filters, tests and functions that the environment lacks, with the line of the first use."""
+    undeclared: frozenset[str]
+    """Variables that the template neither makes itself nor is given always."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """What became of a template."""
+
+    unavailable: str = ""
+    """Why it was not looked at; empty if it was."""
+    static: StaticFacts | None = None
+    error: ChatTemplateError | None = None
+    """Why it cannot be parsed or rendered at all; its ``code`` says of what kind that is."""
+    rendered: Mapping[str, str] = field(default_factory=dict)
+    """The texts of the conversations that were rendered."""
+    failed: Mapping[str, ChatTemplateError] = field(default_factory=dict)
+    """The errors of the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A token at the border of a turn."""
+
+    text: str
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """The markers around a turn of the assistant; None for one that was not found."""
+
+    terminator: Marker | None = None
+    primer: Marker | None = None
+
+
+def probe(
+    source: str | None,
+    special_tokens: Mapping[str, str],
+    *,
+    conversations: Iterable[str] = ALL,
+) -> Probes:
+    """Parses ``source`` and renders the named conversations in a child process.
+
+    Takes half a minute at most, whatever the template does: after a limit nothing is rendered.
+    Without jinja2 (extra ``chat``) nothing is, and ``unavailable`` says so.
+    """
+    if source is None:
+        return Probes(unavailable="there is no template")
+    try:
+        import_module("streamdec.chat._jinja").require_jinja2()
+    except MissingExtraError as error:
+        return Probes(unavailable=str(error))
+    try:
+        static = _static(source, special_tokens)
+    except ChatTemplateError as error:
+        return Probes(error=error)
+    asked = {name: _CONVERSATIONS[name] for name in conversations}
+    return _rendered(source, special_tokens, static, asked) if asked else Probes(static=static)
+
+
+def find_turns(probes: Probes, markers: Mapping[str, int]) -> Turns:
+    """The terminator and the primer among ``markers`` (texts to ids).
+
+    The terminator is the first marker directly after the answer where that is the last message;
+    else the first of at least two between the answer and the next question. The primer is the last
+    before that question, if it is not the terminator. (An old ChatML template that writes nothing
+    after a last answer has its terminator only before the next turn.)
+    """
+    after = _between(probes.rendered.get("answered", ""), ANSWER, None)
+    between = _between(probes.rendered.get("followed", ""), ANSWER, QUESTION)
+    if not markers or (after is None and between is None):
+        return Turns()
+    text = f"{after}{between}"
+    pattern = _pattern([marker for marker in markers if marker in text])
+    inner = [found.group() for found in pattern.finditer(between or "")]
+    first = pattern.match((after or "").lstrip())
+    terminator = first.group() if first else inner[0] if len(inner) > 1 else None
+    primer = inner[-1] if inner and inner[-1] != terminator else None
+    return Turns(_marker(terminator, markers), _marker(primer, markers))
+
+
+def _marker(text: str | None, markers: Mapping[str, int]) -> Marker | None:
+    return None if text is None else Marker(text, markers[text])
+
+
+def _pattern(markers: Iterable[str]) -> re.Pattern[str]:
+    """Any of the markers, the longest first."""
+    by_length = sorted((text for text in markers if text), key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, by_length)) or r"(?!)")
+
+
+def _between(text: str, start: str, end: str | None) -> str | None:
+    """What is between the two; None if one of them is missing."""
+    _, found, rest = text.rpartition(start) if end is None else text.partition(start)
+    if not found or (end is not None and end not in rest):
+        return None
+    return rest if end is None else rest.partition(end)[0]
+
+
+# --- parsing --------------------------------------------------------------------------------------
+
+
+def _static(source: str, special_tokens: Mapping[str, str]) -> StaticFacts:
+    """Raises :class:`ChatTemplateError` for a template over a limit, or that is none."""
+    environment = import_module("streamdec.chat.environment").make_environment(PROFILE)
+    report = import_module("streamdec.chat._static_check").check_template(environment, source)
+    loaded: dict[str, int] = {}
+    called: dict[str, int] = {}
+    stored: set[str] = set()
+    asked: set[str] = set()
+    unknown: dict[str, int] = {}
+    for node in _nodes(report.tree):
+        kind = type(node).__name__
+        if kind == "Name":
+            if node.ctx == "load":
+                loaded.setdefault(node.name, node.lineno)
+            else:
+                stored.add(node.name)
+        elif kind == "Macro":
+            stored.add(node.name)
+        elif kind == "Call" and type(node.node).__name__ == "Name":
+            called.setdefault(node.node.name, node.lineno)
+        elif kind == "Filter" and node.name not in environment.filters:
+            unknown.setdefault(node.name, node.lineno)
+        elif kind == "Test":
+            if node.name not in environment.tests:
+                unknown.setdefault(node.name, node.lineno)
+            elif node.name in ("defined", "undefined") and type(node.node).__name__ == "Name":
+                asked.add(node.node.name)
+    given = STANDARD_NAMES | set(special_tokens) | set(environment.globals) | _IMPLICIT
+    undeclared = {name for name in loaded if name not in stored | given}
+    for name, line in called.items():
+        if name in undeclared and name not in asked:
+            unknown.setdefault(name, line)
+    undeclared -= set(unknown)
+    return StaticFacts(
+        report.called_names,
+        dict(sorted(unknown.items())[:_MOST_SHOWN]),
+        frozenset(sorted(undeclared)[:_MOST_SHOWN]),
+    )
+
+
+def _nodes(tree: Any) -> Iterator[Any]:
+    """All nodes of a syntax tree, in the order of the text as far as levels go."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(list(node.iter_child_nodes())))
+
+
+# --- rendering ------------------------------------------------------------------------------------
+
+
+def _rendered(
+    source: str,
+    special_tokens: Mapping[str, str],
+    static: StaticFacts,
+    conversations: Mapping[str, Mapping[str, Any]],
+) -> Probes:
+    child = import_module("streamdec.chat._child")
+    # One child for all conversations; what holds for requests holds here, but for the processor.
+    pool = child.ChildPool(1, child.ChildLimits(cpu_seconds=1, answer=4 << 20))
+    rendered: dict[str, str] = {}
+    failed: dict[str, ChatTemplateError] = {}
+    end = monotonic() + MOST_SECONDS
+    try:
+        for name, conversation in conversations.items():
+            if monotonic() > end:
+                late = f"its conversations took more than {MOST_SECONDS} seconds together"
+                error = ChatTemplateError(late, code="CHAT_TEMPLATE_RESOURCE_LIMIT")
+                return Probes(static=static, error=error, rendered=rendered, failed=failed)
+            context: dict[str, Any] = {"tools": None, "documents": None}
+            context |= {"add_generation_prompt": False, **special_tokens, **conversation}
+            try:
+                rendered[name], _ = child.render_in_child(
+                    source, context, profile=PROFILE, now=NOW, pool=pool
+                )
+            except ChatTemplateError as error:
+                failed[name] = error
+                if error.code in _HOPELESS:
+                    return Probes(static=static, error=error, rendered=rendered, failed=failed)
+            except OSError as error:
+                died = ChatTemplateError(f"no process to render in: {error}", code=CHILD_DIED)
+                return Probes(static=static, error=died, rendered=rendered, failed=failed)
+    finally:
+        pool.close()
+    return Probes(static=static, rendered=rendered, failed=failed)

@@ -1,0 +1,96 @@
+"""All that the rules look at, worked out once: files, tokens, stop tokens, templates.
+
+In: a snapshot and the engines that are asked about. Out: a :class:`View`, which every module of
+``findings`` takes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from streamdec.preflight.engines import Engine
+from streamdec.preflight.report import Evidence
+from streamdec.preflight.snapshot import Snapshot
+from streamdec.preflight.stop_tokens import EosSources, StopTokens, stop_tokens_of
+from streamdec.preflight.templates import Templates
+from streamdec.preflight.tokens import Tokens
+from streamdec.preflight.turns import ALL, Probes, Turns, find_turns, probe
+
+__all__ = ["View"]
+
+_MOST_TEXT = 2**18
+"""Characters of templates that are searched; a template of more is over the limit by itself."""
+_COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
+
+
+@dataclass
+class View:
+    """A snapshot as the rules see it."""
+
+    snapshot: Snapshot
+    engines: tuple[Engine, ...]
+    render: bool = True
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """Roles, added tokens, ids."""
+        return Tokens(self.snapshot)
+
+    @cached_property
+    def eos(self) -> EosSources:
+        """Where ends of sequences are declared."""
+        return EosSources(self.snapshot, self.tokens)
+
+    @cached_property
+    def stop(self) -> dict[str, StopTokens]:
+        """The effective stop tokens of each engine, by its name with the version."""
+        return {str(engine): stop_tokens_of(self.eos, engine) for engine in self.engines}
+
+    @cached_property
+    def stop_ids(self) -> frozenset[int]:
+        """All of them."""
+        return frozenset().union(*(found.ids for found in self.stop.values()))
+
+    @cached_property
+    def templates(self) -> Templates:
+        """The chat templates."""
+        return Templates(self.snapshot)
+
+    @cached_property
+    def template_text(self) -> str:
+        """The text of all of them, without comments."""
+        text = "\n".join(t.text[:_MOST_TEXT] for _, t in self.templates.all)
+        return _COMMENT.sub("", text[:_MOST_TEXT])
+
+    @cached_property
+    def probes(self) -> Probes:
+        """What the default template makes of small conversations."""
+        template = self.templates.default
+        roles = {name: role.text for name, role in self.tokens.roles.items()}
+        return probe(
+            None if template is None else template.text,
+            roles,
+            conversations=ALL if self.render else (),
+        )
+
+    @cached_property
+    def turns(self) -> Turns:
+        """The markers that close and open turns."""
+        # Some tokenizers have line feeds and runs of spaces among their added tokens.
+        markers = {text: i for i, (text, _) in self.tokens.added.items() if text.strip()}
+        for role in self.tokens.roles.values():
+            found = self.tokens.resolve(role.text)
+            if found.id is not None:
+                markers.setdefault(role.text, found.id)
+        return find_turns(self.probes, markers)
+
+    def ids(self, ids: Iterable[int]) -> dict[int, str | None]:
+        """Ids with their texts."""
+        return {i: self.tokens.text_of(i) for i in sorted(set(ids))}
+
+    def seen(self, stop: StopTokens) -> Evidence:
+        """The effective stop tokens of one engine as evidence."""
+        return Evidence(note=f"{stop.engine} {stop.version} stops on", ids=self.ids(stop.ids))

@@ -1,0 +1,149 @@
+"""Folders that went wrong: random changes to the files of a snapshot, drawn by hypothesis."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+__all__ = ["NAMES", "corrupt", "corruptions"]
+
+NAMES = (
+    *("tokenizer.json", "tokenizer_config.json", "config.json", "generation_config.json"),
+    *("special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "chat_template.json"),
+    *("hf_quant_config.json", "additional_chat_templates/tool.jinja"),
+)
+ODD: tuple[Any, ...] = (
+    *(None, True, False, -1, 0, 1, 2**32, 2**64, 10**400, 1.5, float("nan"), float("inf")),
+    *("", "\ud800", "\0", "<|im_end|>", "é" * 50, [], [[]], [0, "x", None, True, -5, 258], {}),
+    *({"content": "<|im_end|>"}, {"content": None}, {"content": "x", "special": "yes"}),
+    *([{"name": 1, "template": 2}], [{"name": "default", "template": "{{ x"}], {"a": {"a": []}}),
+    *({"AutoTokenizer": [None, "x.Y"]}, ["x.Y", None], "{% for", "{{ 'a' * 10 ** 9 }}"),
+)
+DEEP: list[Any] = []
+for _ in range(700):
+    DEEP = [DEEP]
+ODD = (*ODD, DEEP, {"a": DEEP}, [1] * 300, "x" * 3000)
+KEYS = (
+    *(
+        "eos_token_id",
+        "eos_token",
+        "bos_token_id",
+        "pad_token",
+        "added_tokens_decoder",
+        "model_type",
+    ),
+    *(
+        "chat_template",
+        "extra_special_tokens",
+        "additional_special_tokens",
+        "auto_map",
+        "text_config",
+    ),
+    *("quantization_config", "architectures", "tokenizer_class", "added_tokens", "model", "vocab"),
+    *("stop_strings", "compression_config", "kv_cache_scheme", "image_token", "add_bos_token"),
+)
+BYTES = (
+    b"",
+    b"\xef\xbb\xbf{}",
+    b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
+    b"\x00" * 64,
+    b"\xff\xfe{",
+    b"[" * 5000,
+    b'{"a":' * 5000,
+    b"null",
+    b"[]",
+    b"1" * 6000,
+    b'{"eos_token_id": ' + b"9" * 6000 + b"}",
+)
+
+paths = st.lists(st.one_of(st.sampled_from(KEYS), st.integers(0, 3)), min_size=1, max_size=4)
+corruptions = st.lists(
+    st.one_of(
+        st.tuples(st.just("bytes"), st.sampled_from(NAMES), st.sampled_from(BYTES)),
+        st.tuples(st.just("cut"), st.sampled_from(NAMES), st.floats(0, 1)),
+        st.tuples(st.just("flip"), st.sampled_from(NAMES), st.floats(0, 1), st.integers(0, 255)),
+        st.tuples(st.just("set"), st.sampled_from(NAMES), paths, st.sampled_from(ODD)),
+        st.tuples(st.just("inner"), st.sampled_from(NAMES), st.floats(0, 1), st.sampled_from(ODD)),
+        st.tuples(st.just("move"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
+        st.tuples(st.just("delete"), st.sampled_from(NAMES)),
+        st.tuples(st.just("folder"), st.sampled_from(NAMES)),
+    ),
+    min_size=1,
+    max_size=4,
+)
+"""What is done to a folder, one thing after the other."""
+
+
+def corrupt(folder: Path, what: tuple[Any, ...]) -> None:
+    """Does one of them; nothing if there is no such file to do it to."""
+    kind, name, *rest = what
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    if path.is_dir():
+        return
+    content = path.read_bytes() if path.exists() else b""
+    if kind == "bytes":
+        path.write_bytes(rest[0])
+    elif kind == "cut":
+        path.write_bytes(content[: int(rest[0] * len(content))])
+    elif kind == "flip" and content:
+        place = int(rest[0] * (len(content) - 1))
+        path.write_bytes(content[:place] + bytes([rest[1]]) + content[place + 1 :])
+    elif kind == "move" and content and not (folder / rest[0]).is_dir():
+        (folder / rest[0]).parent.mkdir(exist_ok=True)
+        (folder / rest[0]).write_bytes(content)
+    elif kind == "delete":
+        path.unlink(missing_ok=True)
+    elif kind == "folder":
+        path.unlink(missing_ok=True)
+        path.mkdir()
+    elif kind in ("set", "inner"):
+        try:
+            data = json.loads(content or b"{}")
+        except (ValueError, RecursionError):
+            return
+        changed = _set(data, rest[0], rest[1]) if kind == "set" else _replace(data, *rest)
+        path.write_bytes(_dumped(changed))
+
+
+def _dumped(data: Any) -> bytes:
+    return json.dumps(data).encode()
+
+
+def _set(data: Any, path: list[Any], value: Any) -> Any:
+    """``data`` with ``value`` at the path, as far as there is one."""
+    place = data
+    for step in path[:-1]:
+        if isinstance(place, dict):
+            place = place.setdefault(str(step), {})
+        elif isinstance(place, list) and isinstance(step, int) and step < len(place):
+            place = place[step]
+        else:
+            return data
+    if isinstance(place, dict):
+        place[str(path[-1])] = value
+    elif isinstance(place, list):
+        place.append(value)
+    return data
+
+
+def _replace(data: Any, where: float, value: Any) -> Any:
+    """``data`` with ``value`` instead of one of the values in it."""
+    places: list[tuple[Any, Any]] = []
+    waiting = [data]
+    while waiting:
+        here = waiting.pop()
+        items: Any = here.items() if isinstance(here, dict) else ()
+        items = enumerate(here) if isinstance(here, list) else items
+        for key, inner in list(items):
+            places.append((here, key))
+            if isinstance(inner, dict | list) and len(inner) < 100:
+                waiting.append(inner)
+    if not places:
+        return data
+    holder, key = places[int(where * (len(places) - 1))]
+    holder[key] = value
+    return data

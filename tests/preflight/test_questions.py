@@ -1,0 +1,452 @@
+"""The questions about tokens, files, classes and quantisation."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamdec.errors import MissingExtraError, PreflightError
+from streamdec.preflight import inspect, questions
+from streamdec.preflight.findings import RULES
+from streamdec.preflight.questions import (
+    cross_ref_files,
+    discover_added_tokens,
+    effective_template_kwargs,
+    effective_tokenizer_class,
+    find_nested_quantization_config,
+    is_turn_marker_eos,
+    resolve_marker_to_id,
+    summarize_quant_config,
+    version_gate_tokenizer_class,
+)
+from streamdec.preflight.questions_files import COMPARING
+from streamdec.preflight.questions_turns import openers
+from streamdec.preflight.snapshot import Snapshot
+from streamdec.preflight.tokens import Tokens
+from tests.preflight.corrupting import corrupt, corruptions
+from tests.preflight.incidents import INCIDENTS
+from tests.preflight.making import (
+    CHATML,
+    SHARED,
+    Parts,
+    added,
+    control,
+    loaded_by_library,
+    shared_snapshots,
+)
+
+REAL = [pytest.param(path, id=path.name) for path in shared_snapshots()]
+
+
+def write(folder: Path, **said: Any) -> Path:
+    return control(lambda parts: parts.say(**said)).write(folder)
+
+
+# --- tokens ---------------------------------------------------------------------------------------
+
+
+def test_added_tokens_are_those_after_loading(tmp_path: Path) -> None:
+    def change(parts: Parts) -> None:
+        parts.own[1]["special"] = False
+        parts.decoder["260"] = added("<|new|>", special=False)
+
+    folder = control(change).write(tmp_path)
+    found = discover_added_tokens(folder)
+    assert [token.id for token in found.values()] == list(found) == [256, 257, 258, 259, 260]
+    assert (found[257].special, found[257].is_disputed) == (True, True)
+    assert found[257].flags == {"tokenizer.json": False, "tokenizer_config.json": True}
+    assert found[258].sources == ("tokenizer.json", "tokenizer_config.json", "eos_token")
+    assert found[260].sources == ("tokenizer_config.json",)
+    assert (found[260].content, found[260].special) == ("<|new|>", False)
+    bare = discover_added_tokens(folder, overlay=False)
+    assert list(bare) == [256, 257, 258, 259]
+    assert not bare[257].special
+    assert bare[258].sources == ("tokenizer.json", "tokenizer_config.json")
+
+
+@pytest.mark.parametrize("overlay", [True, False])
+@pytest.mark.parametrize("folder", [*sorted(INCIDENTS), *REAL])
+def test_the_flags_are_those_that_the_library_has_in_the_end(
+    tmp_path: Path, folder: Path | str, overlay: bool
+) -> None:
+    if isinstance(folder, str):
+        folder = control(INCIDENTS[folder]).write(tmp_path)
+    tokens = Tokens(Snapshot(folder))
+    vocabulary = loaded_by_library(tokens) if overlay else tokens.bare
+    if vocabulary is None or (overlay and tokens.is_remote):
+        return  # nobody can tell
+    expected = {
+        i: (t.content, t.special, t.single_word, t.lstrip, t.rstrip, t.normalized)
+        for i, t in vocabulary._tokenizer.get_added_tokens_decoder().items()
+    }
+    found = discover_added_tokens(folder, overlay=overlay)
+    assert {
+        i: (t.content, t.special, t.single_word, t.lstrip, t.rstrip, t.normalized)
+        for i, t in found.items()
+    } == expected
+
+
+def test_added_tokens_of_the_oldest_form(tmp_path: Path) -> None:
+    def change(parts: Parts) -> None:
+        parts.tokenizer = None
+        assert parts.tokenizer_config is not None
+        del parts.tokenizer_config["added_tokens_decoder"]
+        parts.others["added_tokens.json"] = {"<|im_end|>": 258, "<|x|>": 300}
+
+    found = discover_added_tokens(control(change).write(tmp_path))
+    assert {i: (t.content, t.special, t.sources) for i, t in found.items()} == {
+        258: ("<|im_end|>", True, ("added_tokens.json", "eos_token")),
+        300: ("<|x|>", False, ("added_tokens.json",)),
+    }
+
+
+def test_a_marker_has_one_id_none_or_several(tmp_path: Path) -> None:
+    def change(parts: Parts) -> None:
+        parts.decoder["300"] = added("<|im_end|>")
+        parts.own.append({"id": 261, **added("<|pad|>")})
+
+    folder = control(change).write(tmp_path)
+    assert resolve_marker_to_id(folder, "<|im_start|>") == [257]
+    assert resolve_marker_to_id(folder, "<|user|>") == []
+    assert resolve_marker_to_id(folder, "") == []
+    assert resolve_marker_to_id(folder, "<|im_end|>") == [258, 300]
+    assert resolve_marker_to_id(folder, "<|pad|>") == [259, 261]
+    assert resolve_marker_to_id(folder, "a") != [], "a token of the vocabulary is a token too"
+    codes = inspect(folder, render=False).codes
+    assert {"ADDED_TOKEN_ID_DRIFT", "ADDED_TOKEN_DUPLICATE_CONTENT"} <= codes
+    with pytest.raises(TypeError, match="a marker is a string, not int"):
+        resolve_marker_to_id(folder, 258)  # type: ignore[arg-type] # that is tested
+
+
+OLD_CHATML = (  # writes nothing after the last message of the assistant
+    "{%- for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content }}"
+    "{%- if not loop.last %}{{ '<|im_end|>\\n' }}{%- endif %}{%- endfor %}"
+)
+SYSTEM_CLOSES = CHATML.replace(
+    "'<|im_end|>\\n'", "('<|im_end|>' if m.role != 'user' else '<|pad|>')"
+)
+
+
+@pytest.mark.parametrize(
+    "template", [CHATML, OLD_CHATML, SYSTEM_CLOSES, "", "{% for", "{{ 9 ** (9 ** 9) }}", None]
+)
+def test_a_marker_that_closes_begins_nothing(tmp_path: Path, template: str | None) -> None:
+    def change(parts: Parts) -> None:
+        parts.say(chat_template=template)
+        parts.generation = {"eos_token_id": [258, 256]}
+
+    assert is_turn_marker_eos(control(change).write(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "line"), [("'<|im_' ~ 'start|>'", ""), ("'<|im_start|>'", ":2")]
+)
+def test_a_marker_that_begins_is_told_with_its_line(
+    tmp_path: Path, written: str, line: str
+) -> None:
+    template = "{%- for m in messages %}\n{{ " + written + " + m.role + m.content }}{%- endfor %}"
+
+    def change(parts: Parts) -> None:
+        parts.say(chat_template=template)
+        parts.generation = {"eos_token_id": [258, 257]}
+
+    ((token_id, content, where),) = is_turn_marker_eos(control(change).write(tmp_path))
+    assert (token_id, content) == (257, "<|im_start|>")
+    roles = ("a user", "an assistant", "a system", "a tool")
+    told = " and ".join(f"{role} message" for role in roles)
+    assert where == f"before {told}, tokenizer_config.json#/chat_template{line}"
+
+
+def test_without_jinja2_the_turns_are_not_guessed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = control().write(tmp_path)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(MissingExtraError, match=r"streamdec\[chat\]"):
+        is_turn_marker_eos(folder)
+    assert resolve_marker_to_id(folder, "<|im_end|>") == [258]
+
+
+HARMONY = (
+    "{%- for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}"
+    "{%- if m.tool_calls %} to=look<|call|>"
+    "{%- elif m.role == 'assistant' and loop.last %}<|return|>{%- else %}<|end|>{%- endif %}"
+    "{%- endfor %}"
+)
+UNCLOSED = (  # the answer is closed where it is last, and else by the next turn
+    "{%- for m in messages %}<|{{ m.role }}|>{{ m.content }}"
+    "{%- if loop.last and m.role == 'assistant' %}<|usual|>{%- endif %}{%- endfor %}"
+)
+CLOSING = (  # the first of two markers before a turn closes the one before
+    "{%- for m in messages %}{% if m.role == 'user' %}<|user|>{% endif %}{{ m.content }}"
+    "{%- if not loop.last %}<|end|>{% endif %}{%- endfor %}"
+)
+REFUSING = (  # a conversation that is refused says nothing, and the others do
+    "{%- for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no') }}{% endif %}"
+    "<|{{ m.role }}|>{{ m.content }}{%- endfor %}"
+)
+ROLES = ("user", "assistant", "system", "tool")
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        (HARMONY, {"<|start|>": ROLES, "<|message|>": ROLES}),
+        ("<|return|>" + HARMONY, {"<|start|>": ROLES, "<|message|>": ROLES}),
+        (UNCLOSED, {f"<|{role}|>": (role,) for role in ROLES}),
+        (UNCLOSED.replace("|>{{", "|> {{"), {f"<|{role}|>": (role,) for role in ROLES}),
+        (CLOSING, {"<|user|>": ("user",)}),
+        (REFUSING, {f"<|{role}|>": (role,) for role in ROLES[:3]}),
+        ("{{ messages | length }}", {}),
+    ],
+)
+def test_what_messages_begin_with(template: str, expected: dict[str, tuple[str, ...]]) -> None:
+    names = ("start", "message", "call", "return", "end", "usual", *ROLES)
+    markers = {f"<|{name}|>": i for i, name in enumerate(names)}
+    assert openers(template, {}, markers) == expected
+    assert openers(template, {}, {}) == {}
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_files_that_agree_give_nothing(tmp_path: Path) -> None:
+    assert cross_ref_files(control().write(tmp_path)) == []
+
+
+def test_files_that_differ_are_told_the_gravest_first(tmp_path: Path) -> None:
+    def change(parts: Parts) -> None:
+        parts.generation = {"eos_token_id": [258, 256]}
+        parts.others["special_tokens_map.json"] = {"eos_token": "<|endoftext|>"}
+        parts.others["chat_template.jinja"] = "another"
+        parts.own[2]["special"] = False
+
+    found = cross_ref_files(control(change).write(tmp_path))
+    assert [(finding.code, finding.severity) for finding in found] == [
+        ("SPECIAL_FLAG_DRIFT", "error"),
+        ("CHAT_TEMPLATE_SIDECAR_SHADOWS_INLINE", "warning"),
+        ("EOS_SOURCES_DISAGREE", "info"),
+        ("SPECIAL_TOKENS_MAP_STALE", "info"),
+    ]
+    assert {e.file for e in found[2].evidence} >= {"generation_config.json", "config.json"}
+
+
+def test_every_code_that_compares_is_a_rule() -> None:
+    assert set(RULES) >= COMPARING
+
+
+# --- classes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "gate"),
+    [
+        ("TokenizersBackend", ">=5.0"),
+        ("PythonBackend", ">=5.0"),
+        ("SentencePieceBackend", ">=5.0"),
+        ("MistralCommonBackend", ">=5.0"),
+        ("PreTrainedTokenizerFast", ">=4.0"),
+        ("LlamaTokenizer", ">=4.0"),
+        ("LlamaTokenizerFast", ">=4.0"),
+        ("AcmeTokenizer", ">=5.0"),
+        ({"tokenizer_class": "TokenizersBackend"}, ">=5.0"),
+        ({"tokenizer_class": "TikTokenTokenizer", "auto_map": ["a.TikTokenTokenizer"]}, ">=4.0"),
+        ({"tokenizer_class": None}, ">=4.0"),
+        ({}, ">=4.0"),
+    ],
+)
+def test_the_version_that_a_class_needs(asked: Any, gate: str) -> None:
+    assert version_gate_tokenizer_class(asked) == gate
+
+
+@pytest.mark.parametrize(
+    ("said", "version", "expected"),
+    [
+        ({}, "5.23.0", "TokenizersBackend"),
+        ({}, "4.57.6", "PreTrainedTokenizerFast"),
+        ({"tokenizer_class": "Qwen2Tokenizer"}, "4.57.6", "Qwen2TokenizerFast"),
+        ({"tokenizer_class": "PreTrainedTokenizer"}, "4.57.6", "PreTrainedTokenizerFast"),
+        ({"tokenizer_class": "GPT2Tokenizer"}, "5.5.4", "GPT2Tokenizer"),
+        ({"tokenizer_class": "LlamaTokenizerFast"}, "5.19.0", "TokenizersBackend"),
+        ({"tokenizer_class": "AcmeTokenizer"}, "5.0.0", "TokenizersBackend"),
+        ({"tokenizer_class": "AcmeTokenizer"}, "4.57.6", None),
+        ({"auto_map": {"AutoTokenizer": ["a.B", None]}}, "5.23.0", None),
+        ({"tokenizer_class": None}, "4.57.6", None),
+    ],
+)
+def test_the_class_that_loads(
+    tmp_path: Path, said: dict[str, Any], version: str, expected: str | None
+) -> None:
+    found = effective_tokenizer_class(write(tmp_path, **said), version)
+    assert (found.name, found.version) == (expected, version)
+    assert found.remote_code is ("auto_map" in said)
+    assert (found.error is not None) is (
+        said.get("tokenizer_class") == "AcmeTokenizer" and not expected
+    )
+    assert found.resolved is (said != {"tokenizer_class": None})
+
+
+def test_what_is_no_version_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the version must be numbers"):
+        effective_tokenizer_class(control().write(tmp_path), "newest")
+
+
+LOADED = json.loads((Path(__file__).parent / "data" / "classes.json").read_text("utf-8"))
+"""What AutoTokenizer of three versions made of the shared snapshots, where it made anything."""
+
+
+@pytest.mark.parametrize("folder", REAL)
+def test_the_class_is_the_one_that_transformers_took(folder: Path) -> None:
+    for version, classes in LOADED.items():
+        if folder.name in classes:
+            found = effective_tokenizer_class(folder, version)
+            assert (found.name or found.error) == classes[folder.name], version
+
+
+# --- quantisation ---------------------------------------------------------------------------------
+
+
+def test_every_quantisation_is_found_the_outer_first(tmp_path: Path) -> None:
+    inner, listed = {"quant_method": "awq", "bits": 4}, {"quant_method": "fp8"}
+    config = {
+        "parts": [{}, {"quantization_config": listed}],
+        "text_config": {"quantization_config": inner, "vision": {"quantization_config": {}}},
+        "quantization_config": {"quant_method": "gptq"},
+    }
+    expected = [
+        ("quantization_config", {"quant_method": "gptq"}),
+        ("text_config.quantization_config", inner),
+        ("parts.1.quantization_config", listed),
+    ]
+    assert find_nested_quantization_config(config) == expected
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert find_nested_quantization_config(tmp_path) == expected
+    assert find_nested_quantization_config({"quantization_config": None}) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "line"),
+    [
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False},
+         "gptq bits=4 group_size=128 desc_act=False"),
+        ({"quant_method": "fp8", "activation_scheme": "dynamic"}, "fp8 activation_scheme=dynamic"),
+        ({"quant_algo": "NVFP4", "kv_cache_quant_algo": None},
+         "modelopt quant_algo=NVFP4 kv_cache_quant_algo=None"),
+        ({"bits": 8}, "no method bits=8"),
+        ({"quant_method": "x\n\x1b[31m"}, r"'x\n\x1b[31m'"),
+        ({"quant_method": "compressed-tensors", "config_groups": {"a": None}, "ignore": "x",
+          "kv_cache_scheme": {"num_bits": 8}}, "compressed-tensors kv_cache_scheme=set"),
+    ],
+)  # fmt: skip
+def test_a_quantisation_in_one_line(config: dict[str, Any], line: str) -> None:
+    assert summarize_quant_config(config) == line
+
+
+def test_a_folder_is_summarised_with_every_place(tmp_path: Path) -> None:
+    assert summarize_quant_config(control().write(tmp_path / "none")) == "none"
+
+    def change(parts: Parts) -> None:
+        assert parts.config is not None
+        parts.config["text_config"] = {"quantization_config": {"quant_method": "awq"}}
+        parts.others["hf_quant_config.json"] = {"quantization": {"quant_algo": "FP8"}}
+
+    assert summarize_quant_config(control(change).write(tmp_path / "two")) == (
+        "hf_quant_config.json#quantization: modelopt quant_algo=FP8; "
+        "config.json#text_config.quantization_config: awq"
+    )
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["quantization_config", "quant_method", "ignore", "x"]), inner
+            )
+        ),
+        max_leaves=15,
+    )
+)
+def test_any_json_is_summarised_in_one_line(value: Any) -> None:
+    config = {"a": value, "quantization_config": value}
+    for found in find_nested_quantization_config(config):
+        here: Any = config
+        for key in found.path.split("."):
+            here = here[int(key)] if isinstance(here, list) else here[key]
+        assert here == found.value
+        assert summarize_quant_config(found.value).isprintable()
+
+
+# --- all of them ----------------------------------------------------------------------------------
+
+
+def test_what_is_no_folder_is_one_error(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text("{}")
+    for path in (file, tmp_path / "missing"):
+        for ask in (
+            discover_added_tokens,
+            is_turn_marker_eos,
+            cross_ref_files,
+            effective_tokenizer_class,
+            version_gate_tokenizer_class,
+            find_nested_quantization_config,
+            summarize_quant_config,
+        ):
+            with pytest.raises(PreflightError, match="a snapshot is a folder"):
+                ask(path)
+
+
+@pytest.mark.parametrize("folder", REAL)
+def test_real_snapshots_are_answered(folder: Path) -> None:
+    tokens = discover_added_tokens(folder)
+    for token_id, token in list(tokens.items())[:50]:
+        assert token_id in resolve_marker_to_id(folder, token.content)
+    assert {finding.code for finding in cross_ref_files(folder)} <= COMPARING
+    for found in find_nested_quantization_config(folder):
+        assert summarize_quant_config(found.value) in summarize_quant_config(folder)
+
+
+@pytest.mark.skipif(not (SHARED / "glm-5").exists(), reason="the shared snapshots are not at hand")
+def test_the_real_glm() -> None:
+    found = [(m.id, m.content) for m in is_turn_marker_eos(SHARED / "glm-5")]
+    assert found == [(154827, "<|user|>"), (154829, "<|observation|>")]
+
+
+def test_every_question_is_documented_with_an_example() -> None:
+    for name in questions.__all__:
+        if name[0].islower():
+            assert "Example::" in (getattr(questions, name).__doc__ or ""), name
+
+
+@given(st.sampled_from(sorted(INCIDENTS)), corruptions)
+@settings(max_examples=40)
+def test_whatever_was_done_to_a_folder_every_question_is_answered(
+    name: str, changes: list[tuple[Any, ...]]
+) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        folder = control(INCIDENTS[name]).write(Path(place))
+        for change in changes:
+            corrupt(folder, change)
+        for token_id, token in discover_added_tokens(folder).items():
+            assert token_id in resolve_marker_to_id(folder, token.content)
+        assert {finding.code for finding in cross_ref_files(folder)} <= COMPARING
+        for version in ("4.57.6", "5.23.0"):
+            assert effective_tokenizer_class(folder, version).version == version
+        assert version_gate_tokenizer_class(folder) in (">=4.0", ">=5.0")
+        summary = summarize_quant_config(folder)
+        assert all(
+            summarize_quant_config(found.value) in summary
+            for found in find_nested_quantization_config(folder)
+        )
+        for engine in ("vllm", "sglang", "transformers"):
+            kept, dropped, refused = effective_template_kwargs(folder, engine, {"a": 1})
+            assert [*kept, *dropped, *refused] == ["a"]

@@ -1,0 +1,194 @@
+"""Whether a commit is reachable: the hub's own client asks a hub of ours, or the cache is read."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamdec.errors import PreflightError
+from streamdec.preflight.questions import verify_commit_reachable
+
+constants = pytest.importorskip("huggingface_hub.constants")
+
+HEAD, OLD, PATCH, ORPHAN = ("a" * 40, "b" * 40, "6ad52ee" + "c" * 33, "d" * 40)
+HISTORIES = {"main": [HEAD, OLD], "v1": [OLD], "refs/pr/1": [PATCH, HEAD, OLD]}
+"""A patch of a pull request that was never merged, and a commit that nothing holds."""
+
+
+class Hub(BaseHTTPRequestHandler):
+    """As much of the hub as lists refs and commits."""
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        if path == "/api/models/org/model/refs":
+            self._answer(self._refs("include_prs" in query))
+        elif path.startswith("/api/models/org/model/commits/"):
+            name = path.removeprefix("/api/models/org/model/commits/").replace("%2F", "/")
+            found = [] if "p=1" in query else HISTORIES[name]
+            self._answer([_commit(commit) for commit in found])
+        else:
+            self.send_error(404)
+
+    def _refs(self, with_pulls: bool) -> dict[str, Any]:
+        def ref(name: str, path: str) -> dict[str, str]:
+            return {"name": name, "ref": path, "targetCommit": HISTORIES[name][0]}
+
+        pulls = [ref("refs/pr/1", "refs/pr/1")] if with_pulls else []
+        branches = [ref("main", "refs/heads/main")]
+        tags = [ref("v1", "refs/tags/v1")]
+        return {"branches": branches, "converts": [], "tags": tags, "pullRequests": pulls}
+
+    def _answer(self, value: Any) -> None:
+        content = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Says nothing."""
+
+
+def _commit(commit: str) -> dict[str, Any]:
+    date = "2026-01-26T12:00:00.000Z"
+    return {"id": commit, "title": "", "message": "", "date": date, "authors": []}
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "ENDPOINT", address)
+        yield
+        server.shutdown()
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    kept = tmp_path / "hub" / "models--org--model"
+    (kept / "snapshots" / OLD).mkdir(parents=True)
+    (kept / "refs" / "refs" / "pr").mkdir(parents=True)
+    (kept / "refs" / "main").write_text(HEAD)
+    (kept / "refs" / "v1").write_text(OLD)
+    (kept / "refs" / "refs" / "pr" / "1").write_text(PATCH)
+    (kept / "refs" / "broken").write_bytes(b"\xff\x00")
+    return tmp_path / "hub"
+
+
+# --- the hub answers ------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("hub")
+@pytest.mark.parametrize(
+    ("commit", "revision", "code", "held_by", "reachable"),
+    [
+        (HEAD, "main", None, ("main",), True),
+        (HEAD[:7], "main", None, ("main",), True),
+        (HEAD.upper(), "main", None, ("main",), True),
+        (OLD, "main", "COMMIT_NOT_HEAD", ("main", "v1", "refs/pr/1"), True),
+        (OLD, "v1", None, ("v1",), True),
+        (PATCH, "main", "COMMIT_NOT_REACHABLE", ("refs/pr/1",), False),
+        ("6ad52ee", "main", "COMMIT_NOT_REACHABLE", ("refs/pr/1",), False),
+        (ORPHAN, "main", "COMMIT_NOT_REACHABLE", (), False),
+    ],
+)
+def test_the_hub_says_what_holds_a_commit(
+    commit: str, revision: str, code: str | None, held_by: tuple[str, ...], reachable: bool
+) -> None:
+    found = verify_commit_reachable("org/model", commit, revision=revision)
+    assert (found.source, found.code) == ("hub", code)
+    assert found.held_by == held_by
+    assert (found.reachable, bool(found)) == (reachable, reachable)
+    assert found.head == HISTORIES[revision][0]
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_revision_that_is_none_holds_nothing() -> None:
+    found = verify_commit_reachable("org/model", HEAD, revision="develop")
+    assert (found.reachable, found.head) == (False, None)
+    assert found.held_by == ("main", "refs/pr/1")
+    assert found.note == "the repository has no branch or tag 'develop'"
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_folder_of_the_cache_says_which_commit_it_is(cache: Path) -> None:
+    found = verify_commit_reachable(cache / "models--org--model" / "snapshots" / OLD)
+    assert (found.repo_id, found.commit) == ("org/model", OLD)
+    assert (found.code, found.reachable) == ("COMMIT_NOT_HEAD", True)
+
+
+# --- it does not ----------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_repository_that_the_hub_does_not_have_is_unverified(tmp_path: Path) -> None:
+    found = verify_commit_reachable("org/other", HEAD, cache_dir=tmp_path)
+    assert (found.code, found.reachable, found.source) == ("COMMIT_UNVERIFIED", None, "none")
+    assert found.note.startswith("the hub did not answer: ")
+    assert "404" in found.note
+
+
+@pytest.mark.parametrize("how", ["argument", "environment", "library", "network"])
+def test_offline_the_cache_says_what_it_heard_last(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    if how == "environment":
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    elif how == "library":
+        monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    offline = how == "argument"
+    found = verify_commit_reachable("org/model", OLD, offline=offline, cache_dir=cache)
+    assert (found.code, found.reachable, bool(found)) == ("COMMIT_UNVERIFIED", None, False)
+    assert (found.source, found.head, found.held_by) == ("cache", HEAD, ("v1",))
+    expected = {"library": "pip install 'streamdec[hub]'", "network": "the hub did not answer"}
+    assert expected.get(how, "the hub was not to be asked") in found.note
+
+
+def test_the_cache_is_where_the_library_has_it(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+    monkeypatch.delenv("HUGGINGFACE_HUB_CACHE", raising=False)
+    monkeypatch.setenv("HF_HOME", str(cache.parent))
+    assert verify_commit_reachable("org/model", PATCH, offline=True).held_by == ("refs/pr/1",)
+    monkeypatch.setenv("HF_HOME", str(cache))
+    assert verify_commit_reachable("org/model", PATCH, offline=True).source == "none"
+    monkeypatch.setenv("HF_HUB_CACHE", str(cache))
+    assert verify_commit_reachable("org/model", PATCH, offline=True).source == "cache"
+
+
+@pytest.mark.parametrize(
+    ("repo", "commit", "message"),
+    [
+        ("org/model", None, "name the commit too"),
+        ("org/model", "main", "is no commit: 7 to 40 hexadecimal digits"),
+        ("org/model", "6ad52e", "is no commit"),
+        ("../../etc", HEAD, "is not an id of the Hub"),
+        ("a/b/c", HEAD, "is not an id of the Hub"),
+        ("", HEAD, "is not an id of the Hub"),
+    ],
+)
+def test_what_is_no_commit_is_one_error(repo: str, commit: str | None, message: str) -> None:
+    with pytest.raises(PreflightError, match=message):
+        verify_commit_reachable(repo, commit, offline=True)
+
+
+def test_a_folder_that_is_in_no_cache_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "other" / "snapshots" / HEAD).mkdir(parents=True)
+    with pytest.raises(PreflightError, match="is in no cache of the hub"):
+        verify_commit_reachable(tmp_path / "other" / "snapshots" / HEAD, offline=True)
+    with pytest.raises(PreflightError, match="is no folder of the hub's cache"):
+        verify_commit_reachable(tmp_path, offline=True)

@@ -1,0 +1,244 @@
+"""What becomes of chat_template_kwargs on each engine, and the environment of templates."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamdec.chat.environment import make_environment
+from streamdec.errors import MissingExtraError
+from streamdec.preflight.questions import build_chat_template_env, effective_template_kwargs
+from streamdec.preflight.questions_kwargs import _undeclared
+from tests.preflight.making import CHATML, Parts, control, shared_snapshots
+
+meta = pytest.importorskip("jinja2.meta")
+
+THINKING = CHATML + "{%- if enable_thinking is defined and not enable_thinking %}-{%- endif %}"
+GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "chat-goldens" / "templates"
+GIVEN: Mapping[str, Any] = {
+    "enable_thinking": False,
+    "thinkng": True,
+    "documents": [],
+    "add_generation_prompt": False,
+    "chat_template": "x",
+    "tokenize": True,
+}
+
+
+def snapshot(
+    folder: Path,
+    template: str | None = THINKING,
+    *,
+    say: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+    others: Mapping[str, str | bytes] | None = None,
+) -> Path:
+    def change(parts: Parts) -> None:
+        parts.say(chat_template=template, **(say or {}))
+        assert parts.config is not None
+        parts.config.update(config or {})
+        parts.others.update(others or {})
+
+    return control(change).write(folder)
+
+
+@pytest.mark.parametrize(
+    ("engine", "kept", "dropped", "refused"),
+    [
+        ("vllm", "enable_thinking documents", "thinkng add_generation_prompt",
+         "chat_template tokenize"),
+        ("vllm@0.11.1", "enable_thinking documents", "thinkng add_generation_prompt",
+         "chat_template tokenize"),
+        ("vllm@0.11.0", "enable_thinking documents tokenize", "thinkng add_generation_prompt",
+         "chat_template"),
+        ("sglang", "enable_thinking documents thinkng", "",
+         "chat_template tokenize add_generation_prompt"),
+        ("sglang@0.5.10", "enable_thinking documents thinkng chat_template", "",
+         "tokenize add_generation_prompt"),
+        ("transformers", " ".join(GIVEN), "", ""),
+    ],
+)  # fmt: skip
+def test_each_engine_sorts_them_out(
+    tmp_path: Path, engine: str, kept: str, dropped: str, refused: str
+) -> None:
+    found = effective_template_kwargs(snapshot(tmp_path), engine, GIVEN)
+    assert set(found.kept) == set(kept.split())
+    assert set(found.dropped) == set(dropped.split())
+    assert set(found.refused) == set(refused.split())
+    assert all(found.kept[name] == GIVEN[name] for name in found.kept)
+    assert all(reason for reason in (*found.dropped.values(), *found.refused.values()))
+
+
+def test_a_trusted_template_is_taken_and_asked(tmp_path: Path) -> None:
+    folder = snapshot(tmp_path)
+    given = {"chat_template": "{{ other }}", "other": 1, "enable_thinking": False}
+    for engine in ("vllm", "sglang"):
+        found = effective_template_kwargs(folder, engine, given, trust_request_chat_template=True)
+        assert found.refused == {}
+        assert "chat_template" in found.kept
+        assert ("enable_thinking" in found.dropped) is (engine == "vllm")
+        assert "other" in found.kept
+
+
+def test_code_of_the_snapshot_loses_more_before_0_11_1(tmp_path: Path) -> None:
+    folder = snapshot(tmp_path, say={"auto_map": {"AutoTokenizer": ["a.B", None]}})
+    given = {"documents": [], "enable_thinking": False}
+    found = effective_template_kwargs(folder, "vllm@0.11.0", given)
+    assert found.kept == {"enable_thinking": False}
+    assert "**kwargs" in found.dropped["documents"]
+    assert effective_template_kwargs(folder, "vllm@0.11.1", given).kept == given
+
+
+@pytest.mark.parametrize("template", [None, "{% for", "{{ 9 ** (9 ** 9) }}" * 20_000])
+def test_without_a_template_that_can_be_read_vllm_refuses(
+    tmp_path: Path, template: str | None
+) -> None:
+    found = effective_template_kwargs(snapshot(tmp_path, template), "vllm", {"a": 1})
+    assert (found.kept, found.dropped, set(found.refused)) == ({}, {}, {"a"})
+
+
+def test_without_a_template_nothing_is_rendered(tmp_path: Path) -> None:
+    for engine in ("sglang", "transformers"):
+        found = effective_template_kwargs(snapshot(tmp_path, None), engine, {"a": 1})
+        assert found.refused == {"a": "the snapshot has no chat template"}
+
+
+def test_engines_that_render_by_themselves(tmp_path: Path) -> None:
+    oss = snapshot(tmp_path / "oss", config={"model_type": "gpt_oss"})
+    assert set(effective_template_kwargs(oss, "vllm", GIVEN).dropped) == set(GIVEN)
+    assert "thinkng" in effective_template_kwargs(oss, "sglang", GIVEN).kept
+    config = {"model_type": "deepseek_v32", "architectures": ["DeepseekV32ForCausalLM"]}
+    deepseek = snapshot(tmp_path / "v32", None, config=config)
+    given = {"thinking": True, "other": 1}
+    assert effective_template_kwargs(deepseek, "vllm", given).kept == given
+    config = {"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"]}
+    deepseek = snapshot(tmp_path / "v3", None, config=config)
+    assert effective_template_kwargs(deepseek, "sglang@0.5.10", given).kept == {"thinking": True}
+    assert effective_template_kwargs(deepseek, "sglang", given).kept == given
+    assert "own" in effective_template_kwargs(deepseek, "sglang@0.5.10", given).dropped["other"]
+    with_template = snapshot(tmp_path / "v3t", config=config)
+    assert effective_template_kwargs(with_template, "sglang@0.5.10", given).kept == given
+    tekken = snapshot(tmp_path / "tekken", others={"tekken.json": "{}"})
+    assert not effective_template_kwargs(tekken, "vllm", given).refused
+    weights = snapshot(tmp_path / "weights", others={"consolidated.safetensors": b""})
+    assert not effective_template_kwargs(weights, "vllm", given).refused
+    native = snapshot(
+        tmp_path / "mistral", others={"tekken.json": "{}", "consolidated.safetensors": b""}
+    )
+    assert set(effective_template_kwargs(native, "vllm", given).refused) == set(given)
+
+
+def test_tools_choose_the_template_that_is_named_for_them(tmp_path: Path) -> None:
+    named = {
+        "additional_chat_templates/tool_use.jinja": "{{ a }}",
+        "chat_template.jinja": "{{ b }}",
+    }
+    folder = snapshot(tmp_path, None, others=named)
+    given = {"a": 1, "b": 2}
+    assert effective_template_kwargs(folder, "vllm", given).kept == {"b": 2}
+    assert effective_template_kwargs(folder, "vllm", given, with_tools=True).kept == {"a": 1}
+
+
+def test_what_is_no_question_is_refused(tmp_path: Path) -> None:
+    folder = snapshot(tmp_path)
+    with pytest.raises(ValueError, match="engine must be one of vllm, sglang, transformers"):
+        effective_template_kwargs(folder, "smg", {})
+    with pytest.raises(ValueError, match="unknown engine"):
+        effective_template_kwargs(folder, "tgi", {})
+    with pytest.raises(TypeError, match="kwargs must be a mapping of names"):
+        effective_template_kwargs(folder, "vllm", {1: 2})  # type: ignore[dict-item]
+
+
+def test_without_jinja2_one_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = snapshot(tmp_path)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    for ask in (build_chat_template_env, lambda: effective_template_kwargs(folder, "vllm", {})):
+        with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[chat\]'"):
+            ask()
+
+
+# --- the variables of a template ------------------------------------------------------------------
+
+TEMPLATES = (
+    "{% set a = a | default(1) %}{{ b }}{% for c in d %}{{ c }}{{ e }}{% endfor %}{{ c }}",
+    "{% macro m(x) %}{{ x }}{{ y }}{% endmacro %}{{ m(z) }}{% set y = 1 %}",
+    "{% if q is defined %}{% set r = 1 %}{% endif %}{{ r }}{{ range(3) }}{{ namespace() }}",
+    "{% generation %}{{ g }}{% endgeneration %}{{ strftime_now('%d') }}{{ raise_exception }}",
+    "{% set ns = namespace(i=0) %}{% set ns.i = j %}{{ ns.i }}{{ messages[0].content }}",
+    "{% block b %}{{ in_block }}{% endblock %}{% filter upper %}{{ f }}{% endfilter %}",
+    "{% with w = v %}{{ w }}{% endwith %}{% autoescape s %}{{ t }}{% endautoescape %}{{ w }}",
+)
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_the_variables_are_those_that_jinja2_finds(template: str) -> None:
+    assert _undeclared(template) == _found_by_jinja2(template)
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, id=path.name) for path in sorted(GOLDEN.glob("*.jinja"))]
+)
+def test_the_variables_of_real_templates(path: Path) -> None:
+    template = path.read_text("utf-8")
+    assert _undeclared(template) == _found_by_jinja2(template)
+
+
+def _found_by_jinja2(template: str) -> frozenset[str]:
+    environment = make_environment("classic")
+    for name in ("raise_exception", "strftime_now"):
+        del environment.globals[name]
+    return frozenset(meta.find_undeclared_variables(environment.parse(template)))
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ 'a' * 1000000000 }}{{ b }}",
+        "{{ 'a' | center(1000000000) }}{{ b }}",
+        "{% if 'a' * 1000000000 %}{% endif %}{{ b }}",
+        "{% autoescape 'a' * 1000000000 %}{{ b }}{% endautoescape %}",
+        "{% set x = 'a' * 1000000000 %}{{ b }}",
+        "{{ 9 ** (9 ** 8) }}{{ b }}",
+    ],
+)
+def test_the_variables_are_found_without_computing_constants(template: str) -> None:
+    began = time.process_time()
+    assert _undeclared(template) == {"b"}
+    assert time.process_time() - began < 2, "a constant was computed"
+
+
+# --- the environment ------------------------------------------------------------------------------
+
+
+def test_the_environment_is_that_of_transformers() -> None:
+    environment = build_chat_template_env()
+    template = (
+        "{%- for x in y %}\n  {%- if x == 'b' %}{% break %}{% endif %}{{ x | tojson }}{% endfor %}"
+    )
+    assert environment.from_string(template).render(y=["<ä>", "b", "c"]) == '"<ä>"'
+    hardened = build_chat_template_env("hardened")
+    assert hardened.globals["dict"] is not environment.globals["dict"]
+    assert {type(environment), type(hardened)} == {type(make_environment("classic"))}
+
+
+def test_a_null_argument_is_none_unless_the_template_says_tojson() -> None:
+    environment = build_chat_template_env()
+    rendered = environment.from_string("{{ a }} {{ a | tojson }}").render(a=None)
+    assert rendered == "None null"
+
+
+@pytest.mark.parametrize(
+    "folder", [pytest.param(path, id=path.name) for path in shared_snapshots()[:8]]
+)
+def test_real_snapshots_keep_nothing_and_lose_nothing(folder: Path) -> None:
+    for engine in ("vllm", "sglang", "transformers"):
+        found = effective_template_kwargs(folder, engine, GIVEN)
+        names = [*found.kept, *found.dropped, *found.refused]
+        assert sorted(names) == sorted(GIVEN), "each name is in exactly one place"

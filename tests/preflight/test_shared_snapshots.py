@@ -1,0 +1,104 @@
+"""The real snapshots beside the repository, which may be missing: what engines do, as measured."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamdec.preflight import Report, effective_stop_tokens, inspect
+from streamdec.preflight.facts import facts
+from streamdec.preflight.snapshot import Snapshot
+from streamdec.preflight.tokens import Tokens
+from tests.preflight.making import SHARED, loaded_by_library, shared_snapshots
+
+SNAPSHOTS = {path.name: path for path in shared_snapshots()}
+real = pytest.mark.parametrize("name", SNAPSHOTS)
+
+
+def _read(name: str, file: str) -> Any:
+    return json.loads((SNAPSHOTS[name] / file).read_text("utf-8"))
+
+
+@cache
+def _report(path: Path) -> Report:
+    return inspect(path)
+
+
+@real
+def test_the_effective_stop_tokens_are_those_of_the_engines(name: str) -> None:
+    expected = _read(name, "EXPECTED.json")["effective_stop_tokens"]
+    found = {e: sorted(effective_stop_tokens(SNAPSHOTS[name], e).ids) for e in expected}
+    assert found == expected
+
+
+@real
+def test_the_end_of_the_tokenizer_is_resolved_as_transformers_does(name: str) -> None:
+    expected = _read(name, "EXPECTED.json")["sources"]["tokenizer"]
+    tokens = Tokens(Snapshot(SNAPSHOTS[name]))
+    role = tokens.roles["eos_token"]
+    found = tokens.resolve(role.text)
+    assert (role.text, found.id, found.resolved) == (
+        expected["eos_token"],
+        expected["eos_token_id"],
+        expected["resolved"],
+    )
+
+
+@real
+def test_the_added_tokens_are_those_of_the_loaded_tokenizer(name: str) -> None:
+    expected = _read(name, "EXPECTED.json")
+    if "added_tokens" not in expected:
+        return
+    tokens = Tokens(Snapshot(SNAPSHOTS[name]))
+    assert tokens.chosen.name == expected["tokenizer_load_transformers_5"]["class"]
+    added, own = tokens.added, {entry.id: entry for entry in tokens.own}
+    drifted = [i for i, (_, special) in added.items() if i in own and own[i].special != special]
+    assert {
+        "count": len(added),
+        "special_count": sum(special for _, special in added.values()),
+        "special_flag_differs_from_tokenizer_json": drifted,
+        "only_after_transformers_overlay": {
+            str(i): text for i, (text, _) in added.items() if i not in own
+        },
+        "declared_id_not_honoured": [
+            entry.content for i, entry in own.items() if tokens.resolve(entry.content).id != i
+        ],
+    } == expected["added_tokens"]
+
+
+@real
+def test_the_ids_after_loading_are_those_that_the_library_gives(name: str) -> None:
+    tokens = Tokens(Snapshot(SNAPSHOTS[name]))
+    library = loaded_by_library(tokens)
+    if library is None or tokens.loaded is None:
+        assert tokens.json is None
+        return
+    assert dict(sorted(tokens.loaded.added.items())) == library.added()
+
+
+@real
+def test_the_findings_are_those_that_must_be_there(name: str) -> None:
+    case = _read(name, "CASE.json")
+    report = _report(SNAPSHOTS[name])
+    assert set(case["must"]) - report.codes == set()
+    assert set(case["must_not"]) & report.codes == set()
+
+
+def test_the_defaults_of_configurations_are_those_that_were_measured() -> None:
+    file = SHARED.parent / "eos_class_defaults.json"
+    types = json.loads(file.read_text("utf-8"))["types"] if file.exists() else {}
+    found = {name: facts().eos_default(name) for name in types}
+    expected = {
+        name: (entry["top"], None if entry["text"] == "none" else entry["text"])
+        for name, entry in types.items()
+    }
+    assert {name: (default.top, default.text) for name, default in found.items()} == expected
+
+
+def test_the_control_has_no_warning_and_no_error() -> None:
+    for name in [name for name in SNAPSHOTS if name == "s-clean-control"]:
+        assert _report(SNAPSHOTS[name]).at_least("warning") == ()

@@ -1,0 +1,236 @@
+"""Folders of strangers: links, pipes, large files, bytes of all kinds. Nothing outside is read."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from streamdec.errors import PreflightError
+from streamdec.preflight import inspect
+from streamdec.preflight.snapshot import LIMITS, Snapshot
+from tests.preflight.making import CHATML, control
+
+SECRET = '{"eos_token_id": 7, "chat_template": "secret"}'
+links = pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+
+
+@pytest.mark.parametrize("name", ["", "config.json", "a\0b"])
+def test_what_is_no_folder_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    path = tmp_path / name if name else tmp_path / "missing"
+    with pytest.raises(PreflightError, match="a snapshot is a folder"):
+        inspect(path)
+
+
+def test_an_empty_folder_has_findings_and_no_error(tmp_path: Path) -> None:
+    assert inspect(tmp_path).codes == {
+        "CHAT_TEMPLATE_MISSING",
+        "EOS_MISSING_EVERYWHERE",
+        "GENERATION_CONFIG_MISSING",
+        "TOKENIZER_JSON_MISSING",
+    }
+
+
+@links
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "chat_template.jinja"])
+def test_a_link_out_of_the_folder_is_not_followed(name: str, tmp_path: Path) -> None:
+    folder = control().write(tmp_path / "snapshot")
+    (tmp_path / "secret").write_text(SECRET)
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to("../secret")
+    report = inspect(folder, render=False)
+    [finding] = [f for f in report.findings if f.code == "FILE_OUTSIDE_FOLDER"]
+    assert [evidence.file for evidence in finding.evidence] == [name]
+    assert "secret" not in str(report.to_dict()).replace(str(tmp_path), "")
+    assert 7 not in report.stop_tokens["vllm@0.33.0"].ids
+
+
+@links
+def test_a_folder_of_templates_outside_is_not_entered(tmp_path: Path) -> None:
+    folder = control().write(tmp_path / "snapshot")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "default.jinja").write_text("secret")
+    (folder / "additional_chat_templates").symlink_to("../outside")
+    assert Snapshot(folder).names_in("additional_chat_templates") == []
+    assert inspect(folder, render=False).sources["chat_template"] == "tokenizer_config.json"
+
+
+@links
+def test_the_links_of_the_hubs_cache_are_followed(tmp_path: Path) -> None:
+    """``snapshots/<commit>/config.json`` leads to ``blobs/<hash>`` there."""
+    folder = control().write(tmp_path / "models--a--b" / "snapshots" / "main")
+    blobs = tmp_path / "models--a--b" / "blobs"
+    blobs.mkdir()
+    for path in list(folder.iterdir()):
+        path.rename(blobs / path.name)
+        path.symlink_to(f"../../blobs/{path.name}")
+    assert inspect(folder, render=False).codes == set()
+
+
+@links
+def test_links_within_the_folder_are_followed_and_circles_are_not(tmp_path: Path) -> None:
+    folder = control().write(tmp_path)
+    (folder / "config.json").rename(folder / "real.json")
+    (folder / "config.json").symlink_to("real.json")
+    (folder / "chat_template.json").symlink_to("chat_template.json")
+    (folder / "special_tokens_map.json").symlink_to("nothing")
+    report = inspect(folder, render=False)
+    [finding] = [f for f in report.findings if f.code == "FILE_UNREADABLE"]
+    assert {evidence.note for evidence in finding.evidence} == {"a link to nothing"}
+    assert report.stop_tokens["sglang@0.5.23"].ids == {258}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes there")
+def test_a_pipe_does_not_make_anybody_wait(tmp_path: Path) -> None:
+    folder = control().write(tmp_path)
+    (folder / "generation_config.json").unlink()
+    os.mkfifo(folder / "generation_config.json")
+    found: list[frozenset[str]] = []
+    reader = threading.Thread(
+        target=lambda: found.append(inspect(folder, render=False).codes), daemon=True
+    )
+    reader.start()
+    reader.join(timeout=60)
+    assert found == [{"FILE_UNREADABLE"}]
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "config.json", "special_tokens_map.json"])
+def test_a_folder_in_the_place_of_a_file_is_a_finding(name: str, tmp_path: Path) -> None:
+    folder = control().write(tmp_path)
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).mkdir()
+    report = inspect(folder, render=False)
+    [finding] = [f for f in report.findings if f.code == "FILE_UNREADABLE"]
+    assert (finding.evidence[0].file, finding.evidence[0].note) == (name, "not a regular file")
+
+
+def test_a_file_without_permission_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused by us, as whoever is root may read everything."""
+    folder = control().write(tmp_path)
+    original = os.open
+
+    def refusing(path: object, *args: int) -> int:
+        if Path(str(path)).name == "config.json":
+            raise PermissionError(13, "Permission denied")
+        return original(path, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", refusing)
+    [finding] = [f for f in inspect(folder, render=False).findings if f.severity == "error"]
+    assert finding.code == "FILE_UNREADABLE"
+    assert str(finding.evidence[0]) == "config.json Permission denied"
+
+
+def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
+    folder = control().write(tmp_path)
+    with (folder / "tokenizer.json").open("r+b") as file:
+        file.truncate(LIMITS["tokenizer.json"] + 1)
+    report = inspect(folder, render=False)
+    [finding] = [f for f in report.findings if f.code == "FILE_TOO_LARGE"]
+    assert str(LIMITS["tokenizer.json"] + 1) in finding.evidence[0].note
+
+
+@pytest.mark.parametrize("item", ["[],", "0,"])
+def test_a_file_that_would_take_much_memory_is_not_parsed(item: str, tmp_path: Path) -> None:
+    folder = control().write(tmp_path)
+    (folder / "tokenizer.json").write_text(f"[{item * 3_000_001}0]")
+    report = inspect(folder, render=False)
+    [finding] = [f for f in report.findings if f.code == "FILE_TOO_LARGE"]
+    assert finding.evidence[0].file == "tokenizer.json"
+
+
+def test_weights_that_are_pointers_are_noticed_and_no_other_file_is_read(tmp_path: Path) -> None:
+    folder = control().write(tmp_path)
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+    (folder / "model.safetensors").write_text(pointer)
+    (folder / "model-2.safetensors").write_text(pointer + " " * 2000)
+    (folder / "README.md").write_text("small")
+    [finding] = inspect(folder, render=False).findings
+    assert finding.code == "FILE_LFS_POINTER"
+    assert [evidence.file for evidence in finding.evidence] == ["model.safetensors"]
+
+
+def test_a_tokenizer_of_more_added_tokens_than_any_is_not_built(tmp_path: Path) -> None:
+    parts = control()
+    parts.own.extend({"id": 260 + i, "content": f"<{i}>"} for i in range(100_000))
+    report = inspect(parts.write(tmp_path), render=False)
+    [finding] = [f for f in report.findings if f.code == "TOKENIZER_JSON_INVALID"]
+    assert "100,000" in finding.evidence[0].note
+
+
+def test_what_is_nested_deeply_is_shown_as_what_it_is(tmp_path: Path) -> None:
+    deep = "[" * 300 + "]" * 300
+    folder = control().write(tmp_path)
+    (folder / "generation_config.json").write_text(
+        f'{{"eos_token_id": {deep}, "stop_strings": {deep}, "bos_token_id": [{deep}]}}'
+    )
+    report = inspect(folder, render=False)
+    assert {"EOS_ID_UNKNOWN", "GENERATION_STOP_STRINGS_IGNORED"} <= report.codes
+    values = [e.value for f in report.findings for e in f.evidence if e.file.startswith("gen")]
+    assert "a list of 1" in values
+
+
+@pytest.mark.parametrize(
+    ("content", "note"),
+    [
+        (b"", "Expecting value"),
+        (b"\xef\xbb\xbf{}", "byte order mark"),
+        (b"\x00\x01\x02", "Expecting value"),
+        (b"\xff\xfe{\x00}\x00", "not UTF-8: byte 0"),
+        (b"[1]", "an object was expected, not a list"),
+        (b"null", "an object was expected, not null"),
+        (b"[" * 100_000, "recursion"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "limit"),
+    ],
+)
+def test_what_is_no_json_object_is_a_finding_with_its_reason(
+    content: bytes, note: str, tmp_path: Path
+) -> None:
+    folder = control().write(tmp_path)
+    (folder / "config.json").write_bytes(content)
+    report = inspect(folder, render=False)
+    [finding] = [f for f in report.findings if f.code == "FILE_INVALID_JSON"]
+    assert note in finding.evidence[0].note
+    assert finding.evidence[0].file == "config.json"
+
+
+def test_nan_and_infinity_are_json_for_python(tmp_path: Path) -> None:
+    folder = control().write(tmp_path)
+    text = '{"model_type": "llama", "eos_token_id": 258, "x": NaN, "y": -Infinity}'
+    (folder / "config.json").write_text(text)
+    assert inspect(folder, render=False).codes == set()
+
+
+def test_the_line_of_a_mistake_is_told(tmp_path: Path) -> None:
+    folder = control().write(tmp_path)
+    (folder / "generation_config.json").write_text('{\n  "eos_token_id": 258\n  "x": 1}')
+    [finding] = inspect(folder, render=False).findings
+    assert finding.evidence[0].line == 3
+
+
+def test_line_ends_of_a_template_are_translated_before_it_is_compared(tmp_path: Path) -> None:
+    parts = control()
+    parts.say(chat_template=CHATML + "\n{# end #}")
+    parts.others["chat_template.jinja"] = (CHATML + "\r\n{# end #}").encode()
+    assert inspect(parts.write(tmp_path), render=False).codes == set()
+
+
+def test_a_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = control().write(tmp_path)
+    opened: list[str] = []
+    original = os.open
+
+    def counting(path: object, *args: int) -> int:
+        opened.append(Path(str(path)).name)
+        return original(path, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", counting)
+    inspect(folder, render=False)
+    assert len(opened) == len(set(opened))
+    assert "tokenizer.json" in opened
