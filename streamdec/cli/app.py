@@ -1,6 +1,6 @@
 """All commands in one group, and how a run ends: always by a status, never by a traceback of ours.
 
-A command is one file of this folder; it is registered in ``COMMANDS``.
+A command is one file of this folder; it is registered in ``COMMANDS``, or in ``GROUPS``.
 """
 
 from __future__ import annotations
@@ -15,16 +15,21 @@ from typing import Any, TextIO
 
 import click
 
+from streamdec.cli.bench import bench
+from streamdec.cli.chat import chat
 from streamdec.cli.decode import decode
 from streamdec.cli.demo import demo
 from streamdec.cli.encode import encode
 from streamdec.cli.info import info
+from streamdec.cli.preflight import preflight
 from streamdec.cli.verify import verify
 from streamdec.errors import StreamdecError, StreamdecWarning
 
-__all__ = ["COMMANDS", "commands", "run"]
+__all__ = ["COMMANDS", "GROUPS", "commands", "run"]
 
-COMMANDS = (demo, decode, encode, info, verify)
+COMMANDS = (demo, decode, encode, info, verify, bench, preflight)
+GROUPS = (chat,)
+"""Commands that have commands of their own."""
 
 CANNOT_BEGIN = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
@@ -55,7 +60,7 @@ def commands() -> None:
     """
 
 
-for _command in COMMANDS:
+for _command in (*COMMANDS, *GROUPS):
     commands.add_command(_command)
 
 

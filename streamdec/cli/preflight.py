@@ -1,0 +1,227 @@
+"""``streamdec preflight``: what engines will do with a model snapshot, told before they do it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from streamdec.cli.preflight_html import html_page
+from streamdec.cli.preflight_sarif import sarif_log
+from streamdec.cli.preflight_text import printable, text_report
+from streamdec.errors import PreflightError
+from streamdec.preflight import Report, inspect
+from streamdec.preflight.engines import ENGINES, parse_engine
+from streamdec.preflight.report import SEVERITIES, Severity
+
+__all__ = ["preflight"]
+
+USUAL_ENGINES = ("vllm", "sglang", "transformers")
+FOUND_SOMETHING = 1
+CANNOT_INSPECT = 2
+_FORMATS = ("json", "sarif", "html")
+
+
+def _engines(
+    _context: click.Context, _option: click.Parameter, names: tuple[str, ...]
+) -> tuple[str, ...]:
+    for name in names:
+        try:
+            parse_engine(name)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
+    return names or USUAL_ENGINES
+
+
+@click.command()
+@click.option(
+    "--engine",
+    "engines",
+    multiple=True,
+    callback=_engines,
+    metavar="NAME[@VERSION]",
+    help=f"Whose behaviour is told, as in sglang@0.5.10; may be repeated. Known: "
+    f"{', '.join(ENGINES)}.  [default: {', '.join(USUAL_ENGINES)}]",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice([*reversed(SEVERITIES), "never"]),
+    default="error",
+    show_default=True,
+    help="The least severity of a finding with which the exit status is 1.",
+)
+@click.option("--json", "as_json", is_flag=True, help="All of it as JSON: a list, if several DIRs.")
+@click.option("--sarif", "as_sarif", is_flag=True, help="As SARIF 2.1.0, which code hosts show.")
+@click.option("--html", "as_html", is_flag=True, help="As a page for browsers, whole in one file.")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Write to FILE instead of stdout.",
+)
+@click.option(
+    "--render/--no-render",
+    default=True,
+    help="Whether chat templates are rendered, in a child process with little memory and time.",
+)
+@click.argument("paths", nargs=-1, required=True, metavar="DIR...")
+def preflight(
+    paths: tuple[str, ...],
+    engines: tuple[str, ...],
+    fail_on: str,
+    as_json: bool,
+    as_sarif: bool,
+    as_html: bool,
+    output: str | None,
+    render: bool,
+) -> None:
+    """Tell what engines will do with the model in each DIR: where they stop, and what is wrong.
+
+    Nothing in a folder is run but its chat template, in a sandbox, and nothing is downloaded. The
+    exit status is 1 if there is a finding as grave as --fail-on says, and 2 if a DIR is no folder.
+
+    \b
+    Examples:
+      streamdec preflight ./model
+      streamdec preflight --engine vllm --engine sglang@0.5.10 --fail-on warning ./model
+      streamdec preflight --sarif -o preflight.sarif models/*
+      streamdec preflight --html -o preflight.html models/*
+    """
+    asked = [name for name, on in zip(_FORMATS, (as_json, as_sarif, as_html), strict=True) if on]
+    if len(asked) > 1:
+        raise click.UsageError(f"--{asked[0]} and --{asked[1]} are two formats: choose one")
+    if as_html and output is None and sys.stdout.isatty():
+        raise click.UsageError("--html writes a page: name a file with --output, or redirect it")
+    outcomes = list(_inspected(paths, engines, render))
+    write = _WRITERS[asked[0]] if asked else _write_text
+    write(outcomes, output)
+    for outcome in outcomes:
+        if outcome.error:
+            click.echo(f"Error: {' '.join(outcome.error.split())}", err=True)
+    click.get_current_context().exit(_status(outcomes, fail_on))
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What came of one folder."""
+
+    path: str
+    report: Report | None = None
+    error: str = ""
+
+
+def _inspected(paths: Iterable[str], engines: tuple[str, ...], render: bool) -> Iterator[_Outcome]:
+    paths = list(dict.fromkeys(paths))
+    with _progress(len(paths)) as begins:
+        for path in paths:
+            begins(path)
+            try:
+                yield _Outcome(path, inspect(path, engines, render=render))
+            except PreflightError as error:
+                yield _Outcome(path, error=str(error))
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[str], None]]:
+    """A bar on stderr, where that is a terminal and there is more than one folder to wait for."""
+    console = Console(stderr=True)
+    if total < 2 or not console.is_terminal or console.is_dumb_terminal:
+        yield lambda _: None
+        return
+    columns = (BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=total)
+        begun = 0
+
+        def begins(path: str) -> None:
+            nonlocal begun
+            name = Path(path).name or path
+            progress.update(task, completed=begun, description=printable(name)[:40], refresh=True)
+            begun += 1
+
+        yield begins
+
+
+def _status(outcomes: Iterable[_Outcome], fail_on: str) -> int:
+    found = list(outcomes)
+    if any(outcome.error for outcome in found):
+        return CANNOT_INSPECT
+    if fail_on == "never":
+        return 0
+    least: Severity = next(severity for severity in SEVERITIES if severity == fail_on)
+    failed = any(o.report is not None and o.report.at_least(least) for o in found)
+    return FOUND_SOMETHING if failed else 0
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def _reports(outcomes: Iterable[_Outcome]) -> list[Report]:
+    return [outcome.report for outcome in outcomes if outcome.report is not None]
+
+
+def _write_text(outcomes: list[_Outcome], output: str | None) -> None:
+    reports = _reports(outcomes)
+    if reports:
+        _write(text_report(reports, Console() if output is None else None), output)
+
+
+def _write_json(outcomes: list[_Outcome], output: str | None) -> None:
+    told: list[Any] = [
+        {"path": o.path, "error": o.error} if o.report is None else o.report.to_dict()
+        for o in outcomes
+    ]
+    _write(_json(told if len(told) > 1 else told[0]), output)
+
+
+def _write_sarif(outcomes: list[_Outcome], output: str | None) -> None:
+    errors = {outcome.path: outcome.error for outcome in outcomes if outcome.error}
+    _write(_json(sarif_log(_reports(outcomes), errors)), output)
+
+
+def _write_html(outcomes: list[_Outcome], output: str | None) -> None:
+    errors = {outcome.path: outcome.error for outcome in outcomes if outcome.error}
+    _write(html_page(_reports(outcomes), errors), output)
+
+
+_WRITERS = {"json": _write_json, "sarif": _write_sarif, "html": _write_html}
+
+
+def _json(value: Any) -> str:
+    """As JSON that every reader takes: NaN and Infinity, which files may hold, are strings.
+
+    What would move a cursor or turn text around is escaped, so that a terminal shows all of it.
+    """
+    text = json.dumps(_strict(value), indent=2, ensure_ascii=False)
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text) + "\n"
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _strict(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(inner) for inner in value]
+    if isinstance(value, float) and value - value != 0:
+        return str(value)
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    return value
+
+
+def _write(text: str, output: str | None) -> None:
+    """As all commands write: UTF-8, wherever it goes; a path may hold what is none."""
+    content = text.encode("utf-8", "backslashreplace")
+    if output is None:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+    else:
+        Path(output).write_bytes(content)

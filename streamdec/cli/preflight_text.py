@@ -1,0 +1,253 @@
+"""A preflight for people: lines of text, in colours where a terminal shows them.
+
+In: reports. Out: one text. The same lines go to a terminal, wrapped to its width, and to a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from io import StringIO
+
+from rich.console import Console
+from rich.text import Text
+
+from streamdec.preflight import Evidence, Finding, Report, StopTokens
+from streamdec.preflight.report import SEVERITIES, Severity
+
+__all__ = [
+    "as_sentence",
+    "counts_of",
+    "decided_by",
+    "printable",
+    "says_more",
+    "sources_of",
+    "text_report",
+]
+
+STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+SIGNS: dict[Severity, str] = {"error": "✖", "warning": "▲", "info": "•"}
+MOST_EVIDENCE = 6
+"""Pieces of evidence that are shown of one finding; JSON has all."""
+MOST_IDS = 8
+MOST_VALUE = 160
+NARROWEST = 40
+ROOM = 26
+"""What further rows have at least: names of files fit."""
+
+Line = tuple[int, Text]
+"""By how much its further rows are indented, and the line."""
+
+
+def text_report(reports: Sequence[Report], console: Console | None = None) -> str:
+    """The reports for people; in colours and wrapped if ``console`` is a terminal."""
+    lines = [line for report in reports for line in (*_report(report), (0, Text()))]
+    if len(reports) > 1:
+        lines += _summary(reports)
+    else:
+        lines.pop()
+    if console is None or not console.is_terminal or console.is_dumb_terminal:
+        return "".join(f"{line.plain.rstrip()}\n" for _, line in lines)
+    width = max(console.width, NARROWEST)
+    painter = Console(
+        file=StringIO(),
+        force_terminal=True,
+        width=width,
+        color_system=console.color_system,  # type: ignore[arg-type] # a name of one, as it gives
+        no_color=console.no_color,
+        legacy_windows=False,
+        highlight=False,
+    )
+    with painter.capture() as captured:
+        for indent, line in lines:
+            for row in _wrapped(line, indent, width, painter):
+                row.rstrip()
+                painter.print(row, soft_wrap=True)
+    return captured.get()
+
+
+def counts_of(report: Report) -> dict[Severity, int]:
+    """How many findings of each severity, the gravest first."""
+    found = [finding.severity for finding in report.findings]
+    return {severity: found.count(severity) for severity in reversed(SEVERITIES)}
+
+
+def sources_of(stop: StopTokens, token_id: int) -> str:
+    """What put an id into a set of stop tokens: files, with the place where that is not usual."""
+    told = []
+    for source in stop.sources[token_id]:
+        usual = source.pointer.startswith(("/eos_token_id", "/eos_token"))
+        place = "" if usual or not source.pointer else f"#{source.pointer}"
+        told.append(printable(source.file + place))
+    return ", ".join(dict.fromkeys(told))
+
+
+def decided_by(report: Report) -> dict[str, list[str]]:
+    """Which file decided what: everything that each of them did."""
+    found: dict[str, list[str]] = {}
+    for what, file in report.sources.items():
+        found.setdefault(file, []).append(what)
+    return found
+
+
+def as_sentence(clause: str) -> str:
+    """A clause with a capital letter, unless a name of a file begins it, and a full stop."""
+    first = clause.split(" ", 1)[0]
+    is_name = "." in first or "_" in first
+    return (clause if is_name else clause[:1].upper() + clause[1:]) + "."
+
+
+def printable(text: str) -> str:
+    """``text`` without what would move a cursor, hide or turn around what is shown."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
+    )
+
+
+# --- one report -----------------------------------------------------------------------------------
+
+
+def _report(report: Report) -> Iterator[Line]:
+    title = Text(printable(report.path), "bold")
+    title.append("   ")
+    title.append_text(_counts(report))
+    yield 2, title
+    yield 0, Text()
+    yield from _stops(report)
+    for finding in report.findings:
+        yield 0, Text()
+        yield from _finding(finding)
+    if report.sources:
+        yield 0, Text()
+        yield 0, Text("  where from", "bold")
+        for file, decided in decided_by(report).items():
+            line = Text(f"    {printable(', '.join(decided))}  ")
+            yield 6, line.append(printable(file), "dim")
+
+
+def _counts(report: Report) -> Text:
+    told = Text()
+    for severity, count in counts_of(report).items():
+        if count:
+            told.append(" · " if told else "", "dim")
+            told.append(_counted(count, severity), STYLES[severity])
+    return told or Text("no findings", "green")
+
+
+def _counted(count: int, severity: Severity) -> str:
+    return f"{count} {severity}" + ("s" if count > 1 and severity != "info" else "")
+
+
+def _stops(report: Report) -> Iterator[Line]:
+    """The effective stop tokens: a row for each id of each engine."""
+    rows: list[tuple[str, str, str, str]] = []
+    for stop in report.stop_tokens.values():
+        name = f"{stop.engine} {stop.version}"
+        cells = [
+            (str(i), _quoted(stop.texts.get(i)), sources_of(stop, i)) for i in sorted(stop.ids)
+        ]
+        cells += [
+            ("?", _quoted(source.text), f"{source.file}: no file tells its id")
+            for source in stop.unresolved
+        ]
+        for number, cell in enumerate(cells or [("none", "", "")]):
+            rows.append(("" if number else name, *cell))
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
+    yield 0, Text("  stops on", "bold")
+    indent = 4 + sum(widths) + 6
+    for engine, token_id, text, sources in rows:
+        line = Text(f"    {engine:{widths[0]}}  ")
+        is_missing = token_id in ("?", "none")
+        line.append(f"{token_id:>{widths[1]}}", "bold red" if is_missing else "bold")
+        line.append(f"  {text:{widths[2]}}  ", "green")
+        line.append(sources, "dim")
+        yield indent, line
+    for stop in report.stop_tokens.values():
+        for note in stop.notes:
+            yield 6, Text(f"    {stop.engine}: {printable(note)}", "dim")
+
+
+def _quoted(text: str | None) -> str:
+    return "" if text is None else printable(text) if _is_plain(text) else ascii(text)
+
+
+def _is_plain(text: str) -> bool:
+    return bool(text) and text.isprintable() and text.strip() == text
+
+
+def _finding(finding: Finding) -> Iterator[Line]:
+    style = STYLES[finding.severity]
+    head = Text(f"  {SIGNS[finding.severity]} {finding.severity:<8}", style)
+    head.append(finding.code, "bold")
+    head.append(f"  {', '.join(finding.engines)}", "dim")
+    yield 4, head
+    yield 4, Text(f"    {printable(finding.when)}")
+    for evidence in finding.evidence[:MOST_EVIDENCE]:
+        yield 8, _evidence(evidence)
+    more = len(finding.evidence) - MOST_EVIDENCE
+    if more > 0:
+        yield 8, Text(f"      and {more} more (--json has them)", "dim")
+    yield 6, Text.assemble(("    → ", style), finding.action)
+    if finding.reference:
+        told = "; ".join(str(each) for each in finding.reference)
+        yield 6, Text(f"      {told}", "dim")
+
+
+def _evidence(evidence: Evidence) -> Text:
+    """Where, what is there, the ids with their texts, and what it is."""
+    told = Text("      ")
+    place = evidence.file + (f"#{evidence.pointer}" if evidence.pointer else "")
+    place += f":{evidence.line}" if evidence.line is not None else ""
+    parts = []
+    if place:
+        parts.append(Text(printable(place), "magenta"))
+    if evidence.note:
+        parts.append(Text(printable(evidence.note)))
+    if says_more(evidence):
+        parts.append(Text(_short(evidence.value)))
+    ids = Text(", ").join(
+        Text.assemble((str(i), "bold"), (f" {_quoted(text)}" if text is not None else "", "green"))
+        for i, text in list(evidence.ids.items())[:MOST_IDS]
+    )
+    if len(evidence.ids) > MOST_IDS:
+        ids.append(f", and {len(evidence.ids) - MOST_IDS} more", "dim")
+    if ids:
+        parts.append(ids)
+    return told.append_text(Text("  ").join(parts))
+
+
+def says_more(evidence: Evidence) -> bool:
+    """Whether the value of a piece of evidence says what its ids and their texts do not."""
+    value = evidence.value
+    listed = value if isinstance(value, list) else [value]
+    known = {*evidence.ids, *evidence.ids.values()}
+    return value is not None and not all(isinstance(v, int | str) and v in known for v in listed)
+
+
+def _short(value: object) -> str:
+    shown = printable(repr(value))
+    return shown if len(shown) <= MOST_VALUE else f"{shown[:MOST_VALUE]}…"
+
+
+# --- several reports ------------------------------------------------------------------------------
+
+
+def _summary(reports: Sequence[Report]) -> Iterator[Line]:
+    """A row for each folder."""
+    width = max(len(printable(report.path)) for report in reports)
+    for report in reports:
+        line = Text(f"{printable(report.path):{width}}  ")
+        yield width + 2, line.append_text(_counts(report))
+
+
+def _wrapped(line: Text, indent: int, width: int, console: Console) -> Iterator[Text]:
+    """The rows of a line: the further ones are indented."""
+    if line.cell_len <= width:
+        yield line
+        return
+    first, *_ = line.wrap(console, width)
+    rest = line[len(first.plain) :]
+    rest = rest[len(rest.plain) - len(rest.plain.lstrip()) :]
+    yield first
+    indent = min(indent, width - ROOM)
+    for row in rest.wrap(console, width - indent):
+        yield Text(" " * indent).append_text(row)
