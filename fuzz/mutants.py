@@ -149,8 +149,8 @@ MUTANTS = (
     _core(
         "7: an added token of other letters is nothing",
         "token_bytes",
-        "    except KeyError:\n        return piece.encode()",
-        '    except KeyError:\n        return b""',
+        "    except UnicodeEncodeError:\n        return piece.encode()",
+        '    except UnicodeEncodeError:\n        return b""',
     ),
     _core(
         "8: a skipped special breaks off a character",

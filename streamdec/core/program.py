@@ -91,7 +91,7 @@ class Program(Rows):
 
     route: Route = "bytes"
 
-    __slots__ = ("_cascade", "_whole", "options", "token_bytes")
+    __slots__ = ("_cascade", "_is_plain", "_whole", "options", "token_bytes")
 
     def __init__(
         self,
@@ -106,6 +106,7 @@ class Program(Rows):
         self._cascade = replaces
         # Most tokens are whole characters: programs of one tokenizer share what those do at rest.
         self._whole = {} if replaces.rules else token_bytes.whole
+        self._is_plain = not replaces.start and not token_bytes.withholds(token_bytes.rest)
         super().__init__((token_bytes.rest, b"", replaces.start, 1, 0), max_entries)
 
     # --- what a token does
@@ -249,7 +250,17 @@ class Program(Rows):
         entry = self._whole.get(token_id)
         if entry is not None:
             return entry, memory
-        text, after = self.transition(memory, token_id)
+        data, state = self.token_bytes.step(memory[0], token_id)
+        if self._is_plain and data and state == memory[0]:
+            # Most tokens are whole characters: no need to look for what they leave behind.
+            try:
+                entry = data.decode(), None
+            except UnicodeDecodeError:
+                pass
+            else:
+                self._whole[token_id] = entry
+                return entry, memory
+        text, after = self._after(memory, data, state)
         entry = text, None
         if after is memory:
             self._whole[token_id] = entry

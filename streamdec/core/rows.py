@@ -231,8 +231,10 @@ class Rows(ABC):
         dense = self.dense
         entry: Entry | None = row.get(token_id)
         if entry is None and row is self.rest_row and isinstance(dense, list):
-            with suppress(IndexError):
+            try:
                 entry = dense[token_id]
+            except IndexError:
+                return None
         return entry
 
     def _keep(self, row: KeptRow, token_id: int, entry: Entry) -> None:
@@ -242,20 +244,31 @@ class Rows(ABC):
         self._make_room()
         if row[None][1] is not self._generation:
             return
-        if not (row is self.rest_row and self._keep_dense(token_id, entry)):
+        if row is not self.rest_row:
             row[token_id] = entry
+        elif not self._keep_dense(token_id, entry):
+            row[token_id] = entry
+            if len(row) == ENTRIES_BEFORE_DENSE:
+                self.make_dense()
 
     def _keep_dense(self, token_id: int, entry: Entry) -> bool:
         """Puts ``entry`` into the list; False if there is none, or it is not for this id."""
         dense = self.dense
-        if not (isinstance(dense, list) and token_id < MAX_DENSE):
+        if not isinstance(dense, list):
             return False
+        try:
+            dense[token_id] = entry
+        except IndexError:
+            return token_id < MAX_DENSE and self._grow_dense(dense, token_id, entry)
+        return True
+
+    def _grow_dense(self, dense: list[Any], token_id: int, entry: Entry) -> bool:
+        """Makes the list longer, so that ``entry`` has a place."""
         missing = token_id + 1 - len(dense)
-        if missing > 0:
-            missing += -missing % DENSE_STEP
-            dense.extend([None] * missing)
-            if self.on_growth is not None:
-                self.on_growth(missing // IDS_OF_ENTRY)
+        missing += -missing % DENSE_STEP
+        dense.extend([None] * missing)
+        if self.on_growth is not None:
+            self.on_growth(missing // IDS_OF_ENTRY)
         with suppress(IndexError):  # another thread forgot the generation meanwhile
             dense[token_id] = entry
         return True

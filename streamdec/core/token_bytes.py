@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
+from codecs import charmap_encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, SupportsIndex
 
@@ -227,15 +228,15 @@ def byte_alphabet() -> dict[int, int]:
     return {byte: byte for byte in printable} | {0x100 + n: byte for n, byte in enumerate(others)}
 
 
-_BYTE_ALPHABET = {chr(letter): byte for letter, byte in byte_alphabet().items()}
+_BYTE_ALPHABET = byte_alphabet()
 
 
 def byte_level(piece: str | bytes) -> bytes:
     """A piece of the byte alphabet as its bytes; any other piece, whole, as UTF-8."""
     assert isinstance(piece, str)
     try:
-        return bytes([_BYTE_ALPHABET[letter] for letter in piece])
-    except KeyError:
+        return charmap_encode(piece, "strict", _BYTE_ALPHABET)[0]
+    except UnicodeEncodeError:
         return piece.encode()
 
 
