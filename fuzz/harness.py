@@ -279,6 +279,8 @@ def main(target: Target, arguments: Sequence[str] | None = None) -> int:
         "--smaller", action="store_true", help="write what each finding of FILES needs, beside it"
     )
     options, more = parser.parse_known_args(arguments)
+    if absent := [str(path) for path in options.files if not path.exists()]:
+        parser.error(f"no such file: {', '.join(absent)}")
     with quiet():
         return _run(target, options, more, parser)
 
@@ -325,10 +327,8 @@ def write_seeds(target: Target) -> int:
 def replay(
     target: Target, files: Iterable[Path], *, show: bool = False, small: bool = False
 ) -> int:
-    """Tries the law on each of ``files``; folders stand for what is in them."""
-    paths = [
-        path for file in files for path in (sorted(file.iterdir()) if file.is_dir() else [file])
-    ]
+    """Tries the law on each of ``files``; folders stand for their files."""
+    paths = [path for file in files for path in _files(file)]
     failed = 0
     for file in paths:
         path, data = file, file.read_bytes()
@@ -344,6 +344,12 @@ def replay(
             traceback.print_exception(finding.error, file=sys.stdout)
     print(f"{len(paths)} replayed, {failed} findings")
     return FOUND if failed else 0
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    return sorted(each for each in path.iterdir() if each.is_file())
 
 
 def report(target: Target, outcome: Finding | int) -> int:

@@ -52,3 +52,28 @@ def test_one_line_installs_and_passes_the_tests_and_is_the_line_that_ci_runs() -
     # The pattern with which .ci/run takes the line out of the README.
     (pattern,) = re.findall(r"grep -m 1 -E '([^']+)' README\.md", (ROOT / ".ci/run").read_text())
     assert re.findall(pattern, README, re.MULTILINE) == [line]
+
+
+DOCS = ROOT / "docs"
+LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+
+
+def _linked(page: Path) -> set[Path]:
+    """The files that a page links to."""
+    return {(page.parent / link).resolve() for link in LINK.findall(page.read_text("utf-8"))}
+
+
+def test_the_index_has_every_page() -> None:
+    pages = {*DOCS.rglob("*.md")} - {DOCS / "index.md"}
+    assert _linked(DOCS / "index.md") == pages
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.stem
+)
+def test_what_a_page_links_to_is_there(page: Path) -> None:
+    assert {path for path in _linked(page) if not path.exists()} == set()
+
+
+def test_the_readme_shows_what_a_token_costs() -> None:
+    assert {DOCS / "index.md", DOCS / "images" / "performance.svg"} <= _linked(ROOT / "README.md")

@@ -72,10 +72,10 @@ class Ours:
     is_native = False
 
     def __init__(self, tokenizer: Decoder) -> None:
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
 
     def open(self) -> DecodeStream:
-        return DecodeStream(self._tokenizer)
+        return DecodeStream(self.tokenizer)
 
     def drive(self, stream: DecodeStream, token_ids: Sequence[int]) -> None:
         step = stream.step
@@ -94,11 +94,11 @@ class Stopping:
     is_native = False
 
     def __init__(self, tokenizer: Decoder, conditions: StopConditions) -> None:
-        self._tokenizer = tokenizer
-        self._conditions = conditions
+        self.tokenizer = tokenizer
+        self.conditions = conditions
 
     def open(self) -> StopSequenceDecoder:
-        return StopSequenceDecoder(self._tokenizer, self._conditions)
+        return StopSequenceDecoder(self.tokenizer, self.conditions)
 
     def drive(self, stream: StopSequenceDecoder, token_ids: Sequence[int]) -> None:
         step = stream.step
@@ -125,18 +125,18 @@ class Library:
 
     def __init__(self, library: Any) -> None:
         """``library``: a ``tokenizers.Tokenizer``."""
-        self._library = library
+        self.library = library
 
     def open(self) -> Any:
         return library_stream()
 
     def drive(self, stream: Any, token_ids: Sequence[int]) -> None:
-        step, library = stream.step, self._library
+        step, library = stream.step, self.library
         for token_id in token_ids:
             step(library, token_id)
 
     def stepper(self, stream: Any) -> Callable[[int], str | None]:
-        step, library = stream.step, self._library
+        step, library = stream.step, self.library
 
         def one(token_id: int) -> str | None:
             text: str | None = step(library, token_id)

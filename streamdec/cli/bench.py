@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import sys
@@ -110,6 +111,8 @@ def bench(
       streamdec bench --quick --stop '\\nUser:' --stop '</answer>' ./model
       streamdec bench --text answers.txt --stops-file stops.txt --json ./model/tokenizer.json
     """
+    if seconds is not None and math.isnan(seconds):  # which no range leaves out
+        raise click.BadParameter("nan is not in the range x>0.", param_hint="'--seconds'")
     if quick and seconds is not None:
         raise click.UsageError("--quick says how long it may take, and so does --seconds")
     stops = tuple(dict.fromkeys((*stop, *stops_file)))
@@ -345,10 +348,11 @@ class _Page:
         versions = ", ".join(f"{k} {v}" for k, v in self._job.tokenizer.report.versions.items())
         beyond = "; ≥ where its library has more" if found.rival.is_native else ""
         rounds, cold = _counted(found.rounds, "round"), _counted(found.cold_rounds, "round")
+        first = _counted(found.cold_tokens, "token")
         took = f"{rounds} in {self._job.seconds:.0f} s"
         told = (
             f"{took}: medians, the middle half in brackets. Times are CPU time.",
-            f"First streams are {found.cold_tokens:,} tokens right after loading ({cold}).",
+            f"First streams are {first} right after loading ({cold}).",
             f"Memory is what Python sees of a live stream{beyond}.",
             versions,
         )

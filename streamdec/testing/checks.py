@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as with_seed
 from hypothesis import strategies as st
-from hypothesis.errors import Unsatisfiable
+from hypothesis.errors import Flaky, Unsatisfiable
 
 from streamdec.testing.bug_cases import BugCase, bug_cases
 from streamdec.testing.detokenizers import ConformanceError, MakeDetokenizer, Request
@@ -25,6 +25,7 @@ from streamdec.testing.subjects import Subject, byte_level_tokenizer, small_toke
 
 __all__ = ["Check", "check_detokenizer", "checks"]
 
+CHANGEABLE = "not so when tried again: what was streamed before changes it, or chance"
 GROUPINGS = 5
 """How many random groupings of a bug case are tried, beside one by one and all at once."""
 
@@ -66,13 +67,15 @@ def check_detokenizer(make: MakeDetokenizer, **options: Any) -> Report:
             NotImplementedError: then what needs the feature is skipped.
         options: those of :func:`checks`.
 
-    Raises TypeError if a detokenizer returns something else than text, ValueError and TypeError for
-    options that are none. By default a run is some 5,000 streams, and takes half a minute at most
-    if the detokenizer is quick.
+    Raises TypeError if ``make`` cannot be called, ValueError and TypeError for options that are
+    none. By default a run is some 5,000 streams, and takes half a minute at most if the detokenizer
+    is quick; one that hangs hangs the run.
 
     >>> from streamdec.testing import check_detokenizer
     >>> check_detokenizer(make).raise_for_failures()  # doctest: +SKIP
     """
+    if not callable(make):
+        raise TypeError(f"make must be a callable that makes detokenizers, not {make!r:.80}")
     return Report(tuple(check.run(make) for check in checks(**options)))
 
 
@@ -98,8 +101,11 @@ def checks(
         seed: the same seed, the same examples (with the same versions of hypothesis and Python).
         max_examples: how many examples of each law on each tokenizer.
 
-    Raises ValueError for names in ``only`` that are none, TypeError for a tokenizer that is none.
+    Raises ValueError for names in ``only`` that are none, or ``max_examples`` below 1; TypeError
+    for a tokenizer that is none.
     """
+    if max_examples < 1:
+        raise ValueError(f"max_examples must be 1 at least, not {max_examples}")
     names = {"bug_case", *(law.name for law in LAWS)}
     if strange := sorted(set(only) - names):
         raise ValueError(f"no such checks: {strange}; there are {sorted(names)}")
@@ -151,17 +157,21 @@ def _try_law(
     @given(st.data())
     def try_one(data: st.DataObject) -> None:
         nonlocal tried
+        trial = Trial(subject, make, data)
         try:
-            law.holds(Trial(subject, make, data))
+            law.holds(trial)
         except NotImplementedError as error:
             lacking[:] = [error]
         else:
-            tried += 1
+            tried += trial.fed
 
     try:
         try_one()
     except Unsatisfiable:
         raise UnjudgedError("no example could be made for this tokenizer") from None
+    except Flaky as error:
+        seen = [str(each) for each in getattr(error, "exceptions", ())][:1]
+        raise ConformanceError("\n".join([*seen, CHANGEABLE])) from error
     if lacking and not tried:
         raise lacking[0]
 

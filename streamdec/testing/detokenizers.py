@@ -7,6 +7,7 @@ few lines for any engine.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from itertools import accumulate
@@ -96,10 +97,13 @@ def drive(
 ) -> Transcript:
     """A new stream, fed with ``groups``, each a call, until a stop is complete.
 
-    Raises ConformanceError if the detokenizer raises; NotImplementedError where ``make`` or
-    ``step`` does; TypeError if what it returns is no text.
+    Raises ConformanceError if the detokenizer raises, lacks a method, or returns what is no text;
+    NotImplementedError where ``make`` or ``step`` does.
     """
     detokenizer = _call(make, tokenizer, request)
+    for verb in ("step", "flush"):
+        if not callable(_call(getattr, detokenizer, verb, None)):
+            raise ConformanceError(f"made a {type(detokenizer).__name__} without {verb}()")
     texts: list[str] = []
     for group in groups:
         texts.append(_text(_call(detokenizer.step, list(group)), "step"))
@@ -111,17 +115,17 @@ def drive(
             rest = _text(_call(detokenizer.flush), "flush")
         except NotImplementedError:
             rest = None
-    tells_stop = hasattr(detokenizer, "stop_reason")
+    tells_stop = _call(hasattr, detokenizer, "stop_reason")
     return Transcript(tuple(texts), rest, _stop_reason(detokenizer), tells_stop)
 
 
 def _stop_reason(detokenizer: Detokenizer) -> object:
-    return getattr(detokenizer, "stop_reason", None)
+    return _call(getattr, detokenizer, "stop_reason", None)
 
 
 def _text(given: object, verb: str) -> str:
     if not isinstance(given, str):
-        raise TypeError(f"{verb} of a detokenizer returns a str, not {given!r:.80}")
+        raise ConformanceError(f"expected  a str from {verb}()\ngiven     {reprlib.repr(given)}")
     return given
 
 
@@ -133,4 +137,4 @@ def _call(call: Callable[..., Any], *args: object) -> Any:
         cause = error.__cause__
         if isinstance(cause, NotImplementedError):
             raise cause from None
-        raise ConformanceError(f"raised {type(cause).__name__}: {cause}") from cause
+        raise ConformanceError(f"raised {type(cause).__name__}: {cause!s:.2000}") from cause

@@ -8,7 +8,7 @@ In: a trial (a detokenizer, a subject, drawn data). Out: nothing, or a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from hypothesis import assume
@@ -33,6 +33,9 @@ from streamdec.testing.subjects import REPLACEMENT, Subject
 
 __all__ = ["LAWS", "Driven", "Law", "Trial", "UnjudgedError"]
 
+MOST_SHOWN = 2_000
+"""How many characters of a text a failure quotes."""
+
 
 class UnjudgedError(Exception):
     """A law says nothing about this tokenizer, or it cannot be told; the message is why."""
@@ -55,6 +58,8 @@ class Driven:
 
     subject: Subject
     make: MakeDetokenizer
+    fed: int = field(default=0, init=False)
+    """How many ids the detokenizer was given."""
 
     def whole(self, ids: Sequence[int], *, skip: bool) -> str:
         """The tokenizer's own decode."""
@@ -67,9 +72,11 @@ class Driven:
     def drive(self, request: Request, groups: Sequence[Sequence[int]]) -> Transcript:
         """What the detokenizer gives; its ConformanceError is told with the example."""
         try:
-            return drive(self.make, self.subject.streamed, request, groups)
+            found = drive(self.make, self.subject.streamed, request, groups)
         except ConformanceError as error:
             raise ConformanceError(self.told(request, groups, str(error))) from error
+        self.fed += sum(map(len, groups))
+        return found
 
     def told(self, request: Request, groups: Sequence[Sequence[int]], *what: str) -> str:
         """The example, and then what was wrong with it."""
@@ -86,7 +93,7 @@ class Driven:
         if found.text != text:
             if found.rest is None and text.startswith(found.text):
                 raise NotImplementedError("flush")
-            wrong = f"expected  {text!r}", f"given     {found.text!r}"
+            wrong = f"expected  {_quoted(text)}", f"given     {_quoted(found.text)}"
             raise ConformanceError(self.told(request, groups, *wrong))
         self.expect_stop(request, groups, found, stop)
 
@@ -158,6 +165,11 @@ def _told(subject: Subject, request: Request, groups: Sequence[Sequence[int]], *
     return "\n".join([*lines, *what])
 
 
+def _quoted(text: str) -> str:
+    more = len(text) - MOST_SHOWN
+    return f"{text[:MOST_SHOWN]!r}" + (f" and {more:,} characters more" if more > 0 else "")
+
+
 def _piece(subject: Subject, token_id: int) -> str:
     piece = subject.tokenizer.token_bytes(token_id)
     return "(none)" if piece is None else repr(piece)
@@ -201,7 +213,7 @@ def _certain_text(trial: Trial) -> None:
     for count, text in enumerate(given, 1):
         certain = trial.certain(ids[:count], skip=skip).at_most
         if not certain.startswith(text):
-            wrong = f"certain   {certain!r}", f"given     {text!r}, before its end"
+            wrong = f"certain   {_quoted(certain)}", f"given     {_quoted(text)}, before its end"
             raise ConformanceError(trial.told(request, _singly(ids[:count]), *wrong))
 
 
@@ -225,7 +237,7 @@ def _expect_at_least(trial: Trial, request: Request, ids: Sequence[int]) -> None
         waits = waiting_for(certain, request.stop)
         least = certain[: cut.start] if cut else certain[: len(certain) - waits]
         if len(text) < len(least):
-            wrong = f"certain   {least!r}", f"given     {text!r}"
+            wrong = f"certain   {_quoted(least)}", f"given     {_quoted(text)}"
             raise ConformanceError(trial.told(request, _singly(ids[:count]), *wrong))
 
 
@@ -280,12 +292,12 @@ def _expect_invariance(trial: Trial, request: Request, ids: Sequence[int]) -> No
         fed += len(groups[count - 1])
         alone = singly.given[min(fed, len(singly.given)) - 1]
         if text != alone:
-            wrong = f"one by one {alone!r}", f"in groups  {text!r}"
+            wrong = f"one by one {_quoted(alone)}", f"in groups  {_quoted(text)}"
             raise ConformanceError(trial.told(request, groups[:count], *wrong))
     if (grouped.text, grouped.stop_reason) != (singly.text, singly.stop_reason):
         wrong = (
-            f"one by one {singly.text!r}, stop_reason {singly.stop_reason!r}",
-            f"in groups  {grouped.text!r}, stop_reason {grouped.stop_reason!r}",
+            f"one by one {_quoted(singly.text)}, stop_reason {singly.stop_reason!r}",
+            f"in groups  {_quoted(grouped.text)}, stop_reason {grouped.stop_reason!r}",
         )
         raise ConformanceError(trial.told(request, groups, *wrong))
 
@@ -314,7 +326,7 @@ def _stop_never_leaks(trial: Trial) -> None:
     found = trial.drive(request, _singly(ids))
     for count, given in enumerate([*found.given, found.text], 1):
         if not expected.startswith(given):
-            wrong = f"expected  {expected!r} at most", f"given     {given!r}"
+            wrong = f"expected  {_quoted(expected)} at most", f"given     {_quoted(given)}"
             raise ConformanceError(trial.told(request, _singly(ids[:count]), *wrong))
     trial.expect_stop(request, _singly(ids), found, stop)
 
@@ -329,7 +341,7 @@ def _stop_never_swallows(trial: Trial) -> None:
     if not found.text.startswith(expected):
         if found.rest is None and expected.startswith(found.text):
             raise NotImplementedError("flush")
-        wrong = f"expected  {expected!r} at least", f"given     {found.text!r}"
+        wrong = f"expected  {_quoted(expected)} at least", f"given     {_quoted(found.text)}"
         raise ConformanceError(trial.told(request, _singly(ids), *wrong))
     trial.expect_stop(request, _singly(ids), found, stop if cut else None)
 

@@ -29,6 +29,7 @@ __all__ = [
     "conformance_check",
     "detokenizer",
     "pytest_addoption",
+    "pytest_configure",
     "pytest_generate_tests",
 ]
 
@@ -65,18 +66,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """What ``--detokenizer`` names is looked for once, before any test."""
+    named = config.getoption("--detokenizer")
+    if named is not None:
+        _named(named)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test for each check, where one asks for ``conformance_check``."""
     if "conformance_check" not in metafunc.fixturenames:
         return
     option = metafunc.config.getoption
     paths = option("--detokenizer-tokenizer")
-    found = checks(
-        tokenizers={path: path for path in paths} if paths else None,
-        strict=option("--detokenizer-strict"),
-        seed=option("--detokenizer-seed"),
-        max_examples=option("--detokenizer-examples"),
-    )
+    try:
+        found = checks(
+            tokenizers={path: path for path in paths} if paths else None,
+            strict=option("--detokenizer-strict"),
+            seed=option("--detokenizer-seed"),
+            max_examples=option("--detokenizer-examples"),
+        )
+    except ValueError as error:  # shown without a traceback, once
+        raise pytest.Collector.CollectError(str(error)) from error
     parameters = [pytest.param(check, id=check.name) for check in found]
     metafunc.parametrize("conformance_check", parameters, indirect=True)
 
@@ -102,6 +113,10 @@ def detokenizer(request: pytest.FixtureRequest) -> Any:
     named: str | None = request.config.getoption("--detokenizer")
     if named is None:
         raise pytest.UsageError("name what makes the detokenizer: --detokenizer module:callable")
+    return _named(named)
+
+
+def _named(named: str) -> Any:
     module, colon, name = named.partition(":")
     if not (module and colon and name):
         raise pytest.UsageError(f"--detokenizer is module:callable, not {named!r}")

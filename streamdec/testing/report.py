@@ -54,8 +54,8 @@ class Report:
         return tuple(result for result in self.results if result.outcome == outcome)
 
     def raise_for_failures(self) -> None:
-        """Raises AssertionError with the whole report if anything failed."""
-        if self.failed:
+        """Raises AssertionError with the whole report if anything failed, or nothing passed."""
+        if self.failed or not self.passed:
             raise AssertionError(f"\n{self}")
 
     def __str__(self) -> str:

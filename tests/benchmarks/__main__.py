@@ -56,6 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if strange := [name for name in names if name not in suite.cases]:
         known = ", ".join(suite.cases)
         parser.error(f"no case of the suite {asked.suite}: {strange[0]} (its cases: {known})")
+    for path in asked.tokenizer or []:
+        if not path.exists():
+            parser.error(f"no such tokenizer: {path}")
+    if asked.peers and not asked.peers.is_dir():
+        parser.error(f"no such folder of peers: {asked.peers} ({COMMAND} FOLDER fetches them)")
     report = Report(quick=asked.quick)
     kit = Kit(asked.peers) if asked.peers else None
     with TemporaryDirectory() as folder:

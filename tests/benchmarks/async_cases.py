@@ -29,8 +29,8 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from streamdec import DecodeStream, StopConditions, StopSequenceDecoder, TokenFeed, wrap
+from streamdec.bench.clock import fresh, in_turns, nanoseconds, per_token
 from tests.benchmarks import stops
-from tests.benchmarks.clock import fresh, in_turns, nanoseconds, per_token
 from tests.benchmarks.common import STREAMS_BEFORE_WARM, Case, Effort, warm
 from tests.benchmarks.entrants import OURS, Stopping
 from tests.benchmarks.report import Report

@@ -14,8 +14,9 @@ from functools import partial
 from tokenizers import Tokenizer
 
 from streamdec import DecodeStream, HuggingFaceTokenizer
+from streamdec.bench.clock import fresh, in_turns, nanoseconds, per_token
+from streamdec.bench.memory import bytes_per_stream
 from tests.benchmarks.async_cases import ASYNC_CASES
-from tests.benchmarks.clock import fresh, in_turns, nanoseconds, per_token
 from tests.benchmarks.common import (
     BYTES_PER_STREAM,
     FLAT,
@@ -23,7 +24,6 @@ from tests.benchmarks.common import (
     QUICK,
     Case,
     Effort,
-    bytes_per_stream,
     compare,
     long_streams,
     race,

@@ -1,15 +1,13 @@
-"""What the cases share: how much effort to spend; to warm up, to compare, to race, to weigh."""
+"""What the cases share: how much effort to spend; to warm up, to compare, to race."""
 
 from __future__ import annotations
 
-import gc
-import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import TypeAlias
 
-from tests.benchmarks.clock import Samples, fresh, in_turns, per_token
+from streamdec.bench.clock import Samples, fresh, in_turns, per_token
 from tests.benchmarks.entrants import Entrant
 from tests.benchmarks.report import Report
 from tests.benchmarks.subjects import Subject
@@ -21,12 +19,9 @@ __all__ = [
     "QUICK",
     "Case",
     "Effort",
-    "Traced",
-    "bytes_per_stream",
     "compare",
     "long_streams",
     "race",
-    "traced",
     "warm",
 ]
 
@@ -139,9 +134,6 @@ def race(entrants: Sequence[Entrant], pieces: Sequence[Sequence[int]], rounds: i
     return in_turns(cases, rounds)
 
 
-# --- memory ---------------------------------------------------------------------------------------
-
-
 def long_streams(subject: Subject, size: int) -> dict[str, list[int]]:
     """Streams of ``size`` tokens: texts, and the two kinds of run that never settle."""
     streams = {name: subject.pieces(name, size)[0] for name in subject.texts}
@@ -150,44 +142,3 @@ def long_streams(subject: Subject, size: int) -> dict[str, list[int]]:
     if subject.skipped:
         streams["skipped on end"] = [subject.skipped[-1]] * size
     return streams
-
-
-def bytes_per_stream(entrant: Entrant, token_ids: Sequence[int], count: int) -> float:
-    """What ``count`` live streams of ``token_ids`` allocate, divided by their number."""
-    streams: list[Any] = [None] * count
-    ids = fresh(token_ids)
-
-    def live() -> None:
-        for i in range(count):
-            streams[i] = entrant.open()
-            entrant.drive(streams[i], ids)
-
-    return traced(live, before=lambda: entrant.drive(entrant.open(), ids)).kept / count
-
-
-class Traced(NamedTuple):
-    """Bytes that Python allocated."""
-
-    kept: int
-    """What is still there."""
-    peak: int
-    """What there was at the most."""
-
-
-def traced(action: Callable[[], object], before: Callable[[], object]) -> Traced:
-    """What is allocated by ``action`` and not freed, ``before`` having been called once."""
-    # A collection also frees what lies ready for reuse: it would not be seen to be allocated, or
-    # be taken for something that is used.
-    gc.collect()
-    tracemalloc.start()
-    try:
-        before()
-        gc.collect()
-        start = tracemalloc.get_traced_memory()[0]
-        tracemalloc.reset_peak()
-        action()
-        peak = tracemalloc.get_traced_memory()[1]
-        gc.collect()
-        return Traced(tracemalloc.get_traced_memory()[0] - start, peak - start)
-    finally:
-        tracemalloc.stop()

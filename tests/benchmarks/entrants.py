@@ -1,18 +1,21 @@
 """Who takes part: each opens a stream, drives ids through it, and says which text came out.
 
-A further one (an engine's detokenizer, read out of its wheel) is a class here and a line in
-:func:`entrants`; every case then runs it and gives streamdec's ratio to it.
+streamdec and the library are those of ``streamdec bench``; engines' detokenizers, read out of their
+wheels, are in :mod:`tests.benchmarks.peers`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from tokenizers import Tokenizer
-from tokenizers.decoders import DecodeStream as LibraryDecodeStream
 
 from streamdec import DecodeStream, HuggingFaceTokenizer, StopConditions, StopSequenceDecoder
+from streamdec.bench import entrants
+from streamdec.bench.clock import Driver
+from streamdec.bench.entrants import HF
+from streamdec.protocols import Decoder
 
 __all__ = [
     "HF",
@@ -27,22 +30,13 @@ __all__ = [
     "Stopping",
 ]
 
-OURS = "streamdec"
-HF = "HF DecodeStream"
+OURS = entrants.Ours.name
 
 
-class Entrant(Protocol):
+class Entrant(Driver, Protocol):
     """A way to turn ids into text one by one."""
 
     name: str
-
-    def open(self) -> Any:
-        """A stream that is ready for its first token; never timed."""
-        ...
-
-    def drive(self, stream: Any, token_ids: Sequence[int]) -> None:
-        """Steps through ``token_ids`` and drops the text: this, and nothing else, is timed."""
-        ...
 
     def text(self, token_ids: Sequence[int]) -> str:
         """The whole text of a stream of ``token_ids``, its end included."""
@@ -72,24 +66,11 @@ class Floor:
         return ""
 
 
-class Ours:
+class Ours(entrants.Ours):
     """streamdec, on a tokenizer that all its streams share."""
 
-    name = OURS
-
-    def __init__(self, tokenizer: HuggingFaceTokenizer) -> None:
-        self.tokenizer = tokenizer
-
-    def open(self) -> DecodeStream:
-        return DecodeStream(self.tokenizer)
-
-    def drive(self, stream: DecodeStream, token_ids: Sequence[int]) -> None:
-        _walk(stream.step, token_ids)
-
     def text(self, token_ids: Sequence[int]) -> str:
-        stream = self.open()
-        texts = [stream.step(token_id) for token_id in token_ids]
-        return "".join(texts) + stream.flush()
+        return "".join(self.texts(token_ids))
 
 
 class ColdTokenizer(Ours):
@@ -119,28 +100,21 @@ class ColdProgram(ColdTokenizer):
         return DecodeStream(tokenizer, unknown_ids="error")
 
 
-class Stopping:
+class Stopping(entrants.Stopping):
     """streamdec with stop strings, on a tokenizer and conditions that all its streams share."""
 
     def __init__(
         self,
         name: str,
-        tokenizer: HuggingFaceTokenizer,
+        tokenizer: Decoder,
         stops: Iterable[str],
         max_tokens: int | None = None,
     ) -> None:
+        super().__init__(tokenizer, StopConditions(stops, max_tokens=max_tokens))
         self.name = name
-        self.tokenizer = tokenizer
-        self.conditions = StopConditions(stops, max_tokens=max_tokens)
-
-    def open(self) -> StopSequenceDecoder:
-        return StopSequenceDecoder(self.tokenizer, self.conditions)
-
-    def drive(self, stream: StopSequenceDecoder, token_ids: Sequence[int]) -> None:
-        _walk(stream.step, token_ids)
 
     def text(self, token_ids: Sequence[int]) -> str:
-        return _text(self.open(), token_ids)
+        return "".join(self.texts(token_ids))
 
 
 class ColdStops:
@@ -178,23 +152,8 @@ def _text(stream: StopSequenceDecoder, token_ids: Iterable[int]) -> str:
     return "".join(texts) + stream.flush().text
 
 
-class Library:
+class Library(entrants.Library):
     """``tokenizers.decoders.DecodeStream``: the same job in Rust, from where ``decode`` is."""
 
-    name = HF
-
-    def __init__(self, library: Tokenizer) -> None:
-        self.library = library
-
-    def open(self) -> LibraryDecodeStream:
-        return LibraryDecodeStream(skip_special_tokens=True)
-
-    def drive(self, stream: LibraryDecodeStream, token_ids: Sequence[int]) -> None:
-        step, tokenizer = stream.step, self.library
-        for token_id in token_ids:
-            step(tokenizer, token_id)
-
     def text(self, token_ids: Sequence[int]) -> str:
-        stream = self.open()
-        texts = (stream.step(self.library, token_id) for token_id in token_ids)
-        return "".join(text for text in texts if text)
+        return "".join(self.texts(token_ids))

@@ -351,6 +351,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write("python -m tests.benchmarks.picture REPORT FOLDER\n")
         return 2
     book, folder = Book.read(Path(given[0])), Path(given[1])
+    if not _rows(book):
+        sys.stderr.write(f"{given[0]}: no times of {SUBJECT} from a run with --peers\n")
+        return 1
     folder.mkdir(parents=True, exist_ok=True)
     for name, draw in PICTURES.items():
         (folder / name).write_text(draw(book), encoding="utf-8")

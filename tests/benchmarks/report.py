@@ -14,7 +14,7 @@ from typing import Any
 import tokenizers
 
 from streamdec.backends.report import versions_of
-from tests.benchmarks.clock import Spread
+from streamdec.bench.clock import Spread
 
 __all__ = ["Figure", "Report"]
 

@@ -14,18 +14,18 @@ from time import thread_time_ns
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from streamdec import HuggingFaceTokenizer, StopSequenceDecoder
+from streamdec.bench.clock import fresh, in_turns, nanoseconds, per_token
+from streamdec.bench.entrants import fixed_window
+from streamdec.bench.memory import bytes_per_stream, traced
 from tests.benchmarks import stops, texts
-from tests.benchmarks.clock import fresh, in_turns, nanoseconds, per_token
 from tests.benchmarks.common import (
     BYTES_PER_STREAM,
     FLAT,
     Case,
     Effort,
-    bytes_per_stream,
     compare,
     long_streams,
     race,
-    traced,
     warm,
 )
 from tests.benchmarks.entrants import HF, OURS, ColdStops, Entrant, Ours, Stopping
@@ -300,7 +300,7 @@ def withheld(subject: Subject, effort: Effort, report: Report) -> None:
             # Once as the rows are made, and once as they are found.
             for _ in range(2):
                 sizes = _withheld_sizes(subject, entrant, token_ids, report, where)
-            window = stops.fixed_window([*entrant.conditions.stop])
+            window = fixed_window([*entrant.conditions.stop])
             what = f"{entrant.name}, a step (a fixed window: {window})"
             floor = WITHHELD_FLOORS.get((workload, kind, count))
             report.add(subject.name, case, what, sum(sizes) / len(sizes), "chars", floor=floor)

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-__all__ = ["HARD", "KINDS", "ORDINARY", "Draw", "fixed_window", "role_markers"]
+__all__ = ["HARD", "KINDS", "ORDINARY", "Draw", "role_markers"]
 
 Draw: TypeAlias = Callable[[int, str, random.Random], list[str]]
 """So many stops for a text."""
@@ -58,8 +58,3 @@ def near_misses(count: int, text: str, draw: random.Random) -> list[str]:
 
 KINDS: Mapping[str, Draw] = {ORDINARY: markers, HARD: near_misses}
 """Sets that nobody used before."""
-
-
-def fixed_window(stops: list[str]) -> int:
-    """How many characters are withheld by who asks for the longest stop only."""
-    return max(map(len, stops), default=1) - 1

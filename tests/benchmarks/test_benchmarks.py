@@ -10,11 +10,13 @@ from typing import Any, SupportsIndex
 
 import pytest
 
+import streamdec.bench.entrants
 from streamdec import Chunk, DecodeStream, FinishReason, StopSequenceDecoder, TokenFeed
+from streamdec.bench.clock import Samples, Spread, fresh, in_turns, per_token
+from streamdec.bench.entrants import fixed_window
 from tests.benchmarks import async_cases, cases, entrants, stop_cases, stops, texts
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.cases import CASES
-from tests.benchmarks.clock import Samples, Spread, fresh, in_turns, per_token
 from tests.benchmarks.entrants import Floor
 from tests.benchmarks.peers.cases import PEER_CASES
 from tests.benchmarks.report import Figure, Report
@@ -27,6 +29,12 @@ SMALL = 2_048
 @pytest.fixture(scope="module")
 def subjects(tmp_path_factory: pytest.TempPathFactory) -> list[Subject]:
     return [*trained(tmp_path_factory.mktemp("trained"), SMALL)]
+
+
+def replace_machine(monkeypatch: pytest.MonkeyPatch, name: str, machine: object) -> None:
+    """Lets all entrants of streamdec use another machine."""
+    for module in (entrants, streamdec.bench.entrants):
+        monkeypatch.setattr(module, name, machine)
 
 
 def measured(subject: Subject, *names: str) -> Report:
@@ -87,10 +95,9 @@ def test_fresh_ids_are_equal_and_not_the_same() -> None:
     assert not any(one is another for one, another in zip(fresh(ids), ids, strict=True))
 
 
-def test_a_time_per_token_counts_the_tokens_of_all_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([1_000, 1_090])
-    monkeypatch.setattr("tests.benchmarks.clock.thread_time_ns", lambda: next(clock))
-    assert per_token(Floor(), [[1, 2], [3]]) == 30
+def test_a_time_per_token_counts_the_tokens_of_all_pieces() -> None:
+    times = iter([1_000, 1_090])
+    assert per_token(Floor(), [[1, 2], [3]], clock=lambda: next(times)) == 30
 
 
 @pytest.mark.parametrize(
@@ -164,7 +171,7 @@ def test_hard_stops_begin_with_the_text_and_role_markers_are_known() -> None:
     assert all(stop[:-1] in text and 4 < len(stop) <= 20 for stop in hard)
     known = stops.role_markers(4, "", random.Random(1))
     assert known == ["\nUser:", "\nHuman:", "\nSystem:", "<|im_end|>"]
-    assert stops.fixed_window(known) == 9
+    assert fixed_window(known) == 9
     assert "<|im_end|>" not in stops.role_markers(4, "a<|im_end|>", random.Random(1))
 
 
@@ -193,7 +200,7 @@ class Deaf(DecodeStream):
 def test_a_wrong_decoder_fails(
     name: str, subjects: list[Subject], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entrants, "DecodeStream", Deaf)
+    replace_machine(monkeypatch, "DecodeStream", Deaf)
     failures = measured(subjects[0], name).failures
     assert failures
     assert all(failure.startswith("trained-bytelevel, ") for failure in failures)
@@ -234,7 +241,7 @@ def test_a_character_withheld_too_much_or_too_little_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Though all of the text comes out in the end."""
-    monkeypatch.setattr(entrants, "StopSequenceDecoder", decoder)
+    replace_machine(monkeypatch, "StopSequenceDecoder", decoder)
     failures = measured(subjects[0], "stops-withheld").failures
     assert failures
     assert all(re.match(r"trained-bytelevel, withheld, \w+, .* stops, token", f) for f in failures)
@@ -254,7 +261,7 @@ class Mute(StopSequenceDecoder):
 def test_a_wrong_decoder_with_stops_fails(
     name: str, subjects: list[Subject], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entrants, "StopSequenceDecoder", Mute)
+    replace_machine(monkeypatch, "StopSequenceDecoder", Mute)
     failures = measured(subjects[0], name).failures
     assert failures
     assert all(failure.startswith("trained-bytelevel, ") for failure in failures)
@@ -335,6 +342,21 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     return status, capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [("--tokenizer", "no such tokenizer: "), ("--peers", "no such folder of peers: ")],
+)
+def test_what_is_not_there_is_said_before_anything_is_measured(
+    option: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    absent = str(tmp_path / "absent")
+    with pytest.raises(SystemExit):
+        main([option, absent])
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert f"{told}{absent}" in printed.err
+
+
 def test_a_quick_run_prints_ratios_first_and_writes_json(
     path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -370,7 +392,7 @@ def test_a_missed_floor_fails_only_where_it_is_asked_for(
 def test_a_wrong_text_fails_in_any_case(
     path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entrants, "DecodeStream", Deaf)
+    replace_machine(monkeypatch, "DecodeStream", Deaf)
     status, text = run(capsys, "--quick", "--tokenizer", path, "--case", "step")
     assert status == 1
     assert "WRONG: " in text

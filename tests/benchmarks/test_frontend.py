@@ -11,15 +11,16 @@ from typing import Any, SupportsIndex
 import pytest
 
 from streamdec import DecodeStream, Encoding, HybridTokenizer
-from tests.benchmarks import entrants, texts
+from streamdec.bench.clock import Samples
+from tests.benchmarks import texts
 from tests.benchmarks.__main__ import Suite, main
-from tests.benchmarks.clock import Samples
 from tests.benchmarks.frontend import child, common, encode_cases, first_token, thread_cases
 from tests.benchmarks.frontend.cases import CASES, GROUPS, Effort
 from tests.benchmarks.frontend.encoders import HF_BATCH, HYBRID, Encoder, Frontend
 from tests.benchmarks.frontend.prompts import PROMPTS, Reel
 from tests.benchmarks.report import Report
 from tests.benchmarks.subjects import trained
+from tests.benchmarks.test_benchmarks import replace_machine
 
 SMALL = 2_048
 
@@ -281,7 +282,7 @@ class Deaf(DecodeStream):
     "name", ["streaming", "concurrent-streaming", "stop-sequences", "threads-decode", "memory"]
 )
 def test_a_wrong_text_fails(name: str, frontend: Frontend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entrants, "DecodeStream", Deaf)
+    replace_machine(monkeypatch, "DecodeStream", Deaf)
     failures = measured(frontend, name).failures
     assert failures
     assert all(failure.startswith("trained-bytelevel, ") for failure in failures)

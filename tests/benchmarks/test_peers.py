@@ -313,6 +313,13 @@ def test_another_version_without_a_name_is_said(folder: Path) -> None:
         Kit(folder).definitions("mlx-lm", "mlx_lm/gone.py", ["Gone"])
 
 
+def test_a_torn_download_is_said(tmp_path: Path) -> None:
+    torn = tmp_path / "vllm-9.1-py3-none-any.whl"
+    torn.write_bytes(b"PK\x03\x04")
+    with pytest.raises(PeerMissingError, match=r"vllm-9\.1-py3.*known here: File is not a zip"):
+        Kit(tmp_path).definitions("vllm", "vllm/gone.py", ["Gone"])
+
+
 def test_the_versions_are_those_of_the_folder(folder: Path) -> None:
     versions = Kit(folder).versions
     assert {name: versions[name] for name in ("vllm", "mlx-lm", "sglang")} == {

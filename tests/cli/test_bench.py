@@ -290,6 +290,7 @@ def test_a_long_text_is_cut_and_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_
         (["--stop="], "an empty stop would match everywhere"),
         ([r"--stop=\end"], r"\e is not an escape"),
         (["--seconds=0"], "0.0 is not in the range x>0"),
+        (["--seconds=nan"], "nan is not in the range x>0"),
         (["--quick", "--seconds=3"], "--quick says how long it may take, and so does --seconds"),
         (["--text=-"], "the text is empty"),
         (["--text=missing"], "'missing': No such file or directory"),

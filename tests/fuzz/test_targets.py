@@ -173,6 +173,21 @@ def test_what_is_no_case_and_what_holds_are_no_findings(
     assert capsys.readouterr().out.endswith(" inputs of toy, no finding\n")
 
 
+def test_what_is_replayed_are_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder of findings has one in it, of what ``--keep`` kept."""
+    target = _target(tmp_path, monkeypatch, Case)
+    main(target, ["--seeds"])
+    (target.folder / "corpus").mkdir()
+    assert main(target, [str(target.folder)]) == 0
+    assert capsys.readouterr().out == "1 replayed, 0 findings\n"
+    with pytest.raises(SystemExit) as ended:
+        main(target, [str(target.folder / "one"), str(tmp_path / "absent")])
+    assert ended.value.code == 2  # not the status of a finding
+    assert f"no such file: {tmp_path / 'absent'}" in capsys.readouterr().err
+
+
 def test_a_panic_of_a_library_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Panic(BaseException):
         pass

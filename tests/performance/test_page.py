@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.benchmarks.book import Book, duration, number, size, table, times
-from tests.benchmarks.page import GOALS, PAGE, REPORT, SUBJECTS, TABLES, Goal, files, main
+from tests.benchmarks.goals import GOALS, SUBJECTS, Goal
+from tests.benchmarks.page import PAGE, REPORT, TABLES, files, lacks, main
 from tests.benchmarks.picture import PICTURES
 from tests.benchmarks.picture import main as draw_all
 
@@ -52,9 +54,7 @@ def test_a_figure_that_somebody_typed_is_found(name: str, book: Book) -> None:
 
 
 def test_the_report_is_of_a_whole_run_without_a_wrong_text(book: Book) -> None:
-    assert book.data["quick"] is False
-    assert book.data["failures"] == []
-    assert {"vllm", "sglang", "mlx-lm", "transformers"} <= book.data["environment"].keys()
+    assert [*lacks(book)] == []
     assert {figure["subject"] for figure in book.data["figures"]} == SUBJECTS.keys()
 
 
@@ -63,6 +63,42 @@ def test_every_goal_was_measured(book: Book) -> None:
         for subject in goal.subjects:
             for names in goal.where:
                 assert book.value(subject, *names) is not None, (goal.what, subject, names)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"quick": True}, "it is of a quick run"),
+        ({"failures": ["gpt2, step: at character 3 'a', not 'b'"]}, "it has a wrong text: gpt2, "),
+        ({"environment": {"sglang": "1", "mlx-lm": "1", "transformers": "5"}}, "part .*: vllm$"),
+        ({"figures": []}, r"\d\d figures are missing, such as \('deepseek-v3', "),
+        ({"figures": None}, r"no report of the benchmark \(TypeError: "),
+    ],
+)
+def test_a_report_that_lacks_something_leaves_the_documentation_alone(
+    changed: dict[str, Any],
+    reason: str,
+    book: Book,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps({**book.data, **changed}), "utf-8")
+    monkeypatch.setattr(Path, "write_text", pytest.fail)
+    assert main([str(path)]) == 1
+    said = capsys.readouterr().err.strip()
+    assert said.startswith(f"{path}: not for the documentation: ")
+    assert re.search(reason, said)
+
+
+def test_a_file_that_is_no_report_is_said_to_be_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "torn.json").write_text("{", "utf-8")
+    for name in ("torn.json", "absent.json"):
+        assert main([str(tmp_path / name)]) == 1
+        assert "no report of the benchmark (" in capsys.readouterr().err
 
 
 def test_a_goal_that_is_missed_is_said_to_be(book: Book) -> None:
@@ -177,6 +213,26 @@ def test_nothing_in_a_picture_lies_outside(name: str, book: Book) -> None:
     ]
     # Six to seven of its units a letter, in any of the fonts that it asks for.
     assert all(float(t.get("x", 0)) + 6.2 * len(t.text or "") < width for t in texts)
+
+
+def test_nothing_is_drawn_of_a_report_without_what_a_picture_shows(
+    tmp_path: Path, book: Book, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "report.json"
+    kept = [each for each in book.data["figures"] if not each["case"].startswith("peers")]
+    path.write_text(json.dumps({**book.data, "figures": kept}), "utf-8")
+    assert draw_all([str(path), str(tmp_path / "pictures")]) == 1
+    assert "no times of deepseek-v3 from a run with --peers" in capsys.readouterr().err
+    assert not (tmp_path / "pictures").exists()
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_leaves_out_who_did_not_take_part(name: str, book: Book) -> None:
+    kept = [each for each in book.data["figures"] if not each["what"].startswith("vLLM")]
+    picture = PICTURES[name](Book({**book.data, "figures": kept}))
+    texts = [element.text or "" for element in ET.fromstring(picture).iter(f"{SVG}text")]
+    assert [text for text in texts if text.startswith("mlx-lm BPE")]
+    assert not [text for text in texts if text.startswith("vLLM")]
 
 
 def test_both_commands_write_files(

@@ -319,3 +319,43 @@ class Raising(Late):
         if token_id > 255:
             raise KeyError(token_id)
         return super().decode(token_id)
+
+
+class StepMissing(Late):
+    """Is not written yet."""
+
+    def step(self, token_ids: list[int]) -> str:
+        raise NotImplementedError("step")
+
+
+class NoneForNothing(Late):
+    """Returns None where there is no text, as the library's stream does."""
+
+    def step(self, token_ids: list[int]) -> str:
+        return super().step(token_ids) or None  # type: ignore[return-value]
+
+
+class BytesAtTheEnd(Late):
+    """Returns bytes when it is flushed."""
+
+    def flush(self) -> str:
+        return b""  # type: ignore[return-value]
+
+
+class StopReasonRaises(Late):
+    """Has no stop, and cannot say so."""
+
+    @property
+    def stop_reason(self) -> object:
+        raise RuntimeError("no reason")
+
+    @stop_reason.setter
+    def stop_reason(self, reason: object) -> None:
+        raise RuntimeError("no reason")
+
+
+class Flooding(Late):
+    """A million letters for each call."""
+
+    def step(self, token_ids: list[int]) -> str:
+        return "x" * 1_000_000

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -161,6 +163,57 @@ def test_what_a_detokenizer_raises_is_shown() -> None:
     assert "raised KeyError: " in result.detail
 
 
+@pytest.mark.parametrize(
+    ("flawed", "said"),
+    [
+        (adapters.NoneForNothing, ["expected  a str from step()", "given     None"]),
+        (adapters.BytesAtTheEnd, ["expected  a str from flush()", "given     b''"]),
+        (adapters.StopReasonRaises, ["raised RuntimeError: no reason"]),
+        (lambda *_: None, ["made a NoneType without step()"]),
+        (lambda *_: SimpleNamespace(step=len), ["made a SimpleNamespace without flush()"]),
+    ],
+)
+def test_what_is_no_detokenizer_fails_and_the_rest_of_the_report_is_kept(
+    flawed: Callable[..., Any], said: list[str]
+) -> None:
+    only = ["bug_case", "whole_decode"]
+    report = check_detokenizer(flawed, tokenizers=BYTE_LEVEL, only=only, max_examples=40)
+    assert len([*report]) == len(bug_cases()) + 1
+    assert failed_laws(report) == {"bug_case", "whole_decode"}
+    for result in report.failed:
+        assert result.detail.splitlines()[-len(said) :] == said
+
+
+def test_one_whose_failures_do_not_repeat_fails() -> None:
+    """State that is kept between streams: what was seen is shown, and that it changes."""
+    calls = itertools.count(1)
+
+    def make(tokenizer: Tokenizer, request: Request) -> adapters.Late:
+        if next(calls) == 7:
+            raise KeyError("once")
+        return adapters.Late(tokenizer, request)
+
+    report = check_detokenizer(make, tokenizers=BYTE_LEVEL, only=["whole_decode"], max_examples=20)
+    (result,) = report.failed
+    assert "raised KeyError: 'once'" in result.detail
+    assert result.detail.splitlines()[-1].startswith("not so when tried again: ")
+
+
+def test_one_that_floods_is_quoted_in_part() -> None:
+    report = check_detokenizer(
+        adapters.Flooding, tokenizers=BYTE_LEVEL, only=["bug_case"], max_examples=5
+    )
+    assert "and 998,000 characters more" in str(report)
+    assert max(len(result.detail) for result in report) < 5_000
+
+
+def test_a_law_that_was_tried_on_empty_streams_alone_is_skipped() -> None:
+    report = check_detokenizer(
+        adapters.StepMissing, tokenizers=BYTE_LEVEL, strict=True, max_examples=30
+    )
+    assert report.passed == report.failed == ()
+
+
 def test_a_seed_decides_everything() -> None:
     def details(seed: int) -> list[str]:
         options: dict[str, Any] = {"only": ["prompt"], "max_examples": 20, "seed": seed}
@@ -266,13 +319,15 @@ def test_a_law_that_is_none_is_refused() -> None:
         checks(only=["leaks"])
 
 
-def test_a_detokenizer_that_gives_no_text_is_refused() -> None:
-    class Giving(adapters.Late):
-        def step(self, token_ids: list[int]) -> str:
-            return None  # type: ignore[return-value]
+@pytest.mark.parametrize("make", [None, 1, "mypackage.adapters:Adapter"])
+def test_what_cannot_be_called_makes_no_detokenizer(make: Any) -> None:
+    with pytest.raises(TypeError, match=f"make must be a callable .*, not {make!r}"):
+        check_detokenizer(make)
 
-    with pytest.raises(TypeError, match="step of a detokenizer returns a str, not None"):
-        check_detokenizer(Giving, only=["bug_case"])
+
+def test_a_run_without_examples_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_examples must be 1 at least, not 0"):
+        checks(max_examples=0)
 
 
 def test_strict_laws_are_asked_for() -> None:

@@ -91,3 +91,22 @@ def test_a_detokenizer_that_is_not_there_is_a_wrong_usage(
     run = run_pytest(tmp_path, *SUITE, *arguments, "-k", "utf8-nul-byte")
     assert run.returncode != 0
     assert re.search(said, run.stdout + run.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--detokenizer", "tests.nothing:Adapter"), "ERROR: .*No module named 'tests.nothing'"),
+        (("--detokenizer-tokenizer", "nothing.json"), "'nothing.json': No such file"),
+        (("--detokenizer-examples", "0"), "max_examples must be 1 at least, not 0"),
+    ],
+)
+def test_a_wrong_option_is_said_once_and_without_a_traceback(
+    tmp_path: Path, arguments: tuple[str, str], said: str
+) -> None:
+    run = run_pytest(tmp_path, *SUITE, "--detokenizer", "tests.testing.adapters:Late", *arguments)
+    told = run.stdout + run.stderr
+    assert run.returncode != 0
+    assert re.search(said, told)
+    assert "streamdec/testing/" not in told
+    assert len(told.splitlines()) < 20

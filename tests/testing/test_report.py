@@ -39,6 +39,12 @@ def test_failures_are_raised_and_skips_are_not() -> None:
         Report((PASSED, FAILED)).raise_for_failures()
 
 
+@pytest.mark.parametrize("results", [(), (SKIPPED,)])
+def test_a_run_in_which_nothing_was_tried_is_a_failure(results: tuple[Result, ...]) -> None:
+    with pytest.raises(AssertionError, match="0 passed, 0 failed"):
+        Report(results).raise_for_failures()
+
+
 def test_without_hypothesis_the_install_line_is_said() -> None:
     code = "import sys; sys.modules['hypothesis'] = None; import streamdec.testing"
     command = [sys.executable, "-c", code]

@@ -10,7 +10,7 @@ from statistics import mean
 from time import perf_counter_ns, process_time_ns
 from typing import Any, NamedTuple, TypeAlias
 
-from tests.benchmarks.clock import Samples
+from streamdec.bench.clock import Samples
 from tests.benchmarks.frontend.encoders import HF_BATCH, HUGGINGFACE, HYBRID, Encoder, Frontend
 from tests.benchmarks.report import Report
 

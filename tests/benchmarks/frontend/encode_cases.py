@@ -7,7 +7,7 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
-from tests.benchmarks.clock import Spread
+from streamdec.bench.clock import Spread
 from tests.benchmarks.frontend.common import Case, Effort, Timed, add_speedups, race
 from tests.benchmarks.frontend.encoders import HYBRID, Encoder, Frontend, Streamdec
 from tests.benchmarks.frontend.prompts import PROMPTS, TEXTS

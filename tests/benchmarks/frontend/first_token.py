@@ -17,7 +17,7 @@ from anyio.lowlevel import checkpoint
 from tokenizers.decoders import DecodeStream as LibraryDecodeStream
 
 from streamdec import HybridTokenizer, stream
-from tests.benchmarks.clock import Samples
+from streamdec.bench.clock import Samples
 from tests.benchmarks.frontend.common import Case, Effort
 from tests.benchmarks.frontend.encoders import HUGGINGFACE, HYBRID, Frontend
 from tests.benchmarks.frontend.prompts import PROMPTS

@@ -9,10 +9,11 @@ from itertools import chain, cycle
 from time import thread_time_ns
 from typing import Any
 
+from streamdec.bench.clock import fresh, in_turns
+from streamdec.bench.memory import bytes_per_stream, traced
 from tests.benchmarks import common, stops
 from tests.benchmarks.cases import STEP_FLOORS
-from tests.benchmarks.clock import fresh, in_turns
-from tests.benchmarks.common import bytes_per_stream, race, traced
+from tests.benchmarks.common import race
 from tests.benchmarks.entrants import HF, OURS, Entrant, Library, Stopping
 from tests.benchmarks.frontend import child
 from tests.benchmarks.frontend.common import Case, Effort, Timed

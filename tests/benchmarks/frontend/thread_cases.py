@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import anyio
 
 from streamdec import Encoding
-from tests.benchmarks.clock import Samples, fresh
+from streamdec.bench.clock import Samples, fresh
 from tests.benchmarks.entrants import Entrant
 from tests.benchmarks.frontend import child
 from tests.benchmarks.frontend.common import Case, Effort, Timed

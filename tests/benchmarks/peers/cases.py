@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
+from streamdec.bench.clock import fresh, in_turns, nanoseconds, per_token
+from streamdec.bench.entrants import fixed_window
+from streamdec.bench.memory import bytes_per_stream
 from tests.benchmarks import stops
-from tests.benchmarks.clock import fresh, in_turns, nanoseconds, per_token
-from tests.benchmarks.common import Case, Effort, bytes_per_stream, warm
+from tests.benchmarks.common import Case, Effort, warm
 from tests.benchmarks.entrants import OURS, Entrant, Floor, Stopping
 from tests.benchmarks.peers.hf import HfStops, HfStreamer
 from tests.benchmarks.peers.kit import COMMAND, Kit, PeerMissingError
@@ -273,7 +275,7 @@ def withheld(subject: Subject, effort: Effort, report: Report) -> None:
             stream = Stopping(OURS, subject.tokenizer, drawn).open()
             given = [stream.step(token_id).text for token_id in fresh(token_ids)]
             add(OURS, _kept(subject, token_ids, given), "chars")
-            add("a fixed window", float(stops.fixed_window(drawn)), "chars")
+            add("a fixed window", float(fixed_window(drawn)), "chars")
             for peer in _made(kit, subject, report, STOPPERS, drawn).values():
                 given = [*peer.texts(fresh(token_ids))]
                 add(peer.name, _kept(subject, token_ids, given), "chars")

@@ -12,7 +12,7 @@ from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
+from zipfile import BadZipFile, ZipFile
 
 __all__ = ["COMMAND", "SITE", "WHEELS", "Kit", "PeerMissingError", "definitions"]
 
@@ -63,7 +63,7 @@ class Kit:
             with ZipFile(wheel) as archive:
                 source = archive.read(path).decode()
             return definitions(source, names, given)
-        except (KeyError, SyntaxError) as error:
+        except (KeyError, SyntaxError, BadZipFile) as error:
             raise PeerMissingError(f"{wheel.name} is another than known here: {error}") from None
 
     # --- transformers, which is installed and not read
