@@ -1,6 +1,7 @@
 """All commands in one group, and how a run ends: always by a status, never by a traceback of ours.
 
-A command is one file of this folder; it is registered in ``COMMANDS``, or in ``GROUPS``.
+A command is one file of this folder, and is named in ``COMMANDS``; only the one that runs is
+imported.
 """
 
 from __future__ import annotations
@@ -10,26 +11,18 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
 
 import click
 
-from streamdec.cli.bench import bench
-from streamdec.cli.chat import chat
-from streamdec.cli.decode import decode
-from streamdec.cli.demo import demo
-from streamdec.cli.encode import encode
-from streamdec.cli.info import info
-from streamdec.cli.preflight import preflight
-from streamdec.cli.verify import verify
 from streamdec.errors import StreamdecError, StreamdecWarning
 
-__all__ = ["COMMANDS", "GROUPS", "commands", "run"]
+__all__ = ["COMMANDS", "commands", "run"]
 
-COMMANDS = (demo, decode, encode, info, verify, bench, preflight)
-GROUPS = (chat,)
-"""Commands that have commands of their own."""
+COMMANDS = ("bench", "chat", "decode", "demo", "encode", "info", "preflight", "trace", "verify")
+"""Each is what its module is called, and what is called in there."""
 
 CANNOT_BEGIN = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
@@ -39,7 +32,19 @@ OUTPUT_CLOSED = 141  # 128 + SIGPIPE
 class _Commands(click.Group):
     """A group whose output may be cut off by its reader (``| head``) without a word."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """See click."""
+        return [*COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """See click."""
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(import_module(f"streamdec.cli.{cmd_name}"), cmd_name)
+        return command
+
     def invoke(self, ctx: click.Context) -> Any:
+        """See click."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -58,10 +63,6 @@ def commands() -> None:
     Example:
       streamdec demo
     """
-
-
-for _command in (*COMMANDS, *GROUPS):
-    commands.add_command(_command)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

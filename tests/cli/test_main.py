@@ -28,7 +28,7 @@ def test_version_is_that_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
-@pytest.mark.parametrize("name", [None, *(each.name for each in app.COMMANDS)])
+@pytest.mark.parametrize("name", [None, *app.COMMANDS])
 def test_every_help_text_has_an_example(
     monkeypatch: pytest.MonkeyPatch, name: str | None, option: str
 ) -> None:
@@ -41,17 +41,27 @@ def test_every_help_text_has_an_example(
 
 def test_help_lists_every_command(monkeypatch: pytest.MonkeyPatch) -> None:
     out = run(monkeypatch, "--help").out
-    assert all(f"  {each.name}  " in out for each in app.COMMANDS)
+    assert all(f"  {name}  " in out for name in app.COMMANDS)
+
+
+def test_a_command_imports_no_other() -> None:
+    program = (
+        "import sys; from streamdec.cli import main; main(['info', '--help']); print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, cwd=ROOT
+    )
+    loaded = done.stdout.decode().split()
+    assert "streamdec.cli.info" in loaded
+    assert [name for name in app.COMMANDS if f"streamdec.cli.{name}" in loaded] == ["info"]
 
 
 def test_every_command_says_which_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoding = [each for each in app.COMMANDS if each.name != "preflight"]  # it loads no tokenizer
-    for each in encoding:
-        assert (
-            "--backend [auto|fastokens|huggingface|default]"
-            in run(monkeypatch, str(each.name), "--help").out
-        )
-        result = run(monkeypatch, str(each.name), "--backend=rust")
+    # One loads no tokenizer, the other has commands of its own.
+    for name in {*app.COMMANDS} - {"preflight", "chat"}:
+        out = run(monkeypatch, name, "--help").out
+        assert "--backend [auto|fastokens|huggingface|default]" in out
+        result = run(monkeypatch, name, "--backend=rust")
         assert (result.status, "'rust' is not one of" in result.err) == (2, True)
 
 
@@ -78,7 +88,7 @@ def test_without_the_extra_one_line_says_how_to_get_it(
 def test_another_missing_module_is_not_blamed_on_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("streamdec.cli.")]:
         monkeypatch.delitem(sys.modules, name)
-    block(monkeypatch, "streamdec.cli.decode")
+    block(monkeypatch, "streamdec.cli.rows")
     with pytest.raises(ModuleNotFoundError):
         main([])
 
