@@ -10,15 +10,17 @@ processor time for each rendering. The parent waits 10 seconds by the clock and 
 child starts in about 90 ms and is kept for the next rendering of the same template; no two
 templates share one. It ends when its standard input does, so it does not outlive its parent.
 
-A message is four bytes of length, and that much JSON; an answer has the text and the spans behind
-it as plain bytes, whose sizes the JSON says. Nothing that comes from a child is ever unpickled, and
-an answer that is not exactly one is an error.
+A message is four bytes of length and that much data. What the child is told is marshalled, as JSON
+knows no tuples and no keys but strings. What it answers is JSON, and behind it text and spans as
+plain bytes, whose sizes the JSON says: nothing that comes from a child is ever unpickled or
+unmarshalled, and an answer that is not exactly one is an error.
 """
 
 from __future__ import annotations
 
 import atexit
 import json
+import marshal
 import os
 import select
 import signal
@@ -32,7 +34,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 from streamdec.chat._meter import LIMITS, Limits
 from streamdec.chat._static_check import RESOURCE_LIMIT
@@ -44,6 +46,8 @@ CHILD_DIED = "CHAT_TEMPLATE_CHILD_DIED"
 Now = datetime | Callable[[], datetime] | None
 Rendering = tuple[str, list[tuple[int, int]]]
 HEAD = struct.Struct(">I")
+MARSHAL_VERSION = 4
+"""What every Python reads that this runs on."""
 LARGEST_HEAD = 1 << 16
 LARGEST_MESSAGE = (1 << 32) - 1
 MOST_SPANS = 100_000
@@ -111,7 +115,7 @@ def render_in_child(
 
     Args:
         source: the template's text.
-        context: the variables, JSON types alone.
+        context: the variables: what :func:`streamdec.chat.plain.plain` gives.
         profile: of the environment.
         now: the time that the template is told; None: the local time. It is asked here and now.
         name: how messages call the template.
@@ -119,19 +123,19 @@ def render_in_child(
 
     Blocks until a child is free and has answered. Raises :class:`ChatTemplateError`: for what the
     template raises, for limits, for a child that dies or answers nonsense, and for a context that
-    is not JSON.
+    has objects in it.
     """
-    time_told = datetime.now() if now is None else now() if callable(now) else now  # noqa: DTZ005
-    request = {"context": dict(context), "now": time_told.isoformat(), "name": name}
     try:
-        message = json.dumps(request, default=_refuse_value).encode("ascii")
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ChatTemplateError(f"what the template is given is not JSON: {error}") from error
+        time_told = datetime.now() if now is None else now() if callable(now) else now  # noqa: DTZ005
+        request = {"context": dict(context), "now": time_told.isoformat(), "name": name}
+    except Exception as error:
+        raise ChatTemplateError(f"the clock: {type(error).__name__}: {error}") from error
+    try:
+        message = marshal.dumps(request, MARSHAL_VERSION)
+    except ValueError as error:
+        told = "an object, or too much within each other"
+        raise ChatTemplateError(f"what the template is given is no plain data: {told}") from error
     return (pool or _pool()).render(source, profile, message)
-
-
-def _refuse_value(value: object) -> NoReturn:
-    raise TypeError(f"a value of type {type(value).__name__}")
 
 
 # --- the pool -------------------------------------------------------------------------------------

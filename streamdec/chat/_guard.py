@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, update_wrapper
 from string import Formatter
-from types import BuiltinMethodType, CodeType, FunctionType, MethodType
+from types import BuiltinMethodType, CodeType, FunctionType, MethodDescriptorType, MethodType
 from typing import Any, TypeVar, cast
 
 from jinja2 import Template, TemplateSyntaxError, nodes, pass_context
@@ -26,6 +26,7 @@ from jinja2.sandbox import (
     ImmutableSandboxedEnvironment,
     SandboxedEscapeFormatter,
     SandboxedFormatter,
+    modifies_known_mutable,
 )
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
@@ -35,9 +36,12 @@ from streamdec.chat._guard_rules import (
     DROPPED,
     FREE_FILTERS,
     METHODS,
-    NUMBER_METHODS,
+    OTHER_METHODS,
     PLAIN_FILTERS,
+    SMALL,
+    check_dict,
     check_operator,
+    compared,
     filter_input,
     read_only,
     size_of,
@@ -79,7 +83,8 @@ def guarded_environment(
     twin.globals = _guarded_globals(environment.globals)
     filters = environment.filters.items()
     twin.filters = {name: _guarded_filter(name, function) for name, function in filters}
-    twin.filters |= {_HELD: _held, _WEIGHED: _weighed, _CUT: _cut, _UNPACKED: _unpacked}
+    twin.filters |= {_HELD: _held, _WEIGHED: _weighed, _SEARCHED: _searched}
+    twin.filters |= {_CUT: _cut, _UNPACKED: _unpacked}
     tests = environment.tests.items()
     twin.tests = {name: _guarded_test(name, function) for name, function in tests}
     return cast(ImmutableSandboxedEnvironment, twin)
@@ -155,6 +160,12 @@ class _Guard(ImmutableSandboxedEnvironment):
                 return value
         return super().getattr(obj, attribute)
 
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        # dict[…] would be a type, which nothing here weighs.
+        if isinstance(obj, type):
+            raise SecurityError(f"access to items of the class {obj.__name__!r} is unsafe.")
+        return super().getitem(obj, argument)
+
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         meter = running_meter.get()
         if operator == "+" and type(left) is str and type(right) is str:
@@ -175,22 +186,31 @@ class _Guard(ImmutableSandboxedEnvironment):
         if kind is BuiltinMethodType or kind is MethodType:
             owner = __obj.__self__
             if isinstance(owner, (str, bytes)):
+                if __obj.__name__ == "join":
+                    args = _with_lists(meter, args)
                 METHODS.get(__obj.__name__, read_only)(meter, owner, args, kwargs)
                 return _checked(meter, super().call(__context, __obj, *args, **kwargs))
-            if isinstance(owner, (list, tuple)):
-                meter.spend(ITEM * len(owner))
+            if isinstance(owner, (list, tuple, range)):
+                meter.spend(ITEM * len(owner) + compared(meter, owner))
             elif isinstance(owner, dict) and __obj.__name__ in _GIVES_WHAT_IS_THERE:
                 if args and type(args[0]) is tuple:  # its hash goes through all of it
                     meter.spend(meter.weigh(args[0])[0])
                 return super().call(__context, __obj, *args, **kwargs)
-            rule = NUMBER_METHODS.get(__obj.__name__)
+            rule = OTHER_METHODS.get(__obj.__name__)
             if rule is not None:
+                args = _with_lists(meter, args)
                 rule(meter, owner, args, kwargs)
         elif kind is FunctionType:
             formatted: Any = getattr(__obj, "__wrapped__", None)
             text = getattr(formatted, "__self__", None)
             if isinstance(text, str):
                 return __self._format(meter, text, formatted.__name__, args, kwargs)
+        elif kind is MethodDescriptorType and args:
+            # dict.update(message, …): the sandbox asks of the class, not of what would be changed.
+            _refuse_change(args[0], __obj.__name__)
+        elif __obj is __self.globals.get("dict"):
+            args = _with_lists(meter, args)
+            check_dict(meter, args)
         _hold_arguments(meter, args, kwargs)
         return _checked(meter, super().call(__context, __obj, *args, **kwargs))
 
@@ -337,12 +357,25 @@ def _hold_arguments(meter: Meter, args: Sequence[Any], kwargs: Mapping[str, Any]
     given = [*args, *(value for name, value in kwargs.items() if name not in _FRAME_KWARGS)]
     if any(type(value) in CONTAINERS for value in given):
         meter.hold(given)
+        meter.spend(meter.weigh(given)[0] >> 2)  # loop.changed compares them
+
+
+def _with_lists(meter: Meter, args: Sequence[Any]) -> tuple[Any, ...]:
+    """Iterators that the callee would read to their ends, as lists, whose sizes can be known."""
+    return tuple(list(meter.count(a, ITEM)) if hasattr(a, "__next__") else a for a in args)
+
+
+def _refuse_change(value: object, method: str) -> None:
+    if modifies_known_mutable(value, method):
+        kind = type(value).__name__
+        raise SecurityError(f"access to attribute {method!r} of {kind!r} object is unsafe.")
 
 
 _SMALL = 1024
 """Characters of a text with which plain filters run at once."""
 _FRAME_KWARGS = frozenset(("_loop_vars", "_block_vars", "caller"))
 """What jinja2 passes with a call, beside what the template passes."""
+_SCALARS = frozenset((int, bool, float, type(None), Undefined))
 _PLAIN = frozenset((str, int, bool, float, list, dict, tuple))
 _OF_DICTS = frozenset(dir(dict))
 _OF_TEXTS = frozenset(name for name in dir(str) if name[0] != "_") - {"format", "format_map"}
@@ -481,8 +514,10 @@ def _guarded_filter(name: str, function: Callable[..., Any]) -> Callable[..., An
         if plain and type(value) is str and len(value) < _SMALL and not args and not kwargs:
             meter.spend(_SMALL)
             return function(*lead(context), value)
-        value = filter_input(meter, name, value, args, kwargs)
-        return _checked(meter, function(*lead(context), value, *args, **kwargs))
+        taken = filter_input(meter, name, value, args, kwargs)
+        result = _checked(meter, function(*lead(context), taken, *args, **kwargs))
+        meter.chain(value, result)
+        return result
 
     return pass_context(guarded)
 
@@ -495,8 +530,7 @@ def _guarded_test(name: str, function: Any) -> Any:
     def guarded(context: Context, *values: Any) -> Any:
         meter = running_meter.get()
         for value in values:
-            if type(value) is not str or len(value) > 1024:
-                meter.spend(meter.weigh(value)[0] >> 2)
+            meter.spend(compared(meter, value))
         return function(*values)
 
     return pass_context(guarded)
@@ -522,7 +556,8 @@ def _leading_argument(function: Callable[..., Any]) -> Callable[[Context], tuple
 # --- what the syntax tree gets --------------------------------------------------------------------
 
 # Filters of names that no template can write; a filter is the call that costs least.
-_HELD, _WEIGHED, _CUT, _UNPACKED = "list display", "operand", "slice of", "arguments"
+_HELD, _WEIGHED, _SEARCHED = "list display", "operand", "operand of in"
+_CUT, _UNPACKED = "slice of", "arguments"
 
 
 @pass_context
@@ -535,12 +570,19 @@ def _held(context: Context, value: Any) -> Any:
 @pass_context
 def _weighed(context: Context, value: Any) -> Any:
     """An operand of a comparison, or a key: paid for if it is not small."""
-    if type(value) is str:
-        if len(value) > 1024:
-            running_meter.get().spend(len(value) >> 2)
-    elif type(value) in (list, tuple):
+    kind = type(value)
+    if kind not in _SCALARS and (kind is not str or len(value) > SMALL):
         meter = running_meter.get()
-        meter.spend(meter.weigh(value)[0] >> 2)
+        meter.spend(compared(meter, value))
+    return value
+
+
+@pass_context
+def _searched(context: Context, value: Any) -> Any:
+    """What ``in`` looks through."""
+    if type(value) is not dict and (type(value) is not str or len(value) > SMALL):
+        meter = running_meter.get()
+        meter.spend(compared(meter, value, searched=True))
     return value
 
 
@@ -636,7 +678,8 @@ class _Metering(NodeTransformer):
             node.expr = self._filter(_WEIGHED, node.expr)
         for each in node.ops:
             if not (_is_constant(each.expr) or isinstance(each.expr, nodes.List)):
-                each.expr = self._filter(_WEIGHED, each.expr)
+                name = _SEARCHED if each.op in ("in", "notin") else _WEIGHED
+                each.expr = self._filter(name, each.expr)
         return node
 
     def visit_Call(self, node: nodes.Call) -> nodes.Node:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from streamdec.chat._meter import ITEM, NUMBERS, PASS, Meter
@@ -19,9 +20,11 @@ __all__ = [
     "DROPPED",
     "FREE_FILTERS",
     "METHODS",
-    "NUMBER_METHODS",
+    "OTHER_METHODS",
     "PLAIN_FILTERS",
+    "check_dict",
     "check_operator",
+    "compared",
     "filter_input",
     "read_only",
 ]
@@ -35,7 +38,19 @@ DROPPED = frozenset(("lipsum",))
 
 PRINTF = re.compile(r"%(?:\([^)]*\))?[-+ #0]*(\*|\d+)?(?:\.(\*|\d+)?)?[hlL]?(.?)", re.DOTALL)
 NESTED_KEY = re.compile(r"%\([^)]*\(")
+MODULUS = sys.hash_info.modulus
+"""From here on integers do not hash to themselves."""
 Text = (str, bytes, bytearray)
+SMALL = 256
+"""Characters of a text that costs nothing to compare or to look through."""
+FAST_CODECS = frozenset(
+    (
+        *("ascii", "latin1", "latin-1", "iso-8859-1", "unicode-escape", "raw-unicode-escape"),
+        *("utf8", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"),
+        *("utf-32", "utf-32-le", "utf-32-be"),
+    )
+)
+"""Codecs that go through a text once; punycode goes through it again for each character."""
 
 
 def size_of(value: object) -> int:
@@ -52,6 +67,34 @@ def sizes_of(meter: Meter, args: Args, kwargs: Kwargs) -> int:
 def argument(args: Args, kwargs: Kwargs, place: int, name: str, default: Any = None) -> Any:
     """The argument at ``place`` or of that ``name``."""
     return args[place] if len(args) > place else kwargs.get(name, default)
+
+
+def compared(meter: Meter, value: Any, *, searched: bool = False) -> int:
+    """Units of a comparison with ``value``; with ``searched``, of looking for something in it."""
+    if type(value) is str:
+        return len(value) >> 2 if len(value) > SMALL else 0
+    if isinstance(value, range):
+        return len(value)  # what is no int is compared with each
+    if searched and isinstance(value, dict):
+        return 0
+    return meter.weigh(value)[0] >> 2
+
+
+def hashed(meter: Meter, keys: Iterable[object]) -> None:
+    """Keys of a dict or a set are about to be told apart by their hashes.
+
+    Those of texts are secret. A template can write many integers, or tuples of them, that have the
+    same one; each of these is then compared with all before it.
+    """
+    alike = sum(type(key) is tuple or (type(key) is int and abs(key) >= MODULUS) for key in keys)
+    meter.spend(alike * alike >> 2)
+
+
+def check_dict(meter: Meter, args: Args) -> None:
+    """Before ``dict(…)``."""
+    for given in args:
+        if isinstance(given, (list, tuple)):
+            hashed(meter, [pair[0] for pair in given if isinstance(pair, (list, tuple)) and pair])
 
 
 # --- methods --------------------------------------------------------------------------------------
@@ -116,6 +159,35 @@ def _divided_in_lines(meter: Meter, text: Any, args: Args, kwargs: Kwargs) -> No
     meter.make_items(lines + 1)
 
 
+def _searched_backwards(meter: Meter, text: Any, args: Args, kwargs: Kwargs) -> None:
+    """Python looks from the end without a table: what it seeks may be compared at each place."""
+    meter.make_text(len(text))
+    meter.spend(len(text) * size_of(args[0] if args else None) >> 6)
+
+
+def _divided_backwards(meter: Meter, text: Any, args: Args, kwargs: Kwargs) -> None:
+    _searched_backwards(meter, text, (argument(args, kwargs, 0, "sep"),), {})
+    _divided(meter, text, args, kwargs)
+
+
+def _stripped(meter: Meter, text: Any, args: Args, kwargs: Kwargs) -> None:
+    """Each character is looked for among those that are given."""
+    read_only(meter, text, args, kwargs)
+    meter.spend(len(text) * size_of(argument(args, kwargs, 0, "chars")) >> 6)
+
+
+def _coded(factor: int) -> Rule:
+    copied = _copied(factor)
+
+    def rule(meter: Meter, text: Any, args: Args, kwargs: Kwargs) -> None:
+        copied(meter, text, args, kwargs)
+        codec = argument(args, kwargs, 0, "encoding", "utf-8")
+        if isinstance(codec, str) and codec.lower().replace("_", "-") not in FAST_CODECS:
+            meter.spend(len(text) ** 2)
+
+    return rule
+
+
 def _copied(factor: int) -> Rule:
     def rule(meter: Meter, text: Any, args: Args, kwargs: Kwargs) -> None:
         meter.make_text(len(text) * factor)
@@ -176,6 +248,7 @@ def _read_number(meter: Meter, number: Any, args: Args, kwargs: Kwargs) -> None:
 def _from_keys(meter: Meter, kind: Any, args: Args, kwargs: Kwargs) -> None:
     if args and hasattr(args[0], "__len__"):
         meter.make_items(len(args[0]))
+        hashed(meter, args[0])
 
 
 METHODS: Mapping[str, Rule] = {
@@ -183,8 +256,8 @@ METHODS: Mapping[str, Rule] = {
     "casefold": _copied(3),
     "center": _padded,
     "count": read_only,
-    "encode": _copied(4),
-    "decode": _copied(1),
+    "encode": _coded(4),
+    "decode": _coded(1),
     "endswith": read_only,
     "expandtabs": _expanded_tabs,
     "find": read_only,
@@ -193,17 +266,20 @@ METHODS: Mapping[str, Rule] = {
     "join": _joined,
     "ljust": _padded,
     "lower": _copied(3),
+    "lstrip": _stripped,
     "maketrans": _maketrans,
     "partition": _copied(1),
     "replace": _replaced,
-    "rfind": read_only,
-    "rindex": read_only,
+    "rfind": _searched_backwards,
+    "rindex": _searched_backwards,
     "rjust": _padded,
-    "rpartition": _copied(1),
-    "rsplit": _divided,
+    "rpartition": _searched_backwards,
+    "rsplit": _divided_backwards,
+    "rstrip": _stripped,
     "split": _divided,
     "splitlines": _divided_in_lines,
     "startswith": read_only,
+    "strip": _stripped,
     "striptags": _striptags,
     "swapcase": _copied(3),
     "title": _copied(3),
@@ -214,11 +290,13 @@ METHODS: Mapping[str, Rule] = {
 }
 """Methods of str, bytes and Markup. Those not named here make no more than they are given."""
 
-NUMBER_METHODS: Mapping[str, Rule] = {
+OTHER_METHODS: Mapping[str, Rule] = {
     "to_bytes": _to_bytes,
     "from_bytes": _from_bytes,
     "fromhex": _read_number,
+    "fromkeys": _from_keys,
 }
+"""Of numbers and of the classes that templates can reach."""
 
 
 # --- operators ------------------------------------------------------------------------------------
@@ -247,6 +325,9 @@ def check_operator(meter: Meter, sign: str, left: Any, right: Any) -> None:
                 meter.make_items(len(left) * times)
     elif hasattr(left, "__len__"):  # differences of the keys of dicts
         meter.make_items(len(left))
+        for side in (left, right):
+            if isinstance(side, Collection) and not isinstance(side, Text):
+                hashed(meter, side)
 
 
 def _check_ints(meter: Meter, sign: str, left: int, right: int) -> None:
@@ -285,6 +366,8 @@ def filter_input(meter: Meter, name: str, value: Any, args: Args, kwargs: Kwargs
         value = meter.count(value, each)
     elif isinstance(value, (list, tuple, dict, range)):
         meter.spend(each * len(value))
+    if name in ATTRIBUTE_AT:
+        _check_path(meter, argument(args, kwargs, ATTRIBUTE_AT[name], "attribute"))
     rule = FILTERS.get(name)
     if rule is None:
         return value
@@ -292,6 +375,13 @@ def filter_input(meter: Meter, name: str, value: Any, args: Args, kwargs: Kwargs
         value = list(value)
     rule(meter, value, args, kwargs)
     return value
+
+
+def _check_path(meter: Meter, path: object) -> None:
+    """``"function.name"``: each item pays for a pass, whose steps are those of the path."""
+    levels = 1 + path.count(".") + path.count(",") if isinstance(path, str) else 1
+    if levels > meter.limits.depth:
+        meter.refuse(f"an attribute of {levels:,} levels")
 
 
 def _slow(meter: Meter, value: Any, args: Args, kwargs: Kwargs) -> None:
@@ -361,6 +451,13 @@ def _filter_weighed(meter: Meter, value: Any, args: Args, kwargs: Kwargs) -> Non
     meter.spend(4 * meter.weigh(value)[0])
 
 
+def _filter_unique(meter: Meter, value: Any, args: Args, kwargs: Kwargs) -> None:
+    _filter_weighed(meter, value, args, kwargs)
+    if isinstance(value, (list, tuple, range)):
+        attribute = argument(args, kwargs, ATTRIBUTE_AT["unique"], "attribute")
+        hashed(meter, value if attribute is None else [()] * len(value))
+
+
 def _filter_sum(meter: Meter, value: Any, args: Args, kwargs: Kwargs) -> None:
     start = argument(args, kwargs, 1, "start", 0)
     if not isinstance(start, (int, float)) and hasattr(value, "__len__"):
@@ -385,6 +482,12 @@ def _filter_format(meter: Meter, value: Any, args: Args, kwargs: Kwargs) -> None
 def _filter_copied(meter: Meter, value: Any, args: Args, kwargs: Kwargs) -> None:
     if isinstance(value, Text):
         meter.make_text(len(value) + sum(size_of(given) for given in (*args, *kwargs.values())))
+
+
+def _filter_trim(meter: Meter, value: Any, args: Args, kwargs: Kwargs) -> None:
+    _filter_copied(meter, value, args, kwargs)
+    if isinstance(value, Text):
+        _stripped(meter, value, args, kwargs)
 
 
 FILTERS: Mapping[str, Rule] = {
@@ -417,9 +520,9 @@ FILTERS: Mapping[str, Rule] = {
     "sum": _filter_sum,
     "title": _slow,
     "tojson": _filter_json,
-    "trim": _filter_copied,
+    "trim": _filter_trim,
     "truncate": _filter_copied,
-    "unique": _filter_weighed,
+    "unique": _filter_unique,
     "upper": _filter_copied,
     "urlencode": _slow,
     "urlize": _quadratic,
@@ -429,8 +532,24 @@ FILTERS: Mapping[str, Rule] = {
 }
 """What is asked before a filter runs; what it gives is asked again afterwards."""
 
-PLAIN_FILTERS = frozenset(name for name, rule in FILTERS.items() if rule is _filter_copied)
+PLAIN_FILTERS = frozenset(
+    name for name, rule in FILTERS.items() if rule in (_filter_copied, _filter_trim)
+)
 """Filters that give about as much text as they are given, if they are given nothing else."""
+
+ATTRIBUTE_AT: Mapping[str, int] = {
+    "groupby": 0,
+    "join": 1,
+    "map": 99,  # by its name alone
+    "max": 1,
+    "min": 1,
+    "rejectattr": 0,
+    "selectattr": 0,
+    "sort": 2,
+    "sum": 0,
+    "unique": 1,
+}
+"""Filters that look up an attribute of each item, and the place of its name in their arguments."""
 
 IN_C = frozenset(("batch", "e", "escape", "join", "list", "reverse", "slice", "string", "tojson"))
 """Filters that go through a list without a step of Python for each item."""

@@ -23,13 +23,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import chain
+from types import GeneratorType, MappingProxyType
 from typing import Any, NoReturn
+from weakref import WeakKeyDictionary
 
 from streamdec.chat._static_check import StaticLimits, too_much
 
-__all__ = ["CONTAINERS", "LIMITS", "Limits", "Meter", "running_meter"]
+__all__ = ["CONTAINERS", "LIMITS", "VIEWS", "Limits", "Meter", "running_meter"]
 
-CONTAINERS = frozenset((list, tuple, dict, set, frozenset))
+VIEWS = frozenset(map(type, ({}.keys(), {}.values(), {}.items())))
+"""What shows a part of a dict, and is written out as that."""
+CONTAINERS = frozenset((list, tuple, dict, set, frozenset, MappingProxyType, *VIEWS))
 """Types whose values are weighed item by item."""
 
 ITEM = 16
@@ -64,7 +68,7 @@ class Limits:
     depth: int = 100
     """Levels of lists and dicts that a template makes."""
     calls: int = 48
-    """Macros, recursive loops and blocks within each other."""
+    """Macros, recursive loops and blocks within each other; filters that read each other."""
     seconds: float = 2.0
     """Of processor time of the thread; a second more for four million units of the input."""
 
@@ -76,7 +80,10 @@ LIMITS = Limits()
 class Meter:
     """What is left for one rendering."""
 
-    __slots__ = ("_rest", "_until", "_variables", "_weights", "calls", "extra", "left", "limits")
+    __slots__ = (
+        *("_chains", "_rest", "_until", "_variables", "_weights"),
+        *("calls", "extra", "left", "limits"),
+    )
 
     def __init__(self, limits: Limits, variables: Mapping[str, Any] | None = None) -> None:
         self.limits = limits
@@ -90,6 +97,7 @@ class Meter:
         self._until: float | None = None
         self._variables = variables or {}
         self._weights: dict[int, tuple[int, int, object]] = {}
+        self._chains: WeakKeyDictionary[object, int] = WeakKeyDictionary()
 
     # --- work -------------------------------------------------------------------------------------
 
@@ -198,6 +206,17 @@ class Meter:
                     deepest = depth
         return total, deepest + 1, value
 
+    def chain(self, given: object, made: object) -> None:
+        """A filter made the iterator ``made``, which will read ``given``.
+
+        Python ends what reads another one, and that another one, on the stack of C: without an
+        error if there are thousands, but with the process.
+        """
+        if isinstance(given, GeneratorType) and isinstance(made, GeneratorType):
+            self._chains[made] = links = self._chains.get(given, 0) + 1
+            if links > self.limits.calls:
+                self.refuse(f"more than {self.limits.calls} filters that read each other")
+
     def count(self, items: Iterable[Any], each: int) -> Iterator[Any]:
         """The same items; ``each`` units are paid when one comes."""
         for item in items:
@@ -215,8 +234,10 @@ running_meter: ContextVar[Meter] = ContextVar("running_meter")
 """The meter of the rendering that runs here; a compiled template is shared by threads."""
 
 
-def _items(value: Iterable[object]) -> Iterable[object]:
-    return chain(value, value.values()) if isinstance(value, dict) else value
+def _items(value: Any) -> Iterable[object]:
+    if type(value) in VIEWS:  # as the dict it is of: its items would be made for this alone
+        value = value.mapping
+    return chain(value, value.values()) if isinstance(value, (dict, MappingProxyType)) else value
 
 
 def _size_of_input(value: object, known: dict[int, int]) -> int:

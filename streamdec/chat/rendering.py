@@ -70,6 +70,7 @@ def render_compiled(
         for block in template.generate(context):
             blocks.append(block)
             spans.length += len(block)
+        text = "".join(blocks)
     except ChatTemplateError as error:
         error.template = error.template or name
         raise
@@ -77,7 +78,7 @@ def render_compiled(
         raise _told(error, name) from error
     finally:
         spans_of_rendering.reset(token)
-    return "".join(blocks), spans.found
+    return text, spans.found
 
 
 def _told(error: Exception, name: str | None) -> ChatTemplateError:

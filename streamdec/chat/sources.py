@@ -46,6 +46,7 @@ _DEFAULT = "default"
 _MAX_TEMPLATE = 2**20
 """Bytes of a template's file; the largest of real models has 100,000."""
 _MAX_JSON = 2**26
+_POINTER = "version https://git-lfs.github.com/spec/"
 _PATH = re.compile(r"[^{}\n]*([/\\][^{}\n]*|\.(jinja2?|j2|json|txt|tpl|template))")
 """What looks like a path and not like a template, which has braces or several lines."""
 
@@ -163,11 +164,17 @@ def _is_file(name: str) -> bool:
 def from_snapshot(folder: str | os.PathLike[str]) -> Found | None:
     """The templates of the snapshot in ``folder``; None if it has none.
 
-    Raises :class:`ChatTemplateError` for a file that is there and cannot be read.
+    Raises :class:`ChatTemplateError` for a file that is there and cannot be read, unless another
+    one comes before it anyway.
     """
     place = Path(os.fsdecode(folder))
-    lost: list[str] = []
-    found = [one for look in (_of_files, _of_config, _of_legacy) if (one := look(place))]
+    found: list[Found] = []
+    for look in (_of_files, _of_config, _of_legacy):
+        try:
+            found += [one] if (one := look(place)) is not None else []
+        except ChatTemplateError:
+            if not found:
+                raise
     if not found:
         return None
     first, *others = found
@@ -191,7 +198,7 @@ def _of_files(folder: Path) -> Found | None:
     if main.is_file():
         templates[_DEFAULT] = _text_of(main)
     more = folder / FOLDER
-    files = sorted(more.glob("*.jinja")) if more.is_dir() else []
+    files = sorted(path for path in more.glob("*.jinja") if path.is_file())
     for path in files:
         templates[path.name.removesuffix(".jinja")] = _text_of(path)
     if not templates:
@@ -294,6 +301,8 @@ def _text_of(path: Path) -> str:
         raise ChatTemplateError(f"{str(path)!r}: {reason}") from error
     if len(text) > _MAX_TEMPLATE:
         raise ChatTemplateError(f"{str(path)!r}: more than {_MAX_TEMPLATE} characters")
+    if text.startswith(_POINTER):
+        raise ChatTemplateError(f"{str(path)!r}: a pointer of git-lfs, not the template")
     return text
 
 

@@ -77,8 +77,85 @@ SEARCHES: Mapping[str, str] = {
     + "{{ b.startswith(t) }}" * 300,
     "dict-views": "{% set d=dict.fromkeys(range(19999)) %}" + "{{ d.keys() - d.keys() }}" * 400,
     "hash-get": "{% set t=(1,)*99999 %}{% set d={} %}" + "{{ d.get(t) }}" * 400,
+    "rfind": "{{ ('a'*3900000).rfind('ab'+'a'*1900000) }}",
+    "rindex-again": LOOP + "{{ ('a'*100000).rindex('ab'+'a'*50000, 1) }}" + END,
+    "rsplit": "{{ ('a'*3900000).rsplit('ab'+'a'*1900000)|length }}",
+    "rsplit-keyword": "{{ ('a'*3900000).rsplit(sep='ab'+'a'*1900000)|length }}",
+    "rpartition": "{{ ('a'*3900000).rpartition('ab'+'a'*1900000)|length }}",
+    "rfind-bytes": "{{ ('a'*3900000).encode().rfind(('ab'+'a'*1900000).encode()) }}",
+    "strip": "{{ ('a'*1900000).strip('bcdefgh'*100000 + 'a') }}",
+    "rstrip-ucs2": "{{ ('\u0161'*1900000).rstrip('\u0261'*1000000 + '\u0161') }}",
+    "trim": "{{ ('\u0161'*1900000)|trim('\u0261'*1000000 + '\u0161') }}",
+    "trim-keyword": "{{ ('\u0161'*1900000)|trim(chars='\u0261'*1000000 + '\u0161') }}",
+    "in-range": LOOP + "{% if 'a' in range(19999) %}{% endif %}" + END,
+    "in-range-test": LOOP + "{% if ['a']|select('in', range(19999))|list %}{% endif %}" + END,
+    "range-count": LOOP + "{{ range(19999).count('a') }}" + END,
+    "in-values": "{% set d=dict.fromkeys(range(19999)) %}"
+    + LOOP
+    + "{% if 'a' in d.values() %}{% endif %}"
+    + END,
+    "equal-keys": "{% set d=dict.fromkeys(range(19999)) %}"
+    + LOOP
+    + "{% if d.keys() == d.keys() %}{% endif %}"
+    + END,
+    "list-count": "{% set s='ab,'*90000 %}{% set l=[s.split(',')] %}{% set o=s.split(',') %}"
+    + LOOP
+    + "{{ l.count(o) }}"
+    + END,
+    "tuple-index": "{% set s='ab,'*90000 %}{% set l=(s.split(','), 1) %}{% set o=s.split(',') %}"
+    + LOOP
+    + "{{ l.index(o) }}"
+    + END,
+    "loop-changed": "{% set s='ab,'*90000 %}{% set l=s.split(',') %}{% set o=s.split(',') %}"
+    + LOOP
+    + "{% if loop.changed(o if i else l) %}{% endif %}"
+    + END,
 }
 """Single operations of Python that go through large values, again and again."""
+
+CHAINS: Mapping[str, str] = {
+    "chain-map": "{% set ns=namespace(g=range(9)) %}"
+    + LOOP
+    + "{% set ns.g = ns.g|map('int') %}"
+    + END,
+    "chain-select": "{% set ns=namespace(g=range(9)) %}"
+    + LOOP
+    + "{% set ns.g = ns.g|select %}"
+    + END
+    + "{{ ns.g|first }}",
+    "chain-mixed": "{% set ns=namespace(g=range(9)) %}"
+    + LOOP
+    + "{% set ns.g = ns.g|unique|map('int')|batch(1)|rejectattr('x')|map('first') %}"
+    + END
+    + "{{ ns.g|list }}",
+}
+"""Iterators that read each other."""
+
+SAME_HASH = f"range(0, 19999 * {2**61 - 1}, {2**61 - 1})"
+HASHES: Mapping[str, str] = {
+    "hash-fromkeys": "{{ dict.fromkeys(" + SAME_HASH + ")|length }}" * 9,
+    "hash-fromkeys-gen": "{{ {}.fromkeys(" + SAME_HASH + "|map('abs'))|length }}" * 9,
+    "hash-dict": "{{ dict(" + SAME_HASH + "|map('abs')|batch(1)|map('list')|map('batch', 2, 1)"
+    "|map('first'))|length }}" * 9,
+    "hash-unique": "{{ " + SAME_HASH + "|unique|list|length }}" * 9,
+    "hash-unique-attribute": "{{ " + SAME_HASH + "|unique(attribute='real')|list|length }}" * 9,
+    "hash-keys": "{{ ({}.keys() - " + SAME_HASH + ")|length }}" * 9,
+}
+"""Numbers that all have the same hash."""
+
+ATTRIBUTES: Mapping[str, str] = {
+    "path-map": "{% for x in range(19999)|map(attribute='a.'*1900000, default='b') %}{% endfor %}",
+    "path-select": "{{ ['a']|selectattr('0.'*1900000 + '0')|list }}",
+    "path-reject": "{{ ['a']|rejectattr('0.'*1900000 + '0', 'eq', 1)|list }}",
+    "path-sum": "{{ range(19999)|sum('real.'*100000 + 'real') }}",
+    "path-sort": "{{ (['a']*9999)|sort(false, false, '0,'*10000 + '0')|length }}",
+    "path-unique": "{{ (['a']*9999)|unique(attribute='0.'*10000 + '0')|list|length }}",
+    "path-max": "{{ (['a']*9999)|max(attribute='0.'*10000 + '0') }}",
+    "path-min": "{{ (['a']*9999)|min(false, '0.'*10000 + '0') }}",
+    "path-group": "{{ (['a']*9999)|groupby('0.'*10000 + '0')|length }}",
+    "path-join": "{{ (['a']*9999)|join('', '0.'*10000 + '0')|length }}",
+}
+"""Filters that look up an attribute of each item, along a path that the template writes."""
 
 TEXTS: Mapping[str, str] = {
     "lipsum": "{{ lipsum(n=100000) }}",
@@ -110,6 +187,8 @@ TEXTS: Mapping[str, str] = {
     "replace-f": "{{ ('a'*1000000)|replace('a','b'*1000000) }}",
     "replace-empty": "{{ ('a'*1000000).replace('','b'*1000) }}",
     "join": "{{ ('a'*1000000).join('b'*1000000) }}",
+    "join-defaults": "{% set b='a'*3900000 %}"
+    "{{ ''.join(range(19999)|map(attribute='x', default=b))|length }}",
     "join-f": "{{ range(19999)|join('a'*1000000) }}",
     "join-gen": "{{ ('a'*1000000).join(range(19999)|map('string')) }}",
     "translate": "{{ ('a'*1000000).translate({97:'b'*1000000}) }}",
@@ -137,6 +216,9 @@ TEXTS: Mapping[str, str] = {
     "zlib": "{{ ('a'*100).encode('latin-1').decode('zlib') }}",
     "uni-escape": "{{ ('\u4e00'*4000000).encode('unicode-escape').decode('latin-1').encode('utf-32')|length }}",
     "xmlcharref": "{{ ('\u4e00'*4000000).encode('ascii','xmlcharrefreplace')|length }}",
+    "punycode": "{% set ns=namespace(s='') %}{% for i in range(9000) %}"
+    "{% set ns.s = ns.s ~ '%c'|format(20000 + i) %}{% endfor %}{{ ns.s.encode('punycode')|length }}",
+    "punycode-back": "{{ ('a'*300000 + '-' + '99a'*100000).encode().decode(encoding='PunyCode')|length }}",
     "namereplace": "{{ ('\ufdfa'*4000000).encode('ascii','namereplace')|length }}",
 }
 """Texts that grow."""
@@ -175,6 +257,9 @@ LISTS: Mapping[str, str] = {
     "list-mul2": "{{ ([1,2] * 50000) * 50000 }}",
     "laughs-list": "{% set ns=namespace(x=['a']) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
     "laughs-tuple-hash": "{% set ns=namespace(x=('a',)) %}{% for i in range(60) %}{% set ns.x = (ns.x, ns.x) %}{% endfor %}{{ {ns.x: 1}|length }}",
+    "laughs-items": "{% set ns=namespace(x='a') %}{% for i in range(60) %}{% set ns.x = {'a':ns.x,'b':ns.x}.items() %}{% endfor %}{{ ns.x }}",
+    "laughs-values": "{% set ns=namespace(x='a') %}{% for i in range(60) %}{% set ns.x = {'a':ns.x,'b':ns.x}.values() %}{% endfor %}{{ ns.x == ns.x }}",
+    "laughs-proxy": "{% set ns=namespace(x='a') %}{% for i in range(60) %}{% set ns.x = {'a':ns.x,'b':ns.x}.keys().mapping %}{% endfor %}{{ ns.x }}",
     "laughs-dict-json": "{% set ns=namespace(x={'a':1}) %}{% for i in range(60) %}{% set ns.x = {'a': ns.x, 'b': ns.x} %}{% endfor %}{{ ns.x|tojson }}",
     "laughs-eq": "{% set ns=namespace(x=['a'],y=['a']) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}{{ ns.x == ns.y }}",
     "laughs-macro-varargs": "{% macro m() %}{% if varargs|length > 0 and ns.n < 40 %}{% set ns.n = ns.n + 1 %}{{ m(varargs, varargs) }}{% else %}{{ varargs }}{% endif %}{% endmacro %}{% set ns=namespace(n=0) %}{{ m(1,2) }}",
@@ -248,6 +333,7 @@ ESCAPES: Mapping[str, str] = {
     "context": "{{ self._TemplateReference__context.x }}",
     "mro": "{{ dict.mro().x }}",
     "undefined": "{{ nope.__class__.x }}",
+    "class-item": "{% set ns=namespace(x=dict) %}{% for i in range(60) %}{% set ns.x = dict[ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
     "env": "{{ lipsum.__globals__.x }}{{ url_for.__globals__.x }}",
 }
 """Ways out of the sandbox."""
@@ -263,6 +349,13 @@ MUTATIONS: Mapping[str, str] = {
     "mutate-map": "{% set x = messages|map(attribute='clear')|first %}{{ x() }}",
     "mutate-set": "{% set messages.x = 1 %}",
     "mutate-sort": "{{ messages.sort() }}",
+    "mutate-unbound": "{{ dict.update(messages[0], {'a':1}) }}",
+    "mutate-laughs": "{% set d={} %}{% set ns=namespace(x=d) %}{% for i in range(15) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ dict.update(d, {'a': 'a'*1000000}) }}{{ ns.x }}",
+    "mutate-unbound-pop": "{{ dict.pop(messages[0], 'role') }}",
+    "mutate-unbound-keyword": "{% set f=dict|attr('update') %}{{ f(*messages, a=1) }}",
+    "mutate-alias": "{{ dict['x'].setdefault(messages[0], 'a', 1) }}",
+    "mutate-alias-call": "{% for f in [dict]|map(attribute='x') %}{{ f.update(messages[0], a=1) }}{% endfor %}",
+    "mutate-call": "{% call dict.clear(messages[0]) %}{% endcall %}",
     "mutate-fmt": "{{ '{0.clear}'.format(messages[0]) }}{{ messages.reverse() }}",
 }
 """Changes of what the caller passed in."""
@@ -320,6 +413,9 @@ ATTACKS: Mapping[str, str] = {
     **NUMBERS,
     **LOOPS,
     **SEARCHES,
+    **CHAINS,
+    **HASHES,
+    **ATTRIBUTES,
     **TEXTS,
     **FORMATS,
     **LISTS,

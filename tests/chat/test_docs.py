@@ -8,6 +8,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+import click
 import pytest
 
 from streamdec.cli.app import commands
@@ -37,8 +38,10 @@ def test_an_example_prints_what_the_page_says(code: str, text: str) -> None:
 
 
 def test_the_commands_of_the_page_have_the_options_that_there_are() -> None:
-    chat = commands.commands["chat"]
-    render = chat.commands["render"]  # type: ignore[attr-defined]
+    context = click.Context(commands)
+    chat = commands.get_command(context, "chat")
+    assert isinstance(chat, click.Group)
+    render = chat.commands["render"]
     known = {option for parameter in render.params for option in parameter.opts}
     lines = [line for kind, body in BLOCKS if kind == "sh" for line in body.splitlines()]
     assert len(lines) == 2

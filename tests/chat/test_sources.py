@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -240,3 +241,32 @@ def test_the_origin_of_real_snapshots(name: str) -> None:
     kind, lost = KINDS[name]
     assert origin.kind == kind
     assert set(lost) <= set(origin.passed_over)
+
+
+# --- files that are none --------------------------------------------------------------------------
+
+
+def test_what_is_no_file_is_no_template(tmp_path: Path) -> None:
+    """Neither folders nor pipes, which would be waited for."""
+    write(tmp_path, config={"chat_template": "C"}, rag="R")
+    for name in ("chat_template.jinja", "additional_chat_templates/folder.jinja"):
+        (tmp_path / name).mkdir()
+    os.mkfifo(tmp_path / "additional_chat_templates/pipe.jinja")
+    found = sources.from_snapshot(tmp_path)
+    assert found is not None
+    assert found.templates == {"rag": "R"}
+
+
+def test_a_pointer_of_git_lfs_is_no_template(tmp_path: Path) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 5\n"
+    write(tmp_path, jinja=pointer, config={"chat_template": "C"})
+    with pytest.raises(ChatTemplateError, match="pointer of git-lfs, not the template"):
+        sources.from_snapshot(tmp_path)
+
+
+def test_a_broken_file_matters_only_if_none_comes_before_it(tmp_path: Path) -> None:
+    write(tmp_path, legacy="{")
+    with pytest.raises(ChatTemplateError, match=r"chat_template\.json"):
+        sources.from_snapshot(tmp_path)
+    write(tmp_path, jinja="J")
+    assert ChatTemplate.from_snapshot(tmp_path).render(USER) == "J"

@@ -67,6 +67,15 @@ def test_the_line_is_that_of_the_template(source: str, line: int) -> None:
         ChatTemplate(source).render(USER)
 
 
+@pytest.mark.parametrize("trust", ["local", "untrusted"])
+@pytest.mark.parametrize("value", ["dict(a=1)", "range(3)", "range(0)", "namespace()"])
+def test_output_that_is_no_text_is_an_error_of_ours(value: str, trust: str) -> None:
+    """A call block gives out whatever the call gives."""
+    with pytest.raises(ChatTemplateError, match="TypeError") as raised:
+        ChatTemplate("a{% call " + value + " %}{% endcall %}", trust=trust).render(USER)
+    assert raised.value.code != "CHAT_TEMPLATE_CHILD_DIED"
+
+
 def test_one_of_several_is_told_by_its_name() -> None:
     with pytest.raises(ChatTemplateError, match="the chat template 'tool_use', line 1"):
         ChatTemplate({"default": "", "tool_use": "{{ x.y }}"}).render(USER, tools=[])
