@@ -41,7 +41,7 @@ from streamdec.flow import (
     decoder_of,
     sorted_options,
 )
-from streamdec.machines import Machine
+from streamdec.machines import Machine, StandIn
 from streamdec.protocols import Decoder
 from streamdec.sources import is_plain
 
@@ -263,7 +263,9 @@ class _Blocking:
 class _Timed:
     """An iterator that may not be silent for too long."""
 
-    def __init__(self, iterator: AsyncIterator[Any], seconds: float, machine: Machine) -> None:
+    def __init__(
+        self, iterator: AsyncIterator[Any], seconds: float, machine: Machine | StandIn
+    ) -> None:
         if isinstance(iterator, _Blocking):
             raise ValueError(
                 "idle_timeout needs an async source: a plain one cannot be interrupted"
@@ -375,7 +377,7 @@ def stream(
     *,
     conditions: StopConditions | None = None,
     prompt_token_ids: Iterable[SupportsIndex] = NO_PROMPT,
-    decoder: StopSequenceDecoder | None = None,
+    decoder: StopSequenceDecoder | StandIn | None = None,
     on_stop: Callable[[], object] | None = None,
     idle_timeout: float | None = None,
     **options: Unpack[StreamOptions],

@@ -26,7 +26,7 @@ from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.program import UnknownIds
 from streamdec.core.stop_conditions import StopConditions, StopLimits
 from streamdec.core.stop_sequence import StopSequenceDecoder
-from streamdec.machines import Covering, Face, Machine, TokenChunk, face_of
+from streamdec.machines import Covering, Face, Machine, StandIn, TokenChunk, face_of
 from streamdec.protocols import Decoder
 from streamdec.sources import Reader, ending
 
@@ -51,7 +51,7 @@ MAX_TOKENS_AT_ONCE = 256
 NO_PROMPT: tuple[int, ...] = ()
 
 Split = Literal["output", "token"]
-M = TypeVar("M", bound=Machine)
+M = TypeVar("M", bound=Machine | StandIn)
 
 
 class _Unwalked:
@@ -124,7 +124,7 @@ class Flow:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: Machine | StandIn,
         *,
         ids: Callable[[Any], Any] | None = None,
         cumulative: bool = False,
@@ -381,11 +381,12 @@ def decoder_of(
     tokenizer: Decoder | None,
     conditions: StopConditions | None,
     prompt_token_ids: Iterable[SupportsIndex],
-    decoder: StopSequenceDecoder | None,
+    decoder: StopSequenceDecoder | StandIn | None,
     options: DecoderOptions,
 ) -> StopSequenceDecoder:
     """The decoder that ``what`` is to run on: a given one, or one made of all the rest.
 
+    What stands before a decoder is given back as one: it has the methods of one.
     Raises TypeError where there are both, or neither; and what StopConditions and
     StopSequenceDecoder raise.
     """
@@ -394,15 +395,18 @@ def decoder_of(
         given["conditions"] = conditions
     if decoder is None:
         return _made_decoder(what, tokenizer, prompt_token_ids, given)
-    if not isinstance(decoder, StopSequenceDecoder):
+    machine: Any = decoder
+    if not isinstance(decoder, StopSequenceDecoder) and isinstance(decoder, StandIn):
+        machine = decoder.decoder
+    if not isinstance(machine, StopSequenceDecoder):
         raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}")
-    if tokenizer is not None and tokenizer is not decoder.tokenizer:
+    if tokenizer is not None and tokenizer is not machine.tokenizer:
         given["tokenizer"] = tokenizer
     if prompt_token_ids is not NO_PROMPT:
         given["prompt_token_ids"] = prompt_token_ids
     if given:
         raise TypeError(f"{what} got a decoder, which has its own {', '.join(given)}")
-    return decoder
+    return cast(StopSequenceDecoder, decoder)
 
 
 def _made_decoder(

@@ -24,6 +24,7 @@ from streamdec.flow import (
     decoder_of,
     sorted_options,
 )
+from streamdec.machines import StandIn
 from streamdec.protocols import Decoder
 from streamdec.sources import is_plain
 
@@ -168,7 +169,7 @@ def iter_chunks(
     *,
     conditions: StopConditions | None = None,
     prompt_token_ids: Iterable[SupportsIndex] = NO_PROMPT,
-    decoder: StopSequenceDecoder | None = None,
+    decoder: StopSequenceDecoder | StandIn | None = None,
     on_stop: Callable[[], object] | None = None,
     **options: Unpack[StreamOptions],
 ) -> TextIterator[StopSequenceDecoder]:

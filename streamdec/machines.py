@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Protocol, Self, SupportsIndex
+from typing import Any, Protocol, Self, SupportsIndex, runtime_checkable
 
 from streamdec.chunks import Chunk, FinishReason, chunk_of
 from streamdec.core.decode_stream import DecodeStream
@@ -19,9 +19,7 @@ from streamdec.core.sequence import Sequence as TokenSequence
 from streamdec.core.stop_sequence import StopSequenceDecoder
 from streamdec.errors import SnapshotError, StreamdecError
 
-__all__ = ["Covering", "Face", "Machine", "TokenChunk", "face_of"]
-
-Machine = DecodeStream | TokenSequence | StopSequenceDecoder
+__all__ = ["Covering", "Face", "Machine", "StandIn", "TokenChunk", "face_of"]
 
 CACHED_CHUNKS = 4_096
 """Texts of which a ready-made chunk is kept: what a token gives is mostly one of few texts."""
@@ -78,14 +76,37 @@ class Face(Protocol):
         ...
 
 
-def face_of(machine: Machine) -> Face:
-    """The face of one of the three; TypeError for anything else."""
+Machine = DecodeStream | TokenSequence | StopSequenceDecoder
+
+
+@runtime_checkable
+class StandIn(Protocol):
+    """What stands before a machine, as a tracer does: it has the machine's methods, and a face."""
+
+    @property
+    def decoder(self) -> Any:
+        """The machine itself."""
+        ...
+
+    def face(self) -> Face:
+        """Its face, which does what that of the machine does."""
+        ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """The machine as JSON."""
+        ...
+
+
+def face_of(machine: Machine | StandIn) -> Face:
+    """The face of one of the three, or of what stands before one; TypeError for anything else."""
     if isinstance(machine, StopSequenceDecoder):
         return _Stopping(machine)
     if isinstance(machine, DecodeStream):
         return _Decoding(machine)
     if isinstance(machine, TokenSequence):
         return _Growing(machine)
+    if isinstance(machine, StandIn):
+        return machine.face()
     raise TypeError(
         "a machine is a DecodeStream, a Sequence or a StopSequenceDecoder, "
         f"not {type(machine).__name__}: {machine!r:.80}"

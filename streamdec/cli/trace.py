@@ -1,0 +1,419 @@
+"""``streamdec trace``: what happened to each token of a stream, and why nothing came out at some.
+
+In: token ids, as ``streamdec decode`` takes them, or a trace to be played again. Out: a table, JSON
+lines, or a page for browsers.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from streamdec.chunks import FinishReason
+from streamdec.cli.id_input import (
+    detect_format,
+    numbered_lines,
+    numbered_words,
+    parse_id,
+    parse_row,
+    without_bom,
+)
+from streamdec.cli.loading import Loader, loading_options
+from streamdec.cli.rows import SOME_INPUT_WAS_BAD, Complaints, chunks_of
+from streamdec.cli.stops import RAN_OUT, stop_options
+from streamdec.core.stop_conditions import StopConditions
+from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.token_ids import check_token_id
+from streamdec.protocols import Tokenizer
+from streamdec.trace import TokenRecord, Trace, Tracer, replay
+from streamdec.trace.html import html_page
+
+__all__ = ["trace"]
+
+MOST_IN_TABLE = 2_000
+"""Tokens that are drawn as a table; of more the lines are written as to a pipe, which is faster."""
+LONGEST_CELL = 40
+NARROW = 90
+"""On fewer columns the bytes, which the page and JSON lines have too, would leave no room."""
+COLUMNS = (
+    "token",
+    "id",
+    "piece",
+    "bytes",
+    "held",
+    "withheld",
+    "may become",
+    "came out",
+    "chunk",
+    "ended",
+)
+
+
+def _parse_ids(_context: click.Context, _option: click.Parameter, value: str) -> tuple[int, ...]:
+    words = value.replace(",", " ").encode(errors="surrogateescape").split()
+    try:
+        return tuple(check_token_id(parse_id(word)) for word in words)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command()
+@loading_options
+@click.option(
+    "--input-format",
+    type=click.Choice(["auto", "jsonl", "ids"]),
+    default="auto",
+    show_default=True,
+    help="What FILE holds; auto asks the first line that is not blank.",
+)
+@click.option(
+    "--line",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Trace the row in line N of JSONL; without it the first row.",
+)
+@click.option(
+    "--group",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Give the ids in chunks of N, as an engine does that decodes several at once.",
+)
+@click.option(
+    "--prompt-ids",
+    default="",
+    metavar="IDS",
+    callback=_parse_ids,
+    help="Ids that came before, with spaces or commas between; nothing of them comes out.",
+)
+@click.option(
+    "--skip-special-tokens/--keep-special-tokens",
+    default=True,
+    help="Leave special tokens out (the default), or show them.",
+)
+@click.option(
+    "--byte-runs",
+    type=click.Choice(["eager", "exact"]),
+    default="eager",
+    show_default=True,
+    help="Byte-fallback runs: characters as they complete, or as the whole decode has them.",
+)
+@click.option(
+    "--unknown-ids",
+    type=click.Choice(["skip", "error", "replace"]),
+    default="skip",
+    show_default=True,
+    help="Ids that the tokenizer does not have.",
+)
+@stop_options
+@click.option("--jsonl", "as_jsonl", is_flag=True, help="Write the trace as JSON lines.")
+@click.option(
+    "--html",
+    "html_file",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    metavar="FILE",
+    help="Write the trace as one page for browsers, which works offline.",
+)
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="Keep shapes and sizes, drop letters, ids and names: to be shown to others.",
+)
+@click.option(
+    "--replay",
+    "played",
+    type=click.File("rb"),
+    metavar="TRACE",
+    help="Play the trace of --jsonl on TOKENIZER; say the first difference, if there is one.",
+)
+@click.argument("tokenizer")
+@click.argument("source", metavar="[FILE]", type=click.File("rb"), default="-")
+def trace(
+    tokenizer: str,
+    source: BufferedReader,
+    load: Loader,
+    input_format: str,
+    line: int | None,
+    group: int,
+    prompt_ids: tuple[int, ...],
+    conditions: StopConditions,
+    as_jsonl: bool,
+    html_file: Path | None,
+    redact: bool,
+    played: BufferedReader | None,
+    **options: Any,
+) -> None:
+    """Show what happens to each token id in FILE (or stdin, "-") when TOKENIZER streams it.
+
+    FILE is as for 'streamdec decode': JSONL, of which one row is traced, or one stream of ids. Of
+    each token the table has what came out, the bytes that were held because their character was
+    not finished, and the text that was withheld, with the stops that it may become. Above it is
+    the verdict: whether the text is that of the whole decode of all ids.
+
+    The exit status is 1 if it is not, if an id was bad (it is named on stderr), or if a trace that
+    was played went otherwise; 2 if there is nothing to begin with.
+
+    \b
+    Examples:
+      echo "72 9 15" | streamdec trace ./model
+      streamdec trace ./model answers.jsonl --line 3 --stop '\\nUser:' --html answer.html
+      streamdec trace ./model ids.txt --jsonl > ids.trace
+      streamdec trace ./model --replay ids.trace
+    """
+    context = click.get_current_context()
+    if played is not None:
+        others = context.get_parameter_source("source") is not click.core.ParameterSource.DEFAULT
+        if others or as_jsonl or html_file or redact:
+            raise click.UsageError("--replay takes TOKENIZER alone: all else is in the trace")
+        context.exit(_replay(played, load(tokenizer, fast="lazy")))
+    if as_jsonl and html_file == Path("-"):
+        raise click.UsageError("--jsonl and --html - cannot both be written to stdout")
+    loaded = load(tokenizer, fast="lazy")
+    out = sys.stdout.buffer
+    complaints = Complaints(click.format_filename(getattr(source, "name", "<stdin>")))
+    found, chunks = detect_format(without_bom(chunks_of(source, out)))
+    tracer = Tracer(
+        StopSequenceDecoder(loaded, conditions, prompt_ids, **options), prompt_ids or None
+    )
+    if (found if input_format == "auto" else input_format) == "jsonl":
+        groups = _groups(_row(numbered_lines(chunks), line, complaints), group)
+    elif line is not None:
+        raise click.UsageError("--line is for JSONL; FILE is one stream of ids")
+    else:
+        groups = _groups(_words(numbered_words(chunks), complaints), group)
+    _step(tracer, groups, complaints)
+    result = tracer.trace().redacted() if redact else tracer.trace()
+    _write(result, as_jsonl=as_jsonl, html_file=html_file)
+    if complaints.count or result.verdict.equal is False:
+        context.exit(SOME_INPUT_WAS_BAD)
+
+
+# --- ids ------------------------------------------------------------------------------------------
+
+Numbered = tuple[int, Any]
+"""An id, and the line that it is from."""
+
+
+def _row(
+    lines: Iterable[tuple[int, bytes]], wanted: int | None, complaints: Complaints
+) -> Iterator[Numbered]:
+    """The ids of one row. UsageError if there is none in the wanted line."""
+    taken, left = None, 0
+    token_ids: list[Any] = []
+    for number, line in lines:
+        if taken is None and wanted in (None, number):
+            taken = number
+            with complaints.about(number):
+                token_ids, _ = parse_row(line)
+        else:
+            left += 1
+    if wanted is not None and taken is None:
+        raise click.BadParameter(f"line {wanted} has no row", param_hint="'--line'")
+    if wanted is None and left:
+        click.echo(f"line {taken} is traced; --line N traces another row ({left} more)", err=True)
+    for token_id in token_ids:
+        yield taken or 0, token_id
+
+
+def _words(lines: Iterable[tuple[int, list[bytes]]], complaints: Complaints) -> Iterator[Numbered]:
+    """The words that are ids; each of the others is a complaint."""
+    for number, words in lines:
+        for word in words:
+            with complaints.about(number):
+                yield number, parse_id(word)
+
+
+def _groups(ids: Iterator[Numbered], size: int) -> Iterator[list[Numbered]]:
+    group: list[Numbered] = []
+    for each in ids:
+        group.append(each)
+        if len(group) == size:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _step(
+    tracer: Tracer[StopSequenceDecoder],
+    groups: Iterator[list[Numbered]],
+    complaints: Complaints,
+) -> None:
+    """All groups, up to an end; what is no token id is a complaint and left out."""
+    for group in groups:
+        while group and not tracer.finished:
+            taken = tracer.num_tokens
+            with complaints.about(group[0][0]):
+                tracer.step_batch([token_id for _, token_id in group])
+                break
+            # The bad one is the first that was not taken.
+            group = group[tracer.num_tokens - taken + 1 :]
+        if tracer.finished:
+            return
+    tracer.flush(RAN_OUT)
+
+
+def _replay(source: BufferedReader, tokenizer: Tokenizer) -> int:
+    """Says how it went; the exit status."""
+    lines = (line.decode("utf-8", "replace") for line in source)
+    recorded = Trace.from_lines(lines)
+    difference = replay(recorded, tokenizer)
+    if difference is None:
+        click.echo(f"{len(recorded.tokens)} tokens played: all as in the trace")
+        return 0
+    click.echo(f"{len(recorded.tokens)} tokens in the trace; the first difference: {difference}")
+    return SOME_INPUT_WAS_BAD
+
+
+# --- out ------------------------------------------------------------------------------------------
+
+
+def _write(result: Trace, *, as_jsonl: bool, html_file: Path | None) -> None:
+    out = sys.stdout.buffer
+    if html_file is not None:
+        page = html_page(result).encode()
+        if html_file == Path("-"):
+            out.write(page)
+            return
+        html_file.write_bytes(page)
+    if as_jsonl:
+        out.writelines(f"{line}\n".encode() for line in result.lines())
+        return
+    heading = list(_heading(result))
+    if html_file is not None:
+        heading.append(("page", click.format_filename(html_file)))
+    console = Console(highlight=False, markup=False)
+    if console.is_terminal and html_file is None and len(result.tokens) <= MOST_IN_TABLE:
+        _print_table(console, heading, result)
+        return
+    width = max(len(name) for name, _ in heading)
+    for name, told in heading:
+        _put(f"# {name:{width}}  {told}")
+    if html_file is None:
+        _put("\t".join(COLUMNS))
+        for token in result.tokens:
+            _put("\t".join(_cells(token)))
+        if result.end is not None and result.end.text:
+            _put("\t".join(_end_cells(result)))
+
+
+def _put(line: str) -> None:
+    # As all commands write: UTF-8, wherever it goes; a name may hold what is none.
+    sys.stdout.buffer.write(f"{line}\n".encode("utf-8", "backslashreplace"))
+
+
+def _heading(result: Trace) -> Iterator[tuple[str, str]]:
+    header = result.header
+    yield "tokenizer", _shown(header.tokenizer or header.tokenizer_class)
+    yield "fingerprint", header.fingerprint or "not known"
+    yield "route", header.route
+    yield "options", ", ".join(f"{name}={value}" for name, value in header.options.items())
+    if header.conditions:
+        yield "stops", json.dumps(header.conditions)
+    yield "tokens", f"{len(result.tokens)}{', after a prompt' if header.after_prompt else ''}"
+    if result.error:
+        yield "error", _shown(result.error)
+    yield "verdict", _shown(str(result.verdict))
+
+
+def _cells(token: TokenRecord) -> list[str]:
+    """A row of the table; text as it would stand in Python, so that each is one line."""
+    piece = token.piece if token.piece is not None else ""
+    kind = "" if token.kind == "text" else f" ({token.kind})"
+    return [
+        str(token.index),
+        "" if token.token_id is None else str(token.token_id),
+        _shown(piece) + kind,
+        "" if token.data is None else token.data.hex(" "),
+        token.held.hex(" "),
+        _quoted(token.jailed),
+        " | ".join(map(_quoted, token.may_become)),
+        _quoted(token.text),
+        str(token.chunk),
+        _ended(token.finish_reason, token.stop_reason),
+    ]
+
+
+def _end_cells(result: Trace) -> list[str]:
+    end = result.end
+    if end is None:
+        return []
+    said = dict.fromkeys(COLUMNS, "")
+    # The reason that this command gives is none of the engine's.
+    reason = "" if end.finish_reason == RAN_OUT else _ended(end.finish_reason, end.stop_reason)
+    said.update({"token": "end", "came out": _quoted(end.text), "ended": reason})
+    return list(said.values())
+
+
+def _ended(reason: FinishReason | None, stop: Any) -> str:
+    if reason is None:
+        return ""
+    return reason if stop is None else f"{reason}: {stop!r}"
+
+
+def _shown(text: str) -> str:
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
+def _quoted(text: str) -> str:
+    return repr(text) if text else ""
+
+
+_STYLES = {
+    "id": "dim",
+    "bytes": "dim",
+    "held": "yellow",
+    "withheld": "magenta",
+    "may become": "magenta",
+    "came out": "green",
+    "chunk": "dim",
+    "ended": "red",
+}
+
+
+def _print_table(console: Console, heading: Sequence[tuple[str, str]], result: Trace) -> None:
+    """For people, on a terminal."""
+    above = Table.grid(padding=(0, 2))
+    for name, told in heading:
+        style = {True: "green", False: "bold red", None: "yellow"}[result.verdict.equal]
+        above.add_row(Text(name, "dim"), Text(told, style if name == "verdict" else ""))
+    console.print(above)
+    rows = [_cells(token) for token in result.tokens]
+    if result.end is not None and result.end.text:
+        rows.append(_end_cells(result))
+    # A column that says nothing takes no room.
+    used = [
+        place
+        for place, name in enumerate(COLUMNS)
+        if name in ("token", "piece", "came out") or any(row[place] for row in rows)
+    ]
+    if all(row[COLUMNS.index("chunk")] == row[0] for row in rows):
+        used.remove(COLUMNS.index("chunk"))
+    if console.width < NARROW:
+        used = [place for place in used if COLUMNS[place] != "bytes"]
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for place in used:
+        name = COLUMNS[place]
+        table.add_column(
+            name,
+            justify="right" if name in ("token", "id", "chunk") else "left",
+            style=_STYLES.get(name, ""),
+            overflow="fold",
+        )
+    for row in rows:
+        table.add_row(*(Text(_cut(row[place])) for place in used))
+    console.print(table)
+
+
+def _cut(cell: str) -> str:
+    return cell if len(cell) <= LONGEST_CELL else cell[: LONGEST_CELL - 1] + "…"

@@ -1,0 +1,96 @@
+"""A trace as one page for browsers, to be attached to a report: works offline, fetches nothing.
+
+In: a trace. Out: HTML with all that it needs in it. What is drawn, and how, is in
+``data/timeline.js`` and ``data/timeline.css``, which know records and a container and no page, so
+that other pages can use them; ``data/page.*`` is this page around them. The text of a stream, which
+may be anything, is in the page as escaped JSON alone and is set as text by the script; a content
+security policy allows the page's own script and style by their hashes, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from functools import cache
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+
+from streamdec.trace.records import Trace
+
+__all__ = ["html_page"]
+
+
+def html_page(trace: Trace) -> str:
+    """The page: a timeline of all tokens, a panel for the current one, and the header.
+
+    Its size is that of the trace's JSON lines and some 50 KB: 5 MB at 40,000 tokens. It can be
+    encoded as UTF-8 whatever the text is.
+    """
+    header, verdict = trace.header, trace.verdict
+    style = _data("timeline.css") + _data("page.css")
+    script = _data("timeline.js") + _data("page.js")
+    # In a script element only "<" can be more than text, and json.dumps has escaped what is beyond
+    # ASCII: U+2028, lone surrogates.
+    rows = ",\n".join(line.replace("<", "\\u003c") for line in trace.lines())
+    name = header.tokenizer or header.tokenizer_class
+    summary = f"{name} · {len(trace.tokens):,} tokens · route {header.route}"
+    values = {
+        "title": "A stream, token by token",
+        "verdict": _text(str(verdict)),
+        "verdict_class": {True: "yes", False: "no", None: "unknown"}[verdict.equal],
+        "summary": _text(summary + (f" · {trace.error}" if trace.error else "")),
+        "facts": "".join(
+            f"<dt>{_text(what)}</dt><dd>{_text(told)}</dd>" for what, told in _facts(trace)
+        ),
+        "style": style,
+        "script": script,
+        "style_hash": _hash(style),
+        "script_hash": _hash(script),
+        "trace": f"[{rows}]",
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], _data("page.html"))
+
+
+def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
+    """What stands above the timeline."""
+    header = trace.header
+    yield (
+        "decoder",
+        {
+            "decode_stream": "DecodeStream",
+            "sequence": "Sequence",
+            "stop": "StopSequenceDecoder",
+        }[header.machine],
+    )
+    yield "tokenizer", f"{header.tokenizer} ({header.tokenizer_class})".strip()
+    yield "fingerprint", header.fingerprint or "not known"
+    yield "route", header.route
+    for what, value in header.options.items():
+        yield what, json.dumps(value)
+    for what, value in (header.conditions or {}).items():
+        yield what, json.dumps(value, ensure_ascii=False)
+    if header.after_prompt:
+        yield "prompt", "tokens came before"
+    yield "versions", ", ".join(f"{each} {version}" for each, version in header.versions.items())
+    if header.redacted:
+        yield "redacted", "letters, digits, ids and names are left out"
+    if trace.error:
+        yield "error", trace.error
+
+
+def _text(text: str) -> str:
+    """As HTML; what would not be seen, or is no Unicode, as its escape."""
+    seen = "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    return escape(seen)
+
+
+def _hash(content: str) -> str:
+    return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
+
+
+@cache
+def _data(name: str) -> str:
+    return files("streamdec.trace").joinpath("data", name).read_text("utf-8")

@@ -1,0 +1,85 @@
+"""A trace played again: do the same ids still do the same?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.sequence import Sequence as TokenSequence
+from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.errors import StreamdecError, TraceError
+from streamdec.protocols import Decoder
+from streamdec.trace.records import MachineName, TokenRecord, Trace
+from streamdec.trace.tracer import Traceable, Tracer
+
+__all__ = ["Difference", "replay"]
+
+_MACHINES: Mapping[MachineName, type[Traceable]] = {
+    "decode_stream": DecodeStream,
+    "sequence": TokenSequence,
+    "stop": StopSequenceDecoder,
+}
+_COMPARED = ("text", "held", "jailed", "finish_reason", "stop_reason")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first thing that went otherwise."""
+
+    token_index: int | None
+    """The token; None: at the end."""
+    what: str
+    """The field of the record, or ``"error"``."""
+    traced: Any
+    played: Any
+
+    def __str__(self) -> str:
+        where = "at the end" if self.token_index is None else f"at token {self.token_index}"
+        return f"{where} {self.what} was {self.traced!r}, and is {self.played!r} now"
+
+
+def replay(trace: Trace, tokenizer: Decoder) -> Difference | None:
+    """Plays ``trace`` on ``tokenizer``; the first difference, or None.
+
+    The calls are those of the trace. Raises :class:`TraceError` for one that is redacted, and what
+    restoring its snapshot raises: :class:`SnapshotMismatchError` for another tokenizer.
+    """
+    header = trace.header
+    ids = [(token.chunk, token.token_id) for token in trace.tokens if token.token_id is not None]
+    if header.snapshot is None or len(ids) < len(trace.tokens):
+        raise TraceError("a redacted trace has no ids to play")
+    kind = _MACHINES[header.machine]
+    tracer: Tracer[Any] = Tracer(kind.restore(tokenizer, dict(header.snapshot)))
+    face = tracer.face()
+    try:
+        for _, group in groupby(ids, key=itemgetter(0)):
+            face.step_batch([token_id for _, token_id in group])
+        if trace.end is not None and not face.finished:
+            if trace.end.finish_reason is None:
+                tracer.flush()
+            else:
+                face.flush(trace.end.finish_reason)
+    except StreamdecError as error:
+        played = len(tracer.trace().tokens)
+        return Difference(played, "error", None, f"{type(error).__name__}: {error}")
+    return next(_differences(trace, tracer.trace()), None)
+
+
+def _differences(trace: Trace, played: Trace) -> Iterator[Difference]:
+    for ours, theirs in zip(trace.tokens, played.tokens, strict=False):
+        yield from _of(ours, theirs)
+    if len(trace.tokens) != len(played.tokens):
+        index = min(len(trace.tokens), len(played.tokens))
+        yield Difference(index, "number of tokens", len(trace.tokens), len(played.tokens))
+    if trace.end != played.end:
+        yield Difference(None, "the flush", trace.end, played.end)
+
+
+def _of(traced: TokenRecord, played: TokenRecord) -> Iterator[Difference]:
+    for what in _COMPARED:
+        if getattr(traced, what) != getattr(played, what):
+            yield Difference(traced.index, what, getattr(traced, what), getattr(played, what))

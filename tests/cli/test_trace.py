@@ -1,0 +1,241 @@
+"""``streamdec trace``: the table, JSON lines, the page, and a trace that is played again."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+from ast import literal_eval
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streamdec.trace import Trace
+from tests.cli.running import LIBRARY, ROOT, TOKENIZER, Run, command, jsonl, run, run_process
+from tests.cli.terminal import everything_shown
+
+Tracing = Callable[..., Run]
+
+IDS = LIBRARY.encode("An owl 🦉.\nUseful\nUser: no").ids
+WORDS = " ".join(map(str, IDS))
+STOP = r"--stop=\nUser:"
+
+
+@pytest.fixture
+def trace(monkeypatch: pytest.MonkeyPatch) -> Tracing:
+    def tracing(stdin: str, *options: str | Path) -> Run:
+        return run(monkeypatch, "trace", TOKENIZER, *options, stdin=stdin.encode())
+
+    return tracing
+
+
+def table(result: Run) -> list[dict[str, str]]:
+    """The rows below the header."""
+    lines = [line for line in result.out.splitlines() if not line.startswith("# ")]
+    names, *rows = [line.split("\t") for line in lines]
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def header(result: Run) -> dict[str, str]:
+    lines = [line[2:] for line in result.out.splitlines() if line.startswith("# ")]
+    return {name: told.strip() for name, _, told in (line.partition(" ") for line in lines)}
+
+
+def test_a_row_for_each_token(trace: Tracing) -> None:
+    result = trace(WORDS, STOP)
+    assert (result.status, result.err) == (0, "")
+    rows = table(result)
+    assert [int(row["id"]) for row in rows] == IDS[: len(rows)]
+    assert [row["token"] for row in rows] == [str(place) for place in range(len(rows))]
+    text = "".join(literal_eval(row["came out"] or "''") for row in rows)
+    assert text == "An owl 🦉.\nUseful"
+    held = [row for row in rows if row["held"]]
+    assert held
+    assert all(row["held"].startswith("f0") for row in held)
+    assert {row["may become"] for row in rows if row["withheld"]} == {r"'\nUser:'"}
+    assert [row["ended"] for row in rows if row["ended"]] == [r"stop: '\nUser:'"]
+    above = header(result)
+    assert above["verdict"] == "equal to the whole decode: yes"
+    assert above["stops"] == r'{"stop": ["\nUser:"]}'
+    assert (above["route"], above["tokens"]) == ("bytes", str(len(rows)))
+    assert len(above["fingerprint"]) == 16
+
+
+def test_ids_are_read_as_decode_reads_them(trace: Tracing, tmp_path: Path) -> None:
+    expected = table(trace(WORDS))
+    file = tmp_path / "ids.jsonl"
+    file.write_text(jsonl({"token_ids": IDS, "more": 1}))
+    for result in (trace("", file), trace(jsonl(IDS), "-"), trace(WORDS.replace(" ", ",\n"))):
+        assert (result.status, table(result)) == (0, expected)
+
+
+def test_one_row_of_several(trace: Tracing) -> None:
+    rows = jsonl(IDS[:3], IDS[3:5], IDS[5:7])
+    first = trace(rows)
+    assert first.err == "line 1 is traced; --line N traces another row (2 more)\n"
+    assert [row["id"] for row in table(first)] == [str(each) for each in IDS[:3]]
+    second = trace(rows, "--line=2")
+    assert [row["id"] for row in table(second)] == [str(each) for each in IDS[3:5]]
+    assert second.err == ""
+    missing = trace(rows, "--line=9")
+    assert missing.status == 2
+    assert "line 9 has no row" in missing.err
+    assert trace(WORDS, "--line=2").status == 2
+
+
+def test_chunks_of_several(trace: Tracing) -> None:
+    rows = table(trace(WORDS, "--group=3"))
+    assert [row["chunk"] for row in rows] == [str(place // 3) for place in range(len(IDS))]
+
+
+def test_after_a_prompt(trace: Tracing) -> None:
+    owl = LIBRARY.encode("🦉").ids
+    result = trace(str(owl[-1]), "--prompt-ids", ",".join(map(str, owl[:-1])))
+    assert table(result)[0]["came out"] == "'🦉'"
+    assert header(result)["verdict"] == "equal to the whole decode: yes"
+    assert header(result)["tokens"] == "1, after a prompt"
+    bad = trace(WORDS, "--prompt-ids=1,x")
+    assert bad.status == 2
+    assert "'x' is not a token id" in bad.err
+
+
+def test_options_of_the_decoder(trace: Tracing) -> None:
+    end = str(LIBRARY.token_to_id("<|im_end|>"))
+    assert table(trace(end))[0]["piece"] == "<|im_end|> (skipped)"
+    assert table(trace(end, "--keep-special-tokens"))[0]["piece"] == "<|im_end|> (special)"
+    assert table(trace("40000", "--unknown-ids=replace"))[0]["came out"] == "'\ufffd'"
+    assert table(trace(end, f"--eos-id={end}"))[0]["ended"] == "stop"
+
+
+def test_what_comes_at_the_end(trace: Tracing) -> None:
+    owl = LIBRARY.encode("🦉").ids
+    rows = table(trace(" ".join(map(str, owl[:-1]))))
+    assert (rows[-1]["token"], rows[-1]["came out"], rows[-1]["ended"]) == ("end", "'\ufffd'", "")
+
+
+def test_what_is_no_id_is_named_and_left_out(trace: Tracing) -> None:
+    result = trace(f"{IDS[0]} x {IDS[1]}\n9999999999 {IDS[2]}")
+    assert result.status == 1
+    assert [row["id"] for row in table(result)] == [str(each) for each in IDS[:3]]
+    assert "line 1: 'x' is not a token id" in result.err
+    assert "line 2: token 2 is out of range" in result.err
+    grouped = trace(jsonl([IDS[0], True, IDS[1], -1, IDS[2]]), "--group=5")
+    assert grouped.status == 1
+    assert [row["id"] for row in table(grouped)] == [str(each) for each in IDS[:3]]
+    assert len(grouped.err.splitlines()) == 2
+    unread = trace("[1, 2")
+    assert (unread.status, table(unread)) == (1, [])
+
+
+def test_a_trace_is_played_again(trace: Tracing, tmp_path: Path) -> None:
+    lines = trace(WORDS, STOP, "--jsonl", "--group=2")
+    assert lines.status == 0
+    recorded = Trace.from_lines(lines.out.splitlines())
+    assert recorded.finish_reason == "stop"
+    file = tmp_path / "owl.trace"
+    file.write_text(lines.out, encoding="utf-8")
+    assert trace("", "--replay", file) == Run(
+        0, f"{len(recorded.tokens)} tokens played: all as in the trace\n", ""
+    )
+    rows = lines.out.splitlines()
+    rows[1] = json.dumps(json.loads(rows[1]) | {"text": "Un"})
+    file.write_text("\n".join(rows), encoding="utf-8")
+    played = trace("", "--replay", file)
+    assert played.status == 1
+    assert "the first difference: at token 0 text was 'Un', and is 'A' now" in played.out
+
+
+def test_what_cannot_be_played(trace: Tracing, tmp_path: Path) -> None:
+    file = tmp_path / "owl.trace"
+    file.write_text(trace(WORDS, "--jsonl", "--redact").out)
+    assert trace("", "--replay", file) == Run(2, "", "Error: a redacted trace has no ids to play\n")
+    file.write_text("{}")
+    assert trace("", "--replay", file).status == 2
+    assert trace("", "--replay", file, "--jsonl").status == 2
+    assert trace("", file, "--replay", file).status == 2
+
+
+def test_the_page(trace: Tracing, tmp_path: Path) -> None:
+    file = tmp_path / "owl.html"
+    result = trace(WORDS, STOP, "--html", file)
+    assert result.status == 0
+    assert header(result)["page"] == str(file)
+    assert "\nAn" not in result.out
+    page = file.read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert trace(WORDS, STOP, "--html=-").out == page
+    assert trace(WORDS, "--jsonl", "--html=-").status == 2
+    assert trace(WORDS, "--html", tmp_path / "missing" / "owl.html").status == 2
+
+
+def test_redacted(trace: Tracing, tmp_path: Path) -> None:
+    file = tmp_path / "owl.html"
+    table_, lines = (trace(WORDS, STOP, "--redact", *more) for more in ((), ("--jsonl",)))
+    trace(WORDS, STOP, "--redact", "--html", file)
+    page = file.read_text(encoding="utf-8").partition("<body>")[2].partition("</script>")[0]
+    for said in (table_.out, lines.out, page):
+        for secret in ("owl", "Use", "User", "🦉", str(TOKENIZER)):
+            assert secret not in said
+    assert r"'\nXxxx:'" in table_.out
+    assert not any(row["id"] or row["piece"] for row in table(table_))
+
+
+def test_on_a_terminal_it_is_a_table() -> None:
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "150", "TERM": "xterm-256color"}
+    process = subprocess.Popen(
+        command("trace", TOKENIZER, STOP, "-"),
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=follower,
+        env=environment,
+    )
+    os.close(follower)
+    assert process.stdin
+    process.stdin.write(WORDS.encode())
+    process.stdin.close()
+    written = b""
+    while True:
+        try:
+            part = os.read(leader, 65536)
+        except OSError:  # Linux says so where the other end is closed
+            break
+        if not part:
+            break
+        written += part
+    os.close(leader)
+    assert process.wait(60) == 0
+    shown = everything_shown(written.decode())
+    assert "\x1b[" in written.decode()
+    assert "may become" in shown
+    assert "equal to the whole decode: yes" in shown
+    assert shown.count(r"'\nUser:'") > 3
+    assert "🦉" in shown
+    assert "\t" not in shown
+    assert "chunk" not in shown  # each token came alone
+
+
+def test_a_reader_that_goes_away_is_no_trouble() -> None:
+    with subprocess.Popen(
+        command("trace", TOKENIZER, "-"),
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        process.stdin.write((WORDS + " ").encode() * 400)
+        process.stdin.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 141
+
+
+def test_a_tokenizer_that_is_none() -> None:
+    missing = run_process("trace", ROOT / "missing")
+    assert missing.returncode == 2
+    assert missing.stderr.startswith(b"Error: ")

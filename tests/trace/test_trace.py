@@ -1,0 +1,576 @@
+"""A trace changes nothing, tells what happened, and can be written, read, played and redacted."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamdec import (
+    Chunk,
+    DecodeStream,
+    MockTokenizer,
+    StopConditions,
+    StopSequenceDecoder,
+    TextIterator,
+    iter_chunks,
+    stream,
+    wrap,
+)
+from streamdec import Sequence as TokenSequence
+from streamdec.errors import FinishedError, SnapshotMismatchError, TokenIdError, TraceError
+from streamdec.trace import Trace, Tracer, Verdict, replay
+from streamdec.trace.html import html_page
+from streamdec.trace.records import End
+from streamdec.trace.redaction import redacted_bytes, redacted_text
+from streamdec.trace.verdict import verdict_on
+from tests.strategies import cuts
+
+TOKENS = [
+    *(b"a", b"b", b" the", b"\n", b"Us", b"er:", b"\xf0\x9f", b"\x98\x80", b"\xc3", b"\xa9"),
+    *(b"\xff", b"\x80", b"", b"<end>", "ß日😀".encode()),
+]
+SKIPPED = [13]
+UNKNOWN = len(TOKENS) + 7
+IDS = st.lists(st.sampled_from([*range(len(TOKENS)), UNKNOWN]), max_size=24)
+STOPS = StopConditions(["\nUser:", "\nUs\n"], stop_token_ids=[12], visible_stop=["日"])
+
+
+def tokenizer() -> MockTokenizer:
+    return MockTokenizer.from_tokens(TOKENS, SKIPPED)
+
+
+def decoders(prompt: Sequence[int] = ()) -> list[Any]:
+    return [
+        DecodeStream(tokenizer(), prompt),
+        DecodeStream(tokenizer(), prompt, skip_special_tokens=False),
+        StopSequenceDecoder(tokenizer(), STOPS, prompt),
+    ]
+
+
+def fed(decoder: Any, ids: Sequence[int], places: Sequence[int]) -> list[Any]:
+    """What a decoder gives when it is given ``ids`` in groups, and an end."""
+    given: list[Any] = []
+    for start, end in zip([0, *places], [*places, len(ids)], strict=True):
+        group = ids[start:end]
+        given.append(decoder.step(group[0]) if len(group) == 1 else decoder.step_batch(group))
+        if decoder.finished:
+            return given
+    return [*given, decoder.flush()]
+
+
+@given(data=st.data(), ids=IDS, prompt=st.lists(st.sampled_from(range(len(TOKENS))), max_size=4))
+def test_a_traced_decoder_gives_what_it_gives(
+    data: st.DataObject, ids: list[int], prompt: list[int]
+) -> None:
+    places = data.draw(cuts(ids))
+    for plain, traced in zip(decoders(prompt), decoders(prompt), strict=True):
+        tracer = Tracer(traced, prompt)
+        assert fed(tracer, ids, places) == fed(plain, ids, places)
+        assert tracer.snapshot() == plain.snapshot()
+        trace = tracer.trace()
+        assert trace.verdict.equal, trace.verdict
+        assert [token.token_id for token in trace.tokens] == ids[: len(trace.tokens)]
+        assert trace.finish_reason == getattr(plain, "finish_reason", None)
+
+
+@given(data=st.data(), ids=IDS)
+def test_each_token_is_told_as_if_it_came_alone(data: st.DataObject, ids: list[int]) -> None:
+    places = data.draw(cuts(ids))
+    for grouped, single in zip(decoders(), decoders(), strict=True):
+        tracer, alone = Tracer(grouped), Tracer(single)
+        fed(tracer, ids, places)
+        fed(alone, ids, range(1, len(ids)))
+        assert [replace(token, chunk=0) for token in tracer.trace().tokens] == [
+            replace(token, chunk=0) for token in alone.trace().tokens
+        ]
+
+
+@given(data=st.data(), ids=IDS, prompt=st.lists(st.sampled_from(range(len(TOKENS))), max_size=4))
+def test_lines_have_all_of_it_and_can_be_played(
+    data: st.DataObject, ids: list[int], prompt: list[int]
+) -> None:
+    places = data.draw(cuts(ids))
+    for decoder in decoders(prompt):
+        tracer = Tracer(decoder, prompt)
+        fed(tracer, ids, places)
+        trace = Trace.from_lines(tracer.trace().lines())
+        assert trace == tracer.trace()
+        assert replay(trace, tokenizer()) is None
+
+
+@given(ids=IDS)
+def test_redacted_it_has_the_shapes_and_none_of_the_letters(ids: list[int]) -> None:
+    for decoder in decoders():
+        tracer = Tracer(decoder)
+        fed(tracer, ids, range(1, len(ids)))
+        trace, redacted = tracer.trace(), tracer.trace().redacted()
+        assert Trace.from_lines(redacted.lines()) == redacted
+        for plain, token in zip(trace.tokens, redacted.tokens, strict=True):
+            assert (len(token.text), len(token.held)) == (len(plain.text), len(plain.held))
+            assert len(token.text.encode()) == len(plain.text.encode())
+            assert (token.kind, token.chunk, token.token_id) == (plain.kind, plain.chunk, None)
+        said = "\n".join(redacted.lines())
+        assert not any(word in said for word in ("Us", "er:", "ß", "日", "😀"))
+        with pytest.raises(TraceError, match="redacted trace has no ids"):
+            replay(redacted, tokenizer())
+
+
+def test_what_is_told_of_a_token() -> None:
+    tracer = Tracer(StopSequenceDecoder(tokenizer(), STOPS))
+    tracer.step_batch([6, 7, 13, UNKNOWN, 3, 4])
+    last = tracer.step(5)
+    half, whole, skipped, unknown, newline, us, end = tracer.trace().tokens
+    assert (half.token_id, half.data, half.text, half.held) == (
+        6,
+        b"\xf0\x9f",
+        "",
+        b"\xf0\x9f",
+    )
+    assert (whole.text, whole.held) == ("😀", b"")
+    assert [token.kind for token in (half, skipped, unknown)] == ["text", "skipped", "unknown"]
+    assert (newline.jailed, newline.may_become) == ("\n", ("\nUs\n", "\nUser:"))
+    assert (us.jailed, us.may_become, us.chunk) == ("\nUs", ("\nUs\n", "\nUser:"), 0)
+    assert (end.chunk, end.finish_reason, end.stop_reason) == (1, "stop", "\nUser:")
+    assert last.stop_reason == end.stop_reason
+    assert [token.position for token in (half, whole, newline, us, end)] == [0, 0, 1, 2, 4]
+
+
+def test_a_pattern_is_what_text_may_become() -> None:
+    pytest.importorskip("regex")
+    conditions = StopConditions(stop_regex=[r"\nU\w{5}"])
+    tracer = Tracer(StopSequenceDecoder(tokenizer(), conditions))
+    tracer.step_batch([3, 4])
+    assert tracer.trace().tokens[-1].may_become == (r"\nU\w{5}",)
+
+
+def test_a_special_token_that_is_shown_is_no_skipped_one() -> None:
+    tracer = Tracer(DecodeStream(tokenizer(), skip_special_tokens=False))
+    assert tracer.step(13) == "<end>"
+    assert tracer.trace().tokens[0].kind == "special"
+
+
+def test_an_error_is_the_decoders_and_the_stream_goes_on() -> None:
+    tracer = Tracer(DecodeStream(tokenizer()))
+    with pytest.raises(TokenIdError) as caught:
+        tracer.step_batch([0, 1, -1, 2])
+    assert caught.value.chunk is not None
+    assert caught.value.chunk.text == "ab"
+    assert tracer.step(2) == " the"
+    tracer.flush()
+    with pytest.raises(FinishedError):
+        tracer.step(0)
+    trace = tracer.trace()
+    assert [token.token_id for token in trace.tokens] == [0, 1, 2]
+    assert trace.error is not None
+    assert trace.error.startswith("FinishedError: ")
+    assert trace.verdict.equal
+
+
+def test_before_the_end_there_is_no_verdict() -> None:
+    tracer = Tracer(DecodeStream(tokenizer()))
+    tracer.step(0)
+    assert str(tracer.trace().verdict) == "not compared: the stream goes on"
+
+
+def test_a_reset_begins_anew() -> None:
+    tracer = Tracer(DecodeStream(tokenizer()))
+    tracer.step_batch([0, 8])
+    tracer.reset()
+    assert tracer.trace().tokens == ()
+    assert (tracer.step(1), tracer.num_tokens) == ("b", 1)
+
+
+class Wrong(MockTokenizer):
+    """Its table says one thing and its decode another."""
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        return super().decode(token_ids, skip_special_tokens=skip_special_tokens).replace("b", "B")
+
+
+@pytest.mark.filterwarnings("ignore:.*the compiled table differs")
+def test_the_verdict_names_the_first_token_that_differs() -> None:
+    wrong = Wrong.from_tokens(TOKENS, SKIPPED)
+    tracer = Tracer(DecodeStream(tokenizer()))
+    tracer.step_batch([0, 0, 1, 0])
+    tracer.flush()
+    tracer.decoder.tokenizer = wrong
+    verdict = tracer.trace().verdict
+    assert (verdict.equal, verdict.token_index, verdict.position) == (False, 2, 2)
+    assert str(verdict) == (
+        "equal to the whole decode: no, first difference at token 2: 'aaba' came, 'aaBa' is decoded"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"clean_up_tokenization_spaces": True}, "clean_up_tokenization_spaces=True"),
+        ({"unknown_ids": "replace"}, "unknown_ids='replace'"),
+    ],
+)
+def test_what_decode_does_not_know_is_not_compared(options: dict[str, Any], told: str) -> None:
+    tracer = Tracer(DecodeStream(tokenizer(), **options))
+    tracer.flush()
+    verdict = tracer.trace().verdict
+    assert verdict.equal is None
+    assert verdict.reason == f"{told}, which decode() does not know"
+
+
+def test_a_prompt_that_is_not_known_is_said() -> None:
+    tracer = Tracer(DecodeStream(tokenizer(), [8]))
+    assert tracer.step(9) == "é"
+    tracer.flush()
+    assert tracer.trace().verdict == Verdict(None, reason="the ids that came before are not known")
+
+
+def test_a_trace_may_begin_in_the_middle() -> None:
+    for prompt in (None, [0]):
+        decoder = StopSequenceDecoder(tokenizer(), STOPS)
+        decoder.step_batch([0, 3])
+        tracer = Tracer(decoder, prompt)
+        tracer.step(8)
+        tracer.step(9)
+        tracer.flush()
+        trace = tracer.trace()
+        assert [(token.text, token.position) for token in trace.tokens] == [("", 1), ("\né", 1)]
+        assert trace.verdict == Verdict(None, reason="the ids that came before are not known")
+        assert replay(trace, tokenizer()) is None
+
+
+def test_played_on_a_decoder_that_does_otherwise() -> None:
+    tracer = Tracer(StopSequenceDecoder(tokenizer(), STOPS))
+    tracer.step_batch([0, 3, 4])
+    tracer.flush()
+    trace = tracer.trace()
+    told = replace(trace, tokens=(*trace.tokens[:1], replace(trace.tokens[1], jailed="")))
+    difference = replay(told, tokenizer())
+    assert str(difference) == "at token 1 jailed was '', and is '\\n' now"
+    ended = replace(trace, end=trace.end and replace(trace.end, text="x"))
+    assert "at the end the flush was" in str(replay(ended, tokenizer()))
+    with pytest.raises(SnapshotMismatchError):
+        replay(trace, MockTokenizer.from_tokens(TOKENS[::-1], SKIPPED))
+
+
+def test_only_a_decoder_can_be_traced() -> None:
+    with pytest.raises(TypeError, match="not MockTokenizer"):
+        Tracer(tokenizer())  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([], "no trace"),
+        (["{"], "line 1"),
+        (["[]"], "line 1"),
+        (['{"streamdec_trace":2}'], "version 2, and 1"),
+        (['{"index":0}'], "line 1: no line of a trace: 'streamdec_trace'"),
+        (["HEADER"], "no trace: .* the last its end"),
+        (
+            ["HEADER", '{"index":1,"token_id":0,"chunk":0,"position":0}'],
+            "token 1 where 0 is expected",
+        ),
+        (["HEADER", '{"index":0,"token_id":"x","chunk":0,"position":0}'], "token_id is 'x'"),
+        (["HEADER", '{"index":0,"token_id":0,"chunk":0,"position":0,"kind":"x"}'], "kind 'x'"),
+        (["HEADER", '{"index":0,"token_id":0,"chunk":0,"position":0,"more":1}'], "unknown keys"),
+        (["HEADER", '{"index":0,"token_id":0,"chunk":0,"position":0,"held":"x"}'], "line 2"),
+        (["HEADER", "[" * 100_000], "line 2"),
+        (["HEADER", "END", "END"], "line 3: .*more after the end"),
+    ],
+)
+def test_lines_that_are_no_trace(lines: list[str], told: str) -> None:
+    tracer = Tracer(DecodeStream(tokenizer()))
+    header, end = tracer.trace().lines()
+    known = {"HEADER": header, "END": end}
+    with pytest.raises(TraceError, match=told):
+        Trace.from_lines([known.get(line, line) for line in lines])
+
+
+def test_redaction_keeps_sizes() -> None:
+    assert redacted_text("Ab 9, é日😀\ufffd\n") == "Xx 0, ·□\U0001f532\ufffd\n"
+    assert redacted_bytes("Ab é日😀".encode()) == b"Xx \xc2\x80\xe0\x80\x80\xf0\x80\x80\x80"
+    assert redacted_bytes(b"\xc0\xff") == b"\xc0\xff"
+
+
+# --- every decoder --------------------------------------------------------------------------------
+
+
+@given(data=st.data(), ids=IDS, before=st.lists(st.sampled_from(range(len(TOKENS))), max_size=4))
+def test_a_sequence_is_traced_too(data: st.DataObject, ids: list[int], before: list[int]) -> None:
+    places = data.draw(cuts(ids))
+    plain, sequence = (TokenSequence(tokenizer(), before) for _ in range(2))
+    tracer = Tracer(sequence)
+    for start, end in zip([0, *places], [*places, len(ids)], strict=True):
+        group = ids[start:end]
+        assert tracer.append_tokens(group) == plain.append_tokens(group)
+        assert tracer.trace().verdict.equal, tracer.trace().verdict
+    assert (tracer.text, tracer.token_ids, len(tracer)) == (plain.text, plain.token_ids, len(plain))
+    trace = Trace.from_lines(tracer.trace().lines())
+    assert trace == tracer.trace()
+    assert [token.token_id for token in trace.tokens] == ids
+    assert replay(trace, tokenizer()) is None
+
+
+def test_a_sequence_that_is_cut_back_forgets_what_was_written_of_it() -> None:
+    tracer = Tracer(TokenSequence(tokenizer(), [0]))
+    tracer.append_tokens([1, 8, 9, 2])
+    tracer.truncate(3)
+    assert [token.token_id for token in tracer.trace().tokens] == [1, 8]
+    assert tracer.append_token(9) == "é"
+    assert tracer.trace().tokens[-1].position == 1
+    assert (tracer.text, str(tracer.trace().verdict)) == ("abé", "equal to the whole decode: yes")
+    tracer.truncate(0)
+    assert tracer.append_token(1) == "b"
+    assert [token.index for token in tracer.trace().tokens] == [0]
+    assert tracer.trace().verdict.equal
+    assert replay(tracer.trace(), tokenizer()) is None
+
+
+def test_text_appended_to_a_sequence_is_traced() -> None:
+    tracer = Tracer(TokenSequence(MockTokenizer(), [1]))
+    assert tracer.append_text("world test") == " world test"
+    assert [token.text for token in tracer.trace().tokens] == [" world", " test"]
+    with pytest.raises(TypeError):
+        tracer.append_text(3)  # type: ignore[arg-type]
+
+
+def test_bytes_are_traced_as_the_text_that_they_are() -> None:
+    tracer = Tracer(DecodeStream(tokenizer()))
+    assert [tracer.step_bytes(8), tracer.step_bytes(9), tracer.step_bytes(6)] == [
+        b"\xc3",
+        b"\xa9",
+        b"\xf0\x9f",
+    ]
+    tracer.flush_bytes()
+    trace = tracer.trace()
+    assert [(token.text, token.held) for token in trace.tokens] == [
+        ("", b"\xc3"),
+        ("é", b""),
+        ("", b"\xf0\x9f"),
+    ]
+    assert trace.text == "é\ufffd"
+    assert trace.verdict.equal
+
+
+def test_copies_are_the_decoders_own() -> None:
+    tracer = Tracer(StopSequenceDecoder(tokenizer(), STOPS))
+    tracer.step(0)
+    fork = tracer.fork()
+    assert type(fork) is StopSequenceDecoder
+    fork.step(1)
+    assert [token.token_id for token in tracer.trace().tokens] == [0]
+    assert copy.copy(tracer).trace() == tracer.trace()
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = tracer.nothing
+    with pytest.raises(AttributeError, match="append_token"):
+        tracer.append_token(0)
+
+
+def test_what_may_follow_of_several_stops_and_sequences() -> None:
+    conditions = StopConditions(["ab the", "b the\n"], stop_token_sequences=[[3, 4, 3]])
+    tracer = Tracer(StopSequenceDecoder(tokenizer(), conditions))
+    tracer.step_batch([0, 1])
+    assert tracer.trace().tokens[-1].may_become == ("ab the", "b the\n")
+    tracer = Tracer(StopSequenceDecoder(tokenizer(), conditions))
+    tracer.step_batch([2, 3, 4])
+    last = tracer.trace().tokens[-1]
+    assert (last.jailed, last.may_become) == ("\nUs", ("ids 3 4 3",))
+
+
+# --- inside a stream ------------------------------------------------------------------------------
+
+
+OUTPUTS: list[Any] = [0, [3, 4], [3, 8], 9, [3, 4, 5, 0]]
+
+
+def chunks_of(chunks: Any) -> list[Chunk]:
+    async def read() -> list[Chunk]:
+        async with chunks:
+            return [chunk async for chunk in chunks]
+
+    return anyio.run(read) if hasattr(chunks, "__aiter__") else list(chunks)
+
+
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "wrap": lambda machine: wrap(OUTPUTS, machine),
+    "wrap, with ids": lambda machine: wrap(OUTPUTS, machine, return_token_ids=True),
+    "TextIterator": lambda machine: TextIterator(OUTPUTS, machine),
+    "stream": lambda machine: stream(OUTPUTS, decoder=machine),
+    "iter_chunks": lambda machine: iter_chunks(OUTPUTS, decoder=machine),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_decoder_inside_a_stream(way: str) -> None:
+    makers: list[Callable[[], Any]] = [lambda: StopSequenceDecoder(tokenizer(), STOPS)]
+    if way not in ("stream", "iter_chunks"):
+        makers += [lambda: DecodeStream(tokenizer()), lambda: TokenSequence(tokenizer())]
+    for make in makers:
+        tracer = Tracer(make())
+        assert chunks_of(WAYS[way](tracer)) == chunks_of(WAYS[way](make()))
+        trace = tracer.trace()
+        assert trace.verdict.equal, trace.verdict
+        if way != "wrap, with ids":  # then each id is given alone
+            ids = [output if isinstance(output, list) else [output] for output in OUTPUTS]
+            expected = [chunk for chunk, group in enumerate(ids) for _ in group]
+            assert [token.chunk for token in trace.tokens] == expected[: len(trace.tokens)]
+        assert trace.finish_reason == ("stop" if trace.header.machine == "stop" else "length")
+        assert replay(Trace.from_lines(trace.lines()), tokenizer()) is None
+
+
+def test_an_engine_that_stops_by_itself_is_compared_wholly() -> None:
+    tracer = Tracer(DecodeStream(tokenizer()))
+    chunks_of(wrap([{"token_ids": [0, 1], "finish_reason": "stop"}], tracer))
+    assert tracer.trace().end == End("", "stop")
+    trace = tracer.trace()
+    cut = replace(trace, tokens=trace.tokens[:1])
+    assert (trace.verdict.equal, verdict_on(cut, tokenizer(), [0, 1], None).equal) == (True, False)
+
+
+def test_a_sequence_can_grow_after_its_stream_has_ended() -> None:
+    tracer = Tracer(TokenSequence(tokenizer()))
+    chunks_of(wrap([0], tracer))
+    assert tracer.trace().finish_reason == "length"
+    assert chunks_of(wrap([1], tracer))[0].text == "b"
+    tracer.append_token(2)
+    assert (tracer.trace().end, tracer.trace().text) == (None, "ab the")
+
+
+def test_only_what_stands_before_a_stop_decoder_is_a_decoder_of_a_stream() -> None:
+    with pytest.raises(TypeError, match="must be a StopSequenceDecoder, not <Tracer of <DecodeS"):
+        stream([0], decoder=Tracer(DecodeStream(tokenizer())))
+    with pytest.raises(TypeError, match="which has its own tokenizer"):
+        stream([0], tokenizer(), decoder=Tracer(StopSequenceDecoder(tokenizer(), STOPS)))
+
+
+def test_a_stream_of_a_tracer_goes_on_from_its_snapshot() -> None:
+    tracer = Tracer(StopSequenceDecoder(tokenizer(), STOPS))
+    chunks = wrap([3, 4], tracer, return_token_ids=True)
+
+    async def read() -> tuple[Any, ...]:
+        async for _ in chunks:
+            break
+        return chunks.text_held, chunks.snapshot()
+
+    assert anyio.run(read)[1] == tracer.snapshot()
+
+
+# --- nothing of the text --------------------------------------------------------------------------
+
+
+class Named(MockTokenizer):
+    """One from a file."""
+
+    name = "/qzxvw/jvkqz"
+
+
+WORDS = st.lists(st.text("qzxjvwkQZXé日😀", min_size=3, max_size=5), min_size=1, max_size=4)
+
+
+def left_in(said: str, secrets: Iterable[str]) -> set[str]:
+    """Every three characters in a row of ``secrets`` that are also in ``said``."""
+    found = {word[at : at + 3] for word in secrets for at in range(len(word) - 2)}
+    return {each for each in found if set(each.lower()) != {"x"} and each in said}
+
+
+@settings(max_examples=40)
+@given(words=WORDS, data=st.data())
+def test_redacted_nothing_of_text_ids_stops_or_paths_is_left(
+    words: list[str], data: st.DataObject
+) -> None:
+    content = "".join(words).encode()
+    places = data.draw(cuts(list(content)))
+    pieces = [content[i:j] for i, j in zip([0, *places], [*places, len(content)], strict=True)]
+    # Its ids begin high, so that none is also an index or a count.
+    made = Named.from_tokens([b"?"] * 700 + pieces)
+    conditions = StopConditions(
+        [words[-1]], stop_token_ids=[799], stop_token_sequences=[[701, 798]], armed_until=797
+    )
+    ids = range(700, 700 + len(pieces))
+    for decoder in (
+        DecodeStream(made, [700]),
+        TokenSequence(made, [700]),
+        StopSequenceDecoder(made, conditions, [700]),
+    ):
+        tracer: Any = Tracer(decoder)
+        (tracer.append_tokens if isinstance(decoder, TokenSequence) else tracer.step_batch)(ids)
+        trace = tracer.trace()
+        secrets = [*words, Named.name]
+        assert left_in("\n".join(trace.lines()), [Named.name])
+        redacted = trace.redacted()
+        # Of the page what is of this trace: style, script and their hashes are always the same.
+        page = html_page(redacted).partition("<body>")[2].partition("</script>")[0]
+        for said in (page, "\n".join(redacted.lines()), *map(repr, redacted.tokens)):
+            assert not left_in(said, secrets)
+            assert not re.search(r"\b7\d\d\b", said)
+
+
+def test_redacted_what_is_held_what_differs_and_what_went_wrong_tell_nothing() -> None:
+    tracer = Tracer(DecodeStream(tokenizer()))
+    tracer.step(6)
+    with pytest.raises(TokenIdError):
+        tracer.step(-77)
+    trace = replace(tracer.trace(), verdict=Verdict(False, 0, 0, "'Us' came, 'er' is decoded"))
+    assert trace.tokens[0].held == b"\xf0\x9f"
+    redacted = trace.redacted()
+    assert redacted.tokens[0].held == b"\xf0\x80"
+    assert (trace.error or "")[:12] == "TokenIdError"
+    assert "77" in (trace.error or "")
+    assert redacted.error == "TokenIdError"
+    assert redacted.verdict == Verdict(False, 0, 0, "both texts are left out")
+    unknown = replace(trace, verdict=Verdict(None, reason="the stream goes on")).redacted()
+    assert str(unknown.verdict) == "not compared: the stream goes on"
+
+
+def test_text_is_never_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    tracer = Tracer(StopSequenceDecoder(tokenizer(), STOPS))
+    tracer.step_batch([0, 3, 4])
+    with pytest.raises(TokenIdError):
+        tracer.step(-1)
+    tracer.flush()
+    html_page(tracer.trace())
+    assert caplog.records == []
+
+
+# --- the verdict on runs of bytes -----------------------------------------------------------------
+
+
+RUNS = [b" a", b"b", b"\xe6", b"\x97", b"\xa5", b"\xff"]
+
+
+@given(ids=st.lists(st.sampled_from(range(len(RUNS))), max_size=12), data=st.data())
+def test_runs_of_bad_bytes_are_no_difference_and_lost_text_is_one(
+    ids: list[int], data: st.DataObject
+) -> None:
+    made = MockTokenizer.from_tokens(RUNS, decoder="byte_fallback")
+    for byte_runs in ("eager", "exact"):
+        tracer = Tracer(DecodeStream(made, byte_runs=byte_runs))
+        tracer.step_batch(ids)
+        tracer.flush()
+        trace = tracer.trace()
+        assert trace.verdict.equal, trace.verdict
+        assert not (byte_runs == "exact" and trace.verdict.reason)
+        said = [token for token in trace.tokens if token.text]
+        if said:
+            lost = replace(data.draw(st.sampled_from(said)), text="")
+            tokens = [lost if token.index == lost.index else token for token in trace.tokens]
+            verdict = verdict_on(replace(trace, tokens=tuple(tokens)), made, ids, None)
+            assert verdict.equal is False
+
+
+def test_a_run_of_bad_bytes_is_told() -> None:
+    tracer = Tracer(DecodeStream(MockTokenizer.from_tokens(RUNS, decoder="byte_fallback")))
+    assert "".join([*tracer.step_batch([0, 2, 3, 4, 5, 1]), tracer.flush()]) == " a日\ufffdb"
+    assert str(tracer.trace().verdict) == (
+        "equal to the whole decode: yes (but for runs of bad bytes, "
+        'which byte_runs="exact" gives as decode() does)'
+    )
