@@ -126,9 +126,14 @@ def test_a_reader_that_goes_away_ends_the_command_without_a_word(tmp_path: Path)
 
 
 def test_ctrl_c_ends_the_command_without_a_traceback() -> None:
-    process = subprocess.Popen(
-        command("demo", "--rate", "1"), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    # Of what runs in the background shells may ignore it, and so would what it starts.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        process = subprocess.Popen(
+            command("demo", "--rate", "1"), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert process.stdout
     assert process.stdout.read(1) == DEMO_TEXT[:1].encode()
     process.send_signal(signal.SIGINT)
