@@ -1,13 +1,10 @@
-"""Which texts have which ids in a ``tokenizer.json``, and what more tokens would make of them.
+"""Which texts have which ids in a ``tokenizer.json``.
 
-In: the content of the file, and tokens to add. Out: ids and texts, as the library has them: the
-ids of added tokens are given by it and not by the file.
+In: the content of the file. Out: ids and texts, as the library has them: the ids of added tokens
+are given by it and not by the file.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable
-from dataclasses import dataclass
 
 from tokenizers import AddedToken, Tokenizer
 
@@ -16,18 +13,8 @@ from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 
 __all__ = ["AddedVocabulary", "Token"]
 
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """An added token, as files have it. The defaults are the library's."""
-
-    content: str
-    special: bool = False
-    single_word: bool = False
-    lstrip: bool = False
-    rstrip: bool = False
-    normalized: bool | None = None
-    """None: unless it is special."""
+Token = AddedToken
+"""An added token with its flags, for modules that do not know the library."""
 
 
 class AddedVocabulary:
@@ -40,13 +27,6 @@ class AddedVocabulary:
             self._tokenizer = guarded(Tokenizer.from_buffer, content)
         except TokenizerLibraryError as error:
             raise TokenizerLoadError(f"not a tokenizer.json: {error.__cause__}") from error
-
-    def add(self, tokens: Iterable[Token]) -> None:
-        """Adds tokens, or gives those that are there other flags.
-
-        Raises :class:`TokenizerLibraryError`.
-        """
-        guarded(self._tokenizer.add_tokens, [_added(token) for token in tokens])
 
     def added(self) -> dict[int, tuple[str, bool]]:
         """Each added token's id, its text, and whether it is special."""
@@ -71,15 +51,3 @@ class AddedVocabulary:
     def model_size(self) -> int:
         """The number of tokens without the added ones: the first id that such a one may get."""
         return guarded(self._tokenizer.get_vocab_size, with_added_tokens=False)
-
-
-def _added(token: Token) -> AddedToken:
-    normalized = not token.special if token.normalized is None else token.normalized
-    return AddedToken(
-        token.content,
-        single_word=token.single_word,
-        lstrip=token.lstrip,
-        rstrip=token.rstrip,
-        normalized=normalized,
-        special=token.special,
-    )

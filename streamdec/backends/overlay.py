@@ -6,9 +6,10 @@ tokenizer with more added tokens, or other flags on them, and what was changed.
 A ``tokenizer.json`` alone is not what an engine sees: on top of it transformers adds the tokens of
 ``tokenizer_config.json`` whose flags differ or which are missing, and those that have a role. Where
 that file has no ``added_tokens_decoder``, ``special_tokens_map.json`` and ``added_tokens.json`` are
-read as well. The rules are those of transformers 5 (``TokenizersBackend``, the same from 5.0 to
-5.23), found by reading it and by comparing (``scripts/make_overlay_goldens.py``). What its single
-classes add of their own is not known here.
+read as well. That is what its ``TokenizersBackend`` does. Which class transformers takes is not
+asked here: one that builds its tokenizer from the vocabulary (Qwen2, GPT-2, Gemma, Cohere) has no
+added tokens but those that are declared, and may add tokens of its own. Of real folders at hand
+that changes none; :attr:`Overlay.undeclared` says where it would, and ``streamdec.preflight`` what.
 """
 
 from __future__ import annotations
@@ -22,6 +23,12 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer
 
 from streamdec.backends._guard import guarded
+from streamdec.backends.declared_tokens import (
+    DECLARED,
+    DeclaredTokens,
+    added_token,
+    declared_tokens,
+)
 from streamdec.backends.tokenizer_config import (
     ADDED_TOKENS,
     CONFIG,
@@ -35,13 +42,6 @@ from streamdec.errors import StreamdecWarning, TokenizerLoadError
 
 __all__ = ["Overlay", "apply_overlay", "roles_beside"]
 
-_DECLARED = "added_tokens_decoder"
-_EXTRA = "extra_special_tokens"
-_ADDITIONAL = "additional_special_tokens"
-_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
-
-Token = str | AddedToken
-
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
@@ -53,33 +53,13 @@ class Overlay:
     """Added tokens that have other flags now; and those that were words of the model before."""
     appended: Mapping[int, str] = field(default_factory=dict)
     """Tokens that the ``tokenizer.json`` does not have, under the ids that the library gave."""
+    undeclared: Mapping[int, str] = field(default_factory=dict)
+    """Added tokens of the ``tokenizer.json`` that an ``added_tokens_decoder`` leaves out. They are
+    kept. Classes of transformers that build their tokenizer from the vocabulary lose them."""
 
     def __bool__(self) -> bool:
         """Whether anything was changed."""
         return bool(self.changed or self.appended)
-
-
-@dataclass(frozen=True, slots=True)
-class _Beside:
-    """What the files say."""
-
-    files: tuple[str, ...]
-    declared: Mapping[int, AddedToken]
-    named: Mapping[str, Token]
-    extra: tuple[Token, ...]
-
-    def tokens(self, present: Mapping[int, AddedToken]) -> list[AddedToken]:
-        """Those to be added, in order, to a tokenizer that has ``present``.
-
-        All that are declared are added once more, so the last one of a text gives its flags.
-        """
-        found: list[Token] = [token for _, token in sorted(self.declared.items())]
-        contents = {_text(token) for token in (*present.values(), *found)}
-        for token in (*self.named.values(), *self.extra):
-            if _text(token) not in contents and token not in found:
-                found.append(token)
-        named = {_text(token) for token in self.named.values()}
-        return [_special(token, named) for token in found]
 
 
 def apply_overlay(tokenizer: Tokenizer, folder: Path) -> Overlay:
@@ -90,18 +70,22 @@ def apply_overlay(tokenizer: Tokenizer, folder: Path) -> Overlay:
     :class:`TokenizerLibraryError` if the library fails.
     """
     before = tokenizer.get_added_tokens_decoder()
-    beside = _read(folder, before)
-    tokens = beside.tokens(before)
+    files, beside = _read(folder, before)
+    declared = {token.content for token in beside.declared.values()}
+    undeclared = {
+        i: token.content for i, token in sorted(before.items()) if token.content not in declared
+    }
+    tokens = beside.to_add({token.content for token in before.values()})
     if {repr(token) for token in tokens} <= {repr(token) for token in before.values()}:
-        return Overlay(beside.files)
+        return Overlay(files, undeclared=undeclared)
     words = {token.content: tokenizer.token_to_id(token.content) for token in tokens}
     guarded(tokenizer.add_tokens, tokens)
-    _warn_of_other_ids(beside, tokenizer, folder)
+    _warn_of_other_ids(beside, tokenizer, folder / files[0])
     after = tokenizer.get_added_tokens_decoder()
     new = {i: token.content for i, token in after.items() if repr(token) != repr(before.get(i))}
     changed = {i: text for i, text in new.items() if words.get(text) is not None}
     appended = {i: text for i, text in new.items() if i not in changed}
-    return Overlay(beside.files, dict(sorted(changed.items())), dict(sorted(appended.items())))
+    return Overlay(files, dict(sorted(changed.items())), dict(sorted(appended.items())), undeclared)
 
 
 def roles_beside(folder: Path) -> dict[str, str]:
@@ -109,11 +93,11 @@ def roles_beside(folder: Path) -> dict[str, str]:
 
     Raises :class:`TokenizerLoadError`.
     """
-    named = _read(folder, {}).named
-    return {role: _text(token) for role, token in named.items() if role in ROLES}
+    named = _read(folder, {})[1].names()
+    return {role: text for role, text in named.items() if role in ROLES}
 
 
-def _warn_of_other_ids(beside: _Beside, tokenizer: Tokenizer, folder: Path) -> None:
+def _warn_of_other_ids(beside: DeclaredTokens, tokenizer: Tokenizer, file: Path) -> None:
     others = [
         f"{token.content!r:.60} is {tokenizer.token_to_id(token.content)}, not {wanted}"
         for wanted, token in beside.declared.items()
@@ -122,134 +106,58 @@ def _warn_of_other_ids(beside: _Beside, tokenizer: Tokenizer, folder: Path) -> N
     if others:
         shown = "; ".join(others[:3]) + ("; …" if len(others) > 3 else "")
         what = f"{len(others)} added tokens have other ids than the file says"
-        message = f"{str(folder / beside.files[0])!r}: {what}: {shown}"
-        warnings.warn(message, StreamdecWarning, stacklevel=6)
+        warnings.warn(f"{str(file)!r}: {what}: {shown}", StreamdecWarning, stacklevel=6)
 
 
 # --- what the files say ---------------------------------------------------------------------------
 
 
-def _read(folder: Path, own: Mapping[int, AddedToken]) -> _Beside:
-    """``own``: the added tokens of the tokenizer.json."""
+def _read(folder: Path, own: Mapping[int, AddedToken]) -> tuple[tuple[str, ...], DeclaredTokens]:
+    """The files that were read, and what they say; ``own``: the tokens of the tokenizer.json."""
     config = read_object(folder, CONFIG)
     files = [] if config is None else [CONFIG]
-    said = dict(config or {})
-    if _ADDITIONAL in said and not said.get(_EXTRA):
-        said[_EXTRA] = said.pop(_ADDITIONAL)
-    if _DECLARED in said:
-        declared = dict(_declared(said[_DECLARED], folder / CONFIG))
-    else:
-        special = read_object(folder, SPECIAL_TOKENS_MAP)
-        if special is not None:
-            files.append(SPECIAL_TOKENS_MAP)
-            said |= _as_special(special, said)
-        declared = {}
-        added = read_object(folder, ADDED_TOKENS)
-        if added is not None:
-            files.append(ADDED_TOKENS)
-            declared = dict(_legacy(added, said, folder / ADDED_TOKENS))
-        declared |= own
-    by_text = {token.content: token for token in declared.values()}
-    named = {role: by_text.get(_text(token), token) for role, token in _roles(said).items()}
-    return _Beside(tuple(files), declared, named | _named(said), _extra(said))
+    config = config or {}
+    declared, special_map, legacy = None, None, None
+    try:
+        if DECLARED in config:
+            where = folder / CONFIG
+            declared = dict(_declared(config[DECLARED]))
+        else:
+            where = folder / ADDED_TOKENS
+            special_map = read_object(folder, SPECIAL_TOKENS_MAP)
+            legacy = read_object(folder, ADDED_TOKENS)
+            _check_ids(legacy or {})
+            found = {SPECIAL_TOKENS_MAP: special_map, ADDED_TOKENS: legacy}
+            files += [name for name, said in found.items() if said is not None]
+        beside = declared_tokens(config, declared, special_map or {}, legacy or {}, own)
+        beside.to_add(())  # which finds what can be no token
+    except TokenizerLoadError:
+        raise
+    except UnicodeEncodeError as error:
+        where = folder / (files[0] if len(files) == 1 else "")
+        what = f"{error.object[:60]!r} is no Unicode text, as a token must be"
+        raise TokenizerLoadError(f"{str(where)!r}: {what}") from error
+    except ValueError as error:
+        raise TokenizerLoadError(f"{str(where)!r}: {error}") from error
+    return tuple(files), beside
 
 
-def _declared(tokens: Any, path: Path) -> Iterator[tuple[int, AddedToken]]:
-    """The ``added_tokens_decoder``."""
+def _declared(tokens: Any) -> Iterator[tuple[int, AddedToken]]:
+    """The ``added_tokens_decoder``. ValueError if it is none."""
     if not isinstance(tokens, dict):
-        what = f"{_DECLARED} must be an object, not {type(tokens).__name__}"
-        raise TokenizerLoadError(f"{str(path)!r}: {what}")
+        raise ValueError(f"{DECLARED} must be an object, not {type(tokens).__name__}")
     for key, token in tokens.items():
         try:
             token_id = id_of(key)
         except ValueError as error:
-            raise TokenizerLoadError(f"{str(path)!r}: {_DECLARED}: {error}") from error
+            raise ValueError(f"{DECLARED}: {error}") from error
         if not isinstance(token, dict) or not content_of(token):
-            raise TokenizerLoadError(f"{str(path)!r}: {_DECLARED}: id {key} has no content")
-        yield token_id, _token(token)
+            raise ValueError(f"{DECLARED}: id {key} has no content")
+        yield token_id, added_token(token)
 
 
-def _legacy(added: Mapping[str, Any], said: Mapping[str, Any], path: Path) -> Iterator[Any]:
-    """The tokens of ``added_tokens.json``; special are those with a role, and the extra ones.
-
-    Not if they are typed objects of the config: so it is there.
-    """
-    extra = said.get(_EXTRA)
-    values = [*map(said.get, ROLES), *(extra if isinstance(extra, list) else ())]
-    special = {
-        content_of(value) for value in values if not (isinstance(value, dict) and "__type" in value)
-    }
-    for text, token_id in added.items():
+def _check_ids(legacy: Mapping[str, Any]) -> None:
+    """ValueError for an ``added_tokens.json`` with something else than ids."""
+    for text, token_id in legacy.items():
         if not isinstance(token_id, int):
-            what = f"the id of {text!r:.60} must be an integer, not {token_id!r:.60}"
-            raise TokenizerLoadError(f"{str(path)!r}: {what}")
-        is_special = text in special
-        yield token_id, AddedToken(text, normalized=not is_special, special=is_special)
-
-
-def _as_special(special: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``special_tokens_map.json`` says, as if the config had said it."""
-    found: dict[str, Any] = {}
-    for key, value in special.items():
-        if key == _EXTRA and isinstance(value, list):
-            before = said.get(key)
-            value = [*(before if isinstance(before, list) else []), *value]
-        elif isinstance(value, dict) and key != _EXTRA:
-            value = {**value, "special": True}
-        found[key] = value
-    return found
-
-
-def _roles(said: Mapping[str, Any]) -> dict[str, Token]:
-    found = {role: _token_or_none(said.get(role)) for role in ROLES}
-    return {role: token for role, token in found.items() if token is not None}
-
-
-def _named(said: Mapping[str, Any]) -> dict[str, Token]:
-    """What else is called ``…_token``, and the extra tokens if they have names."""
-    extra = said.get(_EXTRA)
-    other = {key: said[key] for key in said if key.endswith("_token") and key not in ROLES}
-    other |= extra if isinstance(extra, dict) else {}
-    found = {name: _token_or_none(value) for name, value in other.items()}
-    return {name: token for name, token in found.items() if token is not None}
-
-
-def _extra(said: Mapping[str, Any]) -> tuple[Token, ...]:
-    """The extra tokens without a name; of older files what they call additional."""
-    extra = said.get(_EXTRA)
-    has_newer = _EXTRA in said and not isinstance(extra, dict)
-    return tuple(_listed(extra if has_newer else said.get(_ADDITIONAL)))
-
-
-def _listed(values: Any) -> Iterator[Token]:
-    for value in values if isinstance(values, list) else ():
-        # Old files have objects that do not say that they are special, as the list does.
-        token = _token_or_none({"special": True, **value} if isinstance(value, dict) else value)
-        if token is not None:
-            yield token
-
-
-def _token_or_none(value: Any) -> Token | None:
-    if isinstance(value, str):
-        return value or None
-    return _token(value) if isinstance(value, dict) and content_of(value) else None
-
-
-def _token(value: Mapping[str, Any]) -> AddedToken:
-    """An added token as JSON has it; what is left out is as in the library."""
-    flags = {flag: bool(value[flag]) for flag in _FLAGS if flag in value}
-    return AddedToken(value["content"], **flags)
-
-
-def _special(token: Token, named: set[str]) -> AddedToken:
-    """``token`` as it is added: special if it has a name."""
-    if isinstance(token, str):
-        return AddedToken(token, special=True)
-    if token.special or token.content not in named:
-        return token
-    flags = {flag: getattr(token, flag) for flag in _FLAGS}
-    return AddedToken(token.content, **{**flags, "special": True})
-
-
-def _text(token: Token) -> str:
-    return token if isinstance(token, str) else token.content
+            raise ValueError(f"the id of {text!r:.60} must be an integer, not {token_id!r:.60}")

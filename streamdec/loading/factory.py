@@ -90,7 +90,9 @@ def load_tokenizer(
     the files beside it, as transformers does and so the engines that use it see them; of a file
     that is given they are not. ``overlay`` says otherwise (``overlay=False``: the bare
     tokenizer.json, as loaders in Rust see it). What it changed is the tokenizer's ``overlay``,
-    which is None where the files beside were not asked.
+    which is None where the files beside were not asked. Classes of transformers that build their
+    tokenizer from the vocabulary lose what ``overlay.undeclared`` has; here it is kept, and
+    ``streamdec.preflight.inspect`` tells which class it is.
 
     ``chat_template`` is the text of a chat template or the path of a file with one, and comes
     before those of the files; without it, that is looked for when ``apply_chat_template`` is first

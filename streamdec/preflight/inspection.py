@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from streamdec.preflight.engines import parse_engine
 from streamdec.preflight.findings import check_all
+from streamdec.preflight.findings.quantization import quantization_places
 from streamdec.preflight.report import SEVERITIES, Report, SpecialToken
-from streamdec.preflight.snapshot import Snapshot
+from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.stop_tokens import CONFIG, GENERATION
 from streamdec.preflight.view import View
 
@@ -39,7 +39,7 @@ def inspect(
     asked = tuple(dict.fromkeys(parse_engine(name) for name in names))
     if not asked:
         raise ValueError("engines must name at least one")
-    view = View(Snapshot(Path(path)), asked, render)
+    view = View(open_snapshot(path), asked, render)
     found = sorted(
         check_all(view), key=lambda f: (-SEVERITIES.index(f.severity), f.code), reverse=False
     )
@@ -68,6 +68,10 @@ def _sources(view: View) -> Iterator[tuple[str, str]]:
         yield "chat_template", "none of the named ones is the default"
     else:
         yield "chat_template", "none"
+    quantization = quantization_places(view)
+    if quantization:
+        file, key, _ = quantization[0]
+        yield "quantization_config", f"{file}: {key}" if key else file
     if view.probes.unavailable and default is not None:
         yield "chat_template_inspected", f"no: {view.probes.unavailable}"
 
@@ -87,4 +91,4 @@ def _added_tokens(view: View) -> str:
         return "tokenizer_config.json" if tokens.has_decoder else "added_tokens.json"
     if tokens.has_decoder:
         return "tokenizer.json, then tokenizer_config.json"
-    return "tokenizer.json"
+    return "tokenizer.json, then added_tokens.json" if tokens.legacy else "tokenizer.json"

@@ -42,7 +42,7 @@ class DiscoveredToken:
     content: str
     """Its text."""
     special: bool
-    """Whether ``skip_special_tokens`` leaves it out."""
+    """Its flag. One that is special in the ``tokenizer.json`` alone is left out of texts as well."""
     single_word: bool
     """Whether it is found in a text only as a word of its own."""
     lstrip: bool
@@ -96,10 +96,12 @@ def discover_added_tokens(
     flags: dict[int, dict[str, bool]] = {}
     matching: dict[str, Token] = {}
     for file, entry in _declared(tokens):
-        if file == _JSON or overlay:
+        if file == _JSON:
             matching[entry.content] = entry.token
         if entry.id in found and found[entry.id][0] == entry.content:
             flags.setdefault(entry.id, {})[file] = entry.special
+    if overlay:
+        matching |= {token.content: token for token in tokens.to_add()}
     roles: dict[str, list[str]] = {}
     for name, role in tokens.roles.items():
         roles.setdefault(role.text, []).append(name)
@@ -118,7 +120,7 @@ def discover_added_tokens(
             single_word=how.single_word,
             lstrip=how.lstrip,
             rstrip=how.rstrip,
-            normalized=not how.special if how.normalized is None else how.normalized,
+            normalized=how.normalized,
             sources=sources,
             flags=flags.get(i, {}),
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Literal
 
-from streamdec.preflight.stop_tokens import StopTokens
+from streamdec.preflight.stop_tokens import StopTokens, shortened
 
 __all__ = [
     "SEVERITIES",
@@ -26,7 +26,6 @@ __all__ = [
 ]
 
 _MOST_ITEMS = 50
-_MOST_CHARACTERS = 500
 
 Severity = Literal["info", "warning", "error"]
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
@@ -42,8 +41,8 @@ def shown(value: Any) -> Any:
         return [shown(each) for each in value]
     if isinstance(value, list | dict):
         return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
-    if isinstance(value, str) and len(value) > _MOST_CHARACTERS:
-        return f"{value[:_MOST_CHARACTERS]}…"
+    if isinstance(value, str):
+        return shortened(value)
     is_huge = isinstance(value, int) and abs(value) >= 2**63
     return "a huge number" if is_huge else repr(value) if _is_odd(value) else value
 
@@ -92,8 +91,8 @@ class Evidence:
             "file": self.file,
             "pointer": self.pointer,
             "line": self.line,
-            "value": self.value,
-            "ids": {str(i): text for i, text in self.ids.items()},
+            "value": shortened(self.value) if isinstance(self.value, str) else self.value,
+            "ids": {str(i): shortened(text) for i, text in self.ids.items()},
             "note": self.note,
         }
         return {key: value for key, value in found.items() if value not in ("", None, {})}
@@ -188,7 +187,7 @@ class SpecialToken:
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         return {
-            "text": self.text,
+            "text": shortened(self.text),
             "id": self.id,
             "resolved": self.resolved,
             "source": self.source,

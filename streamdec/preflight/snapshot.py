@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from typing import Any, Literal
 
 from streamdec.errors import PreflightError
 
-__all__ = ["LIMITS", "MAX_JSON", "MAX_TEXT", "File", "Problem", "Snapshot"]
+__all__ = ["LIMITS", "MAX_JSON", "MAX_TEXT", "File", "Problem", "Snapshot", "open_snapshot"]
 
 MAX_JSON = 2**24
 """Bytes of a JSON file; the largest known ``tokenizer_config.json`` has 4 million."""
@@ -27,10 +28,15 @@ MAX_TEXT = 2**20
 """Bytes of a template; four times as many as are ever rendered."""
 LIMITS: Mapping[str, int] = {"tokenizer.json": 2**26}
 """Of files that are larger: the largest known ``tokenizer.json`` has 34 million."""
-MAX_CONTAINERS = 1_500_000
-MAX_VALUES = 3_000_000
+TOKEN_FILES = frozenset(
+    ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+)
+"""Files whose texts become tokens."""
+MAX_CONTAINERS = 1_000_000
+MAX_VALUES = 2_000_000
 """Of a JSON file, by its brackets and commas: Python takes 60 bytes and more for each. A
-``tokenizer.json`` of 11 MB (Qwen3) has 153,460 brackets that open and 456,396 commas."""
+``tokenizer.json`` of 11 MB (Qwen3) has 153,460 brackets that open and 456,396 commas; one with the
+largest known vocabulary (XLM-V, 901,629 pieces, each a list) has twice as many commas."""
 MAX_ENTRIES = 10_000
 """Names of a folder that are looked at."""
 MAX_TEMPLATES = 16
@@ -39,6 +45,10 @@ MAX_TEMPLATES = 16
 _LFS_SIZE = 1024
 """Bytes of a pointer at most (the specification of git-lfs)."""
 LFS_LINE = b"version https://git-lfs.github.com/spec/"
+_LONE_SURROGATE = re.compile(
+    r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
+)
+"""As JSON writes it."""
 BOM = b"\xef\xbb\xbf"
 
 Problem = Literal["lfs", "json", "outside", "too-large", "unreadable", "text"]
@@ -76,6 +86,8 @@ class Snapshot:
             self.root = Path(os.path.realpath(self.path))
             with os.scandir(self.path):
                 pass
+        except PreflightError:
+            raise
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise PreflightError(f"{shown}: {reason}") from error
@@ -163,7 +175,10 @@ class Snapshot:
         if (values := content.count(b",")) > MAX_VALUES:
             return self._fail(name, "too-large", f"{values:,} values, or more")
         try:
-            return json.loads(content.decode("utf-8"))
+            text = content.decode("utf-8")
+            value = json.loads(text)
+            is_of_tokens = name in TOKEN_FILES and _LONE_SURROGATE.search(text)
+            return _whole(value) if is_of_tokens else value
         except UnicodeDecodeError as error:
             return self._fail(name, "json", f"not UTF-8: byte {error.start}")
         except json.JSONDecodeError as error:
@@ -204,6 +219,13 @@ class Snapshot:
         )
 
 
+def open_snapshot(path: str | os.PathLike[str]) -> Snapshot:
+    """The snapshot in the folder ``path``. Raises :class:`PreflightError` for what is no folder."""
+    if not os.fspath(path):  # which pathlib takes for the working directory
+        raise PreflightError("'': a snapshot is a folder, and this is no path")
+    return Snapshot(Path(path))
+
+
 def _content(name: str, handle: int, limit: int) -> File:
     try:
         status = os.fstat(handle)
@@ -218,6 +240,12 @@ def _content(name: str, handle: int, limit: int) -> File:
     if len(content) > limit:
         return File(name, None, "too-large", f"{status.st_size} bytes; {limit} are read")
     return File(name, content)
+
+
+def _whole(value: Any) -> Any:
+    """JSON with U+FFFD for each half of a character, which no token can have."""
+    text = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
+    return json.loads(text.decode("utf-16", "replace"))
 
 
 def _names(path: Path, most: int) -> Iterator[str]:

@@ -22,16 +22,17 @@ mlx-lm         G if it is true, else the top level of ``config.json``, else T.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from streamdec.core.stop_conditions import StopConditions
+from streamdec.errors import StreamdecWarning
 from streamdec.preflight.engines import Engine, parse_engine
 from streamdec.preflight.facts import ABSENT, facts
-from streamdec.preflight.snapshot import Snapshot
+from streamdec.preflight.snapshot import Snapshot, open_snapshot
 from streamdec.preflight.tokens import Tokens, is_id
 
 __all__ = [
@@ -43,6 +44,8 @@ __all__ = [
     "stop_tokens_of",
 ]
 
+MAX_SHOWN = 500
+"""Characters of a text that a report shows."""
 GENERATION = "generation_config.json"
 CONFIG = "config.json"
 _ADDITIONAL_TEXTS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -50,6 +53,8 @@ _ADDITIONAL_TEXTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("0", ("<|eom_id|>",)),
 )
 """SGLang's own list of texts, from which version on."""
+MAX_IDS = 1_000
+"""Ids of a list that are read; real ones have up to ten."""
 _HARMONY_STOPS = ("<|return|>", "<|call|>")
 _SGLANG_PARTS = ("thinker_config", "llm_config", "language_config", "text_config")
 """Where SGLang looks for the text part of a configuration, in its order."""
@@ -83,7 +88,7 @@ class Source:
             "kind": self.kind,
             "file": self.file,
             "pointer": self.pointer,
-            "text": self.text,
+            "text": shortened(self.text),
             "resolved": self.resolved,
         }
 
@@ -118,7 +123,7 @@ class StopTokens:
             "ids": [
                 {
                     "id": i,
-                    "text": self.texts.get(i),
+                    "text": shortened(self.texts.get(i)),
                     "resolved": True,
                     "sources": [source.to_dict() for source in self.sources[i]],
                 }
@@ -127,6 +132,11 @@ class StopTokens:
             "unresolved": [source.to_dict() for source in self.unresolved],
             "notes": list(self.notes),
         }
+
+
+def shortened(text: str | None) -> str | None:
+    """A text of a file, of which 500 characters are shown."""
+    return text if text is None or len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 Found = tuple[tuple[int, Source], ...]
@@ -179,12 +189,23 @@ class EosSources:
     @cached_property
     def written_text(self) -> Found:
         """The text part of ``config.json`` as it is written, where transformers looks."""
-        for name in _WRITTEN_PARTS:
-            part = self.config.get(name)
-            if isinstance(part, dict) and part:
-                pointer = f"/{name}/eos_token_id"
-                return _found(part.get("eos_token_id"), "text_config", CONFIG, pointer)
-        return ()
+        name = next((n for n in _WRITTEN_PARTS if self._part(n)), "text_config")
+        return self.written_part(name)
+
+    def written_part(self, name: str) -> Found:
+        """A part of ``config.json`` as it is written."""
+        value = self._part(name).get("eos_token_id")
+        return _found(value, "text_config", CONFIG, f"/{name}/eos_token_id")
+
+    def _part(self, name: str) -> Mapping[str, Any]:
+        part = self.config.get(name)
+        return part if isinstance(part, dict) else {}
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """What the two files have as ``eos_token_id``."""
+        generation = self.generation_config or {}
+        return generation.get("eos_token_id"), self.config.get("eos_token_id")
 
     @cached_property
     def class_default(self) -> Found:
@@ -284,16 +305,27 @@ def effective_stop_tokens(path: str | os.PathLike[str], engine: str) -> StopToke
     Raises :class:`PreflightError` for what is no folder, ValueError for an unknown engine.
     """
     known = parse_engine(engine)
-    snapshot = Snapshot(Path(path))
+    snapshot = open_snapshot(path)
     return stop_tokens_of(EosSources(snapshot, Tokens(snapshot)), known)
 
 
 def stop_conditions(path: str | os.PathLike[str], engine: str = "vllm") -> StopConditions:
     """Conditions under which a stream ends where the engine ends it: its ids as ``eos_token_ids``.
 
+    Where not all of them are known (``StopTokens.resolved``), those that are, and a warning
+    (:class:`StreamdecWarning`).
+
     Raises what :func:`effective_stop_tokens` raises.
     """
-    return StopConditions(eos_token_ids=sorted(effective_stop_tokens(path, engine).ids))
+    found = effective_stop_tokens(path, engine)
+    if not found.resolved:
+        known = ", ".join(map(str, sorted(found.ids))) or "none"
+        message = (
+            f"{os.fspath(path)!r:.200}: {engine} may stop on more than is known here ({known}): "
+            "the tokenizer's end of sequence has no id that can be read"
+        )
+        warnings.warn(message, StreamdecWarning, stacklevel=2)
+    return StopConditions(eos_token_ids=sorted(found.ids))
 
 
 def stop_tokens_of(eos: EosSources, engine: Engine) -> StopTokens:
@@ -343,7 +375,7 @@ def _sglang(eos: EosSources, engine: Engine) -> Iterator[tuple[int, Source]]:
 
 
 def _dynamo(eos: EosSources, _: Engine) -> Iterator[tuple[int, Source]]:
-    yield from eos.generation or eos.written or eos.written_text
+    yield from eos.generation or eos.written or eos.written_part("text_config")
     role = eos.tokens.roles.get("eos_token")
     if role is not None:
         for entry in eos.tokens.declared:
@@ -374,6 +406,8 @@ _RULES = {
 
 
 def _notes(eos: EosSources, engine: Engine) -> Iterator[str]:
+    if any(isinstance(value, list) and len(value) > MAX_IDS for value in eos.values):
+        yield f"of a list of more than {MAX_IDS:,} ids the first are read"
     if engine.version != engine.rules_of:
         yield f"the rules are those of {engine.name} {engine.rules_of}, the nearest that was read"
     if engine.name == "vllm":
@@ -405,7 +439,7 @@ def _found(value: object, kind: str, file: str, pointer: str) -> Found:
     if isinstance(value, list):
         return tuple(
             (each, Source(kind, file, f"{pointer}/{index}"))
-            for index, each in enumerate(value)
+            for index, each in enumerate(value[:MAX_IDS])
             if is_id(each)
         )
     return ()

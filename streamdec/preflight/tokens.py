@@ -3,27 +3,27 @@
 In: a :class:`Snapshot`. Out: :class:`Tokens`: which token has which role and which file said so,
 the added tokens as each file declares them and as they are after loading, and texts turned to ids.
 
-The rules, in the order in which they win (transformers 5.23.0, ``tokenization_utils_base.py`` and
-``tokenization_utils_tokenizers.py``):
+What is said beside ``tokenizer.json`` is worked out where loading a tokenizer does it
+(``streamdec.backends.declared_tokens``). Known here besides, by the tokenizer class (transformers
+5.23.0, ``tokenization_utils_base.py``, ``tokenization_utils_tokenizers.py``):
 
-- Roles: ``special_tokens_map.json``, only where ``added_tokens_decoder`` is absent; then
-  ``tokenizer_config.json``; then what the tokenizer class has by itself.
-- Added tokens: those of ``tokenizer.json``; over them ``added_tokens_decoder``, whose flags win and
-  whose unknown texts are appended; then the roles, made special; then the extra tokens.
-  ``added_tokens.json`` counts only where ``added_tokens_decoder`` is absent.
-- A class that builds its tokenizer from the vocabulary alone has the declared tokens only.
+- Roles of which the files are silent may have a token by the class.
+- A class that builds its tokenizer from the vocabulary alone has the declared tokens only, and may
+  make all that are called special so.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any, TypeGuard
 
 from streamdec.backends.added_vocabulary import AddedVocabulary, Token
-from streamdec.backends.tokenizer_config import ROLES, content_of
+from streamdec.backends.declared_tokens import DeclaredTokens, added_token, declared_tokens
+from streamdec.backends.tokenizer_config import content_of
 from streamdec.errors import TokenizerLoadError
 from streamdec.preflight.loaded_tokens import LoadedTokens
 from streamdec.preflight.snapshot import Snapshot
@@ -33,13 +33,16 @@ __all__ = ["Entry", "Resolved", "Role", "Tokens", "is_id"]
 
 MAX_ID = 2**32 - 1
 MAX_ADDED = 100_000
-"""Added tokens, beyond which a tokenizer is not built: the library takes 20 µs for each."""
+MAX_ADDED_TEXT = 2**21
+"""Added tokens and characters of them, beyond which a tokenizer is not built: the library takes
+20 µs for each token, and 80 bytes for each character. The most of a known one is 6,500."""
+MAX_NAMED = 1_000
+"""Tokens with a name that are reported; Gemma 4 has more than 20."""
 _OTHERS = re.compile(
     r"(?:tokenizer|spiece|sentencepiece|sentencepiece\.bpe|source|target)\.(?:model|spm|bpe\.model)"
     r"|tokenizer\.model\.v.*|tekken\.json|vocab\.(?:json|txt|model)|.*\.tiktoken|tiktoken\.model"
     r"|bpe\.codes"
 )
-_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +147,12 @@ class Tokens:
 
     @cached_property
     def json(self) -> dict[str, Any] | None:
-        """``tokenizer.json``, as JSON; None if it cannot be read."""
-        return self.snapshot.object("tokenizer.json")
+        """``tokenizer.json`` as JSON, without its merges; None if it cannot be read."""
+        found = self.snapshot.object("tokenizer.json")
+        model = (found or {}).get("model")
+        if isinstance(model, dict) and "merges" in model:
+            model["merges"] = []  # half of its memory, given back before the library takes as much
+        return found
 
     @cached_property
     def special_map(self) -> Mapping[str, Any]:
@@ -162,37 +169,29 @@ class Tokens:
         return found
 
     @cached_property
-    def roles(self) -> dict[str, Role]:
-        """The seven roles, then those that a snapshot names itself, each with its token."""
-        found: dict[str, Role] = {}
-        defaults = self.chosen.cls.roles if self.chosen.cls is not None else {}
-        for name in ROLES:
-            value, source = self.said.get(name, (None, ""))
-            if name in self.said:
-                text = content_of(value)
-            else:
-                text, source = defaults.get(name), f"class {self.chosen.name}"
-            if text:
-                found[name] = Role(name, text, source, f"/{name}" if name in self.said else "")
-        for name, (value, source) in self.said.items():
-            if name.endswith("_token") and name not in ROLES and isinstance(value, str) and value:
-                found[name] = Role(name, value, source, f"/{_escaped(name)}")
-        extra, source = self.said.get("extra_special_tokens", (None, ""))
-        for name, value in extra.items() if isinstance(extra, dict) else ():
-            if text := content_of(value):
-                found[name] = Role(name, text, source, f"/extra_special_tokens/{_escaped(name)}")
-        return found
+    def beside(self) -> DeclaredTokens:
+        """What the files beside ``tokenizer.json`` say, as loading a tokenizer takes it."""
+        return declared_tokens(
+            self.config,
+            {entry.id: entry.token for entry in self.declared} if self.has_decoder else None,
+            self.special_map,
+            self.legacy,
+            {entry.id: entry.token for entry in self.own},
+            defaults=self.chosen.cls.roles if self.chosen.cls is not None else {},
+        )
 
     @cached_property
-    def extra(self) -> list[Token]:
-        """The tokens that are named special and have no role."""
-        listed = self.listed("extra_special_tokens") or self.listed("additional_special_tokens")
-        return [_token(v, special=True) for v in listed if content_of(v)]
-
-    def listed(self, key: str) -> list[Any]:
-        """The list under a key; empty if there is none."""
-        value, _ = self.said.get(key, (None, ""))
-        return value if isinstance(value, list) else []
+    def roles(self) -> dict[str, Role]:
+        """The seven roles, then those that a snapshot names itself, each with its token."""
+        extra, source_of_extra = self.said.get("extra_special_tokens", (None, ""))
+        found: dict[str, Role] = {}
+        for name, text in islice(self.beside.names().items(), MAX_NAMED):
+            _, source = self.said.get(name, (None, ""))
+            pointer = f"/{_escaped(name)}" if source else ""
+            if isinstance(extra, dict) and content_of(extra.get(name)) == text:
+                source, pointer = source_of_extra, f"/extra_special_tokens/{_escaped(name)}"
+            found[name] = Role(name, text, source or f"class {self.chosen.name}", pointer)
+        return found
 
     # --- after loading ----------------------------------------------------------------------------
 
@@ -206,13 +205,23 @@ class Tokens:
         """Whether code of the snapshot makes the tokenizer."""
         return self.chosen.cls is None
 
+    @property
+    def is_built(self) -> bool:
+        """Whether the tokenizer is built from the vocabulary and the declared tokens alone."""
+        return self.chosen.cls is not None and self.chosen.cls.builds
+
     @cached_property
     def bare(self) -> AddedVocabulary | None:
         """``tokenizer.json`` alone, as the library reads it; None without a readable one."""
         if self.json is None:
             return None
-        if len(self.own) + len(self.declared) > MAX_ADDED:
+        texts = [entry.content for entry in self.own]
+        texts += [token.content for token in self.to_add()]
+        if len(texts) > MAX_ADDED:
             self.refused = f"more than {MAX_ADDED:,} added tokens"
+            return None
+        if sum(map(len, texts)) > MAX_ADDED_TEXT:
+            self.refused = f"added tokens of more than {MAX_ADDED_TEXT:,} characters"
             return None
         try:
             return AddedVocabulary(self.snapshot.content("tokenizer.json") or b"")
@@ -225,8 +234,9 @@ class Tokens:
         """The same after transformers has laid the other files over it."""
         if self.bare is None:
             return None
-        builds = self.chosen.cls is not None and self.chosen.cls.builds
-        loaded = LoadedTokens(self.bare, self._model_ids(), {} if builds else self.bare.added())
+        loaded = LoadedTokens(
+            self.bare, self._model_ids(), {} if self.is_built else self.bare.added()
+        )
         loaded.add(self.to_add())
         return loaded
 
@@ -239,44 +249,25 @@ class Tokens:
         pieces = vocabulary if isinstance(vocabulary, list) else []
         return {piece[0]: i for i, piece in enumerate(pieces) if isinstance(piece, list) and piece}
 
-    def to_add(self) -> Iterator[Token]:
+    def to_add(self) -> list[Token]:
         """What transformers adds, in its order."""
-        named = {role.text for role in self.roles.values()}
-        if self.chosen.cls is not None and self.chosen.cls.how == "builds-special":
-            named |= {token.content for token in self.extra}
-        seen = set()
-        if self.has_decoder:
-            declared = {entry.id: entry.token for entry in self.declared}
-            if self.chosen.cls is None or not self.chosen.cls.builds:
-                seen = {entry.content for entry in self.own}
-        else:
-            special = named | {token.content for token in self.extra}
-            declared = {i: Token(t, special=t in special) for t, i in self.legacy.items()}
-            declared |= {entry.id: entry.token for entry in self.own}
-        for _, token in sorted(declared.items()):
-            seen.add(token.content)
-            yield _as_special(token) if token.content in named else token
-        for role in self.roles.values():
-            if role.text not in seen:
-                seen.add(role.text)
-                yield Token(role.text, special=True)
-        for token in self.extra:
-            if token.content not in seen:
-                seen.add(token.content)
-                yield token
+        cls = self.chosen.cls
+        return self.beside.to_add(
+            () if self.is_built else {entry.content for entry in self.own},
+            extra_is_special=cls is not None and cls.how == "builds-special",
+        )
 
     @cached_property
     def added(self) -> dict[int, tuple[str, bool]]:
         """Each added token after loading: its text, and whether it is special."""
         if self.loaded is not None and not self.is_remote:
             return dict(sorted(self.loaded.added.items()))
-        if self.has_decoder:
-            named = {role.text for role in self.roles.values()}
-            return {e.id: (e.content, e.special or e.content in named) for e in self.declared}
         special = {role.text for role in self.roles.values()}
-        special |= {token.content for token in self.extra}
-        legacy = {i: (text, text in special) for text, i in self.legacy.items()}
-        return dict(sorted((legacy | {e.id: (e.content, e.special) for e in self.own}).items()))
+        declared = self.beside.declared.items()
+        return {
+            i: (token.content, token.special or token.content in special)
+            for i, token in sorted(declared)
+        }
 
     def resolve(self, text: str) -> Resolved:
         """The id of a token's text, as transformers has it."""
@@ -286,8 +277,13 @@ class Tokens:
         source = "tokenizer_config.json" if self.has_decoder else "added_tokens.json"
         if not self.has_decoder and not self.legacy and self.own:
             source = "tokenizer.json"
-        ids = [i for i, (content, _) in self.added.items() if content == text]
-        return Resolved(ids[0] if ids else None, bool(ids), source)
+        token_id = self._first_ids.get(text)
+        return Resolved(token_id, token_id is not None, source)
+
+    @cached_property
+    def _first_ids(self) -> dict[str, int]:
+        """Added tokens to the lowest id of each."""
+        return {text: i for i, (text, _) in sorted(self.added.items(), reverse=True)}
 
     def text_of(self, token_id: int) -> str | None:
         """The text of an id; None if the files do not tell it."""
@@ -313,25 +309,7 @@ def _entry(key: object, value: object, pointer: str) -> Entry | None:
         key = int(key) if is_number else None
     if not is_id(key) or not isinstance(value, dict) or not content_of(value):
         return None
-    return Entry(key, _token(value), pointer)
-
-
-def _token(value: Any, *, special: bool = False) -> Token:
-    if isinstance(value, str):
-        return Token(value, special=special)
-    flags = {flag: bool(value[flag]) for flag in _FLAGS if value.get(flag) is not None}
-    return Token(value["content"], **{"special": special, **flags})
-
-
-def _as_special(token: Token) -> Token:
-    return Token(
-        token.content,
-        special=True,
-        single_word=token.single_word,
-        lstrip=token.lstrip,
-        rstrip=token.rstrip,
-        normalized=not token.special if token.normalized is None else token.normalized,
-    )
+    return Entry(key, added_token(value), pointer)
 
 
 def _escaped(key: str) -> str:

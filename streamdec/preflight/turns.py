@@ -46,6 +46,8 @@ STANDARD_NAMES = frozenset(
 """What transformers gives each template, special tokens aside."""
 _IMPLICIT = frozenset(("loop", "caller", "varargs", "kwargs", "self", "super"))
 _MOST_SHOWN = 40
+_MOST_BETWEEN = 10_000
+"""Characters between two turns that are searched, from both ends; markers are at the ends."""
 MOST_SECONDS = 20
 """By the clock, for all conversations of a template; real ones take less than a tenth of one."""
 CHILD_DIED = "CHAT_TEMPLATE_CHILD_DIED"
@@ -181,6 +183,9 @@ def find_turns(probes: Probes, markers: Mapping[str, int]) -> Turns:
     between = _between(probes.rendered.get("followed", ""), ANSWER, QUESTION)
     if not markers or (after is None and between is None):
         return Turns()
+    after = after and after[:_MOST_BETWEEN]
+    if between is not None and len(between) > _MOST_BETWEEN:
+        between = between[: _MOST_BETWEEN // 2] + between[-_MOST_BETWEEN // 2 :]
     text = f"{after}{between}"
     pattern = _pattern([marker for marker in markers if marker in text])
     inner = [found.group() for found in pattern.finditer(between or "")]

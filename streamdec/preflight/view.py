@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 from streamdec.preflight.engines import Engine
 from streamdec.preflight.report import Evidence
@@ -23,6 +24,8 @@ __all__ = ["View"]
 
 _MOST_TEXT = 2**18
 """Characters of templates that are searched; a template of more is over the limit by itself."""
+_MOST_SOUGHT = 8_000
+"""Tokens that are looked for in them; the most of a known tokenizer is 6,500."""
 _COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 
 
@@ -64,6 +67,11 @@ class View:
         """The text of all of them, without comments."""
         text = "\n".join(t.text[:_MOST_TEXT] for _, t in self.templates.all)
         return _COMMENT.sub("", text[:_MOST_TEXT])
+
+    def written_in_template(self, tokens: Iterable[str]) -> set[str]:
+        """Those of the tokens that occur in it; none that is white space."""
+        sought = islice((token for token in tokens if token.strip()), _MOST_SOUGHT)
+        return {token for token in sought if token in self.template_text}
 
     @cached_property
     def probes(self) -> Probes:

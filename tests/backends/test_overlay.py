@@ -85,8 +85,22 @@ def test_what_was_changed_is_told(tmp_path: Path) -> None:
         files=("tokenizer_config.json",),
         changed={a: "a", 258: "<model>"},
         appended={260: "<tool>"},
+        undeclared={256: "<end>", 257: "<user>", 259: "<pad>"},
     )
     assert tokenizer.decode([a, 258, 260]) == ""
+
+
+def test_what_is_not_declared_is_kept_and_told(tmp_path: Path) -> None:
+    tokens = {"256": special("<end>"), "257": special("<user>"), "259": special("<pad>")}
+    tokenizer = HuggingFaceTokenizer(with_config(tmp_path, added_tokens_decoder=tokens))
+    assert tokenizer.overlay is not None
+    assert tokenizer.overlay.undeclared == {258: "<model>"}
+    assert tokenizer.token_to_id("<model>") == 258
+    tokens["258"] = special("<model>", rstrip=True)
+    for said in ({"added_tokens_decoder": tokens}, {"eos_token": "<new>"}):
+        overlay = HuggingFaceTokenizer(with_config(tmp_path, **said)).overlay
+        assert overlay is not None
+        assert not overlay.undeclared
 
 
 def test_nothing_beside_changes_nothing(tmp_path: Path) -> None:
@@ -149,6 +163,9 @@ def test_other_ids_than_declared_are_warned_of(tmp_path: Path) -> None:
         ("tokenizer_config.json", '{"added_tokens_decoder": null}', "an object, not NoneType"),
         ("tokenizer_config.json", '{"added_tokens_decoder": {"x": {}}}', "'x' is not a token id"),
         ("tokenizer_config.json", '{"added_tokens_decoder": {"1": {}}}', "id 1 has no content"),
+        ("tokenizer_config.json", '{"eos_token": "\\ud83d"}', "no Unicode text"),
+        ("tokenizer_config.json", '{"additional_special_tokens": ["\\ud83d"]}', "no Unicode text"),
+        ("special_tokens_map.json", '{"x_token": "\\ud83d"}', "no Unicode text"),
         ("special_tokens_map.json", "5", "not a JSON object"),
         ("added_tokens.json", '{"<x>": "5"}', "the id of '<x>' must be an integer, not '5'"),
     ],

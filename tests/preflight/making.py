@@ -56,7 +56,7 @@ def loaded_by_library(tokens: Tokens) -> AddedVocabulary | None:
     builds = tokens.chosen.cls is not None and tokens.chosen.cls.builds
     base = {**tokens.json, "added_tokens": [], "post_processor": None} if builds else tokens.json
     vocabulary = AddedVocabulary(json.dumps(base))
-    vocabulary.add(tokens.to_add())
+    vocabulary._tokenizer.add_tokens(tokens.to_add())
     return vocabulary
 
 

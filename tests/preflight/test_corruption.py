@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,6 +40,7 @@ def _corrupted(base: Path, changes: list[tuple[Any, ...]], folder: Path) -> None
         corrupt(folder, change)
 
 
+@pytest.mark.filterwarnings("ignore:.*may stop on more than is known")
 @given(st.deferred(lambda: st.sampled_from(_snapshots())), corruptions)
 def test_whatever_was_done_to_a_folder_there_is_a_report(
     base: Path, changes: list[tuple[Any, ...]]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from streamdec import load_tokenizer
 from streamdec.preflight import Report, inspect
 from streamdec.preflight.findings import MODULES, RULES
 from streamdec.preflight.report import SEVERITIES
@@ -331,6 +332,41 @@ def test_a_drift_of_the_flag_is_grave_where_it_is_seen(
     assert finding.evidence[0].ids == {token_id: name}
 
 
+@pytest.mark.parametrize("is_built", [False, True])
+def test_what_was_special_once_is_skipped_on(is_built: bool, tmp_path: Path) -> None:
+    """But not by a class for which it never was."""
+    change = _entry(257, "<|im_start|>", special=False)
+    change = _both(change, _config(model_type="qwen2")) if is_built else change
+    report = inspect(control(change).write(tmp_path), render=False)
+    [finding] = [f for f in report.findings if f.code == "SPECIAL_FLAG_DRIFT"]
+    note = "effective for transformers: special=false"
+    assert finding.evidence[0].note == (note if is_built else f"{note}, and yet skipped")
+    loaded = load_tokenizer(tmp_path, backend="huggingface")
+    assert loaded.decode([257]) == ""
+
+
+@pytest.mark.parametrize("key", ["extra_special_tokens", "additional_special_tokens"])
+def test_a_map_that_is_not_read_may_list_others(key: str, tmp_path: Path) -> None:
+    def codes(listed: list[str]) -> frozenset[str]:
+        stale = _file("special_tokens_map.json", {key: listed})
+        same = _say(additional_special_tokens=["<|im_start|>"])
+        return inspect(control(_both(same, stale)).write(tmp_path), render=False).codes
+
+    assert codes(["<|im_start|>"]) == set()
+    assert codes(["<|im_start|>", "<|pad|>"]) == {"SPECIAL_TOKENS_MAP_STALE"}
+    assert codes(["<|pad|>"]) == {"SPECIAL_TOKENS_MAP_STALE"}
+
+
+def test_named_extra_tokens_hide_no_others(tmp_path: Path) -> None:
+    """Transformers ignores additional_special_tokens beside a list, and not beside names."""
+    parts = control(
+        _say(extra_special_tokens={"img": "<|pad|>"}, additional_special_tokens=["<new>"])
+    )
+    assert "EXTRA_SPECIAL_SHADOWS_ADDITIONAL" not in inspect(parts.write(tmp_path)).codes
+    loaded = load_tokenizer(tmp_path, backend="huggingface")
+    assert loaded.token_to_id("<new>") == 260
+
+
 def test_a_token_with_a_role_has_no_drift_where_the_role_makes_it_special(tmp_path: Path) -> None:
     parts = control(_entry(258, "<|im_end|>", special=False))
     assert "SPECIAL_FLAG_DRIFT" not in inspect(parts.write(tmp_path), render=False).codes
@@ -433,6 +469,17 @@ def test_sources_tell_which_file_won(tmp_path: Path) -> None:
     assert sources["chat_template"] == "chat_template.jinja"
     assert sources["generation_config"] == "generation_config.json"
     assert sources["tokenizer_class"].startswith("tokenizer_config.json: TokenizersBackend")
+
+
+def test_sources_tell_which_files_are_read_at_all(tmp_path: Path) -> None:
+    sources = inspect(control().write(tmp_path / "a"), render=False).sources
+    assert sources["added_tokens"] == "tokenizer.json, then tokenizer_config.json"
+    assert "quantization_config" not in sources
+    legacy = _both(_drop("added_tokens_decoder"), _file("added_tokens.json", {"<x>": 260}))
+    quantized = _both(legacy, CASES["QUANT_NESTED"][1], CASES["QUANT_SIDECAR_ONLY"][1])
+    sources = inspect(control(quantized).write(tmp_path / "b"), render=False).sources
+    assert sources["added_tokens"] == "tokenizer.json, then added_tokens.json"
+    assert sources["quantization_config"] == "hf_quant_config.json: quantization"
 
 
 def test_each_special_token_tells_whether_its_id_is_known(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from streamdec import StopConditions
-from streamdec.errors import PreflightError
+from streamdec.errors import PreflightError, StreamdecWarning
 from streamdec.preflight import Source, effective_stop_tokens, inspect, stop_conditions
 from streamdec.preflight.engines import parse_engine
 from tests.preflight.making import Parts, added, control
@@ -303,6 +303,27 @@ def test_stop_conditions_are_ready_to_use(tmp_path: Path) -> None:
     assert stop_conditions(folder, engine="sglang") == StopConditions(eos_token_ids=(256, 257, 258))
 
 
+def test_stop_conditions_that_may_lack_a_stop_say_so(tmp_path: Path) -> None:
+    def change(parts: Parts) -> None:
+        parts.tokenizer = None
+        parts.tokenizer_config = {"eos_token": "<|im_end|>"}
+
+    folder = control(change).write(tmp_path)
+    assert not effective_stop_tokens(folder, "vllm").resolved
+    with pytest.warns(StreamdecWarning, match=r"vllm may stop on more than is known here \(258"):
+        conditions = stop_conditions(folder)
+    assert 258 in conditions.eos_token_ids
+
+
+def test_which_part_of_the_configuration_is_read(tmp_path: Path) -> None:
+    parts = control()
+    parts.generation = None
+    parts.config = {"decoder": {"eos_token_id": 257}, "text_config": {"eos_token_id": 259}}
+    folder = parts.write(tmp_path)
+    assert effective_stop_tokens(folder, "transformers").ids == {257}
+    assert effective_stop_tokens(folder, "dynamo").ids == {258, 259}
+
+
 @pytest.mark.parametrize("name", ["", "llama.cpp", "vllm@", "vllm@new", "vllm 0.11", "@1"])
 def test_an_engine_that_is_not_known_is_a_value_error(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"sglang@0\.5\.10"):
@@ -327,7 +348,9 @@ def test_the_rules_are_those_of_the_nearest_version_that_was_read(name: str, rul
 def test_a_path_that_is_no_folder_is_one_clear_error(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text("{}")
-    with pytest.raises(PreflightError, match="a snapshot is a folder, and this is a file"):
+    with pytest.raises(PreflightError, match=r"^'': a snapshot is a folder, and this is no path"):
+        effective_stop_tokens("", "vllm")
+    with pytest.raises(PreflightError, match=r"^'[^:]*': a snapshot is a folder, and this is a"):
         effective_stop_tokens(file, "vllm")
     with pytest.raises(PreflightError, match="not there"):
         stop_conditions(tmp_path / "none")

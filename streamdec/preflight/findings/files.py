@@ -72,8 +72,9 @@ UNREADABLE = Rule(
 NOT_A_TOKENIZER = Rule(
     "TOKENIZER_JSON_INVALID",
     "error",
-    "tokenizer.json is JSON, and the tokenizers library does not read it (or it has more than "
-    "100,000 added tokens, and was not tried)",
+    "tokenizer.json is JSON, and the tokenizers library does not read it; or it has, with the "
+    "files beside it, more than 100,000 added tokens or 2,097,152 characters of them, and was not "
+    "tried",
     _ALL,
     "Save it anew; a newer library may be needed.",
     (Reference("tokenizers", "0.22", "tokenizers/src/tokenizer/serialization.rs"),),

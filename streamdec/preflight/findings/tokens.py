@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from streamdec.backends.tokenizer_config import ROLES, content_of
-from streamdec.preflight.report import Evidence, Finding, Reference, Rule, shown
+from streamdec.preflight.report import Evidence, Finding, Reference, Rule, Severity, shown
 from streamdec.preflight.tokens import Entry, Tokens
 from streamdec.preflight.view import View
 
@@ -18,8 +18,6 @@ _JSON = "tokenizer.json"
 _MAP = "special_tokens_map.json"
 _MOST = 50
 """Pieces of evidence that one finding shows; it says how many there are."""
-_MOST_SOUGHT = 20_000
-"""Added tokens that are looked for in a template; the most of a known tokenizer is 6,500."""
 _BASE = Reference("transformers", "5.23.0", "tokenization_utils_base.py")
 _BACKEND = Reference("transformers", "5.23.0", "tokenization_utils_tokenizers.py")
 _BASE_4 = Reference("transformers", "4.57.6", "tokenization_utils_base.py")
@@ -35,8 +33,10 @@ FLAG_DRIFT = Rule(
     "and not in the other",
     (*_LOADED, *_BARE),
     "transformers, vLLM and SGLang take the flag of tokenizer_config.json, loaders of "
-    "tokenizer.json alone take that one: the token is printed by one and skipped by the other. "
-    "Make them agree.",
+    "tokenizer.json alone take that one: a token that is special in tokenizer_config.json alone is "
+    "skipped by the former and printed by the latter. One that is special in tokenizer.json alone "
+    "is skipped by both, as the library goes on skipping it (but in classes that build their "
+    "tokenizer from the vocabulary), and is no special token to those who ask. Make them agree.",
     (_BACKEND, _LIBRARY),
     or_severity="error if the token is a stop id or occurs in the chat template",
 )
@@ -201,25 +201,29 @@ def _flags(view: View) -> Iterator[Finding]:
     tokens = view.tokens
     own = {(entry.id, entry.content): entry for entry in tokens.own}
     named = {role.text for role in tokens.roles.values()}
-    grave: list[Evidence] = []
-    plain: list[Evidence] = []
+    drifted: list[Entry] = []
+    found: dict[int, Evidence] = {}
     for entry in tokens.declared:
         other = own.get((entry.id, entry.content))
         # With a role it becomes special whatever the config says.
         effective = entry.special or entry.content in named
         if other is None or other.special == effective:
             continue
-        evidence = Evidence(
+        drifted.append(entry)
+        found[entry.id] = Evidence(
             _CONFIG,
             entry.pointer,
             value={_JSON: other.special, _CONFIG: entry.special},
             ids={entry.id: entry.content},
-            note=f"effective for transformers: special={str(effective).lower()}",
+            note=f"effective for transformers: special={str(effective).lower()}"
+            + (", and yet skipped" if other.special and not tokens.is_built else ""),
         )
-        is_grave = entry.id in view.stop_ids or entry.content in view.template_text
-        (grave if is_grave else plain).append(evidence)
-    if grave or plain:
-        yield FLAG_DRIFT(*_some(grave + plain), severity="error" if grave else "warning")
+    written = view.written_in_template(entry.content for entry in drifted)
+    is_grave = {e.id for e in drifted if e.id in view.stop_ids or e.content in written}
+    evidence = sorted(found, key=lambda token_id: token_id not in is_grave)
+    if evidence:
+        severity: Severity = "error" if is_grave else "warning"
+        yield FLAG_DRIFT(*_some([found[i] for i in evidence]), severity=severity)
 
 
 def _declared(view: View) -> Iterator[Finding]:
@@ -269,16 +273,11 @@ def _own(view: View) -> Iterator[Finding]:
         ]
         if moved:
             yield NOT_HONOURED(*_some(moved))
-    twice = (
-        [
-            Evidence(file, entry.pointer, ids={entry.id: entry.content})
-            for file, entries in ((_JSON, tokens.own), (_CONFIG, tokens.declared))
-            for entry in entries
-            if Counter(e.content for e in entries)[entry.content] > 1
-        ]
-        if _has_duplicates(tokens.own) or _has_duplicates(tokens.declared)
-        else []
-    )
+    twice = [
+        Evidence(file, entry.pointer, ids={entry.id: entry.content})
+        for file, entries in ((_JSON, tokens.own), (_CONFIG, tokens.declared))
+        for entry in _duplicates(entries)
+    ]
     if twice:
         yield DUPLICATE(*_some(twice))
 
@@ -291,8 +290,10 @@ def _moved(tokens: Tokens, after: int | None) -> str:
     )
 
 
-def _has_duplicates(entries: list[Entry]) -> bool:
-    return len({entry.content for entry in entries}) < len(entries)
+def _duplicates(entries: list[Entry]) -> list[Entry]:
+    """Those whose text another one has too."""
+    counts = Counter(entry.content for entry in entries)
+    return [entry for entry in entries if counts[entry.content] > 1]
 
 
 def _shape(view: View) -> Iterator[Finding]:
@@ -320,7 +321,8 @@ def _extra(view: View) -> Iterator[Finding]:
         below = any(engine.may_have_transformers_4 for engine in view.engines)
         evidence = Evidence(source, "/extra_special_tokens", value=f"a list of {len(extra)}")
         yield EXTRA_LIST(evidence, severity="error" if below else "info")
-    if extra and additional:
+    # With an object of names, the list is read all the same.
+    if extra and additional and not isinstance(extra, dict):
         yield EXTRA_SHADOWS(
             Evidence(source, "/extra_special_tokens", value=shown(_names(extra))),
             Evidence(_CONFIG, "/additional_special_tokens", value=shown(_names(additional))),
@@ -336,6 +338,14 @@ def _extra(view: View) -> Iterator[Finding]:
     ]
     if unskipped:
         yield EXTRA_NOT_SKIPPED(*_some(unskipped))
+
+
+def _called_special(said: Mapping[str, object]) -> list[str]:
+    """What is listed as special without a role, under the new key or the old."""
+    return [
+        *_names(said.get("extra_special_tokens")),
+        *_names(said.get("additional_special_tokens")),
+    ]
 
 
 def _names(listed: object) -> list[str]:
@@ -356,6 +366,12 @@ def _map(view: View) -> Iterator[Finding]:
         is_said = name in tokens.config or tokens.has_decoder
         if here != there and is_said:
             differing.append(Evidence(_MAP, f"/{name}", value={_MAP: here, _CONFIG: there}))
+    if tokens.has_decoder:
+        named = set(_called_special(tokens.config))
+        listed = _called_special(tokens.special_map)
+        if listed and set(listed) != named:
+            value = {_MAP: shown(listed), _CONFIG: shown(sorted(named))}
+            differing.append(Evidence(_MAP, value=value, note="further special tokens"))
     if differing:
         yield (MAP_STALE if tokens.has_decoder else MAP_OVERRIDES)(*differing)
 
@@ -364,8 +380,8 @@ def _in_template(view: View) -> Iterator[Finding]:
     template, tokens = view.template_text, view.tokens
     if not template:
         return
-    unskipped = [i for i, (text, special) in tokens.added.items() if text.strip() and not special]
-    found = view.ids(i for i in unskipped[:_MOST_SOUGHT] if tokens.added[i][0] in template)
+    unskipped = {text: i for i, (text, special) in tokens.added.items() if not special}
+    found = view.ids(unskipped[text] for text in view.written_in_template(unskipped))
     if found:
         yield NOT_SPECIAL(Evidence(*_place(view), ids=dict(list(found.items())[:_MOST])))
     if tokens.knows_all_ids:

@@ -1,0 +1,181 @@
+"""What the files beside a ``tokenizer.json`` say of its added tokens, as transformers takes it.
+
+In: what these files hold, parsed. Out: :class:`DeclaredTokens`: the tokens that are added when a
+folder is loaded, in their order and with their flags. Loading a tokenizer and looking at a folder
+without loading it both ask here, so that they cannot differ.
+
+The rules are those of transformers 5 (``tokenization_utils_base.py`` and
+``tokenization_utils_tokenizers.py``, the same from 5.0 to 5.23), found by reading it and by
+comparing (``scripts/make_overlay_goldens.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tokenizers import AddedToken
+
+from streamdec.backends.tokenizer_config import ROLES, content_of
+
+__all__ = ["DECLARED", "FLAGS", "DeclaredTokens", "added_token", "declared_tokens"]
+
+DECLARED = "added_tokens_decoder"
+"""The key under which ``tokenizer_config.json`` has added tokens by their ids."""
+FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+_EXTRA = "extra_special_tokens"
+_ADDITIONAL = "additional_special_tokens"
+
+TextOrToken = str | AddedToken
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredTokens:
+    """What the files say."""
+
+    declared: Mapping[int, AddedToken]
+    """Tokens by the ids that the files give them."""
+    named: Mapping[str, TextOrToken]
+    """Tokens that have a role (``eos_token``) or another name."""
+    extra: tuple[TextOrToken, ...]
+    """Those that are called special without one."""
+
+    def names(self) -> dict[str, str]:
+        """The text of each token that has a name."""
+        return {name: _text(token) for name, token in self.named.items()}
+
+    def to_add(
+        self, present: Container[str], *, extra_is_special: bool = False
+    ) -> list[AddedToken]:
+        """Those to be added, in order, to a tokenizer that has the added tokens ``present``.
+
+        All that are declared are added once more, so the last one of a text gives its flags. Some
+        classes make extra tokens special whatever their flags (``extra_is_special``).
+        """
+        found: list[TextOrToken] = [token for _, token in sorted(self.declared.items())]
+        declared = {_text(token) for token in found}
+        # A string is not equal to an object of that text, so that one may come after it.
+        others = dict.fromkeys((*self.named.values(), *self.extra))
+        found += [t for t in others if _text(t) not in declared and _text(t) not in present]
+        special = set(self.names().values())
+        if extra_is_special:
+            special |= {_text(token) for token in self.extra}
+        return [_as_added(token, special) for token in found]
+
+
+def declared_tokens(
+    config: Mapping[str, Any],
+    declared: Mapping[int, AddedToken] | None,
+    special_map: Mapping[str, Any],
+    legacy: Mapping[str, int],
+    own: Mapping[int, AddedToken],
+    *,
+    defaults: Mapping[str, str] | None = None,
+) -> DeclaredTokens:
+    """What the files say together.
+
+    Args:
+        config: ``tokenizer_config.json``.
+        declared: the ``added_tokens_decoder`` of it; None if there is none, and only then are the
+            three that follow read.
+        special_map: ``special_tokens_map.json``.
+        legacy: ``added_tokens.json``, texts to ids.
+        own: the added tokens of ``tokenizer.json`` by their ids.
+        defaults: the tokens that the tokenizer class gives to roles of which the files are silent.
+    """
+    said = dict(config)
+    if _ADDITIONAL in said and not said.get(_EXTRA):
+        said[_EXTRA] = said.pop(_ADDITIONAL)
+    if declared is None:
+        said |= _of_map(special_map, said)
+        declared = {**dict(_of_legacy(legacy, said)), **own}
+    roles = _roles({**(defaults or {}), **said})
+    by_text = {token.content: token for token in declared.values()}
+    named = {role: by_text.get(_text(token), token) for role, token in roles.items()}
+    return DeclaredTokens(declared, named | _other_names(said), _extra(said))
+
+
+def added_token(value: Mapping[str, Any]) -> AddedToken:
+    """An added token as JSON has it, ``content`` and flags; what is left out is the library's."""
+    flags = {flag: bool(value[flag]) for flag in FLAGS if flag in value}
+    return AddedToken(value["content"], **flags)
+
+
+def _of_legacy(
+    legacy: Mapping[str, int], said: Mapping[str, Any]
+) -> Iterator[tuple[int, AddedToken]]:
+    """Special are those with a role, and the extra ones.
+
+    Not if they are typed objects of the config: so it is there.
+    """
+    extra = said.get(_EXTRA)
+    values = [*map(said.get, ROLES), *(extra if isinstance(extra, list) else ())]
+    special = {
+        content_of(value) for value in values if not (isinstance(value, dict) and "__type" in value)
+    }
+    for text, token_id in legacy.items():
+        is_special = text in special
+        yield token_id, AddedToken(text, normalized=not is_special, special=is_special)
+
+
+def _of_map(special_map: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``special_tokens_map.json`` says, as if the config had said it."""
+    found: dict[str, Any] = {}
+    for key, value in special_map.items():
+        if key == _EXTRA and isinstance(value, list):
+            before = said.get(key)
+            value = [*(before if isinstance(before, list) else []), *value]
+        elif isinstance(value, dict) and key != _EXTRA:
+            value = {**value, "special": True}
+        found[key] = value
+    return found
+
+
+def _roles(said: Mapping[str, Any]) -> dict[str, TextOrToken]:
+    found = {role: _token_or_none(said.get(role)) for role in ROLES}
+    return {role: token for role, token in found.items() if token is not None}
+
+
+def _other_names(said: Mapping[str, Any]) -> dict[str, TextOrToken]:
+    """What else is called ``…_token``, and the extra tokens if they have names."""
+    extra = said.get(_EXTRA)
+    other = {key: said[key] for key in said if key.endswith("_token") and key not in ROLES}
+    other |= extra if isinstance(extra, dict) else {}
+    found = {name: _token_or_none(value) for name, value in other.items()}
+    return {name: token for name, token in found.items() if token is not None}
+
+
+def _extra(said: Mapping[str, Any]) -> tuple[TextOrToken, ...]:
+    """The extra tokens without a name; of older files what they call additional."""
+    extra = said.get(_EXTRA)
+    has_newer = _EXTRA in said and not isinstance(extra, dict)
+    return tuple(_listed(extra if has_newer else said.get(_ADDITIONAL)))
+
+
+def _listed(values: Any) -> Iterator[TextOrToken]:
+    for value in values if isinstance(values, list) else ():
+        # Old files have objects that do not say that they are special, as the list does.
+        token = _token_or_none({"special": True, **value} if isinstance(value, dict) else value)
+        if token is not None:
+            yield token
+
+
+def _token_or_none(value: Any) -> TextOrToken | None:
+    if isinstance(value, str):
+        return value or None
+    return added_token(value) if isinstance(value, dict) and content_of(value) else None
+
+
+def _as_added(token: TextOrToken, special: Container[str]) -> AddedToken:
+    """``token`` as it is added: special if it has a name."""
+    if isinstance(token, str):
+        return AddedToken(token, special=True)
+    if token.special or token.content not in special:
+        return token
+    flags = {flag: getattr(token, flag) for flag in FLAGS}
+    return AddedToken(token.content, **{**flags, "special": True})
+
+
+def _text(token: TextOrToken) -> str:
+    return token if isinstance(token, str) else token.content

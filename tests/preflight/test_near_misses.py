@@ -1,0 +1,228 @@
+"""What is almost a finding and none: each rule's border from the other side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streamdec.preflight import inspect
+from tests.preflight.making import CHATML, Parts, added, control
+from tests.preflight.test_findings import (
+    GLM,
+    QUANT,
+    RENDERED,
+    _both,
+    _config,
+    _drop,
+    _entry,
+    _file,
+    _flag,
+    _generation,
+    _own,
+    _say,
+    _template,
+    _without,
+)
+
+NEAR_MISSES: list[tuple[str, str, Callable[[Parts], object]]] = [
+    ("EOS_SOURCES_DISAGREE", "the same id as a list", _generation(eos_token_id=[258, 258])),
+    ("EOS_SOURCES_DISAGREE", "one file is silent", _without("generation")),
+    ("EOS_ENGINES_DISAGREE", "one file is broken", _file("generation_config.json", "{")),
+    (
+        "EOS_TERMINATOR_NOT_STOPPED",
+        "the old ChatML, which ends with the answer",
+        _template(CHATML.replace("+ '<|im_end|>\\n'", "+ ('' if loop.last else '<|im_end|>\\n')")),
+    ),
+    ("EOS_TERMINATOR_NOT_STOPPED", "no marker closes a turn", _template(GLM)),
+    ("EOS_TURN_PRIMER_IN_STOP_SET", "no stop id opens a turn", _template(GLM)),
+    (
+        "EOS_TURN_PRIMER_IN_STOP_SET",
+        "a marker closes a turn",
+        _generation(eos_token_id=[257, 258]),
+    ),
+    (
+        "EOS_MISSING_EVERYWHERE",
+        "the tokenizer has one",
+        _both(_config(eos_token_id=None), _generation(eos_token_id=None)),
+    ),
+    ("EOS_TOKEN_NOT_IN_VOCAB", "a word of the model", _say(eos_token="a")),
+    ("EOS_ID_UNKNOWN", "the last id that there is", _generation(eos_token_id=[258, 259])),
+    (
+        "EOS_ID_UNKNOWN",
+        "no tokenizer.json tells",
+        _both(_without("tokenizer"), _generation(eos_token_id=9)),
+    ),
+    ("EOS_CLASS_DEFAULT_IN_EFFECT", "null is said", _config(eos_token_id=None)),
+    (
+        "EOS_CLASS_DEFAULT_IN_EFFECT",
+        "the class has none",
+        lambda p: setattr(p, "config", {"model_type": "qwen2"}),
+    ),
+    (
+        "EOS_TEXT_CONFIG_ONLY",
+        "the top level has it too",
+        _config(text_config={"eos_token_id": 258}),
+    ),
+    ("EOS_ZERO_DROPPED", "in a list", _generation(eos_token_id=[0])),
+    ("EOS_ZERO_DROPPED", "false is no id", _generation(eos_token_id=False)),
+    ("GENERATION_CONFIG_MISSING", "it is broken", _file("generation_config.json", "{")),
+    ("GENERATION_STOP_STRINGS_IGNORED", "null", _generation(stop_strings=None)),
+    (
+        "BOS_SOURCES_DISAGREE",
+        "the same",
+        _both(_say(bos_token="<|endoftext|>"), _generation(bos_token_id=256)),
+    ),
+    ("BOS_SOURCES_DISAGREE", "null is none", _both(_say(bos_token=None), _config(bos_token_id=9))),
+    ("PAD_EQUALS_EOS", "another end", _config(pad_token_id=256)),
+    ("SPECIAL_FLAG_DRIFT", "another id", _both(_drop("pad_token"), _entry(261, "<|pad|>"))),
+    ("ADDED_TOKEN_CONTENT_DRIFT", "the text is elsewhere", _entry(261, "<|pad|>")),
+    ("ADDED_TOKEN_ID_DRIFT", "another text", _entry(259, "<|padding|>")),
+    ("ADDED_TOKEN_ONLY_IN_CONFIG", "another id", _entry(261, "<|pad|>")),
+    ("ADDED_TOKEN_ONLY_IN_CONFIG", "a word of the model", _entry(64, "a")),
+    (
+        "ADDED_TOKEN_ID_NOT_HONOURED",
+        "no gap",
+        _both(_own(260, "<next>"), _entry(260, "<next>")),
+    ),
+    ("ADDED_TOKEN_DUPLICATE_CONTENT", "the two files have it once each", _entry(259, "<|pad|>")),
+    ("ADDED_TOKENS_DECODER_ABSENT", "it is empty", _say(added_tokens_decoder={})),
+    ("ADDED_TOKENS_DECODER_SHAPE", "it is empty", _say(added_tokens_decoder={})),
+    ("EXTRA_SPECIAL_TOKENS_LIST", "an object", _say(extra_special_tokens={"i": "<|pad|>"})),
+    (
+        "EXTRA_SPECIAL_SHADOWS_ADDITIONAL",
+        "one is empty",
+        _say(extra_special_tokens=[], additional_special_tokens=["<|pad|>"]),
+    ),
+    (
+        "EXTRA_SPECIAL_NOT_SKIPPED",
+        "it is special",
+        _say(additional_special_tokens=["<|im_start|>"]),
+    ),
+    (
+        "SPECIAL_TOKENS_MAP_OVERRIDES",
+        "the same in another form",
+        _both(
+            _drop("added_tokens_decoder"),
+            _file("special_tokens_map.json", {"eos_token": added("<|im_end|>")}),
+        ),
+    ),
+    (
+        "SPECIAL_TOKENS_MAP_OVERRIDES",
+        "it is not read",
+        _file("special_tokens_map.json", {"eos_token": "<|endoftext|>"}),
+    ),
+    (
+        "SPECIAL_TOKENS_MAP_STALE",
+        "it is read",
+        _both(
+            _drop("added_tokens_decoder"),
+            _file("special_tokens_map.json", {"eos_token": "<|endoftext|>"}),
+        ),
+    ),
+    (
+        "STRUCTURAL_TOKEN_NOT_SPECIAL",
+        "in a comment",
+        _both(_own(260, "<x>", special=False), _template(CHATML + "{# <x> #}")),
+    ),
+    ("STRUCTURAL_TOKEN_NOT_SPECIAL", "a role makes it special", _flag(2, special=False)),
+    ("TEMPLATE_MARKER_NOT_A_TOKEN", "in a comment", _template(CHATML + "{# <|im_begin|> #}")),
+    ("TEMPLATE_MARKER_NOT_A_TOKEN", "put together", _template(CHATML + "{{ '<|' ~ 'x' ~ '|>' }}")),
+    ("FILE_INVALID_JSON", "Python reads NaN", _file("special_tokens_map.json", '{"x": NaN}')),
+    ("FILE_LFS_POINTER", "the line is not the first", _file("README.md", "\nversion https://git")),
+    ("TOKENIZER_CLASS_REQUIRES_V5", "of 4 too", _say(tokenizer_class="PreTrainedTokenizerFast")),
+    ("TOKENIZER_CLASS_UNKNOWN", "a class without Fast", _say(tokenizer_class="LlamaTokenizer")),
+    (
+        "TOKENIZER_CLASS_UNKNOWN",
+        "its code is named",
+        _say(tokenizer_class="Acme", auto_map={"AutoTokenizer": ["a.Acme", None]}),
+    ),
+    ("TOKENIZER_REMOTE_CODE", "of a model", _say(auto_map={"AutoModel": "a.Acme"})),
+    ("TOKENIZER_MISTRAL_NATIVE", "SentencePiece", _file("tokenizer.model", b"")),
+    (
+        "ADD_BOS_EOS_FLAG_IGNORED",
+        "no tokenizer.json",
+        _both(_without("tokenizer"), _say(add_bos_token=True)),
+    ),
+    ("ADD_BOS_EOS_FLAG_IGNORED", "null", _say(add_bos_token=None)),
+    (
+        "CHAT_TEMPLATE_MISSING",
+        "engines have code for it",
+        _both(_drop("chat_template"), _config(model_type="gpt_oss")),
+    ),
+    (
+        "CHAT_TEMPLATE_MISSING",
+        "an empty file is one",
+        _both(_drop("chat_template"), _file("chat_template.jinja", "")),
+    ),
+    (
+        "CHAT_TEMPLATE_SIDECAR_SHADOWS_INLINE",
+        "other ends of lines",
+        _both(_template(CHATML + "\na"), _file("chat_template.jinja", CHATML + "\r\na")),
+    ),
+    (
+        "CHAT_TEMPLATE_INLINE_LOST",
+        "a file is the default",
+        _both(
+            _file("chat_template.jinja", CHATML),
+            _file("additional_chat_templates/rag.jinja", CHATML),
+        ),
+    ),
+    ("CHAT_TEMPLATE_NAMED", "one, named default", _file("chat_template.jinja", CHATML)),
+    (
+        "CHAT_TEMPLATE_DEFAULT_COLLISION",
+        "another name",
+        _both(
+            _file("chat_template.jinja", CHATML),
+            _file("additional_chat_templates/rag.jinja", CHATML),
+        ),
+    ),
+    (
+        "CHAT_TEMPLATE_CLOCK_DEPENDENT",
+        "a variable of that name",
+        _template("{{ strftime_now is defined }}" + CHATML),
+    ),
+    (
+        "CHAT_TEMPLATE_NEEDS_KWARGS",
+        "always given",
+        _template(CHATML + "{{ documents }}{{ tools }}"),
+    ),
+    ("CHAT_TEMPLATE_NEEDS_KWARGS", "a role", _template(CHATML + "{{ eos_token }}")),
+    ("CHAT_TEMPLATE_NEEDS_KWARGS", "made there", _template(CHATML + "{% set x = 1 %}{{ x }}")),
+    (
+        "CHAT_TEMPLATE_NONE_CONTENT_LEAK",
+        "the word is always there",
+        _template(CHATML.replace("m['content']", "(m['content'] or '')") + "None"),
+    ),
+    (
+        "QUANT_NESTED",
+        "the top level has it too",
+        _config(quantization_config=QUANT, text_config={"quantization_config": QUANT}),
+    ),
+    (
+        "QUANT_SIDECAR_ONLY",
+        "config.json has it too",
+        _both(
+            _config(quantization_config={"quant_method": "modelopt", "quant_algo": "NVFP4"}),
+            _file("hf_quant_config.json", {"quantization": {"quant_algo": "NVFP4"}}),
+        ),
+    ),
+    (
+        "QUANT_MULTIPLE_DISAGREE",
+        "the same twice",
+        _config(quantization_config=QUANT, compression_config=QUANT),
+    ),
+    ("QUANT_NO_METHOD", "an algorithm", _config(quantization_config={"quant_algo": "FP8"})),
+    ("QUANT_KV_SCHEME_NULL", "nothing is said", _config(quantization_config=QUANT)),
+]
+
+
+@pytest.mark.parametrize(
+    ("code", "change"), [pytest.param(c, f, id=f"{c}: {why}") for c, why, f in NEAR_MISSES]
+)
+def test_what_is_almost_a_finding_is_none(
+    code: str, change: Callable[[Parts], object], tmp_path: Path
+) -> None:
+    report = inspect(control(change).write(tmp_path), render=code in RENDERED)
+    assert code not in report.codes, [str(f) for f in report.findings if f.code == code]
