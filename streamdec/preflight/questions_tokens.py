@@ -42,7 +42,7 @@ class DiscoveredToken:
     content: str
     """Its text."""
     special: bool
-    """Its flag. One that is special in the ``tokenizer.json`` alone is left out of texts as well."""
+    """Its flag. One that is special in ``tokenizer.json`` alone is left out of texts as well."""
     single_word: bool
     """Whether it is found in a text only as a word of its own."""
     lstrip: bool
