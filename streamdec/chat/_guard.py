@@ -1,5 +1,4 @@
 # ruff: noqa: ARG001 - a filter that asks for the context is not run by the compiler
-# ruff: noqa: N802 - jinja2 calls visitors by the names of its nodes
 """A chat template's environment with a meter: the same text, or an error before it costs too much.
 
 In: an environment and limits. Out: its twin, which renders what it renders, byte for byte, and
@@ -7,8 +6,8 @@ stops a template that goes over the limits with a :class:`ChatTemplateError`.
 
 The sandbox of jinja2 stops code, not cost. Here every operation of a template that can cost more
 than its own text is asked before it runs. Calls and operators go through the sandbox already; the
-rest is reached through the syntax tree (:class:`_Metering`) and the names that compiled templates
-look up.
+rest is reached through the syntax tree (:mod:`streamdec.chat._metering`) and the names that
+compiled templates look up.
 """
 
 from __future__ import annotations
@@ -16,12 +15,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, update_wrapper
 from string import Formatter
-from types import BuiltinMethodType, CodeType, FunctionType, MethodDescriptorType, MethodType
-from typing import Any, TypeVar, cast
+from types import (
+    BuiltinMethodType,
+    CodeType,
+    FunctionType,
+    GeneratorType,
+    MethodDescriptorType,
+    MethodType,
+)
+from typing import Any, cast
 
 from jinja2 import Template, TemplateSyntaxError, nodes, pass_context
 from jinja2.exceptions import SecurityError
-from jinja2.runtime import BlockReference, Context, LoopContext, Macro, Undefined
+from jinja2.runtime import BlockReference, Context, LoopContext, Macro
 from jinja2.sandbox import (
     ImmutableSandboxedEnvironment,
     SandboxedEscapeFormatter,
@@ -29,16 +35,15 @@ from jinja2.sandbox import (
     modifies_known_mutable,
 )
 from jinja2.utils import Namespace
-from jinja2.visitor import NodeTransformer
 from markupsafe import Markup
 
+from streamdec.chat import _metering
 from streamdec.chat._guard_rules import (
     DROPPED,
     FREE_FILTERS,
     METHODS,
     OTHER_METHODS,
     PLAIN_FILTERS,
-    SMALL,
     check_dict,
     check_operator,
     compared,
@@ -63,8 +68,6 @@ FROM_REQUEST = "CHAT_TEMPLATE_FROM_REQUEST"
 REFUSED_KWARGS = frozenset(("chat_template", "tokenize"))
 """What a request may not bring: vLLM refuses both, SGLang a template."""
 
-N = TypeVar("N", bound=nodes.Node)
-
 
 def guarded_environment(
     environment: ImmutableSandboxedEnvironment, limits: Limits = LIMITS
@@ -83,8 +86,7 @@ def guarded_environment(
     twin.globals = _guarded_globals(environment.globals)
     filters = environment.filters.items()
     twin.filters = {name: _guarded_filter(name, function) for name, function in filters}
-    twin.filters |= {_HELD: _held, _WEIGHED: _weighed, _SEARCHED: _searched}
-    twin.filters |= {_CUT: _cut, _UNPACKED: _unpacked}
+    twin.filters |= _metering.FILTERS
     tests = environment.tests.items()
     twin.tests = {name: _guarded_test(name, function) for name, function in tests}
     return cast(ImmutableSandboxedEnvironment, twin)
@@ -146,6 +148,8 @@ class _Guard(ImmutableSandboxedEnvironment):
         # of a dict costs it an AttributeError. This saves about what the meter costs.
         kind = type(obj)
         if kind is dict:
+            if attribute in _GIVES_WHAT_IS_THERE:
+                return getattr(obj, attribute)
             if attribute not in _OF_DICTS:
                 try:
                     return obj[attribute]
@@ -161,6 +165,11 @@ class _Guard(ImmutableSandboxedEnvironment):
         return super().getattr(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
+        if type(obj) is dict:
+            try:
+                return obj[argument]
+            except (TypeError, LookupError):
+                pass  # the sandbox looks for an attribute then
         # dict[…] would be a type, which nothing here weighs.
         if isinstance(obj, type):
             raise SecurityError(f"access to items of the class {obj.__name__!r} is unsafe.")
@@ -169,7 +178,11 @@ class _Guard(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         meter = running_meter.get()
         if operator == "+" and type(left) is str and type(right) is str:
-            meter.make_text(len(left) + len(right) + ITEM)
+            size = len(left) + len(right) + ITEM
+            if size + ITEM > meter.left or size > meter.limits.value:
+                meter.make_text(size)
+            else:  # the same without two calls: templates join most of their text like this
+                meter.left -= size + ITEM
             return left + right
         check_operator(meter, operator, left, right)
         result = self.binop_table[operator](left, right)
@@ -195,6 +208,8 @@ class _Guard(ImmutableSandboxedEnvironment):
             elif isinstance(owner, dict) and __obj.__name__ in _GIVES_WHAT_IS_THERE:
                 if args and type(args[0]) is tuple:  # its hash goes through all of it
                     meter.spend(meter.weigh(args[0])[0])
+                if type(owner) is dict and kwargs.keys() <= _SCOPE_KWARGS:
+                    return __obj(*args)  # as the sandbox would, without its questions
                 return super().call(__context, __obj, *args, **kwargs)
             rule = OTHER_METHODS.get(__obj.__name__)
             if rule is not None:
@@ -272,8 +287,8 @@ class _Guard(ImmutableSandboxedEnvironment):
 
     def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> str:
         check_tree(source, self.limits.static)
-        metered = _Metering(self).visit(source)
-        return super()._generate(metered, *args, **kwargs)
+        tree = _metering.metered(source, self)
+        return super()._generate(tree, *args, **kwargs)
 
 
 class _GuardedTemplate(Template):
@@ -373,9 +388,10 @@ def _refuse_change(value: object, method: str) -> None:
 
 _SMALL = 1024
 """Characters of a text with which plain filters run at once."""
-_FRAME_KWARGS = frozenset(("_loop_vars", "_block_vars", "caller"))
+_SCOPE_KWARGS = frozenset(("_loop_vars", "_block_vars"))
+"""What jinja2 passes with a call, and takes out before a function is called that wants none."""
+_FRAME_KWARGS = _SCOPE_KWARGS | {"caller"}
 """What jinja2 passes with a call, beside what the template passes."""
-_SCALARS = frozenset((int, bool, float, type(None), Undefined))
 _PLAIN = frozenset((str, int, bool, float, list, dict, tuple))
 _OF_DICTS = frozenset(dir(dict))
 _OF_TEXTS = frozenset(name for name in dir(str) if name[0] != "_") - {"format", "format_map"}
@@ -516,7 +532,8 @@ def _guarded_filter(name: str, function: Callable[..., Any]) -> Callable[..., An
             return function(*lead(context), value)
         taken = filter_input(meter, name, value, args, kwargs)
         result = _checked(meter, function(*lead(context), taken, *args, **kwargs))
-        meter.chain(value, result)
+        if type(result) is GeneratorType:
+            meter.chain(value, result)
         return result
 
     return pass_context(guarded)
@@ -551,186 +568,3 @@ def _leading_argument(function: Callable[..., Any]) -> Callable[[Context], tuple
     if mark == "environment":
         return lambda context: (context.environment,)
     return lambda _: ()
-
-
-# --- what the syntax tree gets --------------------------------------------------------------------
-
-# Filters of names that no template can write; a filter is the call that costs least.
-_HELD, _WEIGHED, _SEARCHED = "list display", "operand", "operand of in"
-_CUT, _UNPACKED = "slice of", "arguments"
-
-
-@pass_context
-def _held(context: Context, value: Any) -> Any:
-    """A list, tuple or dict that the template writes out."""
-    running_meter.get().hold(value)
-    return value
-
-
-@pass_context
-def _weighed(context: Context, value: Any) -> Any:
-    """An operand of a comparison, or a key: paid for if it is not small."""
-    kind = type(value)
-    if kind not in _SCALARS and (kind is not str or len(value) > SMALL):
-        meter = running_meter.get()
-        meter.spend(compared(meter, value))
-    return value
-
-
-@pass_context
-def _searched(context: Context, value: Any) -> Any:
-    """What ``in`` looks through."""
-    if type(value) is not dict and (type(value) is not str or len(value) > SMALL):
-        meter = running_meter.get()
-        meter.spend(compared(meter, value, searched=True))
-    return value
-
-
-@pass_context
-def _cut(context: Context, value: Any, start: Any, stop: Any, step: Any) -> Any:
-    """``value[start:stop:step]``"""
-    result = value[start:stop:step]
-    if not isinstance(value, Undefined) and hasattr(result, "__len__"):
-        size = len(result)
-        running_meter.get().spend(size if isinstance(result, (str, bytes)) else ITEM * size)
-    return result
-
-
-@pass_context
-def _unpacked(context: Context, value: Any) -> Any:
-    """``*value`` or ``**value`` of a call."""
-    meter = running_meter.get()
-    if hasattr(value, "__next__"):
-        return list(meter.count(value, ITEM))
-    if hasattr(value, "__len__"):
-        meter.make_items(len(value))
-    return value
-
-
-class _Metering(NodeTransformer):
-    """Puts the meter into a template's tree.
-
-    Loops and macros pay where their bodies begin, and long runs of statements now and then. Lists
-    and dicts that are written out, slices, keys and operands of comparisons are weighed; constants
-    are not, they are no larger than the template.
-    """
-
-    def __init__(self, environment: _Guard) -> None:
-        self._environment = environment
-
-    def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> nodes.Node:
-        super().generic_visit(node, *args, **kwargs)
-        for field in ("body", "else_"):
-            body = getattr(node, field, None)
-            if isinstance(body, list):
-                steps = self._with_steps(body)
-                if field == "body" and isinstance(node, _BEGINS):
-                    for _ in range(1 + len(getattr(node, "args", ())) // 16):
-                        steps.insert(0, self._new(nodes.ExprStmt, node, self._step(node)))
-                setattr(node, field, steps)
-        return node
-
-    def visit_For(self, node: nodes.For) -> nodes.Node:
-        self.generic_visit(node)
-        if node.test is not None:
-            node.test = self._new(nodes.And, node.test, self._step(node.test), node.test)
-        return node
-
-    def visit_List(self, node: nodes.List) -> nodes.Node:
-        self.generic_visit(node)
-        return node if _is_small(node.items) else self._filter(_HELD, node)
-
-    def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:
-        self.generic_visit(node)
-        return node if node.ctx != "load" or _is_constant(node) else self._filter(_HELD, node)
-
-    def visit_Dict(self, node: nodes.Dict) -> nodes.Node:
-        self.generic_visit(node)
-        for pair in node.items:
-            if not isinstance(pair.key, nodes.Const):
-                pair.key = self._filter(_WEIGHED, pair.key)
-        parts = [part for pair in node.items for part in (pair.key, pair.value)]
-        return node if _is_small(parts) else self._filter(_HELD, node)
-
-    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:
-        self.generic_visit(node)
-        if isinstance(node.arg, nodes.Slice):
-            part = node.arg
-            bounds = [
-                self._new(nodes.Const, node, None) if bound is None else bound
-                for bound in (part.start, part.stop, part.step)
-            ]
-            return self._filter(_CUT, node.node, *bounds)
-        if not isinstance(node.arg, nodes.Const):
-            node.arg = self._filter(_WEIGHED, node.arg)
-        return node
-
-    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
-        self.generic_visit(node)
-        operands = [node.expr, *(each.expr for each in node.ops)]
-        if (
-            len(operands) == 2
-            and node.ops[0].op in ("eq", "ne")
-            and any(map(_is_constant, operands))
-        ):
-            return node  # no longer than the constant is
-        if not _is_constant(node.expr):
-            node.expr = self._filter(_WEIGHED, node.expr)
-        for each in node.ops:
-            if not (_is_constant(each.expr) or isinstance(each.expr, nodes.List)):
-                name = _SEARCHED if each.op in ("in", "notin") else _WEIGHED
-                each.expr = self._filter(name, each.expr)
-        return node
-
-    def visit_Call(self, node: nodes.Call) -> nodes.Node:
-        return self._with_arguments(node)
-
-    def visit_Filter(self, node: nodes.Filter) -> nodes.Node:
-        return self._with_arguments(node)
-
-    def visit_Test(self, node: nodes.Test) -> nodes.Node:
-        return self._with_arguments(node)
-
-    def _with_arguments(self, node: Any) -> nodes.Node:
-        self.generic_visit(node)
-        for field in ("dyn_args", "dyn_kwargs"):
-            if getattr(node, field) is not None:
-                setattr(node, field, self._filter(_UNPACKED, getattr(node, field)))
-        return cast(nodes.Node, node)
-
-    def _with_steps(self, body: list[nodes.Node]) -> list[nodes.Node]:
-        """``body`` with a step for every 16 nodes; each part of an output counts as one."""
-        steps: list[nodes.Node] = []
-        count = 0
-        for node in body:
-            count += len(node.nodes) if isinstance(node, nodes.Output) else 1
-            while count >= 16:
-                steps.append(self._new(nodes.ExprStmt, node, self._step(node)))
-                count -= 16
-            steps.append(node)
-        return steps
-
-    def _step(self, beside: nodes.Node) -> nodes.Expr:
-        return self._new(nodes.EnvironmentAttribute, beside, "step")
-
-    def _filter(self, name: str, node: nodes.Expr, *args: nodes.Expr) -> nodes.Expr:
-        return self._new(nodes.Filter, node, node, name, list(args), [], None, None)
-
-    def _new(self, kind: type[N], beside: nodes.Node, *fields: Any) -> N:
-        return kind(*fields, lineno=beside.lineno, environment=self._environment)
-
-
-_BEGINS = (nodes.For, nodes.Macro, nodes.CallBlock, nodes.Block)
-"""Nodes whose body may be run more than once."""
-
-
-def _is_constant(node: nodes.Node) -> bool:
-    """Whether Python makes the value once, when the template is compiled."""
-    if isinstance(node, nodes.Tuple):
-        return all(map(_is_constant, node.items))
-    return isinstance(node, nodes.Const)
-
-
-def _is_small(parts: list[nodes.Expr]) -> bool:
-    """Whether a list or dict of ``parts``, which is made anew each time, is not worth weighing."""
-    return len(parts) <= 8 and all(isinstance(part, nodes.Const) for part in parts)

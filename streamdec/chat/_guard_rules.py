@@ -8,7 +8,6 @@ how large the result can be at most, from the sizes of the operands; where that 
 
 from __future__ import annotations
 
-import operator
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -337,17 +336,6 @@ def _check_ints(meter: Meter, sign: str, left: int, right: int) -> None:
         meter.check_int(bits * right if right > 0 and bits > 1 else others)
     else:
         meter.check_int(bits + others if sign == "*" else max(bits, others))
-
-
-OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
-    "**": operator.pow,
-    "%": operator.mod,
-}
 
 
 # --- filters --------------------------------------------------------------------------------------

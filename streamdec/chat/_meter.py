@@ -97,7 +97,7 @@ class Meter:
         self._until: float | None = None
         self._variables = variables or {}
         self._weights: dict[int, tuple[int, int, object]] = {}
-        self._chains: WeakKeyDictionary[object, int] = WeakKeyDictionary()
+        self._chains: WeakKeyDictionary[object, int] | None = None
 
     # --- work -------------------------------------------------------------------------------------
 
@@ -213,6 +213,8 @@ class Meter:
         error if there are thousands, but with the process.
         """
         if isinstance(given, GeneratorType) and isinstance(made, GeneratorType):
+            if self._chains is None:
+                self._chains = WeakKeyDictionary()
             self._chains[made] = links = self._chains.get(given, 0) + 1
             if links > self.limits.calls:
                 self.refuse(f"more than {self.limits.calls} filters that read each other")

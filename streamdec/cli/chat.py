@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from datetime import datetime
 from io import BufferedReader
 from pathlib import Path
@@ -19,6 +20,11 @@ from streamdec.cli.loading import Loader, loading_options, say_what_encodes
 from streamdec.errors import ChatTemplateError
 
 __all__ = ["chat"]
+
+PARTS_HINT = "hint: the template takes no list as content; --openai makes one text of its parts"
+ARGUMENTS_HINT = (
+    "hint: tool arguments are a string, which many templates do not take; --openai parses them"
+)
 
 
 @click.group()
@@ -133,13 +139,19 @@ def render(
     click.echo(f"template: {chosen.origin}", err=True)
     name = None if is_file else template
     _check_name(name, chosen)
+    hint = None
     if openai:
         conversation = chosen.openai_messages(
             conversation, chat_template=name, with_tools=called is not None
         )
+    elif _has_parts(conversation) and _takes_text(chosen, name, called is not None):
+        click.echo(PARTS_HINT, err=True)
+    elif _has_argument_strings(conversation):
+        hint = ARGUMENTS_HINT
     text = _rendered(
         chosen,
         conversation,
+        hint=hint,
         tools=called,
         documents=None if documents is None else _json_of(documents),
         chat_template=name,
@@ -179,10 +191,43 @@ def _check_name(name: str | None, template: ChatRenderer) -> None:
         raise click.BadParameter(f"{name!r} is no file, and {there}", param_hint="--template")
 
 
-def _rendered(template: ChatRenderer, conversation: Any, **options: Any) -> str:
+def _dicts(found: Any) -> Iterator[dict[str, Any]]:
+    """The dicts of a list in a JSON file, which may be anything."""
+    return (one for one in found if isinstance(one, dict)) if isinstance(found, list) else iter(())
+
+
+def _has_parts(conversation: Any) -> bool:
+    return any(isinstance(message.get("content"), list) for message in _dicts(conversation))
+
+
+def _has_argument_strings(conversation: Any) -> bool:
+    functions = (
+        call.get("function")
+        for message in _dicts(conversation)
+        for call in _dicts(message.get("tool_calls"))
+    )
+    return any(isinstance(one.get("arguments"), str) for one in _dicts([*functions]))
+
+
+def _takes_text(template: Any, name: str | None, with_tools: bool) -> bool:
+    """Whether it writes a list of parts as it would write any list; the fallback takes both."""
+    if getattr(template.origin, "kind", None) == "fallback":
+        return False
+    try:
+        found: str = template.content_format(chat_template=name, with_tools=with_tools)
+    except ChatTemplateError:
+        return False  # rendering says it, and better
+    return found == "string"
+
+
+def _rendered(
+    template: ChatRenderer, conversation: Any, *, hint: str | None, **options: Any
+) -> str:
     try:
         return template.render(conversation, **options)
     except ChatTemplateError as error:
+        if hint is not None:
+            click.echo(hint, err=True)
         # What a template says of the messages does not say which template it was.
         told = " ".join([str(error), *(f"({note})" for note in getattr(error, "__notes__", ()))])
         raise ChatTemplateError(told) from error

@@ -119,6 +119,77 @@ def test_messages_of_openais_clients(render: Rendering) -> None:
     assert render(messages).status == 2
 
 
+TEXT_ALONE = "{% for m in messages %}[{{ m.content }}]{% endfor %}"
+OF_PARTS = "{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}"
+OF_CALLS = (
+    "{% for m in messages %}{% for c in m.tool_calls or [] %}"
+    "{% for name, value in c.function.arguments.items() %}{{ name }}={{ value }};{% endfor %}"
+    "{% endfor %}{% endfor %}"
+)
+PARTS = [{"role": "user", "content": [{"type": "text", "text": "a"}]}]
+
+
+def called(arguments: object, content: object = None) -> list[dict[str, object]]:
+    """A conversation with one tool call."""
+    call = {"type": "function", "function": {"name": "f", "arguments": arguments}}
+    return [{"role": "assistant", "content": content, "tool_calls": [call]}]
+
+
+def hints(result: Run) -> list[str]:
+    return [line for line in result.err.splitlines() if line.startswith("hint: ")]
+
+
+@pytest.mark.parametrize(
+    ("template", "messages", "status", "out"),
+    [
+        (TEXT_ALONE, PARTS, 0, "[a]"),
+        (TEXT_ALONE.replace("m.content", "m.content.strip()"), PARTS, 2, "[a]"),
+        (TEXT_ALONE + OF_CALLS, called('{"x": 1}', PARTS[0]["content"]), 2, "[a]x=1;"),
+        (OF_CALLS, called('{"x": 1}'), 2, "x=1;"),
+        (OF_PARTS + OF_CALLS, called('{"x": 1}', PARTS[0]["content"]), 2, "ax=1;"),
+    ],
+)
+def test_messages_of_openais_clients_that_it_does_not_take_give_one_hint(
+    render: Rendering, template: str, messages: Any, status: int, out: str
+) -> None:
+    (render.folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+    result = render(messages)
+    assert result.status == status
+    [hint] = hints(result)
+    assert "--openai" in hint
+    followed = render(messages, "--openai")
+    assert (followed.status, followed.out, hints(followed)) == (0, out, [])
+
+
+@pytest.mark.parametrize(
+    ("template", "messages", "status"),
+    [
+        (TEXT_ALONE, USER, 0),
+        (OF_PARTS, PARTS, 0),
+        (OF_CALLS, called({"x": 1}), 0),
+        (OF_CALLS.replace(".items()", ""), called(""), 0),
+        ("{{ raise_exception('no') }}", called({"x": 1}), 2),
+        (TEXT_ALONE, [1], 0),
+        (TEXT_ALONE, [{"tool_calls": [1, {"function": "f"}, {}]}], 0),
+        ("{{ messages[0].nothing.there }}", {"messages": [{"tool_calls": {"function": []}}]}, 2),
+        ("{% if %}", PARTS, 2),
+    ],
+)
+def test_others_give_no_hint(render: Rendering, template: str, messages: Any, status: int) -> None:
+    (render.folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+    result = render(messages)
+    assert (result.status, hints(result)) == (status, [])
+    assert "Traceback" not in result.err
+
+
+def test_the_fallback_takes_parts_without_a_hint(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "a.gguf").write_bytes(small_gguf())
+    result = Rendering(monkeypatch, tmp_path)(PARTS, "--fallback", "simple")
+    assert (result.status, result.out, hints(result)) == (0, "user: a\n", [])
+
+
 def test_a_gguf_file_without_a_template_says_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

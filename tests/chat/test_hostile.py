@@ -27,7 +27,7 @@ from jinja2.exceptions import SecurityError
 from streamdec.chat import _child
 from streamdec.chat._child import ChildLimits, ChildPool, render_in_child
 from streamdec.chat._guard import error_code, guarded_environment, request_kwargs
-from streamdec.chat._meter import LIMITS, Limits
+from streamdec.chat._meter import ITEM, LIMITS, Limits
 from streamdec.chat._static_check import StaticLimits, check_template
 from streamdec.chat.environment import PROFILES, make_environment
 from streamdec.chat.rendering import compile_template, render_compiled, render_once
@@ -241,6 +241,60 @@ def test_an_honest_template_renders_as_without_the_guard(
     if isinstance(guarded, tuple) and " at 0x" in guarded[0]:
         return  # a function or a generator was written out, with its address
     assert guarded == plain
+
+
+class _Texts(dict[str, Any]):
+    """A dict of a caller's own kind."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return f"its own {key}"
+
+
+@pytest.mark.parametrize("owner", ["d", "own", "{'a': 1}"])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *("D.get('a')", "D.get('z', 5)", "D.get()", "D.get('a', d=1)", "D.get(['a'])"),
+        *("D.get(*['a'])", "D.get(**{'a': 1})", "D.get('a', loop=1)", "D['get']('a')"),
+        *("D.items() | list", "D.keys(1)", "D.get.__self__", "D.pop('a')", "D['pop']"),
+        *("D['a']", "D['z']", "D[['a']]", "D['items']() | list", "D['__class__']"),
+    ],
+)
+def test_a_dict_is_asked_as_without_the_guard(owner: str, expression: str) -> None:
+    """In a loop and in a call block too, where jinja2 passes more than is written."""
+    asked = expression.replace("D", owner)
+    context = {"d": {"a": 1, "keys": 2}, "own": _Texts(a=1)}
+    for template in (
+        "{{ " + asked + " }}",
+        "{% for i in [1] %}{% set j = i %}{{ " + asked + " }}{% endfor %}",
+        "{% call " + asked + " %}x{% endcall %}" if asked.endswith(")") else "",
+    ):
+        plain, guarded = (outcome(each["classic"], template, context) for each in (PLAIN, GUARDED))
+        assert guarded == plain
+
+
+def test_texts_that_are_joined_reach_the_limits_of_a_value_and_of_work() -> None:
+    doubled = (
+        "{% set ns = namespace(t='xx') %}"
+        "{% for i in range(8) %}{% set ns.t = ns.t + ns.t %}{% endfor %}{{ ns.t | length }}"
+    )
+    largest = 512 + ITEM
+    enough, less = (
+        guarded_environment(PLAIN["classic"], dataclasses.replace(LIMITS, value=value))
+        for value in (largest, largest // 2)
+    )
+    assert outcome(enough, doubled, {}) == ("512", [])
+    assert f"a text of {largest}" in str(outcome(less, doubled, {}))
+
+    joined = "{% set a = '" + "x" * 1_000 + "' %}"
+    joined += "{% for i in range(100) %}{% set t = a + a %}{% endfor %}done"
+    work = 100 * (2_000 + 2 * ITEM)  # and as much again for the passes, at most
+    enough, less = (
+        guarded_environment(PLAIN["classic"], dataclasses.replace(LIMITS, work=units))
+        for units in (2 * work, work)
+    )
+    assert outcome(enough, joined, {}) == ("done", [])
+    assert f"more work than {work:,}" in str(outcome(less, joined, {}))
 
 
 def test_the_limits_grow_with_what_the_caller_passes_in() -> None:
