@@ -9,7 +9,6 @@ of these wins, as in transformers: what is given, ``chat_template.jinja`` with
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -17,10 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streamdec.errors import ChatTemplateError
+from streamdec.backends.tokenizer_config import (
+    CONFIG,
+    ROLES,
+    SPECIAL_TOKENS_MAP,
+    content_of,
+    read_object,
+)
+from streamdec.errors import ChatTemplateError, TokenizerLoadError
 
 __all__ = [
-    "ROLES",
     "Found",
     "Origin",
     "Templates",
@@ -38,21 +43,15 @@ Templates = str | Mapping[str, str] | Sequence[Mapping[str, str]]
 
 FILE = "chat_template.jinja"
 FOLDER = "additional_chat_templates"
-CONFIG = "tokenizer_config.json"
 LEGACY = "chat_template.json"
-_SPECIAL_TOKENS = "special_tokens_map.json"
 _GGUF = "tokenizer.chat_template"
 _DEFAULT = "default"
 _MAX_TEMPLATE = 2**20
 """Bytes of a template's file; the largest of real models has 100,000."""
-_MAX_JSON = 2**26
 _POINTER = "version https://git-lfs.github.com/spec/"
 _PATH = re.compile(r"[^{}\n]*([/\\][^{}\n]*|\.(jinja2?|j2|json|txt|tpl|template))")
 """What looks like a path and not like a template, which has braces or several lines."""
 
-ROLES = (
-    *("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"),
-)
 _OF_CLASSES: Mapping[str, Mapping[str, str]] = {
     "CodeLlamaTokenizer": {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"},
     "CohereTokenizer": {
@@ -214,25 +213,24 @@ def _of_files(folder: Path) -> Found | None:
 
 
 def _of_config(folder: Path) -> Found | None:
-    path = folder / CONFIG
-    template = _json_of(path).get("chat_template")
-    if template is None:
-        return None
-    found = named(template, f"{str(path)!r}: chat_template")
-    names = () if isinstance(found, str) else tuple(found)
     reason = "its chat_template, as no file of its own replaces it"
-    return Found(found, Origin("tokenizer config", path, reason, names))
+    return _of_object(folder, CONFIG, "tokenizer config", reason)
 
 
 def _of_legacy(folder: Path) -> Found | None:
-    path = folder / LEGACY
-    template = _json_of(path).get("chat_template")
+    reason = "processors had theirs here, and there is no other"
+    return _of_object(folder, LEGACY, "legacy json", reason)
+
+
+def _of_object(folder: Path, name: str, kind: str, reason: str) -> Found | None:
+    """The template, or the named ones, under ``chat_template`` in the object in that file."""
+    template = _object(folder, name).get("chat_template")
     if template is None:
         return None
+    path = folder / name
     found = named(template, f"{str(path)!r}: chat_template")
     names = () if isinstance(found, str) else tuple(found)
-    reason = "processors had theirs here, and there is no other"
-    return Found(found, Origin("legacy json", path, reason, names))
+    return Found(found, Origin(kind, path, reason, names))
 
 
 def is_gguf_template(key: str) -> bool:
@@ -269,23 +267,18 @@ def special_tokens_of(folder: str | os.PathLike[str]) -> dict[str, str]:
     those that neither names. Raises :class:`ChatTemplateError` for a file that cannot be read.
     """
     place = Path(os.fsdecode(folder))
-    config = _json_of(place / CONFIG)
+    config = _object(place, CONFIG)
     said = dict(config)
     if "added_tokens_decoder" not in config:
-        said |= _json_of(place / _SPECIAL_TOKENS)
+        said |= _object(place, SPECIAL_TOKENS_MAP)
     extra = said.get("extra_special_tokens")
     more = extra if isinstance(extra, dict) else {}
     roles = [*ROLES, *(key for key in said if key.endswith("_token") and key not in ROLES)]
     own = {role: said[role] for role in roles if role in said} | more
     name = config.get("tokenizer_class")
     usual = _OF_CLASSES.get(name.removesuffix("Fast"), {}) if isinstance(name, str) else {}
-    texts = {role: _content(token) for role, token in {**usual, **own}.items()}
+    texts = {role: content_of(token) for role, token in {**usual, **own}.items()}
     return {role: text for role, text in texts.items() if text is not None}
-
-
-def _content(token: object) -> str | None:
-    content = token.get("content") if isinstance(token, dict) else token
-    return content if isinstance(content, str) else None
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -306,19 +299,9 @@ def _text_of(path: Path) -> str:
     return text
 
 
-def _json_of(path: Path) -> dict[str, Any]:
-    """The object in ``path``; an empty one if there is no such file."""
-    if not path.is_file():
-        return {}
+def _object(folder: Path, name: str) -> dict[str, Any]:
+    """The object in the file of that name; an empty one if there is no such file."""
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_JSON + 1)
-        if len(content) > _MAX_JSON:
-            raise ValueError(f"more than {_MAX_JSON} bytes")
-        data = json.loads(content.decode("utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ChatTemplateError(f"{str(path)!r}: {reason}") from error
-    if not isinstance(data, dict):
-        raise ChatTemplateError(f"{str(path)!r}: not a JSON object")
-    return data
+        return read_object(folder, name) or {}
+    except TokenizerLoadError as error:
+        raise ChatTemplateError(str(error)) from error

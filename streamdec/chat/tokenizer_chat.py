@@ -13,6 +13,7 @@ from typing import Any
 
 from streamdec.backends._chat import ChatRenderer, NewTemplate
 from streamdec.backends.gguf_metadata import read_metadata
+from streamdec.backends.tokenizer_config import ROLES
 from streamdec.chat import sources
 from streamdec.chat._jinja import within
 from streamdec.chat.sources import Found
@@ -107,7 +108,7 @@ class TokenizerChat:
         said = {} if self._folder is None else sources.special_tokens_of(self._folder)
         if said and self._gguf is None:
             return said
-        roles = ((role, getattr(tokens, role)) for role in sources.ROLES)
+        roles = ((role, getattr(tokens, role)) for role in ROLES)
         return {role: text for role, text in roles if text is not None}
 
     def _looked_for(self) -> str:

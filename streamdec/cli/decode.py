@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Protocol
 
 import click
 
+from streamdec.cli.decoding import decoding_options, input_format_option
 from streamdec.cli.id_input import (
     detect_format,
     numbered_lines,
@@ -33,13 +34,7 @@ __all__ = ["decode"]
 @click.command()
 @click.option("--tokenizer", required=True, metavar="PATH", help="A tokenizer file or its folder.")
 @loading_options
-@click.option(
-    "--input-format",
-    type=click.Choice(["auto", "jsonl", "ids"]),
-    default="auto",
-    show_default=True,
-    help="What FILE holds; auto asks the first line that is not blank.",
-)
+@input_format_option
 @click.option(
     "--output",
     type=click.Choice(["text", "jsonl"]),
@@ -47,25 +42,7 @@ __all__ = ["decode"]
     show_default=True,
     help="Text and a newline, or an object with 'line', 'text' and the row's other fields.",
 )
-@click.option(
-    "--skip-special-tokens/--keep-special-tokens",
-    default=True,
-    help="Leave special tokens out (the default), or show them.",
-)
-@click.option(
-    "--byte-runs",
-    type=click.Choice(["eager", "exact"]),
-    default="eager",
-    show_default=True,
-    help="Byte-fallback runs: characters as they complete, or as the whole decode has them.",
-)
-@click.option(
-    "--unknown-ids",
-    type=click.Choice(["skip", "error", "replace"]),
-    default="skip",
-    show_default=True,
-    help="Ids that the tokenizer does not have.",
-)
+@decoding_options
 @stop_options
 @click.argument("source", metavar="[FILE]", type=click.File("rb"), default="-")
 def decode(

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streamdec.chunks import FinishReason
+from streamdec.cli.decoding import decoding_options, input_format_option
 from streamdec.cli.id_input import (
     detect_format,
     numbered_lines,
@@ -68,13 +69,7 @@ def _parse_ids(_context: click.Context, _option: click.Parameter, value: str) ->
 
 @click.command()
 @loading_options
-@click.option(
-    "--input-format",
-    type=click.Choice(["auto", "jsonl", "ids"]),
-    default="auto",
-    show_default=True,
-    help="What FILE holds; auto asks the first line that is not blank.",
-)
+@input_format_option
 @click.option(
     "--line",
     type=click.IntRange(min=1),
@@ -96,25 +91,7 @@ def _parse_ids(_context: click.Context, _option: click.Parameter, value: str) ->
     callback=_parse_ids,
     help="Ids that came before, with spaces or commas between; nothing of them comes out.",
 )
-@click.option(
-    "--skip-special-tokens/--keep-special-tokens",
-    default=True,
-    help="Leave special tokens out (the default), or show them.",
-)
-@click.option(
-    "--byte-runs",
-    type=click.Choice(["eager", "exact"]),
-    default="eager",
-    show_default=True,
-    help="Byte-fallback runs: characters as they complete, or as the whole decode has them.",
-)
-@click.option(
-    "--unknown-ids",
-    type=click.Choice(["skip", "error", "replace"]),
-    default="skip",
-    show_default=True,
-    help="Ids that the tokenizer does not have.",
-)
+@decoding_options
 @stop_options
 @click.option("--jsonl", "as_jsonl", is_flag=True, help="Write the trace as JSON lines.")
 @click.option(
