@@ -3,55 +3,41 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+from tests.support.pages import ROOT, Page, printed_by
 
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-COMMANDS = [line for kind, body in BLOCKS if kind == "sh" for line in body.splitlines()]
+README = Page("README.md")
 
 
-def blocks(kind: str) -> list[str]:
-    """The blocks of ``kind``, in order."""
-    return [str(body) for found, body in BLOCKS if found == kind]
+def test_every_example_says_what_it_prints() -> None:
+    assert len(README.examples) == README.kinds.count("python") == 3
 
 
-@pytest.mark.parametrize(
-    ("example", "printed"), [*zip(blocks("python"), blocks("text"), strict=True)]
-)
+@pytest.mark.parametrize(("example", "printed"), README.examples)
 def test_an_example_prints_what_the_readme_says(example: str, printed: str) -> None:
-    run = subprocess.run(
-        [sys.executable, "-X", "utf8", "-W", "error", "-c", example],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-        encoding="utf-8",
-    )
-    assert run.stdout.splitlines() == printed.splitlines()
+    assert printed_by(example) == printed.splitlines()
 
 
 def test_the_examples_have_ten_lines_at_most() -> None:
-    assert max(len(example.splitlines()) for example in blocks("python")) <= 10
+    assert max(len(example.splitlines()) for example in README.of_kind("python")) <= 10
 
 
 def test_one_line_installs_and_runs_the_demo() -> None:
-    (line,) = [line for line in COMMANDS if line.endswith("streamdec demo")]
+    (line,) = [line for line in README.commands if line.endswith("streamdec demo")]
     assert line.startswith("python3 -m venv .venv && ")
     assert "pip install '.[cli]'" in line
 
 
 def test_one_line_installs_and_passes_the_tests_and_is_the_line_that_ci_runs() -> None:
-    (line,) = [line for line in COMMANDS if line.endswith("pytest")]
+    (line,) = [line for line in README.commands if line.endswith("pytest")]
     assert line.startswith("python3 -m venv .venv && ")
     assert "pip install -e '.[test]'" in line
     # The pattern with which .ci/run takes the line out of the README.
     (pattern,) = re.findall(r"grep -m 1 -E '([^']+)' README\.md", (ROOT / ".ci/run").read_text())
-    assert re.findall(pattern, README, re.MULTILINE) == [line]
+    assert re.findall(pattern, README.text, re.MULTILINE) == [line]
 
 
 DOCS = ROOT / "docs"

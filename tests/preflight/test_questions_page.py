@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import itertools
 import re
 from pathlib import Path
 
@@ -13,17 +12,9 @@ import pytest
 from streamdec.cli import main
 from streamdec.preflight.findings import RULES
 from tests.preflight.incidents import write
+from tests.support.pages import ROOT, Page
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "how-to" / "why-does-my-model-misbehave.md"
-TEXT = PAGE.read_text("utf-8")
-BLOCKS = re.findall(r"^```([^\n]*)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-EXAMPLES = [
-    pytest.param(example, printed, id=str(number))
-    for number, ((kind, example), (_, printed)) in enumerate(itertools.pairwise(BLOCKS))
-    if kind == "python"
-]
-COMMANDS = [line for kind, body in BLOCKS if kind == "sh" for line in body.splitlines()]
+PAGE = Page("docs/how-to/why-does-my-model-misbehave.md")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +22,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("models"))
 
 
-@pytest.mark.parametrize(("example", "printed"), EXAMPLES)
+@pytest.mark.parametrize(
+    ("example", "printed"), PAGE.examples, ids=map(str, range(len(PAGE.examples)))
+)
 def test_an_example_prints_what_the_page_says(
     example: str, printed: str, folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -39,7 +32,7 @@ def test_an_example_prints_what_the_page_says(
     monkeypatch.chdir(folders)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        exec(compile(example, str(PAGE), "exec"), {"__name__": "__example__"})
+        exec(compile(example, PAGE.path, "exec"), {"__name__": "__example__"})
     assert out.getvalue() == printed
 
 
@@ -47,21 +40,21 @@ def test_the_command_prints_the_table_of_the_page(
     folders: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     monkeypatch.chdir(folders)
-    (command,) = [line for line in COMMANDS if "preflight" in line]
+    (command,) = [line for line in PAGE.commands if "preflight" in line]
     assert main(command.split()[1:]) in (0, 1)
-    (table,) = [body for kind, body in BLOCKS[:2] if kind == "text"]
+    (table,) = [body for kind, body in PAGE.blocks[:2] if kind == "text"]
     assert table in capfdbinary.readouterr().out.decode()
 
 
 def test_there_are_fifteen_symptoms_and_each_names_a_finding() -> None:
-    parts = re.split(r"^### ", TEXT, flags=re.MULTILINE)[1:]
+    parts = re.split(r"^### ", PAGE.text, flags=re.MULTILINE)[1:]
     assert [part.split(".")[0] for part in parts] == [str(i) for i in range(1, 16)]
     for part in parts:
         assert re.search(r"\(\.\./reference/findings\.md#", part), part.splitlines()[0]
 
 
 def test_the_links_lead_to_the_finding_that_they_name() -> None:
-    links = re.findall(r"\[([A-Z0-9_]+)\]\(([^)]+)\)", TEXT)
+    links = re.findall(r"\[([A-Z0-9_]+)\]\(([^)]+)\)", PAGE.text)
     assert links
     for code, target in links:
         assert code in RULES, code

@@ -6,22 +6,14 @@ import ast
 import contextlib
 import io
 import re
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from streamdec.testing import LAWS
+from tests.support.pages import Page
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-PAGE = (ROOT / "docs" / "how-to" / "check-your-detokenizer.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(python no-run|\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-EXAMPLES = [
-    (code, text)
-    for (kind, code), (other, text) in pairwise(BLOCKS)
-    if (kind, other) == ("python", "text")
-]
+PAGE = Page("docs/how-to/check-your-detokenizer.md")
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +22,10 @@ def session() -> dict[str, Any]:
 
 
 def test_every_example_says_what_it_prints() -> None:
-    assert len(EXAMPLES) == sum(kind == "python" for kind, _ in BLOCKS) == 3
+    assert len(PAGE.examples) == PAGE.kinds.count("python") == 3
 
 
-@pytest.mark.parametrize(("code", "text"), EXAMPLES, ids=["bug_cases", "laws", "streamdec"])
+@pytest.mark.parametrize(("code", "text"), PAGE.examples, ids=["bug_cases", "laws", "streamdec"])
 def test_an_example_prints_what_the_page_says(
     session: dict[str, Any], code: str, text: str
 ) -> None:
@@ -44,13 +36,13 @@ def test_an_example_prints_what_the_page_says(
 
 
 def test_what_is_not_run_is_python() -> None:
-    blocks = [code for kind, code in BLOCKS if kind == "python no-run"]
+    blocks = PAGE.of_kind("python no-run")
     assert len(blocks) == 4
     for code in blocks:
         ast.parse(code)
 
 
 def test_the_table_has_all_laws() -> None:
-    table = PAGE.partition("## What is checked")[2]
+    table = PAGE.text.partition("## What is checked")[2]
     names = re.findall(r"^\| `(\w+)`(?: \(strict\))? \| (.*) \|$", table, re.MULTILINE)
     assert names == [(law.name, law.promise) for law in LAWS]

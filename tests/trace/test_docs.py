@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
-import subprocess
-import sys
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,30 +11,20 @@ import pytest
 
 from streamdec.loading.factory import load_tokenizer
 from streamdec.trace import Trace, replay
-from tests.cli.running import LIBRARY, ROOT, TOKENIZER, run
+from tests.cli.running import LIBRARY, TOKENIZER, run
+from tests.support.pages import Page, printed_by
 
-PAGE = (ROOT / "docs" / "how-to" / "debug-a-stream.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w+(?: \w+)?)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-EXAMPLES = [
-    (code, text)
-    for (kind, code), (other, text) in pairwise(BLOCKS)
-    if (kind, other) == ("python", "text")
-]
-COMMANDS = [line for kind, body in BLOCKS if kind == "sh" for line in body.splitlines()]
+PAGE = Page("docs/how-to/debug-a-stream.md")
 
 
 def test_every_block_is_tried() -> None:
-    kinds = [kind for kind, _ in BLOCKS]
-    assert sorted(kinds) == ["python"] * 2 + ["python notest"] + ["sh"] * 5 + ["text"] * 2
-    assert len(EXAMPLES) == 2
+    assert sorted(PAGE.kinds) == ["python"] * 2 + ["python notest"] + ["sh"] * 5 + ["text"] * 2
+    assert len(PAGE.examples) == 2
 
 
-@pytest.mark.parametrize(("code", "text"), EXAMPLES, ids=["tracer", "stream"])
+@pytest.mark.parametrize(("code", "text"), PAGE.examples, ids=["tracer", "stream"])
 def test_an_example_prints_what_the_page_says(code: str, text: str) -> None:
-    command = [sys.executable, "-X", "utf8", "-W", "error", "-c", code]
-    made = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, encoding="utf-8")
-    assert made.stderr == ""
-    assert made.stdout.splitlines() == text.splitlines()
+    assert printed_by(code) == text.splitlines()
 
 
 def test_the_commands_and_the_test_in_three_lines(
@@ -47,7 +33,7 @@ def test_the_commands_and_the_test_in_three_lines(
     monkeypatch.chdir(tmp_path)
     ids = LIBRARY.encode("It is an owl 🦉.\nUseful.\nUser: what").ids
     Path("answer.ids").write_text(" ".join(map(str, ids)))
-    for line in COMMANDS:
+    for line in PAGE.commands:
         command, _, file = line.partition(" > ")
         _, *arguments = shlex.split(command)
         made = run(monkeypatch, *(str(TOKENIZER) if it == "./model" else it for it in arguments))
@@ -57,7 +43,7 @@ def test_the_commands_and_the_test_in_three_lines(
             Path(file).write_text(made.out, encoding="utf-8")
     assert "owl" not in Path("answer.html").read_text(encoding="utf-8")
 
-    (code,) = [body for kind, body in BLOCKS if kind == "python notest"]
+    (code,) = PAGE.of_kind("python notest")
     assert len(code.splitlines()) == 3
     names: dict[str, Any] = {"Path": Path, "Trace": Trace, "replay": replay}
     exec(code, names)
