@@ -12,7 +12,7 @@ from streamdec.backends.report import LoadedTokenizer, TokenizerReport
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
-from streamdec.chunks import Anchor, Chunk, FinishReason, StopMatch, StopReason
+from streamdec.chunks import Anchor, Chunk, FinishReason, StopMatch, StopReason, Withheld
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.sequence import Sequence
 from streamdec.core.stop_conditions import StopConditions, StopLimits
@@ -45,6 +45,7 @@ from streamdec.errors import (
     UnsupportedFormatError,
 )
 from streamdec.feed import TokenFeed
+from streamdec.hooks import Hook, add_hook
 from streamdec.iteration import TextIterator, iter_chunks
 from streamdec.loading.detect import detect_format
 from streamdec.loading.factory import load_tokenizer
@@ -70,6 +71,7 @@ __all__ = [
     "FinishReason",
     "FinishedError",
     "GGUFTokenizer",
+    "Hook",
     "HuggingFaceTokenizer",
     "HybridTokenizer",
     "IdleTimeoutError",
@@ -108,6 +110,8 @@ __all__ = [
     "UnknownRequestError",
     "UnknownTokenError",
     "UnsupportedFormatError",
+    "Withheld",
+    "add_hook",
     "detect_format",
     "iter_chunks",
     "load_tokenizer",

@@ -145,7 +145,7 @@ async def _chunks(
     flow: Flow, source: AsyncIterator[Any], closing: _Closing
 ) -> AsyncGenerator[Chunk, None]:
     """The chunks of a TextStream, without a reference to it: nothing then has to be collected."""
-    walked, step, shows_all = flow.walked, flow.step, flow.shows_all
+    walked, step, shows_all, watch = flow.walked, flow.step, flow.shows_all, flow.watch
     row, begun, left = walked._row, walked._tally, MAX_TOKENS_AT_ONCE
     due = _due(begun, left)
     async with closing:
@@ -168,7 +168,12 @@ async def _chunks(
                     walked._tally = tally
                     if after is not None:
                         walked._row = row = after
-                    if chunk.text or shows_all:
+                    if chunk.text:
+                        yield chunk
+                        continue
+                    if watch is not None:
+                        watch.rows.append(row)
+                    if shows_all:
                         yield chunk
                     continue
             if step is not None and type(output) is int:
@@ -176,11 +181,11 @@ async def _chunks(
                 if chunk.finish_reason is not None:
                     flow.last = chunk
                     break
-                if chunk.text or shows_all:
+                if chunk.text or flow.shows_silent():
                     yield chunk
             else:
                 for chunk in flow.read(output):
-                    if chunk.text or shows_all:
+                    if chunk.text or flow.shows_silent():
                         yield chunk
                     left -= flow.num_taken
                     if left <= 0:
@@ -195,6 +200,8 @@ async def _chunks(
             if row is not None:
                 row, begun = walked._row, walked._tally
                 due = _due(begun, left)
+                if watch is not None:
+                    watch.look()
         else:
             flow.end()
     for chunk in flow.ending(closing):
@@ -302,9 +309,9 @@ def _check_seconds(seconds: Any) -> None:
 class _Closing(Closing):
     """Closes an asynchronous source, whether or not the reader is cancelled."""
 
-    async def close(self) -> None:
+    async def close(self, cause: BaseException | None = None) -> None:
         """Stops the engine, unless it has ended by itself; then closes its iterator. Once."""
-        actions = self.due()
+        actions = self.due(cause)
         if not actions:
             return
         broken_off: BaseException | None = None
@@ -325,7 +332,7 @@ class _Closing(Closing):
         pass
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        await self.close()
+        await self.close(error)
         self.note_on(error)
 
 

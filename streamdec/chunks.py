@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-__all__ = ["Anchor", "Chunk", "FinishReason", "StopMatch", "StopReason"]
+__all__ = ["Anchor", "Chunk", "FinishReason", "StopMatch", "StopReason", "Withheld"]
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 """Why a stream ended, in the words of OpenAI and vLLM."""
@@ -76,6 +76,17 @@ class StopMatch:
     None if there was none."""
     tokens_before: int
     """How many tokens came wholly before it: what an engine may keep in its KV cache."""
+
+
+class Withheld(NamedTuple):
+    """How much of what came a stream has not given out yet."""
+
+    num_bytes: int = 0
+    """Bytes that wait for the end of their character (or run)."""
+    characters: int = 0
+    """Code points that wait to become a stop or not."""
+    tokens: int = 0
+    """How many tokens the oldest of them waits for: 1 if it is of the last; 0 if there are none."""
 
 
 class Anchor(NamedTuple):

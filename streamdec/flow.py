@@ -21,6 +21,7 @@ from typing import (
     get_args,
 )
 
+from streamdec import hooks
 from streamdec.chunks import NOTHING, Chunk, FinishReason, StopReason
 from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.program import UnknownIds
@@ -29,6 +30,7 @@ from streamdec.core.stop_sequence import StopSequenceDecoder
 from streamdec.machines import Covering, Face, Machine, StandIn, TokenChunk, face_of
 from streamdec.protocols import Decoder
 from streamdec.sources import Reader, ending
+from streamdec.watch import Watch
 
 __all__ = [
     "MAX_TOKENS_AT_ONCE",
@@ -142,6 +144,8 @@ class Flow:
             raise kind(f"index must be a number from 0 up, not {index!r:.40}")
         face: Face = face_of(machine)
         self.machine = machine
+        self.watch: Watch | None = None
+        """Counts for the hooks, if there are any."""
         self.shows_all = split == "token"
         """Whether chunks without text are given out."""
         self.num_taken = 0
@@ -154,13 +158,17 @@ class Flow:
         """The engine's own word."""
         self.source_ended = False
         """Whether the engine has ended by itself, so that there is nothing to stop."""
-        self._face = Covering(face) if return_token_ids else face
+        self._cover = Covering(face) if return_token_ids else None
+        self._is_walked = type(machine) is StopSequenceDecoder and self._cover is None
+        self._face: Face = self._cover or face
+        if hooks.installed and not face.finished:
+            self.watch = Watch(machine, hooks.installed)
+            self._face = self.watch.face(self._face)
         self._most = 1 if self.shows_all else MAX_TOKENS_AT_ONCE
         self._reader = Reader(ids=ids, cumulative=cumulative, index=index)
         self._takes_ids = ids is None and not cumulative
         self._finish_reason: FinishReason = finish_reason
         self._error: Exception | None = None
-        self._is_walked = type(machine) is StopSequenceDecoder and self._face is face
         if face.finished:
             self._end(finish_reason)
 
@@ -225,6 +233,17 @@ class Flow:
             chunk = replace(chunk, stop_reason=stop_reason)
         self.last = chunk
 
+    def shows_silent(self) -> bool:
+        """Whether a chunk without text, and there is one, is given out."""
+        if self.watch is not None:
+            self.watch.silent()
+        return self.shows_all
+
+    def tell(self, error: BaseException | None) -> None:
+        """Tells the hooks how it ended; ``error`` is what came out of the source or the reader."""
+        if self.watch is not None:
+            self.watch.end(self.last, self._error or error)
+
     def ending(self, closing: Closing) -> Iterator[Chunk]:
         """Once the source is closed: the last chunk; and then whatever is to be raised."""
         last, self.last = self.last, None
@@ -263,7 +282,7 @@ class Flow:
     def token_ids_held(self) -> tuple[int, ...]:
         """The ids that no chunk that was given out has covered."""
         last = self.last.token_ids if isinstance(self.last, TokenChunk) else ()
-        return last + (self._face.uncovered if isinstance(self._face, Covering) else ())
+        return last + (() if self._cover is None else self._cover.uncovered)
 
 
 def _check(name: str, value: object, choices: tuple[str, ...]) -> None:
@@ -333,11 +352,15 @@ class Closing:
         self._is_done = False
         self._errors: list[Exception] = []
 
-    def due(self) -> list[Callable[[], object]]:
-        """What is to be done now: nothing the second time, nothing to stop if the engine ended."""
+    def due(self, cause: BaseException | None) -> list[Callable[[], object]]:
+        """What is to be done now: nothing the second time, nothing to stop if the engine ended.
+
+        ``cause``: what was raised, if that is why.
+        """
         if self._is_done:
             return []
         self._is_done = True
+        self._flow.tell(cause)
         stop = None if self._flow.source_ended else self._on_stop
         return [action for action in (stop, self._close) if action is not None]
 

@@ -101,7 +101,7 @@ def _chunks(flow: Flow, source: Iterator[Any], closing: _Closing) -> Generator[C
     with closing:
         for output in source:
             for chunk in flow.read(output):
-                if chunk.text or flow.shows_all:
+                if chunk.text or flow.shows_silent():
                     yield chunk
             if flow.is_over:
                 break
@@ -113,10 +113,10 @@ def _chunks(flow: Flow, source: Iterator[Any], closing: _Closing) -> Generator[C
 class _Closing(Closing):
     """Closes a plain source."""
 
-    def close(self) -> None:
+    def close(self, cause: BaseException | None = None) -> None:
         """Stops the engine, unless it has ended by itself; then closes its iterator. Once."""
         broken_off: BaseException | None = None
-        for action in self.due():
+        for action in self.due(cause):
             try:
                 _check_done(action())
             except Exception as error:  # noqa: BLE001 (see Closing)
@@ -130,7 +130,7 @@ class _Closing(Closing):
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self.close()
+        self.close(error)
         self.note_on(error)
 
 

@@ -270,6 +270,7 @@ class Covering:
                     return self.covering(replace(chunk, text="".join(texts), unread_tokens=unread))
         except Exception as error:
             error.chunk = self.covering(Chunk("".join(texts)))  # type: ignore[attr-defined]
+            error.num_taken = len(texts)  # type: ignore[attr-defined]
             raise
         return self.covering(Chunk("".join(texts)))
 

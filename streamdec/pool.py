@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Self, SupportsIndex, Unpack, get_args
+from typing import Any, NamedTuple, Self, SupportsIndex, Unpack, get_args
 
+from streamdec import hooks
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.stop_conditions import StopConditions
 from streamdec.core.stop_sequence import StopSequenceDecoder
@@ -18,6 +19,7 @@ from streamdec.flow import DecodingOptions
 from streamdec.machines import Covering, Face, TokenChunk, face_of
 from streamdec.protocols import Decoder
 from streamdec.sources import checked_ids
+from streamdec.watch import Watch
 
 __all__ = ["DecoderPool"]
 
@@ -27,6 +29,18 @@ FORMAT = 1
 RequestId = str | int
 NO_CONDITIONS = StopConditions()
 NOTHING = Chunk()
+
+
+class _Request(NamedTuple):
+    """One that is under way."""
+
+    decoder: StopSequenceDecoder
+    face: Face
+    """By which it is stepped."""
+    cover: Covering | None
+    """What knows the ids of its chunks, if that is asked for."""
+    watch: Watch | None
+    """What counts for the hooks, if there are any."""
 
 
 class DecoderPool:
@@ -61,8 +75,7 @@ class DecoderPool:
         self.ended: dict[RequestId, StopSequenceDecoder] = {}
         """The decoders that ended in the last ``step``, ``finish`` or ``abort``."""
         self._covers = return_token_ids
-        self._decoders: dict[RequestId, StopSequenceDecoder] = {}
-        self._faces: dict[RequestId, Face] = {}
+        self._requests: dict[RequestId, _Request] = {}
 
     # --- coming
 
@@ -99,21 +112,26 @@ class DecoderPool:
         """Begins another sample of a request where it is now: for ``n > 1``, as often as needed."""
         decoder = self[request_id].fork()
         self._check_new(new_request_id)
-        face = face_of(decoder)
-        cover = self._faces[request_id]
-        self._decoders[new_request_id] = decoder
-        self._faces[new_request_id] = cover.fork(face) if isinstance(cover, Covering) else face
+        cover = self._requests[request_id].cover
+        self._begin(new_request_id, decoder, cover and cover.fork(face_of(decoder)))
 
     def _check_new(self, request_id: object) -> None:
         if isinstance(request_id, bool) or not isinstance(request_id, get_args(RequestId)):
             raise TypeError(f"a request id is text or a number, not {request_id!r:.80}")
-        if request_id in self._decoders:
+        if request_id in self:
             raise ValueError(f"the pool has a request {request_id!r:.80} already")
 
     def _take_in(self, request_id: RequestId, decoder: StopSequenceDecoder) -> None:
-        face: Face = face_of(decoder)
-        self._decoders[request_id] = decoder
-        self._faces[request_id] = Covering(face) if self._covers else face
+        self._begin(request_id, decoder, Covering(face_of(decoder)) if self._covers else None)
+
+    def _begin(
+        self, request_id: RequestId, decoder: StopSequenceDecoder, cover: Covering | None
+    ) -> None:
+        face: Face = cover or face_of(decoder)
+        watch = Watch(decoder, hooks.installed) if hooks.installed else None
+        if watch is not None:
+            face = watch.face(face)
+        self._requests[request_id] = _Request(decoder, face, cover, watch)
 
     # --- being
 
@@ -132,18 +150,21 @@ class DecoderPool:
         self.errors, self.ended = {}, {}
         chunks: dict[Any, Chunk] = {}
         for request_id, ids in token_ids.items():
-            face = self._faces.get(request_id)
-            if face is None:
+            request = self._requests.get(request_id)
+            if request is None:
                 self.errors[request_id] = UnknownRequestError(request_id)
                 continue
-            chunk = self._step(request_id, face, ids)
+            chunk = self._step(request_id, request, ids)
             chunks[request_id] = chunk
             if chunk.finish_reason is not None:
-                self._let_go(request_id)
+                self._let_go(request_id, chunk)
+            elif not chunk.text and request.watch is not None:
+                request.watch.silent()
         return chunks
 
-    def _step(self, request_id: RequestId, face: Face, token_ids: Any) -> Chunk:
+    def _step(self, request_id: RequestId, request: _Request, token_ids: Any) -> Chunk:
         """The chunk of one request, whatever happens."""
+        face = request.face
         try:
             ids = checked_ids(token_ids)
             return face.step(ids[0]) if len(ids) == 1 else face.step_batch(ids)
@@ -151,7 +172,7 @@ class DecoderPool:
             self.errors[request_id] = error
             before = getattr(error, "chunk", None) or NOTHING
             error.chunk = None  # type: ignore[attr-defined]
-            return _joined(before, _last_chunk(face, "error")[0])
+            return _joined(before, _last_chunk(request, "error")[0])
 
     # --- going
 
@@ -161,39 +182,41 @@ class DecoderPool:
         What comes out may itself complete a stop; if it cannot come out, ``errors`` says why, and
         the finish is ``"error"``. UnknownRequestError if there is no such request.
         """
-        face = self._faces.get(request_id)
-        if face is None:
+        request = self._requests.get(request_id)
+        if request is None:
             raise UnknownRequestError(request_id)
-        chunk, error = _last_chunk(face, finish_reason)
+        chunk, error = _last_chunk(request, finish_reason)
         self.errors, self.ended = {} if error is None else {request_id: error}, {}
-        self._let_go(request_id)
+        self._let_go(request_id, chunk)
         return chunk
 
     def abort(self, request_id: RequestId) -> Chunk | None:
         """``finish`` for a request that nobody waits for any more; None if it has ended already."""
         return self.finish(request_id, "abort") if request_id in self else None
 
-    def _let_go(self, request_id: RequestId) -> None:
-        self.ended[request_id] = self._decoders.pop(request_id)
-        del self._faces[request_id]
+    def _let_go(self, request_id: RequestId, last: Chunk) -> None:
+        request = self._requests.pop(request_id)
+        self.ended[request_id] = request.decoder
+        if request.watch is not None:
+            request.watch.end(last, self.errors.get(request_id))
 
     # --- what may be asked
 
     def __getitem__(self, request_id: RequestId) -> StopSequenceDecoder:
         """The decoder of a request, to look at."""
         try:
-            return self._decoders[request_id]
+            return self._requests[request_id].decoder
         except KeyError:
             raise UnknownRequestError(request_id) from None
 
     def __contains__(self, request_id: object) -> bool:
-        return request_id in self._decoders
+        return request_id in self._requests
 
     def __iter__(self) -> Iterator[RequestId]:
-        return iter(self._decoders)
+        return iter(self._requests)
 
     def __len__(self) -> int:
-        return len(self._decoders)
+        return len(self._requests)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self)} requests>"
@@ -208,8 +231,8 @@ class DecoderPool:
         if request_id is not None:
             return self[request_id].snapshot()
         requests = [
-            [name, decoder.snapshot(), *_uncovered(self._faces[name])]
-            for name, decoder in self._decoders.items()
+            [name, request.decoder.snapshot(), *_uncovered(request.cover)]
+            for name, request in self._requests.items()
         ]
         return {"format": FORMAT, "machine": "pool", "requests": requests}
 
@@ -226,9 +249,9 @@ class DecoderPool:
         for name, data, *uncovered in _requests(snapshot):
             try:
                 pool.adopt(name, StopSequenceDecoder.restore(tokenizer, data))
-                face = pool._faces[name]
-                if uncovered and isinstance(face, Covering):
-                    face.resume(uncovered[0])
+                cover = pool._requests[name].cover
+                if uncovered and cover is not None:
+                    cover.resume(uncovered[0])
             except SnapshotError as error:
                 raise type(error)(f"request {name!r:.80}: {error}") from error
             except (TypeError, ValueError) as error:
@@ -253,21 +276,23 @@ def _is_request(item: object) -> bool:
     return isinstance(item, (list, tuple)) and 2 <= len(item) <= 3
 
 
-def _uncovered(face: Face) -> list[Any]:
+def _uncovered(cover: Covering | None) -> list[Any]:
     """What a request's snapshot has beside its decoder's."""
-    return [face.snapshot()] if isinstance(face, Covering) and face.uncovered else []
+    return [cover.snapshot()] if cover is not None and cover.uncovered else []
 
 
 # --- ends -----------------------------------------------------------------------------------------
 
 
-def _last_chunk(face: Face, finish_reason: FinishReason) -> tuple[Chunk, StreamdecError | None]:
+def _last_chunk(
+    request: _Request, finish_reason: FinishReason
+) -> tuple[Chunk, StreamdecError | None]:
     """The end; with why it is not the one that was asked for, if it is not."""
     try:
-        return face.flush(finish_reason), None
+        return request.face.flush(finish_reason), None
     except StreamdecError as error:  # a tokenizer that takes back text cannot even end it
-        chunk = Chunk(face.jailed, "error")
-        return face.covering(chunk) if isinstance(face, Covering) else chunk, error
+        chunk = Chunk(request.face.jailed, "error")
+        return chunk if request.cover is None else request.cover.covering(chunk), error
 
 
 def _joined(before: Chunk, last: Chunk) -> Chunk:

@@ -12,10 +12,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 from streamdec.backends._chat import ChatTokenizer
 from streamdec.backends._threads import cores, in_thread, in_threads
+from streamdec.backends._told import told_ids
 from streamdec.backends.encoding_cache import CacheKey, EncodingCache
 from streamdec.backends.report import TokenizerReport
 from streamdec.encoding import Encoding, Special, SpecialTokens
@@ -29,6 +30,9 @@ Span = tuple[int, int]
 
 class DerivedTokenizer(ChatTokenizer, ABC):
     """A backend's other half."""
+
+    tokenizer_type: ClassVar[str]
+    """What it is called in metrics: the library that decodes."""
 
     report: TokenizerReport
     """How it was loaded; only a tokenizer that ``load_tokenizer`` made, or a hybrid, has it."""
@@ -73,9 +77,7 @@ class DerivedTokenizer(ChatTokenizer, ABC):
         that is forbidden; ValueError for another ``special``; TypeError for what is no str;
         :class:`TokenizerLibraryError` if the library fails.
         """
-        check_text(special, text)
-        find = self._all_ids if self._cache is None else self._cached_ids
-        ids = find([text], special, add_special_tokens=add_special_tokens)[0]
+        ids = self._told_ids([text], special, add_special_tokens=add_special_tokens)[0]
         return Encoding(ids, text, self, add_special_tokens=add_special_tokens, special=special)
 
     def encode_batch(
@@ -87,13 +89,23 @@ class DerivedTokenizer(ChatTokenizer, ABC):
     ) -> list[Encoding]:
         """Encode each of ``texts`` as :meth:`encode` does."""
         texts = _listed(texts)
-        for text in texts:
-            check_text(special, text)
-        find = self._all_ids if self._cache is None else self._cached_ids
-        found = find(texts, special, add_special_tokens=add_special_tokens)
+        found = self._told_ids(texts, special, add_special_tokens=add_special_tokens)
         options: dict[str, Any] = {"add_special_tokens": add_special_tokens, "special": special}
         pairs = zip(found, texts, strict=True)
         return [Encoding(ids, text, self, **options) for ids, text in pairs]
+
+    def _told_ids(
+        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
+    ) -> Sequence[Sequence[int] | bytes]:
+        """The ids of each text that is one; hooks are told of it."""
+
+        def find() -> Sequence[Sequence[int] | bytes]:
+            for text in texts:
+                check_text(special, text)
+            ids_of = self._all_ids if self._cache is None else self._cached_ids
+            return ids_of(texts, special, add_special_tokens=add_special_tokens)
+
+        return told_ids(self, texts, find)
 
     def _all_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool

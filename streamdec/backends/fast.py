@@ -19,6 +19,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal, Self
 
+from streamdec import hooks
 from streamdec.backends._fastokens import FastEncoder
 from streamdec.backends._guard import guarded
 from streamdec.backends._shadow import Mode, OnMismatch, Shadow, ShadowCounts
@@ -33,6 +34,7 @@ from streamdec.errors import (
     TokenizerLibraryError,
     TokenizerLoadError,
 )
+from streamdec.hooks import FallbackReason, FellBack, tell
 
 __all__ = ["BACKENDS", "VARIABLE", "Fast", "FastOptions", "HybridTokenizer"]
 
@@ -341,8 +343,12 @@ class HybridTokenizer(HuggingFaceTokenizer):
         """Say why huggingface encodes: in the report, and in one line of the log."""
         self.inline_chars = type(self).inline_chars
         self.report = report
+        self._tell("refused")
         level = logging.WARNING if self._options.backend == "fastokens" else logging.INFO
         _log.log(level, "%r: %s", self.name, report)
+
+    def _tell(self, reason: FallbackReason) -> None:
+        tell(hooks.installed, "fell_back", FellBack(self.tokenizer_type, reason))
 
     def _is_stopped(self) -> bool:
         """Whether the program is about to end, and waits for the thread that builds."""
@@ -366,6 +372,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
         except TokenizerLibraryError as error:
             # A request is never dropped because the fast way failed.
             _log.warning("%r: huggingface encodes, as %s", self.name, error)
+            self._tell("fails")
             return super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)
         if self._shadow is not None:
             self._shadow.sample(texts, ids, (add_special_tokens, as_what))
@@ -394,6 +401,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
     def _mismatch(self, difference: str) -> None:
         """What ``on_mismatch`` says of a difference that was found at run time."""
         message = f"fastokens gave other ids at run time: {difference}"
+        self._tell("differs")
         on_mismatch = self._options.on_mismatch
         if on_mismatch == "raise":
             raise TokenizerLibraryError(f"{self.name!r}: {message}")

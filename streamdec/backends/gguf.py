@@ -29,6 +29,7 @@ from streamdec.backends._common import checked_ids, fingerprint_of, sample_of
 from streamdec.backends._derived import DerivedTokenizer
 from streamdec.backends._guard import guarded
 from streamdec.backends._pieces import bytes_of
+from streamdec.backends._told import told_decode
 from streamdec.backends.gguf_cutting import CUTTING
 from streamdec.backends.gguf_metadata import read_metadata
 from streamdec.encoding import Special, SpecialTokens
@@ -76,6 +77,8 @@ class GGUFTokenizer(DerivedTokenizer):
 
     Raises :class:`TokenizerLoadError`, which names the path and the reason.
     """
+
+    tokenizer_type = "gguf"
 
     inline_chars = 512
 
@@ -131,6 +134,7 @@ class GGUFTokenizer(DerivedTokenizer):
 
     # --- decoding ---------------------------------------------------------------------------------
 
+    @told_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of ``token_ids``; ids that the file does not have contribute nothing.
 

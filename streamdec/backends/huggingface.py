@@ -26,6 +26,7 @@ from streamdec.backends._decoder_chain import Stage, byte_names, compiled, rewri
 from streamdec.backends._derived import DerivedTokenizer, Span
 from streamdec.backends._pieces import bytes_of
 from streamdec.backends._tokenizer_json import parse, read_json
+from streamdec.backends._told import told_decode
 from streamdec.backends.overlay import Overlay, apply_overlay, roles_beside
 from streamdec.encoding import Encoding, Special, SpecialTokens
 from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadError
@@ -83,6 +84,8 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     'Hello world'
     """
 
+    tokenizer_type = "huggingface"
+
     inline_chars = 512
     """Texts up to this length are encoded on the event loop; a longer one takes a millisecond."""
 
@@ -139,6 +142,11 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         self._skipped: dict[int, bool] = {}
         self._last_asked: tuple[int, str | None] = (-1, None)
 
+    @property
+    def renumbered(self) -> Sequence[str]:
+        """Added tokens to which the library gave other ids than the tokenizer.json says."""
+        return self._renumbered
+
     def __repr__(self) -> str:
         rule = type(self.rules.rule).__name__ if self.rules else "windowed"
         return f"{type(self).__name__}({self.name!r}, {rule})"
@@ -151,6 +159,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
             "folder": self._folder,
             "content_hash": self._content_hash,
             "overlay": self.overlay,
+            "renumbered": self._renumbered,
             "chat": self._chat,
             "added": self._decoded_added(),
             "cache": self._cache,
@@ -160,7 +169,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         self._tokenizer, self.name = state["tokenizer"], state["name"]
         self._folder, self._content_hash = state["folder"], state["content_hash"]
         self.overlay, self._cache = state["overlay"], state["cache"]
-        self._chat = state["chat"]
+        self._renumbered, self._chat = state["renumbered"], state["chat"]
         self._forget()
         added: dict[int, tuple[str | None, bool]] = state["added"]
         self._skip_again(i for i, (_, is_skipped) in added.items() if is_skipped)
@@ -184,11 +193,16 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 
     # --- decoding ---------------------------------------------------------------------------------
 
+    @told_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The library's own text of ``token_ids``; ids it does not have contribute nothing.
 
         Raises :class:`TokenizerLibraryError` if the library fails or panics.
         """
+        return self._decode(token_ids, skip_special_tokens=skip_special_tokens)
+
+    def _decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        """``decode`` for questions of our own, of which no hook is told."""
         return guarded(self._tokenizer.decode, token_ids, skip_special_tokens=skip_special_tokens)
 
     @cached_property
@@ -461,7 +475,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         if piece is None:
             return None
         if self.rules is None:
-            return self.decode([token_id], skip_special_tokens=False).encode()
+            return self._decode([token_id], skip_special_tokens=False).encode()
         return bytes_of(self.rules, piece)
 
     @cached_property
@@ -534,10 +548,10 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         """Decode with and without skipping, among neighbours too if the token alone has no text."""
         for before, after in self._contexts():
             try:
-                shown = self.decode([*before, token_id, *after], skip_special_tokens=False)
-                if shown != self.decode([*before, token_id, *after], skip_special_tokens=True):
+                shown = self._decode([*before, token_id, *after], skip_special_tokens=False)
+                if shown != self._decode([*before, token_id, *after], skip_special_tokens=True):
                     return True
-                if shown != self.decode([*before, *after], skip_special_tokens=False):
+                if shown != self._decode([*before, *after], skip_special_tokens=False):
                     return False
             except TokenizerLibraryError:
                 continue

@@ -16,6 +16,7 @@ from tokenizers import decoders
 from streamdec.backends._common import checked_ids, fingerprint_of, guarded
 from streamdec.backends._derived import DerivedTokenizer
 from streamdec.backends._pieces import bytes_of, library_stages
+from streamdec.backends._told import told_decode
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import EncodeError
 from streamdec.protocols import ByteFallback, DecodingRule, Joined, RawBytes, TextRules
@@ -44,6 +45,8 @@ class MockTokenizer(DerivedTokenizer):
     >>> tokenizer.decode([1000, 1, 2, 999])
     'Hello world'
     """
+
+    tokenizer_type = "mock"
 
     def __init__(self) -> None:
         self._pieces: Mapping[int, Piece] = {i: word for word, i in _ALL_WORDS.items()}
@@ -98,6 +101,7 @@ class MockTokenizer(DerivedTokenizer):
 
     # --- decoding ---------------------------------------------------------------------------------
 
+    @told_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of ``token_ids``; ids without a token contribute nothing.
 

@@ -29,6 +29,7 @@ from streamdec.backends._derived import DerivedTokenizer
 from streamdec.backends._extras import library
 from streamdec.backends._guard import guarded
 from streamdec.backends._reading import read_bounded
+from streamdec.backends._told import told_decode
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
@@ -58,6 +59,8 @@ class SentencePieceTokenizer(DerivedTokenizer):
     Raises :class:`TokenizerLoadError`, which names the path and the reason, and
     :class:`MissingExtraError` without sentencepiece.
     """
+
+    tokenizer_type = "sentencepiece"
 
     inline_chars = 512
 
@@ -110,6 +113,7 @@ class SentencePieceTokenizer(DerivedTokenizer):
 
     # --- decoding ---------------------------------------------------------------------------------
 
+    @told_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of ``token_ids``; ids that the model does not have contribute nothing.
 

@@ -25,6 +25,7 @@ from streamdec.backends._derived import DerivedTokenizer
 from streamdec.backends._extras import library
 from streamdec.backends._guard import guarded
 from streamdec.backends._reading import read_bounded
+from streamdec.backends._told import told_decode
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
 from streamdec.backends.rank_files import cached_file, encodings_of, parse_ranks, sha256_of
 from streamdec.backends.tokenizer_config import Declared, read_declared
@@ -68,6 +69,8 @@ class TiktokenTokenizer(DerivedTokenizer):
     >>> TiktokenTokenizer("cl100k_base.tiktoken").decode([9906, 1917])  # doctest: +SKIP
     'Hello world'
     """
+
+    tokenizer_type = "tiktoken"
 
     sha256: str | None
     """Of the rank file, in hexadecimal; None if it is from none."""
@@ -165,6 +168,7 @@ class TiktokenTokenizer(DerivedTokenizer):
 
     # --- decoding ---------------------------------------------------------------------------------
 
+    @told_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The library's own text of ``token_ids``; ids it does not have contribute nothing.
 

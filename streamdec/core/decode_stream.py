@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self, SupportsIndex
 
-from streamdec.chunks import Anchor, Chunk
+from streamdec.chunks import Anchor, Chunk, Withheld
 from streamdec.core import snapshots
 from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.counting import FIRST_TICK, TICKS, Tick
@@ -195,6 +195,7 @@ class DecodeStream:
                 texts.append(self.step(token_id))  # noqa: PERF401 (what came before an error counts)
         except Exception as error:
             error.chunk = Chunk("".join(texts))  # type: ignore[attr-defined]
+            error.num_taken = len(texts)  # type: ignore[attr-defined]
             raise
         return texts
 
@@ -267,6 +268,13 @@ class DecodeStream:
     def held(self) -> bytes:
         """The bytes that wait for the end of their character (or run)."""
         return b"" if self._finished else self._program.held(self._memory)
+
+    @property
+    def withheld(self) -> Withheld:
+        """How much is held, and how many tokens came since all text was out."""
+        if self._finished:
+            return Withheld()
+        return self._program.withheld(self._row if self._recorder is None else self._recorder.row)
 
     @property
     def num_tokens(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, SupportsIndex, TypedDict
 
+from streamdec.chunks import Withheld
 from streamdec.core import utf8
 from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.rewrite import CLEAN_UP_TOKENIZATION_SPACES, Cascade
@@ -297,6 +298,11 @@ class Program(Rows):
     def offsets(self, memory: Memory) -> tuple[int, int]:
         """How many tokens the last text took, and how many came since."""
         return memory[3], memory[4]
+
+    def measure(self, memory: Memory) -> Withheld:
+        """See Rows."""
+        size = len(self.held(memory))
+        return Withheld(size, 0, memory[4] if size else 0)
 
     # --- JSON
 

@@ -11,13 +11,14 @@ from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.compile import compile_token_bytes
 from streamdec.core.program import DEFAULT_OPTIONS, Options, Program, Route, cascade_of
 from streamdec.core.rows import Rows
-from streamdec.core.shelf import Shelf
+from streamdec.core.shelf import Shelf, ShelfStatistics
 from streamdec.core.token_bytes import TokenBytes
 from streamdec.core.window_program import WindowProgram
 from streamdec.errors import StreamdecWarning
+from streamdec.hooks import untold
 from streamdec.protocols import Decoder, TableDecoder
 
-__all__ = ["AnyProgram", "program_for", "route_of", "shared"]
+__all__ = ["AnyProgram", "program_for", "route_of", "shared", "table_statistics"]
 
 AnyProgram: TypeAlias = Program | WindowProgram
 R = TypeVar("R", bound=Rows)
@@ -33,7 +34,8 @@ class _Compiled:
         self._machines: dict[tuple[bool, ByteRuns], TokenBytes] = {}
         self._programs: dict[Options, Program] = {}
         self.is_exact = True
-        difference = self._first_difference(decoder)
+        with untold:
+            difference = self._first_difference(decoder)
         if difference:
             self.is_exact = False
             warnings.warn(
@@ -145,6 +147,11 @@ def shared(decoder: Decoder, key: Hashable, make: Callable[[], R]) -> R:
     if id(decoder) not in _compiled:
         return make()
     return cast(R, _shelf.get((id(decoder), key), make))
+
+
+def table_statistics() -> ShelfStatistics:
+    """The tables that ``shared`` keeps now, and how many it let go to make room."""
+    return _shelf.statistics()
 
 
 def route_of(decoder: Decoder) -> Route:

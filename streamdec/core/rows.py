@@ -26,6 +26,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeAlias
 
+from streamdec.chunks import Withheld
+
 __all__ = ["Entry", "KeptRow", "LoneRow", "Memory", "Row", "Rows", "SparseRow"]
 
 MAX_ENTRIES = 16_384
@@ -49,7 +51,9 @@ UNREPORTED_GROWTH = REPORTED_GROWTH + ENTRIES_BEFORE_DENSE
 Memory: TypeAlias = Any
 """What a stream remembers: an immutable, hashable value."""
 KeptRow: TypeAlias = dict[Any, Any]
-"""token id → Entry; and under None, the row's own memory and generation."""
+"""token id → Entry; under None, the row's own memory and generation; and under WITHHELD, once it
+was asked for, how much is withheld there."""
+WITHHELD = "withheld"
 Entry: TypeAlias = tuple[Any, ...]
 """What a token gives, and last the next row; None, only at rest: the stream stays where it is."""
 
@@ -168,6 +172,10 @@ class Rows(ABC):
         """
 
     @abstractmethod
+    def measure(self, memory: Memory) -> Withheld:
+        """How much is withheld in ``memory``."""
+
+    @abstractmethod
     def is_cached(self, memory: Memory) -> bool:
         """Whether a row is kept for ``memory``; not for kinds of which there are without bound."""
 
@@ -185,6 +193,15 @@ class Rows(ABC):
         if isinstance(row, dict):
             return row[None][0]
         return row.memory if isinstance(row, LoneRow) else self.rest
+
+    def withheld(self, row: Row) -> Withheld:
+        """How much a stream in ``row`` withholds."""
+        if not isinstance(row, dict):
+            return self.measure(self.memory(row))
+        known: Withheld | None = row.get(WITHHELD)
+        if known is None:
+            known = row[WITHHELD] = self.measure(row[None][0])
+        return known
 
     def row(self, memory: Memory) -> Row:
         """The row of ``memory`` as a stream keeps it."""

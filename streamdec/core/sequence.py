@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Self, SupportsIndex, cast
 
-from streamdec.chunks import Chunk
+from streamdec.chunks import Chunk, Withheld
 from streamdec.core import snapshots
 from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.decode_stream import DecodeStream
@@ -92,6 +92,7 @@ class Sequence:
                 self.append_token(token_id)
         except Exception as error:
             error.chunk = Chunk("".join(self._texts[before:]))  # type: ignore[attr-defined]
+            error.num_taken = len(self._texts) - before  # type: ignore[attr-defined]
             raise
         return "".join(self._texts[before:])
 
@@ -163,6 +164,11 @@ class Sequence:
     def held(self) -> bytes:
         """The bytes that wait for the end of their character (or run)."""
         return self._stream.held
+
+    @property
+    def withheld(self) -> Withheld:
+        """How much is held, and how many tokens came since all text was out."""
+        return self._stream.withheld
 
     @property
     def prefix_offset(self) -> int:

@@ -9,13 +9,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from streamdec.core.rows import UNREPORTED_GROWTH, Rows
 
-__all__ = ["Shelf"]
+__all__ = ["Shelf", "ShelfStatistics"]
 
 R = TypeVar("R", bound=Rows)
+
+
+class ShelfStatistics(NamedTuple):
+    """What stands on a shelf, and what left it."""
+
+    tables: int
+    """Tables that are there now."""
+    entries: int
+    """How large they are together; an entry takes about 128 bytes."""
+    retired: int
+    """Tables that made room for others."""
 
 
 class Shelf(Generic[R]):
@@ -29,6 +40,7 @@ class Shelf(Generic[R]):
         # Plain dicts: to go through the values of an OrderedDict hashes all keys, which are long.
         self._new: dict[Any, R] = {}
         self._proven: dict[Any, R] = {}
+        self._retired = 0
         self._at_most = 0
         """How large all tables together may be: to ask each whenever one comes takes too long."""
         # Reentrant: tables retire, and tokenizers go, wherever the collector runs.
@@ -81,6 +93,7 @@ class Shelf(Generic[R]):
         segment = self._new or self._proven
         table = segment.pop(next(iter(segment)))
         table.on_growth = None
+        self._retired += 1
         size = table.size
         table.retire()
         return size
@@ -92,6 +105,11 @@ class Shelf(Generic[R]):
                 for key in [*segment]:
                     if is_meant(key):
                         del segment[key]
+
+    def statistics(self) -> ShelfStatistics:
+        """What is there now, and how many left since the beginning."""
+        with self._lock:
+            return ShelfStatistics(len(self), self.size, self._retired)
 
     @property
     def size(self) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 from streamdec.core.program import DEFAULT_OPTIONS, Options, Route
 from streamdec.core.programs import AnyProgram
 from streamdec.errors import SnapshotError, SnapshotMismatchError
+from streamdec.hooks import untold
 from streamdec.protocols import Decoder
 
 __all__ = ["FORMAT", "Fields", "dump", "fingerprint", "load", "reading"]
@@ -56,7 +57,8 @@ def _sampled(tokenizer: Decoder) -> str:
     others = range(SAMPLE, max(size, SAMPLE), max(size // SAMPLE, 1))
     for token_id in (*range(SAMPLE), *others):
         try:
-            text = tokenizer.decode([token_id], skip_special_tokens=False)
+            with untold:
+                text = tokenizer.decode([token_id], skip_special_tokens=False)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001 (a library's panic too is a trait of it)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import SupportsIndex, TypeAlias
 
-from streamdec.chunks import NOTHING, Chunk, StopReason, chunk_of
+from streamdec.chunks import NOTHING, Chunk, StopReason, Withheld, chunk_of
 from streamdec.core import ages
 from streamdec.core.counting import tally_of
 from streamdec.core.gated_matcher import GatedMatcher
@@ -166,6 +166,16 @@ class StopProgram(Rows):
         turned = memory.gate.turned if memory.gate else 0
         oldest = max((*memory.tail_ages, *memory.ages_below(), turned))
         return oldest <= MAX_CACHED_AGE and self.decode.is_cached(memory.core)
+
+    def measure(self, memory: StopMemory) -> Withheld:
+        """See Rows."""
+        size, characters = len(self.decode.held(memory.core)), len(memory.withheld)
+        waits = ages.longest_wait(self.decode, memory) if size else 0
+        if characters > len(memory.tail):  # what may begin a sequence: those are the last tokens
+            waits = max(waits, len(memory.live))
+        if characters:
+            waits = max(waits, *memory.tail_ages[-characters:], 0)
+        return Withheld(size, characters, waits)
 
     # --- what a token does
 

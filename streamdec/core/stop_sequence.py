@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self, SupportsIndex, get_args
 
-from streamdec.chunks import NOTHING, Chunk, FinishReason, StopMatch, chunk_of
+from streamdec.chunks import NOTHING, Chunk, FinishReason, StopMatch, Withheld, chunk_of
 from streamdec.core import snapshots, stop_endings, stop_json
 from streamdec.core.byte_runs import ByteRuns
 from streamdec.core.counting import (
@@ -260,6 +260,7 @@ class StopSequenceDecoder:
                     return Chunk("".join(texts), chunk.finish_reason, chunk.stop_reason, left)
         except Exception as error:
             error.chunk = Chunk("".join(texts))  # type: ignore[attr-defined]
+            error.num_taken = len(texts)  # type: ignore[attr-defined]
             raise
         self._row, self._tally = row, tally
         return chunk_of("".join(texts))
@@ -312,6 +313,7 @@ class StopSequenceDecoder:
                 max(last - span.age, 0),
             )
         self._end = Chunk(before + ending.text, reason, stop)
+        self._count += size_of(ending.text)
         # A row of its own that knows no token: each step misses and is refused.
         self._go(LoneRow(self._primed))
         return self._end
@@ -334,6 +336,11 @@ class StopSequenceDecoder:
     def num_tokens(self) -> int:
         """How many tokens were examined: those given to ``step`` until the end."""
         return tokens_in(self._count)
+
+    @property
+    def num_characters(self) -> int:
+        """How many code points were given out."""
+        return text_in(self._count)[0]
 
     @property
     def _memory(self) -> StopMemory:
@@ -364,6 +371,11 @@ class StopSequenceDecoder:
     def held(self) -> bytes:
         """The bytes that wait for the end of their character (or run)."""
         return b"" if self._end is not None else self._program.decode.held(self._memory.core)
+
+    @property
+    def withheld(self) -> Withheld:
+        """How much is held and jailed, and for how many tokens."""
+        return Withheld() if self._end is not None else self._program.withheld(self._row)
 
     @property
     def match(self) -> StopMatch | None:

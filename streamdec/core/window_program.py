@@ -8,11 +8,13 @@ from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any, SupportsIndex
 
+from streamdec.chunks import Withheld
 from streamdec.core.program import Options, Route, Waiting, cascade_of
 from streamdec.core.rows import Entry, LoneRow, Row
 from streamdec.core.token_ids import check_token_id
 from streamdec.core.token_window import HALF, TokenWindow, WindowMemory
 from streamdec.errors import RewriteError, StreamdecWarning, TokenizerLibraryError
+from streamdec.hooks import untold
 from streamdec.protocols import Decoder
 
 __all__ = ["WindowProgram"]
@@ -132,6 +134,15 @@ class WindowProgram:
         """How many tokens the last text took, and how many came since."""
         return memory[0].span, memory[0].wait
 
+    def measure(self, memory: Any) -> Withheld:
+        """How much is withheld in ``memory``."""
+        size = len(self.held(memory))
+        return Withheld(size, 0, self.offsets(memory)[1] if size else 0)
+
+    def withheld(self, row: Row) -> Withheld:
+        """How much a stream in ``row`` withholds."""
+        return self.measure(self.memory(row))
+
     def dump(self, memory: Any) -> dict[str, Any]:
         """``memory`` as JSON."""
         window, tails = memory
@@ -160,7 +171,8 @@ def _whole_decode(decoder: Decoder, skip_special_tokens: bool) -> Callable[[Sequ
 
     def decode(token_ids: Sequence[int]) -> str:
         try:
-            text = decoder.decode(list(token_ids), **options)
+            with untold:  # a stream is told of when it ends
+                text = decoder.decode(list(token_ids), **options)
         except BaseException as error:
             # pyo3's, and no Exception: a library in Rust that panicked.
             if type(error).__name__ == "PanicException":

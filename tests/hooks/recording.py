@@ -1,0 +1,42 @@
+"""A hook that keeps what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from streamdec import Hook, add_hook
+from streamdec.hooks import Call, FellBack, Loaded, StreamEnded
+
+
+class Recording(Hook):
+    """What was told, in order."""
+
+    def __init__(self) -> None:
+        self.streams: list[StreamEnded] = []
+        self.calls: list[Call] = []
+        self.loads: list[Loaded] = []
+        self.fallbacks: list[FellBack] = []
+
+    def stream_ended(self, event: StreamEnded) -> None:
+        self.streams.append(event)
+
+    def called(self, event: Call) -> None:
+        self.calls.append(event)
+
+    def loaded(self, event: Loaded) -> None:
+        self.loads.append(event)
+
+    def fell_back(self, event: FellBack) -> None:
+        self.fallbacks.append(event)
+
+
+@contextmanager
+def recording() -> Iterator[Recording]:
+    """A hook that is there within."""
+    hook = Recording()
+    remove = add_hook(hook)
+    try:
+        yield hook
+    finally:
+        remove()

@@ -1,0 +1,214 @@
+"""What is told of tokenizers: calls, loadings, and slower ways."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from streamdec import (
+    DecodeStream,
+    EncodeError,
+    EncodingCache,
+    HuggingFaceTokenizer,
+    HybridTokenizer,
+    MockTokenizer,
+    TokenizerLibraryError,
+    TokenizerLoadError,
+    UnsupportedFormatError,
+    load_tokenizer,
+)
+from streamdec.backends._derived import DerivedTokenizer
+from streamdec.backends._fastokens import FastEncoder
+from streamdec.backends.encodings import EncodingSpec
+from streamdec.hooks import FellBack
+from tests.hooks.recording import recording
+from tests.support.files import rank_file, sentencepiece, small_gguf, tekken, write_json
+from tests.support.zoo import ZOO
+
+SMALL = EncodingSpec("small", r"\s?\S+|\s+", {"<a>": 300})
+
+
+def byte_level() -> str:
+    return ZOO["byte_level_trained"]().to_str()
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tokenizer() -> HuggingFaceTokenizer:
+    return HuggingFaceTokenizer(byte_level())
+
+
+def test_each_call_is_told_of_with_its_sizes(tokenizer: HuggingFaceTokenizer) -> None:
+    started = time.perf_counter()
+    with recording() as hook:
+        ids = tokenizer.encode("the quick fox").ids
+        batch = tokenizer.encode_batch(["the", "é"])
+        text = tokenizer.decode(ids)
+    one, several, decoded = hook.calls
+    assert one._replace(seconds=0) == ("huggingface", "encode", 0, 1, len(ids), 13, None)
+    size = sum(map(len, batch))
+    assert several._replace(seconds=0) == ("huggingface", "encode", 0, 2, size, 4, None)
+    assert decoded._replace(seconds=0) == ("huggingface", "decode", 0, 1, len(ids), len(text), None)
+    assert 0 < sum(call.seconds for call in hook.calls) < time.perf_counter() - started
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda tokenizer: tokenizer.encode("a\ud800"), EncodeError),
+        (lambda tokenizer: tokenizer.encode(1), TypeError),
+        (lambda tokenizer: tokenizer.encode("a", special="never"), ValueError),
+        (lambda tokenizer: tokenizer.decode([-1]), TokenizerLibraryError),
+    ],
+)
+def test_calls_that_fail_are_told_of_by_their_error(
+    call: Callable[[Any], Any], error: type[Exception], tokenizer: HuggingFaceTokenizer
+) -> None:
+    with recording() as hook, pytest.raises(error):
+        call(tokenizer)
+    (told,) = hook.calls
+    assert told.error_type == error.__name__
+
+
+def test_what_the_cache_has_is_told_of_as_well(tokenizer: HuggingFaceTokenizer) -> None:
+    tokenizer.encoding_cache = EncodingCache(1_000_000)
+    with recording() as hook:
+        ids = [tokenizer.encode("the quick fox").ids for _ in range(2)]
+    assert [call.tokens for call in hook.calls] == [len(ids[0])] * 2
+
+
+def test_long_texts_are_told_of_from_their_thread(tokenizer: HuggingFaceTokenizer) -> None:
+    async def main() -> None:
+        await tokenizer.aencode("the " * 10_000)
+        await tokenizer.aencode_batch(["the " * 10_000] * 3)
+
+    with recording() as hook:
+        anyio.run(main)
+    assert [call.operation for call in hook.calls] == ["encode"] * len(hook.calls)
+    assert sum(call.characters for call in hook.calls) == 4 * 40_000
+    assert sum(call.texts for call in hook.calls) == 4
+
+
+@pytest.mark.parametrize("name", sorted(ZOO))
+def test_what_streams_and_checks_ask_of_a_tokenizer_is_not_told(name: str) -> None:
+    """Each has a decode of its own, and some are streamed over a window of it."""
+    tokenizer = HuggingFaceTokenizer(ZOO[name]().to_str())
+    ids = [*range(20)]
+    with recording() as hook:
+        stream = DecodeStream(tokenizer)
+        stream.step_batch(ids)
+        stream.flush()
+        assert stream.snapshot()
+        assert [tokenizer.is_skipped(i) for i in ids]
+        assert [tokenizer.token_bytes(i) for i in ids]
+    assert hook.calls == []
+
+
+# --- loadings -------------------------------------------------------------------------------------
+
+FILES: dict[str, tuple[bytes, str, str]] = {
+    "tokenizer.json": (byte_level().encode(), "huggingface", "huggingface"),
+    "tekken.json": (json.dumps(tekken()).encode(), "tekken", "tiktoken"),
+    "m.tiktoken": (rank_file(), "tiktoken", "tiktoken"),
+    "m.model": (sentencepiece(), "sentencepiece", "sentencepiece"),
+    "m.gguf": (small_gguf(), "gguf", "gguf"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*encoding is best effort")
+@pytest.mark.parametrize("name", FILES)
+def test_each_format_is_told_of_by_what_serves_it(name: str, tmp_path: Path) -> None:
+    content, form, kind = FILES[name]
+    path = tmp_path / name
+    path.write_bytes(content)
+    encoding = SMALL if form == "tiktoken" else None
+    with recording() as hook:
+        loaded = load_tokenizer(path, encoding=encoding, backend="huggingface")
+        assert isinstance(loaded, DerivedTokenizer)
+        loaded.encode("a")
+        loaded.decode([1])
+    (told,) = hook.loads
+    assert told._replace(seconds=0) == (kind, str(path), form, 0, loaded.vocab_size, None)
+    assert told.seconds > 0
+    assert [(call.tokenizer_type, call.operation) for call in hook.calls] == [
+        (loaded.report.active, "encode"),
+        (kind, "decode"),
+    ]
+
+
+def test_a_mock_is_called_one() -> None:
+    with recording() as hook:
+        MockTokenizer().decode([1])
+    assert [call.tokenizer_type for call in hook.calls] == ["mock"]
+
+
+def test_what_cannot_be_loaded_is_told_of(tmp_path: Path) -> None:
+    nothing, other = tmp_path / "nothing", tmp_path / "notes.txt"
+    other.write_text("hello")
+    with recording() as hook:
+        with pytest.raises(TokenizerLoadError):
+            load_tokenizer(nothing)
+        with pytest.raises(UnsupportedFormatError):
+            load_tokenizer(other)
+    assert [told._replace(seconds=0) for told in hook.loads] == [
+        ("", str(nothing), "", 0, 0, "TokenizerLoadError"),
+        ("", str(other), "", 0, 0, "UnsupportedFormatError"),
+    ]
+
+
+# --- slower ways ----------------------------------------------------------------------------------
+
+
+def test_a_tokenizer_that_fastokens_is_not_used_for_falls_back(tmp_path: Path) -> None:
+    pytest.importorskip("fastokens")
+    data = json.loads(byte_level())
+    data["model"]["dropout"] = 0.1
+    with recording() as hook:
+        loaded = load_tokenizer(write_json(tmp_path / "tokenizer.json", data))
+        assert loaded.report.active == "huggingface"
+    assert hook.fallbacks == [FellBack("huggingface", "refused")]
+
+
+def test_asking_for_huggingface_is_no_fallback() -> None:
+    pytest.importorskip("fastokens")
+    with recording() as hook:
+        HybridTokenizer(byte_level(), backend="huggingface")
+        trusted = HybridTokenizer(byte_level())
+        trusted.encode("the")
+    assert trusted.report.active == "fastokens"
+    assert hook.fallbacks == []
+    assert [call.tokenizer_type for call in hook.calls] == ["fastokens"]
+
+
+def test_a_call_that_fastokens_fails_for_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fastokens")
+    tokenizer = HybridTokenizer(byte_level())
+
+    def failing(*_: Any, **__: Any) -> Any:
+        raise TokenizerLibraryError("it panicked")
+
+    monkeypatch.setattr(FastEncoder, "ids", failing)
+    with recording() as hook:
+        assert tokenizer.encode("the").ids
+    assert hook.fallbacks == [FellBack("huggingface", "fails")]
+    assert [(call.tokenizer_type, call.error_type) for call in hook.calls] == [("fastokens", None)]
+
+
+def test_other_ids_at_run_time_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fastokens")
+    tokenizer = HybridTokenizer(byte_level(), shadow_rate=1.0)
+    monkeypatch.setattr(FastEncoder, "ids", lambda *_, **__: [b"\0\0\0\0"])
+    with recording() as hook:
+        tokenizer.encode("the")
+        assert tokenizer._shadow is not None
+        tokenizer._shadow.wait()
+    assert hook.fallbacks == [FellBack("huggingface", "differs")]
+    assert tokenizer.report.active == "huggingface"

@@ -1,0 +1,105 @@
+"""Hooks: adding, removing, and what they cannot disturb."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from streamdec import Hook, MockTokenizer, add_hook, hooks, iter_chunks
+from streamdec.hooks import StreamEnded
+from tests.hooks.recording import Recording, recording
+
+TOKENIZER = MockTokenizer.from_tokens([b"a", b"b", b"STOP"])
+
+
+@pytest.fixture(autouse=True)
+def _no_hook_is_left() -> Iterator[None]:
+    assert hooks.installed == ()
+    yield
+    assert hooks.installed == ()
+
+
+def run(token_ids: Any = (0, 1, 2), **options: Any) -> str:
+    return "".join(chunk.text for chunk in iter_chunks(token_ids, TOKENIZER, **options))
+
+
+def test_a_hook_is_told_from_when_it_is_added_until_it_is_removed() -> None:
+    run()
+    with recording() as hook:
+        assert hook.streams == []
+        run()
+        run()
+        assert len(hook.streams) == 2
+    run()
+    assert len(hook.streams) == 2
+
+
+def test_a_stream_tells_the_hooks_that_were_there_when_it_began() -> None:
+    before = iter_chunks([0, 1], TOKENIZER)
+    with recording() as hook:
+        assert "".join(chunk.text for chunk in before) == "ab"
+        during = iter_chunks([0, 1], TOKENIZER)
+    assert hook.streams == []
+    assert "".join(chunk.text for chunk in during) == "ab"
+    assert [event.tokens for event in hook.streams] == [2]
+
+
+def test_several_hooks_are_told_the_same() -> None:
+    with recording() as first, recording() as second:
+        run()
+    assert first.streams == second.streams != []
+
+
+def test_removing_twice_does_nothing_and_adding_again_is_possible() -> None:
+    hook = Recording()
+    remove = add_hook(hook)
+    remove()
+    remove()
+    again = add_hook(hook)
+    remove()  # of the first time: it must not end the second
+    run()
+    again()
+    assert len(hook.streams) == 1
+
+
+def test_what_is_no_hook_is_refused_and_so_is_one_that_is_there() -> None:
+    with pytest.raises(TypeError, match=r"derived from streamdec\.Hook"):
+        add_hook(print)  # type: ignore[arg-type]
+    with recording() as hook, pytest.raises(ValueError, match="added already"):
+        add_hook(hook)
+
+
+class Failing(Hook):
+    """Fails whenever it is told of a stream."""
+
+    def stream_ended(self, event: StreamEnded) -> None:
+        raise ZeroDivisionError(event.tokens)
+
+
+def test_what_a_hook_raises_is_logged_once_and_disturbs_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Unseen(Failing):
+        """Of a class that has not failed before."""
+
+    remove = add_hook(Unseen())
+    try:
+        with recording() as other, caplog.at_level(logging.WARNING, logger="streamdec.hooks"):
+            assert run(stop="STOP") == "ab"
+            assert run() == "abSTOP"
+        assert len(other.streams) == 2
+    finally:
+        remove()
+    (record,) = caplog.records
+    assert "Unseen.stream_ended failed" in record.getMessage()
+    assert record.exc_info is not None
+    assert record.exc_info[0] is ZeroDivisionError
+
+
+def test_without_a_hook_nothing_is_watched() -> None:
+    assert iter_chunks([0], TOKENIZER)._flow.watch is None
+    with recording():
+        assert iter_chunks([0], TOKENIZER)._flow.watch is not None

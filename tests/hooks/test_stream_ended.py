@@ -1,0 +1,371 @@
+"""What is told of a stream is what its reader can count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec import (
+    DecoderPool,
+    DecodeStream,
+    MockTokenizer,
+    StopConditions,
+    StopSequenceDecoder,
+    TextIterator,
+    TokenIdError,
+    iter_chunks,
+    stream,
+)
+from streamdec import Sequence as TokenSequence
+from streamdec.chunks import Withheld
+from streamdec.hooks import StopKind, StreamEnded
+from streamdec.trace import Tracer
+from tests.hooks.recording import recording
+from tests.stop_reference import Features, Situation, situations, tokenizer_of
+
+TOKENS = [b"a", b"b", b"\xe4\xbd", b"\xa0", b"STOP", b"ST", b"<eos>", b"O"]
+TOKENIZER = MockTokenizer.from_tokens(TOKENS, {6})
+HALF, REST, STOP, ST, EOS, OH = 2, 3, 4, 5, 6, 7
+
+
+# --- counted by a reader --------------------------------------------------------------------------
+
+
+class Counted(NamedTuple):
+    """What a reader sees who looks at everything after each output."""
+
+    tokens: int
+    chunks: int
+    characters: int
+    held_tokens: int
+    jailed_tokens: int
+    most: Withheld
+
+
+def counted(decoder: StopSequenceDecoder, outputs: Sequence[list[int]], *, ends: bool) -> Counted:
+    """As it would be without a stream: each output stepped by itself, and then the end."""
+    chunks = characters = held = jailed = 0
+    most = Withheld()
+    for ids in outputs:
+        chunk = decoder.step(ids[0]) if len(ids) == 1 else decoder.step_batch(ids)
+        chunks += bool(chunk.text)
+        characters += len(chunk.text)
+        if chunk.finish_reason is not None:
+            break
+        if not chunk.text:
+            held += bool(decoder.held)
+            jailed += bool(decoder.jailed)
+            now = decoder.withheld
+            most = Withheld(*map(max, most, now))
+    else:
+        if ends:
+            last = decoder.flush()
+            chunks += bool(last.text)
+            characters += len(last.text)
+    return Counted(decoder.num_tokens, chunks, characters, held, jailed, most)
+
+
+def told(event: StreamEnded) -> Counted:
+    most = Withheld(event.max_held_bytes, event.max_jailed_characters, event.max_withheld_tokens)
+    return Counted(
+        event.tokens,
+        event.chunks,
+        event.characters,
+        event.held_tokens,
+        event.jailed_tokens,
+        most,
+    )
+
+
+def read_plain(decoder: StopSequenceDecoder, outputs: Sequence[Any], **options: Any) -> None:
+    for _ in iter_chunks(iter(outputs), decoder=decoder, **options):
+        pass
+
+
+def read_async(decoder: StopSequenceDecoder, outputs: Sequence[Any], **options: Any) -> None:
+    async def engine() -> Any:
+        for output in outputs:
+            yield output
+
+    async def main() -> None:
+        async with stream(engine(), decoder=decoder, **options) as chunks:
+            async for _ in chunks:
+                pass
+
+    anyio.run(main)
+
+
+def read_pool(decoder: StopSequenceDecoder, outputs: Sequence[Any], **options: Any) -> None:
+    pool = DecoderPool(decoder.tokenizer, **options)
+    pool.adopt("it", decoder)
+    for ids in outputs:
+        pool.step({"it": ids})
+        if "it" not in pool:
+            return
+    pool.finish("it", "length")
+
+
+READERS = [read_plain, read_async, read_pool]
+SITUATIONS = situations(Features(prompts=True)).filter(
+    lambda s: bool(s.ids) and s.options.unknown_ids != "error"
+)
+
+
+def decoder_of(situation: Situation) -> StopSequenceDecoder:
+    return StopSequenceDecoder(
+        tokenizer_of(situation.table),
+        StopConditions(**situation.conditions.arguments()),
+        situation.prompt,
+        **asdict(situation.options),
+    )
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("covers", [False, True])
+@given(SITUATIONS, st.data())
+def test_a_stream_counts_what_its_reader_can(
+    read: Callable[..., None], covers: bool, situation: Situation, data: st.DataObject
+) -> None:
+    """However outputs are cut, and whether or not chunks say which ids they cover."""
+    ids = list(situation.ids)
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(ids)))))
+    outputs = [ids[a:b] for a, b in zip([0, *cuts], [*cuts, len(ids)], strict=True) if a < b]
+    expected = counted(decoder_of(situation), outputs, ends=True)
+    with recording() as hook:
+        read(decoder_of(situation), outputs, return_token_ids=covers)
+    (event,) = hook.streams
+    assert told(event) == expected
+
+
+@given(SITUATIONS)
+def test_single_ids_are_counted_as_lists_of_one_are(situation: Situation) -> None:
+    """The stream takes those from the rows by itself."""
+    expected = counted(decoder_of(situation), [[i] for i in situation.ids], ends=True)
+    for options in ({}, {"split": "token"}):
+        with recording() as hook:
+            read_async(decoder_of(situation), situation.ids, **options)
+        assert [told(event) for event in hook.streams] == [expected]
+
+
+# --- on the other machines ------------------------------------------------------------------------
+
+
+@given(st.lists(st.lists(st.integers(0, len(TOKENS) - 1), min_size=1, max_size=4), max_size=12))
+def test_machines_that_never_stop_are_counted_too(outputs: list[list[int]]) -> None:
+    ids = [token_id for output in outputs for token_id in output]
+    expected = counted(StopSequenceDecoder(TOKENIZER, StopConditions()), outputs, ends=True)
+    with recording() as hook:
+        chunks = [*TextIterator(iter(outputs), DecodeStream(TOKENIZER))]
+    (event,) = hook.streams
+    assert told(event)[:5] == expected[:5]
+    assert event.max_held_bytes == expected.most.num_bytes
+    assert event.characters == len("".join(chunk.text for chunk in chunks))
+    assert (event.stop_kind, event.finish_reason) == (None, "length")
+    with recording() as hook:
+        sequence = TokenSequence(TOKENIZER, [0, 1])
+        given_out = [*TextIterator(iter(outputs), sequence)]
+    (event,) = hook.streams
+    assert event.tokens == len(ids)
+    assert event.characters == len("".join(chunk.text for chunk in given_out))
+    assert event.chunks == sum(bool(chunk.text) for chunk in given_out)
+
+
+def test_a_stream_on_what_stands_before_a_decoder_is_counted_as_on_the_decoder() -> None:
+    ids = [0, HALF, REST, ST, OH, 1, STOP]
+    with recording() as hook:
+        for machine in (
+            StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP")),
+            Tracer(StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP"))),
+        ):
+            assert "".join(chunk.text for chunk in iter_chunks(ids, decoder=machine)) == "a你STOb"
+    assert hook.streams[0] == hook.streams[1]
+
+
+# --- how it ended ---------------------------------------------------------------------------------
+
+
+def ended(outputs: Any, **options: Any) -> StreamEnded:
+    with recording() as hook:
+        with iter_chunks(outputs, TOKENIZER, **options) as chunks:
+            for _ in chunks:
+                pass
+        (event,) = hook.streams
+    return event
+
+
+@pytest.mark.parametrize(
+    ("outputs", "options", "finish", "kind"),
+    [
+        ([0, STOP, 0], {"stop": "STOP"}, "stop", "string"),
+        ([0, ST, OH, 0], {"stop_regex": "STO"}, "stop", "regex"),
+        ([0, STOP], {"stop_token_ids": [STOP]}, "stop", "token_id"),
+        ([0, ST, OH], {"stop_token_sequences": [[ST, OH]]}, "stop", "token_sequence"),
+        ([0, EOS], {"eos_token_ids": [EOS]}, "stop", "eos"),
+        ([0, {"token_ids": [1], "finish_reason": "stop"}], {}, "stop", "engine"),
+        ([0, {"token_ids": [1], "finish_reason": "length"}], {}, "length", None),
+        ([0, 1], {"max_tokens": 1}, "length", None),
+        ([0, {"token_ids": [], "finish_reason": "abort"}], {}, "abort", None),
+        ([], {}, "length", None),
+    ],
+)
+def test_why_it_ended(
+    outputs: list[Any], options: dict[str, Any], finish: str, kind: StopKind | None
+) -> None:
+    event = ended(outputs, **options)
+    assert (event.finish_reason, event.stop_kind, event.error_type) == (finish, kind, None)
+
+
+def test_a_stream_that_is_left_was_aborted_and_told_of_once() -> None:
+    with recording() as hook:
+        with iter_chunks([0, 1, 0], TOKENIZER) as chunks:
+            assert next(chunks).text == "a"
+        chunks.close()
+        assert [(e.finish_reason, e.tokens, e.chunks) for e in hook.streams] == [("abort", 1, 1)]
+        with iter_chunks([0, 1, 0], TOKENIZER):
+            pass
+    assert [(e.finish_reason, e.tokens) for e in hook.streams] == [("abort", 1), ("abort", 0)]
+
+
+def test_a_cancelled_reader_has_aborted_and_not_failed() -> None:
+    async def engine() -> Any:
+        yield 0
+        await anyio.sleep_forever()
+
+    async def main() -> None:
+        with anyio.move_on_after(0.01):
+            async for _ in stream(engine(), TOKENIZER):
+                pass
+
+    with recording() as hook:
+        anyio.run(main)
+    (event,) = hook.streams
+    assert (event.finish_reason, event.error_type, event.chunks) == ("abort", None, 1)
+
+
+@pytest.mark.parametrize("output", [-1, [0, -1], [0, ST, -1]])
+def test_a_bad_id_is_an_error_after_what_came_before(output: Any) -> None:
+    with recording() as hook, pytest.raises(TokenIdError):
+        for _ in iter_chunks([1, output], TOKENIZER, stop="STOP"):
+            pass
+    (event,) = hook.streams
+    before = output[:-1] if isinstance(output, list) else []
+    assert (event.finish_reason, event.error_type) == ("error", "TokenIdError")
+    assert (event.tokens, event.chunks) == (1 + len(before), 1 + (0 in before))
+
+
+def test_an_engine_that_fails_is_an_error_of_its_kind() -> None:
+    def engine() -> Any:
+        yield 0
+        raise OSError("gone")
+
+    with recording() as hook, pytest.raises(OSError, match="gone"):
+        for _ in iter_chunks(engine(), TOKENIZER):
+            pass
+    (event,) = hook.streams
+    assert (event.finish_reason, event.error_type, event.tokens) == ("error", "OSError", 1)
+
+
+def test_a_bad_id_in_a_pool_is_the_end_of_its_request() -> None:
+    pool = DecoderPool(TOKENIZER)
+    with recording() as hook:
+        pool.add("a")
+        pool.add("b")
+        pool.step({"a": [0, HALF, -1], "b": 1})
+        pool.fork("b", "c")
+        pool.step({"b": 0, "c": [0, 0]})
+        pool.abort("c")
+        pool.finish("b")
+    a, c, b = hook.streams
+    assert (a.finish_reason, a.error_type, a.tokens, a.chunks) == ("error", "TokenIdError", 2, 1)
+    assert (b.finish_reason, b.stop_kind, b.tokens) == ("stop", "engine", 2)
+    assert (c.finish_reason, c.tokens, c.characters) == ("abort", 2, 2)
+
+
+# --- the rest -------------------------------------------------------------------------------------
+
+
+def test_a_character_that_never_came_to_its_end_is_told_of() -> None:
+    assert ended([0, HALF]).ends_incomplete
+    assert ended([0, HALF], max_tokens=2).ends_incomplete
+    assert not ended([0, HALF, REST]).ends_incomplete
+
+
+def test_unknown_ids_are_counted() -> None:
+    event = ended([0, 99, 1, 98])
+    assert (event.tokens, event.unknown_tokens, event.chunks) == (4, 2, 2)
+
+
+def test_a_stream_that_resumes_tells_of_what_came_since() -> None:
+    decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP"))
+    decoder.step_batch([0, 99, 1, ST])
+    with recording() as hook:
+        again = StopSequenceDecoder.restore(TOKENIZER, decoder.snapshot())
+        assert "".join(chunk.text for chunk in iter_chunks([OH, 0, 1], decoder=again)) == "STOab"
+    (event,) = hook.streams
+    assert (event.tokens, event.unknown_tokens, event.characters, event.chunks) == (3, 0, 5, 2)
+    with recording() as hook:  # it has ended: there is nothing to tell of it once more
+        assert not [chunk for chunk in iter_chunks([0], decoder=again) if chunk.text]
+    assert hook.streams == []
+
+
+def test_what_decodes_is_named() -> None:
+    class Own:
+        """All that a tokenizer must have."""
+
+        def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+            return "x" * len(token_ids)
+
+    assert (ended([0]).tokenizer_type, ended([0]).route) == ("mock", "bytes")
+    with recording() as hook:
+        for _ in iter_chunks([0, 1], Own()):
+            pass
+    (event,) = hook.streams
+    assert (event.tokenizer_type, event.route, event.characters) == ("Own", "window", 2)
+    assert hook.calls == []
+
+
+def test_long_silences_are_looked_at_before_they_end() -> None:
+    """What is noted of them does not grow with the stream."""
+    decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP"))
+    outputs = [[EOS]] * 10_000 + [[HALF]] * 10_000
+    expected = counted(decoder.fork(), outputs, ends=True)
+    with recording() as hook:
+        chunks = iter_chunks(iter(outputs), decoder=decoder)
+        noted = 0
+        for _ in chunks:
+            assert chunks._flow.watch is not None
+            noted = max(noted, len(chunks._flow.watch.rows))
+    assert [told(event) for event in hook.streams] == [expected]
+    assert noted <= 4_096
+
+
+# --- how much is withheld -------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, len(TOKENS) - 1), max_size=20))
+def test_what_is_withheld_waits_since_its_first_byte_came(ids: list[int]) -> None:
+    """Of tokens that are joined byte by byte, it is the end of their bytes."""
+    tokenizer = MockTokenizer.from_tokens([b"a", b"\xe4", b"\xbd\xa0", b"S", b"TO", b"P\xe4", b"b"])
+    decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="STOPS"))
+    data, out = [], 0
+    for token_id in ids:
+        if token_id == len(TOKENS) - 1:
+            continue
+        data.append(tokenizer.token_bytes(token_id) or b"")
+        chunk = decoder.step(token_id)
+        if chunk.finish_reason is not None:
+            return
+        withheld = decoder.withheld
+        assert (withheld.num_bytes, withheld.characters) == (len(decoder.held), len(decoder.jailed))
+        size = len((decoder.jailed).encode()) + len(decoder.held)
+        count = 0
+        while size > 0:
+            count += 1
+            size -= len(data[-count])
+        assert withheld.tokens == count, (decoder.jailed, decoder.held, out)
