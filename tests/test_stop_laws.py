@@ -813,3 +813,15 @@ def test_ids_of_any_tokenizer(subject: Subject, data: st.DataObject, skip: bool)
     shown = data.draw(st.booleans())
     conditions = Conditions(stop_token_sequences=(sequence,), include_stop_str_in_output=shown)
     laws.what_an_id_leaves(setup._replace(conditions=conditions), ids)
+
+
+@pytest.mark.parametrize("name", [*SUBJECTS, "bpe_suffix"])
+def test_a_sequence_after_each_token(name: str) -> None:
+    """Some tokens end in a space that only another one brings out: cut with the sequence."""
+    subject = subject_named(name)
+    known = [i for i in range(60) if subject.tokenizer.piece(i) is not None]
+    for sequence in itertools.product(known[:: len(known) // 3 + 1], repeat=2):
+        conditions = Conditions(stop_token_sequences=(sequence,))
+        setup = laws.Setup(subject.tokenizer, conditions)
+        for token_id in known:
+            laws.what_an_id_leaves(setup, [token_id, *sequence])

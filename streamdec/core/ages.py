@@ -59,6 +59,9 @@ def traced(
     waiting_ages = _older(_last(found["waiting"], memory.waiting_ages, found["contributes"]))
     raw, firsts, lasts = _letters(decode.token_bytes, memory.core[1] + data, ages)
     if decode.has_anchors:
+        if memory.live:  # a space between words is the older word's, but not without the newer
+            sure = _sure_of(decode, memory, text)
+            lasts = lasts[:sure] + (0,) * (len(text) - sure)
         return Traced(firsts, lasts, pending, waiting_ages, ())
     firsts, tails = decode.trace(memory.core, raw, memory.tails_ages, firsts)
     lasts = _lasts_by_text(decode, memory, text)
@@ -85,11 +88,16 @@ def _lasts_by_text(decode: AnyProgram, memory: StopMemory, text: str) -> Ages:
     """
     if not memory.live:  # nobody asks
         return (0,) * len(text)
+    sure = _sure_of(decode, memory, text)
+    return (1,) * sure + (0,) * (len(text) - sure)
+
+
+def _sure_of(decode: AnyProgram, memory: StopMemory, text: str) -> int:
+    """How many letters of ``text``, which a token brings out, had come without it all the same."""
     alone = ""
     with suppress(RewriteError):
         alone = decode.flush(memory.core)[0]
-    before = len(commonprefix([alone, text]))  # noqa: RUF071 (letters, not paths)
-    return (1,) * before + (0,) * (len(text) - before)
+    return len(commonprefix([alone, text]))  # noqa: RUF071 (letters, not paths)
 
 
 def released(decode: AnyProgram, memory: StopMemory, text: str) -> Ages:
