@@ -26,6 +26,7 @@ from anyio.lowlevel import checkpoint
 
 from streamdec.chunks import Chunk
 from streamdec.core.counting import counted, first_tally, tokens_in
+from streamdec.core.rows import CODE
 from streamdec.core.stop_conditions import StopConditions
 from streamdec.core.stop_sequence import StopSequenceDecoder
 from streamdec.errors import IdleTimeoutError
@@ -44,6 +45,7 @@ from streamdec.flow import (
 from streamdec.machines import Machine, StandIn
 from streamdec.protocols import Decoder
 from streamdec.sources import is_plain
+from streamdec.watch import MAX_CODES
 
 __all__ = ["TextStream", "stream", "wrap"]
 
@@ -172,7 +174,10 @@ async def _chunks(
                         yield chunk
                         continue
                     if watch is not None:
-                        watch.rows.append(row)
+                        try:
+                            watch.codes.append(row[CODE])
+                        except (LookupError, TypeError):
+                            watch.silent()
                     if shows_all:
                         yield chunk
                     continue
@@ -201,7 +206,7 @@ async def _chunks(
                 row, begun = walked._row, walked._tally
                 due = _due(begun, left)
                 if watch is not None:
-                    watch.look()
+                    watch.look(MAX_CODES)
         else:
             flow.end()
     for chunk in flow.ending(closing):

@@ -26,7 +26,8 @@
     StreamdecWarning (UserWarning)           streamdec goes on, in another way than was hoped for
 
 An error raised in the middle of several tokens leaves the machine in the state of the token before
-the one that failed; the text decoded by the same call until then is ``error.chunk``.
+the one that failed; the text decoded by the same call until then is ``error.chunk``, and
+``error.num_taken`` how many of the call's tokens were.
 """
 
 from __future__ import annotations
@@ -67,10 +68,11 @@ class StreamdecError(Exception):
     """The root of all errors of streamdec.
 
     ``chunk`` is what the failing call had already decoded (``None`` if nothing was lost to begin
-    with).
+    with), and ``num_taken`` how many of that call's tokens.
     """
 
     chunk: Chunk | None = None
+    num_taken: int = 0
 
 
 class TokenIdError(StreamdecError, ValueError):
@@ -91,7 +93,8 @@ class TokenIdError(StreamdecError, ValueError):
         return type(self)(message, self.token_id, index)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.args[0], self.token_id, self.index), {"chunk": self.chunk}
+        before = {"chunk": self.chunk, "num_taken": self.num_taken}
+        return type(self), (self.args[0], self.token_id, self.index), before
 
 
 class TokenIdTypeError(TokenIdError, TypeError):

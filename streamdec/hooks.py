@@ -39,9 +39,9 @@ StopKind = Literal["string", "regex", "token_id", "token_sequence", "eos", "engi
 """What ended a stream whose finish is ``"stop"``: one of the stop conditions, or the engine."""
 
 
-FallbackReason = Literal["refused", "differs", "fails"]
-"""``refused``: fastokens is not used for this tokenizer, from its loading on. ``differs``: it gave
-other ids at run time. ``fails``: it failed for one call."""
+FallbackReason = Literal["missing", "refused", "differs", "fails"]
+"""``missing``: fastokens is not installed. ``refused``: it is not used for this tokenizer, from its
+loading on. ``differs``: it gave other ids at run time. ``fails``: it failed for one call."""
 
 
 class StreamEnded(NamedTuple):
@@ -81,11 +81,11 @@ class StreamEnded(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One call of ``encode``, ``encode_batch`` or ``decode``; what streams call is not told."""
+    """One call of a tokenizer by its user; what streams call is not told."""
 
     tokenizer_type: str
     """As in StreamEnded; of an encoding what encoded, which may be ``fastokens``."""
-    operation: Literal["encode", "decode"]
+    operation: Literal["encode", "encode_batch", "decode"]
     """What was asked for."""
     seconds: float
     """How long it took."""

@@ -6,21 +6,20 @@ StreamEnded. A stream of which no hook is to be told has no Watch.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple, SupportsIndex
 
 from streamdec.chunks import NOTHING, Chunk, FinishReason, Withheld
-from streamdec.core.rows import Row
+from streamdec.core.rows import CODE, CODES
 from streamdec.core.sequence import Sequence as TokenSequence
 from streamdec.core.stop_sequence import StopSequenceDecoder
 from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
 from streamdec.machines import Face
 
-__all__ = ["Watch"]
+__all__ = ["MAX_CODES", "Watch"]
 
-MAX_ROWS = 4_096
-"""Tokens without text that are looked at together: most of them lead to one of few rows."""
+MAX_CODES = 4_096
+"""Bytes that are noted before they are looked at."""
 
 
 class _Counts(NamedTuple):
@@ -48,14 +47,14 @@ class Watch:
         "_machine",
         "_most",
         "_not_chunks",
-        "rows",
+        "codes",
     )
 
     def __init__(self, machine: Any, hooks: tuple[Hook, ...]) -> None:
         self._machine: Any = getattr(machine, "decoder", machine)
         self._hooks = hooks
-        self.rows: list[Row] = []
-        """Where single tokens without text led to, on a StopSequenceDecoder."""
+        self.codes = bytearray()
+        """Of how much was withheld after single tokens without text, on a StopSequenceDecoder."""
         self._not_chunks = 0
         self._has_last: bool | None = None
         self._characters = 0
@@ -79,21 +78,29 @@ class Watch:
 
     def silent(self) -> None:
         """A step gave no text, and was not the end."""
-        if isinstance(self._machine, StopSequenceDecoder):
-            self.rows.append(self._machine._row)
-            self.look()
-        else:
-            self._not_chunks += 1
-            self._look(self._machine.withheld, 1)
+        try:
+            self.codes.append(self._machine._row[CODE])
+        except (AttributeError, LookupError, TypeError):
+            self._note()
+        self.look(MAX_CODES)
 
-    def look(self, *, at_least: int = MAX_ROWS) -> None:
-        """Looks at the rows that were noted, if there are many."""
-        if len(self.rows) < at_least:
+    def _note(self) -> None:
+        """``silent``, where the machine's row does not know how much it withholds."""
+        machine = self._machine
+        try:
+            self.codes.append(machine._program.code(machine._row))
+        except (LookupError, AttributeError):
+            self._not_chunks += 1
+            self._look(machine.withheld, 1)
+
+    def look(self, at_least: int = 1) -> None:
+        """Looks at what was noted, if it is so much."""
+        if len(self.codes) < at_least:
             return
-        self._not_chunks += len(self.rows)
-        for withheld, times in Counter(map(self._machine._program.withheld, self.rows)).items():
-            self._look(withheld, times)
-        self.rows.clear()
+        self._not_chunks += len(self.codes)
+        for code in set(self.codes):
+            self._look(CODES.meanings[code], self.codes.count(code))
+        self.codes.clear()
 
     def _look(self, withheld: Withheld, times: int) -> None:
         if withheld.num_bytes:
@@ -122,26 +129,25 @@ class Watch:
 
     def end(self, last: Chunk | None, error: BaseException | None) -> None:
         """Tells of the end: by ``last``, by ``error``, or because nobody wanted more."""
-        self.look(at_least=1)
+        self.look()
         reason: FinishReason = "abort"
         if last is not None and last.finish_reason is not None:
             reason = last.finish_reason
             self._not_chunks += self._has_last is None and not last.text
         if isinstance(error, Exception):
             reason = "error"
-        counts = _Counts(
-            *(now - then for now, then in zip(self._counts(), self._before, strict=True))
-        )
+        now, before = self._counts(), self._before
+        tokens = now.tokens - before.tokens
         event = StreamEnded(
             tokenizer_type=type_of(self._machine.tokenizer),
             route=self._machine.route,
             finish_reason=reason,
             stop_kind=self._stop_kind() if reason == "stop" else None,
             error_type=type(error).__name__ if isinstance(error, Exception) else None,
-            tokens=counts.tokens,
-            chunks=counts.tokens - self._not_chunks,
-            characters=counts.characters,
-            unknown_tokens=counts.unknown,
+            tokens=tokens,
+            chunks=tokens - self._not_chunks,
+            characters=now.characters - before.characters,
+            unknown_tokens=now.unknown - before.unknown,
             held_tokens=self._held,
             jailed_tokens=self._jailed,
             max_held_bytes=self._most.num_bytes,

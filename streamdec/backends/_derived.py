@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
 from itertools import accumulate, pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from streamdec.backends._chat import ChatTokenizer
 from streamdec.backends._threads import cores, in_thread, in_threads
@@ -77,7 +77,7 @@ class DerivedTokenizer(ChatTokenizer, ABC):
         that is forbidden; ValueError for another ``special``; TypeError for what is no str;
         :class:`TokenizerLibraryError` if the library fails.
         """
-        ids = self._told_ids([text], special, add_special_tokens=add_special_tokens)[0]
+        ids = self._told_ids("encode", [text], special, add_special_tokens=add_special_tokens)[0]
         return Encoding(ids, text, self, add_special_tokens=add_special_tokens, special=special)
 
     def encode_batch(
@@ -89,13 +89,20 @@ class DerivedTokenizer(ChatTokenizer, ABC):
     ) -> list[Encoding]:
         """Encode each of ``texts`` as :meth:`encode` does."""
         texts = _listed(texts)
-        found = self._told_ids(texts, special, add_special_tokens=add_special_tokens)
+        found = self._told_ids(
+            "encode_batch", texts, special, add_special_tokens=add_special_tokens
+        )
         options: dict[str, Any] = {"add_special_tokens": add_special_tokens, "special": special}
         pairs = zip(found, texts, strict=True)
         return [Encoding(ids, text, self, **options) for ids, text in pairs]
 
     def _told_ids(
-        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
+        self,
+        operation: Literal["encode", "encode_batch"],
+        texts: Sequence[str],
+        special: Special,
+        *,
+        add_special_tokens: bool,
     ) -> Sequence[Sequence[int] | bytes]:
         """The ids of each text that is one; hooks are told of it."""
 
@@ -105,7 +112,7 @@ class DerivedTokenizer(ChatTokenizer, ABC):
             ids_of = self._all_ids if self._cache is None else self._cached_ids
             return ids_of(texts, special, add_special_tokens=add_special_tokens)
 
-        return told_ids(self, texts, find)
+        return told_ids(self, operation, texts, find)
 
     def _all_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool

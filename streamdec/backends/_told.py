@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import wraps
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 from streamdec import hooks
 from streamdec.hooks import Call, tell, type_of, untold
@@ -44,7 +44,10 @@ def told_decode(decode: Decode) -> Decode:
 
 
 def told_ids(
-    tokenizer: Any, texts: Sequence[Any], find: Callable[[], Sequence[Ids]]
+    tokenizer: Any,
+    operation: Literal["encode", "encode_batch"],
+    texts: Sequence[Any],
+    find: Callable[[], Sequence[Ids]],
 ) -> Sequence[Ids]:
     """What ``find`` gives, the ids of ``texts``; hooks are told of it."""
     if not hooks.installed or untold.is_entered:
@@ -62,6 +65,6 @@ def told_ids(
         by = type_of(tokenizer) if report is None else report.active
         size = sum(len(ids) // 4 if isinstance(ids, bytes) else len(ids) for ids in found)
         characters = sum(len(text) for text in texts if isinstance(text, str))
-        call = Call(by, "encode", seconds, len(texts), size, characters, failed)
+        call = Call(by, operation, seconds, len(texts), size, characters, failed)
         tell(hooks.installed, "called", call)
     return found

@@ -307,6 +307,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
             is_stopped=self._is_stopped,
         )
         options = self._options
+        is_missing = False
         try:
             trial.run()
             reason = f"the same ids for {trial.probes} strings"
@@ -317,6 +318,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
             if options.strict:
                 raise type(error)(f"{self.name!r}: {error}") from error
             reason = str(error)
+            is_missing = isinstance(error, MissingExtraError)
         report = replace(
             self.report,
             reason=reason,
@@ -326,7 +328,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
             seconds={**self.report.seconds, **trial.seconds},
         )
         if not trial.is_trusted:
-            self._refuse(report)
+            self._refuse(report, "missing" if is_missing else "refused")
             return
         if options.shadow_rate:
             is_waited_for = options.on_mismatch == "raise"
@@ -339,11 +341,11 @@ class HybridTokenizer(HuggingFaceTokenizer):
         self._fast = trial.encoder
         self.report = replace(report, active="fastokens")
 
-    def _refuse(self, report: TokenizerReport) -> None:
+    def _refuse(self, report: TokenizerReport, why: FallbackReason = "refused") -> None:
         """Say why huggingface encodes: in the report, and in one line of the log."""
         self.inline_chars = type(self).inline_chars
         self.report = report
-        self._tell("refused")
+        self._tell(why)
         level = logging.WARNING if self._options.backend == "fastokens" else logging.INFO
         _log.log(level, "%r: %s", self.name, report)
 

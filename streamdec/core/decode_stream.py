@@ -186,8 +186,8 @@ class DecodeStream:
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> list[str]:
         """The text of each of several tokens, one entry a token (which may be "").
 
-        Raises what ``step`` raises; ``error.chunk`` then has the text of the tokens before, and the
-        stream is as it was after them.
+        Raises what ``step`` raises; ``error.chunk`` then has the text of the tokens before,
+        ``error.num_taken`` is how many they were, and the stream is as it was after them.
         """
         texts: list[str] = []
         try:

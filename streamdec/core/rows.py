@@ -20,6 +20,7 @@ anew; streams under way keep the rows they hold until their next miss.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from typing import Any, TypeAlias
 
 from streamdec.chunks import Withheld
 
-__all__ = ["Entry", "KeptRow", "LoneRow", "Memory", "Row", "Rows", "SparseRow"]
+__all__ = ["CODE", "CODES", "Entry", "KeptRow", "LoneRow", "Memory", "Row", "Rows", "SparseRow"]
 
 MAX_ENTRIES = 16_384
 """Rows and entries of one table before they are forgotten: 100,000 tokens of code that does not
@@ -51,11 +52,34 @@ UNREPORTED_GROWTH = REPORTED_GROWTH + ENTRIES_BEFORE_DENSE
 Memory: TypeAlias = Any
 """What a stream remembers: an immutable, hashable value."""
 KeptRow: TypeAlias = dict[Any, Any]
-"""token id → Entry; under None, the row's own memory and generation; and under WITHHELD, once it
-was asked for, how much is withheld there."""
-WITHHELD = "withheld"
+"""token id → Entry; under None, the row's own memory and generation; and under CODE, once it was
+asked for, what stands for how much is withheld there."""
+CODE = "code"
 Entry: TypeAlias = tuple[Any, ...]
 """What a token gives, and last the next row; None, only at rest: the stream stays where it is."""
+
+
+class _Codes(dict[Withheld, int]):
+    """A byte for each of 256 amounts: those that came first, and few others ever come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanings: list[Withheld] = []
+        """What each stands for."""
+
+    def __missing__(self, withheld: Withheld) -> int:
+        with _lock:
+            if withheld not in self:
+                if len(self.meanings) == 256:
+                    raise LookupError(withheld)
+                self.meanings.append(withheld)
+                self[withheld] = len(self.meanings) - 1
+            return self[withheld]
+
+
+_lock = threading.Lock()
+CODES = _Codes()
+"""How much is withheld, in a byte, so that to note it takes as little as can be."""
 
 
 class LoneRow:
@@ -196,12 +220,16 @@ class Rows(ABC):
 
     def withheld(self, row: Row) -> Withheld:
         """How much a stream in ``row`` withholds."""
+        return self.measure(self.memory(row))
+
+    def code(self, row: Row) -> int:
+        """The code of how much a stream in ``row`` withholds. LookupError: there are too many."""
         if not isinstance(row, dict):
-            return self.measure(self.memory(row))
-        known: Withheld | None = row.get(WITHHELD)
-        if known is None:
-            known = row[WITHHELD] = self.measure(row[None][0])
-        return known
+            return CODES[self.withheld(row)]
+        code: int | None = row.get(CODE)
+        if code is None:
+            code = row[CODE] = CODES[self.withheld(row)]
+        return code
 
     def row(self, memory: Memory) -> Row:
         """The row of ``memory`` as a stream keeps it."""
@@ -313,5 +341,5 @@ class Rows(ABC):
                 row.pop(token_id, None)
         for other in [*self._rows.values()]:
             for token_id, entry in [*other.items()]:
-                if entry[-1] is before:
+                if token_id != CODE and entry[-1] is before:
                     other[token_id] = (*entry[:-1], self.dense)

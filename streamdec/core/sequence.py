@@ -84,7 +84,7 @@ class Sequence:
         """Appends several ids; returns the text that they complete.
 
         After an error the ids before the bad one are part of the sequence, and their text is
-        ``error.chunk``.
+        ``error.chunk``; ``error.num_taken`` is how many they were.
         """
         before = len(self._texts)
         try:

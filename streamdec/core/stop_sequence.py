@@ -230,8 +230,8 @@ class StopSequenceDecoder:
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
         """What several tokens bring out, as one chunk; ids after the end are ``unread_tokens``.
 
-        Raises what ``step`` raises; ``error.chunk`` then has the text of the tokens before, and the
-        stream is as it was after them.
+        Raises what ``step`` raises; ``error.chunk`` then has the text of the tokens before,
+        ``error.num_taken`` is how many they were, and the stream is as it was after them.
         """
         ids = as_sequence(token_ids)
         texts: list[str] = []

@@ -78,6 +78,7 @@ def test_an_error_has_the_chunk_of_the_ids_before_it() -> None:
     with pytest.raises(ValueError, match="token 2 is out of range") as raised:
         face.step_batch([A, E4, -1])
     assert raised.value.chunk == TokenChunk("a", token_ids=(A,))  # type: ignore[attr-defined]
+    assert raised.value.num_taken == 2  # type: ignore[attr-defined]
     assert face.step(BDA0) == TokenChunk("你", token_ids=(E4, BDA0))
 
 

@@ -28,7 +28,15 @@ from typing import Any, TypeAlias
 import anyio
 from anyio.lowlevel import checkpoint
 
-from streamdec import DecodeStream, StopConditions, StopSequenceDecoder, TokenFeed, wrap
+from streamdec import (
+    DecodeStream,
+    Hook,
+    StopConditions,
+    StopSequenceDecoder,
+    TokenFeed,
+    add_hook,
+    wrap,
+)
 from streamdec.bench.clock import fresh, in_turns, nanoseconds, per_token
 from tests.benchmarks import stops
 from tests.benchmarks.common import STREAMS_BEFORE_WARM, Case, Effort, warm
@@ -44,6 +52,9 @@ SEED = 27
 WRAPPER = "a wrapper that does nothing"
 WRAPPER_FLOOR = 2.4 if sys.version_info < (3, 12) else 1.5
 """From 3.12 on an asynchronous generator takes twice the time, and so does this one."""
+
+HOOKED = f"{OURS}, with a hook"
+HOOK_FLOOR = 1.02
 
 BUFFER = 64
 QUEUE = f"anyio's memory stream of {BUFFER}, a token"
@@ -84,6 +95,8 @@ def ready(subject: Subject, effort: Effort, report: Report) -> None:
             bounds = {"floor": WRAPPER_FLOOR} if name in (OURS, f"{OURS}, max_tokens") else {}
             ratio = samples.ratio(name, WRAPPER)
             report.add(subject.name, where, f"{name} / {WRAPPER}", ratio, "x", **bounds)
+        ratio = samples.ratio(HOOKED, OURS)
+        report.add(subject.name, where, f"{HOOKED} / {OURS}", ratio, "x", floor=HOOK_FLOOR)
         for name in entrants:
             report.add(subject.name, where, name, samples.time(name), "ns")
 
@@ -112,7 +125,21 @@ def _readers(subject: Subject, markers: Sequence[str]) -> dict[str, Opened]:
         f"{OURS}, return_token_ids": lambda ids: wrap(
             _engine(ids), decoder(conditions), return_token_ids=True
         ),
+        HOOKED: _hooked(lambda ids: wrap(_engine(ids), decoder(conditions))),
     }
+
+
+def _hooked(opened: Opened) -> Opened:
+    """The same, told of to a hook that does nothing with it."""
+
+    def hooked(token_ids: Sequence[int]) -> AsyncIterable[Any]:
+        remove = add_hook(Hook())
+        try:
+            return opened(token_ids)
+        finally:
+            remove()  # a stream tells those that were there when it began
+
+    return hooked
 
 
 async def _engine(outputs: Sequence[Any]) -> AsyncGenerator[Any, None]:

@@ -59,7 +59,7 @@ def test_an_error_has_what_the_call_had_decoded(tokenizer: MockTokenizer) -> Non
     stream = DecodeStream(tokenizer, unknown_ids="error")
     with pytest.raises(UnknownTokenError) as raised:
         stream.step_batch([A, LEAD, UNKNOWN, REST])
-    assert raised.value.chunk == Chunk("a")
+    assert (raised.value.chunk, raised.value.num_taken) == (Chunk("a"), 2)
     assert (raised.value.token_id, raised.value.index) == (UNKNOWN, 2)
     assert "unknown_ids='skip'" in str(raised.value)
     assert (stream.num_tokens, stream.held) == (2, b"\xe4")

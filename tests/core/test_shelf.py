@@ -90,6 +90,18 @@ def test_a_table_tells_of_its_growth() -> None:
     assert grown.size - before - 1 == sum(told[3:])
 
 
+def test_statistics_are_what_is_there_and_what_had_to_go() -> None:
+    shelf = shelf_of(max_tables=4, max_size=600)
+    assert shelf.statistics() == (0, 0, 0)
+    tables = [shelf.get(n, table) for n in range(6)]
+    assert shelf.statistics() == (4, sum(each.size for each in tables[2:]), 2)
+    tables[-1].weight = 700
+    shelf.balance()
+    assert shelf.statistics() == (1, tables[-1].size, 5)
+    shelf.drop(lambda key: key == 5)
+    assert shelf.statistics() == (0, 0, 5), "it made no room for others"
+
+
 def test_a_shelf_knows_at_each_growth_how_large_it_may_be() -> None:
     shelf = shelf_of(max_tables=9, max_proven=9, max_size=20_000)
     chooser = random.Random(0)

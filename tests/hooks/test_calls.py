@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -55,7 +56,7 @@ def test_each_call_is_told_of_with_its_sizes(tokenizer: HuggingFaceTokenizer) ->
     one, several, decoded = hook.calls
     assert one._replace(seconds=0) == ("huggingface", "encode", 0, 1, len(ids), 13, None)
     size = sum(map(len, batch))
-    assert several._replace(seconds=0) == ("huggingface", "encode", 0, 2, size, 4, None)
+    assert several._replace(seconds=0) == ("huggingface", "encode_batch", 0, 2, size, 4, None)
     assert decoded._replace(seconds=0) == ("huggingface", "decode", 0, 1, len(ids), len(text), None)
     assert 0 < sum(call.seconds for call in hook.calls) < time.perf_counter() - started
 
@@ -92,7 +93,7 @@ def test_long_texts_are_told_of_from_their_thread(tokenizer: HuggingFaceTokenize
 
     with recording() as hook:
         anyio.run(main)
-    assert [call.operation for call in hook.calls] == ["encode"] * len(hook.calls)
+    assert {call.operation for call in hook.calls} == {"encode", "encode_batch"}
     assert sum(call.characters for call in hook.calls) == 4 * 40_000
     assert sum(call.texts for call in hook.calls) == 4
 
@@ -175,6 +176,13 @@ def test_a_tokenizer_that_fastokens_is_not_used_for_falls_back(tmp_path: Path) -
         loaded = load_tokenizer(write_json(tmp_path / "tokenizer.json", data))
         assert loaded.report.active == "huggingface"
     assert hook.fallbacks == [FellBack("huggingface", "refused")]
+
+
+def test_a_library_that_is_not_there_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastokens", None)
+    with recording() as hook:
+        HybridTokenizer(byte_level())
+    assert hook.fallbacks == [FellBack("huggingface", "missing")]
 
 
 def test_asking_for_huggingface_is_no_fallback() -> None:

@@ -340,7 +340,7 @@ def test_long_silences_are_looked_at_before_they_end() -> None:
         noted = 0
         for _ in chunks:
             assert chunks._flow.watch is not None
-            noted = max(noted, len(chunks._flow.watch.rows))
+            noted = max(noted, len(chunks._flow.watch.codes))
     assert [told(event) for event in hook.streams] == [expected]
     assert noted <= 4_096
 
