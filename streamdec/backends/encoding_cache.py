@@ -11,12 +11,12 @@ import os
 import sys
 import threading
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from typing import NamedTuple, final
 
 from streamdec.encoding import Special
 
-__all__ = ["CacheKey", "CacheStatistics", "EncodingCache"]
+__all__ = ["CacheKey", "CacheStatistics", "EncodingCache", "total_statistics"]
 
 _PER_ENTRY = 400
 """Bytes that the key, the links and the place in the table of an entry take."""
@@ -35,7 +35,7 @@ class CacheKey(NamedTuple):
 
 
 class CacheStatistics(NamedTuple):
-    """What a cache did so far, and what it holds."""
+    """What a cache, or all of them, did so far, and what is held."""
 
     hits: int
     """Texts whose ids were there."""
@@ -47,6 +47,19 @@ class CacheStatistics(NamedTuple):
     """Texts that are there now."""
     num_bytes: int
     """What they take: their characters, four bytes for each id, and 400 for each text."""
+
+
+class _Counts:
+    """The statistics of one cache as they grow; they outlive it, so that no total ever falls."""
+
+    __slots__ = CacheStatistics._fields
+
+    def __init__(self) -> None:
+        self.hits = self.misses = self.evictions = 0
+        self.entries = self.num_bytes = 0
+
+    def now(self) -> CacheStatistics:
+        return CacheStatistics(self.hits, self.misses, self.evictions, self.entries, self.num_bytes)
 
 
 @final
@@ -67,13 +80,18 @@ class EncodingCache:
             raise ValueError(f"max_bytes must be 1 or more, not {max_bytes}")
         self.max_bytes = max_bytes
         """What all entries may take together."""
+        self._counts = _Counts()
         self._begin()
         _caches.add(self)
+        weakref.finalize(self, _ended.append, self._counts).atexit = False
+        with _listing:
+            _settle()
+            _listed.add(self._counts)
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
         self._entries: OrderedDict[CacheKey, bytes] = OrderedDict()
-        self._num_bytes = self._hits = self._misses = self._evictions = 0
+        self._counts.entries = self._counts.num_bytes = 0
 
     def __reduce__(self) -> tuple[type[EncodingCache], tuple[int]]:
         return EncodingCache, (self.max_bytes,)
@@ -89,9 +107,9 @@ class EncodingCache:
         with self._lock:
             ids = self._entries.get(key)
             if ids is None:
-                self._misses += 1
+                self._counts.misses += 1
             else:
-                self._hits += 1
+                self._counts.hits += 1
                 self._entries.move_to_end(key)
         return ids
 
@@ -103,30 +121,60 @@ class EncodingCache:
         with self._lock:
             if key in self._entries:
                 return
+            counts = self._counts
             self._entries[key] = ids
-            self._num_bytes += size
-            while self._num_bytes > self.max_bytes:
-                self._num_bytes -= _size(*self._entries.popitem(last=False))
-                self._evictions += 1
+            counts.entries += 1
+            counts.num_bytes += size
+            while counts.num_bytes > self.max_bytes:
+                counts.num_bytes -= _size(*self._entries.popitem(last=False))
+                counts.entries -= 1
+                counts.evictions += 1
 
     def clear(self) -> None:
         """Lets go of all entries; the counts stay."""
         with self._lock:
             self._entries.clear()
-            self._num_bytes = 0
+            self._counts.entries = self._counts.num_bytes = 0
 
     def statistics(self) -> CacheStatistics:
         """Counts since the beginning, and what is there now."""
         with self._lock:
-            counts = (self._hits, self._misses, self._evictions)
-            return CacheStatistics(*counts, len(self._entries), self._num_bytes)
+            return self._counts.now()
 
+
+# --- all of them ----------------------------------------------------------------------------------
 
 _caches: weakref.WeakSet[EncodingCache] = weakref.WeakSet()
+_listing = threading.Lock()
+_listed: set[_Counts] = set()
+"""Of the caches that are there, and of those that ended since."""
+_ended: deque[_Counts] = deque()
+"""Of caches that are gone: the collector, which may run anywhere, takes no lock."""
+_past = _Counts()
+"""The sum of those that are in ``_listed`` no more."""
+
+
+def total_statistics() -> CacheStatistics:
+    """What all caches of this process hold, and what they, and those that are gone, ever did."""
+    with _listing:
+        _settle()
+        each = [_past.now(), *(counts.now() for counts in _listed)]
+    return CacheStatistics(*map(sum, zip(*each, strict=True)))
+
+
+def _settle() -> None:
+    while _ended:
+        counts = _ended.popleft()
+        _listed.discard(counts)
+        _past.hits += counts.hits
+        _past.misses += counts.misses
+        _past.evictions += counts.evictions
 
 
 def _begin_anew() -> None:
     """In a forked process, whose locks may be held by threads that it does not have."""
+    global _listing
+    _listing = threading.Lock()
     for cache in _caches:
         cache._begin()
 

@@ -1,16 +1,25 @@
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import sys
+import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec.backends.encoding_cache import CacheKey, EncodingCache
+from streamdec.backends import encoding_cache
+from streamdec.backends.encoding_cache import (
+    CacheKey,
+    CacheStatistics,
+    EncodingCache,
+    total_statistics,
+)
 
 KEYS = st.builds(
     CacheKey,
@@ -118,3 +127,75 @@ def test_eight_threads_keep_the_count() -> None:
     assert 0 < counts.num_bytes <= 20_000
     cache.clear()
     assert cache.statistics().num_bytes == 0
+
+
+# --- all of them ----------------------------------------------------------------------------------
+
+
+def grown_since(before: CacheStatistics) -> list[int]:
+    return [now - then for now, then in zip(total_statistics(), before, strict=True)]
+
+
+def test_totals_outlive_a_cache_and_what_it_held_does_not() -> None:
+    gc.collect()
+    before = total_statistics()
+    first, second = EncodingCache(1_000), EncodingCache(1_000)
+    for each in (first, second):
+        for text in ("one", "one", "two", "three"):
+            if each.get(key := CacheKey("a", "parse", False, text)) is None:
+                each.put(key, bytes(400))
+    both = zip(first.statistics(), second.statistics(), strict=True)
+    assert grown_since(before) == [sum(pair) for pair in both]
+    assert grown_since(before)[:4] == [2, 6, 4, 2]
+    del first, each
+    assert grown_since(before) == [2, 6, 4, 1, second.statistics().num_bytes]
+    second.clear()
+    assert grown_since(before) == [2, 6, 4, 0, 0]
+
+
+def test_totals_never_fall_while_caches_come_and_go() -> None:
+    """Read by one thread, while others make caches, use them, and leave them."""
+    before = total_statistics()
+    is_over = threading.Event()
+
+    def work(_: int) -> None:
+        for number in range(150):
+            cache = EncodingCache(1_000)
+            cache.put(key := CacheKey("a", "parse", False, f"{number}"), b"1234")
+            assert cache.get(key)
+            assert cache.get(key._replace(special="text")) is None
+
+    def watch() -> list[CacheStatistics]:
+        seen = [before]
+        while not is_over.is_set():
+            seen.append(total_statistics())
+        return seen
+
+    with ThreadPoolExecutor(5) as threads:
+        watching = threads.submit(watch)
+        list(threads.map(work, range(4)))
+        is_over.set()
+        seen = watching.result()
+    for then, now in pairwise(seen):
+        assert (now.hits, now.misses) >= (then.hits, then.misses)
+        assert now.misses >= then.misses
+    assert grown_since(before)[:2] == [600, 600]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_forked_process_goes_on_counting_and_holds_nothing() -> None:
+    cache, key = EncodingCache(1_000), CacheKey("a", "parse", False, "text")
+    cache.put(key, b"1234")
+    assert cache.get(key)
+    before = total_statistics()
+    with encoding_cache._listing:
+        child = os.fork()
+        if not child:
+            empty = before._replace(entries=0, num_bytes=0)
+            is_right = total_statistics() == empty
+            EncodingCache(1_000).get(key)
+            is_right &= total_statistics() == empty._replace(misses=before.misses + 1)
+            os._exit(not is_right)
+    assert os.waitpid(child, 0)[1] == 0
+    assert total_statistics() == before

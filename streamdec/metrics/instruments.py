@@ -1,0 +1,589 @@
+"""The instruments: what is measured, in which unit, with which labels, and who else measures it.
+
+Each is read from one kind of event of ``streamdec.hooks``, or from statistics that are kept anyway.
+Both adapters and the page of the documentation are made from this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from streamdec.backends.encoding_cache import CacheStatistics, total_statistics
+from streamdec.core.programs import table_statistics
+from streamdec.core.shelf import ShelfStatistics
+from streamdec.hooks import Call, FellBack, Loaded, StreamEnded
+
+__all__ = ["INSTRUMENTS", "STATISTICS", "Buckets", "Elsewhere", "Instrument", "attribute", "field"]
+
+Kind = Literal["counter", "histogram", "gauge", "updowncounter"]
+"""As OpenTelemetry has them; Prometheus calls the last two gauges. The last adds up over
+processes."""
+
+
+class Buckets(NamedTuple):
+    """The bounds of a histogram."""
+
+    bounds: tuple[float, ...]
+    """Ascending; each belongs to the bucket below it."""
+    reason: str
+    """Why these."""
+
+
+class Elsewhere(NamedTuple):
+    """Another project's metric for the same, or nearly."""
+
+    project: str
+    """Who has it."""
+    name: str
+    """As it stands in Prometheus, with the labels that matter."""
+    differs: str
+    """What is another there; empty if nothing is."""
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Instrument:
+    """One metric."""
+
+    name: str
+    """For OpenTelemetry."""
+    kind: Kind
+    unit: str
+    """In UCUM, with what is counted in braces."""
+    description: str
+    """What is counted exactly."""
+    source: type[tuple[Any, ...]]
+    """The event or the statistics it is read from."""
+    value: str | None = None
+    """Which field of it; None counts one."""
+    labels: tuple[str, ...] = ()
+    """Nothing is measured where one is None."""
+    buckets: Buckets | None = None
+    """Of a histogram."""
+    only_successes: bool = False
+    """Whether nothing is measured where ``error_type`` is not None."""
+    elsewhere: tuple[Elsewhere, ...] = ()
+
+    @property
+    def prometheus_name(self) -> str:
+        """The name in Prometheus: as OpenTelemetry's exporters for Prometheus translate ``name``.
+
+        https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/
+        """
+        unit = f"_{self.prometheus_unit}" if self.prometheus_unit else ""
+        total = "_total" if self.kind == "counter" else ""
+        return self.name.replace(".", "_") + unit + total
+
+    @property
+    def prometheus_unit(self) -> str:
+        """The unit in Prometheus, where names end in it; empty for what is counted."""
+        return _UNITS.get(self.unit, "")
+
+
+_UNITS = {"s": "seconds", "By": "bytes"}
+_ATTRIBUTES = {"error_type": "error.type"}
+_FIELDS = {"kind": "stop_kind"}
+
+
+def attribute(label: str) -> str:
+    """What OpenTelemetry calls a label: by its semantic conventions, if they name it."""
+    return _ATTRIBUTES.get(label, label)
+
+
+def field(label: str) -> str:
+    """The field of the event that a label is read from."""
+    return _FIELDS.get(label, label)
+
+
+# --- bounds ---------------------------------------------------------------------------------------
+
+_TOKENS = Buckets(
+    (1, 2, 5, 10, 20, 50, 100, 200, 500, *(n * 1000 for n in (1, 2, 5, 10, 20, 50, 100, 200))),
+    "the steps of vLLM's request_generation_tokens, up to the longest contexts",
+)
+_CHARACTERS = Buckets(
+    (*(step * 10**power for power in range(1, 6) for step in (1, 2, 5)), 1_000_000),
+    "the steps of the tokens; a token has about four characters",
+)
+_HELD = Buckets(
+    (0, 1, 2, 3, 16, 64, 256),
+    "1 to 3 bytes of a character can wait; more do in runs of byte tokens only",
+)
+_JAILED = Buckets(
+    (0, 1, 2, 4, 8, 16, 32, 64, 256, 1024),
+    "what waits is shorter than a stop: 1 to 30 code points, more with a regex",
+)
+_WITHHELD = Buckets(
+    (0, 1, 2, 3, 4, 8, 16, 32, 64, 256),
+    "1 to 4 tokens for a character, up to a dozen for a stop, more with a regex",
+)
+_CALLS = Buckets(
+    (
+        *(0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5),
+        *(0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5),
+    ),
+    "a short text takes 20 µs, a prompt of 100,000 tokens 100 ms, a batch seconds",
+)
+_LOADS = Buckets(
+    (0.001, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+    "a file takes 10 ms to 3 s, more where it is fetched first",
+)
+
+# --- streams --------------------------------------------------------------------------------------
+
+_BY_ROUTE = ("tokenizer_type", "route")
+_TOKENS_OF_OUTPUT = (
+    Elsewhere("SGLang", "sgl_tokenizer_stream_tokens_total", "is our _sum; counted at each token"),
+    Elsewhere("SMG", 'smg_router_tokens_total{token_type="output"}', "is our _sum, by model"),
+    Elsewhere(
+        "Dynamo",
+        "dynamo_frontend_output_tokens_total",
+        "is our _sum, by model; counted at each token",
+    ),
+    Elsewhere("Dynamo", "dynamo_frontend_output_sequence_tokens", "by model; other buckets"),
+    Elsewhere("vLLM", "vllm:generation_tokens_total", "is our _sum; counted at each step"),
+    Elsewhere("vLLM", "vllm:request_generation_tokens", "of the engine: also what no reader took"),
+)
+
+_STREAMS = (
+    Instrument(
+        name="streamdec.streams",
+        kind="counter",
+        unit="{stream}",
+        description="Streams that ended, whatever their end; abort: also those that were left.",
+        source=StreamEnded,
+        labels=(*_BY_ROUTE, "finish_reason"),
+        elsewhere=(
+            Elsewhere(
+                "vLLM",
+                "vllm:request_success_total{finished_reason}",
+                "of the engine, which does not see the stops of streamdec",
+            ),
+        ),
+    ),
+    Instrument(
+        name="streamdec.stream.tokens",
+        kind="histogram",
+        unit="{token}",
+        description="Tokens that a stream read.",
+        source=StreamEnded,
+        value="tokens",
+        labels=_BY_ROUTE,
+        buckets=_TOKENS,
+        elsewhere=_TOKENS_OF_OUTPUT,
+    ),
+    Instrument(
+        name="streamdec.stream.chunks",
+        kind="counter",
+        unit="{chunk}",
+        description="Chunks with text that streams gave out.",
+        source=StreamEnded,
+        value="chunks",
+        labels=_BY_ROUTE,
+    ),
+    Instrument(
+        name="streamdec.stream.characters",
+        kind="counter",
+        unit="{character}",
+        description="Code points that streams gave out.",
+        source=StreamEnded,
+        value="characters",
+        labels=_BY_ROUTE,
+    ),
+    Instrument(
+        name="streamdec.stream.stops",
+        kind="counter",
+        unit="{stream}",
+        description="Streams that a stop ended, by what stopped them: string, regex, token_id, "
+        "token_sequence, eos, or engine where it stopped by itself.",
+        source=StreamEnded,
+        labels=("tokenizer_type", "kind"),
+        elsewhere=(
+            Elsewhere(
+                "SGLang",
+                "sgl_tokenizer_stop_sequences_detected_total{type}",
+                "other values of the label; the engine's own stops are not counted",
+            ),
+        ),
+    ),
+    Instrument(
+        name="streamdec.stream.errors",
+        kind="counter",
+        unit="{stream}",
+        description="Streams that an exception ended, by its class.",
+        source=StreamEnded,
+        labels=("tokenizer_type", "error_type"),
+    ),
+    Instrument(
+        name="streamdec.stream.unknown_tokens",
+        kind="counter",
+        unit="{token}",
+        description="Ids that streams read and the tokenizer does not have.",
+        source=StreamEnded,
+        value="unknown_tokens",
+        labels=_BY_ROUTE,
+    ),
+    Instrument(
+        name="streamdec.stream.held_tokens",
+        kind="counter",
+        unit="{token}",
+        description="Outputs of the engine that brought out no text, as a character was "
+        "unfinished.",
+        source=StreamEnded,
+        value="held_tokens",
+        labels=_BY_ROUTE,
+        elsewhere=(
+            Elsewhere(
+                "SGLang",
+                "sgl_tokenizer_stream_incomplete_utf8_total",
+                "also where the token itself is U+FFFD",
+            ),
+        ),
+    ),
+    Instrument(
+        name="streamdec.stream.jailed_tokens",
+        kind="counter",
+        unit="{token}",
+        description="Outputs of the engine that brought out no text, as it might have become a "
+        "stop: partial matches.",
+        source=StreamEnded,
+        value="jailed_tokens",
+        labels=_BY_ROUTE,
+        elsewhere=(Elsewhere("SGLang", "sgl_tokenizer_partial_matches_total", ""),),
+    ),
+    Instrument(
+        name="streamdec.stream.incomplete_ends",
+        kind="counter",
+        unit="{stream}",
+        description="Streams whose text ends in U+FFFD: the bytes of its last character never "
+        "came.",
+        source=StreamEnded,
+        value="ends_incomplete",
+        labels=_BY_ROUTE,
+    ),
+    Instrument(
+        name="streamdec.stream.max_held",
+        kind="histogram",
+        unit="By",
+        description="The most bytes of a stream that waited for the end of their character.",
+        source=StreamEnded,
+        value="max_held_bytes",
+        labels=_BY_ROUTE,
+        buckets=_HELD,
+    ),
+    Instrument(
+        name="streamdec.stream.max_jailed_characters",
+        kind="histogram",
+        unit="{character}",
+        description="The most code points of a stream that waited to become a stop or not.",
+        source=StreamEnded,
+        value="max_jailed_characters",
+        labels=_BY_ROUTE,
+        buckets=_JAILED,
+    ),
+    Instrument(
+        name="streamdec.stream.max_withheld_tokens",
+        kind="histogram",
+        unit="{token}",
+        description="The most tokens of a stream that something waited for until it was given "
+        "out, or was a stop.",
+        source=StreamEnded,
+        value="max_withheld_tokens",
+        labels=_BY_ROUTE,
+        buckets=_WITHHELD,
+    ),
+)
+
+# --- encode and decode ----------------------------------------------------------------------------
+
+_BY_OPERATION = ("tokenizer_type", "operation")
+
+_CALLED = (
+    Instrument(
+        name="streamdec.tokenizer.calls",
+        kind="counter",
+        unit="{call}",
+        description="Calls of encode, encode_batch and decode, also those that failed; what "
+        "streams decode is not counted.",
+        source=Call,
+        labels=_BY_OPERATION,
+        elsewhere=(
+            Elsewhere("SGLang", "sgl_tokenizer_encode_requests_total{tokenizer_type}", ""),
+            Elsewhere("SGLang", "sgl_tokenizer_decode_requests_total{tokenizer_type}", ""),
+        ),
+    ),
+    Instrument(
+        name="streamdec.tokenizer.errors",
+        kind="counter",
+        unit="{call}",
+        description="Calls that raised an exception, by its class.",
+        source=Call,
+        labels=(*_BY_OPERATION, "error_type"),
+        elsewhere=(
+            Elsewhere("SGLang", "sgl_tokenizer_encode_errors_total{error_type}", ""),
+            Elsewhere("SGLang", "sgl_tokenizer_decode_errors_total{error_type}", ""),
+        ),
+    ),
+    Instrument(
+        name="streamdec.tokenizer.duration",
+        kind="histogram",
+        unit="s",
+        description="How long a call took that did not fail; a batch is one call.",
+        source=Call,
+        value="seconds",
+        labels=_BY_OPERATION,
+        buckets=_CALLS,
+        only_successes=True,
+        elsewhere=(
+            Elsewhere("SGLang", "sgl_tokenizer_encode_duration_seconds", "nothing below 1 ms"),
+            Elsewhere("SGLang", "sgl_tokenizer_decode_duration_seconds", "nothing below 1 ms"),
+            Elsewhere(
+                "SGLang",
+                "sgl_tokenizer_encode_batch_duration_seconds{batch_size}",
+                "by size",
+            ),
+            Elsewhere(
+                "Dynamo",
+                'dynamo_frontend_tokenizer_latency_ms{operation="tokenize"}',
+                "milliseconds; buckets from 0.5 ms",
+            ),
+            Elsewhere(
+                "Dynamo",
+                'dynamo_frontend_tokenizer_latency_ms{operation="detokenize"}',
+                "of the steps of a stream, at its end; ours is of whole texts",
+            ),
+        ),
+    ),
+    Instrument(
+        name="streamdec.tokenizer.texts",
+        kind="counter",
+        unit="{text}",
+        description="Texts of the calls that did not fail.",
+        source=Call,
+        value="texts",
+        labels=_BY_OPERATION,
+        only_successes=True,
+    ),
+    Instrument(
+        name="streamdec.tokenizer.tokens",
+        kind="histogram",
+        unit="{token}",
+        description="Ids that came out of a call that encoded, or went into one that decoded; of "
+        "all texts of a batch.",
+        source=Call,
+        value="tokens",
+        labels=_BY_OPERATION,
+        buckets=_TOKENS,
+        only_successes=True,
+        elsewhere=(
+            Elsewhere("SGLang", "sgl_tokenizer_tokens_per_encode", "without batches"),
+            Elsewhere("SGLang", "sgl_tokenizer_tokens_per_decode", ""),
+            Elsewhere(
+                "Dynamo",
+                "dynamo_frontend_input_sequence_tokens",
+                "of requests, by model; other buckets",
+            ),
+            Elsewhere("vLLM", "vllm:request_prompt_tokens", "of requests"),
+        ),
+    ),
+    Instrument(
+        name="streamdec.tokenizer.characters",
+        kind="histogram",
+        unit="{character}",
+        description="Code points that went into a call that encoded, or came out of one that "
+        "decoded; of all texts of a batch.",
+        source=Call,
+        value="characters",
+        labels=_BY_OPERATION,
+        buckets=_CHARACTERS,
+        only_successes=True,
+        elsewhere=(
+            Elsewhere("SGLang", "sgl_tokenizer_chars_per_encode", "in bytes of UTF-8; no batches"),
+        ),
+    ),
+)
+
+# --- loading --------------------------------------------------------------------------------------
+
+_LOADED = (
+    Instrument(
+        name="streamdec.loads",
+        kind="counter",
+        unit="{tokenizer}",
+        description="Tokenizers that load_tokenizer loaded.",
+        source=Loaded,
+        labels=("tokenizer_type", "format"),
+        only_successes=True,
+        elsewhere=(
+            Elsewhere(
+                "SGLang",
+                "sgl_tokenizer_factory_loads_total{file_type}",
+                "the ending of the file's name stands for its format",
+            ),
+        ),
+    ),
+    Instrument(
+        name="streamdec.load.errors",
+        kind="counter",
+        unit="{tokenizer}",
+        description="Calls of load_tokenizer that raised an exception, by its class.",
+        source=Loaded,
+        labels=("error_type",),
+        elsewhere=(
+            Elsewhere(
+                "SGLang", "sgl_tokenizer_factory_errors_total{error_type}", "its own words for them"
+            ),
+        ),
+    ),
+    Instrument(
+        name="streamdec.load.duration",
+        kind="histogram",
+        unit="s",
+        description="How long load_tokenizer took where it did not fail, with what it had to "
+        "fetch.",
+        source=Loaded,
+        value="seconds",
+        labels=("tokenizer_type", "format"),
+        buckets=_LOADS,
+        only_successes=True,
+        elsewhere=(Elsewhere("SGLang", "sgl_tokenizer_factory_load_duration_seconds", ""),),
+    ),
+    Instrument(
+        name="streamdec.vocabulary.size",
+        kind="gauge",
+        unit="{token}",
+        description="One more than the greatest id of a tokenizer that was loaded, by the name or "
+        "path that load_tokenizer was given.",
+        source=Loaded,
+        value="vocab_size",
+        labels=("tokenizer_type", "tokenizer"),
+        only_successes=True,
+        elsewhere=(
+            Elsewhere(
+                "SGLang",
+                "sgl_tokenizer_vocab_size{tokenizer_type}",
+                "of the tokenizer of that type that was loaded last",
+            ),
+        ),
+    ),
+    Instrument(
+        name="streamdec.fallbacks",
+        kind="counter",
+        unit="{fallback}",
+        description="Where huggingface encodes what fastokens was to encode. missing: it is "
+        "not installed; refused: a tokenizer, from its loading on; differs: a tokenizer, from then "
+        "on unless on_mismatch is warn; fails: one call.",
+        source=FellBack,
+        labels=("tokenizer_type", "reason"),
+    ),
+)
+
+# --- statistics that are kept anyway --------------------------------------------------------------
+
+_CACHES = (
+    Instrument(
+        name="streamdec.encoding_cache.hits",
+        kind="counter",
+        unit="{text}",
+        description="Texts whose ids an EncodingCache had; of all caches of the process.",
+        source=CacheStatistics,
+        value="hits",
+        elsewhere=(
+            Elsewhere(
+                "SMG",
+                'smg_tokenizer_cache_lookups_total{layer="l0",result="hit"}',
+                "before: smg_tokenizer_cache_l0_hits_total",
+            ),
+            Elsewhere(
+                "Dynamo",
+                "dynamo_frontend_tokenizer_cache_hits_total",
+                "of beginnings of texts, not whole ones",
+            ),
+        ),
+    ),
+    Instrument(
+        name="streamdec.encoding_cache.misses",
+        kind="counter",
+        unit="{text}",
+        description="Texts whose ids no EncodingCache had.",
+        source=CacheStatistics,
+        value="misses",
+        elsewhere=(
+            Elsewhere(
+                "SMG",
+                'smg_tokenizer_cache_lookups_total{layer="l0",result="miss"}',
+                "before: smg_tokenizer_cache_l0_misses_total",
+            ),
+            Elsewhere(
+                "Dynamo",
+                "dynamo_frontend_tokenizer_cache_misses_total",
+                "of beginnings of texts, not whole ones",
+            ),
+        ),
+    ),
+    Instrument(
+        name="streamdec.encoding_cache.evictions",
+        kind="counter",
+        unit="{text}",
+        description="Texts that made room for others in an EncodingCache.",
+        source=CacheStatistics,
+        value="evictions",
+        elsewhere=(Elsewhere("SMG", 'smg_tokenizer_cache_evictions_total{layer="l0"}', ""),),
+    ),
+    Instrument(
+        name="streamdec.encoding_cache.entries",
+        kind="updowncounter",
+        unit="{text}",
+        description="Texts that are in an EncodingCache now.",
+        source=CacheStatistics,
+        value="entries",
+        elsewhere=(Elsewhere("SMG", "smg_tokenizer_cache_l0_entries", "in older versions"),),
+    ),
+    Instrument(
+        name="streamdec.encoding_cache.size",
+        kind="updowncounter",
+        unit="By",
+        description="What the entries of all EncodingCaches take now.",
+        source=CacheStatistics,
+        value="num_bytes",
+    ),
+)
+
+_TABLES = (
+    Instrument(
+        name="streamdec.stop_tables",
+        kind="updowncounter",
+        unit="{table}",
+        description="Tables of stop conditions that are kept now: one for each tokenizer with its "
+        "options and stops, 64 at most.",
+        source=ShelfStatistics,
+        value="tables",
+    ),
+    Instrument(
+        name="streamdec.stop_tables.entries",
+        kind="updowncounter",
+        unit="{entry}",
+        description="Entries of these tables, of about 128 bytes each.",
+        source=ShelfStatistics,
+        value="entries",
+    ),
+    Instrument(
+        name="streamdec.stop_tables.retired",
+        kind="counter",
+        unit="{table}",
+        description="Tables of stop conditions that made room for others; streams on them go on, "
+        "slower.",
+        source=ShelfStatistics,
+        value="retired",
+    ),
+)
+
+INSTRUMENTS: tuple[Instrument, ...] = (*_STREAMS, *_CALLED, *_LOADED, *_CACHES, *_TABLES)
+"""All of them."""
+
+STATISTICS: dict[type, Callable[[], tuple[int, ...]]] = {
+    CacheStatistics: total_statistics,
+    ShelfStatistics: table_statistics,
+}
+"""What is not told to hooks, and how it is asked for."""

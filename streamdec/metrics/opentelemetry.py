@@ -1,0 +1,94 @@
+"""Metrics for OpenTelemetry, by opentelemetry-api: the extra ``otel``.
+
+In: the events of ``streamdec.hooks``. Out: instruments of a meter. Histograms are recorded at each
+event. All else is added up here, and read when it is exported: a stream then pays a tenth for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from streamdec.backends._extras import library
+from streamdec.backends.report import versions_of
+from streamdec.metrics.instruments import INSTRUMENTS, STATISTICS, Instrument, attribute
+from streamdec.metrics.recorder import Record, Recorder, readings
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
+
+__all__ = ["OpenTelemetryMetrics"]
+
+
+class OpenTelemetryMetrics(Recorder):
+    """A hook that counts on a meter of OpenTelemetry.
+
+    >>> from streamdec import add_hook
+    >>> from streamdec.metrics import OpenTelemetryMetrics
+    >>> remove = add_hook(OpenTelemetryMetrics())  # doctest: +SKIP
+    """
+
+    def __init__(self, meter_provider: MeterProvider | None = None) -> None:
+        """``meter_provider``: the global one, unless one is given.
+
+        Raises :class:`MissingExtraError` without opentelemetry-api.
+        """
+        super().__init__()
+        self._api = library("opentelemetry.metrics", "otel", "metrics for OpenTelemetry need")
+        own_version = versions_of(()).get("streamdec", "")
+        meter = self._api.get_meter("streamdec", own_version, meter_provider)
+        self._histograms: dict[Instrument, Any] = {}
+        self._sums: dict[Instrument, list[_Sum]] = {}
+        kinds = {
+            "counter": meter.create_observable_counter,
+            "gauge": meter.create_observable_gauge,
+            "updowncounter": meter.create_observable_up_down_counter,
+        }
+        for each in INSTRUMENTS:
+            described = {"unit": each.unit, "description": each.description}
+            if each.buckets is not None:
+                bounds = [*map(float, each.buckets.bounds)]
+                self._histograms[each] = meter.create_histogram(
+                    each.name, explicit_bucket_boundaries_advisory=bounds, **described
+                )
+                continue
+            self._sums[each] = []
+            read = self._now if each.source in STATISTICS else self._so_far
+            kinds[each.kind](each.name, [partial(read, each)], **described)
+
+    def _bind(self, instrument: Instrument, labels: dict[str, str]) -> Record:
+        attributes = {attribute(label): value for label, value in labels.items()}
+        if instrument in self._histograms:
+            return partial(self._histograms[instrument].record, attributes=attributes)
+        made = _Sum(attributes)
+        self._sums[instrument].append(made)
+        return made.set if instrument.kind == "gauge" else made.add
+
+    def _so_far(self, instrument: Instrument, _: CallbackOptions) -> Iterator[Observation]:
+        for each in [*self._sums[instrument]]:
+            yield self._api.Observation(each.value, each.attributes)
+
+    def _now(self, instrument: Instrument, _: CallbackOptions) -> Iterator[Observation]:
+        for each, value in readings(instrument.source):
+            if each is instrument:
+                yield self._api.Observation(value)
+
+
+class _Sum:
+    """What was added so far with certain attributes, or was set last."""
+
+    __slots__ = ("_lock", "attributes", "value")
+
+    def __init__(self, attributes: dict[str, str]) -> None:
+        self.attributes = attributes
+        self.value: float = 0
+        self._lock = threading.Lock()
+
+    def add(self, value: float) -> None:
+        with self._lock:
+            self.value += value
+
+    def set(self, value: float) -> None:
+        self.value = value

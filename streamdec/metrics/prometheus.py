@@ -1,0 +1,133 @@
+"""Metrics for Prometheus, by prometheus_client: the extra ``prometheus``.
+
+In: the events of ``streamdec.hooks``. Out: the library's own counters, histograms and gauges in a
+registry.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from streamdec.backends._extras import library
+from streamdec.backends.encoding_cache import CacheStatistics
+from streamdec.core.shelf import ShelfStatistics
+from streamdec.hooks import Call, StreamEnded
+from streamdec.metrics.instruments import INSTRUMENTS, STATISTICS, Instrument
+from streamdec.metrics.recorder import Record, Recorder, readings
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
+
+__all__ = ["PrometheusMetrics"]
+
+_METHODS = {"counter": "inc", "histogram": "observe", "gauge": "set"}
+_MOVED_BY: dict[type, type] = {Call: CacheStatistics, StreamEnded: ShelfStatistics}
+"""Which statistics are others after an event."""
+_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+"""Set where several processes count together; the library reads it too."""
+
+
+class PrometheusMetrics(Recorder):
+    """A hook that counts in a registry of prometheus_client.
+
+    Its multiprocess mode is served too. There the numbers of caches and tables, which are else read
+    when they are asked for, are as of the last call and the last end of a stream.
+
+    >>> from streamdec import add_hook
+    >>> from streamdec.metrics import PrometheusMetrics
+    >>> remove = add_hook(PrometheusMetrics())  # doctest: +SKIP
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        """``registry``: the library's own, unless one is given.
+
+        Raises :class:`MissingExtraError` without prometheus_client; ValueError if the registry has
+        metrics of these names.
+        """
+        super().__init__()
+        self._client = library("prometheus_client", "prometheus", "metrics for Prometheus need")
+        self._is_shared = _VARIABLE in os.environ
+        self._metrics = {
+            each: self._metric(each)
+            for each in INSTRUMENTS
+            if self._is_shared or each.source not in STATISTICS
+        }
+        self._passed_on: dict[Instrument, int] = {}
+        collectors = [*self._metrics.values()]
+        if not self._is_shared:
+            collectors.append(_Statistics())
+        _register(collectors, self._client.REGISTRY if registry is None else registry)
+
+    def _metric(self, instrument: Instrument) -> Any:
+        """The library's own, in no registry yet."""
+        options: dict[str, Any] = {
+            "name": instrument.prometheus_name,
+            "documentation": instrument.description,
+            "labelnames": instrument.labels,
+            "unit": instrument.prometheus_unit,
+            "registry": None,
+        }
+        if instrument.kind == "counter":
+            return self._client.Counter(**options)
+        if instrument.buckets is not None:
+            return self._client.Histogram(**options, buckets=instrument.buckets.bounds)
+        mode = "livesum" if instrument.kind == "updowncounter" else "max"
+        return self._client.Gauge(**options, multiprocess_mode=mode)
+
+    def _bind(self, instrument: Instrument, labels: dict[str, str]) -> Record:
+        child = self._metrics[instrument].labels(**labels)
+        record: Record = getattr(child, _METHODS[instrument.kind])
+        return record
+
+    def _record(self, event: tuple[Any, ...]) -> None:
+        super()._record(event)
+        if self._is_shared and type(event) in _MOVED_BY:
+            self._pass_on(_MOVED_BY[type(event)])
+
+    def _pass_on(self, source: type) -> None:
+        """To files, where no other process can ask."""
+        for instrument, value in readings(source):
+            metric = self._metrics[instrument]
+            if instrument.kind != "counter":
+                metric.set(value)
+                continue
+            with self._lock:
+                before = self._passed_on.get(instrument, 0)
+                self._passed_on[instrument] = max(value, before)
+            if value > before:
+                metric.inc(value - before)
+
+
+class _Statistics:
+    """A collector of what is kept anyway, read when it is asked for."""
+
+    def __init__(self) -> None:
+        core = library("prometheus_client.core", "prometheus")
+        self._families = {True: core.CounterMetricFamily, False: core.GaugeMetricFamily}
+
+    def describe(self) -> Iterator[Metric]:
+        """See prometheus_client: the names, at registration."""
+        return self.collect()
+
+    def collect(self) -> Iterator[Metric]:
+        """See prometheus_client."""
+        for source in STATISTICS:
+            for each, value in readings(source):
+                family = self._families[each.kind == "counter"]
+                unit = each.prometheus_unit
+                yield family(each.prometheus_name, each.description, value, unit=unit)
+
+
+def _register(collectors: list[Any], registry: CollectorRegistry) -> None:
+    """All of them or none."""
+    for place, collector in enumerate(collectors):
+        try:
+            registry.register(collector)
+        except ValueError as error:
+            for done in collectors[:place]:
+                registry.unregister(done)
+            message = "the registry has metrics of streamdec already, or of the same names"
+            raise ValueError(f"{message}: {error}") from error

@@ -1,0 +1,176 @@
+"""Real streams, calls, loads and caches, in known numbers; and what both adapters made of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import prometheus_client
+import pytest
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from prometheus_client.parser import text_string_to_metric_families
+
+import streamdec.cli
+from streamdec import (
+    EncodeError,
+    Hook,
+    StopConditions,
+    StopSequenceDecoder,
+    TokenizerLoadError,
+    add_hook,
+    iter_chunks,
+    load_tokenizer,
+)
+from streamdec.backends.encoding_cache import EncodingCache
+from streamdec.metrics import OpenTelemetryMetrics, PrometheusMetrics
+
+__all__ = [
+    "OWL",
+    "TOKENIZER",
+    "Counted",
+    "Letters",
+    "Samples",
+    "act",
+    "counted",
+    "hooked",
+    "parsed",
+    "read",
+    "samples_of",
+]
+
+TOKENIZER = Path(streamdec.cli.__file__).parent / "data" / "demo_tokenizer.json"
+
+OWL = "Hi 🦉"
+"""As tokens "H", "i", " " with half an owl, a quarter, and a quarter."""
+
+Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
+"""Value by name and labels."""
+
+
+class Letters:
+    """A tokenizer of one's own: it has ``decode``, and so the route is the window."""
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        return "".join(chr(ord("a") + token_id) for token_id in token_ids)
+
+
+def act(folder: Path) -> object:
+    """What is counted in the tests; gives what keeps caches and tables. ``folder`` is empty."""
+    tokenizer = load_tokenizer(TOKENIZER)
+    with pytest.raises(TokenizerLoadError):
+        load_tokenizer(folder / "nothing")
+    refused = json.loads(TOKENIZER.read_text(encoding="utf-8"))
+    refused["model"]["dropout"] = 0.1
+    Path(folder, "tokenizer.json").write_text(json.dumps(refused), encoding="utf-8")
+    load_tokenizer(folder)
+    _stream(tokenizer)
+    for number in range(70):  # more than are kept
+        StopSequenceDecoder(tokenizer, StopConditions(stop=f"{number}."))
+    _call(tokenizer)
+    return tokenizer
+
+
+def _call(tokenizer: Any) -> None:
+    assert tokenizer.encode(OWL).ids
+    tokenizer.encode_batch([OWL, OWL, OWL])
+    tokenizer.decode(tokenizer.encode(OWL).ids)
+    with pytest.raises(EncodeError):
+        tokenizer.encode("\ud800")
+    with pytest.raises(Exception, match="decode"):
+        tokenizer.decode([-1])
+    for _ in range(2):
+        tokenizer.encoding_cache = EncodingCache(500)
+        for text in ("one", "one", "two"):
+            tokenizer.encode(text)
+
+
+def _stream(tokenizer: Any) -> None:
+    """Twelve streams on the tokenizer, two on one of one's own."""
+    ids = tokenizer.encode(OWL).ids
+    assert len(ids) == 5
+    end = ids[-1]
+    read(ids, tokenizer)
+    read(ids[:-1], tokenizer)
+    read([*ids, 10**6], tokenizer, unknown_ids="skip")
+    read(ids, tokenizer, stop="🦉")
+    read(ids, tokenizer, stop="Hi there", finish_reason="stop")
+    read(ids, tokenizer, stop_regex="[🦉]")
+    read(ids, tokenizer, stop_token_ids=end)
+    read(ids, tokenizer, stop_token_sequences=[ids[-2:]])
+    read(ids, tokenizer, eos_token_ids=end)
+    read(ids, tokenizer, max_tokens=1)
+    with pytest.raises(OSError, match="the engine"):
+        read(breaking(ids), tokenizer)
+    left = iter_chunks(ids, tokenizer)
+    next(left)
+    left.close()
+    read([0, 1, 2], Letters())
+    read([0, 1, 2], Letters(), stop="c")
+
+
+def breaking(ids: Sequence[int]) -> Iterator[int]:
+    yield ids[0]
+    raise OSError("the engine")
+
+
+def read(ids: Any, tokenizer: Any, **options: Any) -> str:
+    return "".join(chunk.text for chunk in iter_chunks(ids, tokenizer, **options))
+
+
+# --- what came of it ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What each adapter shows."""
+
+    prometheus: prometheus_client.CollectorRegistry
+    translated: prometheus_client.CollectorRegistry
+    """What OpenTelemetry's own exporter makes of its metrics for Prometheus."""
+    opentelemetry: InMemoryMetricReader
+
+
+@contextmanager
+def hooked(*hooks: Hook) -> Iterator[None]:
+    """They are told within."""
+    removes = [add_hook(hook) for hook in hooks]
+    try:
+        yield
+    finally:
+        for remove in removes:
+            remove()
+
+
+@contextmanager
+def counted() -> Iterator[Counted]:
+    """Both adapters count within."""
+    own, translated = (prometheus_client.CollectorRegistry() for _ in range(2))
+    reader = InMemoryMetricReader()
+    exporter = PrometheusMetricReader(
+        disable_target_info=True, scope_info_enabled=False, registry=translated
+    )
+    provider = MeterProvider([reader, exporter], shutdown_on_exit=False)
+    with hooked(PrometheusMetrics(own), OpenTelemetryMetrics(provider)):
+        yield Counted(own, translated, reader)
+    provider.shutdown()
+
+
+def parsed(registry: Any) -> Samples:
+    """All samples that a scrape of ``registry`` has."""
+    return samples_of(prometheus_client.generate_latest(registry).decode())
+
+
+def samples_of(text: str) -> Samples:
+    """All samples of a scrape, but for when they were created."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if not sample.name.endswith("_created")
+    }

@@ -1,0 +1,175 @@
+"""Both adapters count the same, from several threads too, and disturb nothing."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import anyio
+import prometheus_client
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from streamdec import DecoderPool, Hook, MockTokenizer, StopConditions, stream
+from streamdec.hooks import Call
+from streamdec.metrics import INSTRUMENTS, Instrument, OpenTelemetryMetrics, PrometheusMetrics
+from streamdec.metrics.recorder import Record, Recorder
+from tests.metrics.activity import Letters, Samples, counted, hooked, parsed, read
+from tests.metrics.conftest import Run
+
+
+def plain(samples: Samples) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """With bounds as numbers: the two write a million differently."""
+    return {
+        (name, frozenset((k, str(float(v)) if k == "le" else v) for k, v in labels)): value
+        for (name, labels), value in samples.items()
+    }
+
+
+def test_the_exporter_of_opentelemetry_says_what_prometheus_client_says(ran: Run) -> None:
+    """Name by name, label by label: dashboards need not know which one counts."""
+    own, translated = plain(ran.prometheus), plain(ran.translated)
+    assert own.keys() == translated.keys()
+    assert {key: translated[key] for key in own} == pytest.approx(own)
+
+
+def test_both_count_what_a_plain_hook_is_told(ran: Run) -> None:
+    told = ran.told
+    sums = {
+        "streamdec_streams_total": len(told.streams),
+        "streamdec_stream_tokens_sum": sum(each.tokens for each in told.streams),
+        "streamdec_stream_chunks_total": sum(each.chunks for each in told.streams),
+        "streamdec_stream_max_held_bytes_sum": sum(each.max_held_bytes for each in told.streams),
+        "streamdec_tokenizer_calls_total": len(told.calls),
+        "streamdec_tokenizer_duration_seconds_sum": sum(
+            each.seconds for each in told.calls if each.error_type is None
+        ),
+        "streamdec_fallbacks_total": len(told.fallbacks),
+    }
+    for name, value in sums.items():
+        found = sum(number for (each, _), number in ran.prometheus.items() if each == name)
+        assert found == pytest.approx(value), name
+
+
+def test_streams_around_engines_and_requests_of_a_pool_are_counted_too() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a", b"b"])
+
+    async def engine() -> AsyncIterator[int]:
+        for token_id in (0, 1):
+            yield token_id
+
+    async def main() -> list[str]:
+        return [chunk.text async for chunk in stream(engine(), tokenizer)]
+
+    with counted() as made:
+        assert anyio.run(main) == ["a", "b", ""]
+        pool = DecoderPool(tokenizer)
+        pool.add("request", StopConditions(stop="b"))
+        assert pool.step({"request": [0, 1]})["request"].text == "a"
+        for samples in (parsed(made.prometheus), parsed(made.translated)):
+            labels = {("tokenizer_type", "mock"), ("route", "bytes")}
+            assert samples["streamdec_stream_tokens_sum", frozenset(labels)] == 4
+            for reason in ("length", "stop"):
+                ended = frozenset({*labels, ("finish_reason", reason)})
+                assert samples["streamdec_streams_total", ended] == 1
+
+
+def test_eight_threads_lose_nothing() -> None:
+    """All begin with labels that are new."""
+    barrier = threading.Barrier(8)
+
+    def work(_: int) -> None:
+        tokenizer = Letters()
+        barrier.wait()
+        for _ in range(50):
+            read([0, 1, 2], tokenizer, stop="c")
+
+    with counted() as made, ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, range(8)))
+        for samples in (parsed(made.prometheus), parsed(made.translated)):
+            labels = {("tokenizer_type", "Letters"), ("route", "window")}
+            assert samples["streamdec_stream_tokens_sum", frozenset(labels)] == 1_200
+            assert samples["streamdec_stream_characters_total", frozenset(labels)] == 800
+            stopped = frozenset({*labels, ("finish_reason", "stop")})
+            assert samples["streamdec_streams_total", stopped] == 400
+
+
+class Slow(Recorder):
+    """Notes what it is asked for, and takes its time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[Instrument, tuple[str, ...]]] = []
+
+    def _bind(self, instrument: Instrument, labels: dict[str, str]) -> Record:
+        self.asked.append((instrument, tuple(labels.values())))
+        time.sleep(0.001)
+        return abs
+
+
+def test_threads_that_meet_new_labels_at_once_share_what_is_made_for_them() -> None:
+    """Two sums with the same labels would each hide the other."""
+    recorder, barrier = Slow(), threading.Barrier(8)
+
+    def work(_: int) -> None:
+        barrier.wait()
+        recorder.called(Call("mock", "encode", 0.1, 1, 1, 1, None))
+        recorder.called(Call("mock", "encode", 0.1, 1, 1, 1, "EncodeError"))
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, range(8)))
+    assert len(recorder.asked) == len({*recorder.asked}) == 6
+
+
+def prometheus() -> Recorder:
+    return PrometheusMetrics(prometheus_client.CollectorRegistry())
+
+
+def opentelemetry() -> Recorder:
+    return OpenTelemetryMetrics(MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False))
+
+
+@pytest.mark.parametrize("make", [prometheus, opentelemetry])
+def test_what_fails_in_a_library_does_not_reach_the_stream(
+    make: Callable[[], Recorder], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError
+
+    metrics = make()
+    monkeypatch.setattr(metrics, "_bind", fail)
+    told: list[str] = []
+
+    class After(Hook):
+        def stream_ended(self, event: Any) -> None:
+            told.append(event.finish_reason)
+
+    with hooked(metrics, After()):
+        assert read([0, 1], Letters()) == "ab"
+        assert read([0, 1], Letters(), stop="b") == "a"
+    assert told == ["length", "stop"]
+    [record] = caplog.records
+    assert (record.name, record.levelno) == ("streamdec.hooks", logging.ERROR)
+
+
+def test_what_is_counted_has_no_text_in_it(ran: Run) -> None:
+    """Labels are names of classes, formats and reasons, and of tokenizers as they were given."""
+    pairs = {pair for _, labels in ran.prometheus for pair in labels}
+    values = {value for name, value in pairs if name not in {"le", "tokenizer"}}
+    assert all(value.isidentifier() for value in values)
+    assert {label for each in INSTRUMENTS for label in each.labels} == {
+        "error_type",
+        "finish_reason",
+        "format",
+        "kind",
+        "operation",
+        "reason",
+        "route",
+        "tokenizer",
+        "tokenizer_type",
+    }

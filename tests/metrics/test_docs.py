@@ -1,0 +1,85 @@
+"""The page on metrics does what it says, and its tables are those of the instruments."""
+
+from __future__ import annotations
+
+import re
+import runpy
+
+from streamdec.metrics import INSTRUMENTS
+from tests.metrics.test_prometheus import named
+from tests.support.pages import ROOT, Page, printed_by
+
+PAGE = Page("docs/reference/metrics.md")
+COUNT = """
+from streamdec import MockTokenizer, iter_chunks
+for _ in range(3):
+    list(iter_chunks([0], MockTokenizer.from_tokens([b"a"])))
+"""
+LINE = 'streamdec_streams_total{finish_reason="length",route="bytes",tokenizer_type="mock"} 3.0'
+
+
+def test_the_tables_are_those_of_the_instruments() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "make_metrics_reference.py"))
+    assert PAGE.text == script["page"](PAGE.text), "run scripts/make_metrics_reference.py"
+    for each in INSTRUMENTS:
+        assert PAGE.text.count(f"| `{each.prometheus_name}` | `{each.name}`, ") == 1
+
+
+def test_every_block_is_tried() -> None:
+    assert sorted({*PAGE.kinds}) == ["promql", "python", "text"]
+    assert len(PAGE.of_kind("python")) == 4
+    assert len(PAGE.examples) == 1
+
+
+def test_a_port_of_its_own_serves_them() -> None:
+    code = PAGE.of_kind("python")[0]
+    assert "start_http_server(9464)" in code
+    code = code.replace("start_http_server(9464)", "server, _ = start_http_server(0)")
+    scrape = """
+from urllib.request import urlopen
+print(urlopen(f"http://127.0.0.1:{server.server_port}/metrics").read().decode())
+server.server_close()
+"""
+    assert LINE in printed_by(code + COUNT + scrape)
+
+
+def test_a_page_of_a_server_serves_them() -> None:
+    scrape = """
+import asyncio
+
+async def receive():
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+async def send(message):
+    if message["type"] == "http.response.body":
+        print(message["body"].decode())
+
+scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []}
+asyncio.run(metrics_app(scope, receive, send))
+"""
+    assert LINE in printed_by(PAGE.of_kind("python")[1] + COUNT + scrape)
+
+
+def test_opentelemetry_exports_them_to_the_console() -> None:
+    printed = "\n".join(printed_by(PAGE.of_kind("python")[2] + COUNT))
+    found = re.findall(r'"name": "(streamdec[a-z_.]+)"', printed)
+    assert "streamdec.streams" in found
+    assert {*found} <= {each.name for each in INSTRUMENTS}
+
+
+def test_the_hook_prints_what_the_page_says() -> None:
+    [(code, text)] = PAGE.examples
+    assert printed_by(code) == text.splitlines()
+
+
+def test_queries_ask_for_metrics_and_labels_that_there_are() -> None:
+    queries = "".join(PAGE.of_kind("promql"))
+    asked = re.findall(r"(streamdec_\w+)(?:\{([^}]*)\})?", queries)
+    assert len(asked) > 15
+    for name, labels in asked:
+        instrument = named(name)
+        assert name.endswith(("_sum", "_count", "_bucket")) == (instrument.kind == "histogram")
+        assert {*re.findall(r"(\w+)=", labels)} <= {*instrument.labels}
+    for labels in re.findall(r"sum by \(([^)]+)\)", queries):
+        known = {"le"} | {label for each in INSTRUMENTS for label in each.labels}
+        assert {*labels.split(", ")} <= known

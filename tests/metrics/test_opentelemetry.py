@@ -1,0 +1,98 @@
+"""What OpenTelemetry exports, read in memory, after real streams, calls and loads."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+import pytest
+from opentelemetry.sdk.metrics import Histogram as HistogramInstrument
+from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Gauge,
+    Histogram,
+    InMemoryMetricReader,
+    Sum,
+)
+
+from streamdec import MissingExtraError
+from streamdec.metrics import INSTRUMENTS, Instrument, OpenTelemetryMetrics
+from streamdec.metrics.instruments import attribute
+from tests.metrics.activity import Letters, hooked, read
+from tests.metrics.conftest import Run
+
+INSTRUMENT_CASES = pytest.mark.parametrize("each", INSTRUMENTS, ids=lambda each: each.name)
+
+
+@INSTRUMENT_CASES
+def test_an_instrument_is_exported_as_the_table_says(each: Instrument, ran: Run) -> None:
+    metric = ran.opentelemetry[each.name]
+    assert (metric.unit, metric.description) == (each.unit, each.description)
+    kinds = {"histogram": Histogram, "gauge": Gauge}
+    assert type(metric.data) is kinds.get(each.kind, Sum)
+    if isinstance(metric.data, Sum):
+        assert metric.data.is_monotonic == (each.kind == "counter")
+        assert metric.data.aggregation_temporality is AggregationTemporality.CUMULATIVE
+    points = metric.data.data_points
+    assert points
+    for point in points:
+        assert point.attributes is not None
+        assert [*point.attributes] == [attribute(label) for label in each.labels]
+
+
+def test_nothing_else_is_exported(ran: Run) -> None:
+    assert {*ran.opentelemetry} == {each.name for each in INSTRUMENTS}
+
+
+@INSTRUMENT_CASES
+def test_buckets_are_those_of_the_table(each: Instrument, ran: Run) -> None:
+    data = ran.opentelemetry[each.name].data
+    if each.buckets is None:
+        assert not isinstance(data, Histogram)
+        return
+    assert isinstance(data, Histogram)
+    assert {point.explicit_bounds for point in data.data_points} == {each.buckets.bounds}
+
+
+def test_errors_have_the_attribute_of_the_semantic_conventions(ran: Run) -> None:
+    [point] = ran.opentelemetry["streamdec.stream.errors"].data.data_points
+    assert dict(point.attributes or {}) == {
+        "tokenizer_type": "huggingface",
+        "error.type": "OSError",
+    }
+    [point] = ran.opentelemetry["streamdec.load.errors"].data.data_points
+    assert dict(point.attributes or {}) == {"error.type": "TokenizerLoadError"}
+
+
+def test_deltas_are_what_came_since_the_last_export() -> None:
+    """Backends that want deltas get them of what is added up here, too."""
+    delta = AggregationTemporality.DELTA
+    reader = InMemoryMetricReader({ObservableCounter: delta, HistogramInstrument: delta})
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    found = []
+    with hooked(OpenTelemetryMetrics(provider)):
+        for streams in (3, 2):
+            for _ in range(streams):
+                read([0, 1], Letters())
+            found.append(exported(reader))
+    provider.shutdown()
+    assert [each["streamdec.stream.characters"] for each in found] == [6, 4]
+    assert [each["streamdec.stream.tokens"] for each in found] == [6, 4]
+
+
+def exported(reader: InMemoryMetricReader) -> Counter[str]:
+    """The sum of each instrument that was read."""
+    data = reader.get_metrics_data()
+    assert data is not None
+    sums: Counter[str] = Counter()
+    for metric in data.resource_metrics[0].scope_metrics[0].metrics:
+        for point in metric.data.data_points:
+            sums[metric.name] += getattr(point, "value", 0) or getattr(point, "sum", 0)
+    return sums
+
+
+def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.metrics", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[otel\]'"):
+        OpenTelemetryMetrics()

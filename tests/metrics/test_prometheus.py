@@ -1,0 +1,259 @@
+"""What Prometheus reads, by its own parsers, after real streams, calls and loads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+
+import prometheus_client
+import prometheus_client.openmetrics.parser as openmetrics
+import pytest
+
+from streamdec import MissingExtraError
+from streamdec.hooks import Loaded
+from streamdec.metrics import INSTRUMENTS, Instrument, PrometheusMetrics
+from streamdec.metrics.recorder import MAX_LABEL_SETS, OTHER
+from tests.metrics.activity import TOKENIZER, Letters, hooked, parsed, read, samples_of
+from tests.metrics.conftest import Run
+
+HAS_FASTOKENS = find_spec("fastokens") is not None
+FAST = "fastokens" if HAS_FASTOKENS else "huggingface"
+
+EXPECTED = f"""\
+streamdec_streams_total huggingface bytes length 4
+streamdec_streams_total huggingface bytes stop 6
+streamdec_streams_total huggingface bytes error 1
+streamdec_streams_total huggingface bytes abort 1
+streamdec_streams_total Letters window length 1
+streamdec_streams_total Letters window stop 1
+streamdec_stream_tokens_sum huggingface bytes 48
+streamdec_stream_tokens_count huggingface bytes 12
+streamdec_stream_tokens_sum Letters window 6
+streamdec_stream_chunks_total huggingface bytes 34
+streamdec_stream_chunks_total Letters window 5
+streamdec_stream_characters_total huggingface bytes 37
+streamdec_stream_characters_total Letters window 5
+streamdec_stream_stops_total huggingface string 1
+streamdec_stream_stops_total huggingface engine 1
+streamdec_stream_stops_total huggingface regex 1
+streamdec_stream_stops_total huggingface token_id 1
+streamdec_stream_stops_total huggingface token_sequence 1
+streamdec_stream_stops_total huggingface eos 1
+streamdec_stream_stops_total Letters string 1
+streamdec_stream_errors_total huggingface OSError 1
+streamdec_stream_unknown_tokens_total huggingface bytes 1
+streamdec_stream_unknown_tokens_total Letters window 0
+streamdec_stream_held_tokens_total huggingface bytes 10
+streamdec_stream_jailed_tokens_total huggingface bytes 4
+streamdec_stream_incomplete_ends_total huggingface bytes 4
+streamdec_stream_max_held_bytes_sum huggingface bytes 27
+streamdec_stream_max_jailed_characters_sum huggingface bytes 3
+streamdec_stream_max_withheld_tokens_sum huggingface bytes 20
+streamdec_stream_max_withheld_tokens_count Letters window 2
+streamdec_tokenizer_calls_total {FAST} encode 10
+streamdec_tokenizer_calls_total {FAST} encode_batch 1
+streamdec_tokenizer_calls_total huggingface decode 2
+streamdec_tokenizer_errors_total {FAST} encode EncodeError 1
+streamdec_tokenizer_errors_total huggingface decode TokenizerLibraryError 1
+streamdec_tokenizer_duration_seconds_count {FAST} encode 9
+streamdec_tokenizer_duration_seconds_count huggingface decode 1
+streamdec_tokenizer_texts_total {FAST} encode 9
+streamdec_tokenizer_texts_total {FAST} encode_batch 3
+streamdec_tokenizer_texts_total huggingface decode 1
+streamdec_tokenizer_tokens_sum {FAST} encode 23
+streamdec_tokenizer_tokens_sum {FAST} encode_batch 15
+streamdec_tokenizer_tokens_sum huggingface decode 5
+streamdec_tokenizer_characters_sum {FAST} encode 30
+streamdec_tokenizer_characters_sum {FAST} encode_batch 12
+streamdec_tokenizer_characters_sum huggingface decode 4
+streamdec_loads_total huggingface huggingface 2
+streamdec_load_errors_total TokenizerLoadError 1
+streamdec_load_duration_seconds_count huggingface huggingface 2
+streamdec_vocabulary_size huggingface {TOKENIZER} 1200
+streamdec_fallbacks_total huggingface {"refused 1" if HAS_FASTOKENS else "missing 2"}
+"""
+"""Counted by hand from ``activity.act``; the labels in the order of the table."""
+
+COUNTED_BEFORE = {
+    "streamdec_encoding_cache_hits_total": 2,
+    "streamdec_encoding_cache_misses_total": 4,
+    "streamdec_encoding_cache_evictions_total": 2,
+    "streamdec_stop_tables_retired_total": 14,
+}
+"""What else the process did is counted too."""
+
+
+def named(name: str) -> Instrument:
+    """The instrument that a sample is of."""
+    for end in ("", "_sum", "_count", "_bucket"):
+        for each in INSTRUMENTS:
+            if name == each.prometheus_name + end:
+                return each
+    raise LookupError(name)
+
+
+@pytest.mark.parametrize("line", EXPECTED.splitlines())
+def test_a_number_is_the_one_counted_by_hand(line: str, ran: Run) -> None:
+    name, *values, number = line.split(" ")
+    labels = frozenset(zip(named(name).labels, values, strict=True))
+    assert ran.prometheus[name, labels] == float(number)
+
+
+@pytest.mark.parametrize("name", COUNTED_BEFORE)
+def test_what_is_kept_anyway_grew_by_what_was_done(name: str, ran: Run) -> None:
+    grown = ran.prometheus[name, frozenset()] - ran.before[named(name)]
+    if name.endswith("retired_total"):
+        assert COUNTED_BEFORE[name] <= grown <= COUNTED_BEFORE[name] + 64, "others had some there"
+    else:
+        assert grown == COUNTED_BEFORE[name]
+
+
+def test_what_is_held_now_is_read_when_it_is_asked_for(ran: Run) -> None:
+    assert ran.prometheus["streamdec_stop_tables", frozenset()] == 64
+    assert ran.prometheus["streamdec_stop_tables_entries", frozenset()] > 64
+    entries = ran.prometheus["streamdec_encoding_cache_entries", frozenset()]
+    assert entries >= 1
+    assert ran.prometheus["streamdec_encoding_cache_size_bytes", frozenset()] > 400 * entries
+
+
+def test_every_instrument_was_given_a_value(ran: Run) -> None:
+    """By the run, which is real; not only shown as 0."""
+    values: Counter[Instrument] = Counter()
+    for (name, _), value in ran.prometheus.items():
+        values[named(name)] += int(value > 0)
+    assert [each.name for each in INSTRUMENTS if not values[each]] == []
+
+
+def test_openmetrics_has_them_with_kinds_and_units(ran: Run) -> None:
+    found = openmetrics.text_string_to_metric_families(ran.openmetrics)  # type: ignore[no-untyped-call]
+    families = {family.name: family for family in found}
+    for each in INSTRUMENTS:
+        family = families.pop(each.prometheus_name.removesuffix("_total"))
+        kind = {"updowncounter": "gauge"}.get(each.kind, each.kind)
+        assert (family.type, family.unit) == (kind, each.prometheus_unit)
+        assert family.documentation == each.description
+    assert families == {}
+
+
+def test_buckets_are_those_of_the_table(ran: Run) -> None:
+    for each in INSTRUMENTS:
+        if each.buckets is None:
+            continue
+        bounds = {
+            float(dict(labels)["le"])
+            for name, labels in ran.prometheus
+            if name == f"{each.prometheus_name}_bucket"
+        }
+        assert bounds == {*each.buckets.bounds, float("inf")}
+
+
+# --- registries -----------------------------------------------------------------------------------
+
+
+def test_two_in_one_registry_are_refused_and_the_first_goes_on() -> None:
+    registry = prometheus_client.CollectorRegistry()
+    metrics = PrometheusMetrics(registry)
+    with pytest.raises(ValueError, match="has metrics of streamdec already"):
+        PrometheusMetrics(registry)
+    with hooked(metrics):
+        read([0], Letters())
+    name = "streamdec_stream_characters_total"
+    labels = frozenset({("tokenizer_type", "Letters"), ("route", "window")})
+    assert parsed(registry)[name, labels] == 1
+
+
+def test_where_one_name_is_taken_none_is() -> None:
+    registry = prometheus_client.CollectorRegistry()
+    taken = prometheus_client.Gauge("streamdec_stop_tables", "Another's.", registry=registry)
+    with pytest.raises(ValueError, match="streamdec_stop_tables"):
+        PrometheusMetrics(registry)
+    registry.unregister(taken)
+    PrometheusMetrics(registry)
+
+
+def test_the_registry_of_the_library_is_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = prometheus_client.CollectorRegistry()
+    monkeypatch.setattr(prometheus_client, "REGISTRY", usual)
+    PrometheusMetrics()
+    assert ("streamdec_stop_tables", frozenset()) in parsed(usual)
+
+
+def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[prometheus\]'"):
+        PrometheusMetrics()
+
+
+def test_names_that_callers_choose_do_not_fill_the_memory() -> None:
+    registry = prometheus_client.CollectorRegistry()
+    metrics = PrometheusMetrics(registry)
+    for number in range(MAX_LABEL_SETS + 50):
+        metrics.loaded(Loaded("huggingface", f"model-{number}", "huggingface", 0.1, number, None))
+    samples = parsed(registry)
+    sizes = [labels for name, labels in samples if name == "streamdec_vocabulary_size"]
+    assert len(sizes) == MAX_LABEL_SETS + 1
+    loads = {
+        dict(labels)["format"]: value
+        for (name, labels), value in samples.items()
+        if name == "streamdec_loads_total"
+    }
+    assert loads == {"huggingface": MAX_LABEL_SETS, OTHER: 50}
+
+
+# --- several processes ----------------------------------------------------------------------------
+
+WORKERS = """
+import os, sys
+import prometheus_client
+from prometheus_client import multiprocess
+from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder, add_hook, iter_chunks
+from streamdec.backends.encoding_cache import EncodingCache
+from streamdec.metrics import PrometheusMetrics
+
+add_hook(PrometheusMetrics())
+tokenizer = MockTokenizer()
+tokenizer.encoding_cache = EncodingCache(10_000)
+tokenizer.encode("Hello")
+workers = []
+for number in range(3):
+    worker = os.fork()
+    if not worker:
+        for _ in range(number + 1):
+            ids = tokenizer.encode("Hello world").ids
+            list(iter_chunks(ids, tokenizer, stop=f"{number}"))
+        os._exit(0)
+    workers.append(worker)
+    assert os.waitpid(worker, 0)[1] == 0
+    if number == 0:
+        multiprocess.mark_process_dead(worker)
+registry = prometheus_client.CollectorRegistry()
+multiprocess.MultiProcessCollector(registry)
+sys.stdout.write(prometheus_client.generate_latest(registry).decode())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="this system does not fork")
+def test_several_processes_count_together(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WORKERS]
+    environment = {
+        **os.environ,
+        "PROMETHEUS_MULTIPROC_DIR": str(tmp_path),
+        "PYTHONPATH": ":".join(sys.path),
+    }
+    done = subprocess.run(command, env=environment, capture_output=True, check=False, text=True)
+    assert done.returncode == 0, done.stderr
+    samples = samples_of(done.stdout)
+    total: Counter[str] = Counter()
+    for (name, _), value in samples.items():
+        total[name] += int(value)
+    assert total["streamdec_streams_total"] == 6
+    assert total["streamdec_stream_tokens_sum"] == 12
+    assert total["streamdec_tokenizer_calls_total"] == 7
+    assert total["streamdec_encoding_cache_misses_total"] == 4, "each worker's first, and ours"
+    assert total["streamdec_encoding_cache_hits_total"] == 3
+    assert total["streamdec_encoding_cache_entries"] == 3, "of the living"
+    assert total["streamdec_stop_tables"] == 2
