@@ -1,10 +1,11 @@
 """A trace as one page for browsers, to be attached to a report: works offline, fetches nothing.
 
-In: a trace. Out: HTML with all that it needs in it. What is drawn, and how, is in
-``data/timeline.js`` and ``data/timeline.css``, which know records and a container and no page, so
-that other pages can use them; ``data/page.*`` is this page around them. The text of a stream, which
-may be anything, is in the page as escaped JSON alone and is set as text by the script; a content
-security policy allows the page's own script and style by their hashes, and nothing else.
+In: a trace. Out: HTML with all that it needs in it. What is drawn is in ``data``: ``text.js`` makes
+everything in a text visible, ``story.js`` finds what spans tokens and says why, ``timeline.js``
+draws that into a container, and ``page.*`` is this page around it; other pages can use the first
+three. The text of a stream, which may be anything, is in the page as escaped JSON alone and is set
+as text by the script; a content security policy allows the page's own script and style by their
+hashes, and nothing else.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from streamdec.trace.records import Trace
 
 __all__ = ["html_page"]
 
+SCRIPTS = ("text.js", "story.js", "timeline.js", "page.js")
+STYLES = ("timeline.css", "page.css")
+
 
 def html_page(trace: Trace) -> str:
     """The page: a timeline of all tokens, a panel for the current one, and the header.
@@ -30,8 +34,8 @@ def html_page(trace: Trace) -> str:
     encoded as UTF-8 whatever the text is.
     """
     header, verdict = trace.header, trace.verdict
-    style = _data("timeline.css") + _data("page.css")
-    script = _data("timeline.js") + _data("page.js")
+    style = "".join(map(_data, STYLES))
+    script = "".join(map(_data, SCRIPTS))
     # In a script element only "<" can be more than text, and json.dumps has escaped what is beyond
     # ASCII: U+2028, lone surrogates.
     rows = ",\n".join(line.replace("<", "\\u003c") for line in trace.lines())

@@ -8,14 +8,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, Self, get_args
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, Self
 
 from streamdec.chunks import FinishReason, StopReason
 from streamdec.errors import TraceError
+from streamdec.trace import shapes
 from streamdec.trace.redaction import redacted_bytes, redacted_text
 
-__all__ = ["End", "Header", "Kind", "MachineName", "TokenRecord", "Trace", "Verdict"]
+__all__ = [
+    "End",
+    "Header",
+    "Kind",
+    "MachineName",
+    "PossibleStop",
+    "TokenRecord",
+    "Trace",
+    "Verdict",
+]
 
 FORMAT = 1
 """The version of the JSON lines, in the header's ``streamdec_trace``."""
@@ -24,6 +34,9 @@ MachineName = Literal["decode_stream", "sequence", "stop"]
 
 Kind = Literal["text", "special", "skipped", "unknown"]
 """``skipped``: a special token whose text is left out; ``special``: one whose text is shown."""
+
+PossibleStop = str | tuple[int, ...]
+"""A stop string or a pattern as it was given, or the ids of a sequence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +85,12 @@ class TokenRecord:
     """Bytes of an unfinished character, after it."""
     jailed: str
     """Decided text that was withheld after it, because it may become a stop."""
-    may_become: tuple[str, ...]
-    """The stop strings and patterns that ``jailed`` may become."""
+    may_become: tuple[PossibleStop, ...]
+    """The hidden stops that ``jailed`` may become; those that would begin first come first."""
     chunk: int
-    """Which chunk it came in, from 0: the call to the decoder, or the engine's output."""
+    """Which call to the decoder it came with, from 0. In a stream around an engine that is the
+    engine's output, unless the stream is to say which ids a chunk covers: then each id is a call
+    of its own."""
     finish_reason: FinishReason | None = None
     stop_reason: StopReason = None
 
@@ -106,8 +121,8 @@ class Verdict:
             return f"not compared: {self.reason}"
         if self.equal:
             return "equal to the whole decode: yes" + (f" ({self.reason})" if self.reason else "")
-        where = "after the last token" if self.token_index is None else f"token {self.token_index}"
-        return f"equal to the whole decode: no, first difference at {where}: {self.reason}"
+        where = "after the last" if self.token_index is None else f"at token {self.token_index}"
+        return f"equal to the whole decode: no, first difference {where}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +134,7 @@ class Trace:
     end: End | None = None
     """The flush; None if there was none."""
     error: str | None = None
-    """The exception that ended the trace, as text; None if there was none."""
+    """The last exception that a call raised, as text; the stream may have gone on after it."""
     verdict: Verdict = field(default_factory=lambda: Verdict(None, reason="the stream goes on"))
 
     @property
@@ -137,11 +152,11 @@ class Trace:
 
     def lines(self) -> Iterator[str]:
         """The trace as JSON, an object a line, without newlines at their ends."""
-        yield _line({"streamdec_trace": FORMAT, **asdict(self.header)})
+        yield _line({"streamdec_trace": FORMAT, **_fields_of(self.header)})
         for token in self.tokens:
             yield _line(_token_to_json(token))
-        end = None if self.end is None else asdict(self.end)
-        yield _line({"end": end, "error": self.error, "verdict": asdict(self.verdict)})
+        end = None if self.end is None else _fields_of(self.end)
+        yield _line({"end": end, "error": self.error, "verdict": _fields_of(self.verdict)})
 
     @classmethod
     def from_lines(cls, lines: Iterable[str]) -> Self:
@@ -152,7 +167,9 @@ class Trace:
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
+                row = json.loads(line.removeprefix("\ufeff") if number == 1 else line)
+                if not isinstance(row, dict):
+                    raise ValueError(f"an object is expected, not {row!r:.40}")
                 if last is not None:
                     raise ValueError("there is more after the end")
                 if header is None:
@@ -161,7 +178,7 @@ class Trace:
                     tokens.append(_token_from_json(row, len(tokens)))
                 else:
                     last = _end(row)
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            except (ValueError, RecursionError) as error:
                 raise TraceError(f"line {number}: no line of a trace: {error}") from error
         if header is None or last is None:
             raise TraceError("no trace: the first line must be its header, the last its end")
@@ -195,9 +212,13 @@ class Trace:
                 stop_reason=_redacted_reason(self.end.stop_reason),
             ),
             error=self.error and self.error.partition(":")[0],
-            verdict=replace(self.verdict, reason=_LEFT_OUT)
-            if self.verdict.equal is False
-            else self.verdict,
+            verdict=replace(
+                self.verdict,
+                # What decode() raised may quote anything.
+                reason=_LEFT_OUT
+                if self.verdict.equal is False
+                else self.verdict.reason.partition(":")[0],
+            ),
         )
 
 
@@ -209,40 +230,16 @@ def _line(row: Mapping[str, Any]) -> str:
     return json.dumps(row, separators=(",", ":"))
 
 
+def _fields_of(value: Header | End | Verdict) -> dict[str, Any]:
+    return {each.name: getattr(value, each.name) for each in fields(value)}
+
+
 def _token_to_json(token: TokenRecord) -> dict[str, Any]:
     """Only what is not as it mostly is."""
     row = {name: getattr(token, name) for name in _NAMES}
     row["data"] = None if token.data is None else token.data.hex()
     row["held"] = token.held.hex()
     return {name: value for name, value in row.items() if value != _USUAL.get(name, _NEVER)}
-
-
-def _token_from_json(row: dict[str, Any], index: int) -> TokenRecord:
-    if row["index"] != index:
-        raise ValueError(f"token {row['index']!r:.20} where {index} is expected")
-    if unknown := row.keys() - set(_NAMES):
-        raise ValueError(f"unknown keys {sorted(unknown)!r:.80}")
-    if row.get("kind", "text") not in get_args(Kind):
-        raise ValueError(f"kind {row['kind']!r:.40}")
-    for name, kinds in _KINDS.items():
-        if not isinstance(row.get(name), kinds):
-            raise TypeError(f"{name} is {row.get(name)!r:.40}")
-    data = row.get("data")
-    return TokenRecord(
-        index=index,
-        token_id=row.get("token_id"),
-        piece=row.get("piece"),
-        data=None if data is None else bytes.fromhex(data),
-        kind=row.get("kind", "text"),
-        position=row["position"],
-        text=row.get("text", ""),
-        held=bytes.fromhex(row.get("held", "")),
-        jailed=row.get("jailed", ""),
-        may_become=tuple(map(str, row.get("may_become", ()))),
-        chunk=row["chunk"],
-        finish_reason=row.get("finish_reason"),
-        stop_reason=_reason(row.get("stop_reason")),
-    )
 
 
 _NAMES = tuple(each.name for each in fields(TokenRecord))
@@ -254,32 +251,44 @@ _USUAL: Mapping[str, Any] = {
     "kind": "text",
 }
 """What need not be said of a token."""
-_OPTIONAL_TEXT = (str, type(None))
-_KINDS: Mapping[str, tuple[type, ...]] = {
-    "token_id": (int, type(None)),
-    "chunk": (int,),
-    "position": (int,),
-    **dict.fromkeys(("piece", "text", "data", "held", "jailed", "finish_reason"), _OPTIONAL_TEXT),
-    "may_become": (list, type(None)),
-}
+
+
+def _token_from_json(row: dict[str, Any], index: int) -> TokenRecord:
+    if row["index"] != index:
+        raise ValueError(f"token {row['index']!r:.20} where {index} is expected")
+    row = {**_USUAL, **row}
+    shapes.check(row, shapes.TOKEN)
+    data = row["data"]
+    return TokenRecord(
+        **{
+            **row,
+            "data": None if data is None else bytes.fromhex(data),
+            "held": bytes.fromhex(row["held"]),
+            "may_become": tuple(map(_stop, row["may_become"])),
+            "stop_reason": _stop(row["stop_reason"]),
+        }
+    )
 
 
 def _header(row: dict[str, Any]) -> Header:
-    version = row.pop("streamdec_trace")
+    version = row.pop("streamdec_trace", None)
     if version != FORMAT:
         raise ValueError(f"a trace of version {version!r:.20}, and {FORMAT} is read here")
-    if row["machine"] not in get_args(MachineName):
-        raise ValueError(f"machine {row['machine']!r:.40}")
+    shapes.check(row, shapes.HEADER)
     return Header(**row)
 
 
 def _end(row: dict[str, Any]) -> tuple[End | None, str | None, Verdict]:
-    found = row["end"]
-    end = None if found is None else End(**found | {"stop_reason": _reason(found["stop_reason"])})
+    shapes.check(row, shapes.LAST)
+    shapes.check(row["verdict"], shapes.VERDICT)
+    end = row["end"]
+    if end is not None:
+        shapes.check(end, shapes.END)
+        end = End(**{**end, "stop_reason": _stop(end["stop_reason"])})
     return end, row["error"], Verdict(**row["verdict"])
 
 
-def _reason(value: Any) -> StopReason:
+def _stop(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -299,15 +308,20 @@ def _redacted_token(token: TokenRecord) -> TokenRecord:
         text=redacted_text(token.text),
         held=redacted_bytes(token.held),
         jailed=redacted_text(token.jailed),
-        may_become=tuple(map(redacted_text, token.may_become)),
+        may_become=tuple(map(_redacted_stop, token.may_become)),
         stop_reason=_redacted_reason(token.stop_reason),
     )
 
 
+def _redacted_stop(stop: PossibleStop) -> PossibleStop:
+    return redacted_text(stop) if isinstance(stop, str) else ()
+
+
 def _redacted_reason(reason: StopReason) -> StopReason:
-    if isinstance(reason, str):
-        return redacted_text(reason)
-    return None if reason is None else ()
+    """Of ids that stopped it stays that they were ids."""
+    if isinstance(reason, int):
+        return ()
+    return None if reason is None else _redacted_stop(reason)
 
 
 def _redacted(value: Any) -> Any:

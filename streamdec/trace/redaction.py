@@ -8,8 +8,8 @@ from __future__ import annotations
 
 __all__ = ["redacted_bytes", "redacted_text"]
 
-_STAND_INS = {1: "x", 2: "\u00b7", 3: "\u25a1", 4: "\U0001f532"}
-"""For characters beyond ASCII, by their size in UTF-8."""
+_STAND_INS = {1: "x", 2: "\u00a4", 3: "\u25a1", 4: "\U0001f532"}
+"""For characters beyond ASCII, by their size in UTF-8 (``data/text.js`` has the same)."""
 _REPLACEMENT = "\ufffd"
 
 

@@ -23,7 +23,12 @@ _MACHINES: Mapping[MachineName, type[Traceable]] = {
     "sequence": TokenSequence,
     "stop": StopSequenceDecoder,
 }
-_COMPARED = ("text", "held", "jailed", "finish_reason", "stop_reason")
+_COMPARED = (
+    *("kind", "data", "position", "text", "held", "jailed", "may_become"),
+    *("finish_reason", "stop_reason"),
+)
+"""All but the ids, which are what is played, and the pieces: another file of the same tokenizer may
+spell those otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +64,10 @@ def replay(trace: Trace, tokenizer: Decoder) -> Difference | None:
         for _, group in groupby(ids, key=itemgetter(0)):
             face.step_batch([token_id for _, token_id in group])
         if trace.end is not None and not face.finished:
-            if trace.end.finish_reason is None:
+            if trace.end.finish_reason is None and header.machine == "decode_stream":
                 tracer.flush()
             else:
-                face.flush(trace.end.finish_reason)
+                face.flush(trace.end.finish_reason or "length")
     except StreamdecError as error:
         played = len(tracer.trace().tokens)
         return Difference(played, "error", None, f"{type(error).__name__}: {error}")
@@ -77,6 +82,9 @@ def _differences(trace: Trace, played: Trace) -> Iterator[Difference]:
         yield Difference(index, "number of tokens", len(trace.tokens), len(played.tokens))
     if trace.end != played.end:
         yield Difference(None, "the flush", trace.end, played.end)
+    # One may have nothing to compare with: a prompt is not in the trace.
+    if {trace.verdict.equal, played.verdict.equal} == {True, False}:
+        yield Difference(None, "the verdict", str(trace.verdict), str(played.verdict))
 
 
 def _of(traced: TokenRecord, played: TokenRecord) -> Iterator[Difference]:

@@ -7,19 +7,23 @@ several ids of one call did is found out on a fork.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import copy
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import metadata
+from itertools import islice
 from typing import Any, Generic, SupportsIndex, TypeVar
 
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.sequence import Sequence as TokenSequence
-from streamdec.core.stop_conditions import StopConditions
 from streamdec.core.stop_sequence import StopSequenceDecoder
 from streamdec.core.token_ids import as_sequence
 from streamdec.machines import Face, face_of
 from streamdec.protocols import Decoder
+from streamdec.trace.possible_stops import possible_stops
 from streamdec.trace.records import End, Header, Kind, MachineName, TokenRecord, Trace
 from streamdec.trace.verdict import verdict_on
 
@@ -44,7 +48,8 @@ class Tracer(Generic[D]):
     its error. Streams and iterators take it in the place of its decoder. Each id costs some
     microseconds more and a record of some hundred bytes, so this is for looking into a stream and
     not for serving. ``reset`` begins a new trace, and so does cutting a Sequence back to before
-    where its trace began; copies (``fork``) are those of the decoder, and not traced.
+    where its trace began; copies (``fork``, ``copy``, ``pickle``) are those of the decoder, and not
+    traced.
 
     Args:
         decoder: a DecodeStream, a Sequence or a StopSequenceDecoder. From now on it is stepped
@@ -75,13 +80,14 @@ class Tracer(Generic[D]):
         self.decoder: D = decoder
         """The decoder itself."""
         self._machine: Any = decoder
-        self._prompt: tuple[int, ...] | None = None
+        self._given_prompt: tuple[int, ...] | None = None
         if prompt_token_ids is not None:
-            self._prompt = tuple(each.__index__() for each in as_sequence(prompt_token_ids))
+            self._given_prompt = tuple(each.__index__() for each in as_sequence(prompt_token_ids))
         self._begin()
 
     def _begin(self) -> None:
         self._header = _header(self.decoder)
+        self._prompt = self._given_prompt
         if isinstance(self.decoder, TokenSequence):
             self._prompt = tuple(self.decoder.token_ids)
         elif self._machine.num_tokens:  # it is under way, and what it was given is not known
@@ -89,14 +95,13 @@ class Tracer(Generic[D]):
         self._ids: list[int] = []
         self._tokens: list[TokenRecord] = []
         self._given = 0
+        """Code points that came out."""
         self._calls = 0
         self._end: End | None = None
         self._error: str | None = None
 
     def __getattr__(self, name: str) -> Any:
-        if (
-            name.startswith("__") or name == "decoder"
-        ):  # copying and pickling ask before there is one
+        if name == "decoder":  # asked for before there is one, it would be looked for here again
             raise AttributeError(name)
         return getattr(self._machine, name)
 
@@ -104,7 +109,16 @@ class Tracer(Generic[D]):
         return len(self._machine)
 
     def __bool__(self) -> bool:
-        return True
+        return bool(self._machine)
+
+    def __copy__(self) -> D:
+        return copy.copy(self.decoder)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> D:
+        return copy.deepcopy(self.decoder, memo)
+
+    def __reduce__(self) -> Any:
+        return self._machine.__reduce__()
 
     def __repr__(self) -> str:
         return f"<Tracer of {self.decoder!r}>"
@@ -125,26 +139,24 @@ class Tracer(Generic[D]):
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Any:
         """The decoder's ``step_batch``, written down token by token."""
-        ids = as_sequence(token_ids)
+        ids = _read(token_ids)
         return self._several(self._machine.step_batch, ids, ids)
 
     def append_tokens(self, token_ids: Iterable[SupportsIndex]) -> Any:
         """The Sequence's ``append_tokens``, written down token by token."""
-        ids = as_sequence(token_ids)
+        ids = _read(token_ids)
         return self._several(self._machine.append_tokens, ids, ids)
 
     def append_text(self, text: str, *, add_special_tokens: bool = False) -> Any:
         """The Sequence's ``append_text``, written down token by token."""
         sequence = self._machine
-        known = len(sequence)
+        call, known = sequence.append_text, len(sequence)
         before = _stepped(sequence).fork()
-        try:
-            return sequence.append_text(text, add_special_tokens=add_special_tokens)
-        except Exception as error:
-            self._failed(error)
-            raise
-        finally:
-            self._write_down(before, sequence.token_ids[known:])
+        with self._noting_errors():
+            try:
+                return call(text, add_special_tokens=add_special_tokens)
+            finally:
+                self._write_down(before, sequence.token_ids[known:])
 
     def flush(self, *arguments: FinishReason, **named: FinishReason) -> Any:
         """The decoder's ``flush``, written down unless the stream has ended."""
@@ -153,8 +165,12 @@ class Tracer(Generic[D]):
     def flush_bytes(self) -> Any:
         """The DecodeStream's ``flush_bytes``; its text is written down."""
         stream = self._machine
-        self._flushed(stream.fork().flush)
-        return stream.flush_bytes()
+        call, ended, fork = stream.flush_bytes, stream.finished, stream.fork()
+        with self._noting_errors():
+            data = call()
+        if not ended:
+            self._end = End(fork.flush())
+        return data
 
     def reset(self) -> None:
         """The decoder's ``reset``; what was written down is forgotten."""
@@ -171,6 +187,7 @@ class Tracer(Generic[D]):
         elif left < len(self._tokens):
             del self._tokens[left:], self._ids[left:]
             self._given = sum(len(token.text) for token in self._tokens)
+            self._end = None
 
     def snapshot(self) -> dict[str, Any]:
         """The decoder's ``snapshot``."""
@@ -193,87 +210,91 @@ class Tracer(Generic[D]):
             pending = _stepped(machine).fork().flush()
         elif not machine.finished:
             return trace
-        verdict = verdict_on(trace, machine.tokenizer, self._ids, self._prompt, pending)
+        match = getattr(machine, "match", None)
+        verdict = verdict_on(trace, machine.tokenizer, self._ids, self._prompt, pending, match)
         return replace(trace, verdict=verdict)
 
     # --- what is written down
 
     def _one(self, call: Callable[[Any], Any], token_id: SupportsIndex) -> Any:
         """A call with one id: the decoder is then as it was after it."""
-        withheld = self._withheld()
+        withheld = _withheld(self.decoder)
         try:
-            given = call(token_id)
-        except Exception as error:
-            self._failed(error)
+            with self._noting_errors():
+                given = call(token_id)
+            with self._doing_no_harm():
+                self._record(_stepped(self.decoder), token_id, _as_chunk(given), withheld)
+        finally:
             self._calls += 1
-            raise
-        self._record(_stepped(self.decoder), token_id.__index__(), _as_chunk(given), withheld)
-        self._calls += 1
         return given
 
-    def _several(self, call: Callable[[Any], Any], argument: Any, ids: Sequence[Any]) -> Any:
+    def _several(self, call: Callable[[Any], Any], argument: Any, ids: Iterable[Any]) -> Any:
+        """A call with several: on a fork it is found out what each of them did."""
         before = _stepped(self.decoder).fork()
-        try:
-            return call(argument)
-        except Exception as error:
-            self._failed(error)
-            raise
-        finally:
-            self._write_down(before, ids)
+        with self._noting_errors():
+            try:
+                return call(argument)
+            finally:
+                self._write_down(before, ids)
 
-    def _failed(self, error: Exception) -> None:
-        self._error = f"{type(error).__name__}: {error}"
+    def _flushed(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        ended = getattr(self.decoder, "finished", False)
+        with self._noting_errors():
+            given = call(*arguments, **named)
+        if not ended:
+            chunk = _as_chunk(given)
+            self._end = End(chunk.text, chunk.finish_reason, chunk.stop_reason)
+        return given
+
+    @contextmanager
+    def _noting_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._error = f"{type(error).__name__}: {error}"
+            raise
 
     def _write_down(self, decoder: Any, ids: Iterable[Any]) -> None:
-        """The ids of a call, one by one, on the decoder as it was before."""
-        for token_id in ids:
-            withheld = len(getattr(decoder, "jailed", ""))
-            try:
-                chunk = _as_chunk(decoder.step(token_id))
-            except Exception:  # noqa: BLE001 (the decoder itself has raised it; the stream may go on)
-                break
-            self._record(decoder, token_id.__index__(), chunk, withheld)
-            if chunk.finish_reason is not None:
-                break
+        """What the ids that a call took did, one by one, on the decoder as it was before."""
+        taken = _stepped(self.decoder).num_tokens - decoder.num_tokens
+        with self._doing_no_harm():
+            for token_id in islice(ids, taken) if taken else ():
+                withheld = _withheld(decoder)
+                self._record(decoder, token_id, _as_chunk(decoder.step(token_id)), withheld)
         self._calls += 1
 
-    def _withheld(self) -> int:
-        return len(getattr(self.decoder, "jailed", ""))
+    @contextmanager
+    def _doing_no_harm(self) -> Iterator[None]:
+        """What goes wrong here alone (a regex takes too long) is not seen by the decoder's user."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001
+            self._error = f"not all was written down: {type(error).__name__}: {error}"
 
-    def _record(self, decoder: Any, token_id: int, chunk: Chunk, withheld: int) -> None:
-        tokenizer: Any = decoder.tokenizer
-        jailed = getattr(decoder, "jailed", "")
+    def _record(self, decoder: Any, given_id: SupportsIndex, chunk: Chunk, withheld: int) -> None:
+        """What one id did; the decoder is as it was after it, and withheld so much before."""
+        token_id, tokenizer = given_id.__index__(), decoder.tokenizer
+        stops = isinstance(decoder, StopSequenceDecoder)
         self._ids.append(token_id)
         self._end = None  # a Sequence can grow after it
-        may_become: tuple[str, ...] = ()
-        if jailed:
-            may_become = _may_become(jailed, decoder.conditions, self._ids)
         self._tokens.append(
             TokenRecord(
                 index=len(self._tokens),
                 token_id=token_id,
-                piece=_asked(tokenizer, "id_to_token", token_id),
-                data=_asked(tokenizer, "token_bytes", token_id),
-                kind=_kind(tokenizer, token_id, decoder.options),
+                piece=_asked(tokenizer, "id_to_token", token_id, str),
+                data=_asked(tokenizer, "token_bytes", token_id, bytes),
+                kind=_kind(decoder, token_id),
                 position=self._given + withheld,
                 text=chunk.text,
                 held=decoder.held,
-                jailed=jailed,
-                may_become=may_become,
+                jailed=decoder.jailed if stops else "",
+                may_become=possible_stops(decoder) if stops else (),
                 chunk=self._calls,
                 finish_reason=chunk.finish_reason,
                 stop_reason=chunk.stop_reason,
             )
         )
         self._given += len(chunk.text)
-
-    def _flushed(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        ended = getattr(self.decoder, "finished", False)
-        given = call(*arguments, **named)
-        if not ended:
-            chunk = _as_chunk(given)
-            self._end = End(chunk.text, chunk.finish_reason, chunk.stop_reason)
-        return given
 
 
 class _TracedFace:
@@ -317,6 +338,7 @@ def _stepped(decoder: Traceable) -> Any:
 def _header(decoder: Traceable) -> Header:
     stepped = _stepped(decoder)
     tokenizer: Decoder = decoder.tokenizer
+    fingerprint = getattr(tokenizer, "fingerprint", None)
     conditions = decoder.conditions.to_json() if isinstance(decoder, StopSequenceDecoder) else None
     if isinstance(decoder, TokenSequence):
         after_prompt = len(decoder) > 0
@@ -324,14 +346,14 @@ def _header(decoder: Traceable) -> Header:
         after_prompt = decoder.num_tokens > 0 or decoder._primed != decoder._program.prime(())
     return Header(
         machine=next(name for kind, name in _NAMES.items() if isinstance(decoder, kind)),
-        tokenizer=str(getattr(tokenizer, "name", "")),
+        tokenizer=str(getattr(tokenizer, "name", None) or ""),
         tokenizer_class=type(tokenizer).__name__,
-        fingerprint=getattr(tokenizer, "fingerprint", None),
+        fingerprint=fingerprint if isinstance(fingerprint, str) else None,
         route=stepped.route,
         options=stepped.options,
         conditions=conditions,
         after_prompt=after_prompt,
-        snapshot=decoder.snapshot(),
+        snapshot=json.loads(json.dumps(decoder.snapshot())),  # as it will be read
         versions={name: _version(name) for name in ("streamdec", "tokenizers")},
     )
 
@@ -343,45 +365,45 @@ def _version(name: str) -> str:
         return "not installed"
 
 
+def _read(token_ids: Iterable[SupportsIndex]) -> Iterable[SupportsIndex]:
+    """The ids, so that they can be read twice; or what raises as they did when it is read."""
+    try:
+        return as_sequence(token_ids)
+    except Exception as error:  # noqa: BLE001 (whatever it is, it is the decoder's to raise)
+        return _Unreadable(error)
+
+
+class _Unreadable:
+    """Ids that could not be read."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __iter__(self) -> Iterator[SupportsIndex]:
+        raise self._error
+
+
 def _as_chunk(given: str | Chunk) -> Chunk:
     return given if isinstance(given, Chunk) else Chunk(given)
 
 
-def _asked(tokenizer: object, name: str, token_id: int) -> Any:
-    """What the tokenizer says, if it is one that can be asked."""
+def _withheld(decoder: Any) -> int:
+    return len(getattr(decoder, "jailed", ""))
+
+
+def _asked(tokenizer: object, name: str, token_id: int, kind: type) -> Any:
+    """What the tokenizer says, if it can be asked, knows the id, and answers what was asked."""
     ask = getattr(tokenizer, name, None)
-    return None if ask is None else ask(token_id)
+    try:
+        found = None if ask is None else ask(token_id)
+    except Exception:  # noqa: BLE001 (anybody's tokenizer; the stream itself went well)
+        return None
+    return found if isinstance(found, kind) else None
 
 
-def _kind(tokenizer: Any, token_id: int, options: dict[str, Any]) -> Kind:
-    if not hasattr(tokenizer, "piece"):
-        return "text"
-    if tokenizer.piece(token_id) is None:
+def _kind(decoder: Any, token_id: int) -> Kind:
+    if not decoder._program.knows(token_id):
         return "unknown"
-    if tokenizer.is_skipped(token_id):
-        return "skipped" if options["skip_special_tokens"] else "special"
+    if _asked(decoder.tokenizer, "is_skipped", token_id, bool):
+        return "skipped" if decoder.options["skip_special_tokens"] else "special"
     return "text"
-
-
-def _may_become(jailed: str, conditions: StopConditions, ids: Sequence[int]) -> tuple[str, ...]:
-    """The stops that an end of ``jailed`` begins; those that begin first come first."""
-    begun = [
-        (start, stop) for stop in conditions.stop if (start := _begins(stop, jailed)) is not None
-    ]
-    sequences = [
-        "ids " + " ".join(map(str, sequence))
-        for sequence in conditions.stop_token_sequences
-        if any(tuple(ids[-size:]) == sequence[:size] for size in range(1, len(sequence)))
-    ]
-    found = (*(stop for _, stop in sorted(begun)), *sequences)
-    # What no string begins with waits for a pattern.
-    patterns = () if any(start == 0 for start, _ in begun) else conditions.stop_regex
-    return found + patterns
-
-
-def _begins(stop: str, jailed: str) -> int | None:
-    """Where in ``jailed`` its end begins ``stop``; None if it does not."""
-    for start in range(max(len(jailed) - len(stop) + 1, 0), len(jailed)):
-        if stop.startswith(jailed[start:]):
-            return start
-    return None

@@ -1,10 +1,17 @@
-"""The verdict on a trace: is its text that of the tokenizer's own decode of all ids?"""
+"""The verdict on a trace: is its text that of the tokenizer's own decode of all ids?
+
+Neither the decoder that was traced nor its way of finding stops is asked what the text should be:
+``decode()`` says that, of as many ids as a stop leaves. Of a stop it is asked what it was and where
+it began, so that text that was lost before it is seen as well.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from streamdec.chunks import StopMatch
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.protocols import Decoder
 from streamdec.trace.records import Trace, Verdict
@@ -23,67 +30,144 @@ def verdict_on(
     ids: Sequence[int],
     prompt: Sequence[int] | None,
     pending: str = "",
+    match: StopMatch | None = None,
 ) -> Verdict:
-    """``ids`` are those of the trace, and ``prompt`` those before, if they are known.
+    """Compares the text of ``trace`` with what ``tokenizer`` decodes.
 
-    ``pending`` is what would still come out if nothing followed. The text of a stream that a stop
-    ended is compared as far as it goes.
+    ``ids`` are those of the trace, and ``prompt`` those before, if they are known. ``pending`` is
+    what would still come out if nothing followed, ``match`` the stop that ended the stream, if one
+    did.
     """
     options = trace.header.options
     for name, value in _UNKNOWN_TO_DECODE.items():
         if options[name] == value:
             return Verdict(None, reason=f"{name}={value!r}, which decode() does not know")
-    before = ""
     if trace.header.after_prompt and prompt is None:
         return Verdict(None, reason="the ids that came before are not known")
-    if prompt:
-        before = "".join(DecodeStream(tokenizer, **options).step_batch(prompt))
-    skip = options["skip_special_tokens"]
-    whole = tokenizer.decode([*(prompt or ()), *ids], skip_special_tokens=skip)
-    text = before + trace.text + pending
-    may_be_cut = trace.header.machine == "stop" and trace.finish_reason == "stop"
-    expected = whole[: len(text)] if may_be_cut else whole
-    if text == expected:
-        return Verdict(equal=True)
-    if options["byte_runs"] == "eager":
-        # What came must be what comes of these ids, and the other way with runs be decode()'s.
-        eager = _decoded(tokenizer, prompt, ids, options)
-        exact = _decoded(tokenizer, prompt, ids, {**options, "byte_runs": "exact"})
-        if text == (eager[: len(text)] if may_be_cut else eager) and exact == whole:
-            return Verdict(equal=True, reason=_EXACT)
-    at = _first_difference(text, expected)
-    position = at - len(before)
-    start = max(at - _SHOWN // 2, len(before))
-    end = at + _SHOWN
-    told = f"{text[start:end]!r} came, {expected[start:end]!r} is decoded"
-    return Verdict(False, _token_at(trace, position), position, told)
-
-
-def _decoded(
-    tokenizer: Decoder,
-    prompt: Sequence[int] | None,
-    ids: Sequence[int],
-    options: Mapping[str, Any],
-) -> str:
-    """The whole text of a stream with these options; "" if this tokenizer cannot have them."""
     try:
-        stream = DecodeStream(tokenizer, **options)
-    except ValueError:
-        return ""
-    return "".join(stream.step_batch([*(prompt or ()), *ids])) + stream.flush()
+        reference = _Reference(tokenizer, prompt or (), ids, options)
+        return _compared(trace, reference, trace.text + pending, match)
+    except Exception as error:  # noqa: BLE001 (anybody's tokenizer; the stream itself went well)
+        return Verdict(None, reason=f"decode() raised {type(error).__name__}: {error}")
 
 
-def _token_at(trace: Trace, position: int) -> int | None:
-    """The token that brought out the code point at ``position``; None for the flush."""
-    size = 0
+def _compared(
+    trace: Trace, reference: _Reference, generated: str, match: StopMatch | None
+) -> Verdict:
+    text = reference.before + generated
+    leaves = list(_left_by(trace, match, len(reference.ids)))
+    for count, is_all in leaves:
+        for expected, reason in reference.texts(count):
+            if _fits(text, expected, generated, match, is_all=is_all):
+                return Verdict(equal=True, reason=reason)
+    expected = reference.whole(leaves[0][0])
+    at = _same(text, expected)
+    before = len(reference.before)
+    start, end = max(at - _SHOWN // 2, min(at, before)), at + _SHOWN
+    told = f"{text[start:end]!r} came, {expected[start:end]!r} is decoded"
+    return Verdict(False, _token_at(trace, reference, expected, at), max(at - before, 0), told)
+
+
+def _left_by(trace: Trace, match: StopMatch | None, size: int) -> Iterator[tuple[int, bool]]:
+    """Of how many first ids the text may be, the likeliest first; and whether it is all of it.
+
+    Ids that stop leave what was before them, with what the first of them decided of it (the space
+    that a word ends with where another follows). A stop string is somewhere in the text: mostly of
+    all ids, but also in what comes out because an id that stops cuts off a character.
+    """
+    if match is None or (match.visible and not isinstance(match.stop, str)):
+        yield size, True
+    elif isinstance(match.stop, tuple):
+        yield size - len(match.stop), True
+        yield size, False
+    elif isinstance(match.stop, str):
+        sequences = (trace.header.conditions or {}).get("stop_token_sequences", ())
+        for cut in sorted({0, 1, *map(len, sequences)}):
+            yield size - cut, False
+        last = trace.tokens[-1] if trace.tokens else None
+        if last is not None and last.kind == "skipped" and last.piece == match.stop:
+            yield size if match.visible else size - 1, True
+    else:
+        yield size - 1, True
+
+
+def _fits(
+    text: str, expected: str, generated: str, match: StopMatch | None, *, is_all: bool
+) -> bool:
+    """Whether ``text`` is ``expected``, or its beginning up to the stop (or to the stop's end)."""
+    if match is not None and len(generated) != (match.end if match.visible else match.start):
+        return False
+    return text == expected if is_all else expected.startswith(text)
+
+
+class _Reference:
+    """What the tokenizer's own decode gives."""
+
+    def __init__(
+        self,
+        tokenizer: Decoder,
+        prompt: Sequence[int],
+        ids: Sequence[int],
+        options: Mapping[str, Any],
+    ) -> None:
+        self.ids = ids
+        self._tokenizer = tokenizer
+        self._prompt = prompt
+        # Unknown ids of a prompt are never refused, and those of the stream are not in its ids.
+        self._options = {**options, "unknown_ids": "skip"}
+        self.before = "".join(DecodeStream(tokenizer, **self._options).step_batch(prompt))
+        """The text that the prompt had decided, which did not come out."""
+
+    def whole(self, count: int) -> str:
+        """The decode of the prompt and the first ``count`` ids."""
+        ids = [*self._prompt, *self.ids[:count]]
+        skip = self._options["skip_special_tokens"]
+        return self._tokenizer.decode(ids, skip_special_tokens=skip)
+
+    def texts(self, count: int) -> Iterator[tuple[str, str]]:
+        """The same, and what else is as good, with the reason why it is."""
+        whole = self.whole(count)
+        yield whole, ""
+        if self._options["byte_runs"] == "eager" and self._streamed(count, "exact") == whole:
+            # What comes must be what comes of these ids, and the other way with runs be decode()'s.
+            yield self._streamed(count, "eager"), _EXACT
+
+    def _streamed(self, count: int, byte_runs: str) -> str:
+        """The whole text of a stream; "" if this tokenizer cannot have these runs."""
+        try:
+            stream = DecodeStream(self._tokenizer, **{**self._options, "byte_runs": byte_runs})
+        except ValueError:
+            return ""
+        return "".join(stream.step_batch([*self._prompt, *self.ids[:count]])) + stream.flush()
+
+
+def _token_at(trace: Trace, reference: _Reference, expected: str, at: int) -> int | None:
+    """The token after which it first shows that the code point ``at`` goes wrong; None: the flush.
+
+    It is the first that gave out or withheld another one, or after which the right one, though it
+    was decided, was neither out nor withheld.
+    """
+
+    def is_decided(index: int) -> bool:
+        text = reference.whole(index + 1)
+        # The U+FFFD of a character that is not finished is not.
+        text = text.rstrip("\ufffd") if trace.tokens[index].held else text
+        return _same(text, expected) > at
+
+    decided = bisect_left(range(len(trace.tokens)), True, key=is_decided)
+    given = len(reference.before)
     for token in trace.tokens:
-        size += len(token.text)
-        if size > position:
+        given += len(token.text)
+        shown = given + len(token.jailed)
+        if shown > at and (given > at or token.jailed[at - given] != expected[at : at + 1]):
+            return token.index
+        if token.index >= decided and shown <= at:
             return token.index
     return None
 
 
-def _first_difference(one: str, other: str) -> int:
+def _same(one: str, other: str) -> int:
+    """How many first code points are the same."""
     for position, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:
             return position

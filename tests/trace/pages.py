@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.trace import Trace, Tracer
 from streamdec.trace.html import html_page
 
-__all__ = ["HOSTILE", "TOKENS", "page_of", "trace_of"]
+__all__ = ["HOSTILE", "TOKENS", "page_of", "stopped", "trace_of"]
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u2028\u202e\u0000]]>-->{{trace}}"
 TOKENS = [
@@ -28,6 +30,17 @@ def trace_of(size: int = 0, *, group: int = 1, stop: bool = True) -> Trace:
         tracer.step_batch(ids[start : start + group])
     if not stop:
         tracer.flush("length")
+    return tracer.trace()
+
+
+def stopped(ids: Sequence[int], *, group: int = 1, **conditions: Any) -> Trace:
+    """The trace of these tokens under these conditions, up to the end of the ids."""
+    tokenizer = MockTokenizer.from_tokens(TOKENS, [11])
+    tracer = Tracer(StopSequenceDecoder(tokenizer, StopConditions(**conditions)))
+    for start in range(0, len(ids), group):
+        if not tracer.finished:
+            tracer.step_batch(ids[start : start + group])
+    tracer.flush()
     return tracer.trace()
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import random
 import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from streamdec.trace import Verdict
+from streamdec import DecodeStream, MockTokenizer
+from streamdec.trace import Trace, Tracer, Verdict
 from tests.trace.browser import Browser, browser, why_no_browser
-from tests.trace.pages import HOSTILE, page_of, trace_of
+from tests.trace.pages import HOSTILE, TOKENS, page_of, stopped, trace_of
 
 pytestmark = pytest.mark.skipif(bool(why_no_browser()), reason=why_no_browser() or "there is one")
 
@@ -58,9 +62,9 @@ def test_keys_step_through_the_tokens(page: Browser) -> None:
     current = page.run(
         "return [...document.querySelectorAll('.sd-current')].map((each) => each.id)"
     )
-    assert current == ["sd-token-3"]
+    assert current == ["timeline-token-3"]
     active = page.run("return document.activeElement.getAttribute('aria-activedescendant')")
-    assert active == "sd-token-3"
+    assert active == "timeline-token-3"
 
 
 def test_the_panel_has_all_of_the_token(page: Browser) -> None:
@@ -99,7 +103,8 @@ def test_the_panel_has_all_of_the_token(page: Browser) -> None:
 def test_it_says_why(page: Browser, place: int, told: str) -> None:
     # 5 is the full stop; the stop's beginning is 6 and 7 in the trace.
     page.run(
-        "document.getElementById(arguments[0]).click()", f"sd-token-{place - (place in (6, 7))}"
+        "document.getElementById(arguments[0]).click()",
+        f"timeline-token-{place - (place in (6, 7))}",
     )
     page.run("0")
     wanted = place
@@ -122,17 +127,17 @@ def test_what_spans_tokens_is_drawn_across_them(page: Browser) -> None:
         )
         return left, right
 
-    owl, first, last = box(".sd-character"), box("#sd-token-2"), box("#sd-token-4")
+    owl, first, last = box(".sd-character"), box("#timeline-token-2"), box("#timeline-token-4")
     assert owl == pytest.approx((first[0], last[1]), abs=1)
     assert page.text(".sd-character") == "🦉3 tokens"
-    stop, first, last = box(".sd-is-stop"), box("#sd-token-16"), box("#sd-token-18")
+    stop, first, last = box(".sd-is-stop"), box("#timeline-token-16"), box("#timeline-token-18")
     assert stop == pytest.approx((first[0], last[1]), abs=1)
     assert page.text(".sd-is-stop") == "↵User:stop"
     assert page.text(".sd-jail:not(.sd-is-stop)") == "↵Usno stop"
 
 
 def test_the_mouse_chooses_too(page: Browser) -> None:
-    page.driver.find_element("id", "sd-token-4").click()
+    page.driver.find_element("id", "timeline-token-4").click()
     assert index(page) == 4
     page.driver.find_element("css selector", ".sd-link").click()
     assert index(page) == 2
@@ -179,7 +184,7 @@ def test_letters_that_are_no_unicode_and_an_end_inside_a_character(
     assert chromium.fields()["came out"] == "⟨U+DFFF⟩"
     chromium.press(END)
     assert chromium.fields()["at the end"] == "“\ufffd” came out"
-    assert chromium.fields()["finish"] == "length"
+    assert chromium.fields()["finish"] == "length, as the caller said"
     assert "They never came: the stream ended." in chromium.text(".sd-why")
     check_quiet(chromium)
 
@@ -193,7 +198,10 @@ def test_it_opens_where_the_text_first_differs(chromium: Browser, tmp_path: Path
         "Here the text first differs from the whole decode: '🦉' came, '<b>' is decoded."
     )
     assert chromium.text(".verdict") == str(verdict)
-    assert chromium.run("return document.querySelector('.sd-differs').id") == "sd-token-4"
+    assert (
+        chromium.run("return document.querySelector('.sd-token.sd-differs').id")
+        == "timeline-token-4"
+    )
     check_quiet(chromium)
 
 
@@ -287,6 +295,30 @@ def test_forty_thousand_tokens_within_three_seconds(chromium: Browser, tmp_path:
     check_quiet(chromium)
 
 
+def test_what_is_as_wide_as_it_always_is_is_not_measured(chromium: Browser, tmp_path: Path) -> None:
+    """To measure 40,000 words in all writings takes longer than all else."""
+    words = [f" {first}{second}" for first in "aéЖя日語한カ" for second in "zßДの本字"]
+    tokenizer = MockTokenizer.from_tokens([word.encode() for word in words])
+    tracer = Tracer(DecodeStream(tokenizer))
+    tracer.step_batch(range(len(words)))
+    counting = (
+        "const measure = CanvasRenderingContext2D.prototype.measureText; window.measured = 0;"
+        "CanvasRenderingContext2D.prototype.measureText = function (text) {"
+        " window.measured += 1; return measure.call(this, text); }"
+    )
+    command = "Page.addScriptToEvaluateOnNewDocument"
+    added = chromium.driver.execute_cdp_cmd(command, {"source": counting})
+    chromium.open(page_of(tracer.trace(), tmp_path))
+    chromium.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+    assert chromium.run("return window.measured") <= 2  # how wide one letter is, at each width
+    cut = chromium.run(
+        "return [...document.querySelectorAll('.sd-label')]"
+        ".filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.textContent)"
+    )
+    assert cut == []
+    check_quiet(chromium)
+
+
 def test_a_live_stream_can_be_appended_to(page: Browser) -> None:
     shown = page.run(
         """
@@ -307,3 +339,318 @@ def test_a_live_stream_can_be_appended_to(page: Browser) -> None:
     )
     assert shown[0] == shown[1]
     assert shown[0].count("sd-label") == shown[2] == 19
+
+
+# --- what spans tokens ----------------------------------------------------------------------------
+
+
+def spans(page: Browser) -> list[tuple[str, int, int]]:
+    """What is drawn in the lane of stops: its text, and the tokens that it touches."""
+    found: list[list[Any]] = page.run(
+        """
+        const boxes = [...document.querySelectorAll(".sd-token")];
+        const tokens = boxes.map((each) => each.getBoundingClientRect());
+        return [...document.querySelectorAll(".sd-jail")].map((each) => {
+          const { left, right } = each.getBoundingClientRect();
+          const isTouched = (box) => box.right > left + 1 && box.left < right - 1;
+          return [each.textContent, tokens.findIndex(isTouched), tokens.findLastIndex(isTouched)];
+        });
+        """
+    )
+    return [(str(text), int(first), int(last)) for text, first, last in found]
+
+
+NEWLINE, US, ER, HELLO, END_ID = 5, 6, 7, 0, 11
+"""Ids of the tokens of ``pages``."""
+
+
+@pytest.mark.parametrize(
+    ("ids", "conditions", "drawn", "told"),
+    [
+        (
+            [HELLO, NEWLINE, NEWLINE, US, ER],
+            {"stop": "\nUser:"},
+            [("↵", 1, 2), ("↵User:stop", 2, 4)],
+            "Its text had been withheld since token 2, and never comes out.",
+        ),
+        (
+            [HELLO, NEWLINE, US, END_ID],
+            {"stop": "\nUser:", "eos_token_ids": END_ID},
+            [("↵Usno stop", 1, 3)],
+            "This is the end-of-sequence id: the stream ends here. “↵Us” comes out.",
+        ),
+        (
+            [HELLO, NEWLINE, US, ER],
+            {"visible_stop": "User:"},
+            [("User:", 2, 3)],
+            "complete with this token: the stream ends here. It began with token 2. “er:” comes",
+        ),
+        (
+            [HELLO, NEWLINE, US, ER],
+            {"stop": "User:", "include_stop_str_in_output": True},
+            [("User:", 2, 3)],
+            "“er:” comes out.",
+        ),
+        (
+            [NEWLINE, US, ER, HELLO],
+            {"stop_token_sequences": [[US, ER, HELLO]], "stop": "\nUser:?"},
+            [("↵", 0, 0), ("ids·6·7·0stop", 1, 3)],
+            "Its text had been withheld since token 1, and never comes out. “↵” came before it",
+        ),
+        ([HELLO, ER], {"stop": "r:"}, [("r:", 1, 1)], "“e” came before it, and comes out."),
+        ([HELLO, ER], {"stop_token_ids": ER}, [], "This is the stop id 7: the stream ends here."),
+    ],
+    ids=["the end of what waits", "end-of-sequence", "visible", "included", "ids", "one", "an id"],
+)
+def test_a_stop_is_drawn_over_its_own_tokens(
+    chromium: Browser,
+    tmp_path: Path,
+    ids: list[int],
+    conditions: dict[str, Any],
+    drawn: list[tuple[str, int, int]],
+    told: str,
+) -> None:
+    chromium.open(page_of(stopped(ids, **conditions), tmp_path))
+    chromium.press(END)
+    assert spans(chromium) == drawn
+    said = re.sub(r"\s+", " ", re.sub(r"Go to \d+", "", chromium.text(".sd-why")))
+    assert told in said
+    check_quiet(chromium)
+
+
+def test_a_character_that_was_broken_off_is_told(chromium: Browser, tmp_path: Path) -> None:
+    chromium.open(page_of(stopped([2, END_ID, HELLO]), tmp_path))
+    chromium.press(END)
+    assert chromium.text(".sd-why").startswith(
+        "The bytes since token 0 are no whole character, and U+FFFD stands for them: “�Hello”"
+    )
+    assert chromium.text(".sd-character") == "�2 tokens"
+
+
+def test_whatever_happened_there_are_words_for_it(chromium: Browser, tmp_path: Path) -> None:
+    """Streams of all kinds, whole and redacted: each token is explained, whatever came after it."""
+    draw = random.Random(7)
+    chromium.open(page_of(trace_of(), tmp_path))
+    traces: list[Trace] = []
+    for _ in range(60):
+        ids = draw.choices([*range(len(TOKENS)), 99], k=draw.randrange(16))
+        conditions: dict[str, Any] = {
+            "stop": draw.sample(["\nUser:", "Us", "\n\n", " w🦉", "<|end|>"], draw.randrange(3)),
+            "visible_stop": draw.sample(["er", "🦉", "\nU"], draw.randrange(2)),
+            "stop_token_sequences": draw.choice([[], [[5, 6]], [[2, 3], [3, 4, 5]]]),
+            "eos_token_ids": draw.choice([[], [13]]),
+            "include_stop_str_in_output": draw.random() < 0.2,
+            "min_tokens": draw.randrange(4),
+            "max_tokens": draw.choice([None, 8]),
+            "armed_after": draw.choice([None, None, "ing", 4]),
+        }
+        trace = stopped(ids, group=draw.randrange(1, 4), **conditions)
+        traces.append(draw.choice([trace, trace, trace.redacted()]))
+    failed = chromium.run(
+        """
+        const failed = [];
+        for (const [number, [header, ...rows]] of arguments[0].entries()) {
+          const place = document.createElement("div");
+          document.body.replaceChildren(place);
+          try {
+            const { end, verdict } = rows.pop(), timeline = streamdecTimeline(place, header);
+            for (const row of rows) timeline.append([row]);
+            timeline.finish(end, verdict);
+            for (const row of rows) {
+              timeline.select(row.index);
+              if (place.querySelector(".sd-why").textContent.length < 10) throw Error("no words");
+              const [stop] = place.querySelectorAll(".sd-is-stop");
+              const stops = rows.some((each) => each.finish_reason === "stop");
+              if (stop && !stops) throw Error("no stop");
+            }
+          } catch (error) {
+            failed.push(`${number}: ${error.stack}`);
+          }
+        }
+        return failed;
+        """,
+        [[json.loads(line) for line in trace.lines()] for trace in traces],
+    )
+    assert failed == []
+    check_quiet(chromium)
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [1600, 1280, 900, 620, 360])
+def test_nothing_is_cut_off_at_any_width(chromium: Browser, tmp_path: Path, width: int) -> None:
+    chromium.open(page_of(trace_of(200), tmp_path), size=(width, 900))
+    beyond = chromium.run(
+        """
+        const all = (name) => [...document.querySelectorAll(name)];
+        const right = (element) => element.getBoundingClientRect().right;
+        const score = document.querySelector(".sd-score");
+        const edge = score.getBoundingClientRect().left + score.clientWidth;
+        const drawn = all(".sd-token, .sd-span, .sd-outcome"), words = all(".sd-small");
+        return [
+          drawn.length,
+          drawn.filter((each) => right(each) > edge).length,
+          words.filter((each) => right(each) > right(each.parentElement)).length,
+          document.documentElement.scrollWidth - innerWidth,
+        ];
+        """
+    )
+    assert beyond[0] > 20
+    assert beyond[1:] == [0, 0, 0]
+
+
+def test_no_token_and_one_and_one_of_a_million_letters(chromium: Browser, tmp_path: Path) -> None:
+    chromium.open(page_of(stopped([]), tmp_path))
+    assert chromium.run("return document.querySelector('.sd-nothing').checkVisibility()")
+    assert chromium.text(".sd-nothing") == "No token came."
+    chromium.press(RIGHT, END, "]", "/")
+    check_quiet(chromium)
+    chromium.open(page_of(stopped([END_ID]), tmp_path))
+    chromium.press(RIGHT, "]")
+    assert (index(chromium), chromium.text(".sd-place")) == (0, "0 / 0")
+    assert not chromium.run("return document.querySelector('.sd-nothing').checkVisibility()")
+    trace = trace_of()
+    words = "🦉 long " * 150_000
+    data = words.encode()
+    long = replace(trace.tokens[0], text=words, piece=words, data=data, jailed=words)
+    began = time.monotonic()
+    chromium.open(page_of(replace(trace, tokens=(long, *trace.tokens[1:])), tmp_path))
+    assert chromium.fields()["came out"].endswith("…(+1198000)")
+    assert time.monotonic() - began < 30
+    assert chromium.run("return document.body.textContent.length") < 40_000_000
+    assert chromium.run("return document.querySelector('main').textContent.length") < 60_000
+    check_quiet(chromium)
+
+
+def test_printed_all_rows_are_there(page: Browser, tmp_path: Path) -> None:
+    page.open(page_of(trace_of(800), tmp_path))
+    count = "return document.querySelectorAll('.sd-token').length"
+    assert page.run(count) < 819
+    assert page.run(f"window.dispatchEvent(new Event('beforeprint')); {count}") == 819
+    assert page.run(f"window.dispatchEvent(new Event('afterprint')); {count}") < 819
+    assert len(page.driver.execute_cdp_cmd("Page.printToPDF", {})["data"]) > 100_000
+
+
+# --- for everybody --------------------------------------------------------------------------------
+
+
+def test_a_redacted_page_shows_shapes(chromium: Browser, tmp_path: Path) -> None:
+    chromium.open(page_of(trace_of().redacted(), tmp_path))
+    labels = chromium.run(
+        "return [...document.querySelectorAll('.sd-label')].map((each) => each.textContent)"
+    )
+    assert labels[:5] == ["Xxxxx", "·x", "f0", "80\u202f80", "80"]
+    assert (labels[9], labels[11], labels[14]) == ("·¤¤¤¤", "unknown", "□□")
+    assert chromium.text(".sd-character") == "🔲3 tokens"
+    assert chromium.text(".sd-is-stop") == "↵Xxxx:stop"
+    assert chromium.fields()["id"] == chromium.fields()["piece"] == "left out"
+    page = chromium.run("return document.documentElement.outerHTML")
+    body = page.partition("<body>")[2].rpartition("<script>")[0]
+    assert not re.search("Hello|User|owl|Using|🦉|日本|שלום", body)
+    check_quiet(chromium)
+
+
+def test_what_does_not_occur_is_not_explained(chromium: Browser, tmp_path: Path) -> None:
+    always = ["comes out at once", "held: bytes of an unfinished character"]
+    always.append("withheld: may become a stop")
+
+    def legend() -> list[str]:
+        found: list[str] = chromium.run(
+            "return [...document.querySelectorAll('.sd-legend li')].map((each) => each.textContent)"
+        )
+        return found
+
+    chromium.open(page_of(stopped([HELLO]), tmp_path))
+    assert legend() == always
+    chromium.open(page_of(trace_of(group=3), tmp_path))
+    assert legend() == [
+        *always,
+        *("stop", "no text", "special token, left out", "no token has this id"),
+        "came in one chunk",
+    ]
+    differs = replace(stopped([HELLO]), verdict=Verdict(False, 0, 0, "x"))
+    chromium.open(page_of(differs, tmp_path))
+    assert legend() == [*always, "first difference"]
+
+
+def test_the_keys_work_wherever_the_focus_is(page: Browser) -> None:
+    page.run("document.activeElement.blur()")
+    page.press(RIGHT)
+    assert index(page) == 1
+    page.run("document.getElementById('theme').focus()")
+    page.press(RIGHT)
+    assert index(page) == 2
+    # As on a German keyboard.
+    page.run(
+        "document.querySelector('.sd-score').dispatchEvent(new KeyboardEvent('keydown', {key: ']',"
+        " bubbles: true, cancelable: true, ctrlKey: true, altKey: true, modifierAltGraph: true}))"
+    )
+    assert index(page) == 3
+    page.run(
+        "document.body.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowLeft', bubbles: true,"
+        " cancelable: true, altKey: true}))"
+    )
+    assert index(page) == 3  # that is the browser's own
+
+
+def test_the_tabulator_goes_everywhere_and_is_seen(page: Browser) -> None:
+    page.run("document.activeElement.blur(); document.getElementById('theme').focus()")
+    reached = []
+    for _ in range(12):
+        page.press(TAB)
+        reached.append(
+            page.run(
+                "const it = document.activeElement, style = getComputedStyle(it);"
+                "return [it.className || it.tagName, style.outlineStyle, style.outlineWidth]"
+            )
+        )
+    assert {"SUMMARY", "INPUT", "sd-score", "sd-panel"} <= {name for name, _, _ in reached}
+    for name, style, width in reached:
+        if name not in ("BODY", "HTML"):
+            assert (style, width) == ("solid", "2px"), name
+
+
+def test_what_a_screen_reader_is_told(page: Browser) -> None:
+    tree = page.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    named = [
+        (node["role"]["value"], node.get("name", {}).get("value", ""))
+        for node in tree
+        if not node.get("ignored")
+    ]
+    roles = [role for role, _ in named]
+    assert roles.count("option") == 19
+    assert ("option", "token 4, 89") in named
+    assert ("listbox", "Tokens. Arrow keys step, Home and End go to the first and last.") in named
+    for role, name in named:
+        if role in ("button", "option", "searchbox", "listbox", "complementary", "heading"):
+            assert name, role
+    why = page.run("return document.querySelector('.sd-why')")
+    page.press(RIGHT, RIGHT)
+    assert page.run("return document.querySelector('.sd-why')") == why  # or nothing is read aloud
+
+
+def test_two_timelines_on_one_page_are_two(page: Browser) -> None:
+    shown = page.run(
+        """
+        const [header, ...rows] = JSON.parse(document.getElementById("trace").textContent);
+        rows.pop();
+        document.body.replaceChildren();
+        const made = ["one", "two"].map((id) => {
+          const place = document.createElement("div");
+          place.id = id;
+          place.style = "height: 400px";
+          document.body.append(place);
+          const timeline = streamdecTimeline(place, header);
+          timeline.append(rows);
+          return timeline;
+        });
+        made[0].select(3);
+        made[1].select(5, { focus: true });
+        const how = { key: "ArrowRight", bubbles: true, cancelable: true };
+        document.activeElement.dispatchEvent(new KeyboardEvent("keydown", how));
+        const chosen = [...document.querySelectorAll(".sd-current")].map((each) => each.id);
+        return [made.map((each) => each.current), chosen];
+        """
+    )
+    assert shown == [[3, 6], ["one-token-3", "two-token-6"]]

@@ -272,14 +272,14 @@ def test_only_a_decoder_can_be_traced() -> None:
         (["{"], "line 1"),
         (["[]"], "line 1"),
         (['{"streamdec_trace":2}'], "version 2, and 1"),
-        (['{"index":0}'], "line 1: no line of a trace: 'streamdec_trace'"),
+        (['{"index":0}'], "line 1: no line of a trace: a trace of version None, and 1"),
         (["HEADER"], "no trace: .* the last its end"),
         (
             ["HEADER", '{"index":1,"token_id":0,"chunk":0,"position":0}'],
             "token 1 where 0 is expected",
         ),
         (["HEADER", '{"index":0,"token_id":"x","chunk":0,"position":0}'], "token_id is 'x'"),
-        (["HEADER", '{"index":0,"token_id":0,"chunk":0,"position":0,"kind":"x"}'], "kind 'x'"),
+        (["HEADER", '{"index":0,"token_id":0,"chunk":0,"position":0,"kind":"x"}'], "kind is 'x'"),
         (["HEADER", '{"index":0,"token_id":0,"chunk":0,"position":0,"more":1}'], "unknown keys"),
         (["HEADER", '{"index":0,"token_id":0,"chunk":0,"position":0,"held":"x"}'], "line 2"),
         (["HEADER", "[" * 100_000], "line 2"),
@@ -295,7 +295,7 @@ def test_lines_that_are_no_trace(lines: list[str], told: str) -> None:
 
 
 def test_redaction_keeps_sizes() -> None:
-    assert redacted_text("Ab 9, é日😀\ufffd\n") == "Xx 0, ·□\U0001f532\ufffd\n"
+    assert redacted_text("Ab 9, é日😀\ufffd\n") == "Xx 0, ¤□\U0001f532\ufffd\n"
     assert redacted_bytes("Ab é日😀".encode()) == b"Xx \xc2\x80\xe0\x80\x80\xf0\x80\x80\x80"
     assert redacted_bytes(b"\xc0\xff") == b"\xc0\xff"
 
@@ -367,7 +367,7 @@ def test_copies_are_the_decoders_own() -> None:
     assert type(fork) is StopSequenceDecoder
     fork.step(1)
     assert [token.token_id for token in tracer.trace().tokens] == [0]
-    assert copy.copy(tracer).trace() == tracer.trace()
+    assert isinstance(copy.copy(tracer), StopSequenceDecoder)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = tracer.nothing
     with pytest.raises(AttributeError, match="append_token"):
@@ -382,7 +382,7 @@ def test_what_may_follow_of_several_stops_and_sequences() -> None:
     tracer = Tracer(StopSequenceDecoder(tokenizer(), conditions))
     tracer.step_batch([2, 3, 4])
     last = tracer.trace().tokens[-1]
-    assert (last.jailed, last.may_become) == ("\nUs", ("ids 3 4 3",))
+    assert (last.jailed, last.may_become) == ("\nUs", ((3, 4, 3),))
 
 
 # --- inside a stream ------------------------------------------------------------------------------

@@ -1,59 +1,14 @@
 /* Draws a trace: each token is a block, and what spans tokens is drawn across them.
 
-   In: a container, and records as the JSON lines of a trace have them. Out: an object with
-   append(records), finish(end), select(index), and what it knows. Nothing is fetched, and all text
-   is set as text. Rows that are not visible are not in the document. */
+   In: a container, the header of a trace, and its records. Out: an object with append(records),
+   finish(end, verdict), select(index) and more (see the end). Nothing is fetched, and all text is
+   set as text. Rows that are not visible are not in the document. */
 "use strict";
 
-const streamdecTimeline = (container, { options = {}, redacted = false } = {}) => {
-  // --- text and bytes as they are shown ---------------------------------------------------------
-
-  const THIN = "\u202f";
-  const NAMED = { "\n": "↵", "\r": "␍", "\t": "⇥", "\u007f": "␡" };
-  const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ue000-\uf8ff]|[\u{e0000}-\u{e0fff}\u{f0000}-\u{10ffff}]|\p{Cs}|\u00a0|[\u2000-\u200a]/gu;
-  const escapeOne = (char) => {
-    const code = char.codePointAt(0);
-    if (NAMED[char]) return NAMED[char];
-    if (code < 0x20) return String.fromCodePoint(0x2400 + code);
-    return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
-  };
-  /** Text with a sign for everything that would not be seen; a lone mark gets a circle. */
-  const visible = (text) => {
-    const seen = text.replace(UNSEEN, escapeOne);
-    return /^\p{M}/u.test(seen) ? "◌" + seen : seen;
-  };
-  /** Text as a reader has it, but for what would change the page around it. */
-  const HARMFUL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|\p{Cs}/gu;
-  const prose = (text) => text.replace(HARMFUL, escapeOne);
-  const quoted = (text) => `“${visible(text).replaceAll(" ", "·")}”`;
-  const bytesOf = (hex) => new Uint8Array((hex.match(/../g) || []).map((two) => parseInt(two, 16)));
-  const spaced = (hex) => (hex.match(/../g) || []).join(" ");
-  const lenient = new TextDecoder("utf-8", { ignoreBOM: true });
-  const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-  const isWhole = (bytes) => {
-    try { strict.decode(bytes); return true; } catch { return false; }
-  };
-  const first = (text) => (text ? String.fromCodePoint(text.codePointAt(0)) : "");
-
-  /** What a token is, to a reader: its text; bytes that are no character, in hex. */
-  const labelOf = (token) => {
-    if (token.kind === "unknown") return "no token";
-    if (token.data == null) return visible(token.piece ?? token.text ?? "") || "—";
-    if (!token.data) return token.piece ? visible(token.piece) : "empty";
-    const bytes = bytesOf(token.data);
-    if (isWhole(bytes)) return visible(lenient.decode(bytes));
-    const shown = [];
-    for (let start = 0; start < bytes.length;) {
-      const size = sizeOf(bytes[start]), part = bytes.subarray(start, start + size);
-      const isCharacter = size && part.length === size && isWhole(part);
-      shown.push(isCharacter ? visible(lenient.decode(part)) : hexOf(bytes[start]));
-      if (!isCharacter || start + size < bytes.length) shown.push(THIN);
-      start += isCharacter ? size : 1;
-    }
-    return shown.join("").replace(/\u202f$/, "");
-  };
-  const hexOf = (byte) => byte.toString(16).padStart(2, "0");
-  const sizeOf = (byte) => (byte < 0x80 ? 1 : byte < 0xc2 ? 0 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : byte < 0xf5 ? 4 : 0);
+const streamdecTimeline = (container, header = {}) => {
+  const { visible, prose, short, ending, first, spaced } = streamdecText;
+  const story = streamdecStory(header);
+  const { tokens, labels, outEnds, charactersOf, stopsOf, chunkSizes } = story;
 
   const make = (name, className, parent, text) => {
     const element = document.createElement(name);
@@ -65,162 +20,14 @@ const streamdecTimeline = (container, { options = {}, redacted = false } = {}) =
   /** Text into an element; spaces become dots that are not as loud as letters. */
   const put = (element, text) => {
     element.textContent = "";
-    text.split(/( )/).forEach((part) => {
+    for (const part of text.split(/( )/)) {
       if (part === " ") make("span", "sd-space", element, "·");
       else if (part) element.append(part);
-    });
+    }
     return element;
   };
 
-  // --- what is known of all tokens ----------------------------------------------------------------
-
-  const tokens = [];
-  const labels = [];
-  const outEnds = [];      // where in the text each token's output ends
-  const characters = [];   // {from, to, text, open, before, after}: those that span tokens
-  const jails = [];        // {from, to, stop, open, text}
-  const charactersOf = []; // of each token, the characters that it has a part of
-  const jailOf = [];
-  const chunkSizes = new Map();
-  let end = null, verdict = null, parts = [], text = "";
-  let openCharacter = null, openJail = null;
-
-  const note = (token) => {
-    const index = tokens.length, before = tokens[index - 1];
-    tokens.push(token);
-    labels.push(labelOf(token));
-    charactersOf.push([]);
-    jailOf.push(null);
-    parts.push(token.text || "");
-    outEnds.push((outEnds[index - 1] || 0) + (token.text || "").length);
-    chunkSizes.set(token.chunk, (chunkSizes.get(token.chunk) || 0) + 1);
-    noteCharacter(token, index, before);
-    noteJail(token, index, before);
-  };
-
-  const noteCharacter = (token, index, before) => {
-    const held = (before && before.held) || "", after = token.held || "";
-    const data = token.kind === "skipped" || token.kind === "unknown" ? "" : token.data;
-    const given = (token.text || "") + (token.jailed || "");
-    if (openCharacter) {
-      const grows = data && after.startsWith(held) && after.length > held.length;
-      if (!grows && (after !== held || data)) {
-        // The character ends here, or before this token if this one begins at a boundary.
-        const own = data != null && !redacted && isWhole(bytesOf(data));
-        openCharacter.open = false;
-        if (own) {
-          openCharacter.text = lenient.decode(bytesOf(held));
-        } else {
-          openCharacter.text = data == null || redacted
-            ? first(given) || "□" : first(lenient.decode(bytesOf(held + data)));
-          openCharacter.to = index;
-          openCharacter.after = [...given].length > 1 || Boolean(after);
-          charactersOf[index].push(openCharacter);
-        }
-        openCharacter = null;
-      } else if (data) {
-        openCharacter.to = index;
-        charactersOf[index].push(openCharacter);
-      }
-    }
-    if (after && !openCharacter) {
-      const starts = data != null && after.length < data.length;
-      openCharacter = { from: index, to: index, text: "", open: true, before: starts, after: false };
-      characters.push(openCharacter);
-      charactersOf[index].push(openCharacter);
-    }
-  };
-
-  const noteJail = (token, index, before) => {
-    const stops = token.finish_reason === "stop";
-    if (openJail) {
-      openJail.to = index;
-      jailOf[index] = openJail;
-      if (!token.jailed) {
-        openJail.open = false;
-        openJail.stop = stops && !token.text;
-        openJail = null;
-      }
-    } else if (token.jailed) {
-      openJail = { from: index, to: index, stop: false, open: true };
-      jails.push(openJail);
-      jailOf[index] = openJail;
-    }
-    if (stops && typeof token.stop_reason === "string" && !jailOf[index]) {
-      jailOf[index] = { from: index, to: index, stop: true, open: false };
-      jails.push(jailOf[index]);
-    } else if (stops && jailOf[index]) {
-      jailOf[index].stop = true;
-    }
-  };
-
-  const isMute = (token) => !token.text && !token.finish_reason;
-  const stateOf = (index) => {
-    const token = tokens[index];
-    if (token.finish_reason) return token.finish_reason === "stop" ? "stop" : "end";
-    if (token.text) return token.jailed ? "jailed" : token.held ? "held" : "out";
-    if (token.jailed) return "jailed";
-    if (token.held) return "held";
-    return token.kind === "unknown" ? "unknown" : "mute";
-  };
-
-  const stopName = (reason) => {
-    if (reason == null) return "the end-of-sequence id";
-    if (typeof reason === "string") return `the stop ${quoted(reason)}`;
-    if (Array.isArray(reason)) return reason.length ? `the ids ${reason.join(" ")}` : "a stop id";
-    return `the stop id ${reason}`;
-  };
-  const either = (stops) => stops.map(quoted).join(" or ");
-
-  /** Sentences: what happened at a token, and why; [text, index of a token to go to]. */
-  const explain = (index) => {
-    const token = tokens[index], before = tokens[index - 1] || {}, said = [];
-    const jail = jailOf[index], crossing = charactersOf[index];
-    const closed = crossing.find((each) => !each.open && each.to === index && each.from < index);
-    if (verdict && verdict.equal === false && verdict.token_index === index) {
-      said.push([`Here the text first differs from the whole decode: ${visible(verdict.reason)}.`]);
-    }
-    if (token.kind === "unknown") said.push(["The tokenizer has no token with this id."]);
-    if (token.finish_reason === "stop") {
-      said.push([`${capital(stopName(token.stop_reason))} is complete with this token: the stream ends here.`]);
-      if (jail && jail.from < index) said.push([`Its text had been withheld since token ${jail.from}, and never comes out.`, jail.from]);
-      if (token.text) said.push([`${quoted(token.text)} came before it, and comes out.`]);
-      return said;
-    }
-    if (token.finish_reason) said.push([`The stream ends here: ${token.finish_reason}.`]);
-    if (token.text) {
-      if (before.jailed) said.push([`What was withheld since token ${jail ? jail.from : index - 1} is no stop after all${token.jailed ? " (or only its end may be one)" : ""}: ${quoted(token.text)} comes out.`, jail ? jail.from : index - 1]);
-      else if (closed) said.push([`It has the last bytes of ${quoted(closed.text)}, which began at token ${closed.from}: the character is whole, and comes out.`, closed.from]);
-      else said.push([`${quoted(token.text)} comes out at once.`]);
-    } else if (!token.finish_reason) {
-      said.push(["Nothing comes out."]);
-    }
-    if (token.held) {
-      const bytes = bytesOf(token.held), missing = sizeOf(bytes[0]) - bytes.length;
-      const own = crossing[crossing.length - 1];
-      const exact = options.byte_runs === "exact";
-      said.push([exact
-        ? `The bytes ${spaced(token.held)} are held: the run of byte tokens is not over.`
-        : `The bytes ${spaced(token.held)} are held: they begin a character, and ${missing > 0 ? `${missing} more ${missing === 1 ? "byte is" : "bytes are"}` : "its end is"} missing.`]);
-      if (own && !own.open) said.push([`That is decided at token ${Math.max(own.to, index + 1)}.`, Math.max(own.to, index + 1)]);
-      else if (own && own.open) said.push([end ? "They never came: the stream ended." : "They have not come yet."]);
-    }
-    if (token.jailed) {
-      const may = token.may_become || [];
-      said.push([`${quoted(token.jailed)} is withheld: it may become ${may.length ? `the stop ${either(may)}` : "a stop"}.`]);
-      if (jail && !jail.open && jail.to > index) said.push([jail.stop ? `It does, at token ${jail.to}.` : `That is decided at token ${jail.to}.`, jail.to]);
-      else if (jail && jail.open && end) said.push(["The stream ended before that was decided, and so it came out at the end."]);
-    }
-    if (isMute(token) && !token.held && !token.jailed && token.kind !== "unknown") {
-      said.push([token.kind === "skipped"
-        ? "It is a special token, and special tokens are left out (skip_special_tokens)."
-        : "The token has no text at this place."]);
-    }
-    return said;
-  };
-  const capital = (sentence) => sentence[0].toUpperCase() + sentence.slice(1);
-
-  // --- the parts on the page ------------------------------------------------------------------------
+  // --- the parts on the page --------------------------------------------------------------------
 
   container.classList.add("sd");
   const top = make("div", "sd-top", container);
@@ -231,20 +38,19 @@ const streamdecTimeline = (container, { options = {}, redacted = false } = {}) =
     element.title = title;
     element.setAttribute("aria-label", title);
     element.addEventListener("click", action);
-    return element;
   };
   button("⇤", "First token (Home)", () => select(0));
   button("←", "Token before (left arrow)", () => select(current - 1));
-  const place = make("output", "sd-place", bar, "");
+  const place = make("span", "sd-place", bar);
   button("→", "Next token (right arrow)", () => select(current + 1));
   button("⇥", "Last token (End)", () => select(tokens.length - 1));
-  button("‹ waits", "Token before at which nothing came out ([)", () => wait(-1)).className = "sd-wide";
-  button("waits ›", "Next token at which nothing came out (])", () => wait(1)).className = "sd-wide";
+  button("‹ waits", "Token before at which nothing came out ([)", () => goToWait(-1));
+  button("waits ›", "Next token at which nothing came out (])", () => goToWait(1));
   const searching = make("label", "sd-search", bar);
   make("span", "sd-hidden", searching, "Search");
   const search = make("input", "", searching);
   Object.assign(search, { type: "search", placeholder: "Text, id or #index   ( / )", autocomplete: "off", spellcheck: false });
-  const found = make("output", "sd-found", searching, "");
+  const found = make("output", "sd-found", searching);
 
   const overview = make("div", "sd-overview", top);
   overview.setAttribute("aria-hidden", "true");
@@ -252,51 +58,101 @@ const streamdecTimeline = (container, { options = {}, redacted = false } = {}) =
   const seen = make("div", "sd-seen", overview);
   const mark = make("div", "sd-mark", overview);
   const legend = make("ul", "sd-legend", top);
-  for (const [name, told] of [["out", "comes out at once"], ["held", "held: bytes of an unfinished character"], ["jailed", "withheld: may become a stop"], ["stop", "stop"], ["mute", "no text"]]) {
-    make("span", `sd-key sd-${name}`, make("li", "", legend)).after(told);
-  }
 
   const body = make("div", "sd-body", container);
   const score = make("div", "sd-score", body);
   score.tabIndex = 0;
   score.setAttribute("role", "listbox");
   score.setAttribute("aria-label", "Tokens. Arrow keys step, Home and End go to the first and last.");
+  const nothing = make("p", "sd-nothing", score, "No token came.");
   const sheet = make("div", "sd-sheet", score);
   sheet.setAttribute("role", "presentation");
+
   const panel = make("aside", "sd-panel", body);
   panel.setAttribute("aria-label", "The current token");
   panel.tabIndex = 0;
+  const title = make("h2", "", panel);
+  const why = make("p", "sd-why", panel);
+  why.setAttribute("aria-live", "polite");
+  make("h3", "", panel, "What a reader has now");
+  const now = make("p", "sd-now", panel);
+  make("h3", "", panel, "All of it");
+  const list = make("dl", "", panel);
+  const help = make("p", "sd-help", panel);
+  for (const [keys, told] of [["← →", "step"], ["↑ ↓", "rows"], ["Home End", "ends"], ["[ ]", "waits"], ["/", "search"]]) {
+    const one = make("span", "", help);
+    make("kbd", "", one, keys);
+    one.append(` ${told}`);
+    help.append(" ");
+  }
 
-  // --- layout: rows of tokens, as lines of text -----------------------------------------------------
+  /** What can be seen is explained; what does not occur in this trace is not. */
+  const LEGEND = [
+    ["sd-out", "comes out at once", null],
+    ["sd-held", "held: bytes of an unfinished character", null],
+    ["sd-jailed", "withheld: may become a stop", null],
+    ["sd-stop", "stop", (index) => tokens[index].finish_reason === "stop"],
+    ["sd-mute", "no text", (index) => story.stateOf(index) === "mute" && tokens[index].kind !== "skipped"],
+    ["sd-kind-skipped", "special token, left out", (index) => tokens[index].kind === "skipped"],
+    ["sd-kind-unknown", "no token has this id", (index) => tokens[index].kind === "unknown"],
+    ["sd-key-chunk", "came in one chunk", (index) => chunkSizes.get(tokens[index].chunk) > 1],
+    ["sd-differs", "first difference", (index) => story.differs(index)],
+  ];
+  const explained = new Set();
+  const fillLegend = (from = 0) => {
+    legend.textContent = "";
+    for (const [name, told, occursAt] of LEGEND) {
+      for (let index = from; occursAt && !explained.has(name) && index < tokens.length; index += 1) {
+        if (occursAt(index)) explained.add(name);
+      }
+      if (occursAt && !explained.has(name)) continue;
+      make("span", `sd-key ${name}`, make("li", "", legend)).after(told);
+    }
+  };
 
+  // --- layout: rows of tokens, as lines of text -------------------------------------------------
+
+  const LINE = { ruler: 17, block: 42, span: 25, out: 25, space: 20 };
+  const WIDEST = 230, WIDEST_OUT = 170, NARROWEST = 34, GAP = 3;
   const pen = document.createElement("canvas").getContext("2d");
-  const widths = new Map();
-  let current = -1, rows = [], rowOf = [], xs = [], sizes = [], drawn = new Map(), gutter = 0, sheetWidth = 0;
-  const LINE = { ruler: 17, block: 42, character: 25, jail: 25, out: 25, space: 20 };
+  const widths = new Map();   // of labels that were measured
+  const drawn = new Map();    // of rows that are in the document, their elements
+  const blocks = new Map();   // and of their tokens
+  let current = -1, rows = [], rowOf = [], xs = [], sizes = [], gutter = 0, sheetWidth = 0, letterWidth = 8.4;
 
+  const NARROW = /[ -~¡-ʯͰ-֏↵]/g, WIDE = /[\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3\uff01-\uff60]/g;
+  const EM = 14;
+  /** Of what fonts of one width have it is known; all else is measured, once: that takes long. */
   const widthOf = (label) => {
+    const narrow = (label.match(NARROW) || []).length, wide = (label.match(WIDE) || []).length;
+    if (narrow + wide === label.length) return Math.ceil(narrow * letterWidth + wide * EM);
     let width = widths.get(label);
     if (width === undefined) {
-      pen.font = getComputedStyle(container).getPropertyValue("--sd-measure");
-      width = Math.ceil(pen.measureText(label).width);
+      width = Math.ceil(pen.measureText(short(label, 60)).width);
       widths.set(label, width);
     }
     return width;
   };
   const blockWidth = (index) => {
     const token = tokens[index], id = token.token_id == null ? "" : String(token.token_id);
-    const wanted = Math.max(widthOf(labels[index]) + 14, id.length * 6.6 + 12, Math.min(widthOf(visible(token.text || "")) + 14, 170));
-    return Math.min(Math.max(wanted, 34, String(index).length * 6.4 + 6), 230, sheetWidth - gutter - 12);
+    const out = Math.min(widthOf(visible(short(token.text || "", 60))) + 14, WIDEST_OUT);
+    const wanted = Math.max(widthOf(labels[index]) + 14, id.length * 6.6 + 12, out, NARROWEST, String(index).length * 6.4 + 6);
+    return Math.min(wanted, WIDEST, sheetWidth - gutter - 12);
   };
-  const lanesOf = (row) => {
-    let character = false, jail = false;
+  /** Where in a row the lanes are; those in which nothing is take no room. */
+  const setLanes = (row) => {
+    let hasCharacter = false, hasStop = false, isWithheld = false;
     for (let index = row.from; index <= row.to; index += 1) {
-      character ||= charactersOf[index].length > 0;
-      jail ||= jailOf[index] !== null;
+      hasCharacter ||= charactersOf[index].length > 0;
+      hasStop ||= stopsOf[index].length > 0;
+      isWithheld ||= Boolean(tokens[index].jailed) || stopsOf[index].some((span) => !span.stop);
     }
     let y = LINE.ruler + LINE.block;
-    row.character = character ? ((y += LINE.character), y - LINE.character) : null;
-    row.jail = jail ? ((y += LINE.jail), y - LINE.jail) : null;
+    row.character = hasCharacter ? y : null;
+    if (hasCharacter) y += LINE.span;
+    row.stop = hasStop ? y : null;
+    if (hasStop) y += LINE.span;
+    row.stopLane = isWithheld ? "withheld" : "stop";
     row.out = y;
     row.height = y + LINE.out + LINE.space;
   };
@@ -317,17 +173,24 @@ const streamdecTimeline = (container, { options = {}, redacted = false } = {}) =
       xs[index] = x;
       sizes[index] = width;
       rowOf[index] = rows.length - 1;
-      x += width + 3;
+      x += width + GAP;
     }
     for (let number = fromRow; number < rows.length; number += 1) {
-      lanesOf(rows[number]);
+      setLanes(rows[number]);
       const before = rows[number - 1];
       rows[number].y = before ? before.y + before.height : 10;
     }
     const last = rows[rows.length - 1];
     sheet.style.height = `${last ? last.y + last.height + 20 : 0}px`;
+    container.classList.toggle("sd-empty", !rows.length);
     draw();
     drawOverview();
+  };
+  const setWidth = () => {
+    pen.font = getComputedStyle(container).getPropertyValue("--sd-measure");
+    letterWidth = pen.measureText("x".repeat(100)).width / 100;
+    sheetWidth = sheet.clientWidth || 800;
+    gutter = sheetWidth > 620 ? 92 : 12;
   };
   const rowAt = (y) => {
     let low = 0, high = rows.length - 1;
@@ -338,124 +201,140 @@ const streamdecTimeline = (container, { options = {}, redacted = false } = {}) =
     return low;
   };
 
-  // --- drawing: the rows that are visible -------------------------------------------------------------
+  // --- drawing: the rows that are visible -------------------------------------------------------
+
+  const MOST_PRINTED = 4000;   // tokens
+  let isPrinting = false;
 
   const at = (element, x, y, width) => {
     Object.assign(element.style, { left: `${x}px`, top: `${y}px`, width: `${width}px` });
     return element;
   };
   const erase = (number) => {
+    for (let index = rows[number] ? rows[number].from : 0; rows[number] && index <= rows[number].to; index += 1) blocks.delete(index);
     drawn.get(number).remove();
     drawn.delete(number);
   };
+  const eraseAll = () => [...drawn.keys()].forEach(erase);
   const draw = () => {
     if (!rows.length) return;
-    const from = Math.max(rowAt(score.scrollTop) - 2, 0);
-    const to = Math.min(rowAt(score.scrollTop + score.clientHeight) + 2, rows.length - 1);
+    const firstRow = rowAt(score.scrollTop), lastRow = rowAt(score.scrollTop + score.clientHeight);
+    const from = isPrinting ? 0 : Math.max(firstRow - 2, 0);
+    const to = isPrinting ? rows.length - 1 : Math.min(lastRow + 2, rows.length - 1);
     for (const number of [...drawn.keys()]) if (number < from || number > to) erase(number);
     for (let number = from; number <= to; number += 1) if (!drawn.has(number)) drawRow(number);
-    const firstSeen = rows[rowAt(score.scrollTop)].from, lastSeen = rows[rowAt(score.scrollTop + score.clientHeight)].to;
-    Object.assign(seen.style, { left: `${(100 * firstSeen) / tokens.length}%`, width: `${(100 * (lastSeen + 1 - firstSeen)) / tokens.length}%` });
+    const share = 100 / tokens.length, firstSeen = rows[firstRow].from, lastSeen = rows[lastRow].to;
+    Object.assign(seen.style, { left: `${firstSeen * share}%`, width: `${(lastSeen + 1 - firstSeen) * share}%` });
   };
   const drawRow = (number) => {
     const row = rows[number], line = make("div", "sd-row");
     line.setAttribute("role", "presentation");
     Object.assign(line.style, { top: `${row.y}px`, height: `${row.height}px` });
     if (gutter > 20) {
-      for (const [y, told] of [[LINE.ruler + 5, "token"], [row.character, "character"], [row.jail, "withheld"], [row.out, "comes out"]]) {
-        if (y !== null) at(make("span", "sd-gutter", line, told), 0, y, gutter - 10);
+      const lanes = [[LINE.ruler + 10, "token"], [row.character, "character"], [row.stop, row.stopLane], [row.out, "comes out"]];
+      for (const [y, told] of lanes) {
+        if (y !== null) quiet(at(make("span", "sd-gutter", line, told), 0, y, gutter - 10));
       }
     }
-    const done = new Set();
+    const spans = new Set();
     for (let index = row.from; index <= row.to; index += 1) {
       drawToken(line, row, index);
-      for (const each of charactersOf[index]) if (!done.has(each)) { done.add(each); drawCharacter(line, row, each); }
-      const jail = jailOf[index];
-      if (jail && !done.has(jail)) { done.add(jail); drawJail(line, row, jail); }
+      charactersOf[index].forEach((span) => spans.add(span));
+      stopsOf[index].forEach((span) => spans.add(span));
     }
+    for (const span of spans) (charactersOf[span.from].includes(span) ? drawCharacter : drawStop)(line, row, span);
     drawn.set(number, line);
     sheet.append(line);
   };
+  /** What a screen reader is told in words by the panel need not be read as well. */
+  const quiet = (element) => {
+    element.setAttribute("aria-hidden", "true");
+    return element;
+  };
   const drawToken = (line, row, index) => {
-    const token = tokens[index], x = xs[index], width = sizes[index], state = stateOf(index);
-    const number = at(make("span", "sd-index", line, String(index)), x, 0, width);
-    const size = chunkSizes.get(token.chunk);
-    if (size > 1) {
-      const before = tokens[index - 1], after = tokens[index + 1];
-      number.classList.add("sd-chunk");
-      number.title = `chunk ${token.chunk}, of ${size} tokens`;
-      if (!before || before.chunk !== token.chunk) number.classList.add("sd-chunk-from");
-      if (!after || after.chunk !== token.chunk) number.classList.add("sd-chunk-to");
-      else number.style.width = `${width + 3}px`;
-    }
+    const token = tokens[index], x = xs[index], width = sizes[index], state = story.stateOf(index);
+    drawNumber(line, index);
     const block = at(make("div", `sd-token sd-${state} sd-kind-${token.kind || "text"}`, line), x, LINE.ruler, width);
-    block.id = `sd-token-${index}`;
-    block.dataset.index = index;
-    if (verdict && verdict.equal === false && verdict.token_index === index) block.classList.add("sd-differs");
+    blocks.set(index, block);
+    block.id = `${container.id || "sd"}-token-${index}`;
+    block.title = labels[index].length > 20 ? short(labels[index], 400) : "";
+    block.classList.toggle("sd-differs", story.differs(index));
+    block.classList.toggle("sd-hit", hits.has(index));
+    block.classList.toggle("sd-current", index === current);
     block.setAttribute("role", "option");
     block.setAttribute("aria-selected", String(index === current));
-    block.setAttribute("aria-label", `token ${index}, ${labels[index]}`);
-    if (hits.has(index)) block.classList.add("sd-hit");
-    put(make("bdi", "sd-label", block), labels[index]);
+    block.setAttribute("aria-label", `token ${index}, ${short(labels[index], 100)}`);
+    put(make("bdi", "sd-label", block), short(labels[index], 60));
     make("span", "sd-id", block, token.token_id == null ? "" : String(token.token_id));
-    const out = at(make("span", `sd-outcome sd-${state}`, line), x, row.out, width);
-    if (token.text) put(make("bdi", "", out), visible(token.text));
-    else if (token.finish_reason) out.textContent = "■";
-    else out.classList.add("sd-none");
-    if (index === tokens.length - 1 && end && end.text) {
+    drawOutcome(line, row, index, state);
+  };
+  const drawNumber = (line, index) => {
+    const token = tokens[index], size = chunkSizes.get(token.chunk);
+    const number = quiet(at(make("span", "sd-index", line, String(index)), xs[index], 0, sizes[index]));
+    if (size === 1) return;
+    const isIn = (other) => Boolean(other) && other.chunk === token.chunk;
+    number.classList.add("sd-chunk");
+    number.title = `chunk ${token.chunk}, of ${size} tokens`;
+    number.classList.toggle("sd-chunk-from", !isIn(tokens[index - 1]));
+    number.classList.toggle("sd-chunk-to", !isIn(tokens[index + 1]));
+    if (isIn(tokens[index + 1])) number.style.width = `${sizes[index] + GAP}px`;
+  };
+  const drawOutcome = (line, row, index, state) => {
+    const token = tokens[index], end = story.end, came = token.text || "";
+    const out = quiet(at(make("span", `sd-outcome sd-${state}`, line), xs[index], row.out, sizes[index]));
+    const isLast = index === tokens.length - 1 && end && end.text;
+    if (came || isLast) {
+      const shown = visible(came + (isLast ? end.text : ""));
+      put(make("bdi", "", out), short(shown, 60));
+      if (shown.length > 20) out.title = short(shown, 400);
+    } else if (token.finish_reason) {
+      out.textContent = "■";
+    } else {
+      out.classList.add("sd-none");
+    }
+    if (isLast) {
       out.classList.add("sd-last");
-      put(out, visible((token.text || "") + end.text));
-      out.title = `${visible(end.text)} came at the end`;
+      out.title = `${visible(short(end.text, 400))} came at the end`;
     }
   };
-  /** The part of a span that is in a row: from where to where, and whether it goes on outside. */
-  const partIn = (row, span) => {
+
+  const BIG = 8, SMALL = 6;   // the width of a letter, large or small, at least
+  /** The part of a span that is in a row, with what it says as far as there is room. */
+  const drawSpan = (line, row, span, y, className, text, remark) => {
     const from = Math.max(span.from, row.from), to = Math.min(span.to, row.to);
     let left = xs[from], right = xs[to] + sizes[to];
     if (from === span.from && span.before) left += sizes[from] / 2;
     if (to === span.to && span.after) right -= sizes[to] / 2;
-    return { left, width: Math.max(right - left, 12), before: span.from < row.from, after: span.to > row.to || span.open };
-  };
-  const drawSpan = (line, row, span, y, className) => {
-    const part = partIn(row, span);
-    const element = at(make("div", `sd-span ${className}`, line), part.left, y, part.width);
-    if (part.before) element.classList.add("sd-from-before");
-    if (part.after) element.classList.add("sd-goes-on");
+    const width = Math.max(right - left, 12);
+    const element = quiet(at(make("div", `sd-span ${className}`, line), left, y, width));
+    element.classList.toggle("sd-from-before", span.from < row.from);
+    element.classList.toggle("sd-goes-on", span.to > row.to || span.open);
+    put(make("bdi", "sd-big", element), short(text, 80));
+    if ([...text].length * BIG + remark.length * SMALL + 24 <= width) make("span", "sd-small", element, remark);
     return element;
   };
   const drawCharacter = (line, row, span) => {
-    const element = drawSpan(line, row, span, row.character, "sd-character");
-    const count = span.to - span.from + 1;
-    put(make("bdi", "sd-big", element), span.open ? (end && end.text ? visible(first(end.text)) : "…") : visible(span.text));
-    if (count > 1 && parseFloat(element.style.width) > 80) make("span", "sd-small", element, `${count} tokens`);
+    const end = story.end, count = span.to - span.from + 1;
+    const text = span.open ? (end && end.text ? visible(first(end.text)) : "…") : visible(span.text);
+    const element = drawSpan(line, row, span, row.character, "sd-character", text, count > 1 ? `${count} tokens` : "");
     element.title = span.open ? "a character that was not finished" : `${visible(span.text)}, of tokens ${span.from} to ${span.to}`;
   };
-  const drawJail = (line, row, span) => {
-    const element = drawSpan(line, row, span, row.jail, span.stop ? "sd-jail sd-is-stop" : "sd-jail");
-    const last = tokens[span.to];
-    const shown = span.stop && typeof last.stop_reason === "string" ? last.stop_reason : longest(span);
-    put(make("bdi", "sd-big", element), visible(shown));
-    make("span", "sd-small", element, span.stop ? "stop" : span.open ? "undecided" : "no stop");
-    element.title = span.stop ? `${visible(shown)} was withheld, and became the stop` : `${visible(shown)} might have become ${either(tokens[span.from].may_become || [])}`;
-  };
-  const longest = (span) => {
-    let most = "";
-    for (let index = span.from; index <= span.to; index += 1) {
-      const jailed = tokens[index].jailed || "";
-      if (jailed.length > most.length) most = jailed;
-    }
-    return most;
+  const drawStop = (line, row, span) => {
+    const remark = span.stop ? "stop" : span.open ? "undecided" : "no stop", text = visible(short(span.text, 200));
+    const element = drawSpan(line, row, span, row.stop, span.stop ? "sd-jail sd-is-stop" : "sd-jail", text, remark);
+    const may = story.anyOf(tokens[span.from].may_become || []);
+    element.title = span.stop ? `${text} is the stop` : span.open ? `${text} may become ${may}` : `${text} might have become ${may}`;
   };
 
-  // --- the overview: one column of pixels for one token or many ---------------------------------------
+  // --- the overview: one column of pixels for one token or many ---------------------------------
 
   const STACK = ["out", "mute", "unknown", "held", "jailed", "end", "stop"];
   const SHARE = { out: 0.4, mute: 0.6, unknown: 0.6, held: 0.85, jailed: 0.85 };
-  let overviewPlanned = false;
+  let isOverviewPlanned = false;
   const drawOverview = () => {
-    if (overviewPlanned) return;
-    overviewPlanned = true;
-    requestAnimationFrame(() => { overviewPlanned = false; drawOverviewNow(); });
+    if (isOverviewPlanned) return;
+    isOverviewPlanned = true;
+    requestAnimationFrame(() => { isOverviewPlanned = false; drawOverviewNow(); });
   };
   const drawOverviewNow = () => {
     const width = overview.clientWidth, height = overview.clientHeight, scale = window.devicePixelRatio || 1;
@@ -467,10 +346,10 @@ const streamdecTimeline = (container, { options = {}, redacted = false } = {}) =
     const columns = Math.min(Math.floor(width), tokens.length), step = width / columns;
     const counts = Array.from({ length: columns }, () => ({}));
     for (let index = 0; index < tokens.length; index += 1) {
-      const count = counts[Math.floor((index * columns) / tokens.length)], state = stateOf(index);
+      const count = counts[Math.floor((index * columns) / tokens.length)], state = story.stateOf(index);
       count[state] = (count[state] || 0) + 1;
     }
-    const single = columns === tokens.length;
+    const isSingle = columns === tokens.length;
     counts.forEach((count, column) => {
       const all = Object.values(count).reduce((sum, each) => sum + each, 0);
       let bottom = height;
@@ -478,7 +357,7 @@ const streamdecTimeline = (container, { options = {}, redacted = false } = {}) =
         if (!count[state]) continue;
         // One token is a bar of its own height; several share a column. An end is always seen whole.
         const isEnd = state === "stop" || state === "end";
-        const size = single || isEnd ? height * (isEnd ? 1 : SHARE[state]) : (height * count[state]) / all;
+        const size = isSingle || isEnd ? height * (isEnd ? 1 : SHARE[state]) : (height * count[state]) / all;
         brush.fillStyle = style.getPropertyValue(`--sd-${state}`);
         brush.globalAlpha = state === "out" ? 0.45 : 1;
         brush.fillRect(column * step, isEnd ? 0 : bottom - size, Math.max(step - (step > 4 ? 1 : 0), isEnd ? 2 : step), size);
@@ -487,53 +366,50 @@ const streamdecTimeline = (container, { options = {}, redacted = false } = {}) =
     });
   };
 
-  // --- the current token --------------------------------------------------------------------------------
+  // --- the current token ------------------------------------------------------------------------
 
   const select = (index, { focus = false, scroll = true } = {}) => {
     if (!tokens.length) return;
-    const wanted = Math.min(Math.max(index, 0), tokens.length - 1);
-    if (wanted !== current) {
-      mark_(current, false);
-      current = wanted;
+    const before = blocks.get(current);
+    if (before) {
+      before.classList.remove("sd-current");
+      before.setAttribute("aria-selected", "false");
     }
+    current = Math.min(Math.max(index, 0), tokens.length - 1);
     if (scroll) show(current);
     draw();
-    mark_(current, true);
-    score.setAttribute("aria-activedescendant", `sd-token-${current}`);
+    const block = blocks.get(current);
+    if (block) {
+      block.classList.add("sd-current");
+      block.setAttribute("aria-selected", "true");
+      score.setAttribute("aria-activedescendant", block.id);
+    }
     place.textContent = `${current} / ${tokens.length - 1}`;
     mark.style.left = `${(100 * (current + 0.5)) / tokens.length}%`;
     fillPanel();
     if (focus) score.focus({ preventScroll: true });
   };
-  const mark_ = (index, on) => {
-    const block = document.getElementById(`sd-token-${index}`);
-    if (!block) return;
-    block.classList.toggle("sd-current", on);
-    block.setAttribute("aria-selected", String(on));
-  };
   const show = (index) => {
     const row = rows[rowOf[index]], above = score.scrollTop, height = score.clientHeight;
     if (row.y < above + 4) score.scrollTop = row.y - 10;
     else if (row.y + row.height > above + height) {
-      const far = row.y > above + 2 * height;
-      score.scrollTop = far ? row.y - height / 3 : row.y + row.height - height + 8;
+      const isFar = row.y > above + 2 * height;
+      score.scrollTop = isFar ? row.y - height / 3 : row.y + row.height - height + 8;
     }
   };
-  const wait = (direction) => {
+  const goToWait = (direction) => {
     for (let index = current + direction; tokens[index]; index += direction) {
-      if (isMute(tokens[index]) && (tokens[index].held || tokens[index].jailed)) return select(index);
+      if (story.waits(index)) { select(index); return; }
     }
-    return undefined;
   };
 
+  const LOOK_BACK = 260;   // units of the text before that the panel shows
   const fillPanel = () => {
     const token = tokens[current];
-    panel.textContent = "";
-    const title = make("h2", "", panel, `Token ${current}`);
-    put(make("bdi", `sd-name sd-${stateOf(current)}`, title), labels[current]);
-    const why = make("p", "sd-why", panel);
-    why.setAttribute("aria-live", "polite");
-    for (const [sentence, target] of explain(current)) {
+    title.textContent = `Token ${current}`;
+    put(make("bdi", `sd-name sd-${story.stateOf(current)}`, title), short(labels[current], 400));
+    why.textContent = "";
+    for (const [sentence, target] of story.explain(current)) {
       const span = make("span", "", why, sentence);
       if (target !== undefined && target !== current && tokens[target]) {
         const link = make("button", "sd-link", span, `Go to ${target}`);
@@ -542,51 +418,28 @@ const streamdecTimeline = (container, { options = {}, redacted = false } = {}) =
       }
       why.append(" ");
     }
-    make("h3", "", panel, "What a reader has now");
-    const now = make("p", "sd-now", panel);
-    const came = text.slice(Math.max(outEnds[current] - 260, 0), outEnds[current] - (token.text || "").length);
-    make("span", "", now, (outEnds[current] > 260 ? "…" : "") + prose(came));
-    if (token.text) make("mark", "sd-new", now, prose(token.text));
-    if (token.jailed) put(make("span", "sd-now-jailed", now), visible(token.jailed)).title = "withheld";
+    const came = story.text.slice(0, outEnds[current - 1] || 0), isLast = current === tokens.length - 1;
+    now.textContent = "";
+    make("span", "", now, (came.length > LOOK_BACK ? "…" : "") + prose(ending(came, LOOK_BACK)));
+    if (token.text) make("mark", "sd-new", now, prose(short(token.text, 2000)));
+    if (token.jailed) put(make("span", "sd-now-jailed", now), visible(short(token.jailed, 2000))).title = "withheld";
     if (token.held) make("span", "sd-now-held", now, spaced(token.held)).title = "bytes of an unfinished character";
+    if (isLast && story.end && story.end.text) {
+      make("mark", "sd-new sd-now-end", now, prose(short(story.end.text, 2000))).title = "came at the end";
+    }
     now.scrollTop = now.scrollHeight;
-    make("h3", "", panel, "All of it");
-    const list = make("dl", "", panel);
-    const size = chunkSizes.get(token.chunk);
-    const fields = [
-      ["index", String(current)],
-      ["id", token.token_id == null ? (redacted ? "left out" : "—") : String(token.token_id)],
-      ["piece", token.piece == null ? (redacted ? "left out" : "—") : visible(token.piece)],
-      ["bytes", token.data == null ? "not known" : spaced(token.data) || "none"],
-      ["kind", { text: "text", special: "special, shown", skipped: "special, left out", unknown: "unknown" }[token.kind || "text"]],
-      ["position", `code point ${token.position}`],
-      ["held", spaced(token.held || "") || "nothing"],
-      ["withheld", token.jailed ? visible(token.jailed) : "nothing"],
-      ["may become", (token.may_become || []).map(visible).join("   ") || "—"],
-      ["came out", token.text ? visible(token.text) : "nothing"],
-      ["chunk", size > 1 ? `${token.chunk}, of ${size} tokens` : String(token.chunk)],
-      ["ended", token.finish_reason ? `${token.finish_reason}${token.finish_reason === "stop" ? `: ${stopName(token.stop_reason)}` : ""}` : "no"],
-    ];
-    if (current === tokens.length - 1 && end) {
-      fields.push(["at the end", end.text ? `${quoted(end.text)} came out` : "nothing came out"]);
-      if (end.finish_reason) fields.push(["finish", end.finish_reason + (end.finish_reason === "stop" ? `: ${stopName(end.stop_reason)}` : "")]);
-    }
-    for (const [name, told] of fields) {
+    list.textContent = "";
+    for (const [name, told, isText] of story.fieldsOf(current)) {
       make("dt", "", list, name);
-      const value = make("dd", `sd-field-${name.replaceAll(" ", "-")}`, list);
-      put(value, told);
-      if (["nothing", "—", "none", "no"].includes(told)) value.classList.add("sd-faint");
-      if (!["piece", "withheld", "may become", "came out"].includes(name)) value.textContent = told;
-    }
-    const help = make("p", "sd-help", panel);
-    for (const [keys, told] of [["← →", "step"], ["↑ ↓", "rows"], ["Home End", "ends"], ["[ ]", "waits"], ["/", "search"]]) {
-      make("kbd", "", help, keys);
-      help.append(` ${told}  `);
+      const value = make("dd", `sd-field-${name.replaceAll(" ", "-")}`, list, told);
+      if (isText) put(value, told);
+      else if (["nothing", "—", "none", "no"].includes(told)) value.classList.add("sd-faint");
     }
   };
 
-  // --- searching ------------------------------------------------------------------------------------------
+  // --- searching --------------------------------------------------------------------------------
 
+  const MOST_HITS = 20000;
   let hits = new Set(), order = [], asked = "";
   const tokenAt = (offset) => {
     let low = 0, high = outEnds.length - 1;
@@ -599,38 +452,38 @@ const streamdecTimeline = (container, { options = {}, redacted = false } = {}) =
   const look = () => {
     asked = search.value;
     hits = new Set();
-    const wanted = asked.toLowerCase(), place_ = /^#(\d+)$/.exec(asked);
-    if (place_) {
-      if (tokens[Number(place_[1])]) hits.add(Number(place_[1]));
-    } else if (wanted) {
-      const whole = text.toLowerCase();
-      // Lower case may have other lengths; then the case counts.
-      const [where, what] = whole.length === text.length ? [whole, wanted] : [text, asked];
-      for (let offset = where.indexOf(what); offset >= 0; offset = where.indexOf(what, offset + 1)) {
-        for (let index = tokenAt(offset); tokens[index] && (outEnds[index - 1] || 0) < offset + what.length; index += 1) {
-          if (tokens[index].text) hits.add(index);
-        }
-        if (hits.size > 20000) break;
-      }
-      tokens.forEach((token, index) => {
-        if (String(token.token_id) === asked || labels[index].toLowerCase().includes(wanted) || (token.piece || "").toLowerCase().includes(wanted)) hits.add(index);
-      });
-    }
+    const index = /^#(\d+)$/.exec(asked);
+    if (index && tokens[Number(index[1])]) hits.add(Number(index[1]));
+    if (asked && !index) lookFor(asked);
     order = [...hits].sort((one, other) => one - other);
-    for (const number of [...drawn.keys()]) erase(number);
+    eraseAll();
     draw();
-    mark_(current, true);
     tell();
   };
-  const tell = () => {
-    const at_ = order.indexOf(current);
-    found.textContent = asked ? (order.length ? `${at_ >= 0 ? at_ + 1 : "–"} of ${order.length}` : "not found") : "";
+  const lookFor = (wanted) => {
+    const text = story.text, lower = text.toLowerCase(), lowerWanted = wanted.toLowerCase();
+    // Lower case may have other lengths; then the case counts.
+    const [where, what] = lower.length === text.length ? [lower, lowerWanted] : [text, wanted];
+    for (let offset = where.indexOf(what); offset >= 0 && hits.size < MOST_HITS; offset = where.indexOf(what, offset + 1)) {
+      for (let index = tokenAt(offset); tokens[index] && (outEnds[index - 1] || 0) < offset + what.length; index += 1) {
+        if (tokens[index].text) hits.add(index);
+      }
+    }
+    tokens.forEach((token, index) => {
+      const names = [labels[index], token.piece || ""];
+      const isHit = String(token.token_id) === wanted || names.some((name) => name.toLowerCase().includes(lowerWanted));
+      if (isHit && hits.size < MOST_HITS) hits.add(index);
+    });
   };
-  const goOn = (direction) => {
+  const tell = () => {
+    const position = order.indexOf(current), count = order.length < MOST_HITS ? String(order.length) : `${MOST_HITS} and more`;
+    found.textContent = !asked ? "" : order.length ? `${position >= 0 ? position + 1 : "–"} of ${count}` : "not found";
+  };
+  const goToHit = (direction) => {
     if (search.value !== asked) look();
     if (!order.length) return;
     const next = direction > 0 ? order.find((index) => index > current) ?? order[0]
-      : [...order].reverse().find((index) => index < current) ?? order[order.length - 1];
+      : order.findLast((index) => index < current) ?? order[order.length - 1];
     select(next);
     tell();
   };
@@ -639,118 +492,119 @@ const streamdecTimeline = (container, { options = {}, redacted = false } = {}) =
     clearTimeout(waiting);
     waiting = setTimeout(() => {
       look();
-      if (order.length && !hits.has(current)) goOn(1);
+      if (order.length && !hits.has(current)) goToHit(1);
     }, 120);
   });
   search.addEventListener("keydown", (event) => {
+    if (event.isComposing) return;
     if (event.key === "Enter") {
       event.preventDefault();
       clearTimeout(waiting);
-      goOn(event.shiftKey ? -1 : 1);
+      goToHit(event.shiftKey ? -1 : 1);
     } else if (event.key === "Escape") {
       search.value = "";
       look();
       score.focus({ preventScroll: true });
     }
-    event.stopPropagation();
   });
 
-  // --- keys and the mouse -----------------------------------------------------------------------------------
+  // --- keys and the mouse -----------------------------------------------------------------------
 
-  const above = (direction) => {
+  const inNextRow = (direction) => {
     const row = rows[rowOf[current] + direction];
     if (!row) return direction < 0 ? 0 : tokens.length - 1;
     const middle = xs[current] + sizes[current] / 2;
     for (let index = row.from; index <= row.to; index += 1) if (xs[index] + sizes[index] >= middle) return index;
     return row.to;
   };
-  const page = (direction) => {
-    const target = rowAt(Math.max(rows[rowOf[current]].y + direction * score.clientHeight * 0.85, 0));
-    return rows[target].from;
+  const onNextPage = (direction) => {
+    const y = rows[rowOf[current]].y + direction * score.clientHeight * 0.85;
+    return rows[rowAt(Math.max(y, 0))].from;
   };
-  const KEYS = {
-    ArrowRight: () => current + 1, ArrowLeft: () => current - 1, ArrowDown: () => above(1), ArrowUp: () => above(-1),
-    Home: () => 0, End: () => tokens.length - 1, PageDown: () => page(1), PageUp: () => page(-1),
+  const STEPS = {
+    ArrowRight: () => current + 1, ArrowLeft: () => current - 1, ArrowDown: () => inNextRow(1), ArrowUp: () => inNextRow(-1),
+    Home: () => 0, End: () => tokens.length - 1, PageDown: () => onNextPage(1), PageUp: () => onNextPage(-1),
   };
-  document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || !tokens.length) return;
+  const press = (event) => {
+    // Where "[" is typed with AltGr, it comes with Ctrl and Alt.
+    const isCommand = (event.ctrlKey || event.metaKey || event.altKey) && !event.getModifierState("AltGraph");
+    if (event.defaultPrevented || isCommand || !tokens.length) return;
     if (/^(INPUT|TEXTAREA|SELECT|SUMMARY)$/.test(event.target.tagName)) return;
-    if (panel.contains(event.target) && /^(Arrow|Page|Home|End)/.test(event.key) && !/^Arrow(Left|Right)$/.test(event.key)) return;
+    // The panel scrolls with these.
+    if (panel.contains(event.target) && /^(ArrowUp|ArrowDown|Page|Home|End)/.test(event.key)) return;
     if (event.key === "/") search.focus();
-    else if (event.key === "[") wait(-1);
-    else if (event.key === "]") wait(1);
-    else if (KEYS[event.key]) select(KEYS[event.key](), { focus: true });
+    else if (event.key === "[") goToWait(-1);
+    else if (event.key === "]") goToWait(1);
+    else if (STEPS[event.key]) select(STEPS[event.key](), { focus: true });
     else return;
     event.preventDefault();
-  });
+  };
+  container.addEventListener("keydown", press);
   sheet.addEventListener("click", (event) => {
-    const line = event.target.closest(".sd-row");
-    if (!line || String(window.getSelection())) return;
-    const box = sheet.getBoundingClientRect();
-    const row = rows[rowAt(event.clientY - box.top)], x = event.clientX - box.left;
-    if (x < gutter) return;
-    for (let index = row.from; index <= row.to; index += 1) {
-      if (x < xs[index] + sizes[index] + 3) { select(index, { focus: true, scroll: false }); return; }
+    if (!event.target.closest(".sd-row") || String(window.getSelection())) return;
+    const box = sheet.getBoundingClientRect(), x = event.clientX - box.left;
+    const row = rows[rowAt(event.clientY - box.top)];
+    for (let index = row.from; x >= gutter && index <= row.to; index += 1) {
+      if (x < xs[index] + sizes[index] + GAP) { select(index, { focus: true, scroll: false }); return; }
     }
   });
   const jump = (event) => {
+    if (!tokens.length) return;
     const box = overview.getBoundingClientRect();
     const index = Math.floor(((event.clientX - box.left) / box.width) * tokens.length);
-    if (!tokens.length) return;
     score.scrollTop = rows[rowOf[Math.min(Math.max(index, 0), tokens.length - 1)]].y - score.clientHeight / 3;
     select(index, { focus: true, scroll: false });
   };
   overview.addEventListener("pointerdown", (event) => { overview.setPointerCapture(event.pointerId); jump(event); });
   overview.addEventListener("pointermove", (event) => { if (event.buttons & 1) jump(event); });
-  let planned = false;
+  let isDrawPlanned = false;
   score.addEventListener("scroll", () => {
-    if (planned) return;
-    planned = true;
-    requestAnimationFrame(() => { planned = false; draw(); mark_(current, true); });
+    if (isDrawPlanned) return;
+    isDrawPlanned = true;
+    requestAnimationFrame(() => { isDrawPlanned = false; draw(); });
   }, { passive: true });
 
   const fit = () => {
-    const width = score.clientWidth;
-    if (width === sheetWidth || !width) { draw(); return; }
+    const before = sheetWidth;
+    setWidth();
+    if (before === sheetWidth) { draw(); return; }
     const anchor = rows.length ? rows[rowAt(score.scrollTop + 20)].from : 0;
-    sheetWidth = width;
-    gutter = width > 640 ? 92 : 12;
     layout();
     if (rows.length) score.scrollTop = anchor ? rows[rowOf[anchor]].y - 10 : 0;
     draw();
-    mark_(current, true);
   };
   new ResizeObserver(fit).observe(score);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawOverview);
+  window.addEventListener("beforeprint", () => { isPrinting = tokens.length <= MOST_PRINTED; draw(); });
+  window.addEventListener("afterprint", () => { isPrinting = false; draw(); });
 
-  // --- what others use -----------------------------------------------------------------------------------------
+  // --- what others use --------------------------------------------------------------------------
 
+  fillLegend();
   return {
     /** Draws more tokens: objects as the lines of a trace have them, in their order. */
     append(records) {
-      const follows = current >= 0 && current === tokens.length - 1;
-      const lastRow = Math.max(rows.length - 1, 0);
-      // What spans the end of a row before may have changed it.
-      const from = Math.min(lastRow, ...[openCharacter, openJail].map((span) => (span ? rowOf[span.from] : lastRow)));
-      records.forEach(note);
-      text += parts.join("");
-      parts = [];
-      if (!sheetWidth) {
-        sheetWidth = score.clientWidth || 800;
-        gutter = sheetWidth > 640 ? 92 : 12;
-      }
-      layout(from || 0);
+      const follows = current >= 0 && current === tokens.length - 1, size = tokens.length;
+      // What spans tokens may have begun in a row before the last.
+      const changed = Math.max(Math.min(rows.length - 1, rowOf[story.unsettled] ?? rows.length - 1), 0);
+      records.forEach(story.add);
+      if (!sheetWidth) setWidth();
+      layout(changed);
+      fillLegend(Math.max(size - 1, 0));
       if (tokens.length) select(follows ? tokens.length - 1 : Math.max(current, 0), { scroll: follows });
     },
     /** What came at the end without a token, {text, finish_reason, stop_reason} or null; the verdict. */
-    finish(given, found = null) {
-      end = given;
-      verdict = found;
-      for (const number of [...drawn.keys()]) erase(number);
+    finish(given, verdict = null) {
+      story.finish(given, verdict);
+      if (given && given.text) nothing.textContent = `No token came; at the end ${streamdecText.quoted(given.text)} came out.`;
+      eraseAll();
       draw();
+      fillLegend();
       if (current >= 0) select(current, { scroll: false });
     },
     select,
+    /** Takes a keydown event that happened elsewhere on the page. */
+    press,
     repaint: drawOverview,
     get current() { return current; },
     get length() { return tokens.length; },

@@ -1,0 +1,286 @@
+/* What happened in a stream: what spans its tokens, and why nothing came out at some of them.
+
+   In: records as the JSON lines of a trace have them, one after the other. Out: for each token its
+   label, its state, the spans that it has a part of, and sentences. Knows no page. */
+"use strict";
+
+const streamdecStory = ({ options = {}, conditions = null, redacted = false } = {}) => {
+  const { visible, quoted, short, first, bytesOf, spaced, decoded, isWhole, sizeOf, labelOf } = streamdecText;
+
+  const tokens = [];
+  const labels = [];
+  const outEnds = [];         // where in the text each token's output ends, in units of UTF-16
+  const charactersOf = [];    // of each token, the characters over several tokens that it has a part of
+  const stopsOf = [];         // and the text that was withheld, and the stops
+  const chunkSizes = new Map();
+  let parts = [], text = "", end = null, verdict = null, chunkStart = 0;
+
+  /* A span is {from, to, text, open, stop, before, after}: from a token to a token; `open` while it
+     is not decided; `before` and `after`: it begins or ends inside the token, not at its edge. */
+  const newSpan = (index, more) => ({ from: index, to: index, text: "", open: true, stop: false, before: false, after: false, ...more });
+  const reach = (span, index, spansOf) => {
+    span.to = index;
+    if (!spansOf[index].includes(span)) spansOf[index].push(span);
+  };
+
+  const add = (token) => {
+    const index = tokens.length, before = tokens[index - 1] || {};
+    tokens.push(token);
+    labels.push(labelOf(token, redacted));
+    charactersOf.push([]);
+    stopsOf.push([]);
+    parts.push(token.text || "");
+    outEnds.push((outEnds[index - 1] || 0) + (token.text || "").length);
+    if (token.chunk !== before.chunk) chunkStart = index;
+    chunkSizes.set(token.chunk, (chunkSizes.get(token.chunk) || 0) + 1);
+    addCharacter(token, index, before);
+    addWithheld(token, index);
+  };
+
+  // --- characters over several tokens -----------------------------------------------------------
+
+  let character = null;
+  const brokenBy = new Map();   // by token: the character that could not go on with it
+
+  const addCharacter = (token, index, before) => {
+    const held = before.held || "", after = token.held || "";
+    const data = token.kind === "skipped" || token.kind === "unknown" ? "" : token.data;
+    const given = (token.text || "") + (token.jailed || "");
+    if (character) {
+      const grows = data && after.startsWith(held) && after.length > held.length;
+      const isPassed = !data && after === held;   // by a token without bytes
+      if (grows || isPassed) {
+        reach(character, index, charactersOf);
+      } else {
+        // It ends here; or it was broken off, and this token begins at a boundary.
+        const isBroken = data != null && !redacted && isWhole(bytesOf(data));
+        const bytes = isBroken ? held : held + data;
+        character.text = data == null || redacted ? first(given) || "□" : first(decoded(bytesOf(bytes)));
+        character.open = false;
+        if (isBroken) {
+          brokenBy.set(index, character);
+        } else {
+          reach(character, index, charactersOf);
+          character.after = [...given].length > 1 || Boolean(after);
+        }
+        character = null;
+      }
+    }
+    if (after && !character) {
+      character = newSpan(index, { before: data != null && after.length < data.length });
+      reach(character, index, charactersOf);
+    }
+  };
+
+  // --- text that is withheld, and stops ---------------------------------------------------------
+
+  let waiting = null;   // the span of what is withheld
+  let origins = [];     // of each of its units, the token that decided it
+
+  const addWithheld = (token, index) => {
+    const out = (token.text || "").length, jailed = token.jailed || "";
+    if (token.finish_reason === "stop") {
+      addStop(token, index, out);
+      return;
+    }
+    const decided = Math.max(out + jailed.length - origins.length, 0);
+    origins = [...origins, ...Array(decided).fill(index)].slice(out);
+    if (waiting) {
+      reach(waiting, index, stopsOf);
+      if (!jailed || origins[0] === index) {
+        waiting.open = false;
+        waiting.after = Boolean(jailed);
+        waiting = null;
+      }
+    }
+    if (!jailed) return;
+    if (!waiting) waiting = newSpan(index, { before: out > 0 });
+    reach(waiting, index, stopsOf);
+    if (jailed.length > waiting.text.length) waiting.text = jailed;
+  };
+
+  const addStop = (token, index, out) => {
+    const reason = token.stop_reason, from = beginningOf(reason, index, out);
+    let shares = false;   // whether a token ends what came out, and begins the stop
+    if (waiting) {
+      for (let each = waiting.from; each < index; each += 1) {
+        stopsOf[each] = stopsOf[each].filter((span) => span !== waiting);
+      }
+      // What was withheld came out before the stop; or only its end is the stop; or all of it.
+      const isCut = isHidden(reason) && from > waiting.from;
+      shares = isCut && typeof reason === "string";
+      const to = !isCut ? index : shares ? from : from - 1;
+      if (isCut || !isHidden(reason)) {
+        spread(Object.assign(waiting, { to, open: false, after: shares, text: token.text || waiting.text }));
+      }
+    }
+    if (typeof reason === "string" || Array.isArray(reason)) {
+      spread(newSpan(from, { to: index, open: false, stop: true, text: nameOf(reason), before: shares }));
+    }
+    waiting = null;
+    origins = [];
+  };
+  const spread = (span) => {
+    for (let each = span.from; each <= span.to; each += 1) stopsOf[each].push(span);
+  };
+
+  const { stop: strings = [], stop_regex: patterns = [], include_stop_str_in_output: areShown = false } = conditions || {};
+  /** Whether the text of a stop is withheld; that of one id is not, as it comes with the id alone. */
+  const isHidden = (reason) => !areShown && (Array.isArray(reason) || strings.includes(reason) || patterns.includes(reason));
+
+  /** The token with which a stop began that `index` completes, and with which `out` units came out. */
+  const beginningOf = (reason, index, out) => {
+    if (Array.isArray(reason)) return Math.max(index - Math.max(reason.length, 1) + 1, 0);
+    if (isHidden(reason)) return out < origins.length ? origins[out] : index;
+    if (typeof reason !== "string" || !textUpTo(index).endsWith(reason)) return index;
+    let from = index;
+    while (from > 0 && outEnds[from - 1] > outEnds[index] - reason.length) from -= 1;
+    return from;
+  };
+
+  const textUpTo = (index) => {
+    text += parts.join("");
+    parts = [];
+    return text.slice(0, outEnds[index]);
+  };
+
+  // --- in words ---------------------------------------------------------------------------------
+
+  const nameOf = (stop) => (Array.isArray(stop) ? `ids ${stop.join(" ")}`.trim() : stop);
+  const stopInWords = (reason) => {
+    if (reason == null) return "the end-of-sequence id";
+    if (typeof reason === "string") return `the stop ${quoted(reason)}`;
+    if (Array.isArray(reason)) return reason.length ? `the sequence of ids ${reason.join(" ")}` : "a stop of ids";
+    return `the stop id ${reason}`;
+  };
+  const MOST_NAMED = 6;
+  const anyOf = (stops) => {
+    const named = stops.slice(0, MOST_NAMED).map(stopInWords).join(" or ");
+    return stops.length > MOST_NAMED ? `${named} or one of ${stops.length - MOST_NAMED} more` : named || "a stop";
+  };
+  const endInWords = ({ finish_reason: reason, stop_reason: stop }, isSaid) => {
+    if (reason !== "stop") return reason + (isSaid ? ", as the caller said" : "");
+    return isSaid && stop == null ? "stop, as the caller said" : `stop: ${stopInWords(stop)}`;
+  };
+  const capital = (sentence) => sentence[0].toUpperCase() + sentence.slice(1);
+
+  /** Sentences: what happened at a token, and why; each [text, index of a token to go to]. */
+  const explain = (index) => {
+    const token = tokens[index], said = [];
+    if (verdict && verdict.equal === false && verdict.token_index === index) {
+      said.push([`Here the text first differs from the whole decode: ${visible(verdict.reason)}.`]);
+    }
+    if (token.kind === "unknown") said.push(["The tokenizer has no token with this id."]);
+    if (token.finish_reason === "stop") return [...said, ...explainStop(token, index)];
+    if (token.finish_reason) said.push([`The stream ends here: ${token.finish_reason}.`]);
+    if (token.text) said.push(explainText(token, index));
+    else if (!token.finish_reason) said.push(["Nothing comes out."]);
+    if (token.held) said.push(...explainHeld(token, index));
+    if (token.jailed) said.push(...explainWithheld(token, index));
+    if (!token.text && !token.finish_reason && !token.held && !token.jailed && token.kind !== "unknown") {
+      said.push([token.kind === "skipped"
+        ? "It is a special token, and special tokens are left out (skip_special_tokens)."
+        : "The token has no text at this place."]);
+    }
+    return said;
+  };
+  const explainStop = (token, index) => {
+    const isId = token.stop_reason == null || typeof token.stop_reason === "number", name = stopInWords(token.stop_reason);
+    const said = [[`${isId ? `This is ${name}` : `${capital(name)} is complete with this token`}: the stream ends here.`]];
+    const stop = stopsOf[index].find((span) => span.stop);
+    if (stop && stop.from < index) {
+      said.push(isHidden(token.stop_reason)
+        ? [`Its text had been withheld since token ${stop.from}, and never comes out.`, stop.from]
+        : [`It began with token ${stop.from}.`, stop.from]);
+    }
+    const came = isHidden(token.stop_reason) ? "came before it, and comes out" : "comes out";
+    if (token.text) said.push([`${quoted(token.text)} ${came}.`]);
+    return said;
+  };
+  const explainText = (token, index) => {
+    const wait = stopsOf[index].find((span) => span.from < index);
+    if (wait) {
+      const part = token.jailed && !wait.after ? " (or only its end may be one)" : "";
+      return [`What was withheld since token ${wait.from} is no stop after all${part}: ${quoted(token.text)} comes out.`, wait.from];
+    }
+    const broken = brokenBy.get(index);
+    if (broken) {
+      const what = `The bytes since token ${broken.from} are no whole character, and U+FFFD stands for them`;
+      return [`${what}: ${quoted(token.text)} comes out.`, broken.from];
+    }
+    const whole = charactersOf[index].find((span) => !span.open && span.to === index && span.from < index);
+    if (!whole) return [`${quoted(token.text)} comes out at once.`];
+    const what = `It has the last bytes of ${quoted(whole.text)}, which began at token ${whole.from}`;
+    return [`${what}: the character is whole, and comes out.`, whole.from];
+  };
+  const explainHeld = (token, index) => {
+    const bytes = bytesOf(token.held), missing = sizeOf(bytes[0]) - bytes.length;
+    const needs = missing > 0 ? `${missing} more ${missing === 1 ? "byte is" : "bytes are"}` : "its end is";
+    const said = [[options.byte_runs === "exact"
+      ? `The bytes ${spaced(token.held)} are held: the run of byte tokens is not over.`
+      : `The bytes ${spaced(token.held)} are held: they begin a character, and ${needs} missing.`]];
+    const span = charactersOf[index][charactersOf[index].length - 1];
+    if (span.open) said.push([end ? "They never came: the stream ended." : "They have not come yet."]);
+    else said.push([`That is decided at token ${Math.max(span.to, index + 1)}.`, Math.max(span.to, index + 1)]);
+    return said;
+  };
+  const explainWithheld = (token, index) => {
+    const said = [[`${quoted(token.jailed)} is withheld: it may become ${anyOf(token.may_become || [])}.`]];
+    const spans = stopsOf[index], stop = spans.find((span) => span.stop), wait = stop || spans[spans.length - 1];
+    const told = stop ? "It does, at token" : "That is decided at token";
+    if (!wait.open && wait.to > index) said.push([`${told} ${wait.to}.`, wait.to]);
+    else if (wait.open && end) said.push(["The stream ended before that was decided, and so it came out at the end."]);
+    return said;
+  };
+
+  // --- what others use --------------------------------------------------------------------------
+
+  return {
+    tokens, labels, outEnds, charactersOf, stopsOf, chunkSizes, add, explain, endInWords, anyOf, nameOf,
+    /** What came at the end without a token, or null; and the verdict. */
+    finish(given, found) { end = given; verdict = found; },
+    get end() { return end; },
+    get text() { return textUpTo(tokens.length - 1); },
+    /** The token from which on a change may be seen when more tokens come. */
+    get unsettled() { return Math.min(chunkStart, ...[character, waiting].map((span) => (span ? span.from : chunkStart))); },
+    /** What colour a token has: what came of it. */
+    stateOf(index) {
+      const token = tokens[index];
+      if (token.finish_reason) return token.finish_reason === "stop" ? "stop" : "end";
+      if (token.jailed) return "jailed";
+      if (token.held) return "held";
+      if (token.text) return "out";
+      return token.kind === "unknown" ? "unknown" : "mute";
+    },
+    /** Whether nothing came out at a token because something is waited for. */
+    waits(index) {
+      const token = tokens[index];
+      return !token.text && !token.finish_reason && Boolean(token.held || token.jailed);
+    },
+    differs(index) { return Boolean(verdict) && verdict.equal === false && verdict.token_index === index; },
+    /** All that is known of a token, [name, value, whether the value is text of the stream]. */
+    fieldsOf(index) {
+      const token = tokens[index], size = chunkSizes.get(token.chunk), none = redacted ? "left out" : "—";
+      const may = (token.may_become || []).slice(0, 40).map((stop) => visible(nameOf(stop))).join("   ");
+      const fields = [
+        ["index", String(index)],
+        ["id", token.token_id == null ? none : String(token.token_id)],
+        ["piece", token.piece == null ? none : visible(short(token.piece, 2000)), token.piece != null],
+        ["bytes", token.data == null ? "not known" : spaced(token.data.slice(0, 2000)) || "none"],
+        ["kind", { text: "text", special: "special, shown", skipped: "special, left out", unknown: "unknown" }[token.kind || "text"]],
+        ["position", `code point ${token.position}`],
+        ["held", spaced(token.held || "") || "nothing"],
+        ["withheld", token.jailed ? visible(short(token.jailed, 2000)) : "nothing", Boolean(token.jailed)],
+        ["may become", may || "—", Boolean(may)],
+        ["came out", token.text ? visible(short(token.text, 2000)) : "nothing", Boolean(token.text)],
+        ["chunk", size > 1 ? `${token.chunk}, of ${size} tokens` : String(token.chunk)],
+        ["ended", token.finish_reason ? endInWords(token, false) : "no"],
+      ];
+      if (index === tokens.length - 1 && end) {
+        fields.push(["at the end", end.text ? `${quoted(end.text)} came out` : "nothing came out"]);
+        if (end.finish_reason) fields.push(["finish", endInWords(end, true)]);
+      }
+      return fields;
+    },
+  };
+};

@@ -1,0 +1,53 @@
+"""Which stops the text that is withheld may become.
+
+In: a decoder that withholds text. Out: the stops for which it does so. It is the decoder's own
+memory that is asked, so gates, prompts and what was ignored are as they are there.
+"""
+
+from __future__ import annotations
+
+from streamdec.core.matcher import matcher
+from streamdec.core.stop_memory import StopMemory
+from streamdec.core.stop_pattern import read_patterns
+from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.errors import StopRegexTimeoutError
+from streamdec.trace.records import PossibleStop
+
+__all__ = ["possible_stops"]
+
+
+def possible_stops(decoder: StopSequenceDecoder) -> tuple[PossibleStop, ...]:
+    """The strings and patterns, those that would begin first before others, then the sequences."""
+    if not decoder.jailed:
+        return ()
+    conditions, memory = decoder.conditions, decoder._memory
+    begun = [(_begun(stop, memory.tail), stop) for stop in conditions.stop]
+    begun += [
+        (_begun_pattern(source, conditions.max_hold, memory.tail), source)
+        for source in conditions.stop_regex
+    ]
+    found = sorted((-size, stop) for size, stop in begun if size)
+    sequences = (each for each in conditions.stop_token_sequences if _is_begun(each, memory))
+    return *(stop for _, stop in found), *sequences
+
+
+def _begun(stop: str, tail: str) -> int:
+    """How many last letters of ``tail`` begin ``stop``."""
+    sizes = range(min(len(stop) - 1, len(tail)), 0, -1)
+    return next((size for size in sizes if tail.endswith(stop[:size])), 0)
+
+
+def _begun_pattern(source: str, max_hold: int | None, tail: str) -> int:
+    """How many last letters of ``tail`` may become a match; 1 if that takes too long to know."""
+    alone = matcher((), (), read_patterns([source], max_hold))
+    try:
+        return len(alone.jailed(tail))
+    except StopRegexTimeoutError:
+        return 1
+
+
+def _is_begun(sequence: tuple[int, ...], memory: StopMemory) -> bool:
+    """Whether the last ids begin ``sequence``, and are not all of it."""
+    ids = tuple(mark.token_id for mark in memory.live)
+    sizes = range(1, min(len(sequence) - 1, len(ids)) + 1)
+    return any(ids[-size:] == sequence[:size] for size in sizes)

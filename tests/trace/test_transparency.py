@@ -1,0 +1,214 @@
+"""A traced decoder is the decoder: the same results, errors and state, whatever is asked of it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec import (
+    DecodeStream,
+    HuggingFaceTokenizer,
+    MockTokenizer,
+    StopConditions,
+    StopSequenceDecoder,
+)
+from streamdec import Sequence as TokenSequence
+from streamdec.errors import UnknownTokenError
+from streamdec.trace import Trace, Tracer, replay
+from tests import test_regex_stops
+from tests.laws import BAD_IDS
+from tests.stop_laws import setup_of
+from tests.stop_reference import Situation, situations, tokenizer_of
+from tests.support.zoo import UNCOMPILED
+
+SITUATIONS = situations() | test_regex_stops.situations()
+
+MACHINES: dict[str, Callable[[Situation], Any]] = {
+    "stops": lambda situation: setup_of(situation).decoder(),
+    "stream": lambda situation: setup_of(situation).stream(),
+    "stream that records": lambda situation: DecodeStream(
+        tokenizer_of(situation.table), situation.prompt, keep_tokens=True, anchors=True
+    ),
+    "sequence": lambda situation: TokenSequence(tokenizer_of(situation.table), situation.prompt),
+}
+
+# --- all verbs ------------------------------------------------------------------------------------
+
+ONE = st.sampled_from(["step", "append_token", "step_bytes"])
+SEVERAL = st.sampled_from(["step_batch", "append_tokens"])
+ALONE = ["flush", "flush_bytes", "reset", "fork", "copy", "deepcopy", "pickle", "take_anchors"]
+
+
+def calls(ids: Sequence[int]) -> st.SearchStrategy[list[tuple[Any, ...]]]:
+    """Calls with the ids of a stream, with bad ids and without ids, in any order."""
+    known = st.sampled_from(ids) if ids else st.just(0)
+    any_id = known | known | known | st.sampled_from(BAD_IDS)
+    several: st.SearchStrategy[Any] = (
+        st.lists(known, max_size=4)
+        | st.lists(any_id, max_size=4)
+        | st.lists(known, max_size=4).map(np.array)
+        | st.sampled_from(["ab", b"ab", {1}, {1: 1}, None, 3, np.array([[1]])])
+    )
+    return st.lists(
+        st.tuples(ONE, any_id)
+        | st.tuples(SEVERAL, several)
+        | st.tuples(st.sampled_from(ALONE))
+        | st.tuples(st.just("flush"), st.sampled_from(["stop", "length", "nothing"]))
+        | st.tuples(st.just("truncate"), st.integers(-1, 9))
+        | st.tuples(st.just("append_text"), st.sampled_from(["a b", 3])),
+        max_size=8,
+    )
+
+
+def done(machine: Any, verb: str, arguments: Sequence[Any]) -> Any:
+    """What a call gives or raises, and how the decoder is afterwards."""
+    given_: Any
+    try:
+        if verb in ("copy", "deepcopy", "fork", "pickle"):
+            given_ = seen(copied(machine, verb))
+        else:
+            given_ = getattr(machine, verb)(*arguments)
+    except Exception as error:  # noqa: BLE001 (whatever it is, both raise it)
+        said = str(error).replace("Tracer", type(getattr(machine, "decoder", machine)).__name__)
+        given_ = type(error), said, getattr(error, "chunk", None), getattr(error, "index", None)
+    return given_, seen(machine)
+
+
+def copied(machine: Any, verb: str) -> Any:
+    if verb == "pickle":
+        return pickle.loads(pickle.dumps(machine))
+    return machine.fork() if verb == "fork" else getattr(copy, verb)(machine)
+
+
+NAMES = (
+    *("held", "jailed", "num_tokens", "num_prompt_tokens", "finished", "finish_reason", "match"),
+    *("route", "options", "conditions", "unknown_tokens", "text", "token_ids"),
+    *("read_offset", "prefix_offset"),
+)
+
+
+def seen(machine: Any) -> dict[str, Any]:
+    found = {name: getattr(machine, name, None) for name in NAMES}
+    return {**found, "snapshot": json.dumps(machine.snapshot()), "bool": bool(machine)}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+@given(situation=SITUATIONS, data=st.data())
+def test_whatever_is_asked_of_it(name: str, situation: Situation, data: st.DataObject) -> None:
+    plain, traced = MACHINES[name](situation), MACHINES[name](situation)
+    tracer: Any = Tracer(traced, situation.prompt)
+    for verb, *arguments in data.draw(calls(situation.ids)):
+        expected = done(plain, verb, arguments)
+        assert done(tracer, verb, arguments) == expected, verb
+        trace = tracer.trace()
+        assert Trace.from_lines(trace.lines()) == trace
+
+
+@given(situation=SITUATIONS, cut=st.integers(0, 16), group=st.integers(1, 4))
+def test_a_decoder_restored_under_way_is_traced_as_one_that_went_on(
+    situation: Situation, cut: int, group: int
+) -> None:
+    """Also in the middle of a character, of a stop, of a sequence, of a gate's marker."""
+    decoder = setup_of(situation).decoder()
+    whole = Tracer(setup_of(situation).decoder(), situation.prompt)
+    try:
+        for token_id in situation.ids[:cut]:
+            if not decoder.finished:
+                decoder.step(token_id)
+                whole.step(token_id)
+    except UnknownTokenError:
+        return
+    before = len(whole.trace().tokens)
+    restored = StopSequenceDecoder.restore(decoder.tokenizer, decoder.snapshot())
+    tracer = Tracer(restored, situation.prompt)
+    for machine in (decoder, tracer, whole):
+        try:
+            for start in range(cut, len(situation.ids), group):
+                if not machine.finished:
+                    machine.step_batch(situation.ids[start : start + group])
+        except UnknownTokenError:
+            pass
+        machine.flush()
+    assert tracer.snapshot() == decoder.snapshot()
+    fields = ("token_id", "text", "held", "jailed", "may_become", "finish_reason", "stop_reason")
+    assert [[getattr(token, name) for name in fields] for token in tracer.trace().tokens] == [
+        [getattr(token, name) for name in fields] for token in whole.trace().tokens[before:]
+    ]
+    assert replay(Trace.from_lines(tracer.trace().lines()), decoder.tokenizer) is None
+
+
+def test_ids_that_can_be_read_only_once_and_those_that_cannot() -> None:
+    def failing() -> Iterator[int]:
+        yield 0
+        raise OSError("gone")
+
+    makers: list[Callable[[], Any]] = [
+        lambda: DecodeStream(MockTokenizer()),
+        lambda: StopSequenceDecoder(MockTokenizer(), StopConditions()),
+    ]
+    for make in makers:
+        plain, tracer = make(), Tracer(make())
+        assert tracer.step_batch(iter([1, 2])) == plain.step_batch(iter([1, 2]))
+        raised = []
+        for machine in (plain, tracer):
+            with pytest.raises(OSError, match="gone") as caught:
+                machine.step_batch(failing())
+            raised.append(getattr(caught.value, "chunk", None))
+        assert raised[0] == raised[1]
+        assert tracer.trace().error == "OSError: gone"
+        assert [token.token_id for token in tracer.trace().tokens] == [1, 2]
+
+
+# --- anybody's tokenizer --------------------------------------------------------------------------
+
+
+class Grumpy:
+    """Decodes, and answers nothing else that it is asked, or something else."""
+
+    name = None
+    fingerprint = 3
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        return "".join(chr(97 + token_id % 26) for token_id in token_ids)
+
+    def id_to_token(self, token_id: int) -> bytes:
+        return b"piece"
+
+    def token_bytes(self, token_id: int) -> bytes:
+        raise IndexError(token_id)
+
+    def is_skipped(self, token_id: int) -> bool:
+        raise KeyError(token_id)
+
+
+def test_a_tokenizer_that_does_not_answer_is_no_trouble() -> None:
+    tracer = Tracer(DecodeStream(Grumpy()))
+    assert tracer.step_batch([0, 1]) == DecodeStream(Grumpy()).step_batch([0, 1])
+    tracer.flush()
+    trace = tracer.trace()
+    first = trace.tokens[0]
+    assert (first.piece, first.data, first.kind) == (None, None, "text")
+    assert (trace.header.tokenizer, trace.header.fingerprint) == ("", None)
+    assert trace.verdict.equal
+    assert Trace.from_lines(trace.lines()) == trace
+
+
+def test_a_call_that_is_refused_takes_no_token() -> None:
+    """On the route of windows there are no bytes: the ids of such a call were not taken."""
+    stream = DecodeStream(HuggingFaceTokenizer(UNCOMPILED["python_decoder"]()))
+    tracer = Tracer(stream)
+    with pytest.raises(ValueError, match="needs the bytes route"):
+        tracer.step_bytes(9)
+    with pytest.raises(ValueError, match="needs the bytes route"):
+        tracer.flush_bytes()
+    trace = tracer.trace()
+    assert (trace.tokens, trace.end) == ((), None)
+    assert (trace.error or "").startswith("ValueError: flush_bytes() needs the bytes route")

@@ -1,0 +1,213 @@
+"""The verdict: yes for every decoder there is, and no, at the right token, for one that errs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models
+
+from streamdec import (
+    DecodeStream,
+    HuggingFaceTokenizer,
+    MockTokenizer,
+    StopConditions,
+    StopSequenceDecoder,
+)
+from streamdec.errors import UnknownTokenError
+from streamdec.trace import Trace, Tracer, Verdict
+from streamdec.trace.records import TokenRecord
+from streamdec.trace.verdict import verdict_on
+from tests import test_regex_stops
+from tests.stop_laws import setup_of
+from tests.stop_reference import Situation, situations
+
+TOKENS = [b"Hi", b" you", b" \xe6\x97", b"\xa5", b"\nUs", b"er:", b"!", b"<end>", b"."]
+IDS = [0, 1, 2, 3, 6, 4, 5]
+"""Hi you, a character over two tokens, and a stop over two."""
+
+
+def tokenizer() -> MockTokenizer:
+    return MockTokenizer.from_tokens(TOKENS, [7])
+
+
+def traced(ids: Sequence[int], *, flush: bool = True, **conditions: Any) -> Tracer[Any]:
+    tracer = Tracer(StopSequenceDecoder(tokenizer(), StopConditions(**conditions)))
+    tracer.step_batch(ids)
+    if flush:
+        tracer.flush()
+    return tracer
+
+
+# --- yes ------------------------------------------------------------------------------------------
+
+
+@given(situation=situations() | test_regex_stops.situations(), group=st.integers(1, 4))
+def test_whatever_stops_a_stream_its_text_is_that_of_the_whole_decode(
+    situation: Situation, group: int
+) -> None:
+    tracer = Tracer(setup_of(situation).decoder(), situation.prompt)
+    try:
+        for start in range(0, len(situation.ids), group):
+            if not tracer.finished:
+                tracer.step_batch(situation.ids[start : start + group])
+    except UnknownTokenError:
+        assert "UnknownTokenError" in (tracer.trace().error or "")
+    if not tracer.finished:
+        assert tracer.trace().verdict == Verdict(None, reason="the stream goes on")
+    tracer.flush()
+    verdict = tracer.trace().verdict
+    if situation.options.unknown_ids == "replace":
+        assert "which decode() does not know" in verdict.reason
+    else:
+        assert verdict.equal, verdict
+
+
+def test_an_unknown_id_of_a_prompt_is_no_trouble() -> None:
+    tracer = Tracer(DecodeStream(tokenizer(), [99, 0], unknown_ids="error"), [99, 0])
+    tracer.step_batch([1, 6])
+    tracer.flush()
+    assert tracer.trace().verdict == Verdict(equal=True)
+
+
+def test_a_prompt_is_known_again_after_a_reset() -> None:
+    stream = DecodeStream(tokenizer(), [0, 2])
+    stream.step(3)
+    tracer = Tracer(stream, [0, 2])
+    assert tracer.trace().header.after_prompt
+    tracer.reset()
+    tracer.step(3)
+    tracer.flush()
+    assert tracer.trace().verdict == Verdict(equal=True)
+
+
+def test_a_decode_that_raises_gives_no_verdict_and_does_no_harm() -> None:
+    class Broken(MockTokenizer):
+        def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+            if len(token_ids) > 1:
+                raise RuntimeError("Hi you: no")
+            return super().decode(token_ids, skip_special_tokens=skip_special_tokens)
+
+    tracer = traced([0, 1])
+    tracer.decoder.tokenizer = Broken.from_tokens(TOKENS, [7])
+    trace = tracer.trace()
+    assert trace.verdict == Verdict(None, reason="decode() raised RuntimeError: Hi you: no")
+    assert trace.redacted().verdict == Verdict(None, reason="decode() raised RuntimeError")
+
+
+def test_a_space_that_the_sequence_decided_belongs_to_the_word_before() -> None:
+    library = Tokenizer(models.BPE({"one</w>": 0, "two</w>": 1, "three</w>": 2}, []))
+    library.decoder = decoders.BPEDecoder()
+    made = HuggingFaceTokenizer(library)
+    conditions = StopConditions(stop_token_sequences=[[1, 2]])
+    tracer = Tracer(StopSequenceDecoder(made, conditions))
+    tracer.step_batch([0, 1, 2])
+    assert tracer.trace().verdict == Verdict(equal=True)
+    assert broken(tracer, 0, LOST).token_index == 0
+
+
+# --- no -------------------------------------------------------------------------------------------
+
+Breaking = Callable[[TokenRecord], TokenRecord]
+
+LOST: Breaking = lambda token: replace(token, text="")  # noqa: E731 (each is one word of a table)
+CHANGED: Breaking = lambda token: replace(token, text="#" + token.text[1:])  # noqa: E731
+DOUBLED: Breaking = lambda token: replace(token, text=token.text * 2)  # noqa: E731
+LEAKED: Breaking = lambda token: replace(token, text=token.text + "?")  # noqa: E731
+
+
+def broken(tracer: Tracer[Any], index: int, breaking: Breaking) -> Verdict:
+    """The verdict on a trace in which one token did something else."""
+    trace = tracer.trace()
+    assert trace.verdict.equal
+    tokens = list(trace.tokens)
+    tokens[index] = breaking(tokens[index])
+    assert tokens[index] != trace.tokens[index]
+    other = replace(trace, tokens=tuple(tokens))
+    ids = [token.token_id or 0 for token in tokens]
+    match = getattr(tracer, "match", None)
+    return verdict_on(other, tracer.decoder.tokenizer, ids, None, "", match)
+
+
+@pytest.mark.parametrize("breaking", [LOST, CHANGED, DOUBLED, LEAKED])
+@pytest.mark.parametrize("index", [0, 1, 3, 4])
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        {},
+        {"stop": "\nUser:"},
+        {"visible_stop": "\nUser:"},
+        {"stop_token_ids": [5]},
+        {"visible_stop_token_ids": [5]},
+        {"eos_token_ids": [5]},
+        {"stop_token_sequences": [[4, 5]]},
+        {"stop_token_sequences": [[4, 5]], "include_stop_str_in_output": True},
+        {"max_tokens": 6},
+    ],
+    ids=str,
+)
+def test_a_token_that_gives_something_else_is_named(
+    conditions: dict[str, Any], index: int, breaking: Breaking
+) -> None:
+    verdict = broken(traced(IDS, **conditions), index, breaking)
+    assert verdict.equal is False
+    assert verdict.token_index == index
+    assert f"first difference at token {index}" in str(verdict)
+
+
+def test_text_that_is_lost_before_a_regex_is_a_difference() -> None:
+    pytest.importorskip("regex")
+    tracer = traced(IDS, stop_regex=[r"\n\w+:"], max_hold=9)
+    assert tracer.finish_reason == "stop"
+    verdict = broken(tracer, 4, LOST)
+    assert (verdict.equal, verdict.token_index) == (False, 4)
+    assert verdict.reason == r"'Hi you 日' came, 'Hi you 日!\nUser:' is decoded"
+
+
+def test_the_text_of_a_stop_that_came_out_is_a_difference() -> None:
+    for conditions in ({"stop": "\nUser:"}, {"stop_token_ids": [5]}):
+        verdict = broken(traced(IDS, **conditions), 6, lambda token: replace(token, text="er:"))
+        assert (verdict.equal, verdict.token_index) == (False, 6)
+
+
+def test_text_that_was_withheld_and_never_came_is_lost_where_it_should_have_come() -> None:
+    tracer = traced([0, 4, 6, 1], stop="\nUser:")
+    assert [token.jailed for token in tracer.trace().tokens] == ["", "\nUs", "", ""]
+    assert broken(tracer, 2, lambda token: replace(token, text="!")).token_index == 2
+
+
+def test_what_was_withheld_is_looked_at_too() -> None:
+    tracer = traced([0, 4, 6], stop="\nUser:")
+    trace = tracer.trace()
+    first, us, last = trace.tokens
+    wrong = replace(us, jailed="#Us"), replace(last, text="#Us!")
+    verdict = verdict_on(replace(trace, tokens=(first, *wrong)), tokenizer(), [0, 4, 6], None)
+    assert (verdict.token_index, verdict.position) == (1, 2)
+
+
+def test_a_difference_in_the_flush_is_at_no_token() -> None:
+    tracer = traced([0, 2])
+    trace = tracer.trace()
+    assert trace.end is not None
+    lost = replace(trace, end=replace(trace.end, text=""))
+    verdict = verdict_on(lost, tokenizer(), [0, 2], None)
+    assert (verdict.equal, verdict.token_index, verdict.position) == (False, None, 3)
+    assert "no, first difference after the last: 'Hi ' came" in str(verdict)
+
+
+@given(data=st.data(), ids=st.lists(st.integers(0, len(TOKENS) - 1), min_size=1, max_size=12))
+def test_the_token_that_lost_its_text_is_the_one_named(data: st.DataObject, ids: list[int]) -> None:
+    """Where the next letter differs, so that the loss shows at once."""
+    tracer = traced(ids)
+    trace: Trace = tracer.trace()
+    said = [token for token in trace.tokens if token.text]
+    if not said:
+        return
+    token = data.draw(st.sampled_from(said))
+    after = "".join(each.text for each in trace.tokens[token.index + 1 :])
+    if after[:1] != token.text[:1]:
+        assert broken(tracer, token.index, LOST).token_index == token.index
