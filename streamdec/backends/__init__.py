@@ -14,6 +14,7 @@ Where what is::
       _probes         why it may not be, and what is compared before it is
       _shadow         what is compared at run time
       comparison      both side by side on a text, for streamdec verify
+      oddities        where text or ids are others than people expect
     tiktoken        rank files
       encodings       how each of them cuts a text, and its special tokens
       rank_files      their lines, hashes, and tiktoken's cache

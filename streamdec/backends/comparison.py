@@ -5,9 +5,9 @@ In: texts. Out: for each whose ids differ, the smallest part of it whose ids sti
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from streamdec.backends._derived import check_text
 from streamdec.backends._fastokens import FastEncoder
@@ -16,6 +16,8 @@ from streamdec.backends.fast import HybridTokenizer
 from streamdec.errors import TokenizerLibraryError
 
 __all__ = ["Comparison", "Difference", "smallest"]
+
+Part = TypeVar("Part", bound=Sequence[Any])
 
 _MODES: tuple[Mode, ...] = ((False, "parse"), (True, "parse"), (False, "text"))
 _MAX_TRIALS = 2_000
@@ -94,8 +96,10 @@ class Comparison:
         return len(self._tokenizer.decode(ids_of(slow)[:index], skip_special_tokens=False))
 
 
-def smallest(text: str, differs: Callable[[str], bool], place: int = 0) -> tuple[int, int]:
+def smallest(text: Part, differs: Callable[[Part], bool], place: int = 0) -> tuple[int, int]:
     """Start and length of a part of ``text`` that still ``differs``, as small as was found.
+
+    ``text`` is a string, or a list of ids, of which each takes the place of a character.
 
     First by widening a window around ``place``, then by cutting from both ends: large pieces, then
     smaller ones, until no character can be taken from an end. After 2,000 trials it is given up,
@@ -110,7 +114,7 @@ def smallest(text: str, differs: Callable[[str], bool], place: int = 0) -> tuple
     def does(start: int, end: int) -> bool:
         nonlocal trials
         trials += 1
-        return trials <= _MAX_TRIALS and differs(text[start:end])
+        return trials <= _MAX_TRIALS and differs(text[start:end])  # type: ignore[arg-type]
 
     start, end = 0, len(text)
     width = 32

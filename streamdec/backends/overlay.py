@@ -40,7 +40,7 @@ from streamdec.backends.tokenizer_config import (
 )
 from streamdec.errors import StreamdecWarning, TokenizerLoadError
 
-__all__ = ["Overlay", "apply_overlay", "roles_beside"]
+__all__ = ["Overlay", "apply_overlay", "missing_beside", "roles_beside"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,8 @@ class Overlay:
     undeclared: Mapping[int, str] = field(default_factory=dict)
     """Added tokens of the ``tokenizer.json`` that an ``added_tokens_decoder`` leaves out. They are
     kept. Classes of transformers that build their tokenizer from the vocabulary lose them."""
+    other_ids: Mapping[str, int] = field(default_factory=dict)
+    """Tokens to which the library gave another id than this one, which a file declares."""
 
     def __bool__(self) -> bool:
         """Whether anything was changed."""
@@ -80,12 +82,13 @@ def apply_overlay(tokenizer: Tokenizer, folder: Path) -> Overlay:
         return Overlay(files, undeclared=undeclared)
     words = {token.content: tokenizer.token_to_id(token.content) for token in tokens}
     guarded(tokenizer.add_tokens, tokens)
-    _warn_of_other_ids(beside, tokenizer, folder / files[0])
+    other_ids = _with_other_ids(beside, tokenizer, folder / files[0])
     after = tokenizer.get_added_tokens_decoder()
     new = {i: token.content for i, token in after.items() if repr(token) != repr(before.get(i))}
     changed = {i: text for i, text in new.items() if words.get(text) is not None}
     appended = {i: text for i, text in new.items() if i not in changed}
-    return Overlay(files, dict(sorted(changed.items())), dict(sorted(appended.items())), undeclared)
+    ascending = dict(sorted(changed.items())), dict(sorted(appended.items()))
+    return Overlay(files, *ascending, undeclared, other_ids)
 
 
 def roles_beside(folder: Path) -> dict[str, str]:
@@ -97,16 +100,33 @@ def roles_beside(folder: Path) -> dict[str, str]:
     return {role: text for role, text in named.items() if role in ROLES}
 
 
-def _warn_of_other_ids(beside: DeclaredTokens, tokenizer: Tokenizer, file: Path) -> None:
-    others = [
-        f"{token.content!r:.60} is {tokenizer.token_to_id(token.content)}, not {wanted}"
+def missing_beside(folder: Path, tokenizer: Tokenizer) -> list[str]:
+    """The tokens that the files in ``folder`` name and ``tokenizer`` does not have.
+
+    Raises :class:`TokenizerLoadError`.
+    """
+    own = guarded(tokenizer.get_added_tokens_decoder)
+    tokens = _read(folder, own)[1].to_add({token.content for token in own.values()})
+    named = dict.fromkeys(token.content for token in tokens)
+    return [text for text in named if tokenizer.token_to_id(text) is None]
+
+
+def _with_other_ids(beside: DeclaredTokens, tokenizer: Tokenizer, file: Path) -> dict[str, int]:
+    """The declared tokens that have other ids by now, which is warned of, and the declared ids."""
+    others = {
+        token.content: wanted
         for wanted, token in beside.declared.items()
         if tokenizer.token_to_id(token.content) != wanted
-    ]
+    }
     if others:
-        shown = "; ".join(others[:3]) + ("; …" if len(others) > 3 else "")
+        listed = [
+            f"{text!r:.60} is {tokenizer.token_to_id(text)}, not {wanted}"
+            for text, wanted in others.items()
+        ]
+        shown = "; ".join(listed[:3]) + ("; …" if len(listed) > 3 else "")
         what = f"{len(others)} added tokens have other ids than the file says"
         warnings.warn(f"{str(file)!r}: {what}: {shown}", StreamdecWarning, stacklevel=6)
+    return others
 
 
 # --- what the files say ---------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """All commands in one group, and how a run ends: always by a status, never by a traceback of ours.
 
 A command is one file of this folder, and is named in ``COMMANDS``; only the one that runs is
-imported.
+imported, and none to list or to complete their names.
 """
 
 from __future__ import annotations
@@ -10,23 +10,35 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
 import click
+from click.shell_completion import CompletionItem
 
+from streamdec.cli.progress import say
+from streamdec.cli.statuses import CANNOT_BEGIN, INTERRUPTED, OUTPUT_CLOSED, STATUS_LINE
 from streamdec.errors import StreamdecError, StreamdecWarning
 
 __all__ = ["COMMANDS", "commands", "run"]
 
-COMMANDS = ("bench", "chat", "decode", "demo", "encode", "info", "preflight", "trace", "verify")
-"""Each is what its module is called, and what is called in there."""
-
-CANNOT_BEGIN = 2
-INTERRUPTED = 130  # 128 + SIGINT, as shells report it
-OUTPUT_CLOSED = 141  # 128 + SIGPIPE
+COMMANDS: Mapping[str, str] = {
+    "bench": "Measure what streaming costs with a tokenizer.",
+    "chat": "Conversations as prompts, by the chat template that a model has.",
+    "completion": "Print what lets a shell complete commands, options and paths.",
+    "decode": "Turn token ids into text.",
+    "demo": "Watch a simulated engine's tokens become text.",
+    "encode": "Turn texts into token ids.",
+    "info": "Say what a tokenizer is, and what is odd about it.",
+    "preflight": "Tell what engines will do with a model, and what is wrong.",
+    "trace": "Show what happens to each token when it is streamed.",
+    "verify": "Compare what is streamed with the whole decode, row by row.",
+}
+"""Each is what its module is called, and what is called in there; and what it does."""
 
 
 class _Commands(click.Group):
@@ -43,31 +55,79 @@ class _Commands(click.Group):
         command: click.Command = getattr(import_module(f"streamdec.cli.{cmd_name}"), cmd_name)
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """See click, of which only some versions call it wrong usage to say nothing."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(CANNOT_BEGIN)
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """See click; what is misspelled is guessed."""
+        near = get_close_matches(args[0], COMMANDS, n=1)
+        if near and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{near[0]}'?")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See click; no command is imported for it."""
+        with formatter.section("Commands"):
+            formatter.write_dl([*COMMANDS.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """See click; no command is imported for it."""
+        found = [
+            CompletionItem(name, help=told)
+            for name, told in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def make_context(self, *arguments: Any, **named: Any) -> click.Context:
+        """See click; ``--help`` and ``--version`` write here."""
+        with _cut_off():
+            return super().make_context(*arguments, **named)
+
     def invoke(self, ctx: click.Context) -> Any:
         """See click."""
-        try:
+        with _cut_off():
             result = super().invoke(ctx)
             sys.stdout.flush()
-        except BrokenPipeError:
-            _give_up_stdout()
-            ctx.exit(OUTPUT_CLOSED)
         return result
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@contextlib.contextmanager
+def _cut_off() -> Iterator[None]:
+    """Within, a reader that goes away is an end, and no error."""
+    try:
+        yield
+    except BrokenPipeError:
+        _give_up_output()
+        raise click.exceptions.Exit(OUTPUT_CLOSED) from None
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=STATUS_LINE,
+)
 @click.version_option(package_name="streamdec", message="%(prog)s %(version)s")
 def commands() -> None:
     """Text from an LLM's token ids, as they arrive: every character whole, nothing lost.
 
     \b
-    Example:
+    Examples:
       streamdec demo
+      streamdec decode --help
     """
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status."""
     _replace_closed_streams()
+    _write_utf_8()
     try:
         with _plain_warnings():
             status = commands.main(arguments, prog_name="streamdec", standalone_mode=False)
@@ -78,7 +138,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.Abort:
         return INTERRUPTED
     except (StreamdecError, OSError) as error:
-        click.echo(f"Error: {' '.join(str(error).split())}", err=True)
+        say(f"Error: {' '.join(str(error).split())}")
+        _give_up_output()
         return CANNOT_BEGIN
 
 
@@ -90,10 +151,23 @@ def _replace_closed_streams() -> None:
             setattr(sys, name, nowhere)
 
 
-def _give_up_stdout() -> None:
-    """Point stdout to nowhere, so that Python's own flush at exit meets no closed pipe."""
-    with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _write_utf_8() -> None:
+    """All commands write UTF-8, wherever it goes; a path may hold what is none."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _give_up_output() -> None:
+    """Point what cannot be written to nowhere, so that Python's own flush at exit does not fail."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    # stderr may have the same reader (2>&1); where it has another one, that may still want it.
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 @contextlib.contextmanager
@@ -111,7 +185,7 @@ def _plain_warnings() -> Iterator[None]:
             line: str | None = None,
         ) -> None:
             if issubclass(category, StreamdecWarning):
-                click.echo(f"Warning: {message}", err=True)
+                say(f"Warning: {message}")
             else:
                 usual(message, category, filename, lineno, file, line)
 

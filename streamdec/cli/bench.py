@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 from importlib.resources import files
 from io import BufferedReader
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import click
 
@@ -22,8 +22,9 @@ from streamdec.bench.entrants import HF
 from streamdec.bench.measure import Difference, Figures, Findings, measure
 from streamdec.bench.withheld import Count
 from streamdec.cli.id_input import BadInputError, without_bom
-from streamdec.cli.loading import Loader, loading_options
-from streamdec.cli.rows import SOME_INPUT_WAS_BAD, chunks_of
+from streamdec.cli.loading import Loader, loading_options, tokenizer_argument
+from streamdec.cli.progress import Progress
+from streamdec.cli.rows import SOME_INPUT_WAS_BAD, chunks_of, counted
 from streamdec.cli.stops import parse_stop, stop_option
 from streamdec.cli.text_input import numbered_texts
 from streamdec.core.programs import route_of
@@ -81,7 +82,7 @@ def _read_stops(
 )
 @click.option("--quick", is_flag=True, help=f"The same as --seconds {QUICK_SECONDS:.0f}.")
 @click.option("--json", "as_json", is_flag=True, help="All of it as a JSON object.")
-@click.argument("tokenizer")
+@tokenizer_argument("tokenizer")
 def bench(
     tokenizer: str,
     load: Loader,
@@ -121,18 +122,18 @@ def bench(
     token_ids = loaded.encode(text.content, special="text").ids
     if not loaded.decode(token_ids, skip_special_tokens=True):
         raise click.UsageError(
-            f"{tokenizer!r}: the text ({text.name}) becomes {_counted(len(token_ids), 'token')}, "
+            f"{tokenizer!r}: the text ({text.name}) becomes {counted(len(token_ids), 'token')}, "
             "which decode to nothing; --text names another"
         )
     took = time.monotonic()
-    with _Progress() as progress:
+    with Progress(silent=0) as progress:
         found = measure(
             loaded,
             token_ids,
             stops or USUAL_STOPS,
             seconds=seconds or (QUICK_SECONDS if quick else SECONDS),
             another=partial(load, tokenizer, fast="lazy"),
-            progress=progress,
+            progress=lambda doing, share: progress(f"{share:4.0%}  {doing}"),
         )
     job = _Job(loaded, text, stops or USUAL_STOPS, not stops, time.monotonic() - took, found)
     told = json.dumps(_facts(job), indent=2) if as_json else "\n".join(_Page(job).lines())
@@ -169,30 +170,6 @@ def _read(source: BufferedReader, option: str) -> str:
         return "".join(row()[0] for _, row in numbered_texts(chunks, "text"))
     except BadInputError as error:
         raise click.BadParameter(str(error), param_hint=option) from error
-
-
-class _Progress:
-    """A line on stderr that is written over and over, and in the end wiped; on a terminal only."""
-
-    def __init__(self) -> None:
-        self._is_shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self._last = 0.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._write("")
-
-    def __call__(self, doing: str, share: float) -> None:
-        if time.monotonic() - self._last >= 0.1:
-            self._last = time.monotonic()
-            self._write(f"{share:4.0%}  {doing}")
-
-    def _write(self, line: str) -> None:
-        if self._is_shown:
-            sys.stderr.write(f"\r\x1b[K{line}")
-            sys.stderr.flush()
 
 
 # --- what comes out -------------------------------------------------------------------------------
@@ -288,7 +265,7 @@ class _Page:
         name = (
             "built in: code, prose in many scripts, emoji" if self._is_built_in else job.text.name
         )
-        streams = _counted(found.streams, "stream")
+        streams = counted(found.streams, "stream")
         ended = f", {found.stopped} ended by a stop" if found.stopped else ""
         yield f"  text   {cut}{name}"
         yield f"         {found.tokens:,} tokens in {streams}{ended}"
@@ -312,7 +289,7 @@ class _Page:
         yield "without stops"
         yield _row("  streamdec", "1", *_costs(found.ours))
         yield _row(f"  {found.rival.name}", _ratio(found.rival_ratio), *_costs(found.rival))
-        yield f"with {_counted(len(self._job.stops), 'stop')}"
+        yield f"with {counted(len(self._job.stops), 'stop')}"
         yield _row("  streamdec", "1", *_costs(found.stopping))
         yield _row(f"  {found.rival.name}")
         name = "    and a fixed window"
@@ -347,8 +324,8 @@ class _Page:
         yield from self._texts()
         versions = ", ".join(f"{k} {v}" for k, v in self._job.tokenizer.report.versions.items())
         beyond = "; ≥ where its library has more" if found.rival.is_native else ""
-        rounds, cold = _counted(found.rounds, "round"), _counted(found.cold_rounds, "round")
-        first = _counted(found.cold_tokens, "token")
+        rounds, cold = counted(found.rounds, "round"), counted(found.cold_rounds, "round")
+        first = counted(found.cold_tokens, "token")
         took = f"{rounds} in {self._job.seconds:.0f} s"
         told = (
             f"{took}: medians, the middle half in brackets. Times are CPU time.",
@@ -433,10 +410,6 @@ def _time(nanoseconds: float) -> str:
 
 def _memory(size: float) -> str:
     return f"{size:,.0f} B" if size < 10_000 else f"{size / 1_000:,.1f} kB"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def _difference(found: Difference) -> str:

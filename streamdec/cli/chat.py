@@ -16,7 +16,8 @@ from streamdec.backends._chat import ChatRenderer
 from streamdec.backends.report import LoadedTokenizer
 from streamdec.chat import sources
 from streamdec.chat._jinja import within
-from streamdec.cli.loading import Loader, loading_options, say_what_encodes
+from streamdec.cli.loading import Loader, complete_files, loading_options, say_what_encodes
+from streamdec.cli.statuses import CannotBeginError
 from streamdec.errors import ChatTemplateError
 
 __all__ = ["chat"]
@@ -91,7 +92,7 @@ def chat() -> None:
     help="The time that the template is told; without it, the time it is.",
 )
 @click.option("--tokens", is_flag=True, help="Print the ids, each with what it stands for.")
-@click.argument("path", metavar="DIR")
+@click.argument("path", metavar="DIR", shell_complete=complete_files)
 def render(
     path: str,
     load: Loader,
@@ -257,7 +258,7 @@ def _json_of(file: BufferedReader) -> Any:
         return json.loads(file.read().decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         name = click.format_filename(getattr(file, "name", "<stdin>"))
-        raise click.ClickException(f"{name}: no JSON: {error}") from error
+        raise CannotBeginError(f"{name}: no JSON: {error}") from error
 
 
 def _variable(given: str) -> tuple[str, Any]:
@@ -275,4 +276,4 @@ def _encoded(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         place = f"U+{ord(text[error.start]):04X} at index {error.start}"
-        raise click.ClickException(f"the text has a lone surrogate: {place}") from error
+        raise CannotBeginError(f"the text has a lone surrogate: {place}") from error

@@ -6,9 +6,9 @@ What is written is flushed before the next input is waited for, so text appears 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from io import BufferedReader
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, TypeVar
 
 import click
 
@@ -21,7 +21,8 @@ from streamdec.cli.id_input import (
     parse_row,
     without_bom,
 )
-from streamdec.cli.loading import Loader, loading_options
+from streamdec.cli.loading import Loader, loading_options, tokenizer_option
+from streamdec.cli.progress import Progress, say
 from streamdec.cli.rows import SOME_INPUT_WAS_BAD, Complaints, chunks_of, json_line
 from streamdec.cli.stops import RAN_OUT, cause_of_end, stop_options
 from streamdec.core.stop_conditions import StopConditions
@@ -30,9 +31,11 @@ from streamdec.protocols import Tokenizer
 
 __all__ = ["decode"]
 
+Line = TypeVar("Line")
+
 
 @click.command()
-@click.option("--tokenizer", required=True, metavar="PATH", help="A tokenizer file or its folder.")
+@tokenizer_option
 @loading_options
 @input_format_option
 @click.option(
@@ -79,10 +82,11 @@ def decode(
     complaints = Complaints(source_name)
     found, chunks = detect_format(without_bom(chunks_of(source, out)))
     job = _Job(loaded, conditions, options, _OUTPUTS[output](out), complaints)
-    cause = job.run(found if input_format == "auto" else input_format, chunks)
+    with Progress.beside_output() as progress:
+        cause = job.run(found if input_format == "auto" else input_format, chunks, progress)
     out.flush()
     if cause is not None and output == "text":
-        click.echo(f"{source_name}: ended by {cause}; nothing after it is read", err=True)
+        say(f"{source_name}: ended by {cause}; nothing after it is read")
     if complaints.count:
         click.get_current_context().exit(SOME_INPUT_WAS_BAD)
 
@@ -107,12 +111,12 @@ class _Job:
         self._output = output
         self._complaints = complaints
 
-    def run(self, input_format: str, chunks: Iterable[bytes]) -> str | None:
+    def run(self, input_format: str, chunks: Iterable[bytes], progress: Progress) -> str | None:
         """Decode ``chunks`` of a file in ``input_format``; what ended it before its end, if any."""
         if input_format == "jsonl":
-            self._decode_rows(numbered_lines(chunks))
+            self._decode_rows(_told(numbered_lines(chunks), progress))
             return None
-        return self._decode_stream(numbered_words(chunks))
+        return self._decode_stream(_told(numbered_words(chunks), progress))
 
     def _decode_rows(self, lines: Iterable[tuple[int, bytes]]) -> None:
         for number, line in lines:
@@ -160,6 +164,12 @@ class _Job:
             "stop_reason": match and match.stop,
             **more,
         }
+
+
+def _told(lines: Iterable[tuple[int, Line]], progress: Progress) -> Iterator[tuple[int, Line]]:
+    for number, line in lines:
+        yield number, line
+        progress(f"line {number:,}")
 
 
 # --- text to output -------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from streamdec.cli.id_input import without_bom
-from streamdec.cli.loading import Loader, loading_options, say_what_encodes
+from streamdec.cli.loading import Loader, loading_options, say_what_encodes, tokenizer_option
+from streamdec.cli.progress import Progress
 from streamdec.cli.rows import SOME_INPUT_WAS_BAD, Complaints, chunks_of, json_line
 from streamdec.cli.text_input import TextFormat, numbered_texts, text_options
 from streamdec.encoding import Special
@@ -19,7 +20,7 @@ __all__ = ["encode"]
 
 
 @click.command()
-@click.option("--tokenizer", required=True, metavar="PATH", help="A tokenizer file or its folder.")
+@tokenizer_option
 @loading_options
 @text_options
 @click.option(
@@ -69,16 +70,20 @@ def encode(
     out = sys.stdout.buffer
     complaints = Complaints(click.format_filename(getattr(source, "name", "<stdin>")))
     chunks = without_bom(chunks_of(source, out))
-    for number, row in numbered_texts(chunks, input_format, field):
-        with complaints.about(number):
-            text, fields = row()
-            encoding = loaded.encode(text, add_special_tokens=add_special_tokens, special=special)
-            ids = list(encoding.ids)
-            if output == "ids":
-                out.write(json.dumps(ids).encode() + b"\n")
-            else:
-                ours: dict[str, Any] = {"line": number, "token_ids": ids}
-                out.write(json_line(ours | fields | ours))
+    with Progress.beside_output() as progress:
+        for number, row in numbered_texts(chunks, input_format, field):
+            with complaints.about(number):
+                text, fields = row()
+                encoding = loaded.encode(
+                    text, add_special_tokens=add_special_tokens, special=special
+                )
+                ids = list(encoding.ids)
+                if output == "ids":
+                    out.write(json.dumps(ids).encode() + b"\n")
+                else:
+                    ours: dict[str, Any] = {"line": number, "token_ids": ids}
+                    out.write(json_line(ours | fields | ours))
+            progress(f"line {number:,}")
     out.flush()
     if complaints.count:
         click.get_current_context().exit(SOME_INPUT_WAS_BAD)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -11,15 +12,20 @@ from typing import Any
 
 import click
 
+from streamdec.backends._decoder_chain import stages_of
+from streamdec.backends.library_stream import library_tokenizer
+from streamdec.backends.oddities import Oddity, oddities_of
 from streamdec.backends.overlay import Overlay
 from streamdec.backends.report import LoadedTokenizer
-from streamdec.cli.loading import Loader, loading_options
+from streamdec.cli.loading import Loader, loading_options, tokenizer_argument
 from streamdec.core.programs import route_of
+from streamdec.errors import StreamdecWarning
 from streamdec.loading.detect import detect_format
 
 __all__ = ["info"]
 
 _ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+_SAID_BELOW = ".*(They are decoded as other text|have other ids than the file says)"
 _MOST_LISTED = 12
 """Special tokens that are shown to people; JSON has all."""
 
@@ -27,12 +33,16 @@ _MOST_LISTED = 12
 @click.command()
 @loading_options
 @click.option("--json", "as_json", is_flag=True, help="All of it as a JSON object.")
-@click.argument("path")
-def info(path: str, load: Loader, as_json: bool) -> None:
-    """Say what the tokenizer at PATH is: its format, what encodes it and why, its special tokens.
+@tokenizer_argument("tokenizer")
+def info(tokenizer: str, load: Loader, as_json: bool) -> None:
+    """Say what TOKENIZER is: its format, what encodes it and why, its sizes, what is odd about it.
 
-    PATH is a file, a folder, or a name: of an encoding, a model, or a repository of the Hub. Where
-    a file is none that is served, what was found is said, and the exit status is 2.
+    TOKENIZER is a file, a folder, or a name: of an encoding, a model, or a repository of the Hub.
+    Where a file is none that is served, what was found is said, and the exit status is 2.
+
+    Odd is what makes text or ids others than people expect: for each kind, which tokens it is about
+    and what follows. The text of some is another than their own, of which every command warns. The
+    codes are those of 'streamdec preflight' where it has the same.
 
     \b
     Examples:
@@ -40,7 +50,10 @@ def info(path: str, load: Loader, as_json: bool) -> None:
       streamdec info --json ./model/tokenizer.json
       streamdec info --backend fastokens ./model
     """
-    facts = _facts(load(path))
+    # What is odd is said below, and in full.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=StreamdecWarning, message=_SAID_BELOW)
+        facts = _facts(load(tokenizer))
     if as_json:
         click.echo(json.dumps(facts, indent=2))
         return
@@ -62,14 +75,43 @@ def _facts(tokenizer: LoadedTokenizer) -> dict[str, Any]:
         "found": _found(tokenizer),
         "class": type(tokenizer).__name__,
         "vocab_size": tokenizer.vocab_size,
+        "sizes": _sizes(tokenizer),
+        "decoder": _decoder(tokenizer),
         "rule": None if rules is None else type(rules.rule).__name__,
         "streams": route_of(tokenizer),
         "fingerprint": tokenizer.fingerprint,
         "special_tokens": {name: tokenizer.token_to_id(name) for name in special.all},
         "overlay": None if overlay is None else asdict(overlay),
         "roles": {role: getattr(special, f"{role}_token") for role in _ROLES},
+        "oddities": [_oddity(found) for found in oddities_of(tokenizer)],
         "report": asdict(tokenizer.report),
     }
+
+
+def _sizes(tokenizer: LoadedTokenizer) -> dict[str, int | None]:
+    """How many there are of what; None where that has no answer."""
+    library = library_tokenizer(tokenizer)
+    path = Path(getattr(tokenizer, "name", ""))
+    # The library itself, where it can be asked, is four times as fast.
+    names = map((library or tokenizer).id_to_token, range(tokenizer.vocab_size))
+    return {
+        "tokens": sum(name is not None for name in names),
+        "added": None if library is None else len(library.get_added_tokens_decoder()),
+        "special": len(tokenizer.special_tokens.all),
+        "file_bytes": path.stat().st_size if path.is_file() else None,
+    }
+
+
+def _decoder(tokenizer: LoadedTokenizer) -> list[str] | None:
+    """The decoders of a tokenizer.json in their order; None for other formats."""
+    library = library_tokenizer(tokenizer)
+    if library is None:
+        return None
+    return [stage["type"] for stage in stages_of(library.decoder) or ()]
+
+
+def _oddity(found: Oddity) -> dict[str, Any]:
+    return asdict(found) | {"tokens": {text: i for i, text in found.tokens.items()}}
 
 
 def _found(tokenizer: LoadedTokenizer) -> str | None:
@@ -92,14 +134,23 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if report["guarded"]:
         yield "but for", f"texts with {report['guarded']!a}, which huggingface encodes"
     how = "over a window of decode()" if facts["streams"] == "window" else "byte by byte"
+    if facts["decoder"] is not None:
+        yield "decoder", ", ".join(facts["decoder"]) or "none: a space between two tokens"
     yield "streams", f"{how}, joined as {facts['rule'] or 'only decode() knows'}"
-    yield "ids", f"below {facts['vocab_size']:,}"
+    sizes = facts["sizes"]
+    added = "" if sizes["added"] is None else f", {sizes['added']:,} of them added"
+    yield "ids", f"below {facts['vocab_size']:,}; {sizes['tokens']:,} tokens{added}"
+    if sizes["file_bytes"] is not None:
+        yield "file", f"{sizes['file_bytes']:,} bytes"
     for role, token in facts["roles"].items():
         if token is not None:
             yield role, f"{_shown(token)} ({facts['special_tokens'][token]})"
     yield "special", _listed(facts["special_tokens"])
     if facts["overlay"] is not None:
         yield from _overlay_lines(facts["overlay"])
+    for odd in facts["oddities"]:
+        listed = f": {_listed(odd['tokens'])}" if odd["tokens"] else ""
+        yield "odd", f"{odd['what']}{listed}. {odd['follows']} [{odd['code']}]"
     yield "fingerprint", facts["fingerprint"]
     yield "sha256", report["sha256"] or "unknown: the file is not read whole"
     if report["revision"]:

@@ -3,19 +3,62 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from streamdec.backends.fast import BACKENDS, VARIABLE
 from streamdec.backends.report import LoadedTokenizer
+from streamdec.cli.progress import say
 from streamdec.loading.factory import load_tokenizer
 
-__all__ = ["Loader", "backend_option", "loading_options", "say_what_encodes"]
+__all__ = [
+    "LOADING_OPTIONS",
+    "Loader",
+    "backend_option",
+    "complete_files",
+    "complete_folders",
+    "loading_options",
+    "say_what_encodes",
+    "spelled",
+    "tokenizer_argument",
+    "tokenizer_option",
+]
 
 Loader = Callable[..., LoadedTokenizer]
 """``load_tokenizer`` with what the options say; takes a path or a name."""
+
+
+def complete_files(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Shells complete the path of a file or folder; what is none is taken as it is."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_folders(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Shells complete the path of a folder."""
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def tokenizer_argument(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The argument that is a tokenizer: a file, a folder, or a name."""
+    return click.argument(name, shell_complete=complete_files)
+
+
+tokenizer_option = click.option(
+    "--tokenizer",
+    required=True,
+    metavar="PATH",
+    shell_complete=complete_files,
+    help="A tokenizer file, its folder, or a name, as for 'info'.",
+)
 
 backend_option = click.option(
     "--backend",
@@ -55,6 +98,7 @@ _OPTIONS = {
     ),
 }
 """The options, under the names that load_tokenizer has for them."""
+LOADING_OPTIONS = tuple(_OPTIONS)
 
 
 def loading_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,8 +115,23 @@ def loading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
+def spelled(context: click.Context, names: Iterable[str] = LOADING_OPTIONS) -> list[str]:
+    """Those of the options ``names`` that were given, as they are given on a command line."""
+    words = []
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name not in names or source is not ParameterSource.COMMANDLINE:
+            continue
+        value = context.params[parameter.name]
+        if isinstance(value, bool):
+            words.append((parameter.opts if value else parameter.secondary_opts)[0])
+        else:
+            words += [parameter.opts[0], shlex.quote(str(value))]
+    return words
+
+
 def say_what_encodes(tokenizer: LoadedTokenizer) -> None:
     """One line on stderr: the active path, and why it is that one."""
     guarded = tokenizer.report.guarded
     but = f"; huggingface encodes texts with {guarded!a}" if guarded else ""
-    click.echo(f"{tokenizer.report}{but}", err=True)
+    say(f"{tokenizer.report}{but}")

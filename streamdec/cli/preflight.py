@@ -14,9 +14,11 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from streamdec.cli.loading import complete_folders
 from streamdec.cli.preflight_html import html_page
 from streamdec.cli.preflight_sarif import sarif_log
 from streamdec.cli.preflight_text import printable, text_report
+from streamdec.cli.statuses import CANNOT_BEGIN, NOT_ALL_IS_WELL
 from streamdec.errors import PreflightError
 from streamdec.preflight import Report, inspect
 from streamdec.preflight.engines import ENGINES, parse_engine
@@ -25,8 +27,6 @@ from streamdec.preflight.report import SEVERITIES, Severity
 __all__ = ["preflight"]
 
 USUAL_ENGINES = ("vllm", "sglang", "transformers")
-FOUND_SOMETHING = 1
-CANNOT_INSPECT = 2
 _FORMATS = ("json", "sarif", "html")
 
 
@@ -73,7 +73,7 @@ def _engines(
     default=True,
     help="Whether chat templates are rendered, in a child process with little memory and time.",
 )
-@click.argument("paths", nargs=-1, required=True, metavar="DIR...")
+@click.argument("paths", nargs=-1, required=True, metavar="DIR...", shell_complete=complete_folders)
 def preflight(
     paths: tuple[str, ...],
     engines: tuple[str, ...],
@@ -154,12 +154,12 @@ def _progress(total: int) -> Iterator[Callable[[str], None]]:
 def _status(outcomes: Iterable[_Outcome], fail_on: str) -> int:
     found = list(outcomes)
     if any(outcome.error for outcome in found):
-        return CANNOT_INSPECT
+        return CANNOT_BEGIN
     if fail_on == "never":
         return 0
     least: Severity = next(severity for severity in SEVERITIES if severity == fail_on)
     failed = any(o.report is not None and o.report.at_least(least) for o in found)
-    return FOUND_SOMETHING if failed else 0
+    return NOT_ALL_IS_WELL if failed else 0
 
 
 # --- writing --------------------------------------------------------------------------------------

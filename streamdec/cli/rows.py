@@ -11,19 +11,24 @@ from io import BufferedReader
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
-import click
-
 from streamdec.cli.id_input import BadInputError
+from streamdec.cli.progress import say
+from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.errors import StreamdecError
 
-__all__ = ["SOME_INPUT_WAS_BAD", "Complaints", "chunks_of", "json_line"]
+__all__ = ["SOME_INPUT_WAS_BAD", "Complaints", "chunks_of", "counted", "json_line"]
 
 CHUNK_BYTES = 65536
-SOME_INPUT_WAS_BAD = 1
+SOME_INPUT_WAS_BAD = NOT_ALL_IS_WELL
 
 
 def chunks_of(source: BufferedReader, out: BinaryIO) -> Iterator[bytes]:
-    """Yield what has arrived at ``source``; ``out`` is flushed before each wait for more."""
+    """Yield what has arrived at ``source``; ``out`` is flushed before each wait for more.
+
+    Who forgot a FILE is told that the terminal is read.
+    """
+    if source.isatty():
+        say("Reading from the terminal; Ctrl-D on a line of its own ends it.")
     while chunk := source.read1(CHUNK_BYTES):
         yield chunk
         out.flush()
@@ -35,6 +40,11 @@ def json_line(row: dict[str, Any]) -> bytes:
         return json.dumps(row, ensure_ascii=False).encode() + b"\n"
     except UnicodeEncodeError:
         return json.dumps(row).encode() + b"\n"
+
+
+def counted(number: int, what: str) -> str:
+    """``number`` of ``what``, a word whose plural ends in s."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 class Complaints:
@@ -62,5 +72,5 @@ class Complaints:
         if not isinstance(error, BadInputError | StreamdecError):
             return False
         self.count += 1
-        click.echo(f"{self._source_name}: line {self._line}: {error}", err=True)
+        say(f"{self._source_name}: line {self._line}: {error}")
         return True

@@ -63,6 +63,13 @@ def _parse_stop_id(text: str) -> int:
     return check_token_id(parse_id(text.encode(errors="surrogateescape")))
 
 
+def _parse_stop_ids(text: str) -> tuple[int, ...]:
+    ids = tuple(map(_parse_stop_id, text.replace(",", " ").split()))
+    if not ids:
+        raise ValueError("a sequence has at least one id")
+    return ids
+
+
 def _each(parse: Callable[[str], Any]) -> Callable[..., tuple[Any, ...]]:
     """A callback that parses all values of an option; what is wrong with one names the option."""
 
@@ -75,6 +82,16 @@ def _each(parse: Callable[[str], Any]) -> Callable[..., tuple[Any, ...]]:
             raise click.BadParameter(str(error)) from error
 
     return parse_all
+
+
+def _one(parse: Callable[[str], Any]) -> Callable[..., Any]:
+    """A callback that parses the value of an option, if it is given."""
+    parse_all = _each(parse)
+
+    def parse_one(context: click.Context, option: click.Parameter, value: str | None) -> Any:
+        return None if value is None else parse_all(context, option, [value])[0]
+
+    return parse_one
 
 
 def stop_option(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -105,6 +122,47 @@ _OPTIONS = {
         metavar="ID",
         callback=_each(_parse_stop_id),
         help="The same, with null as 'stop_reason': the model's own end of sequence.",
+    ),
+    "stop_token_sequences": click.option(
+        "--stop-ids",
+        "stop_token_sequences",
+        multiple=True,
+        metavar="IDS",
+        callback=_each(_parse_stop_ids),
+        help="End at these ids in a row, with spaces or commas between; may be given several "
+        "times.",
+    ),
+    "stop_regex": click.option(
+        "--stop-regex",
+        multiple=True,
+        metavar="PATTERN",
+        help="End before what this pattern of Python's re matches; may be given several times.",
+    ),
+    "max_hold": click.option(
+        "--max-hold",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="The most characters that a match of --stop-regex may have; needed for patterns that "
+        "match without end.",
+    ),
+    "visible_stop": click.option(
+        "--visible-stop",
+        multiple=True,
+        metavar="TEXT",
+        callback=_each(parse_stop),
+        help="End after this text, which is shown; may be given several times.",
+    ),
+    "armed_after": click.option(
+        "--armed-after",
+        metavar="TEXT",
+        callback=_one(parse_stop),
+        help="Stops count only once this text has come: '</think>'.",
+    ),
+    "armed_until": click.option(
+        "--armed-until",
+        metavar="TEXT",
+        callback=_one(parse_stop),
+        help="Stops no longer count once this text has come.",
     ),
     "include_stop_str_in_output": click.option(
         "--include-stop",
@@ -148,7 +206,10 @@ def _conditions(values: dict[str, Any]) -> StopConditions:
     if most is not None and least > most:
         problem = f"{least} is more than --max-tokens {most}"
         raise click.BadParameter(problem, param_hint="'--min-tokens'")
-    return StopConditions(**values)
+    try:
+        return StopConditions(**values)
+    except ValueError as error:  # above all a pattern that is none
+        raise click.UsageError(str(error)) from error
 
 
 def cause_of_end(stream: StopSequenceDecoder) -> str:
@@ -158,4 +219,6 @@ def cause_of_end(stream: StopSequenceDecoder) -> str:
         return "the last id" if stream.finish_reason == RAN_OUT else "--max-tokens"
     if match.stop is None:
         return "the end-of-sequence id"
+    if isinstance(match.stop, tuple):
+        return f"the ids {' '.join(map(str, match.stop))}"
     return f"the stop {match.stop!r}" if isinstance(match.stop, str) else f"the id {match.stop}"

@@ -14,13 +14,30 @@ import click
 
 from streamdec.cli.id_input import BadInputError, kind_of, numbered_lines, parse_json
 
-__all__ = ["Row", "TextFormat", "numbered_texts", "text_options"]
+__all__ = [
+    "Row",
+    "TextFormat",
+    "field_option",
+    "numbered_texts",
+    "plain_text",
+    "text_of",
+    "text_options",
+]
 
 TextFormat = Literal["text", "lines", "jsonl"]
 """What a file of texts holds."""
 
 Row = Callable[[], tuple[str, dict[str, Any]]]
 """Gives the text of a row and the fields beside it; BadInputError if there is none."""
+
+
+field_option = click.option(
+    "--field",
+    default="text",
+    show_default=True,
+    metavar="NAME",
+    help="Where the text is in the objects of JSONL.",
+)
 
 
 def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -32,14 +49,7 @@ def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         help="What FILE holds: one text, a text in each line, or a JSON string or object in each.",
     )
-    name = click.option(
-        "--field",
-        default="text",
-        show_default=True,
-        metavar="NAME",
-        help="Where the text is in the objects of JSONL.",
-    )
-    return choose(name(command))
+    return choose(field_option(command))
 
 
 def numbered_texts(
@@ -75,12 +85,22 @@ def _all_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def _plain(data: bytes) -> tuple[str, dict[str, Any]]:
+    return plain_text(data), {}
+
+
+def plain_text(data: bytes) -> str:
+    """``data`` as text. BadInputError if it is not UTF-8."""
     try:
-        return data.decode(), {}
+        return data.decode()
     except UnicodeDecodeError as error:
         byte = data[error.start]
         told = f"not UTF-8: byte 0x{byte:02x} at position {error.start + 1}"
         raise BadInputError(told) from error
+
+
+def text_of(row: Row) -> str:
+    """The text alone of a row."""
+    return row()[0]
 
 
 def _of_json(line: bytes, field: str) -> tuple[str, dict[str, Any]]:

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from streamdec.chunks import FinishReason
+from streamdec.chunks import FinishReason, StopReason
 from streamdec.cli.decoding import decoding_options, input_format_option
 from streamdec.cli.id_input import (
     detect_format,
@@ -28,7 +28,12 @@ from streamdec.cli.id_input import (
     parse_row,
     without_bom,
 )
-from streamdec.cli.loading import Loader, loading_options
+from streamdec.cli.loading import (
+    LOADING_OPTIONS,
+    Loader,
+    loading_options,
+    tokenizer_argument,
+)
 from streamdec.cli.rows import SOME_INPUT_WAS_BAD, Complaints, chunks_of
 from streamdec.cli.stops import RAN_OUT, stop_options
 from streamdec.core.stop_conditions import StopConditions
@@ -113,8 +118,13 @@ def _parse_ids(_context: click.Context, _option: click.Parameter, value: str) ->
     metavar="TRACE",
     help="Play the trace of --jsonl on TOKENIZER; say the first difference, if there is one.",
 )
-@click.argument("tokenizer")
-@click.argument("source", metavar="[FILE]", type=click.File("rb"), default="-")
+@tokenizer_argument("tokenizer")
+@click.argument(
+    "source",
+    metavar="[FILE]",
+    type=click.File("rb"),
+    default="-",
+)
 def trace(
     tokenizer: str,
     source: BufferedReader,
@@ -149,9 +159,7 @@ def trace(
     """
     context = click.get_current_context()
     if played is not None:
-        others = context.get_parameter_source("source") is not click.core.ParameterSource.DEFAULT
-        if others or as_jsonl or html_file or redact:
-            raise click.UsageError("--replay takes TOKENIZER alone: all else is in the trace")
+        _check_alone(context)
         context.exit(_replay(played, load(tokenizer, fast="lazy")))
     if as_jsonl and html_file == Path("-"):
         raise click.UsageError("--jsonl and --html - cannot both be written to stdout")
@@ -173,6 +181,32 @@ def trace(
     _write(result, as_jsonl=as_jsonl, html_file=html_file)
     if complaints.count or result.verdict.equal is False:
         context.exit(SOME_INPUT_WAS_BAD)
+
+
+# --- a trace that is played again -----------------------------------------------------------------
+
+
+def _check_alone(context: click.Context) -> None:
+    """Raises UsageError if more was given than what a replay takes."""
+    taken = {"tokenizer", "played", *LOADING_OPTIONS}
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name not in taken and source is click.core.ParameterSource.COMMANDLINE:
+            is_option = isinstance(parameter, click.Option)
+            name = "/".join([*parameter.opts, *parameter.secondary_opts]) if is_option else "FILE"
+            raise click.UsageError(f"--replay does not take {name}: all that is in the trace")
+
+
+def _replay(source: BufferedReader, tokenizer: Tokenizer) -> int:
+    """Says how it went; the exit status."""
+    lines = (line.decode("utf-8", "replace") for line in source)
+    recorded = Trace.from_lines(lines)
+    difference = replay(recorded, tokenizer)
+    if difference is None:
+        click.echo(f"{len(recorded.tokens)} tokens played: all as in the trace")
+        return 0
+    _put(f"{len(recorded.tokens)} tokens in the trace; the first difference: {difference}")
+    return SOME_INPUT_WAS_BAD
 
 
 # --- ids ------------------------------------------------------------------------------------------
@@ -240,18 +274,6 @@ def _step(
     tracer.flush(RAN_OUT)
 
 
-def _replay(source: BufferedReader, tokenizer: Tokenizer) -> int:
-    """Says how it went; the exit status."""
-    lines = (line.decode("utf-8", "replace") for line in source)
-    recorded = Trace.from_lines(lines)
-    difference = replay(recorded, tokenizer)
-    if difference is None:
-        click.echo(f"{len(recorded.tokens)} tokens played: all as in the trace")
-        return 0
-    click.echo(f"{len(recorded.tokens)} tokens in the trace; the first difference: {difference}")
-    return SOME_INPUT_WAS_BAD
-
-
 # --- out ------------------------------------------------------------------------------------------
 
 
@@ -314,7 +336,7 @@ def _cells(token: TokenRecord) -> list[str]:
         "" if token.data is None else token.data.hex(" "),
         token.held.hex(" "),
         _quoted(token.jailed),
-        " | ".join(map(_quoted, token.may_become)),
+        " | ".join(map(_stop, token.may_become)),
         _quoted(token.text),
         str(token.chunk),
         _ended(token.finish_reason, token.stop_reason),
@@ -332,10 +354,14 @@ def _end_cells(result: Trace) -> list[str]:
     return list(said.values())
 
 
-def _ended(reason: FinishReason | None, stop: Any) -> str:
+def _ended(reason: FinishReason | None, stop: StopReason) -> str:
     if reason is None:
         return ""
-    return reason if stop is None else f"{reason}: {stop!r}"
+    return reason if stop is None else f"{reason}: {_stop(stop)}"
+
+
+def _stop(stop: str | int | tuple[int, ...]) -> str:
+    return f"ids {' '.join(map(str, stop))}".strip() if isinstance(stop, tuple) else repr(stop)
 
 
 def _shown(text: str) -> str:
@@ -374,8 +400,9 @@ def _print_table(console: Console, heading: Sequence[tuple[str, str]], result: T
         for place, name in enumerate(COLUMNS)
         if name in ("token", "piece", "came out") or any(row[place] for row in rows)
     ]
-    if all(row[COLUMNS.index("chunk")] == row[0] for row in rows):
-        used.remove(COLUMNS.index("chunk"))
+    chunk = COLUMNS.index("chunk")
+    if all(row[chunk] == row[0] for row in rows):
+        used = [place for place in used if place != chunk]
     if console.width < NARROW:
         used = [place for place in used if COLUMNS[place] != "bytes"]
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")

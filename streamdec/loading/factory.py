@@ -14,11 +14,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from streamdec import hooks
 from streamdec.backends._chat import NewTemplate
 from streamdec.backends._reading import read_bounded
 from streamdec.backends._shadow import OnMismatch
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec
 from streamdec.backends.fast import Fast, FastOptions, HybridTokenizer
+from streamdec.backends.oddities import warn_of_oddities
 from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.report import LoadedTokenizer, TokenizerReport, versions_of
 from streamdec.chat.tokenizer_chat import TokenizerChat
@@ -99,9 +101,10 @@ def load_tokenizer(
     called. Which one there is and why, ``get_chat_template().origin`` says.
 
     A sample of the tokenizer's ids is compared with its own ``decode`` at once, so a difference is
-    warned of here (:class:`StreamdecWarning`) and not in the middle of a stream. Costs what the
-    library's loading costs, and ≤ 5 ms or 2 % more; with fastokens three to five times that, unless
-    ``fast`` says otherwise.
+    warned of here (:class:`StreamdecWarning`) and not in the middle of a stream. So are added
+    tokens that are decoded as other text than their own (:mod:`streamdec.backends.oddities`).
+    Costs what the library's loading costs, and ≤ 5 ms or 2 % more; with fastokens three to five
+    times that, unless ``fast`` says otherwise.
 
     Raises :class:`TokenizerLoadError`, which names the path, if nothing is there or it cannot be
     read, :class:`UnsupportedFormatError`, which says what was found and what is served,
@@ -127,27 +130,40 @@ def load_tokenizer(
     )
     table = read_models(models) if isinstance(models, (str, os.PathLike)) else checked(models or {})
     started = perf_counter()
-    source = _source_of(name, table, encoding, revision, allow_download=allow_download)
-    if source.path is None:
-        opened = _by_name(source.encoding, allow_download=allow_download)
+    loaded: Loaded | None = None
+    failed: str | None = None
+    try:
+        source = _source_of(name, table, encoding, revision, allow_download=allow_download)
+        loaded = _loaded(source, options, encoding, overlay, allow_download=allow_download)
+        loaded._chat = _chat_of(loaded, source.path, chat_template)
+        route_of(loaded)
+        warn_of_oddities(loaded, stacklevel=2)
+    except Exception as error:
+        failed = type(error).__name__
+        raise
+    finally:
+        _tell(name, loaded, perf_counter() - started, failed)
+    return loaded
+
+
+def _tell(name: str, tokenizer: Loaded | None, seconds: float, failed: str | None) -> None:
+    """Tells hooks of one loading."""
+    if not hooks.installed:  # a vocabulary takes time to count
+        return
+    if tokenizer is None:
+        event = hooks.Loaded("", name, "", seconds, 0, failed)
     else:
-        is_laid_over = source.path.is_dir() if overlay is None else overlay
-        request = _Request(encoding, options, is_laid_over, source.revision)
-        opened = _from_path(source.path, request)
-    if not isinstance(opened.tokenizer, HybridTokenizer):
-        seconds = perf_counter() - started
-        opened.tokenizer.report = _report_on(opened, options, source.revision, seconds)
-    opened.tokenizer._chat = _chat_of(opened, source.path, chat_template)
-    route_of(opened.tokenizer)
-    return opened.tokenizer
+        kind, form = tokenizer.tokenizer_type, tokenizer.report.format
+        event = hooks.Loaded(kind, name, form, seconds, tokenizer.vocab_size, failed)
+    hooks.tell(hooks.installed, "loaded", event)
 
 
-def _chat_of(opened: _Opened, path: Path | None, given: NewTemplate | None) -> TokenizerChat:
+def _chat_of(loaded: Loaded, path: Path | None, given: NewTemplate | None) -> TokenizerChat:
     """Where its template is; nothing of it is read here."""
     if path is None:
         return TokenizerChat(None, template=given)
     folder = path if path.is_dir() else path.parent
-    gguf = Path(opened.tokenizer.name) if opened.format == "gguf" else None
+    gguf = Path(loaded.name) if loaded.report.format == "gguf" else None
     return TokenizerChat(folder, gguf=gguf, template=given)
 
 
@@ -253,6 +269,28 @@ class _Opened:
     active: str
     reason: str
     sha256: str | None
+
+
+def _loaded(
+    source: _Source,
+    options: FastOptions,
+    encoding: str | EncodingSpec | None,
+    overlay: bool | None,
+    *,
+    allow_download: bool,
+) -> Loaded:
+    """The tokenizer that is there, with its report."""
+    started = perf_counter()
+    if source.path is None:
+        opened = _by_name(source.encoding, allow_download=allow_download)
+    else:
+        is_laid_over = source.path.is_dir() if overlay is None else overlay
+        request = _Request(encoding, options, is_laid_over, source.revision)
+        opened = _from_path(source.path, request)
+    if not isinstance(opened.tokenizer, HybridTokenizer):
+        seconds = perf_counter() - started
+        opened.tokenizer.report = _report_on(opened, options, source.revision, seconds)
+    return opened.tokenizer
 
 
 def _by_name(encoding: str | EncodingSpec, *, allow_download: bool) -> _Opened:

@@ -205,16 +205,16 @@ def test_a_gguf_file_without_a_template_says_so(
 @pytest.mark.parametrize(
     ("messages", "options", "status", "told"),
     [
-        (b"[", (), 1, "no JSON"),
-        (b"\xff", (), 1, "no JSON"),
-        (b"[" * 100_000, (), 1, "no JSON"),
+        (b"[", (), 2, "no JSON"),
+        (b"\xff", (), 2, "no JSON"),
+        (b"[" * 100_000, (), 2, "no JSON"),
         ("Hi", (), 2, "messages must be a list of messages, not str"),
         ({}, (), 2, "messages must be a list of messages, not NoneType"),
         ([], (), 2, "an empty conversation"),
         (USER, ("--variable", "x"), 2, "it is not NAME=JSON"),
         (USER, ("--variable", "x=y"), 2, "Expecting value"),
         (USER, ("--variable", 'chat_template="x"'), 2, "may not have 'chat_template'"),
-        ([{"role": "user", "content": "\ud83d"}], (), 1, "a lone surrogate: U+D83D at index 14"),
+        ([{"role": "user", "content": "\ud83d"}], (), 2, "a lone surrogate: U+D83D at index 14"),
     ],
 )
 def test_what_cannot_be_rendered_is_one_line(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,22 @@ from streamdec.backends.fast import VARIABLE
 from tests.cli.running import LIBRARY, TOKENIZER, run, run_process
 from tests.support.files import SHARED
 
+ODD = {
+    "chatglm3": {"ADDED_TOKEN_ID_DRIFT", "ADDED_TOKEN_ONLY_IN_CONFIG"},
+    "deepseek-coder": {"ADDED_TOKEN_OF_BYTE_LETTERS"},
+    "llama-2-normalized-specials": {"ADDED_TOKEN_NORMALIZED"},
+    "ort-added-tokens": {
+        "ADDED_TOKEN_ID_NOT_HONOURED",
+        "ADDED_TOKEN_ID_DRIFT",
+        "ADDED_TOKEN_ONLY_IN_CONFIG",
+    },
+    "phi-2": {"CLEAN_UP_TOKENIZATION_SPACES"},
+    "synthetic-bytelevel": {"ADDED_TOKEN_OF_BYTE_LETTERS"},
+    "t5-small": {"CLEAN_UP_TOKENIZATION_SPACES"},
+    "whisper-tiny": {"CLEAN_UP_TOKENIZATION_SPACES"},
+}
+"""Those of the shared tokenizers that are odd; all others are not."""
+WARNED = {"deepseek-coder", "llama-2-normalized-specials", "synthetic-bytelevel"}
 REAL = [pytest.param(path, id=path.name) for path in sorted(SHARED.glob("*")) if path.is_dir()]
 
 
@@ -28,7 +45,12 @@ def test_people_read_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     told = dict(line.split(maxsplit=1) for line in result.out.splitlines())
     assert told["format"] == "huggingface: a tokenizer.json"
     assert told["encodes"] == "huggingface: it was asked for"
-    assert told["ids"] == f"below {LIBRARY.get_vocab_size():,}"
+    size = LIBRARY.get_vocab_size()
+    added = len(LIBRARY.get_added_tokens_decoder())
+    assert told["ids"] == f"below {size:,}; {size:,} tokens, {added} of them added"
+    assert told["decoder"] == "ByteLevel"
+    assert told["file"] == f"{TOKENIZER.stat().st_size:,} bytes"
+    assert "odd" not in told
     end = LIBRARY.token_to_id("<|im_end|>")
     assert f"<|im_end|> {end}" in told["special"]
     assert "asked for    huggingface (by --backend)\n" in result.out
@@ -42,15 +64,21 @@ def test_the_environment_is_told_apart_from_the_option(monkeypatch: pytest.Monke
     assert (asked["requested"], asked["requested_by"]) == ("auto", "argument")
 
 
-@pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
 @pytest.mark.parametrize("folder", REAL)
 def test_json_has_what_the_tokenizer_says_of_itself(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tokenizer = streamdec.load_tokenizer(folder, backend="huggingface")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        tokenizer = streamdec.load_tokenizer(folder, backend="huggingface")
     result = run(monkeypatch, "info", folder, "--json", "--backend=huggingface")
     facts = json.loads(result.out)
-    assert result.status == 0
+    assert (result.status, result.err) == (0, "")
+    odd = {oddity["code"] for oddity in facts["oddities"]}
+    assert odd == ODD.get(folder.name, set())
+    warned = [one for one in told if "decoded as other text" in str(one.message)]
+    assert len(warned) == (folder.name in WARNED)
+    assert 0 < facts["sizes"]["tokens"] <= facts["vocab_size"]
     assert facts["fingerprint"] == tokenizer.fingerprint
     assert facts["vocab_size"] == tokenizer.vocab_size
     assert list(facts["special_tokens"]) == list(tokenizer.special_tokens.all)
@@ -59,6 +87,32 @@ def test_json_has_what_the_tokenizer_says_of_itself(
     assert facts["report"]["format"] == detected.format
     assert facts["found"] == detected.description
     assert facts["report"]["sha256"] == tokenizer.report.sha256
+
+
+def test_what_is_odd_is_said_once_and_with_what_follows(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    data = json.loads(TOKENIZER.read_text("utf-8"))
+    end = {**data["added_tokens"][-1], "id": 10**6, "content": "üÿ", "special": False}
+    data["added_tokens"].append(end)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(data), "utf-8")
+    result = run(monkeypatch, "info", tmp_path)
+    assert (result.status, result.err) == (0, "")
+    odd = [line.split(maxsplit=1)[1] for line in result.out.splitlines() if line[:4] == "odd "]
+    size = LIBRARY.get_vocab_size()
+    assert [line.split(":")[0] for line in odd] == [
+        "added tokens that are spelled in letters which stand for bytes",
+        "added tokens with other ids than the tokenizer.json says",
+    ]
+    assert all(f": 1: üÿ {size}. " in line for line in odd)
+    assert odd[0].endswith("[ADDED_TOKEN_OF_BYTE_LETTERS]")
+    (tmp_path / "ids").write_text(str(size))
+    decoding = run_process("decode", "--tokenizer", tmp_path, tmp_path / "ids")
+    assert decoding.stderr.startswith(b"Warning: ")
+    assert decoding.stderr.count(b"\n") == 2
+    assert decoding.stdout.decode() == "\ufffd\ufffd\n"
+    facts = json.loads(run(monkeypatch, "info", "--json", tmp_path).out)
+    assert [oddity["tokens"] for oddity in facts["oddities"]] == [{"üÿ": size}] * 2
 
 
 def test_what_is_not_served_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

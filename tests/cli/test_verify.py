@@ -1,18 +1,26 @@
-"""``streamdec verify --encode``: both encoders on one's own texts."""
+"""``streamdec verify``: rows streamed and decoded whole; with ``--encode`` both encoders."""
 
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streamdec.backends.fast import VARIABLE
-from tests.cli.running import ROOT, TOKENIZER, command, jsonl, run
+from streamdec.cli import streaming
+from streamdec.cli import verify as verify_module
+from streamdec.cli.stops import parse_stop
+from streamdec.core.decode_stream import DecodeStream
+from tests.cli.running import LIBRARY, ROOT, TOKENIZER, Run, command, jsonl, objects, run
 from tests.support.files import rank_file
 from tests.support.zoo import ZOO
 
@@ -38,6 +46,208 @@ def crooked(tmp_path: Path) -> Path:
     data["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, byte_level]}
     (tmp_path / "tokenizer.json").write_text(json.dumps(data), "utf-8")
     return tmp_path
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+TEXTS = ["Hello 👋 你好, नमस्ते", "byte by byte", "<|im_start|>Größe<|im_end|>"]
+ROWS = [LIBRARY.encode(text).ids for text in TEXTS]
+
+
+@pytest.fixture
+def window(tmp_path: Path) -> Path:
+    """A decoder that no stream can follow: what was text is another one 70 letters later."""
+    data = json.loads(TOKENIZER.read_text("utf-8"))
+    pattern = {"Regex": "b(y)te"}
+    replace = {"type": "Replace", "pattern": pattern, "content": "BIT"}
+    data["decoder"] = {"type": "Sequence", "decoders": [data["decoder"], replace]}
+    (tmp_path / "window.json").write_text(json.dumps(data), "utf-8")
+    return tmp_path / "window.json"
+
+
+class LosesInBatches(DecodeStream):
+    """Loses the text of a token that comes fifth in a batch."""
+
+    __slots__ = ()
+
+    def step_batch(self, token_ids: Iterable[SupportsIndex]) -> list[str]:
+        texts = super().step_batch(token_ids)
+        return texts if len(texts) < 5 else [*texts[:4], "", *texts[5:]]
+
+
+def verified(
+    monkeypatch: pytest.MonkeyPatch, *arguments: str | Path, stdin: str | bytes = b""
+) -> Run:
+    given = stdin.encode() if isinstance(stdin, str) else stdin
+    return run(monkeypatch, "verify", *arguments, stdin=given)
+
+
+@pytest.mark.parametrize(
+    ("rows", "count", "ids"),
+    [
+        (jsonl(*ROWS), 3, sum(map(len, ROWS))),
+        (jsonl(*({"token_ids": row} for row in ROWS)), 3, sum(map(len, ROWS))),
+        (jsonl(*TEXTS), 3, sum(map(len, ROWS))),
+        (jsonl({"text": TEXTS[0]}, ROWS[1]), 2, sum(map(len, ROWS[:2]))),
+        (" ".join(map(str, ROWS[0])), 1, len(ROWS[0])),
+        ("\n".join(TEXTS), 1, len(LIBRARY.encode("\n".join(TEXTS)).ids)),
+    ],
+)
+def test_ids_and_texts_are_streamed(
+    monkeypatch: pytest.MonkeyPatch, rows: str, count: int, ids: int
+) -> None:
+    result = verified(monkeypatch, TOKENIZER, stdin=rows)
+    told = "row" if count == 1 else "rows"
+    assert result.out == (
+        f"{count} {told} of {ids} ids, streamed in 12 ways (seed 0): "
+        "0 with other text than the whole decode\n"
+    )
+    assert (result.status, result.err) == (0, "")
+
+
+def test_what_encode_writes_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    for output in ("ids", "jsonl"):
+        encode = ("encode", "--tokenizer", TOKENIZER, "--input-format=lines", "--output", output)
+        encoded = run(monkeypatch, *encode, stdin="\n".join(TEXTS).encode())
+        result = verified(monkeypatch, TOKENIZER, "--output=jsonl", stdin=encoded.out)
+        (counts,) = objects(result)
+        ids = sum(map(len, ROWS))
+        expected = {"rows": 3, "ids": ids, "ways": 12, "seed": 0, "unjudged": 0}
+        assert counts == {"verified": {**expected, "differing": 0, "bad": 0}}
+
+
+def test_a_difference_is_shown_with_how_to_see_it_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "my rows").write_text(jsonl(ROWS[0][:4], ROWS[0]), "utf-8")
+    monkeypatch.setattr(streaming, "DecodeStream", LosesInBatches)
+    found = verified(monkeypatch, "--backend=huggingface", TOKENIZER, tmp_path / "my rows")
+    assert found.status == 1
+    heading, *lines, summary = found.out.splitlines()
+    assert heading == (
+        "line 2: DecodeStream in random batches (skip_special_tokens=True, byte_runs=eager)"
+    )
+    told = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
+    assert list(told) == ["where", "came", "decode()", "again", "look"]
+    assert told["where"].startswith("token ")
+    assert summary.endswith(": 1 with other text than the whole decode")
+    program, *again = shlex.split(told["again"])
+    assert (program, again[:5]) == ("streamdec", ["verify", "--seed", "0", "--line", "2"])
+    once_more = run(monkeypatch, *again)
+    assert once_more.out.splitlines()[:4] == [heading, *lines[:3]]
+    # The ids to look at are fewer, and differ still.
+    echo, pipe = shlex.split(told["look"])[:2], shlex.split(told["look"])[3:]
+    ids = [int(word) for word in echo[1].split()]
+    assert echo[0] == "echo"
+    assert 5 <= len(ids) <= len(ROWS[0])
+    assert pipe == ["streamdec", "trace", "--backend", "huggingface", str(TOKENIZER)]
+    traced = run(monkeypatch, *pipe[1:], stdin=echo[1].encode())
+    assert "# verdict" in traced.out
+
+
+def test_what_is_given_is_said_again_as_it_was_given(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "rows").write_text(jsonl({"a b": TEXTS[0]}), "utf-8")
+    monkeypatch.setattr(streaming, "DecodeStream", LosesInBatches)
+    options = ["--no-overlay", "--backend=huggingface", "--field=a b", "--input-format=jsonl"]
+    result = verified(monkeypatch, *options, "--seed=3", TOKENIZER, tmp_path / "rows")
+    (again,) = [line for line in result.out.splitlines() if line.startswith("  again")]
+    words = shlex.split(again)[2:]
+    assert words[:5] == ["verify", "--seed", "3", "--line", "1"]
+    assert words[5:8] == ["--backend", "huggingface", "--no-overlay"]
+    assert words[8:] == [
+        *(str(TOKENIZER), "--input-format", "jsonl", "--field", "a b", str(tmp_path / "rows"))
+    ]
+    from_stdin = verified(monkeypatch, TOKENIZER, stdin=jsonl(ROWS[0]))
+    assert f" {TOKENIZER} FILE\n" in from_stdin.out
+
+
+def test_of_many_differences_the_first_are_shown_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "DecodeStream", LosesInBatches)
+    monkeypatch.setattr(verify_module, "MOST_SHOWN", 2)
+    result = verified(monkeypatch, TOKENIZER, stdin=jsonl(*[ROWS[0] * 3] * 5))
+    lines = result.out.splitlines()
+    assert [line.split(":")[0] for line in lines if line.startswith("line ")] == [
+        f"line {number}" for number in range(1, 6)
+    ]
+    assert sum(line.startswith("  look") for line in lines) == 2
+    assert lines[-1].endswith(": 5 with other text than the whole decode")
+
+
+@given(st.text(min_size=1))
+def test_a_stop_is_spelled_as_the_options_read_it(stop: str) -> None:
+    assert parse_stop(verify_module._as_stop(stop)) == stop
+
+
+def test_another_seed_cuts_elsewhere_and_the_same_one_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streaming, "DecodeStream", LosesInBatches)
+    rows = jsonl(*[ROWS[0]] * 4)
+
+    def told(seed: int) -> list[Any]:
+        result = verified(monkeypatch, "--output=jsonl", f"--seed={seed}", TOKENIZER, stdin=rows)
+        found: list[Any] = objects(result)[:-1]
+        assert all(one.pop("seed") == seed for one in found)
+        return found
+
+    assert told(1) == told(1)
+    assert len({json.dumps(told(seed)) for seed in range(4)}) > 1
+
+
+def test_a_tokenizer_that_no_stream_can_follow(
+    monkeypatch: pytest.MonkeyPatch, window: Path
+) -> None:
+    row = [i for letter in "byte byte" for i in LIBRARY.encode(letter).ids]
+    result = verified(monkeypatch, window, stdin=jsonl(row))
+    assert result.status == 1
+    assert "  decode()  'BIT BIT'" in result.out
+    assert "streams over a window of its decode" in result.out
+    (look,) = [line for line in result.out.splitlines() if line.startswith("  look")]
+    traced = run(monkeypatch, "trace", window, stdin=shlex.split(look)[2].encode())
+    assert traced.status == 1
+
+
+def test_bad_rows_are_named_and_the_others_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = verified(monkeypatch, TOKENIZER, stdin=b'[1]\n{"x": 1}\n[1, -2]\nnope\n[2, 3]\n')
+    assert result.status == 1
+    object_, negative, text = result.err.splitlines()
+    assert object_.endswith("line 2: the object has neither 'token_ids' nor 'text'; its keys: x")
+    assert "line 3: token 1 is out of range: -2; a token id is an integer from 0" in negative
+    assert text == "<stdin>: line 4: not JSON: Expecting value (column 1)"
+    assert result.out.startswith("2 rows of 3 ids, ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "told"),
+    [
+        ((), b"", "<stdin>: there is no row to verify"),
+        (("--input-format=jsonl",), b"\n \n", "<stdin>: there is no row to verify"),
+        (("--line=3",), b"[1]\n[2]\n", "there is no row in line 3 to verify"),
+        (("--encode", "--input-format=ids"), b"1", "--encode compares the ids of texts"),
+        (("--line=0",), b"[1]", "0 is not in the range x>=1"),
+        (("--seed=-1",), b"[1]", "-1 is not in the range x>=0"),
+    ],
+)
+def test_nothing_to_begin_with_is_status_2(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], stdin: bytes, told: str
+) -> None:
+    result = verified(monkeypatch, *arguments, TOKENIZER, stdin=stdin)
+    assert (result.status, result.out) == (2, "")
+    assert told in result.err
+
+
+def test_one_line_can_be_verified_alone_and_no_more_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = jsonl([1], [2, 3], "x") + "nope\n"
+    result = verified(monkeypatch, TOKENIZER, "--line=2", stdin=rows)
+    assert (result.status, result.err) == (0, "")
+    assert result.out.startswith("1 row of 2 ids, ")
+
+
+# --- encoders -------------------------------------------------------------------------------------
 
 
 @needs_fastokens

@@ -36,6 +36,8 @@ def test_what_can_be_compiled_is_streamed_byte_by_byte(name: str, tmp_path: Path
     library.save(str(tmp_path / "t"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        # Some of these have tokens that the library itself decodes oddly.
+        warnings.filterwarnings("ignore", message=".*They are decoded as other text")
         tokenizer = load_tokenizer(tmp_path / "t")
     assert route_of(tokenizer) == "bytes"
     read_again = Tokenizer.from_file(str(tmp_path / "t"))

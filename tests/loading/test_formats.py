@@ -43,7 +43,7 @@ def load_quietly(path: str | Path, encoding: EncodingSpec | None = None) -> Toke
 @pytest.mark.parametrize("packed", [False, True])
 def test_every_format_packed_or_not(packed: bool, tmp_path: Path) -> None:
     contents = {
-        "hf": (ZOO["byte_level"]().to_str().encode(), None, "HybridTokenizer"),
+        "hf": (ZOO["byte_fallback"]().to_str().encode(), None, "HybridTokenizer"),
         "tekken": (json.dumps(tekken()).encode(), None, "TekkenTokenizer"),
         "ranks": (rank_file(), SMALL, "TiktokenTokenizer"),
     }
@@ -138,7 +138,7 @@ def test_other_formats_are_encoded_as_ever(
 def test_an_unknown_backend_is_the_same_for_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ZOO["byte_level"]().save(str(tmp_path / "hf"))
+    ZOO["byte_fallback"]().save(str(tmp_path / "hf"))
     write_json(tmp_path / "tekken", tekken())
     for name in ("hf", "tekken"):
         with pytest.raises(ValueError, match="backend must be one of auto, fastokens, hugging"):

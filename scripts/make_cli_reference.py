@@ -1,0 +1,191 @@
+"""Writes ``docs/reference/cli.md`` from the commands themselves.
+
+Run it after changing a command: ``python scripts/make_cli_reference.py``.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+
+from streamdec.cli.app import COMMANDS, commands
+from streamdec.cli.loading import LOADING_OPTIONS
+from streamdec.cli.statuses import STATUSES
+
+LOADING = set(LOADING_OPTIONS)
+TARGET = Path(__file__).parent.parent / "docs" / "reference" / "cli.md"
+WIDTH = 100
+INTRODUCTION = """\
+# The command line
+
+`pip install 'streamdec[cli]'` installs `streamdec`; `python -m streamdec` is the same. This page is
+written by `scripts/make_cli_reference.py` from the commands themselves, and the terminal says the
+same: `streamdec COMMAND --help`.
+
+What holds for all of them:
+
+- **Input** is a FILE or, without one or as `-`, stdin. JSONL is one JSON value in each line; blank
+  lines only count. What one command writes the next one takes: `streamdec encode … | streamdec
+  decode …`.
+- **Output** goes to stdout, as UTF-8 whatever the locale is; all that is said about it goes to
+  stderr: which encoder serves, warnings, bad lines, and, only if it is a terminal, how far the
+  command is.
+- **A bad line** is named on stderr with its number and left out; the others are done.
+- **Colours** are on terminals only. `TERM=dumb` has none, nor lines that are written over.
+- **Ctrl-C** and a reader that goes away (`| head -1`) end a command without a word.
+- **TOKENIZER** is a file, a folder, or a name: of an encoding (`cl100k_base`), of a model, or of a
+  repository of the Hugging Face Hub. Nothing is downloaded unless `--allow-download` says so.
+"""
+VARIABLES = {
+    "STREAMDEC_TOKENIZER": "What encodes a `tokenizer.json` where `--backend` does not say it: "
+    "`auto`, `fastokens` or `huggingface`.",
+    "NO_COLOR": "With any value: no colours.",
+    "TERM": "`dumb`: plain lines, no progress.",
+    "HF_HUB_CACHE, HF_HOME": "Where models of the Hugging Face Hub are looked for, as by its own "
+    "library.",
+    "HF_HUB_OFFLINE": "`1`: nothing is downloaded, whatever `--allow-download` says.",
+    "TIKTOKEN_CACHE_DIR": "Where rank files of encodings are looked for, as by tiktoken.",
+    "SHELL": "For which shell `streamdec completion` writes, where that is not said.",
+}
+COMPLETION = """\
+## Completion
+
+TAB completes commands, options, their values and paths, after one of
+
+```sh
+streamdec completion bash >> ~/.bashrc
+streamdec completion zsh >> ~/.zshrc
+streamdec completion fish > ~/.config/fish/completions/streamdec.fish
+```
+
+(bash 4.4 or newer). At each TAB the shell runs the command; to name commands none of them is
+imported.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join(_lines())
+
+
+def _lines() -> Iterator[str]:
+    yield INTRODUCTION
+    yield "| command | what it does |"
+    yield "|---|---|"
+    for name, told in COMMANDS.items():
+        yield f"| [`{name}`](#streamdec-{name}) | {told} |"
+    yield ""
+    yield "## Exit statuses"
+    yield ""
+    yield "| status | meaning |"
+    yield "|---|---|"
+    for status, told in STATUSES.items():
+        yield f"| {status} | {_escaped(told)} |"
+    yield ""
+    yield "## Environment variables"
+    yield ""
+    yield "| variable | what it says |"
+    yield "|---|---|"
+    for names, told in VARIABLES.items():
+        yield f"| {', '.join(f'`{name}`' for name in names.split(', '))} | {told} |"
+    yield ""
+    yield COMPLETION
+    yield "## Commands"
+    yield ""
+    context = click.Context(commands, info_name="streamdec")
+    for name in COMMANDS:
+        command = commands.get_command(context, name)
+        assert command is not None
+        yield from _command(command, click.Context(command, parent=context, info_name=name))
+    info = commands.get_command(context, "info")
+    assert info is not None
+    yield "## Options of loading"
+    yield ""
+    yield "Of all commands that load a tokenizer:"
+    yield ""
+    found = (one for one in info.params if isinstance(one, click.Option) and one.name in LOADING)
+    yield from _table(found)
+
+
+def _command(command: click.Command, context: click.Context) -> Iterator[str]:
+    level = context.command_path.count(" ") + 2
+    yield f"{'#' * level} {context.command_path}"
+    yield ""
+    yield "```text"
+    yield f"{context.command_path} {' '.join(command.collect_usage_pieces(context))}"
+    yield "```"
+    yield ""
+    yield from _help(command.help or "")
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    if {one.name for one in options} >= LOADING:
+        options = [one for one in options if one.name not in LOADING]
+        yield "Takes the [options of loading](#options-of-loading)."
+        yield ""
+    if options:
+        yield from _table(options)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from _command(inner, click.Context(inner, parent=context, info_name=name))
+
+
+def _table(options: Iterable[click.Option]) -> Iterator[str]:
+    yield "| option | |"
+    yield "|---|---|"
+    for option in options:
+        yield f"| {_spelled(option)} | {_told(option)} |"
+    yield ""
+
+
+def _help(text: str) -> Iterator[str]:
+    """The paragraphs of a help text, and its examples as a block."""
+    for paragraph in text.replace("\f", "").split("\n\n"):
+        if paragraph.strip().startswith("\b"):
+            *_, examples = re.split("Examples?:\n", paragraph)
+            yield "```sh"
+            yield textwrap.dedent(examples).rstrip()
+            yield "```"
+        else:
+            yield textwrap.fill(
+                " ".join(_escaped(paragraph).split()),
+                WIDTH,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        yield ""
+
+
+def _spelled(option: click.Option) -> str:
+    """Its names and what follows them."""
+    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    if option.is_flag:
+        return names
+    if isinstance(option.type, click.Choice):
+        return f"{names} {', '.join(f'*{one}*' for one in option.type.choices)}"
+    kind = option.metavar or option.type.name.split()[0].upper()
+    return f"{names} {_escaped(kind)}"
+
+
+def _told(option: click.Option) -> str:
+    said = [_escaped(" ".join((option.help or "").split()))]
+    if option.required:
+        said.append("Required.")
+    if option.show_default and not option.is_flag:
+        said.append(f"Default: `{option.default}`.")
+    return " ".join(said)
+
+
+def _escaped(text: str) -> str:
+    r"""``text`` as Markdown that shows it; options and escapes such as ``\n`` as code."""
+    text = re.sub(r"(?<![\w`])(--?[a-z][\w-]*|\\[a-zX\\]+)", r"`\1`", text)
+    return text.replace("|", "\\|").replace("<", "\\<").replace("*", "\\*").replace("[", "\\[")
+
+
+if __name__ == "__main__":
+    TARGET.parent.mkdir(parents=True, exist_ok=True)
+    TARGET.write_text(page(), "utf-8")

@@ -1,0 +1,311 @@
+"""Every way to stream token ids, against the whole decode of them: what ``verify`` tries on a row.
+
+In: a tokenizer, ids, and a source of chance. Out: the first difference, or None. The judge is the
+tokenizer's own ``decode``; with ``byte_runs="eager"`` it is that wherever runs of byte tokens are
+UTF-8, and elsewhere all ways must agree (laws 0 and 6 of ``docs/explanation/laws.md``).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from os.path import commonprefix
+from typing import Any
+
+from streamdec.backends.comparison import smallest
+from streamdec.bench.entrants import first_stop
+from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.stop_conditions import StopConditions
+from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.token_ids import check_token_id
+from streamdec.protocols import ByteFallback, Tokenizer
+
+__all__ = ["Difference", "Streaming"]
+
+REPLACEMENT = "\ufffd"
+LONGEST_STOP = 12
+MOST_RESTORED = 3
+"""Times that one stream is written down and read again."""
+BATCHES = (2, 8, 64, 512)
+"""The sizes of batches are drawn up to one of these."""
+SHOWN = 40
+"""Characters of each text around a difference."""
+
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where the text of a stream is not that of the whole decode."""
+
+    how: str
+    """How the ids were streamed, in words."""
+    options: Options
+    """The stream's options, by name."""
+    token_index: int | None
+    """The token, from 0, whose step brings out the first character that differs, or raises; None if
+    it comes at the end of the stream, or the step is not known."""
+    position: int | None
+    """That character, from 0; None if something was raised."""
+    given: str = ""
+    """The text around it as it came."""
+    expected: str = ""
+    """The same as it should be."""
+    error: str = ""
+    """What was raised."""
+    prompt: int = 0
+    """How many of the ids were given as the prompt."""
+    stop: str | None = None
+    """The stop string that was looked for."""
+
+
+class Streaming:
+    """Streams the rows of one tokenizer in every way."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        rule = tokenizer.rules.rule if tokenizer.rules is not None else None
+        self._has_byte_runs = isinstance(rule, ByteFallback)
+        policies = ("exact", "eager") if self._has_byte_runs else ("eager",)
+        self._options = [
+            {"skip_special_tokens": skip, "byte_runs": policy}
+            for policy in policies
+            for skip in (True, False)
+        ]
+        # As a stop, the text of a special token counts as its id too.
+        self._named = frozenset(tokenizer.special_tokens.all)
+        self.unjudged = 0
+        """Rows whose runs of bytes are not UTF-8, so that eager text is compared with itself."""
+
+    @property
+    def ways(self) -> int:
+        """In how many ways each row is streamed."""
+        return len(self._options) * (1 + len(_WAYS))
+
+    def difference(self, token_ids: Sequence[Any], chance: random.Random) -> Difference | None:
+        """The first difference that is found in a row, or None.
+
+        Raises :class:`TokenIdError` for what is no token id, and :class:`TokenizerLibraryError` if
+        the tokenizer's own library cannot decode the row.
+        """
+        ids = [check_token_id(token_id, place) for place, token_id in enumerate(token_ids)]
+        unjudged = False
+        for options in self._options:
+            row = _Row(self._tokenizer, ids, options, self._named)
+            found = row.difference(chance)
+            if found is not None:
+                return found
+            unjudged = unjudged or row.is_unjudged
+        self.unjudged += unjudged
+        return None
+
+    def smallest(
+        self, token_ids: Sequence[int], found: Difference, seed: str
+    ) -> tuple[list[int], Difference]:
+        """A part of ``token_ids`` with a difference of that kind, as small as was found; and it."""
+
+        def tried(part: Sequence[int]) -> Difference | None:
+            row = _Row(self._tokenizer, list(part), found.options, self._named)
+            return row.difference(random.Random(seed))
+
+        ids, place = list(token_ids), found.token_index or 0
+        start, size = smallest(ids, lambda part: tried(part) is not None, place)
+        part = ids[start : start + size]
+        again = tried(part)
+        return (ids, found) if again is None else (part, again)
+
+
+class _Row:
+    """One row under one set of options."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        ids: list[int],
+        options: Options,
+        named: frozenset[str],
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._ids = ids
+        self._options = options
+        self._named = named
+        self._texts: list[str] = []
+        """What each id brings out, one by one; at last the end."""
+        self._expected = ""
+        self.is_unjudged = False
+
+    def difference(self, chance: random.Random) -> Difference | None:
+        """The first way whose text is not what it should be, and where."""
+        how = "DecodeStream, one by one"
+        try:
+            stream = DecodeStream(self._tokenizer, **self._options)
+            for token_id in self._ids:
+                self._texts.append(stream.step(token_id))
+            self._texts.append(stream.flush())
+        except Exception as error:  # noqa: BLE001 (whatever a stream raises is what is looked for)
+            return replace(self._raised(how, error), token_index=len(self._texts))
+        given = "".join(self._texts)
+        self._expected = self._whole(given)
+        if given != self._expected:
+            return self._differs(how, given, self._expected)
+        for way in _WAYS:
+            found = way(self, chance)
+            if found is not None:
+                return found
+        return None
+
+    def _whole(self, given: str) -> str:
+        """What the text must be."""
+        if not self._ids:  # some decoders panic
+            return ""
+        skip = self._options["skip_special_tokens"]
+        whole = self._tokenizer.decode(self._ids, skip_special_tokens=skip)
+        rules = self._tokenizer.rules
+        if rules is None or not isinstance(rules.rule, ByteFallback):
+            return whole
+        if self._options["byte_runs"] == "exact" or REPLACEMENT not in given:
+            return whole
+        # A run that is no UTF-8 has one U+FFFD for each bad byte here, and is all U+FFFD there.
+        self.is_unjudged = whole != given
+        return given
+
+    # --- the ways ---------------------------------------------------------------------------------
+
+    def in_batches(self, chance: random.Random) -> Difference | None:
+        """Batches of random sizes."""
+        stream = DecodeStream(self._tokenizer, **self._options)
+        return self._compared("DecodeStream in random batches", stream, chance)
+
+    def restored(self, chance: random.Random) -> Difference | None:
+        """The same, written down as JSON and read again at random places."""
+        stream = DecodeStream(self._tokenizer, **self._options)
+        how = "DecodeStream, restored from snapshots"
+        return self._compared(how, stream, chance, restored=MOST_RESTORED)
+
+    def after_prompt(self, chance: random.Random) -> Difference | None:
+        """The ids up to a random place as the prompt."""
+        size = chance.randint(0, len(self._ids))
+        stream = DecodeStream(self._tokenizer, self._ids[:size], **self._options)
+        return self._compared("DecodeStream after a prompt", stream, chance, prompt=size)
+
+    def without_stops(self, chance: random.Random) -> Difference | None:
+        """The machine with stops, and none."""
+        stream = StopSequenceDecoder(self._tokenizer, StopConditions(), **self._options)
+        how = "StopSequenceDecoder in random batches"
+        return self._compared(how, stream, chance, restored=1)
+
+    def with_stop(self, chance: random.Random) -> Difference | None:
+        """A stop that the text has, or nearly has."""
+        size = chance.randint(0, len(self._ids)) if chance.random() < 0.5 else 0
+        text = self._expected[len("".join(self._texts[:size])) :]
+        start = chance.randint(0, max(len(text) - 1, 0))
+        stop = text[start : start + chance.randint(1, LONGEST_STOP)] or "\n"
+        if chance.random() < 0.25:
+            stop += "\x00"  # which is begun, and hardly ever completed
+        if stop in self._named:
+            return None
+        stream = StopSequenceDecoder(
+            self._tokenizer, StopConditions(stop), self._ids[:size], **self._options
+        )
+        how = "StopSequenceDecoder with a stop" + (" after a prompt" if size else "")
+        return self._compared(how, stream, chance, prompt=size, stop=stop, restored=1)
+
+    def _compared(
+        self,
+        how: str,
+        stream: DecodeStream | StopSequenceDecoder,
+        chance: random.Random,
+        *,
+        prompt: int = 0,
+        stop: str | None = None,
+        restored: int = 0,
+    ) -> Difference | None:
+        before = "".join(self._texts[:prompt])
+        expected = self._expected
+        if stop is not None:
+            end = first_stop(expected[len(before) :], [stop])
+            expected = expected if end is None else expected[: len(before) + end]
+        try:
+            given = before + _streamed(
+                stream, self._ids[prompt:], chance, self._tokenizer, restored
+            )
+        except Exception as error:  # noqa: BLE001
+            return self._raised(how, error, prompt, stop)
+        if given == expected:
+            return None
+        return self._differs(how, given, expected, prompt, stop)
+
+    # --- differences ------------------------------------------------------------------------------
+
+    def _differs(
+        self, how: str, given: str, expected: str, prompt: int = 0, stop: str | None = None
+    ) -> Difference:
+        position = len(commonprefix([given, expected]))  # noqa: RUF071 (they are no paths)
+        ends = [*accumulate(map(len, self._texts))]
+        index = bisect_right(ends, position)
+        return Difference(
+            how,
+            self._options,
+            index if index < len(self._ids) else None,
+            position,
+            _around(given, position),
+            _around(expected, position),
+            prompt=prompt,
+            stop=stop,
+        )
+
+    def _raised(
+        self, how: str, error: Exception, prompt: int = 0, stop: str | None = None
+    ) -> Difference:
+        told = f"{type(error).__name__}: {error}"
+        return Difference(how, self._options, None, None, error=told, prompt=prompt, stop=stop)
+
+
+_WAYS: tuple[Callable[[_Row, random.Random], Difference | None], ...] = (
+    _Row.in_batches,
+    _Row.restored,
+    _Row.after_prompt,
+    _Row.without_stops,
+    _Row.with_stop,
+)
+
+
+def _streamed(
+    stream: DecodeStream | StopSequenceDecoder,
+    ids: Sequence[int],
+    chance: random.Random,
+    tokenizer: Tokenizer,
+    restored: int,
+) -> str:
+    """The text of ``ids``, given in batches to ``stream``, which is restored so many times."""
+    batches = list(_batches(ids, chance))
+    moves = {chance.randrange(len(batches)) for _ in range(restored)} if batches else set()
+    texts = []
+    for place, batch in enumerate(batches):
+        if place in moves:
+            snapshot = json.loads(json.dumps(stream.snapshot()))
+            stream = type(stream).restore(tokenizer, snapshot)
+        if isinstance(stream, DecodeStream):
+            texts += stream.step_batch(batch)
+        else:
+            texts.append(stream.step_batch(batch).text)
+            if stream.finished:
+                return "".join(texts)
+    end = stream.flush()
+    return "".join([*texts, end if isinstance(end, str) else end.text])
+
+
+def _batches(ids: Sequence[int], chance: random.Random) -> Iterator[Sequence[int]]:
+    most, start = chance.choice(BATCHES), 0
+    while start < len(ids):
+        size = chance.randint(1, most)
+        yield ids[start : start + size]
+        start += size
+
+
+def _around(text: str, position: int) -> str:
+    return text[max(position - SHOWN // 2, 0) : position + SHOWN // 2]

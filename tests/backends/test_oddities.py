@@ -1,0 +1,168 @@
+"""What is odd about a tokenizer, and of what the loader warns."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
+
+from streamdec import HuggingFaceTokenizer, HybridTokenizer, MockTokenizer, load_tokenizer
+from streamdec.backends.oddities import Oddity, oddities_of
+from streamdec.errors import StreamdecWarning
+from tests.support.zoo import ZOO
+
+TEXT_DIFFERS = "They are decoded as other text"
+
+
+def codes(found: tuple[Oddity, ...]) -> set[str]:
+    return {oddity.code for oddity in found}
+
+
+def of_code(tokenizer: Any, code: str) -> Oddity:
+    (found,) = [oddity for oddity in oddities_of(tokenizer) if oddity.code == code]
+    return found
+
+
+def words(*added: AddedToken, normalizer: normalizers.Normalizer | None = None) -> Tokenizer:
+    tokenizer = Tokenizer(models.WordLevel({"a": 0, "b": 1, "[UNK]": 2}, unk_token="[UNK]"))
+    tokenizer.decoder = decoders.ByteLevel()
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
+    for token in added:
+        tokenizer.add_tokens([token])
+    return tokenizer
+
+
+def id_of(library: Tokenizer, text: str) -> int:
+    found: int | None = library.token_to_id(text)
+    assert found is not None
+    return found
+
+
+def saved(folder: Path, tokenizer: Tokenizer, **beside: Any) -> Path:
+    tokenizer.save(str(folder / "tokenizer.json"))
+    for name, content in beside.items():
+        (folder / f"{name}.json").write_text(json.dumps(content), "utf-8")
+    return folder
+
+
+def test_specials_that_the_normalizer_changes() -> None:
+    end = AddedToken("</S>", special=True, normalized=True)
+    safe = AddedToken("<S>", special=True, normalized=False)
+    same = AddedToken("<s>", special=True, normalized=True)
+    other = AddedToken("Tool", special=False, normalized=True)
+    library = words(end, safe, same, other, normalizer=normalizers.Lowercase())
+    tokenizer = HuggingFaceTokenizer(library)
+    first, *rest = oddities_of(tokenizer)
+    end_id, other_id = id_of(library, "</S>"), id_of(library, "Tool")
+    if library.id_to_token(end_id) == "</S>":  # before tokenizers 0.23.1
+        assert (first.tokens, first.changes_text) == ({end_id: "</S>", other_id: "Tool"}, False)
+        return
+    # What is said of them is so.
+    assert first.tokens == {end_id: "</S>"}
+    assert tokenizer.decode([end_id], skip_special_tokens=True) == "</s>"
+    assert "not left out" in first.follows
+    assert [oddity.tokens for oddity in rest] == [{other_id: "Tool"}]
+    assert tokenizer.decode([other_id]) == "tool"
+    assert {oddity.code for oddity in (first, *rest)} == {"ADDED_TOKEN_NORMALIZED"}
+
+
+def test_added_tokens_that_are_spelled_in_letters_for_bytes() -> None:
+    texts = ("ü", "Ġx", "plain", "<｜im｜>", "你")
+    library = words(*(AddedToken(text, normalized=False) for text in texts))
+    tokenizer = HuggingFaceTokenizer(library)
+    found = of_code(tokenizer, "ADDED_TOKEN_OF_BYTE_LETTERS")
+    assert list(found.tokens.values()) == ["ü", "Ġx"]
+    decoded = {text: library.decode([id_of(library, text)]) for text in texts}
+    assert {text for text in texts if decoded[text] != text} == {"ü", "Ġx"}
+
+
+def test_letters_for_bytes_are_letters_under_other_decoders() -> None:
+    library = words(AddedToken("ü", normalized=False))
+    library.decoder = decoders.Fuse()
+    assert oddities_of(HuggingFaceTokenizer(library)) == ()
+
+
+def test_the_loader_warns_where_text_differs_and_names_its_caller(tmp_path: Path) -> None:
+    folder = saved(tmp_path, words(AddedToken("ü", normalized=False)))
+    with pytest.warns(StreamdecWarning, match=TEXT_DIFFERS) as told:
+        load_tokenizer(folder)
+    assert [one.filename for one in told] == [__file__]
+    assert "tokenizer.json': added tokens that are spelled" in str(told[0].message)
+
+
+def test_the_loader_is_quiet_where_only_others_read_it_wrongly(tmp_path: Path) -> None:
+    config = {"eos_token": "<end>", "clean_up_tokenization_spaces": True}
+    folder = saved(tmp_path, words(), tokenizer_config=config)
+    tokenizer = load_tokenizer(folder)  # a warning would be an error here
+    found = of_code(tokenizer, "ADDED_TOKEN_ONLY_IN_CONFIG")
+    assert list(found.tokens.values()) == ["<end>"]
+    assert "CLEAN_UP_TOKENIZATION_SPACES" in codes(oddities_of(tokenizer))
+    assert not any(oddity.changes_text for oddity in oddities_of(tokenizer))
+
+
+def test_a_bare_file_lacks_what_is_named_beside_it(tmp_path: Path) -> None:
+    folder = saved(tmp_path, words(), tokenizer_config={"eos_token": "<end>", "bos_token": "a"})
+    tokenizer = load_tokenizer(folder / "tokenizer.json")
+    found = of_code(tokenizer, "ADDED_TOKEN_ONLY_IN_CONFIG")
+    assert found.tokens == {}
+    assert found.what.endswith("(1): '<end>'")
+    assert tokenizer.token_to_id("<end>") is None
+
+
+@pytest.mark.parametrize("setting", [False, None, "yes"])
+def test_clean_up_is_what_is_asked_for(setting: Any, tmp_path: Path) -> None:
+    config = {"clean_up_tokenization_spaces": setting}
+    folder = saved(tmp_path, words(), tokenizer_config=config)
+    assert oddities_of(load_tokenizer(folder)) == ()
+
+
+def test_ids_that_are_not_honoured_are_told_of_a_copy_too(tmp_path: Path) -> None:
+    data = json.loads(words(AddedToken("<x>", normalized=False)).to_str())
+    data["added_tokens"][0]["id"] = 77
+    (tmp_path / "tokenizer.json").write_text(json.dumps(data), "utf-8")
+    tokenizer = HybridTokenizer(tmp_path)
+    for one in (tokenizer, pickle.loads(pickle.dumps(tokenizer))):
+        assert of_code(one, "ADDED_TOKEN_ID_NOT_HONOURED").tokens == {3: "<x>"}
+
+
+def test_ids_of_the_config_that_are_not_honoured(tmp_path: Path) -> None:
+    declared = {"9": {"content": "<x>", "special": True}}
+    folder = saved(tmp_path, words(), tokenizer_config={"added_tokens_decoder": declared})
+    tokenizer = load_tokenizer(folder)
+    assert of_code(tokenizer, "ADDED_TOKEN_ID_DRIFT").tokens == {3: "<x>"}
+    assert isinstance(tokenizer, HybridTokenizer)
+    assert tokenizer.overlay is not None
+    assert tokenizer.overlay.other_ids == {"<x>": 9}
+
+
+@pytest.mark.parametrize("name", sorted(ZOO))
+def test_what_is_said_of_text_is_so(name: str) -> None:
+    """What is called odd is other text to the decoder, and the rest of a byte-level one is not."""
+    library = ZOO[name]()
+    found = oddities_of(HuggingFaceTokenizer(library))
+    odd = {i for one in found if one.changes_text for i in one.tokens}
+    others = {
+        i
+        for i, token in library.get_added_tokens_decoder().items()
+        if library.id_to_token(i) != token.content
+        or library.decode([i], skip_special_tokens=False) != token.content
+    }
+    assert odd <= others
+    if name.startswith("byte_level") and "fused" not in name:
+        assert odd == others
+
+
+def test_what_is_no_tokenizer_json_has_none() -> None:
+    assert oddities_of(MockTokenizer.from_tokens([b"a"])) == ()
+
+
+def test_it_reads_as_a_sentence() -> None:
+    tokens = dict(enumerate("abcd"))
+    told = str(Oddity("X", "odd tokens", "They do nothing.", tokens))
+    assert told == "odd tokens (4): 'a' (0), 'b' (1), 'c' (2), …. They do nothing."
+    assert str(Oddity("X", "a setting", "It is ignored.")) == "a setting. It is ignored."

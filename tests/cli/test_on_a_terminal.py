@@ -1,0 +1,110 @@
+"""Commands on a terminal: progress that is wiped for all else, hints, text in any encoding."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import LIBRARY, ROOT, TOKENIZER, jsonl
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+
+IDS = LIBRARY.encode("Hello! \U0001f44b \u4f60\u597d").ids
+WIPED = "\r\x1b[K"
+PROGRAM = """
+import sys
+from streamdec.cli import main, progress
+progress.SILENT = progress.EVERY = 0.0
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def written(
+    *arguments: str | Path,
+    environment: Mapping[str, str] | None = None,
+    out: bool = False,
+    typed: str = "",
+) -> str:
+    """What a command writes to a terminal on stderr, and with ``out`` on stdout too.
+
+    With ``typed`` it reads from there as well.
+    """
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *map(str, arguments)],
+        cwd=ROOT,
+        stdin=theirs if typed else subprocess.DEVNULL,
+        stdout=theirs if out else subprocess.DEVNULL,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm", "STREAMDEC_TOKENIZER": "huggingface"}
+        | dict(environment or {}),
+    ) as process:
+        os.close(theirs)
+        os.write(ours, typed.encode())
+        parts = []
+        while True:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:  # how Linux says that nobody writes any more
+                break
+            if not part:
+                break
+            parts.append(part)
+        process.wait(timeout=60)
+    os.close(ours)
+    return b"".join(parts).decode()
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "rows"
+    path.write_text(jsonl(IDS, IDS, {"x": 1}, IDS), "utf-8")
+    return path
+
+
+def test_verify_counts_rows_and_a_complaint_has_a_line_of_its_own(rows: Path) -> None:
+    told = written("verify", TOKENIZER, rows)
+    shown, complaint = told.split(f"{rows}: line 3: ")
+    assert f"{WIPED}1 row, 0 differing{WIPED}2 rows, 0 differing" in shown
+    assert shown.endswith(WIPED)
+    assert complaint.startswith("the object has neither 'token_ids' nor 'text'; its keys: x\r\n")
+    assert complaint.endswith(f"4 rows, 0 differing{WIPED}")
+
+
+def test_decode_and_encode_tell_their_line(rows: Path, tmp_path: Path) -> None:
+    decode = written("decode", "--tokenizer", TOKENIZER, rows)
+    assert f"{WIPED}line 4{WIPED}" in decode
+    (tmp_path / "texts").write_text("a\nb\n", "utf-8")
+    lines = ("--input-format", "lines", tmp_path / "texts")
+    encode = written("encode", "--tokenizer", TOKENIZER, *lines)
+    assert f"{WIPED}line 1{WIPED}line 2{WIPED}" in encode
+
+
+def test_where_the_output_is_on_the_terminal_there_is_no_other(rows: Path) -> None:
+    assert WIPED not in written("decode", "--tokenizer", TOKENIZER, rows, out=True)
+
+
+def test_a_dumb_terminal_has_none(rows: Path) -> None:
+    told = written("verify", TOKENIZER, rows, environment={"TERM": "dumb"})
+    assert "\x1b" not in told
+    assert "differing" not in told
+    assert "line 3: " in told
+
+
+def test_who_names_no_file_is_told_that_the_terminal_is_read() -> None:
+    told = written("decode", "--tokenizer", TOKENIZER, out=True, typed="20 21\n\x04")
+    assert "Reading from the terminal; Ctrl-D on a line of its own ends it.\r\n" in told
+    assert told.endswith(f"{LIBRARY.decode([20, 21])}\r\n")
+
+
+def test_text_is_utf_8_whatever_the_locale_is() -> None:
+    told = written("demo", "--rate=0", environment={"PYTHONIOENCODING": "ascii"}, out=True)
+    assert "\U0001f44b" in told
+    assert "Ended by the stop" in told
+    assert "Error" not in told

@@ -1,0 +1,191 @@
+"""The exit statuses, the same for all commands."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from streamdec.cli import app, main, statuses
+from tests.cli.running import ROOT, TOKENIZER, Run, command, run
+
+NOWHERE = "/nowhere/at/all"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A folder with all that each of the commands takes."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "tokenizer.json").write_bytes(TOKENIZER.read_bytes())
+    (folder / "chat_template.jinja").write_text("{{ messages[0].content }}", "utf-8")
+    for name, content in {
+        "messages": [{"role": "user", "content": "Hi"}],
+        "ids.jsonl": [20, 21],
+        "text": "some text that streams",
+        "config": {"eos_token_id": 2, "model_type": "qwen2"},
+    }.items():
+        (folder / name).write_text(json.dumps(content), "utf-8")
+    (folder / "config.json").write_text("{}", "utf-8")
+    (folder / "bad").write_bytes(b"nope\n\xff\n")
+    (folder / "empty").write_bytes(b"")
+    return folder
+
+
+WELL = {
+    "bench": ["bench", "--seconds=0.01", "--text=text", "."],
+    "bulk": ["bulk", "--tokenizer=.", "ids.jsonl", "texts.jsonl"],
+    "chat": ["chat", "render", ".", "--messages=messages"],
+    "completion": ["completion", "fish"],
+    "decode": ["decode", "--tokenizer=.", "ids.jsonl"],
+    "demo": ["demo", "--rate=0"],
+    "encode": ["encode", "--tokenizer=.", "text"],
+    "info": ["info", "."],
+    "preflight": ["preflight", "--fail-on=never", "."],
+    "trace": ["trace", ".", "ids.jsonl"],
+    "verify": ["verify", ".", "ids.jsonl"],
+}
+"""A run of each command that goes well."""
+
+OUTPUT = {name: arguments for name, arguments in WELL.items() if name != "bench"}
+"""The same, but for what takes long and writes as the others do."""
+
+NOT_WELL = {
+    "decode": ["decode", "--tokenizer=.", "--input-format=jsonl", "bad"],
+    "encode": ["encode", "--tokenizer=.", "--input-format=jsonl", "bad"],
+    "preflight": ["preflight", "--fail-on=info", "."],
+    "trace": ["trace", ".", "--input-format=ids", "bad"],
+    "verify": ["verify", ".", "--input-format=jsonl", "bad"],
+    "verify --encode": ["verify", "--encode", "--input-format=jsonl", ".", "bad"],
+}
+
+NOTHING = {
+    **{name: [name, "--no-such-option"] for name in app.COMMANDS},
+    "no command": [],
+    "another command": ["decoed"],
+    "bench: no tokenizer": ["bench", NOWHERE],
+    "bench: no text": ["bench", ".", "--text=empty"],
+    "bulk: no file": ["bulk", "--tokenizer=.", NOWHERE, "texts.jsonl"],
+    "bulk: a bad row": ["bulk", "--tokenizer=.", "--input-format=jsonl", "bad", "texts.jsonl"],
+    "bulk: an output that is there": ["bulk", "--tokenizer=.", "ids.jsonl", "ids.jsonl"],
+    "bulk: no format": ["bulk", "--tokenizer=.", "ids.jsonl", "texts.csv"],
+    "chat: no file": ["chat", "render", ".", "--messages", NOWHERE],
+    "chat: no JSON": ["chat", "render", ".", "--messages=bad"],
+    "completion: no shell": ["completion", "tcsh"],
+    "decode: no tokenizer": ["decode", "--tokenizer", NOWHERE, "ids.jsonl"],
+    "decode: no file": ["decode", "--tokenizer=.", NOWHERE],
+    "decode: a folder": ["decode", "--tokenizer=.", "."],
+    "encode: no file": ["encode", "--tokenizer=.", NOWHERE],
+    "encode: no tokenizer": ["encode", "--tokenizer=empty", "text"],
+    "info: no tokenizer": ["info", "empty"],
+    "preflight: a file": ["preflight", "text"],
+    "trace: no file": ["trace", ".", NOWHERE],
+    "verify: no row": ["verify", ".", "empty"],
+    "verify: no tokenizer": ["verify", "text", "ids.jsonl"],
+}
+
+
+def ended(monkeypatch: pytest.MonkeyPatch, model: Path, arguments: list[str]) -> Run:
+    if arguments[:1] == ["chat"]:
+        pytest.importorskip("jinja2")
+    monkeypatch.chdir(model)
+    return run(monkeypatch, *arguments)
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_0(monkeypatch: pytest.MonkeyPatch, model: Path, name: str) -> None:
+    result = ended(monkeypatch, model, WELL[name])
+    assert (result.status, "Error" in result.err) == (statuses.DONE, False)
+    assert result.out
+
+
+@pytest.mark.parametrize("name", NOT_WELL)
+def test_1(monkeypatch: pytest.MonkeyPatch, model: Path, name: str) -> None:
+    if "--encode" in name:
+        pytest.importorskip("fastokens")
+    assert ended(monkeypatch, model, NOT_WELL[name]).status == statuses.NOT_ALL_IS_WELL
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_2(monkeypatch: pytest.MonkeyPatch, model: Path, name: str) -> None:
+    result = ended(monkeypatch, model, NOTHING[name])
+    assert (result.status, result.out) == (statuses.CANNOT_BEGIN, "")
+    assert "Error: " in result.err or "Usage: " in result.err
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_130(monkeypatch: pytest.MonkeyPatch, model: Path, name: str) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    command = app.commands.get_command(click.Context(app.commands), name)
+    if isinstance(command, click.Group):
+        command = command.get_command(click.Context(command), "render")
+    monkeypatch.setattr(command, "callback", interrupted)
+    result = ended(monkeypatch, model, WELL[name])
+    assert (result.status, result.out, result.err.strip()) == (statuses.INTERRUPTED, "", "")
+
+
+class Gone(io.RawIOBase):
+    """An output whose reader went away."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, _: Any, /) -> int:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [*OUTPUT.values(), ["--help"], ["--version"], ["verify", "--help"]],
+    ids=[*OUTPUT, "help", "version", "help of a command"],
+)
+def test_141(monkeypatch: pytest.MonkeyPatch, model: Path, arguments: list[str]) -> None:
+    if arguments[0] == "chat":
+        pytest.importorskip("jinja2")
+    monkeypatch.chdir(model)
+    # Not written before somebody flushes, as to a pipe.
+    out = io.TextIOWrapper(io.BufferedWriter(Gone()), encoding="utf-8")
+    err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        status = main(arguments)
+    assert status == statuses.OUTPUT_CLOSED
+    assert b"Error" not in err.buffer.getvalue()
+    assert b"Traceback" not in err.buffer.getvalue()
+    with pytest.raises(BrokenPipeError):
+        out.close()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
+def test_an_output_that_is_full_is_one_line() -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            command("demo", "--rate=0"),
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert done.stderr == b"Error: [Errno 28] No space left on device\n"
+    assert done.returncode == statuses.CANNOT_BEGIN
+
+
+def test_help_has_a_line_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = " ".join(run(monkeypatch, "--help").out.split())
+    assert statuses.STATUS_LINE in told
+    assert all(f"{status} " in statuses.STATUS_LINE for status in statuses.STATUSES)
+
+
+def test_a_misspelled_command_is_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Did you mean 'decode'?" in run(monkeypatch, "decoed").err
+    assert "Did you mean" not in run(monkeypatch, "xyzzy").err
