@@ -78,11 +78,13 @@ class Watch:
 
     def silent(self) -> None:
         """A step gave no text, and was not the end."""
+        codes = self.codes
         try:
-            self.codes.append(self._machine._row[CODE])
+            codes.append(self._machine._row[CODE])
         except (AttributeError, LookupError, TypeError):
             self._note()
-        self.look(MAX_CODES)
+        if len(codes) >= MAX_CODES:
+            self.look()
 
     def _note(self) -> None:
         """``silent``, where the machine's row does not know how much it withholds."""

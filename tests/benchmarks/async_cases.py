@@ -27,6 +27,9 @@ from typing import Any, TypeAlias
 
 import anyio
 from anyio.lowlevel import checkpoint
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from prometheus_client import CollectorRegistry
 
 from streamdec import (
     DecodeStream,
@@ -38,6 +41,7 @@ from streamdec import (
     wrap,
 )
 from streamdec.bench.clock import fresh, in_turns, nanoseconds, per_token
+from streamdec.metrics import OpenTelemetryMetrics, PrometheusMetrics
 from tests.benchmarks import stops
 from tests.benchmarks.common import STREAMS_BEFORE_WARM, Case, Effort, warm
 from tests.benchmarks.entrants import OURS, Stopping
@@ -53,8 +57,9 @@ WRAPPER = "a wrapper that does nothing"
 WRAPPER_FLOOR = 2.4 if sys.version_info < (3, 12) else 1.5
 """From 3.12 on an asynchronous generator takes twice the time, and so does this one."""
 
-HOOKED = f"{OURS}, with a hook"
+IDLE_HOOK = "a hook that does nothing"
 HOOK_FLOOR = 1.02
+"""Of the step: of streams so long that their end does not count."""
 
 BUFFER = 64
 QUEUE = f"anyio's memory stream of {BUFFER}, a token"
@@ -95,8 +100,6 @@ def ready(subject: Subject, effort: Effort, report: Report) -> None:
             bounds = {"floor": WRAPPER_FLOOR} if name in (OURS, f"{OURS}, max_tokens") else {}
             ratio = samples.ratio(name, WRAPPER)
             report.add(subject.name, where, f"{name} / {WRAPPER}", ratio, "x", **bounds)
-        ratio = samples.ratio(HOOKED, OURS)
-        report.add(subject.name, where, f"{HOOKED} / {OURS}", ratio, "x", floor=HOOK_FLOOR)
         for name in entrants:
             report.add(subject.name, where, name, samples.time(name), "ns")
 
@@ -125,21 +128,7 @@ def _readers(subject: Subject, markers: Sequence[str]) -> dict[str, Opened]:
         f"{OURS}, return_token_ids": lambda ids: wrap(
             _engine(ids), decoder(conditions), return_token_ids=True
         ),
-        HOOKED: _hooked(lambda ids: wrap(_engine(ids), decoder(conditions))),
     }
-
-
-def _hooked(opened: Opened) -> Opened:
-    """The same, told of to a hook that does nothing with it."""
-
-    def hooked(token_ids: Sequence[int]) -> AsyncIterable[Any]:
-        remove = add_hook(Hook())
-        try:
-            return opened(token_ids)
-        finally:
-            remove()  # a stream tells those that were there when it began
-
-    return hooked
 
 
 async def _engine(outputs: Sequence[Any]) -> AsyncGenerator[Any, None]:
@@ -154,6 +143,90 @@ def _nothing(token_ids: Sequence[int]) -> AsyncIterable[Any]:
 async def _wrapper(token_ids: Sequence[int]) -> AsyncGenerator[Any, None]:
     async for token_id in _engine(token_ids):
         yield token_id
+
+
+# --- with a hook ----------------------------------------------------------------------------------
+
+
+def hooked(subject: Subject, effort: Effort, report: Report) -> None:
+    """Streams that hooks are told of, beside those that nobody counts; and what their end takes."""
+    made: dict[str, Callable[[], Hook]] = {
+        IDLE_HOOK: Hook,
+        "PrometheusMetrics": lambda: PrometheusMetrics(registry=CollectorRegistry()),
+        "OpenTelemetryMetrics": lambda: OpenTelemetryMetrics(meter_provider=_in_memory()),
+    }
+    hooks: dict[str, Hook | None] = {OURS: None, **{name: make() for name, make in made.items()}}
+    for workload in subject.texts:
+        token_ids = subject.pieces(workload, effort.step_size)[0]
+        markers = stops.role_markers(4, subject.expected(token_ids), random.Random(SEED))
+        decoder = partial(StopSequenceDecoder, subject.tokenizer, StopConditions(markers))
+        for shape, shaped in SHAPES.items():
+            where = f"hooks, {workload}, {shape}"
+            cases: dict[str, Callable[[], float]] = {}
+            for name, hook in hooks.items():
+                opened = partial(_told, hook, decoder, shaped)
+                _warm_reader(subject, opened, token_ids, report, f"{where}, {name}")
+                times = effort.step_streams
+                cases[name] = partial(_run, "asyncio", _per_token, opened, token_ids, times)
+            samples = in_turns(cases, effort.rounds)
+            for name in made:
+                bounds = {"floor": HOOK_FLOOR} if name == IDLE_HOOK else {}
+                ratio = samples.ratio(name, OURS)
+                report.add(subject.name, where, f"{name} / {OURS}", ratio, "x", **bounds)
+            for name in hooks:
+                report.add(subject.name, where, name, samples.time(name), "ns")
+    _ends(subject, hooks, effort, report)
+
+
+SHAPES: Mapping[str, Callable[[Sequence[int]], Sequence[Any]]] = {
+    "ids": lambda token_ids: token_ids,
+    "lists of one id": lambda token_ids: [[token_id] for token_id in token_ids],
+}
+
+
+def _told(
+    hook: Hook | None,
+    decoder: Callable[[], StopSequenceDecoder],
+    shaped: Callable[[Sequence[int]], Sequence[Any]],
+    token_ids: Sequence[int],
+) -> AsyncIterable[Any]:
+    """A stream of which ``hook`` is told, as it was there when the stream began."""
+    if hook is None:
+        return wrap(_engine(shaped(token_ids)), decoder())
+    remove = add_hook(hook)
+    try:
+        return wrap(_engine(shaped(token_ids)), decoder())
+    finally:
+        remove()
+
+
+def _ends(
+    subject: Subject, hooks: Mapping[str, Hook | None], effort: Effort, report: Report
+) -> None:
+    """What the end of a stream takes: of a stream that has no token."""
+    decoder = partial(StopSequenceDecoder, subject.tokenizer, StopConditions("STOP"))
+    size = effort.step_size
+    cases = {
+        name: partial(
+            _run, "asyncio", _per_stream, partial(_told, hook, decoder, SHAPES["ids"]), size
+        )
+        for name, hook in hooks.items()
+    }
+    samples = in_turns(cases, effort.rounds)
+    for name in hooks:
+        report.add(subject.name, "hooks, a stream without tokens", name, samples.time(name), "ns")
+
+
+async def _per_stream(opened: Opened, times: int) -> float:
+    start = thread_time_ns()
+    for _ in range(times):
+        async for _ in opened(()):
+            pass
+    return (thread_time_ns() - start) / times
+
+
+def _in_memory() -> MeterProvider:
+    return MeterProvider([InMemoryMetricReader()])
 
 
 async def _per_token(opened: Opened, token_ids: Sequence[int], times: int) -> float:
@@ -413,5 +486,6 @@ ASYNC_CASES: Mapping[str, Case] = {
     "async-hand-over": hand_over,
     "async-around": around,
     "async-load": load,
+    "hooks": hooked,
 }
 """By the names that the command knows."""
