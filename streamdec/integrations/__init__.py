@@ -1,0 +1,1 @@
+"""Where people use it: engines and wire formats, one file for each."""

@@ -1,0 +1,130 @@
+"""Chunks of a batch on their way from the thread that decodes to one reader.
+
+In: chunks by row. Out, to a plain reader or a task: a row and what there is of it. TokenFeed hands
+over ids, of one stream, and has the reader decode; here the thread itself must know which rows have
+ended.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+from streamdec.chunks import Chunk
+from streamdec.machines import TokenChunk
+from streamdec.waits import Wait, new_wait
+
+__all__ = ["RowChunk", "RowFeed", "joined"]
+
+ENDS_OF_LOOPS = StopIteration, StopAsyncIteration
+"""What would tell the reader's loop that it is over."""
+
+
+class RowChunk(NamedTuple):
+    """A chunk, and the row of the batch that it belongs to."""
+
+    row: int
+    """From 0. With ``num_return_sequences=n`` prompt p has the rows p * n to p * n + n - 1."""
+    chunk: Chunk
+
+
+class RowFeed:
+    """Chunks on their way from the thread of ``generate`` to one reader; of each row one."""
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+        """What the reader is to be told after the last chunk."""
+        self._changed = threading.Condition()
+        self._waits: list[Wait] = []
+        self._waiting: dict[int, Chunk] = {}
+        self._is_over = False
+        self._is_closed = False
+        self._is_told = False
+
+    def put(self, chunks: Mapping[int, Chunk]) -> None:
+        """Hands over what there is to show of each row."""
+        with self._changed:
+            for row, chunk in chunks.items():
+                if not chunk.held and not self._is_closed:
+                    before = self._waiting.get(row)
+                    self._waiting[row] = chunk if before is None else joined(before, chunk)
+            self._wake()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Nothing follows, and perhaps why. After another end, this one does nothing."""
+        # A generator, and an event loop, would take these for their own.
+        if error is not None and (
+            not isinstance(error, Exception) or isinstance(error, ENDS_OF_LOOPS)
+        ):
+            cause, error = error, RuntimeError(f"generate ended with {error!r:.80}")
+            error.__cause__ = cause
+        with self._changed:
+            if not self._is_over:
+                self._is_over, self.error = True, error
+            self._wake()
+
+    def close(self) -> None:
+        """Forgets what was not read, and whatever comes."""
+        with self._changed:
+            self._is_closed = True
+            self._waiting.clear()
+            self._wake()
+
+    def take(self) -> RowChunk | None:
+        """What comes next; None at the end. Raises, once, what ``end`` was given."""
+        with self._changed:
+            self._changed.wait_for(self._is_decided)
+            return self._taken()
+
+    async def receive(self) -> RowChunk | None:
+        """``take`` from a task."""
+        await self._wait_for(self._is_decided)
+        with self._changed:
+            return self._taken()
+
+    async def wait_until_over(self) -> None:
+        """Until ``end`` was called."""
+        await self._wait_for(lambda: self._is_over)
+
+    async def _wait_for(self, is_so: Callable[[], bool]) -> None:
+        while True:
+            with self._changed:
+                if is_so():
+                    return
+                wait = new_wait()
+                self._waits.append(wait)
+            try:
+                await wait
+            finally:
+                with self._changed, suppress(ValueError):
+                    self._waits.remove(wait)
+
+    def _is_decided(self) -> bool:
+        return bool(self._waiting) or self._is_over or self._is_closed
+
+    def _taken(self) -> RowChunk | None:
+        if self._waiting:
+            row = next(iter(self._waiting))
+            return RowChunk(row, self._waiting.pop(row))
+        if self.error is not None and not self._is_closed and not self._is_told:
+            self._is_told = True
+            raise self.error
+        return None
+
+    def _wake(self) -> None:
+        self._changed.notify_all()
+        for wait in self._waits:
+            with suppress(RuntimeError):  # its event loop is no more
+                wait.end()
+        self._waits.clear()
+
+
+def joined(before: Chunk, after: Chunk) -> Chunk:
+    """Two chunks of one row as one."""
+    chunk = replace(after, text=before.text + after.text)
+    if isinstance(before, TokenChunk) and isinstance(chunk, TokenChunk):
+        chunk = replace(chunk, token_ids=before.token_ids + chunk.token_ids)
+    return chunk

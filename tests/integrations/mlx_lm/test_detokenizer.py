@@ -1,0 +1,43 @@
+"""The face of mlx-lm without mlx-lm: the bugs of others and the laws, from the kit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from streamdec import HuggingFaceTokenizer
+from streamdec.integrations.mlx_lm import StreamingDetokenizer
+from streamdec.testing import Request, check_detokenizer
+
+known = cache(HuggingFaceTokenizer)
+
+
+class Adapter:
+    """As ``stream_generate`` uses it."""
+
+    def __init__(self, tokenizer: Tokenizer, request: Request) -> None:
+        if request.stop:
+            raise NotImplementedError("stop strings")
+        self._detokenizer = StreamingDetokenizer(
+            known(tokenizer),
+            request.prompt_token_ids,
+            skip_special_tokens=request.skip_special_tokens,
+        )
+
+    def step(self, token_ids: Iterable[Any]) -> str:
+        for each in token_ids:
+            self._detokenizer.add_token(each)
+        return self._detokenizer.last_segment
+
+    def flush(self) -> str:
+        self._detokenizer.finalize()
+        return self._detokenizer.last_segment
+
+
+def test_the_kit_finds_nothing() -> None:
+    report = check_detokenizer(Adapter, strict=True, max_examples=5)
+    assert not report.failed, str(report)
+    assert len(report.results) - len(report.skipped) > 50

@@ -1,0 +1,204 @@
+"""The loops of mlx-lm, with a model whose tokens are known."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import partial
+from operator import itemgetter
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer
+
+from streamdec import FinishedError, HuggingFaceTokenizer, iter_chunks
+from streamdec.integrations.mlx_lm import StreamingDetokenizer
+from tests.integrations.mlx_lm.scripted import (
+    generation,
+    mlx_lm,
+    mx,
+    scripted,
+    tokenizer_utils,
+    wrapped,
+)
+from tests.integrations.vocabularies import EOS, VOCABULARIES, id_of, spelled
+
+TEXT = "The fox 😀 über naïve 你好!"
+KINDS = ["byte_level", "byte_fallback"]
+
+
+def generate_step(model: Any, prompt: list[int], max_tokens: int = 60) -> Any:
+    return generation.generate_step(mx.array(prompt), model, max_tokens=max_tokens)
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def tokenizer(kind: str) -> Tokenizer:
+    return VOCABULARIES[kind]()
+
+
+# --- the iterator ---------------------------------------------------------------------------------
+
+
+def test_text_is_whole_and_ends_with_the_end_of_sequence(kind: str, tokenizer: Tokenizer) -> None:
+    prompt = tokenizer.encode("one two three", add_special_tokens=False).ids
+    said = spelled(kind, TEXT)
+    model = scripted(tokenizer, said, len(prompt))
+    chunks = [
+        *iter_chunks(
+            generate_step(model, prompt),
+            HuggingFaceTokenizer(tokenizer),
+            ids=itemgetter(0),
+            prompt_token_ids=prompt,
+            eos_token_ids=model.eos,
+        )
+    ]
+    assert "".join(chunk.text for chunk in chunks) == TEXT
+    assert (chunks[-1].finish_reason, chunks[-1].stop_reason) == ("stop", None)
+    assert len(chunks) > len("The fox")
+
+
+def test_a_stop_ends_the_loop(kind: str, tokenizer: Tokenizer) -> None:
+    """mlx-lm computes one token ahead: that one is under way when the stop is complete."""
+    prompt = tokenizer.encode("one two three", add_special_tokens=False).ids
+    said = spelled(kind, "an answer\nUser: more and more and more")
+    model = scripted(tokenizer, said, len(prompt))
+    engine = generate_step(model, prompt)
+    with iter_chunks(
+        engine, HuggingFaceTokenizer(tokenizer), ids=itemgetter(0), stop="\nUser:"
+    ) as chunks:
+        found = [*chunks]
+    assert "".join(chunk.text for chunk in found) == "an answer"
+    assert found[-1].stop_reason == "\nUser:"
+    prefill = 1 if len(prompt) > 1 else 0
+    assert model.num_passes == prefill + len("an answer\nUser:") + 1
+    with pytest.raises(StopIteration):
+        next(engine)
+
+
+def test_a_prompt_that_ends_inside_a_character_is_continued(
+    kind: str, tokenizer: Tokenizer
+) -> None:
+    emoji = spelled(kind, "😀")
+    prompt = [*tokenizer.encode("one", add_special_tokens=False).ids, *emoji[:3]]
+    model = scripted(tokenizer, [emoji[3], *spelled(kind, "!")], len(prompt))
+    chunks = iter_chunks(
+        generate_step(model, prompt),
+        HuggingFaceTokenizer(tokenizer),
+        ids=itemgetter(0),
+        prompt_token_ids=prompt,
+        eos_token_ids=model.eos,
+    )
+    assert "".join(chunk.text for chunk in chunks) == "😀!"
+
+
+def test_the_limit_gives_what_was_withheld(kind: str, tokenizer: Tokenizer) -> None:
+    model = scripted(tokenizer, spelled(kind, "ok <st"), 1)
+    chunks = [
+        *iter_chunks(
+            generate_step(model, spelled(kind, "a"), max_tokens=6),
+            HuggingFaceTokenizer(tokenizer),
+            ids=itemgetter(0),
+            stop="<stop>",
+        )
+    ]
+    assert "".join(chunk.text for chunk in chunks) == "ok <st"
+    assert chunks[-1].finish_reason == "length"
+
+
+# --- the detokenizer ------------------------------------------------------------------------------
+
+
+def generated(tokenizer: Any, model: Any, prompt: list[int], max_tokens: int = 60) -> list[Any]:
+    return [*mlx_lm.stream_generate(model, tokenizer, prompt, max_tokens=max_tokens)]
+
+
+def wrapper(tokenizer: Tokenizer, make: Callable[..., Any] = StreamingDetokenizer) -> Any:
+    return tokenizer_utils.TokenizerWrapper(wrapped(tokenizer), make)
+
+
+def test_stream_generate_takes_it(kind: str, tokenizer: Tokenizer) -> None:
+    prompt = tokenizer.encode("one two three", add_special_tokens=False).ids
+    said = spelled(kind, TEXT)
+    found = generated(wrapper(tokenizer), scripted(tokenizer, said, len(prompt)), prompt)
+    assert "".join(response.text for response in found) == tokenizer.decode(said) == TEXT
+    assert found[-1].finish_reason == "stop"
+    texts = [response.text for response in found]
+    assert texts[: len("The fox ")] == [*"The fox "]
+    assert texts.count("") >= 3 * len("😀")
+
+
+def test_its_end_gives_what_was_withheld(kind: str, tokenizer: Tokenizer) -> None:
+    said = [*spelled(kind, "ok "), *spelled(kind, "😀")]
+    found = generated(wrapper(tokenizer), scripted(tokenizer, said, 1), spelled(kind, "a"), 5)
+    marks = {"byte_level": 1, "byte_fallback": 2}
+    assert "".join(response.text for response in found) == "ok " + "\ufffd" * marks[kind]
+    assert found[-1].finish_reason == "length"
+
+
+def test_each_request_has_its_own(tokenizer: Tokenizer, kind: str) -> None:
+    one = wrapper(tokenizer)
+    first, second = one.detokenizer, one.detokenizer
+    for a, b in zip(spelled(kind, "😀 abc"), spelled(kind, "xyz 你好"), strict=False):
+        first.add_token(a)
+        second.add_token(b)
+    assert (first.text, second.text) == ("😀 abc", "xyz 你"[: len(second.text)])
+    assert one.detokenizer.text == ""
+
+
+def test_it_has_the_names_of_mlx_lm(kind: str, tokenizer: Tokenizer) -> None:
+    theirs = tokenizer_utils.StreamingDetokenizer
+    ours = StreamingDetokenizer(tokenizer)
+    names = {name for name in (*vars(theirs), *theirs.__annotations__) if name[0] != "_"}
+    assert names >= {"add_token", "finalize", "last_segment", "reset", "text", "tokens", "offset"}
+    assert all(hasattr(ours, name) for name in names)
+    for token in spelled(kind, "ab😀"):
+        ours.add_token(token)
+    assert (ours.offset, ours.last_segment, ours.offset) == (0, "ab😀", 3)
+    assert (ours.last_segment, ours.text, ours.tokens) == ("", "ab😀", spelled(kind, "ab😀"))
+    ours.finalize()
+    ours.finalize()
+    assert ours.text == "ab😀"
+    with pytest.raises(FinishedError):
+        ours.add_token(0)
+    again = copy.copy(ours)
+    again.reset()
+    again.add_token(spelled(kind, "c")[0])
+    assert (again.text, again.tokens, ours.text) == ("c", spelled(kind, "c"), "ab😀")
+
+
+@pytest.mark.parametrize("options", [{}, {"skip_special_tokens": True}])
+def test_special_tokens_are_shown_unless_they_are_to_be_skipped(
+    tokenizer: Tokenizer, kind: str, options: Any
+) -> None:
+    ids = [*spelled(kind, "a"), id_of(tokenizer, "<s>"), *spelled(kind, "b")]
+    detokenizer = wrapper(tokenizer, partial(StreamingDetokenizer, **options)).detokenizer
+    for each in ids:
+        detokenizer.add_token(each)
+    detokenizer.finalize()
+    assert detokenizer.text == tokenizer.decode(ids, skip_special_tokens=bool(options))
+
+
+def test_it_gives_the_decode_of_any_ids_where_that_of_mlx_lm_does_not() -> None:
+    """What 0.32.2 has wrong: the first space of a byte-level text, and tokens it has none for."""
+    theirs = tokenizer_utils.BPEStreamingDetokenizer
+    tokenizer = VOCABULARIES["byte_level"]()
+    ids = tokenizer.encode(" one two", add_special_tokens=False).ids
+    unknown = [*ids, 500]
+
+    def text(make: Any, ids: list[int]) -> str:
+        detokenizer = wrapper(tokenizer, make).detokenizer
+        for each in ids:
+            detokenizer.add_token(each)
+        detokenizer.finalize()
+        return str(detokenizer.text)
+
+    assert text(StreamingDetokenizer, ids) == tokenizer.decode(ids) == " one two"
+    assert text(theirs, ids) == "one two"
+    assert text(StreamingDetokenizer, unknown) == tokenizer.decode(unknown) == " one two"
+    assert text(theirs, unknown) == "one two!"
+    assert EOS not in text(StreamingDetokenizer, ids)

@@ -1,0 +1,133 @@
+"""Chunks of rows from one thread to one reader."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from streamdec import Chunk, TokenChunk
+from streamdec.integrations._row_feed import RowFeed
+
+
+class BoomError(Exception):
+    """What goes wrong."""
+
+
+def taken(feed: RowFeed) -> list[tuple[int, str]]:
+    """All that waits, in its order, up to the end."""
+    return [(found.row, found.chunk.text) for found in iter(feed.take, None)]
+
+
+def test_of_each_row_all_that_waits_is_one_chunk() -> None:
+    feed = RowFeed()
+    feed.put({1: Chunk("a"), 0: Chunk("b"), 2: Chunk()})
+    feed.put({0: Chunk("c", "stop", "!"), 1: Chunk("")})
+    first = feed.take()
+    assert first == (1, Chunk("a"))
+    feed.put({1: Chunk("d", "length")})
+    feed.end()
+    assert feed.take() == (0, Chunk("bc", "stop", "!"))
+    assert feed.take() == (1, Chunk("d", "length"))
+    assert feed.take() is None
+    assert feed.take() is None
+
+
+def test_joined_chunks_cover_the_ids_of_both() -> None:
+    feed = RowFeed()
+    feed.put({0: TokenChunk("a", token_ids=(1, 2))})
+    feed.put({0: TokenChunk("b", "stop", token_ids=(3,))})
+    assert feed.take() == (0, TokenChunk("ab", "stop", token_ids=(1, 2, 3)))
+
+
+def test_an_error_comes_after_the_chunks_and_once() -> None:
+    feed, boom = RowFeed(), BoomError()
+    feed.put({0: Chunk("a")})
+    feed.end(boom)
+    feed.end(ValueError("too late"))
+    feed.end()
+    assert feed.take() == (0, Chunk("a"))
+    with pytest.raises(BoomError) as caught:
+        feed.take()
+    assert caught.value is boom is feed.error
+    assert feed.take() is None
+
+
+@pytest.mark.parametrize("end", [StopIteration(1), StopAsyncIteration(), SystemExit(3)])
+def test_no_error_is_taken_for_the_end_of_a_loop(end: BaseException) -> None:
+    feed = RowFeed()
+    feed.end(end)
+    with pytest.raises(RuntimeError, match="generate ended with") as caught:
+        feed.take()
+    assert caught.value.__cause__ is end
+
+
+@pytest.mark.parametrize("error", [None, BoomError()])
+def test_after_closing_there_is_nothing(error: Exception | None) -> None:
+    feed = RowFeed()
+    feed.put({0: Chunk("a")})
+    feed.close()
+    feed.put({0: Chunk("b")})
+    feed.end(error)
+    assert taken(feed) == []
+
+
+def test_closing_wakes_a_reader() -> None:
+    feed = RowFeed()
+    found: list[list[tuple[int, str]]] = []
+    thread = threading.Thread(target=lambda: found.append(taken(feed)))
+    thread.start()
+    feed.close()
+    thread.join(60)
+    assert found == [[]]
+
+
+def test_a_thread_and_a_reader_at_full_speed() -> None:
+    feed = RowFeed()
+
+    def produce() -> None:
+        for count in range(2_000):
+            feed.put({count % 3: Chunk(f"{count} ")})
+        feed.end()
+
+    threading.Thread(target=produce).start()
+    texts = ["", "", ""]
+    for row, text in taken(feed):
+        texts[row] += text
+    assert texts == ["".join(f"{each} " for each in range(row, 2_000, 3)) for row in range(3)]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_task_is_woken_from_a_thread(backend: str) -> None:
+    feed = RowFeed()
+    texts: list[str] = []
+
+    async def read() -> None:
+        while (found := await feed.receive()) is not None:
+            texts.append(found.chunk.text)
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(read)
+            for text in "abc":
+                await anyio.wait_all_tasks_blocked()
+                await anyio.to_thread.run_sync(feed.put, {0: Chunk(text)})
+            await anyio.wait_all_tasks_blocked()
+            await anyio.to_thread.run_sync(feed.end)
+
+    anyio.run(main, backend=backend)
+    assert texts == [*"abc"]
+
+
+def test_an_event_loop_that_was_closed_hinders_nobody() -> None:
+    feed = RowFeed()
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(feed.receive())
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    feed.put({0: Chunk("a")})
+    assert feed.take() == (0, Chunk("a"))

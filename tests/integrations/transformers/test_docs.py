@@ -1,0 +1,35 @@
+"""The page: what its examples print, with a real ``generate``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.integrations.transformers.scripted import (
+    Model,
+    prompts,
+    spelled,
+    tokenizer_of,
+    transformers,
+)
+from tests.support.pages import Page
+
+PAGE = Page("docs/how-to/wrap-transformers.md")
+ANSWER = "It is 42, or 四十二 😀.\nUser: and who are you?"
+SAID = [[ANSWER], [ANSWER, "One. Two.\n\nThree."], [ANSWER], [ANSWER]]
+
+
+def test_its_examples_print_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(PAGE.examples) == PAGE.kinds.count("python") == len(SAID)
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer_of("gpt2"))
+    names: dict[str, Any] = {"tokenizer": tokenizer}
+    for (code, text), said in zip(PAGE.examples, SAID, strict=True):
+        names["model"] = Model("gpt2", [spelled("gpt2", row) for row in said])
+        names["inputs"] = prompts("gpt2", ["one two three", "four"][: len(said)])
+        exec(code, names)
+        assert capsys.readouterr().out.rstrip("\n") == text.rstrip("\n")
+
+
+def test_its_examples_are_short() -> None:
+    assert max(len(list(filter(str.strip, code.splitlines()))) for code, _ in PAGE.examples) <= 10

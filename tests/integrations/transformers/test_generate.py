@@ -1,0 +1,554 @@
+"""What comes out of a real ``generate`` whose tokens are known."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from streamdec import (
+    DecodeStream,
+    HuggingFaceTokenizer,
+    StopConditions,
+    TokenChunk,
+    UnknownTokenError,
+)
+from streamdec.integrations.transformers import GenerateStreamer
+from tests.integrations.transformers.scripted import (
+    MODELS,
+    Model,
+    encoded,
+    prompts,
+    read,
+    spelled,
+    texts_of,
+    tokenizer_of,
+    torch,
+    transformers,
+)
+
+TEXT = "The fox 😀 über naïve 你好!"
+DECODERS = ["gpt2", "llama"]
+"""Models that go on from their prompt."""
+
+
+def finishes(found: Sequence[Any]) -> dict[int, tuple[str, Any]]:
+    """How each row ended."""
+    ends = [(row, chunk) for row, chunk in found if chunk.finish_reason is not None]
+    assert len({row for row, _ in ends}) == len(ends)
+    return {row: (chunk.finish_reason, chunk.stop_reason) for row, chunk in ends}
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("ids_of", [encoded, spelled])
+def test_text_is_whole_however_tokens_cut_it(name: str, ids_of: Any) -> None:
+    model = Model(name, [ids_of(name, TEXT)])
+    streamer = GenerateStreamer(model.tokenizer)
+    found = read(model, streamer, **prompts(name, ["one two"]))
+    assert texts_of(found) == [TEXT if name == "gpt2" or ids_of is spelled else f" {TEXT}"]
+    assert finishes(found) == {0: ("stop", None)}
+    assert model.num_passes == len(model.rows[0]) + 1
+
+
+def test_an_encoder_decoder_begins_with_nothing_before_it() -> None:
+    """Its prompt is the decoder's start token, so the first space is not part of the text."""
+    model = Model("t5", ["The quick 😀 brown fox"])
+    found = read(model, GenerateStreamer(model.tokenizer), **prompts("t5", ["one two three"]))
+    assert texts_of(found) == ["The quick 😀 brown fox"]
+    assert texts_of(found) == [model.tokenizer.decode(model.rows[0])]
+    assert finishes(found) == {0: ("stop", None)}
+
+
+def test_a_batch_of_an_encoder_decoder_has_the_mask_of_another_text() -> None:
+    model = Model("t5", ["The fox", "one two three", "dreams"])
+    inputs = prompts("t5", ["one", "one two three four", "five"])
+    found = read(model, GenerateStreamer(model.tokenizer, stop=" three"), **inputs)
+    assert texts_of(found, 3) == ["The fox", "one two", "dreams"]
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_the_tokenizer_of_transformers_does_as_well(name: str) -> None:
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer_of(name))
+    model = Model(name, [spelled(name, TEXT)])
+    streamer = GenerateStreamer(tokenizer, stop="你")
+    found = read(model, streamer, **prompts(name, ["one"]))
+    assert texts_of(found) == [TEXT.partition("你")[0]]
+    assert streamer.decoders[0].route == "bytes"
+
+
+def test_what_only_decodes_is_read_through_a_window() -> None:
+    class Plain:
+        def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+            text: str = tokenizer_of("gpt2").decode(ids, skip_special_tokens=skip_special_tokens)
+            return text
+
+    model = Model("gpt2", [spelled("gpt2", TEXT)])
+    streamer = GenerateStreamer(Plain(), stop="你")
+    assert texts_of(read(model, streamer, **prompts("gpt2", ["one"]))) == [TEXT.partition("你")[0]]
+    assert streamer.decoders[0].route == "window"
+
+
+def test_chunks_come_while_generate_runs() -> None:
+    """Each token waits until the reader has the text of the one before."""
+    model = Model("gpt2", [[*spelled("gpt2", "abcdef")]])
+    found: list[str] = []
+
+    def wait(step: int) -> None:
+        for _ in range(3_000):
+            if len("".join(found)) >= step:
+                return
+            time.sleep(0.01)
+        raise AssertionError(f"{found} before token {step}")
+
+    model.script.at_step = wait
+    with GenerateStreamer(model.tokenizer) as streamer:
+        streamer.start(model, **prompts("gpt2", ["one"]), max_new_tokens=60)
+        for _, chunk in streamer:
+            found.append(chunk.text)
+    assert found == [*"abcdef", ""]
+
+
+def test_what_lags_is_joined() -> None:
+    model = Model("gpt2", [spelled("gpt2", "abc"), spelled("gpt2", "d"), spelled("gpt2", "efgh")])
+    streamer = GenerateStreamer(model.tokenizer, return_token_ids=True)
+    streamer.start(model, **prompts("gpt2", ["one"] * 3), max_new_tokens=60)
+    streamer.result()
+    found = [*streamer]
+    assert sorted(row for row, _ in found) == [0, 1, 2]
+    assert texts_of(found, 3) == ["abc", "d", "efgh"]
+    for row, chunk in found:
+        assert isinstance(chunk, TokenChunk)
+        assert chunk.token_ids == (*model.rows[row], model.eos)
+
+
+# --- stops ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_no_token_is_generated_after_the_one_that_completes_a_stop(name: str) -> None:
+    said = spelled(name, "an answer\nUser: more")
+    model = Model(name, [said])
+    streamer = GenerateStreamer(model.tokenizer, stop="\nUser:")
+    found = read(model, streamer, **prompts(name, ["one two three"]))
+    assert texts_of(found) == ["an answer"]
+    assert finishes(found) == {0: ("stop", "\nUser:")}
+    assert model.num_passes == len("an answer\nUser:")
+    match = streamer.decoders[0].match
+    assert match is not None
+    assert (match.token_index, match.tokens_before) == (14, 9)
+    assert streamer.result().shape[1] == 15 + prompts(name, ["one two three"])["input_ids"].shape[1]
+
+
+def test_the_caller_of_generate_may_be_anyone() -> None:
+    """In the caller's own thread, without start(): all is read afterwards."""
+    model = Model("gpt2", [spelled("gpt2", "so\nUser: more")])
+    streamer = GenerateStreamer(model.tokenizer, stop="\nUser:", eos_token_ids=model.eos)
+    inputs = prompts("gpt2", ["one two three"])
+    ids = model.generate(
+        **inputs, streamer=streamer, stopping_criteria=[streamer], max_new_tokens=60
+    )
+    assert ids.shape[1] == inputs["input_ids"].shape[1] + len("so\nUser:")
+    found = [*streamer]
+    assert texts_of(found) == ["so"]
+    assert finishes(found) == {0: ("stop", "\nUser:")}
+    with pytest.raises(RuntimeError, match="its result is with its caller"):
+        streamer.result()
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_each_row_has_its_own_prompt_and_its_own_end(name: str) -> None:
+    """The second prompt ends inside 😀, the third begins inside its padding."""
+    emoji = spelled(name, "😀")
+    model = Model(
+        name,
+        [
+            spelled(name, "abc STOP def"),
+            [*emoji[2:], *spelled(name, "abc STOP def END g")],
+            spelled(name, "ab"),
+            spelled(name, "abcdefghijklmnopqrstuvwxyz"),
+        ],
+    )
+    texts: list[str | list[int]] = [
+        "one two three",
+        [*encoded(name, "one"), *emoji[:2]],
+        "nine",
+        "one",
+    ]
+    streamer = GenerateStreamer(
+        model.tokenizer,
+        [
+            StopConditions(stop="STOP"),
+            StopConditions(stop="END", include_stop_str_in_output=True),
+            StopConditions(stop="ab!"),
+            StopConditions(max_tokens=5),
+        ],
+    )
+    found = read(model, streamer, **prompts(name, texts))
+    assert texts_of(found, 4) == ["abc ", "😀abc STOP def END", "ab", "abcde"]
+    assert finishes(found) == {
+        0: ("stop", "STOP"),
+        1: ("stop", "END"),
+        2: ("stop", None),
+        3: ("length", None),
+    }
+    assert model.num_passes == len(emoji[2:]) + len("abc STOP def END")
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_what_follows_the_end_of_a_row_is_padding_and_no_text(name: str) -> None:
+    """Even where the padding is an ordinary token."""
+    model = Model(name, [spelled(name, "ab"), spelled(name, "abcdef")])
+    [pad] = spelled(name, "x")
+    inputs = prompts(name, ["one", "one two"])
+    found = read(model, GenerateStreamer(model.tokenizer), **inputs, pad_token_id=pad)
+    assert texts_of(found, 2) == ["ab", "abcdef"]
+    assert finishes(found) == {0: ("stop", None), 1: ("stop", None)}
+
+
+def test_rows_go_on_without_an_end_of_sequence_and_are_not_read() -> None:
+    """Without one generate does not pad: it goes on with what the model says."""
+    model = Model("gpt2", [spelled("gpt2", "ab.cdef"), spelled("gpt2", "abcdef.")])
+    streamer = GenerateStreamer(model.tokenizer, stop=".")
+    found = read(model, streamer, **prompts("gpt2", ["one", "two"]), eos_token_id=None)
+    assert texts_of(found, 2) == ["ab", "abcdef"]
+    assert model.num_passes == 7
+
+
+@pytest.mark.parametrize("options", [{"min_tokens": 5}, {"ignore_eos": True}])
+def test_generate_ends_a_row_whatever_the_decoder_would_do(options: Any) -> None:
+    model = Model("gpt2", [spelled("gpt2", "ab"), spelled("gpt2", "abcdefgh")])
+    found = read(
+        model, GenerateStreamer(model.tokenizer, **options), **prompts("gpt2", ["one", "two"])
+    )
+    assert texts_of(found, 2) == ["ab", "abcdefgh"]
+    assert [reason for reason, _ in finishes(found).values()] == ["stop", "stop"]
+
+
+EOS_TOLD = [
+    lambda **ids: ids,
+    lambda **ids: {name: torch.tensor(value) for name, value in ids.items()},
+    lambda **ids: {
+        "generation_config": transformers.GenerationConfig(**ids, max_new_tokens=60),
+        "max_new_tokens": 60,
+    },
+]
+
+
+@pytest.mark.parametrize("told", EOS_TOLD)
+def test_the_end_of_sequence_is_that_of_the_call(told: Any) -> None:
+    """Two ids: one of them an ordinary token, which generate pads after."""
+    comma, dot = spelled("gpt2", ",.")
+    model = Model("gpt2", [spelled("gpt2", "ab,cd"), spelled("gpt2", "abcd.ef")])
+    inputs = prompts("gpt2", ["one", "two"])
+    told_ids = told(eos_token_id=[comma, dot], pad_token_id=spelled("gpt2", "x")[0])
+    found = read(model, GenerateStreamer(model.tokenizer), **inputs, **told_ids)
+    assert texts_of(found, 2) == ["ab", "abcd"]
+    assert finishes(found) == {0: ("stop", None), 1: ("stop", None)}
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [(5, "ok <s"), (6, "ok <st"), (8, {"gpt2": "ok <st\ufffd", "llama": "ok <st\ufffd\ufffd"})],
+)
+def test_the_limit_gives_what_was_withheld(name: str, limit: int, text: Any) -> None:
+    """It comes inside what may become a stop, and inside 😀: a U+FFFD for each bad byte token."""
+    model = Model(name, [[*spelled(name, "ok <st"), *spelled(name, "😀")]])
+    streamer = GenerateStreamer(model.tokenizer, stop="<stop>")
+    found = read(model, streamer, **prompts(name, ["one"]), max_new_tokens=limit)
+    assert texts_of(found) == [text if isinstance(text, str) else text[name]]
+    assert finishes(found) == {0: ("length", None)}
+    assert model.num_passes == limit
+
+
+# --- ways to generate -----------------------------------------------------------------------------
+
+
+def test_conditions_of_a_prompt_are_those_of_all_its_sequences() -> None:
+    said = spelled("gpt2", "ab,cd.ef")
+    model = Model("gpt2", [said] * 4)
+    streamer = GenerateStreamer(
+        model.tokenizer, [StopConditions(stop=","), StopConditions(stop=".")]
+    )
+    inputs = prompts("gpt2", ["one", [*encoded("gpt2", "two"), spelled("gpt2", "ß")[0]]])
+    found = read(model, streamer, **inputs, num_return_sequences=2, do_sample=True)
+    assert texts_of(found, 4) == ["ab", "ab", "\ufffdab,cd", "\ufffdab,cd"]
+
+
+@pytest.mark.parametrize("name", [*MODELS])
+def test_whatever_is_sampled_is_the_decode_of_what_generate_returns(name: str) -> None:
+    """A model with random weights, eight rows, three of them with the same prompt."""
+    model = Model(name, [])
+    inputs = prompts(name, ["one two three", "two", "The quick brown fox", "five"])
+    num_prompt = 1 if name == "t5" else inputs["input_ids"].shape[1]
+    known = HuggingFaceTokenizer(model.tokenizer)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        streamer = GenerateStreamer(model.tokenizer)
+        found = read(
+            model.real,
+            streamer,
+            **inputs,
+            do_sample=True,
+            num_return_sequences=2,
+            max_new_tokens=50,
+            eos_token_id=[model.eos, *range(100, 110)],
+        )
+        ends = {model.eos, *range(100, 110)}
+        for row, ids in enumerate(streamer.result().tolist()):
+            new = ids[num_prompt:]
+            count = next((place for place, each in enumerate(new) if each in ends), len(new))
+            prompt = [] if name == "t5" else encoded(name, "one")
+            whole = DecodeStream(known, prompt)
+            text = "".join(whole.step_batch(new[:count])) + whole.flush()
+            assert texts_of(found, 8)[row] == text
+            assert finishes(found)[row][0] == ("length" if count == len(new) else "stop")
+
+
+def test_several_tokens_at_a_time_are_read_one_by_one() -> None:
+    """Assisted decoding: the criteria see all that was accepted at once."""
+    said = spelled("gpt2", "one two three. four five six seven eight")
+    seen: list[int] = []
+    model = Model("gpt2", [said])
+    assistant = Model("gpt2", [said]).real
+    model.generation_config.num_assistant_tokens = 6
+
+    class Noting(GenerateStreamer):
+        def __call__(self, input_ids: Any, scores: Any = None, **kwargs: Any) -> Any:
+            seen.append(input_ids.shape[1])
+            return super().__call__(input_ids, scores, **kwargs)
+
+    streamer = Noting(model.tokenizer, stop=" fo")
+    found = read(model, streamer, **prompts("gpt2", ["nine"]), assistant_model=assistant)
+    assert texts_of(found) == ["one two three."]
+    assert finishes(found) == {0: ("stop", " fo")}
+    assert max(later - before for before, later in pairwise(seen)) > 2
+    assert streamer.decoders[0].num_tokens == len("one two three. fo")
+
+
+def test_beams_are_refused() -> None:
+    model = Model("gpt2", ["one"])
+    with pytest.raises(ValueError, match="cannot be used with beam search"):
+        read(model, GenerateStreamer(model.tokenizer), **prompts("gpt2", ["one"]), num_beams=2)
+    alone = GenerateStreamer(model.tokenizer, eos_token_ids=model.eos)
+    with pytest.raises(RuntimeError, match="give it streamer= as well"):
+        model.real.generate(
+            **prompts("gpt2", ["one"]), num_beams=2, stopping_criteria=[alone], max_new_tokens=9
+        )
+
+
+def test_a_prompt_may_be_embedded() -> None:
+    model = Model("gpt2", [spelled("gpt2", "ab.c")])
+    embedded = model.real.get_input_embeddings()(prompts("gpt2", ["one two"])["input_ids"])
+    found = read(model, GenerateStreamer(model.tokenizer, stop="."), inputs_embeds=embedded)
+    assert texts_of(found) == ["ab"]
+
+
+def test_padding_before_a_prompt_is_not_part_of_it() -> None:
+    """What pads is told by the mask: here it is an ordinary token, and the prompt is only one."""
+    model = Model("llama", [encoded("llama", "fox")])
+    [pad] = spelled("llama", "x")
+    start = model.tokenizer.token_to_id("<s>")
+    inputs = {"input_ids": [[pad, pad, start]], "attention_mask": [[0, 0, 1]]}
+    tensors = {key: torch.tensor(value) for key, value in inputs.items()}
+    found = read(model, GenerateStreamer(model.tokenizer), **tensors)
+    assert texts_of(found) == ["fox"]
+    del tensors["attention_mask"]
+    found = read(
+        Model("llama", [encoded("llama", "fox")]), GenerateStreamer(model.tokenizer), **tensors
+    )
+    assert texts_of(found) == [" fox"]
+
+
+def test_each_prompt_has_its_own_padding_in_all_its_sequences() -> None:
+    """The first prompt is a special token and padding, so nothing precedes its text."""
+    [pad] = spelled("llama", "x")
+    model = Model("llama", [encoded("llama", "fox")] * 4)
+    start = model.tokenizer.token_to_id("<s>")
+    inputs = {
+        "input_ids": torch.tensor([[pad, pad, start], [pad, pad, pad]]),
+        "attention_mask": torch.tensor([[0, 0, 1], [0, 1, 1]]),
+    }
+    streamer = GenerateStreamer(model.tokenizer)
+    found = read(model, streamer, **inputs, num_return_sequences=2, do_sample=True)
+    assert texts_of(found, 4) == ["fox", "fox", " fox", " fox"]
+
+
+def test_the_mask_of_an_encoder_hides_nothing_of_the_decoders_prompt() -> None:
+    """They may be of one length."""
+    model = Model("t5", [encoded("t5", "two")])
+    begun = [model.pad, *encoded("t5", "one"), model.pad]
+    hidden = [*[0] * (len(begun) - 1), 1]
+    found = read(
+        model,
+        GenerateStreamer(model.tokenizer),
+        input_ids=torch.tensor([begun]),
+        attention_mask=torch.tensor([hidden]),
+        decoder_input_ids=torch.tensor([begun]),
+    )
+    assert texts_of(found) == [" two"]
+
+
+# --- other criteria -------------------------------------------------------------------------------
+
+
+class EndsRow:
+    """A criterion that ends one row when there are so many tokens more."""
+
+    def __init__(self, row: int, tokens: int) -> None:
+        self.row = row
+        self.tokens = tokens
+        self.first: int | None = None
+
+    def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
+        if self.first is None:
+            self.first = input_ids.shape[1] - 1
+        ended = torch.zeros(input_ids.shape[0], dtype=torch.bool)
+        ended[self.row] = input_ids.shape[1] - self.first >= self.tokens
+        return ended
+
+
+def test_a_row_that_another_criterion_ends_has_ended_here_too() -> None:
+    model = Model("gpt2", [spelled("gpt2", "abcdef"), spelled("gpt2", "abcdef")])
+    inputs = prompts("gpt2", ["one", "two"])
+    [pad] = spelled("gpt2", "x")
+    streamer = GenerateStreamer(model.tokenizer, stop="cd!")
+    criteria = [EndsRow(0, 4)]
+    found = read(model, streamer, **inputs, stopping_criteria=criteria, pad_token_id=pad)
+    assert texts_of(found, 2) == ["abcd", "abcdef"]
+    assert finishes(found) == {0: ("stop", None), 1: ("stop", None)}
+
+
+def test_generate_pads_after_the_end_of_sequence_that_a_criterion_knows() -> None:
+    """It asks criteria for an ``eos_token_id``."""
+    comma, pad, *_ = spelled("gpt2", ",x")
+    model = Model("gpt2", [spelled("gpt2", "ab,def"), spelled("gpt2", "abcde,")])
+    criteria = [transformers.generation.EosTokenCriteria(comma)]
+    streamer = GenerateStreamer(model.tokenizer)
+    inputs = prompts("gpt2", ["one", "two"])
+    found = read(
+        model,
+        streamer,
+        **inputs,
+        stopping_criteria=criteria,
+        eos_token_id=None,
+        pad_token_id=pad,
+    )
+    assert texts_of(found, 2) == ["ab,", "abcde,"]
+    assert finishes(found) == {0: ("stop", None), 1: ("stop", None)}
+    assert streamer.result()[0, -3:].tolist() == [pad] * 3
+
+
+def test_the_time_and_the_length_of_transformers_are_a_limit() -> None:
+    model = Model("gpt2", [spelled("gpt2", "abcdef"), spelled("gpt2", "abcdef")])
+    criteria = [transformers.MaxTimeCriteria(0.0)]
+    streamer = GenerateStreamer(model.tokenizer)
+    found = read(model, streamer, **prompts("gpt2", ["one", "two"]), stopping_criteria=criteria)
+    assert texts_of(found, 2) == ["a", "a"]
+    assert finishes(found) == {0: ("length", None), 1: ("length", None)}
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def test_a_streamer_is_for_one_call() -> None:
+    model = Model("gpt2", ["one", "two"])
+    inputs = prompts("gpt2", ["one", "two"])
+    streamer = GenerateStreamer(model.tokenizer)
+    read(model, streamer, **inputs)
+    with pytest.raises(RuntimeError, match="for one call of generate: make another one"):
+        streamer.start(model, **inputs)
+    with pytest.raises(RuntimeError, match="for one call of generate: make another one"):
+        model.generate(**inputs, streamer=streamer, stopping_criteria=[streamer])
+
+
+def test_a_call_that_failed_is_not_gone_on_with() -> None:
+    model = Model("gpt2", [spelled("gpt2", "abcdef")])
+    streamer = GenerateStreamer(model.tokenizer, eos_token_ids=model.eos)
+
+    def fail(step: int) -> None:
+        if step == 2:
+            raise MemoryError("no memory")
+
+    model.script.at_step = fail
+    both: Any = {"streamer": streamer, "stopping_criteria": [streamer], "max_new_tokens": 9}
+    with pytest.raises(MemoryError):
+        model.generate(**prompts("gpt2", ["one"]), **both)
+    other = Model("gpt2", [spelled("gpt2", "abcdef")])
+    with pytest.raises(RuntimeError, match="do not go on from"):
+        other.generate(**prompts("gpt2", ["seven eight nine ten"]), **both)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"streamer": object()}, "start\\(\\) takes no streamer: this is it"),
+        ({"stop_strings": ["a"]}, "start\\(\\) takes no stop_strings: say stop= here"),
+    ],
+)
+def test_what_generate_cannot_be_given_is_said(kwargs: Any, message: str) -> None:
+    model = Model("gpt2", ["one"])
+    with pytest.raises(TypeError, match=message):
+        GenerateStreamer(model.tokenizer).start(model, **prompts("gpt2", ["one"]), **kwargs)
+
+
+def test_stop_strings_of_a_config_are_refused_as_well() -> None:
+    model = Model("gpt2", ["one"])
+    config = transformers.GenerationConfig(stop_strings=["a"])
+    with pytest.raises(TypeError, match="the generation_config has stop_strings"):
+        GenerateStreamer(model.tokenizer).start(model, generation_config=config)
+
+
+def test_without_start_the_end_of_sequence_must_be_told() -> None:
+    model = Model("gpt2", ["one"])
+    streamer = GenerateStreamer(model.tokenizer, stop="x")
+    with pytest.raises(ValueError, match="which ids end a row"):
+        model.generate(**prompts("gpt2", ["one"]), streamer=streamer, stopping_criteria=[streamer])
+
+
+@pytest.mark.parametrize(
+    ("args", "options", "error", "message"),
+    [
+        ((), {"stopp": "a"}, TypeError, "has no option 'stopp'"),
+        ((), {"split": "token"}, TypeError, "has no option 'split'"),
+        ((), {"stop": ""}, ValueError, "stop"),
+        (([],), {}, TypeError, "conditions must be StopConditions, one or several"),
+        (("ab",), {}, TypeError, "conditions must be StopConditions, one or several"),
+        ((StopConditions(),), {"stop": "a"}, TypeError, "conditions, which have their own"),
+    ],
+)
+def test_options_are_checked_at_once(
+    args: Any, options: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        GenerateStreamer(tokenizer_of("gpt2"), *args, **options)
+
+
+def test_a_tokenizer_decodes() -> None:
+    with pytest.raises(TypeError, match="a tokenizer has decode"):
+        GenerateStreamer("gpt2")
+
+
+def test_conditions_must_divide_the_batch() -> None:
+    model = Model("gpt2", ["one"] * 3)
+    streamer = GenerateStreamer(model.tokenizer, [StopConditions()] * 2)
+    with pytest.raises(ValueError, match="2 conditions, and the batch has 3 rows"):
+        read(model, streamer, **prompts("gpt2", ["one"] * 3))
+
+
+def test_a_row_with_a_bad_id_ends_and_the_others_go_on() -> None:
+    unknown = 500
+    model = Model("gpt2", [[*spelled("gpt2", "ab"), unknown, 30], spelled("gpt2", "abcdef")])
+    streamer = GenerateStreamer(model.tokenizer, unknown_ids="error")
+    found = read(model, streamer, **prompts("gpt2", ["one", "two"]))
+    assert texts_of(found, 2) == ["ab", "abcdef"]
+    assert finishes(found) == {0: ("error", None), 1: ("stop", None)}
+    assert [*streamer.errors] == [0]
+    assert isinstance(streamer.errors[0], UnknownTokenError)
+    assert (streamer.errors[0].token_id, streamer.errors[0].index) == (unknown, 2)

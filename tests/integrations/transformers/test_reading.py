@@ -1,0 +1,295 @@
+"""Readers of a ``generate`` that runs in a thread: its errors reach them, and they can leave."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from streamdec.integrations.transformers import GenerateStreamer
+from tests.hooks.recording import recording
+from tests.integrations.transformers.scripted import Model, prompts, spelled, texts_of
+
+LONG = "abcdefghijklmnopqrstuvwxyz" * 4
+
+
+class BoomError(Exception):
+    """What goes wrong."""
+
+
+def failing(model: Model, step: int, error: BaseException) -> Model:
+    """``model``, which raises before that token."""
+
+    def fail(at: int) -> None:
+        if at == step:
+            raise error
+
+    model.script.at_step = fail
+    return model
+
+
+def model_saying(*texts: str) -> Model:
+    return Model("gpt2", [spelled("gpt2", text) for text in texts])
+
+
+def started(model: Any, streamer: GenerateStreamer, num_rows: int = 1) -> GenerateStreamer:
+    streamer.start(model, **prompts("gpt2", ["one"] * num_rows), max_new_tokens=len(LONG))
+    return streamer
+
+
+def is_running(streamer: GenerateStreamer) -> bool:
+    thread = streamer._thread
+    return thread is not None and thread.is_alive()
+
+
+class Gate:
+    """Holds a model up before a token until it is opened."""
+
+    def __init__(self, model: Model, step: int) -> None:
+        self.is_reached = threading.Event()
+        self.is_open = threading.Event()
+        self._step = step
+        model.script.at_step = self._wait
+
+    def _wait(self, step: int) -> None:
+        if step == self._step:
+            self.is_reached.set()
+            assert self.is_open.wait(60)
+
+
+class OpensGate(GenerateStreamer):
+    """Opens the gate once it is closed."""
+
+    gate: Gate
+
+    def _close(self) -> None:
+        super()._close()
+        self.gate.is_open.set()
+
+
+# --- a plain reader -------------------------------------------------------------------------------
+
+
+def test_what_generate_raises_comes_after_the_text_before_it() -> None:
+    boom = BoomError("no memory")
+    model = failing(model_saying("abcdef"), 3, boom)
+    found: list[Any] = []
+    with started(model, GenerateStreamer(model.tokenizer, stop="bcd")) as streamer:
+        with pytest.raises(BoomError) as caught:
+            found.extend(streamer)
+        assert caught.value is boom
+        assert [*streamer] == []
+    assert texts_of(found) == ["a"]
+    assert streamer.decoders[0].jailed == "bc"
+    with pytest.raises(BoomError):
+        streamer.result()
+
+
+def test_hooks_are_told_of_each_row() -> None:
+    """Of rows that end by themselves, by an error of generate, and because the reader leaves."""
+    models = [model_saying("ab", "abcd"), failing(model_saying("ab", "abcd"), 3, BoomError())]
+    with recording() as told:
+        for model in models:
+            streamer = GenerateStreamer(model.tokenizer, stop="d")
+            with suppress(BoomError), started(model, streamer, 2):
+                list(streamer)
+        model = model_saying(LONG, "ab")
+        leaving = OpensGate(model.tokenizer)
+        leaving.gate = Gate(model, 4)
+        with started(model, leaving, 2):
+            assert leaving.gate.is_reached.wait(60)
+    reasons = [each.finish_reason for each in told.streams]
+    assert reasons == ["stop", "stop", "stop", "error", "stop", "abort"]
+
+
+def test_an_error_before_the_first_token_comes_too() -> None:
+    model = model_saying("abc")
+    streamer = GenerateStreamer(model.tokenizer)
+    streamer.start(model, **prompts("gpt2", ["one"]), max_new_tokens=-1)
+    with streamer, pytest.raises(ValueError, match="max_new_tokens"):
+        next(streamer)
+
+
+@pytest.mark.parametrize("end", [StopIteration(1), StopAsyncIteration(), SystemExit(3)])
+def test_no_error_is_taken_for_the_end_of_the_reader(end: BaseException) -> None:
+    model = failing(model_saying("abc"), 1, end)
+    with (
+        started(model, GenerateStreamer(model.tokenizer)) as streamer,
+        pytest.raises(RuntimeError, match="generate ended with") as caught,
+    ):
+        list(streamer)
+    assert caught.value.__cause__ is end
+
+
+def test_a_reader_who_leaves_ends_generate_at_its_next_token() -> None:
+    """It leaves while token 4 is made; that one is the last."""
+    model = model_saying(LONG, LONG)
+    streamer = OpensGate(model.tokenizer)
+    streamer.gate = Gate(model, 4)
+    with started(model, streamer, 2):
+        next(streamer)
+        assert streamer.gate.is_reached.wait(60)
+    assert not is_running(streamer)
+    assert model.num_passes == 5
+    num_prompt = prompts("gpt2", ["one"])["input_ids"].shape[1]
+    assert streamer.result().shape == (2, num_prompt + 5)
+    assert [*streamer] == []
+    assert [each.finish_reason for each in streamer.decoders] == ["abort", "abort"]
+
+
+def test_leaving_by_an_error_waits_for_generate_too() -> None:
+    model = model_saying(LONG)
+    streamer = GenerateStreamer(model.tokenizer)
+    with pytest.raises(BoomError), started(model, streamer):
+        raise BoomError(next(streamer))
+    assert not is_running(streamer)
+    assert model.num_passes < len(LONG)
+
+
+def test_a_streamer_that_is_closed_before_generate_begins_is_not_begun() -> None:
+    model = model_saying(LONG)
+    streamer = GenerateStreamer(model.tokenizer)
+    streamer.close()
+    assert [*streamer] == []
+    with pytest.raises(RuntimeError, match="make another one"):
+        started(model, streamer)
+
+
+def test_a_loop_that_is_left_can_be_taken_up_again() -> None:
+    model = model_saying("abcdef")
+    with started(model, GenerateStreamer(model.tokenizer)) as streamer:
+        found = [next(streamer)]
+        found += streamer
+    assert texts_of(found) == ["abcdef"]
+
+
+def test_many_at_once() -> None:
+    """Threads of one model: each streamer has its own text."""
+    texts = [f"{chr(97 + each) * 20}.{each}" for each in range(8)]
+    models = [model_saying(text) for text in texts]
+    streamers = [started(model, GenerateStreamer(model.tokenizer, stop=".")) for model in models]
+    assert ["".join(texts_of([*each])) for each in streamers] == [text[:20] for text in texts]
+
+
+# --- a task ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_a_task_reads_while_generate_runs() -> None:
+    model = model_saying("ab.cd", "abcd.")
+    found = []
+    async with started(model, GenerateStreamer(model.tokenizer, stop="."), 2) as streamer:
+        async for each in streamer:
+            found.append(each)  # noqa: PERF401 (it is read as users do)
+    assert texts_of(found, 2) == ["ab", "abcd"]
+
+
+@pytest.mark.anyio
+async def test_other_tasks_run_while_one_waits_for_text() -> None:
+    model = model_saying("abc")
+    gate = Gate(model, 1)
+    found = []
+    async with (
+        started(model, GenerateStreamer(model.tokenizer)) as streamer,
+        anyio.create_task_group() as group,
+    ):
+
+        async def read() -> None:
+            async for each in streamer:
+                found.append(each)  # noqa: PERF401
+
+        group.start_soon(read)
+        await anyio.to_thread.run_sync(gate.is_reached.wait)
+        await anyio.wait_all_tasks_blocked()
+        assert texts_of(found) == ["a"]
+        gate.is_open.set()
+    assert texts_of(found) == ["abc"]
+
+
+@pytest.mark.anyio
+async def test_a_task_gets_what_generate_raises() -> None:
+    boom = BoomError("no memory")
+    model = failing(model_saying("abcdef"), 3, boom)
+    async with started(model, GenerateStreamer(model.tokenizer)) as streamer:
+        with pytest.raises(BoomError) as caught:
+            _ = [each async for each in streamer]
+        assert caught.value is boom
+        assert [each async for each in streamer] == []
+
+
+@pytest.mark.anyio
+async def test_a_task_that_is_cancelled_ends_generate_and_waits_for_it() -> None:
+    model = model_saying(LONG)
+    streamer = OpensGate(model.tokenizer)
+    streamer.gate = Gate(model, 4)
+    async with anyio.create_task_group() as group:
+        with anyio.CancelScope() as scope:
+
+            async def cancel() -> None:
+                await anyio.to_thread.run_sync(streamer.gate.is_reached.wait)
+                scope.cancel()
+
+            group.start_soon(cancel)
+            async with started(model, streamer):
+                async for _ in streamer:
+                    pass
+    assert scope.cancelled_caught
+    assert not is_running(streamer)
+    assert model.num_passes == 5
+
+
+@pytest.mark.anyio
+async def test_a_task_that_leaves_ends_generate() -> None:
+    model = model_saying(LONG)
+    async with started(model, GenerateStreamer(model.tokenizer)) as streamer:
+        await anext(streamer)
+    assert not is_running(streamer)
+    assert model.num_passes < len(LONG)
+
+
+@pytest.mark.anyio
+async def test_other_tasks_run_while_one_waits_for_the_end_of_generate() -> None:
+    """Generate goes on only when another task lets it."""
+    closing = anyio.Event()
+
+    class Telling(GenerateStreamer):
+        def _close(self) -> None:
+            super()._close()
+            closing.set()
+
+    model = model_saying(LONG)
+    streamer = Telling(model.tokenizer)
+    gate = Gate(model, 4)
+
+    async def open_gate() -> None:
+        await closing.wait()
+        gate.is_open.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(open_gate)
+        with anyio.fail_after(50):
+            async with started(model, streamer):
+                await anyio.to_thread.run_sync(gate.is_reached.wait)
+    assert model.num_passes == 5
+
+
+def test_an_event_loop_that_is_no_more_does_not_disturb_generate() -> None:
+    model = model_saying("abcdef")
+    gate = Gate(model, 1)
+    streamer = GenerateStreamer(model.tokenizer)
+    found: list[Any] = []
+
+    async def leave() -> None:
+        started(model, streamer)
+        with anyio.move_on_after(0.2):
+            async for each in streamer:
+                found.append(each)  # noqa: PERF401 (a comprehension would lose what came before)
+
+    anyio.run(leave)
+    gate.is_open.set()
+    streamer.result()
+    assert texts_of([*found, *streamer]) == ["abcdef"]
