@@ -1,0 +1,291 @@
+"""Anthropic's wire format: a message, as a sequence of events and whole.
+
+In: the chunks of a request. Out: the events of the Messages API, or their bytes as Server-Sent
+Events. No I/O and no clock. Tried with the client anthropic 2.11.0 (``messages.stream``,
+``messages.create(stream=True)``) and httpx 0.28.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Required, TypedDict, Unpack
+
+from streamdec.chunks import Chunk
+from streamdec.errors import FinishedError
+from streamdec.integrations._failures import FAILED, FAILURES
+from streamdec.integrations._json import Json, json_bytes, string_bytes
+from streamdec.integrations.logprobs import PlacedLogprob
+from streamdec.integrations.sse import event
+from streamdec.machines import TokenChunk
+
+__all__ = ["FAILED", "MessageOptions", "MessageResponse", "MessageStream", "error_body"]
+
+
+def error_body(message: str, *, kind: str = "api_error") -> Json:
+    """An error as the API gives it: the body of a response, or an event in the midst of one.
+
+    ``kind`` is Anthropic's ``type``: ``"invalid_request_error"``, ``"overloaded_error"``.
+    """
+    return {"type": "error", "error": {"type": kind, "message": message}}
+
+
+class MessageOptions(TypedDict, total=False):
+    """What a message is made of, however it is sent."""
+
+    response_id: Required[str]
+    """Its ``id``, of the caller's making: ``"msg_..."``."""
+    model: Required[str]
+    """The name that the client asked for."""
+    input_tokens: Required[int]
+    """How many tokens the prompt has."""
+    stop_sequences: Iterable[str]
+    """Those of the client. A stop of the server's own is then no ``stop_sequence`` but an
+    ``end_turn``; if nothing is said, every stop string is the client's."""
+
+
+class _Format:
+    """What a message knows, however it is sent."""
+
+    def __init__(self, **options: Unpack[MessageOptions]) -> None:
+        input_tokens, stop_sequences = options["input_tokens"], options.get("stop_sequences")
+        if type(input_tokens) is not int or input_tokens < 0:
+            raise ValueError(f"input_tokens must be a count, not {input_tokens!r:.40}")
+        if isinstance(stop_sequences, str):
+            raise TypeError(
+                f"stop_sequences is a list of texts, not a text: {stop_sequences!r:.80}"
+            )
+        self._fields: Json = {
+            "id": options["response_id"],
+            "type": "message",
+            "role": "assistant",
+            "model": options["model"],
+        }
+        self._input_tokens = input_tokens
+        self._stop_sequences = None if stop_sequences is None else frozenset(stop_sequences)
+        self._last: Chunk | None = None
+        self.output_tokens = 0
+        """How many tokens were read."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the message was aborted or failed, so that the response is an error."""
+        return self._last is not None and self._last.finish_reason in FAILURES
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has its end."""
+        return self._last is not None
+
+    def _take(self, chunk: Chunk, index: int, num_tokens: int | None) -> None:
+        if index != 0:
+            raise ValueError(f"a message is one sample, and has no index {index!r:.40}")
+        if self._last is not None:
+            raise FinishedError(f"the message has ended ({self._last.finish_reason})")
+        if num_tokens is not None:
+            self.output_tokens = num_tokens
+        elif isinstance(chunk, TokenChunk):
+            self.output_tokens += len(chunk.token_ids)
+        elif chunk.finish_reason is not None:
+            raise ValueError("a message has a usage, and needs num_tokens or TokenChunks")
+        if chunk.finish_reason is not None:
+            self._last = chunk
+
+    def _end(self) -> Json:
+        """Why it ended, in Anthropic's words. ValueError if it has not."""
+        if self._last is None:
+            raise ValueError("the message has no end yet; fail() breaks it off")
+        stop = self._last.stop_reason
+        if self._last.finish_reason == "length":
+            return {"stop_reason": "max_tokens", "stop_sequence": None}
+        is_named = isinstance(stop, str) and (
+            self._stop_sequences is None or stop in self._stop_sequences
+        )
+        if not is_named:  # end-of-sequence, a stop id, a stop of the server's own
+            return {"stop_reason": "end_turn", "stop_sequence": None}
+        return {"stop_reason": "stop_sequence", "stop_sequence": stop}
+
+    def _failure(self) -> Json:
+        assert self._last is not None
+        assert self._last.finish_reason is not None
+        return error_body(FAILURES[self._last.finish_reason])
+
+    def _usage(self) -> Json:
+        return {"input_tokens": self._input_tokens, "output_tokens": self.output_tokens}
+
+
+class MessageStream(_Format):
+    r"""A message, as it comes: the events of the API, in their order.
+
+    ``message_start``, ``content_block_start`` and ``ping``; a ``content_block_delta`` for each
+    chunk; ``content_block_stop``, ``message_delta`` (why it ended, and the usage) and
+    ``message_stop``. Its methods are those of the streams of :mod:`streamdec.integrations.openai`.
+
+    Its options are those of :class:`MessageOptions`. ValueError for a count that is none.
+
+    >>> from streamdec import Chunk
+    >>> wire = MessageStream(response_id="msg_1", model="tiny", input_tokens=3)
+    >>> [each["type"] for each in wire.step(Chunk("Hi"))]
+    ['message_start', 'content_block_start', 'ping', 'content_block_delta']
+    >>> wire.step(Chunk("", "stop", "\nUser:"), num_tokens=4)
+    []
+    >>> [each["type"] for each in wire.flush()]
+    ['content_block_stop', 'message_delta', 'message_stop']
+    """
+
+    keep_alive: ClassVar[bytes] = event('{"type":"ping"}', name="ping")
+    """What may be sent while nothing comes."""
+
+    def __init__(self, **options: Unpack[MessageOptions]) -> None:
+        super().__init__(**options)
+        self._has_started = False
+
+    def start(self) -> list[Json]:
+        """The events that come before any text; none the second time. ``step`` begins with them."""
+        if self._has_started:
+            return []
+        self._has_started = True
+        message = {
+            **self._fields,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": {"input_tokens": self._input_tokens, "output_tokens": 0},
+        }
+        block = {"type": "text", "text": ""}
+        return [
+            {"type": "message_start", "message": message},
+            {"type": "content_block_start", "index": 0, "content_block": block},
+            {"type": "ping"},
+        ]
+
+    def step(
+        self,
+        chunk: Chunk,
+        index: int = 0,
+        *,
+        num_tokens: int | None = None,
+        logprobs: Sequence[PlacedLogprob] = (),
+    ) -> list[Json]:
+        """The events that a chunk makes; of its end ``flush`` tells.
+
+        Args:
+            chunk: what the stream gave.
+            index: 0: a message is one sample.
+            num_tokens: how many tokens were read so far (``stream.machine.num_tokens``). Without it
+                the ids of TokenChunks are counted.
+            logprobs: the API has none; () alone.
+
+        Raises ValueError for another index, for logprobs, and if the usage cannot be known;
+        FinishedError after the end.
+        """
+        if logprobs:
+            raise ValueError("a message has no log probabilities")
+        self._take(chunk, index, num_tokens)
+        events = self.start()
+        if chunk.text or chunk.finish_reason is None:
+            delta = {"type": "text_delta", "text": chunk.text}
+            events.append({"type": "content_block_delta", "index": 0, "delta": delta})
+        return events
+
+    def flush(self) -> list[Json]:
+        """The events of the end: why it ended and the usage, or the error if it failed.
+
+        ValueError if there was no end.
+        """
+        end = self._end()
+        if self.failed:
+            return [*self.start(), self._failure()]
+        return [
+            *self.start(),
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": end, "usage": self._usage()},
+            {"type": "message_stop"},
+        ]
+
+    def fail(self, message: str = FAILED, *, kind: str = "api_error") -> Json:
+        """The event that breaks the message off, whatever was sent before; see ``error_body``."""
+        return error_body(message, kind=kind)
+
+    # --- as bytes
+
+    def start_bytes(self) -> bytes:
+        """``start`` as Server-Sent Events."""
+        return _events(self.start())
+
+    def step_bytes(
+        self,
+        chunk: Chunk,
+        index: int = 0,
+        *,
+        num_tokens: int | None = None,
+        logprobs: Sequence[PlacedLogprob] = (),
+    ) -> bytes:
+        """``step`` as Server-Sent Events."""
+        if chunk.finish_reason is not None or not self._has_started or logprobs or index:
+            return _events(self.step(chunk, index, num_tokens=num_tokens, logprobs=logprobs))
+        self._take(chunk, index, num_tokens)
+        return _HEAD + string_bytes(chunk.text) + _TAIL
+
+    def flush_bytes(self) -> bytes:
+        """``flush`` as Server-Sent Events."""
+        return _events(self.flush())
+
+    def fail_bytes(self, message: str = FAILED, *, kind: str = "api_error") -> bytes:
+        """``fail`` as a Server-Sent Event."""
+        return _events([self.fail(message, kind=kind)])
+
+
+class MessageResponse(_Format):
+    """A whole message, of the same chunks as a stream.
+
+    Its options are those of :class:`MessageOptions`.
+
+    >>> from streamdec import Chunk
+    >>> answer = MessageResponse(response_id="msg_1", model="tiny", input_tokens=3)
+    >>> answer.step(Chunk("Hi!", "length"), num_tokens=2)
+    >>> answer.body()["stop_reason"], answer.body()["usage"]
+    ('max_tokens', {'input_tokens': 3, 'output_tokens': 2})
+    """
+
+    def __init__(self, **options: Unpack[MessageOptions]) -> None:
+        super().__init__(**options)
+        self._texts: list[str] = []
+
+    def step(self, chunk: Chunk, *, num_tokens: int | None = None) -> None:
+        """Takes a chunk; all is as for ``MessageStream.step``."""
+        self._take(chunk, 0, num_tokens)
+        self._texts.append(chunk.text)
+
+    def body(self) -> Json:
+        """The object; the error if it was aborted or failed (``failed`` says so: status 500).
+
+        ValueError if there was no end.
+        """
+        end = self._end()
+        if self.failed:
+            return self._failure()
+        content = [{"type": "text", "text": "".join(self._texts)}]
+        return {**self._fields, "content": content, **end, "usage": self._usage()}
+
+    def body_bytes(self) -> bytes:
+        """``body`` as JSON."""
+        return json_bytes(self.body())
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def _events(events: list[Json]) -> bytes:
+    return b"".join(event(json_bytes(each), name=each["type"]) for each in events)
+
+
+_HEAD, _TAIL = _events(
+    [
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "text_delta", "text": "\0"},
+        }
+    ]
+).split(b'"\\u0000"')
+"""What comes before and after the text of a plain event."""

@@ -1,0 +1,412 @@
+"""Log probabilities that belong to the text: true bytes, true places, nothing of a stop.
+
+In: the log probabilities of an engine, token by token, and a decoder that is stepped through a
+:class:`LogprobTracker`. Out: with each chunk those of the tokens whose text is out, each with the
+bytes that it gave and with its place in the text. The wire formats write them as their APIs do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol, SupportsIndex
+
+from streamdec.chunks import Chunk, FinishReason, chunk_of
+from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.program import Program
+from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.token_ids import check_token_id
+from streamdec.errors import StreamdecError
+from streamdec.machines import Face, StandIn, face_of
+from streamdec.protocols import Decoder
+
+__all__ = [
+    "LEAST_LOGPROB",
+    "Alternative",
+    "LogprobTracker",
+    "PlacedLogprob",
+    "TokenLogprob",
+    "prompt_logprobs",
+]
+
+LEAST_LOGPROB = -9999.0
+"""What OpenAI gives for less; JSON has no infinity."""
+
+
+class TokenLogprob(NamedTuple):
+    """What an engine says of one token."""
+
+    token_id: int
+    logprob: float | None
+    """Its natural logarithm; None for the first token of a prompt."""
+    top: Mapping[int, float] | None = None
+    """The likeliest ids at its place, if they were asked for."""
+
+
+class Alternative(NamedTuple):
+    """A token that might have stood in a place."""
+
+    token: str
+    """Its text: bytes that are no UTF-8 as ``\\xf0``. Of one without bytes its name."""
+    data: bytes | None
+    """The bytes that it gives there; None where the tokenizer cannot say."""
+    logprob: float
+
+
+class PlacedLogprob(NamedTuple):
+    """A token of the text, its log probability and its place."""
+
+    token_id: int
+    token: str
+    """As for Alternative."""
+    data: bytes | None
+    """The bytes that it gave. Of all tokens, joined, they are the UTF-8 of the text."""
+    logprob: float | None
+    text_offset: int
+    """Where its text begins, in code points of the generated text."""
+    top: tuple[Alternative, ...] | None = None
+    """The likeliest first; None if they were not asked for."""
+
+
+class LogprobTracker:
+    r"""Stands before a decoder, and knows where the text of each of its tokens is.
+
+    What the decoder gives is unchanged. A stream takes it in the place of its decoder, and after
+    each chunk ``take()`` has the log probabilities that belong to it:
+
+    * A token comes with the chunk that has the last of its text: one that is half a character with
+      the other half, one that was withheld for a stop when it is known to be none.
+    * What a stop cut off does not come, and nor does an id that is the stop. A token comes if any
+      of its text was given out, or if it has none and stands before the stop.
+    * The bytes of a token are those that it gave: of the half of a character the half, of the first
+      token without the space that is stripped from it. A character that the prompt began has the
+      bytes of generated tokens alone. (A run that ``byte_runs="exact"`` finds broken has those of
+      its U+FFFD.) On the windowed route there are none.
+
+    Args:
+        decoder: a StopSequenceDecoder at its beginning, or what stands before one.
+        prompt_token_ids: those that the decoder was given.
+
+    Raises TypeError for what is no such decoder, ValueError for one that is under way.
+
+    >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+    >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9", b"\nUser:"])
+    >>> tracker = LogprobTracker(StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:")))
+    >>> tracker.put(TokenLogprob(token_id, -0.5) for token_id in (0, 1, 2, 3))
+    >>> for token_id in (0, 1, 2, 3):
+    ...     chunk = tracker.step(token_id)
+    ...     print(repr(chunk.text), [(each.data, each.text_offset) for each in tracker.take()])
+    'caf' [(b'caf', 0)]
+    '' []
+    'é' [(b'\xc3', 3), (b'\xa9', 3)]
+    '' []
+    """
+
+    def __init__(
+        self,
+        decoder: StopSequenceDecoder | StandIn,
+        prompt_token_ids: Iterable[SupportsIndex] = (),
+    ) -> None:
+        machine: Any = decoder.decoder if isinstance(decoder, StandIn) else decoder
+        if not isinstance(machine, StopSequenceDecoder):
+            raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}")
+        if machine.num_tokens or machine.finished:
+            raise ValueError(f"the decoder is under way: {machine!r:.80}")
+        self.decoder = machine
+        """The decoder itself."""
+        self._standing = decoder
+        self._face = face_of(decoder)
+        prompt = list(prompt_token_ids)
+        self._places = _Places(machine.tokenizer, prompt, machine.options)
+        self._waiting: deque[TokenLogprob] = deque()
+        self._given = 0
+
+    # --- in and out
+
+    def put(self, logprobs: Iterable[TokenLogprob]) -> None:
+        """What the engine says of the next tokens, before they are stepped.
+
+        ValueError for a log probability that is no number.
+        """
+        self._waiting.extend(map(_checked, logprobs))
+
+    def take(self) -> list[PlacedLogprob]:
+        """Those of the tokens whose text came out since the last call, in the order of the tokens.
+
+        For chunks that are read late: what belongs to several chunks comes at once.
+        """
+        taken = self._places.take(self._given)
+        if not self.decoder.finished:
+            return taken
+        rest = self._places.take(None)
+        if self.decoder.finish_reason == "stop":
+            rest = [each for each in rest if each.text_offset < self._given]
+        return taken + rest
+
+    # --- a machine, and its face
+
+    def face(self) -> Face:
+        """See StandIn: the tracker has all that a face has."""
+        return self
+
+    def step(self, token_id: SupportsIndex) -> Chunk:
+        """What the decoder gives, and raises.
+
+        ValueError if nothing, or another id, was put for the token; all is then as before.
+        """
+        if self.decoder.finished:
+            return self._face.step(token_id)
+        place = self.decoder.num_tokens
+        number = check_token_id(token_id, place)
+        if not self._waiting or self._waiting[0].token_id != number:
+            found = f"that of {self._waiting[0].token_id}" if self._waiting else "none"
+            raise ValueError(f"token {place} is {number}, and its log probability is {found}")
+        chunk = self._face.step(token_id)
+        logprob = self._waiting.popleft()
+        if chunk.finish_reason is None or not self._is_cut():
+            self._places.step(logprob)
+        return self._told(chunk)
+
+    def step_batch(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
+        """What the decoder gives for several; an error has the chunk of those before it."""
+        texts: list[str] = []
+        try:
+            for count, token_id in enumerate(token_ids, 1):
+                chunk = self.step(token_id)
+                texts.append(chunk.text)
+                if chunk.finish_reason is not None:
+                    unread = len(token_ids) - count
+                    return replace(chunk, text="".join(texts), unread_tokens=unread)
+        except Exception as error:
+            error.chunk = chunk_of("".join(texts))  # type: ignore[attr-defined]
+            error.num_taken = len(texts)  # type: ignore[attr-defined]
+            raise
+        return chunk_of("".join(texts))
+
+    def flush(self, finish_reason: FinishReason = "length") -> Chunk:
+        """The end, as of the decoder."""
+        if self.decoder.finished:
+            return self._face.flush(finish_reason)
+        return self._told(self._face.flush(finish_reason))
+
+    def release(self) -> str:
+        """See Face."""
+        return self._face.release()
+
+    def snapshot(self) -> dict[str, Any]:
+        """The decoder as JSON: a tracker cannot be taken up again."""
+        return self._standing.snapshot()
+
+    @property
+    def finished(self) -> bool:
+        """Whether there can be no more text."""
+        return self.decoder.finished
+
+    @property
+    def jailed(self) -> str:
+        """Decided text that is withheld."""
+        return self.decoder.jailed
+
+    @property
+    def held(self) -> bytes:
+        """The bytes that wait for the end of their character."""
+        return self.decoder.held
+
+    def _told(self, chunk: Chunk) -> Chunk:
+        self._given += len(chunk.text)
+        if chunk.finish_reason is not None:
+            self._places.flush()
+        return chunk
+
+    def _is_cut(self) -> bool:
+        """Whether the last token ended the stream by its id, and its bytes are no text."""
+        match = self.decoder.match
+        return match is not None and not match.visible and match.start == match.end
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.decoder!r}>"
+
+
+def prompt_logprobs(
+    tokenizer: Decoder, logprobs: Iterable[TokenLogprob], **options: Any
+) -> list[PlacedLogprob]:
+    """Those of a prompt, placed in its text: for responses that begin with it (``echo``).
+
+    ``options`` are those of decoding, as for DecodeStream; the text is what it gives with them.
+    """
+    places = _Places(tokenizer, [], options)
+    for each in logprobs:
+        places.step(_checked(each))
+    places.flush()
+    return places.take(None)
+
+
+def _checked(logprob: TokenLogprob) -> TokenLogprob:
+    values = [logprob.logprob, *(logprob.top or {}).values()]
+    if any(value is not None and math.isnan(value) for value in values):
+        raise ValueError(f"a log probability is a number, and not NaN: {logprob!r:.200}")
+    return logprob
+
+
+# --- places ---------------------------------------------------------------------------------------
+
+
+class _Token:
+    """A token on its way to its place."""
+
+    __slots__ = ("data", "logprob", "top")
+
+    def __init__(
+        self, logprob: TokenLogprob, data: bytes | None, top: tuple[Alternative, ...] | None
+    ) -> None:
+        self.logprob = logprob
+        self.data = data
+        """The bytes that it gave so far."""
+        self.top = top
+
+
+class _Places:
+    """The tokens of one text, each with its bytes and its place."""
+
+    def __init__(
+        self, tokenizer: Decoder, prompt: list[SupportsIndex], options: Mapping[str, Any]
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._stream = DecodeStream(tokenizer, prompt, **options)
+        program = self._stream.program
+        self._program = program if isinstance(program, Program) else None
+        self._spans: _Spans
+        try:
+            self._spans = _Anchored(DecodeStream(tokenizer, prompt, anchors=True, **options))
+        except ValueError:  # the windowed route, or text that is rewritten
+            self._spans = _Counted(DecodeStream(tokenizer, prompt, **options))
+        # Tokens of which the decoder holds bytes; those of the prompt have no place.
+        self._waiting: list[_Token] = []
+        if self._program is not None:
+            held = self._program.token_bytes.waiting(self._stream._memory[0])
+            self._waiting = [_Token(TokenLogprob(0, None), b"", None) for _ in range(held)]
+        self._unplaced: deque[_Token] = deque()
+        self._placed: deque[tuple[PlacedLogprob, int]] = deque()
+
+    def step(self, logprob: TokenLogprob) -> None:
+        """One token more."""
+        top = None
+        if logprob.top is not None:
+            likeliest = sorted(logprob.top.items(), key=lambda item: -item[1])
+            top = tuple(self._alternative(each, value) for each, value in likeliest)
+        token = _Token(logprob, None, top)
+        self._unplaced.append(token)
+        if self._program is not None:
+            self._share_out(token, self._program)
+        with suppress(StreamdecError):  # an id that the tokenizer does not have
+            self._stream.step(logprob.token_id)
+        self._spans.step(logprob.token_id)
+        self._place()
+
+    def _share_out(self, token: _Token, program: Program) -> None:
+        """Gives the bytes that ``token`` brings out to those that they are of."""
+        found = program.contribution(self._stream._memory, token.logprob.token_id)
+        data, own = found["data"], found["own"]
+        carried = len(data) - own
+        token.data = data[carried:] if self._waiting else data
+        self._hand_on(data[:carried])
+        if found["contributes"]:
+            self._waiting.append(token)
+        del self._waiting[: len(self._waiting) - found["waiting"]]
+
+    def _hand_on(self, data: bytes) -> None:
+        """To the tokens that wait, in equal parts; the first may have less (see AnchorTracker)."""
+        for count, token in zip(range(len(self._waiting), 0, -1), self._waiting, strict=True):
+            size = len(data) // count
+            token.data = (token.data or b"") + data[:size]
+            data = data[size:]
+
+    def _alternative(self, token_id: int, value: float) -> Alternative:
+        data = None
+        if self._program is not None:
+            found = self._program.contribution(self._stream._memory, token_id)
+            data = found["data"][len(found["data"]) - found["own"] :]
+        return Alternative(self._name(token_id, data), data, max(value, LEAST_LOGPROB))
+
+    def _name(self, token_id: int, data: bytes | None) -> str:
+        if data:
+            return data.decode("utf-8", "backslashreplace")
+        named = getattr(self._tokenizer, "id_to_token", None)
+        name = named(token_id) if named is not None else None
+        if name is None and data is None:
+            name = self._tokenizer.decode([token_id], skip_special_tokens=False)
+        return name or ""
+
+    def flush(self) -> None:
+        """Nothing follows."""
+        if self._program is not None:
+            self._hand_on(self._program.token_bytes.flush(self._stream._memory[0]))
+        self._spans.flush()
+        self._place()
+
+    def _place(self) -> None:
+        for start, end in self._spans.take():
+            token = self._unplaced.popleft()
+            token_id, value, _ = token.logprob
+            value = None if value is None else max(value, LEAST_LOGPROB)
+            name = self._name(token_id, token.data)
+            placed = PlacedLogprob(token_id, name, token.data, value, start, token.top)
+            self._placed.append((placed, end))
+
+    def take(self, given: int | None) -> list[PlacedLogprob]:
+        """Those whose text is within the first ``given`` code points; all of them if None."""
+        placed, taken = self._placed, []
+        while placed and (given is None or placed[0][1] <= given):
+            taken.append(placed.popleft()[0])
+        return taken
+
+
+class _Spans(Protocol):
+    """Where tokens stand: start and end in code points, each once it is settled, in order."""
+
+    def step(self, token_id: int) -> object: ...
+    def flush(self) -> object: ...
+    def take(self) -> list[tuple[int, int]]: ...
+
+
+class _Anchored:
+    """By the anchors of a stream."""
+
+    def __init__(self, stream: DecodeStream) -> None:
+        self._stream = stream
+        self.step = stream.step
+        self.flush = stream.flush
+
+    def take(self) -> list[tuple[int, int]]:
+        return [(each.start, each.end) for each in self._stream.take_anchors()]
+
+
+class _Counted:
+    """By the text that each token brings out; tokens that hold something share what follows."""
+
+    def __init__(self, stream: DecodeStream) -> None:
+        self._stream = stream
+        self._size = 0
+        self._open: list[int] = []
+        self._settled: list[tuple[int, int]] = []
+
+    def step(self, token_id: int) -> None:
+        self._open.append(self._size)
+        self._size += len(self._stream.step(token_id))
+        if not self._stream.held:
+            self._settle()
+
+    def flush(self) -> None:
+        self._size += len(self._stream.flush())
+        self._settle()
+
+    def _settle(self) -> None:
+        self._settled += ((start, self._size) for start in self._open)
+        self._open.clear()
+
+    def take(self) -> list[tuple[int, int]]:
+        settled, self._settled = self._settled, []
+        return settled

@@ -1,0 +1,76 @@
+"""Server-Sent Events, as the WHATWG's HTML standard frames them (section 9.2.5).
+
+In: the data of an event, as text or UTF-8. Out: the bytes that are sent. No I/O, and no state.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["HEADERS", "comment", "event"]
+
+HEADERS: tuple[tuple[str, str], ...] = (
+    ("content-type", "text/event-stream; charset=utf-8"),
+    ("cache-control", "no-cache"),
+    ("x-accel-buffering", "no"),
+)
+"""What a response needs, and what keeps caches and nginx from withholding it."""
+
+_LINE_ENDS = re.compile(rb"\r\n|\r|\n")
+"""Those of the standard, and no others."""
+
+
+def event(
+    data: str | bytes,
+    *,
+    name: str | None = None,
+    event_id: str | None = None,
+    retry: int | None = None,
+) -> bytes:
+    r"""One event. Its data may have any lines; every end of a line arrives as a newline.
+
+    Args:
+        data: text, or UTF-8.
+        name: what kind of event it is (``event:``).
+        event_id: what a reader that comes back sends as ``Last-Event-ID``.
+        retry: milliseconds after which a reader that lost the connection comes back.
+
+    Raises ValueError for a name or an id that has a line of its own, an id with a NUL, which
+    readers ignore, and a ``retry`` less than 0; UnicodeEncodeError for a lone surrogate.
+
+    >>> event('{"text":"Hi"}', name="delta")
+    b'event: delta\ndata: {"text":"Hi"}\n\n'
+    >>> event("two\r\nlines")
+    b'data: two\ndata: lines\n\n'
+    """
+    fields = []
+    if name is not None:
+        fields.append(b"event: " + _field("name", name))
+    if event_id is not None:
+        fields.append(b"id: " + _field("event_id", event_id))
+    if retry is not None:
+        if type(retry) is not int or retry < 0:
+            raise ValueError(f"retry must be milliseconds, from 0 up, not {retry!r:.40}")
+        fields.append(b"retry: %d" % retry)
+    fields += (b"data: " + line for line in _lines(data))
+    return b"\n".join(fields) + b"\n\n"
+
+
+def comment(text: str = "") -> bytes:
+    r"""Lines that readers ignore, which keep a connection from being taken for dead.
+
+    >>> comment("still here")
+    b': still here\n\n'
+    """
+    return b"".join(b": " + line + b"\n" for line in _lines(text)) + b"\n"
+
+
+def _lines(data: str | bytes) -> list[bytes]:
+    return _LINE_ENDS.split(data.encode() if isinstance(data, str) else data)
+
+
+def _field(what: str, value: str) -> bytes:
+    """A field that is one line."""
+    if not value or any(end in value for end in "\r\n\0"):
+        raise ValueError(f"{what} must be one line without NUL, and not empty: {value!r:.80}")
+    return value.encode()

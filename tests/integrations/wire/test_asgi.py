@@ -1,0 +1,183 @@
+"""The response by itself, between a server and streams that are scripted, on both event loops."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from streamdec import MockTokenizer, stream
+from streamdec.aio import TextStream
+from streamdec.integrations.asgi import EventStreamResponse, events
+from streamdec.integrations.openai import CompletionStream
+
+TOKENIZER = MockTokenizer.from_tokens([b"Hello", b" world"])
+both_loops = pytest.mark.parametrize("loop", ["asyncio", "trio"])
+
+
+class Engine:
+    def __init__(self, *, then: str = "ends") -> None:
+        self.then = then
+        self.is_closed = False
+
+    def __aiter__(self) -> AsyncIterator[int]:
+        return self
+
+    async def __anext__(self) -> int:
+        await checkpoint()
+        if self.then == "ends":
+            raise StopAsyncIteration
+        if self.then == "waits":
+            await anyio.sleep_forever()
+        return 0
+
+    async def aclose(self) -> None:
+        await checkpoint()  # which it gets, though it is cancelled
+        assert not self.is_closed
+        self.is_closed = True
+        if self.then == "sticks":
+            raise RuntimeError("does not close")
+
+
+def wire(n: int) -> CompletionStream:
+    return CompletionStream(response_id="r", model="m", created=0, n=n)
+
+
+class Client:
+    """The server's side of one that reads ``patience`` messages and then goes."""
+
+    def __init__(self, patience: int, how: str) -> None:
+        self.patience = patience
+        self.how = how
+        self.sent: list[Any] = []
+        self.has_gone = anyio.Event()
+
+    async def send(self, message: Any) -> None:
+        await checkpoint()
+        if len(self.sent) >= self.patience:
+            if self.how == "refuses":
+                raise ConnectionResetError
+            self.has_gone.set()
+        else:
+            self.sent.append(message)
+
+    async def receive(self) -> Any:
+        if self.how == "was never there":
+            return {"type": "http.disconnect"}
+        await self.has_gone.wait()
+        return {"type": "http.disconnect"}
+
+
+def run(loop: str, what: Callable[[], Any]) -> None:
+    async def bounded() -> None:
+        with anyio.fail_after(10):
+            await what()
+
+    anyio.run(bounded, backend=loop)
+
+
+# A client that sees nothing more sent can only be known to go where the server says so.
+GOING = [
+    *((how, "goes on", patience) for how in ("goes", "refuses") for patience in (0, 1, 3)),
+    *(("was never there", then, patience) for then in ("goes on", "waits") for patience in (0, 3)),
+    *((how, "waits", 0) for how in ("goes", "refuses")),
+]
+
+
+@both_loops
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize(("how", "then", "patience"), GOING)
+def test_every_engine_is_closed_when_the_client_goes(
+    loop: str, n: int, how: str, then: str, patience: int
+) -> None:
+    async def main() -> None:
+        engines = [Engine(then=then) for _ in range(n)]
+        client = Client(patience, how)
+        streams = [stream(engine, TOKENIZER) for engine in engines]
+        await EventStreamResponse(wire(n), *streams)({}, client.receive, client.send)
+        assert [engine.is_closed for engine in engines] == [True] * n
+        assert len(client.sent) <= patience
+
+    run(loop, main)
+
+
+@both_loops
+def test_a_cancelled_response_closes_its_engines(loop: str) -> None:
+    async def main() -> None:
+        engines = [Engine(then="waits"), Engine(then="waits")]
+        client = Client(99, "goes")
+        streams = [stream(engine, TOKENIZER) for engine in engines]
+        with anyio.move_on_after(0.01) as scope:
+            await EventStreamResponse(wire(2), *streams)({}, client.receive, client.send)
+        assert scope.cancelled_caught
+        assert all(engine.is_closed for engine in engines)
+
+    run(loop, main)
+
+
+@both_loops
+def test_what_closing_raises_is_raised_when_all_is_closed(loop: str) -> None:
+    async def main() -> None:
+        engines = [Engine(then="sticks"), Engine(then="sticks")]
+        streams = [stream(engine, TOKENIZER) for engine in engines]
+        client = Client(2, "goes")
+        with pytest.raises(RuntimeError, match="does not close"):
+            await EventStreamResponse(wire(2), *streams)({}, client.receive, client.send)
+        assert all(engine.is_closed for engine in engines)
+
+    run(loop, main)
+
+
+@both_loops
+def test_a_response_that_ends_has_its_end(loop: str) -> None:
+    async def main() -> None:
+        client = Client(99, "goes")
+        headers = [("X-Request-Id", "7"), ("Cache-Control", "no-store")]
+        response = EventStreamResponse(wire(1), stream(Engine(), TOKENIZER), headers=headers)
+        await response({}, client.receive, client.send)
+        head, *parts, last = client.sent
+        assert dict(head["headers"])[b"x-request-id"] == b"7"
+        assert dict(head["headers"])[b"cache-control"] == b"no-store"
+        assert dict(head["headers"])[b"content-type"] == b"text/event-stream; charset=utf-8"
+        assert b"".join(each["body"] for each in parts).endswith(b"data: [DONE]\n\n")
+        assert last == {"type": "http.response.body", "body": b"", "more_body": False}
+
+    run(loop, main)
+
+
+@both_loops
+def test_a_sample_without_a_stream_is_an_error(loop: str) -> None:
+    async def main() -> None:
+        client = Client(99, "goes")
+        response = EventStreamResponse(wire(2), stream(Engine(), TOKENIZER))
+        with pytest.raises(ValueError, match="no end yet"):
+            await response({}, client.receive, client.send)
+        assert b'"error"' in client.sent[-2]["body"]
+
+    run(loop, main)
+
+
+@both_loops
+def test_an_iterator_of_bytes_that_is_closed_closes_its_engine(loop: str) -> None:
+    async def main() -> None:
+        engine = Engine(then="goes on")
+        found = events(wire(1), stream(engine, TOKENIZER))
+        assert b"Hello" in [await anext(found), await anext(found)][1]
+        await found.aclose()  # type: ignore[attr-defined]
+        assert engine.is_closed
+
+    run(loop, main)
+
+
+@pytest.mark.parametrize(
+    ("streams", "options", "what"),
+    [(0, {}, "a stream"), (1, {"keep_alive": 0}, "keep_alive"), (1, {"keep_alive": -1}, "keep")],
+)
+def test_what_is_no_response_is_refused(streams: int, options: Any, what: str) -> None:
+    make: Callable[..., TextStream[Any]] = partial(stream, [0], TOKENIZER)
+    with pytest.raises(ValueError, match=what):
+        EventStreamResponse(wire(1), *(make() for _ in range(streams)), **options)

@@ -1,0 +1,339 @@
+"""Log probabilities stand where their tokens' text stands, and have the bytes of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from streamdec import (
+    DecodeStream,
+    MockTokenizer,
+    StopConditions,
+    StopSequenceDecoder,
+    TokenIdError,
+    iter_chunks,
+)
+from streamdec.integrations.logprobs import (
+    LogprobTracker,
+    PlacedLogprob,
+    TokenLogprob,
+    prompt_logprobs,
+)
+from streamdec.protocols import ByteFallback, Metaspace
+from streamdec.trace import Tracer
+from tests import reference
+from tests.integrations.wire.serving import END, TOKENIZER, TOKENS, ids_of
+from tests.laws import traceable
+from tests.strategies import Subject, running_text, token_ids
+from tests.test_laws import SHARED, subject_named
+
+KINDS = [
+    "byte_level_trained",
+    "byte_fallback_strip",
+    "metaspace_first",
+    "wordpiece",
+    "bpe_suffix",
+    "ctc",
+]
+REAL = [name for name in ("gpt2", "mistral-7b-v0.1") if name in SHARED]
+
+FALLBACK = MockTokenizer.from_tokens(
+    [*(bytes([byte]) for byte in range(256)), b" Hi", "你好".encode(), b"<end>"],
+    [258],
+    "byte_fallback",
+)
+SPACED = MockTokenizer.from_tokens(
+    ["\u2581Hello".encode(), "\u2581you".encode(), b"!", "\u2581".encode()], decoder=Metaspace()
+)
+TABLES: Any = {
+    "bytes": (TOKENIZER, len(TOKENS)),
+    "fallback": (FALLBACK, 259),
+    "spaced": (SPACED, 4),
+}
+tables = st.sampled_from(sorted(TABLES))
+stops = st.lists(
+    st.sampled_from(["\nUser:", "Us", "😀", "好", "\ufffd", "Hi", "o y", "!"]), max_size=2
+)
+
+
+class Letters:
+    """A tokenizer of which nothing is known but what it decodes."""
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        return "".join(chr(each) for each in token_ids)
+
+
+class Windowed:
+    """Bytes, of which the same is known."""
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        return bytes(token_ids).decode("utf-8", "replace")
+
+
+def ids_for(name: str) -> st.SearchStrategy[list[int]]:
+    size = TABLES[name][1]
+    one = st.integers(0, size - 1)
+    if size > 256:
+        text = st.sampled_from(["é你", "😀", "\nUser:", "a"]).map(ids_of)
+        parts = st.lists(st.one_of(one.map(lambda each: [each]), text), max_size=8)
+        return parts.map(lambda found: [each for part in found for each in part])
+    return st.lists(one, max_size=9)
+
+
+streams = tables.flatmap(lambda name: st.tuples(st.just(name), ids_for(name)))
+
+
+def tracked(
+    tokenizer: Any, ids: Sequence[int], *, prompt: Sequence[int] = (), **conditions: Any
+) -> tuple[str, list[PlacedLogprob], list[tuple[Any, list[PlacedLogprob]]], StopSequenceDecoder]:
+    """The text, all that is placed, and both chunk by chunk."""
+    decoder = StopSequenceDecoder(tokenizer, StopConditions(**conditions), prompt)
+    tracker = LogprobTracker(decoder, prompt)
+    tracker.put(TokenLogprob(each, -float(place)) for place, each in enumerate(ids))
+    steps = [
+        (chunk, tracker.take())
+        for chunk in iter_chunks(list(ids), decoder=tracker, return_token_ids=True, split="token")
+    ]
+    text = "".join(chunk.text for chunk, _ in steps)
+    return text, [each for _, placed in steps for each in placed], steps, decoder
+
+
+@given(streams, stops, st.integers(1, 30))
+@example(("bytes", [*ids_of("\nUs"), *ids_of("é")]), ["\nUser:"], 30)
+@example(("fallback", ids_of("你")[:2]), [], 2)
+def test_what_is_placed_is_what_was_given(
+    stream: tuple[str, list[int]], stop: list[str], limit: int
+) -> None:
+    name, ids = stream
+    tokenizer = TABLES[name][0]
+    text, placed, steps, decoder = tracked(tokenizer, ids, stop=stop, max_tokens=limit)
+    plain = StopSequenceDecoder(tokenizer, StopConditions(stop=stop, max_tokens=limit))
+    last = plain.step_batch(ids)
+    assert text == last.text + plain.flush().text, "the decoder's text is unchanged"
+    # The tokens are those that were read, up to the cut, in their order.
+    assert [each.token_id for each in placed] == ids[: len(placed)]
+    assert [each.logprob for each in placed] == [-float(place) for place in range(len(placed))]
+    offsets = [each.text_offset for each in placed]
+    assert offsets == sorted(offsets)
+    data = b"".join(each.data or b"" for each in placed)
+    if decoder.finish_reason == "length":
+        assert len(placed) == decoder.num_tokens
+        whole = DecodeStream(tokenizer)
+        raw = b"".join(whole.step_bytes(each) for each in ids[: len(placed)]) + whole.flush_bytes()
+        assert data == raw
+        if "\ufffd" not in text:
+            assert data == text.encode(), "joined, the bytes are the text"
+    elif "\ufffd" not in text and name != "fallback":
+        # Each byte of the text is there, and no token is that has none of them.
+        assert data.startswith(text.encode())
+        visible = [each for each in placed if each.data]
+        assert all(each.text_offset < len(text) for each in visible)
+    given_so_far = 0
+    for chunk, part in steps:
+        given_so_far += len(chunk.text)
+        assert all(each.text_offset <= given_so_far for each in part)
+
+
+@pytest.mark.parametrize("name", [*KINDS, *REAL])
+@given(found=st.data(), byte_runs=st.sampled_from(["eager", "exact"]))
+def test_the_bytes_are_the_text_and_say_where_it_is(
+    name: str, found: st.DataObject, byte_runs: Any
+) -> None:
+    subject = subject_named(name)
+    ids = found.draw(st.one_of(token_ids(subject), running_text(subject, skip_special_tokens=True)))
+    options = {"byte_runs": byte_runs, "skip_special_tokens": found.draw(st.booleans())}
+    decoder = StopSequenceDecoder(subject.streamed, StopConditions(), **options)
+    tracker = LogprobTracker(decoder)
+    placed = []
+    text = ""
+    for token_id in ids:
+        tracker.put([TokenLogprob(token_id, -1.0)])
+        text += tracker.step(token_id).text
+        placed += tracker.take()
+    text += tracker.flush().text
+    placed += tracker.take()
+    assert [each.token_id for each in placed] == ids
+    if not traceable(subject):
+        return  # rewritten text has no bytes of tokens
+    data = [each.data or b"" for each in placed]
+    if "\ufffd" not in text:
+        assert b"".join(data) == text.encode()
+    if byte_runs == "eager" or "\ufffd" not in text:
+        per_byte = byte_runs == "eager" and spells_bytes(subject)
+        offsets = [place[0] for place in reference.anchors(data, per_byte=per_byte)]
+        assert [each.text_offset for each in placed] == offsets
+
+
+def spells_bytes(subject: Subject) -> bool:
+    """Whether each bad byte is a U+FFFD of its own."""
+    rules = subject.tokenizer.rules
+    return rules is not None and isinstance(rules.rule, ByteFallback)
+
+
+@given(streams, stops)
+def test_each_comes_with_the_chunk_that_covers_its_token(
+    stream: tuple[str, list[int]], stop: list[str]
+) -> None:
+    name, ids = stream
+    _, _, steps, _ = tracked(TABLES[name][0], ids, stop=stop)
+    covered: list[int] = []
+    taken: list[int] = []
+    for chunk, placed in steps:
+        covered += chunk.token_ids
+        taken += [each.token_id for each in placed]
+        if chunk.finish_reason is None and chunk.text and "\ufffd" not in chunk.text:
+            assert taken == covered
+
+
+@given(st.lists(st.sampled_from([*ids_of("a你é😀"), 0xFF, END, 263, 0xE4]), max_size=12))
+@example([0xE4, 0xBD, 65, 0xFF, 66])
+def test_a_token_stands_at_the_character_that_has_its_first_byte(ids: list[int]) -> None:
+    _, placed, _, _ = tracked(TOKENIZER, ids)
+    data = b""
+    for each in placed:
+        if each.data:
+            upto = data + each.data[:1]
+            assert each.text_offset == len(upto.decode("utf-8", "replace")) - 1
+        data += each.data or b""
+
+
+def test_halves_of_a_character_come_together() -> None:
+    _, _, steps, _ = tracked(TOKENIZER, [65, *ids_of("😀"), 66])
+    assert [[each.data for each in placed] for _, placed in steps] == [
+        *([b"A"], [], [], [], [b"\xf0", b"\x9f", b"\x98", b"\x80"], [b"B"], []),
+    ]
+    assert [each.text_offset for _, placed in steps for each in placed] == [0, 1, 1, 1, 1, 2]
+
+
+def test_what_is_jailed_comes_when_it_is_free() -> None:
+    _, _, steps, _ = tracked(TOKENIZER, [256, 259, 257], stop="\nUser:")
+    assert [[each.token for each in placed] for _, placed in steps] == [
+        *(["Hello"], [], ["\nUs", " world"], []),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "tokens"),
+    [
+        ({"stop": "\nUser:"}, ["Hello", "A"]),
+        ({"stop": "\nUs"}, ["Hello", "A"]),
+        ({"stop": "A"}, ["Hello"]),
+        ({"stop": "lo"}, ["Hello"]),  # of which "Hel" is out
+        ({"stop_token_ids": 65}, ["Hello"]),
+        ({"visible_stop_token_ids": 65}, ["Hello", "A"]),
+        ({"stop": "A", "include_stop_str_in_output": True}, ["Hello", "A"]),
+        ({"stop_token_sequences": [[65, 259]]}, ["Hello"]),
+        ({"max_tokens": 3}, ["Hello", "A", "\nUs"]),
+    ],
+)
+def test_what_a_stop_cut_off_does_not_come(conditions: dict[str, Any], tokens: list[str]) -> None:
+    _, placed, _, _ = tracked(TOKENIZER, [256, 65, 259, 260, 257], **conditions)
+    assert [each.token for each in placed] == tokens
+
+
+def test_special_tokens_have_a_name_and_no_bytes() -> None:
+    _, placed, _, _ = tracked(TOKENIZER, [256, END, 65, END], eos_token_ids=7)
+    assert [(each.token, each.data, each.text_offset) for each in placed] == [
+        *(("Hello", b"Hello", 0), ("<|end|>", b"", 5), ("A", b"A", 5), ("<|end|>", b"", 6)),
+    ]
+    _, placed, _, _ = tracked(TOKENIZER, [256, END, 65, END], eos_token_ids=END)
+    assert [each.token for each in placed] == ["Hello"], "the end is none of the text"
+
+
+def test_after_a_prompt_that_ends_inside_a_character() -> None:
+    first, second = ids_of("é")
+    text, placed, _, _ = tracked(TOKENIZER, [second, 65], prompt=[256, first])
+    assert text == "éA"
+    assert [(each.data, each.text_offset) for each in placed] == [(b"\xa9", 0), (b"A", 1)]
+
+
+def test_the_space_that_is_stripped_is_no_byte_of_the_first_token() -> None:
+    text, placed, _, _ = tracked(SPACED, [0, 1, 2])
+    assert text == "Hello you!"
+    assert [each.data for each in placed] == [b"Hello", b" you", b"!"]
+
+
+def test_runs_that_are_withheld_whole_have_their_own_bytes() -> None:
+    hi, (first, second, third) = 256, ids_of("你")
+    ids = [second, third, hi, *ids_of("é"), hi, first]
+    decoder = StopSequenceDecoder(FALLBACK, StopConditions(), [first], byte_runs="exact")
+    tracker = LogprobTracker(decoder, [first])
+    tracker.put(TokenLogprob(each, -1.0, {hi: -1.0}) for each in ids)
+    text = "".join(tracker.step(each).text for each in ids) + tracker.flush().text
+    assert text == "你 Hié Hi\ufffd"
+    placed = tracker.take()
+    assert [each.data for each in placed] == [
+        *(b"\xbd", b"\xa0", b" Hi", b"\xc3", b"\xa9", b" Hi", "\ufffd".encode()),
+    ]
+    assert [each.text_offset for each in placed] == [0, 0, 1, 4, 4, 5, 8]
+    assert {other.data for each in placed for other in each.top or ()} == {b" Hi"}
+
+
+def test_alternatives_stand_where_the_token_does() -> None:
+    tracker = LogprobTracker(StopSequenceDecoder(SPACED, StopConditions()))
+    top = {1: -2.0, 0: -0.5, 99: -math.inf}
+    tracker.put([TokenLogprob(0, -0.5, top), TokenLogprob(1, -0.5, top)])
+    tracker.step_batch([0, 1])
+    first, second = (each.top or () for each in tracker.take())
+    assert [(each.token, each.logprob) for each in first] == [
+        *(("Hello", -0.5), ("you", -2.0), ("", -9999.0)),
+    ]
+    assert [each.data for each in second] == [b" Hello", b" you", b""]
+
+
+def test_a_tokenizer_that_only_decodes_has_places_and_no_bytes() -> None:
+    text, placed, _, _ = tracked(Letters(), [ord(each) for each in "añ😀z"], stop="z")
+    assert text == "añ😀"
+    assert [(each.token, each.data, each.text_offset) for each in placed] == [
+        *(("a", None, 0), ("ñ", None, 1), ("😀", None, 2)),
+    ]
+
+
+def test_halves_of_a_character_where_nothing_is_known_of_bytes() -> None:
+    _, _, steps, _ = tracked(Windowed(), [*ids_of("aé"), 66])
+    found = [[(each.token, each.text_offset) for each in placed] for _, placed in steps]
+    assert found == [[("a", 0)], [], [("\ufffd", 1), ("\ufffd", 1)], [("B", 2)], []]
+
+
+def test_an_engine_that_says_less_than_it_gives() -> None:
+    tracker = LogprobTracker(StopSequenceDecoder(TOKENIZER, StopConditions()))
+    tracker.put([TokenLogprob(65, -1.0), TokenLogprob(66, -1.0)])
+    with pytest.raises(
+        ValueError, match="token 1 is 67, and its log probability is that of 66"
+    ) as e:
+        tracker.step_batch([65, 67])
+    assert e.value.chunk.text == "A"  # type: ignore[attr-defined]
+    assert tracker.step(66).text == "B"
+    with pytest.raises(ValueError, match="token 2 is 65, and its log probability is none"):
+        tracker.step(65)
+    with pytest.raises(TokenIdError, match="token 2"):
+        tracker.step(-1)
+    with pytest.raises(ValueError, match="NaN"):
+        tracker.put([TokenLogprob(65, math.nan)])
+    with pytest.raises(ValueError, match="under way"):
+        LogprobTracker(tracker.decoder)
+    with pytest.raises(TypeError, match="StopSequenceDecoder"):
+        LogprobTracker(DecodeStream(TOKENIZER))  # type: ignore[arg-type]
+
+
+def test_a_tracker_before_a_tracer() -> None:
+    tracer = Tracer(StopSequenceDecoder(TOKENIZER, StopConditions(stop="\nUser:")))
+    tracker = LogprobTracker(tracer)
+    tracker.put(TokenLogprob(each, -1.0) for each in (256, 258))
+    chunks = list(iter_chunks([[256, 258, 65]], decoder=tracker))
+    assert [(chunk.text, chunk.unread_tokens) for chunk in chunks] == [("Hello", 1)]
+    assert [each.token for each in tracker.take()] == ["Hello"]
+    assert [token.token_id for token in tracer.trace().tokens] == [256, 258]
+    assert tracker.snapshot() == tracer.decoder.snapshot()
+
+
+def test_those_of_a_prompt() -> None:
+    found = prompt_logprobs(TOKENIZER, [TokenLogprob(256, None), TokenLogprob(257, -1.0)])
+    assert [(each.token, each.logprob, each.text_offset) for each in found] == [
+        *(("Hello", None, 0), (" world", -1.0, 5)),
+    ]

@@ -1,0 +1,202 @@
+"""OpenAI's formats without a network: bytes that are their objects, counts, refusals."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec import Chunk, FinishedError, TokenChunk
+from streamdec.integrations import anthropic, openai
+from streamdec.integrations.logprobs import Alternative, PlacedLogprob
+
+HEAD: Any = {"response_id": "r", "model": "m", "created": 0}
+MESSAGE: Any = {"response_id": "r", "model": "m", "input_tokens": 2}
+LOGPROBS = [PlacedLogprob(7, "\\xf0", b"\xf0", -0.5, 3, (Alternative("a", b"a", -0.1),))]
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+chunks = st.lists(st.builds(TokenChunk, texts, token_ids=st.just((1, 2))), max_size=4)
+ends = st.sampled_from(
+    [
+        *(Chunk("x", "stop", "."), Chunk("", "stop", 7), Chunk("", "stop", (7, 8))),
+        *(Chunk("x", "length"), Chunk("x", "abort"), Chunk("", "error")),
+    ]
+)
+
+
+def objects_in(stream: bytes) -> list[Any]:
+    """The JSON of each event."""
+    events = stream.decode().split("\n\n")
+    assert events.pop() == ""
+    lines = [event.split("\n") for event in events if event != "data: [DONE]"]
+    objects = [json.loads(each[-1].removeprefix("data: ")) for each in lines]
+    named = [
+        (each[0], found["type"])
+        for each, found in zip(lines, objects, strict=True)
+        if len(each) == 2
+    ]
+    assert all(line == f"event: {kind}" for line, kind in named)
+    return objects
+
+
+@given(
+    chunks,
+    ends,
+    st.sampled_from([openai.ChatStream, openai.CompletionStream]),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "n": st.just(2),
+            "include_usage": st.just(True),
+            "continuous_usage_stats": st.just(True),
+            "return_token_ids": st.booleans(),
+            "stop_reason": st.booleans(),
+            "system_fingerprint": texts,
+            "model": texts,
+        },
+    ),
+    st.booleans(),
+)
+def test_the_bytes_are_the_objects(
+    found: list[Chunk], end: Chunk, kind: Any, options: dict[str, Any], has_logprobs: bool
+) -> None:
+    options = {**HEAD, "prompt_tokens": 3, **options}
+    one, other = kind(**options), kind(**options)
+    objects, stream = one.start(), other.start_bytes()
+    for index in range(options.get("n", 1)):
+        for number, chunk in enumerate([*found, end]):
+            more: Any = {"num_tokens": 2 * number}
+            if has_logprobs:
+                more["logprobs"] = LOGPROBS
+            objects += one.step(chunk, index, **more)
+            stream += other.step_bytes(chunk, index, **more)
+    objects += one.flush()
+    stream += other.flush_bytes()
+    assert stream.endswith(openai.DONE)
+    assert objects_in(stream) == objects
+    assert one.completion_tokens == other.completion_tokens
+
+
+@given(chunks, ends)
+def test_the_bytes_of_a_message_are_its_events(found: list[Chunk], end: Chunk) -> None:
+    one, other = anthropic.MessageStream(**MESSAGE), anthropic.MessageStream(**MESSAGE)
+    objects, stream = [], b""
+    for chunk in [*found, end]:
+        objects += one.step(chunk, num_tokens=3)
+        stream += other.step_bytes(chunk, num_tokens=3)
+    assert objects_in(stream + other.flush_bytes()) == objects + one.flush()
+
+
+@pytest.mark.parametrize("kind", [openai.ChatStream, openai.CompletionStream])
+def test_token_chunks_are_counted_and_shown(kind: Any) -> None:
+    wire = kind(**HEAD, include_usage=True, prompt_tokens=3, return_token_ids=True)
+    wire.start()
+    found = wire.step(TokenChunk("a", token_ids=(5, 6)))
+    found += wire.step(TokenChunk("", "length", token_ids=(7,)))
+    assert [each["choices"][0]["token_ids"] for each in found] == [[5, 6], [7]]
+    assert wire.flush()[0]["usage"]["completion_tokens"] == 3
+
+
+def test_token_chunks_of_a_message_are_counted() -> None:
+    wire = anthropic.MessageStream(**MESSAGE)
+    wire.step_bytes(TokenChunk("a", token_ids=(5,)))
+    wire.step_bytes(TokenChunk("b", token_ids=(6,)))
+    wire.step_bytes(TokenChunk("", "length", token_ids=(7,)))
+    assert wire.flush()[-2]["usage"] == {"input_tokens": 2, "output_tokens": 3}
+
+
+def test_chunks_without_a_count_make_no_usage() -> None:
+    options: Any = {**HEAD, "prompt_tokens": 3}
+    for wire in (openai.ChatStream(**options, include_usage=True), openai.ChatResponse(**options)):
+        wire.step(Chunk("a"))
+        with pytest.raises(ValueError, match="num_tokens"):
+            wire.step(Chunk("b", "stop"))
+    with pytest.raises(ValueError, match="num_tokens"):
+        anthropic.MessageStream(**MESSAGE).step(Chunk("b", "stop"))
+    with pytest.raises(ValueError, match="prompt_tokens"):
+        openai.ChatResponse(**HEAD)
+
+
+def test_a_sequence_of_ids_that_stopped_is_a_list() -> None:
+    wire = openai.CompletionStream(**HEAD)
+    assert wire.step(Chunk("", "stop", (7, 8)))[0]["choices"][0]["stop_reason"] == [7, 8]
+
+
+def test_a_name_that_is_no_unicode_is_json_all_the_same() -> None:
+    wire = openai.ChatStream(**{**HEAD, "model": "\ud800"})
+    assert {each["model"] for each in objects_in(wire.step_bytes(Chunk("a")))} == {"\ud800"}
+
+
+def test_the_chosen_token_is_among_the_likeliest() -> None:
+    wire = openai.CompletionStream(**HEAD)
+    found = wire.step(Chunk("b"), logprobs=LOGPROBS)[0]["choices"][0]["logprobs"]
+    assert found["top_logprobs"] == [{"a": -0.1, "bytes:\\xf0": -0.5}]
+
+
+def test_what_is_refused_changes_nothing() -> None:
+    wire = openai.ChatStream(**HEAD, include_usage=True, prompt_tokens=1)
+    with pytest.raises(ValueError, match="num_tokens"):
+        wire.step(Chunk("a", "stop"))
+    found = wire.step(Chunk("a", "stop"), num_tokens=1)
+    assert [each["choices"][0]["delta"].get("role") for each in found] == ["assistant", None]
+
+
+def test_nothing_comes_after_the_end() -> None:
+    for wire in (openai.ChatStream(**HEAD, n=2), anthropic.MessageStream(**MESSAGE)):
+        wire.start()
+        for step in (wire.step, wire.step_bytes):
+            with pytest.raises(ValueError, match="index"):
+                step(Chunk("a"), 2)
+        with pytest.raises(ValueError, match="no end yet"):
+            wire.flush()
+        wire.step(Chunk("a", "length"), num_tokens=1)
+        for step in (wire.step, wire.step_bytes):
+            with pytest.raises(FinishedError, match="has ended"):
+                step(Chunk("a"))
+    with pytest.raises(ValueError, match="log probabilities"):
+        anthropic.MessageStream(**MESSAGE).step(Chunk("a"), logprobs=LOGPROBS)
+
+
+def test_a_sample_that_failed_fails_the_response_at_its_end() -> None:
+    wire = openai.ChatStream(**HEAD, n=2, include_usage=True, prompt_tokens=1)
+    wire.start()
+    assert wire.step(Chunk("", "abort"), num_tokens=0) == []
+    assert wire.step(Chunk("a", "abort"), 1, num_tokens=1)[0]["choices"][0]["finish_reason"] is None
+    assert [each["error"]["code"] for each in wire.flush()] == ["abort"]
+    assert wire.failed
+    assert wire.fail_bytes("full", kind="rate_limit_error", code="queue").startswith(
+        b'data: {"error"'
+    )
+
+
+@pytest.mark.parametrize(
+    "options", [{"n": 0}, {"n": True}, {"prompt_tokens": -1}, {"echo": ["a"], "n": 2}]
+)
+def test_what_is_no_response_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        openai.CompletionStream(**{**HEAD, **options})
+
+
+def test_what_is_no_message_is_refused() -> None:
+    with pytest.raises(ValueError, match="input_tokens"):
+        anthropic.MessageStream(**{**MESSAGE, "input_tokens": None})
+    with pytest.raises(TypeError, match="stop_sequences"):
+        anthropic.MessageStream(**MESSAGE, stop_sequences="\nUser:")
+
+
+def test_an_echo_for_each_sample() -> None:
+    place = [PlacedLogprob(1, "Say", b"Say", None, 0), PlacedLogprob(2, ":", b":", -1.0, 3)]
+    echo: Any = {"echo": ["Say:", ""], "echo_logprobs": [place, []], "n": 2}
+    wire = openai.CompletionStream(**HEAD, **echo)
+    first = wire.start()
+    assert [each["choices"][0]["text"] for each in first] == ["Say:"]
+    assert first[0]["choices"][0]["logprobs"]["token_logprobs"] == [None, -1.0]
+    answer = openai.CompletionResponse(**HEAD, **echo, prompt_tokens=2, logprobs=True)
+    for index in (0, 1):
+        answer.step(Chunk("abcd", "length"), index, num_tokens=1, logprobs=LOGPROBS)
+    choices = answer.body()["choices"]
+    assert [each["text"] for each in choices] == ["Say:abcd", "abcd"]
+    assert [each["logprobs"]["text_offset"] for each in choices] == [[0, 3, 7], [3]]
