@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import (
     Any,
     Generic,
@@ -360,9 +361,14 @@ class Closing:
         if self._is_done:
             return []
         self._is_done = True
-        self._flow.tell(cause)
         stop = None if self._flow.source_ended else self._on_stop
-        return [action for action in (stop, self._close) if action is not None]
+        actions = [action for action in (stop, self._close) if action is not None]
+        if not actions:
+            self._flow.tell(cause)
+        elif self._flow.watch is not None:
+            # At last: whatever a hook does, the source is closed.
+            actions.append(partial(self._flow.tell, cause))
+        return actions
 
     def failed(self, error: Exception) -> None:
         """Keeps what an action raised."""

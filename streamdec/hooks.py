@@ -92,7 +92,7 @@ class Call(NamedTuple):
     texts: int
     """How many texts there were."""
     tokens: int
-    """Ids that came out, or went in."""
+    """Ids that came out, or went in; 0 if they came in by a generator."""
     characters: int
     """Code points that went in, or came out."""
     error_type: str | None

@@ -158,8 +158,6 @@ class DecoderPool:
             chunks[request_id] = chunk
             if chunk.finish_reason is not None:
                 self._let_go(request_id, chunk)
-            elif not chunk.text and request.watch is not None:
-                request.watch.silent()
         return chunks
 
     def _step(self, request_id: RequestId, request: _Request, token_ids: Any) -> Chunk:
@@ -167,12 +165,15 @@ class DecoderPool:
         face = request.face
         try:
             ids = checked_ids(token_ids)
-            return face.step(ids[0]) if len(ids) == 1 else face.step_batch(ids)
+            chunk = face.step(ids[0]) if len(ids) == 1 else face.step_batch(ids)
         except Exception as error:  # noqa: BLE001 (one bad request does not disturb the others)
             self.errors[request_id] = error
             before = getattr(error, "chunk", None) or NOTHING
             error.chunk = None  # type: ignore[attr-defined]
             return _joined(before, _last_chunk(request, "error")[0])
+        if chunk.held and ids and request.watch is not None:
+            request.watch.silent()
+        return chunk
 
     # --- going
 

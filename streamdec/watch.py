@@ -71,7 +71,7 @@ class Watch:
         if isinstance(machine, StopSequenceDecoder):
             return _Counts(machine.num_tokens, machine.num_characters, machine.unknown_tokens)
         if isinstance(machine, TokenSequence):
-            return _Counts(len(machine), self._characters, 0)
+            return _Counts(len(machine), self._characters, machine._stream.unknown_tokens)
         return _Counts(machine.num_tokens, self._characters, machine.unknown_tokens)
 
     # --- while it runs
@@ -117,7 +117,7 @@ class Watch:
 
     def together(self, num_tokens: int, chunk: Chunk, *, is_end: bool) -> None:
         """So many tokens were stepped together, and gave ``chunk``."""
-        self._not_chunks += num_tokens - (bool(chunk.text) if is_end else 1)
+        self._not_chunks += num_tokens - (bool(chunk.text) if is_end or not num_tokens else 1)
         if is_end:
             self._has_last = bool(chunk.text)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
+from operator import length_hint
 from time import perf_counter
 from typing import Any, Literal
 
@@ -28,6 +29,7 @@ def told_decode(decode: Decode) -> Decode:
     def told(self: Any, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         if not hooks.installed or untold.is_entered:
             return decode(self, token_ids, skip_special_tokens=skip_special_tokens)
+        size = length_hint(token_ids)  # 0 if they come one by one, or are none
         text, failed, started = "", None, perf_counter()
         try:
             text = decode(self, token_ids, skip_special_tokens=skip_special_tokens)
@@ -35,7 +37,7 @@ def told_decode(decode: Decode) -> Decode:
             failed = type(error).__name__
             raise
         finally:
-            seconds, size = perf_counter() - started, len(token_ids)
+            seconds = perf_counter() - started
             call = Call(type_of(self), "decode", seconds, 1, size, len(text), failed)
             tell(hooks.installed, "called", call)
         return text

@@ -409,7 +409,7 @@ def _ranks_at_hand(spec: EncodingSpec, *, allow_download: bool) -> tuple[bytes, 
     file = next((file for file in spec.files if file.url), RankFile(""))
     reason = "nobody serves it"
     if file.url:
-        reason = "downloads are not allowed (allow_download=True allows them)"
+        reason = "downloads are not allowed (allow_download=True, or --allow-download, allows them)"
         if allow_download:
             try:
                 return _download(file), file.url

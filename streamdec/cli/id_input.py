@@ -11,13 +11,14 @@ import codecs
 import json
 import re
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Literal
 
 __all__ = [
     "BadInputError",
     "InputFormat",
     "detect_format",
+    "keys_of",
     "kind_of",
     "numbered_lines",
     "numbered_words",
@@ -32,6 +33,9 @@ InputFormat = Literal["jsonl", "ids"]
 
 LONGEST_WORD = 64
 """Bytes kept of a word that goes on; an id has ten digits, so the rest would not make it one."""
+
+MOST_KEYS = 12
+"""Keys of an object that a complaint names."""
 
 
 class BadInputError(ValueError):
@@ -124,7 +128,7 @@ def parse_row(line: bytes) -> tuple[list[Any], dict[str, Any]]:
     if not isinstance(row, dict):
         raise BadInputError(f"expected a list of token ids or an object, got {kind_of(row)}")
     if "token_ids" not in row:
-        raise BadInputError(f"the object has no 'token_ids'; its keys: {', '.join(row) or 'none'}")
+        raise BadInputError(f"the object has no 'token_ids'; its keys: {keys_of(row)}")
     token_ids = row.pop("token_ids")
     if not isinstance(token_ids, list):
         raise BadInputError(f"'token_ids' must be a list of integers, got {kind_of(token_ids)}")
@@ -161,6 +165,19 @@ def kind_of(value: object) -> str:
             return "a list"
         case _:
             return "an object"
+
+
+def keys_of(row: dict[str, Any]) -> str:
+    """The keys of ``row``, to be told on a terminal: not all of many, and no control characters."""
+    named = [_named(key) for key in islice(row, MOST_KEYS)]
+    more = len(row) - len(named)
+    return ", ".join([*named, *([f"and {more:,} more"] if more else [])]) or "none"
+
+
+def _named(key: str) -> str:
+    if len(key) > LONGEST_WORD // 2:
+        return repr(key[: LONGEST_WORD // 2]) + "…"
+    return key if key.isprintable() else repr(key)
 
 
 def _excerpt(word: bytes) -> str:

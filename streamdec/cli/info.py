@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -60,9 +62,22 @@ def info(tokenizer: str, load: Loader, as_json: bool) -> None:
     lines = list(_lines(facts))
     width = max(len(name) for name, _ in lines)
     for name, told in lines:
+        line = f"{name:{width}}  {told}"
+        if sys.stdout.isatty():
+            line = _wrapped(line, width + 2)
         # As all commands write: UTF-8, wherever it goes; a path may hold what is none.
-        line = f"{name:{width}}  {told}\n".encode("utf-8", "backslashreplace")
-        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.write(f"{line}\n".encode("utf-8", "backslashreplace"))
+
+
+def _wrapped(line: str, indent: int) -> str:
+    """``line`` in rows between words, the later ones indented; a path stays whole, to be copied."""
+    return textwrap.fill(
+        line,
+        shutil.get_terminal_size().columns,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _facts(tokenizer: LoadedTokenizer) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from streamdec.cli.id_input import (
     BadInputError,
+    keys_of,
     kind_of,
     numbered_lines,
     numbered_words,
@@ -98,8 +99,9 @@ def _of_json(line: bytes, field: str) -> list[Any] | str:
                 raise BadInputError(f"{name!r} must be {what}, got {kind_of(row[name])}")
             value: list[Any] | str = row[name]
             return value
-    keys = ", ".join(row) or "none"
-    raise BadInputError(f"the object has neither 'token_ids' nor {field!r}; its keys: {keys}")
+    raise BadInputError(
+        f"the object has neither 'token_ids' nor {field!r}; its keys: {keys_of(row)}"
+    )
 
 
 def _parts_of_ids(chunks: Iterable[bytes]) -> Iterator[tuple[int, IdsOrText]]:

@@ -52,7 +52,7 @@ class Complaints:
 
     def __init__(self, source_name: str) -> None:
         self.count = 0
-        self._source_name = source_name
+        self.source_name = source_name
         self._line = 0
 
     def about(self, line: int) -> Self:
@@ -72,5 +72,5 @@ class Complaints:
         if not isinstance(error, BadInputError | StreamdecError):
             return False
         self.count += 1
-        say(f"{self._source_name}: line {self._line}: {error}")
+        say(f"{self.source_name}: line {self._line}: {error}")
         return True

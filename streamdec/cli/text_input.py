@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import click
 
-from streamdec.cli.id_input import BadInputError, kind_of, numbered_lines, parse_json
+from streamdec.cli.id_input import BadInputError, keys_of, kind_of, numbered_lines, parse_json
 
 __all__ = [
     "Row",
@@ -110,8 +110,7 @@ def _of_json(line: bytes, field: str) -> tuple[str, dict[str, Any]]:
     if not isinstance(row, dict):
         raise BadInputError(f"expected a string or an object, got {kind_of(row)}")
     if field not in row:
-        keys = ", ".join(row) or "none"
-        raise BadInputError(f"the object has no {field!r}; its keys: {keys}")
+        raise BadInputError(f"the object has no {field!r}; its keys: {keys_of(row)}")
     text = row.pop(field)
     if not isinstance(text, str):
         raise BadInputError(f"{field!r} must be a string, got {kind_of(text)}")

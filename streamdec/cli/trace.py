@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 from rich.console import Console
@@ -39,6 +39,7 @@ from streamdec.cli.stops import RAN_OUT, stop_options
 from streamdec.core.stop_conditions import StopConditions
 from streamdec.core.stop_sequence import StopSequenceDecoder
 from streamdec.core.token_ids import check_token_id
+from streamdec.errors import UnsupportedFormatError
 from streamdec.protocols import Tokenizer
 from streamdec.trace import TokenRecord, Trace, Tracer, replay
 from streamdec.trace.html import html_page
@@ -48,8 +49,8 @@ __all__ = ["trace"]
 MOST_IN_TABLE = 2_000
 """Tokens that are drawn as a table; of more the lines are written as to a pipe, which is faster."""
 LONGEST_CELL = 40
-NARROW = 90
-"""On fewer columns the bytes, which the page and JSON lines have too, would leave no room."""
+NARROW = {90: "bytes", 60: "may become"}
+"""On fewer cells this column, which the page and JSON lines have too, would leave no room."""
 COLUMNS = (
     "token",
     "id",
@@ -218,30 +219,46 @@ Numbered = tuple[int, Any]
 def _row(
     lines: Iterable[tuple[int, bytes]], wanted: int | None, complaints: Complaints
 ) -> Iterator[Numbered]:
-    """The ids of one row. UsageError if there is none in the wanted line."""
+    """The ids of one row: the first that can be read, or that of the wanted line.
+
+    UsageError if there is none in that line.
+    """
     taken, left = None, 0
     token_ids: list[Any] = []
     for number, line in lines:
         if taken is None and wanted in (None, number):
-            taken = number
             with complaints.about(number):
                 token_ids, _ = parse_row(line)
+                taken = number
         else:
             left += 1
-    if wanted is not None and taken is None:
-        raise click.BadParameter(f"line {wanted} has no row", param_hint="'--line'")
+    if taken is None:
+        if wanted is not None and not complaints.count:
+            raise click.BadParameter(f"line {wanted} has no row", param_hint="'--line'")
+        _end_without(complaints, "row")
     if wanted is None and left:
         click.echo(f"line {taken} is traced; --line N traces another row ({left} more)", err=True)
     for token_id in token_ids:
-        yield taken or 0, token_id
+        yield taken, token_id
 
 
 def _words(lines: Iterable[tuple[int, list[bytes]]], complaints: Complaints) -> Iterator[Numbered]:
     """The words that are ids; each of the others is a complaint."""
+    is_empty = True
     for number, words in lines:
         for word in words:
             with complaints.about(number):
                 yield number, parse_id(word)
+                is_empty = False
+    if is_empty:
+        _end_without(complaints, "token id")
+
+
+def _end_without(complaints: Complaints, what: str) -> NoReturn:
+    """Ends the command: all that there was is bad, and was named, or there was nothing."""
+    if complaints.count:
+        click.get_current_context().exit(SOME_INPUT_WAS_BAD)
+    raise UnsupportedFormatError(f"{complaints.source_name}: there is no {what} to trace")
 
 
 def _groups(ids: Iterator[Numbered], size: int) -> Iterator[list[Numbered]]:
@@ -372,6 +389,7 @@ def _quoted(text: str) -> str:
     return repr(text) if text else ""
 
 
+_NUMBERS = ("token", "id", "chunk")
 _STYLES = {
     "id": "dim",
     "bytes": "dim",
@@ -389,7 +407,8 @@ def _print_table(console: Console, heading: Sequence[tuple[str, str]], result: T
     above = Table.grid(padding=(0, 2))
     for name, told in heading:
         style = {True: "green", False: "bold red", None: "yellow"}[result.verdict.equal]
-        above.add_row(Text(name, "dim"), Text(told, style if name == "verdict" else ""))
+        shown = Text(told, style if name == "verdict" else "", overflow="fold")
+        above.add_row(Text(name, "dim", no_wrap=True), shown)
     console.print(above)
     rows = [_cells(token) for token in result.tokens]
     if result.end is not None and result.end.text:
@@ -403,15 +422,16 @@ def _print_table(console: Console, heading: Sequence[tuple[str, str]], result: T
     chunk = COLUMNS.index("chunk")
     if all(row[chunk] == row[0] for row in rows):
         used = [place for place in used if place != chunk]
-    if console.width < NARROW:
-        used = [place for place in used if COLUMNS[place] != "bytes"]
+    left_out = {name for cells, name in NARROW.items() if console.width < cells}
+    used = [place for place in used if COLUMNS[place] not in left_out]
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for place in used:
         name = COLUMNS[place]
         table.add_column(
             name,
-            justify="right" if name in ("token", "id", "chunk") else "left",
+            justify="right" if name in _NUMBERS else "left",
             style=_STYLES.get(name, ""),
+            no_wrap=name in _NUMBERS,
             overflow="fold",
         )
     for row in rows:

@@ -30,7 +30,7 @@ from streamdec.cli.loading import (
     spelled,
     tokenizer_argument,
 )
-from streamdec.cli.progress import Progress, wipe
+from streamdec.cli.progress import Progress, say, wipe
 from streamdec.cli.row_input import IdsOrText, RowFormat, detect_rows, numbered_rows
 from streamdec.cli.rows import SOME_INPUT_WAS_BAD, Complaints, chunks_of, counted, json_line
 from streamdec.cli.streaming import Difference, Streaming
@@ -134,6 +134,8 @@ def verify(
     chunks = without_bom(chunks_of(source, sys.stdout.buffer))
     if input_format == "auto":
         input_format, chunks = detect_rows(chunks)
+        if input_format == "text":
+            say(f"{name} is read as one text; --input-format says otherwise")
     rows = differing = 0
     with Progress() as progress:
         for number, row in kind.rows(chunks, input_format, field):

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from streamdec.backends._extras import library
 from streamdec.backends.report import versions_of
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
 __all__ = ["OpenTelemetryMetrics"]
+
+_taken: WeakSet[Any] = WeakSet()
+"""Providers that have the instruments: of a second set they take the histograms alone."""
 
 
 class OpenTelemetryMetrics(Recorder):
@@ -33,11 +37,19 @@ class OpenTelemetryMetrics(Recorder):
     def __init__(self, meter_provider: MeterProvider | None = None) -> None:
         """``meter_provider``: the global one, unless one is given.
 
-        Raises :class:`MissingExtraError` without opentelemetry-api.
+        Raises :class:`MissingExtraError` without opentelemetry-api; ValueError if another one
+        counts there already.
         """
         super().__init__()
         self._api = library("opentelemetry.metrics", "otel", "metrics for OpenTelemetry need")
         own_version = versions_of(()).get("streamdec", "")
+        provider = meter_provider or self._api.get_meter_provider()
+        if provider in _taken:
+            raise ValueError(
+                "the meter provider has metrics of streamdec already, and would leave out what "
+                "another hook counts: add the same hook again"
+            )
+        _taken.add(provider)
         meter = self._api.get_meter("streamdec", own_version, meter_provider)
         self._histograms: dict[Instrument, Any] = {}
         self._sums: dict[Instrument, list[_Sum]] = {}

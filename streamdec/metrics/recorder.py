@@ -77,7 +77,8 @@ class Recorder(Hook, ABC):
 
     def loaded(self, event: Loaded) -> None:
         """See Hook."""
-        self._record(event)
+        # Of an error the name is no label, and there may be any number of names.
+        self._record(event if event.error_type is None else event._replace(tokenizer=""))
 
     def fell_back(self, event: FellBack) -> None:
         """See Hook."""
@@ -110,7 +111,7 @@ class Recorder(Hook, ABC):
         known = dict(zip(kind.labels, key, strict=True))
         for each in kind.instruments:
             found = [known[field(label)] for label in each.labels]
-            values = tuple(value for value in found if value is not None)
+            values = tuple(_as_utf_8(value) for value in found if value is not None)
             if len(values) < len(found):
                 continue
             if each.only_successes and known["error_type"] is not None:
@@ -125,3 +126,8 @@ class Recorder(Hook, ABC):
                 to = made.sums if each.kind == "counter" else made.others
                 to.append((record, kind.fields.index(each.value)))
         return made
+
+
+def _as_utf_8(value: str) -> str:
+    """``value``, escaped where it is none: one path of other bytes would end all exports."""
+    return value.encode(errors="backslashreplace").decode()

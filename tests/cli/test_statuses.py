@@ -86,6 +86,7 @@ NOTHING = {
     "info: no tokenizer": ["info", "empty"],
     "preflight: a file": ["preflight", "text"],
     "trace: no file": ["trace", ".", NOWHERE],
+    "trace: no id": ["trace", ".", "empty"],
     "verify: no row": ["verify", ".", "empty"],
     "verify: no tokenizer": ["verify", "text", "ids.jsonl"],
 }

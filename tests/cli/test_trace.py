@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 from ast import literal_eval
 from collections.abc import Callable
@@ -125,8 +126,28 @@ def test_what_is_no_id_is_named_and_left_out(trace: Tracing) -> None:
     assert grouped.status == 1
     assert [row["id"] for row in table(grouped)] == [str(each) for each in IDS[:3]]
     assert len(grouped.err.splitlines()) == 2
-    unread = trace("[1, 2")
-    assert (unread.status, table(unread)) == (1, [])
+
+
+def test_a_row_that_cannot_be_read_is_named_and_the_next_one_is_traced(trace: Tracing) -> None:
+    rows = "[1, 2\n" + jsonl(IDS[:2], IDS[2:4])
+    result = trace(rows)
+    assert result.status == 1
+    assert [row["id"] for row in table(result)] == [str(each) for each in IDS[:2]]
+    bad, told = result.err.splitlines()
+    assert "line 1: not JSON" in bad
+    assert told == "line 2 is traced; --line N traces another row (1 more)"
+    wanted = trace(rows, "--line=1")
+    assert (wanted.status, wanted.out, wanted.err) == (1, "", f"{bad}\n")
+
+
+@pytest.mark.parametrize(("given", "status"), [("", 2), ("\n \n", 2), ("x y", 1), ("[1, 2\n", 1)])
+def test_where_nothing_can_be_traced_no_verdict_is_given(
+    trace: Tracing, given: str, status: int
+) -> None:
+    result = trace(given)
+    assert (result.status, result.out) == (status, "")
+    assert ("there is no token id to trace\n" in result.err) == (status == 2)
+    assert trace("[]").status == 0  # a row of no ids is one
 
 
 def test_a_trace_is_played_again(trace: Tracing, tmp_path: Path) -> None:
@@ -183,8 +204,25 @@ def test_redacted(trace: Tracing, tmp_path: Path) -> None:
 
 
 def test_on_a_terminal_it_is_a_table() -> None:
+    shown = shown_on_a_terminal(150)
+    assert "may become" in shown
+    assert "equal to the whole decode: yes" in shown
+    assert shown.count(r"'\nUser:'") > 3
+    assert "🦉" in shown
+    assert "\t" not in shown
+    assert "chunk" not in shown  # each token came alone
+
+
+def test_on_a_narrow_terminal_numbers_are_whole_and_nothing_is_cut() -> None:
+    shown = shown_on_a_terminal(40)
+    rows = [row.split() for row in shown.splitlines() if re.match(r" *\d+ +\d+ ", row)]
+    assert [(row[0], row[1]) for row in rows] == [(str(i), str(t)) for i, t in enumerate(IDS[:19])]
+    assert "…" not in shown
+
+
+def shown_on_a_terminal(columns: int) -> str:
     leader, follower = pty.openpty()
-    environment = {**os.environ, "COLUMNS": "150", "TERM": "xterm-256color"}
+    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm-256color"}
     process = subprocess.Popen(
         command("trace", TOKENIZER, STOP, "-"),
         cwd=ROOT,
@@ -207,14 +245,8 @@ def test_on_a_terminal_it_is_a_table() -> None:
         written += part
     os.close(leader)
     assert process.wait(60) == 0
-    shown = everything_shown(written.decode())
     assert "\x1b[" in written.decode()
-    assert "may become" in shown
-    assert "equal to the whole decode: yes" in shown
-    assert shown.count(r"'\nUser:'") > 3
-    assert "🦉" in shown
-    assert "\t" not in shown
-    assert "chunk" not in shown  # each token came alone
+    return everything_shown(written.decode())
 
 
 def test_a_reader_that_goes_away_is_no_trouble() -> None:

@@ -30,6 +30,9 @@ needs_fastokens = pytest.mark.skipif(
 )
 
 
+READ_AS_TEXT = "<stdin> is read as one text; --input-format says otherwise\n"
+
+
 @pytest.fixture(autouse=True)
 def _no_wish_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
@@ -102,7 +105,20 @@ def test_ids_and_texts_are_streamed(
         f"{count} {told} of {ids} ids, streamed in 12 ways (seed 0): "
         "0 with other text than the whole decode\n"
     )
-    assert (result.status, result.err) == (0, "")
+    assert result.status == 0
+    assert result.err == ("" if rows[0] in '[{"0123456789' else READ_AS_TEXT)
+
+
+@pytest.mark.parametrize("first", ["{bad\n", "[1, 2\n", "[1] [2]\n"])
+def test_rows_that_would_be_taken_for_a_text_are_not_so_in_silence(
+    monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    rows = first + jsonl(*ROWS)
+    result = verified(monkeypatch, TOKENIZER, stdin=rows)
+    assert (result.status, result.err) == (0, READ_AS_TEXT)
+    told = verified(monkeypatch, TOKENIZER, "--input-format=jsonl", stdin=rows)
+    assert told.status == 1
+    assert told.err.startswith("<stdin>: line 1: not JSON")
 
 
 def test_what_encode_writes_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,6 +79,28 @@ def test_calls_that_fail_are_told_of_by_their_error(
     assert told.error_type == error.__name__
 
 
+def given(call: Callable[[], str]) -> tuple[str, str]:
+    try:
+        return "gave", call()
+    except Exception as error:  # noqa: BLE001 (whatever it is, it must be the same)
+        return type(error).__name__, str(error)
+
+
+@pytest.mark.parametrize("name", ["mock", "huggingface"])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: iter([0, 1]), lambda: (i for i in (0, 1)), lambda: {0: 1}, lambda: 5, lambda: None],
+)
+def test_a_hook_changes_nothing_for_ids_that_have_no_length(
+    name: str, make: Callable[[], Any], tokenizer: HuggingFaceTokenizer
+) -> None:
+    asked = MockTokenizer.from_tokens([b"a", b"b"]) if name == "mock" else tokenizer
+    alone = given(lambda: asked.decode(make()))
+    with recording() as hook:
+        assert given(lambda: asked.decode(make())) == alone
+    assert [call.error_type for call in hook.calls] == [None if alone[0] == "gave" else alone[0]]
+
+
 def test_what_the_cache_has_is_told_of_as_well(tokenizer: HuggingFaceTokenizer) -> None:
     tokenizer.encoding_cache = EncodingCache(1_000_000)
     with recording() as hook:

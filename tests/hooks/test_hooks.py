@@ -6,9 +6,10 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+import anyio
 import pytest
 
-from streamdec import Hook, MockTokenizer, add_hook, hooks, iter_chunks
+from streamdec import Hook, MockTokenizer, add_hook, hooks, iter_chunks, stream
 from streamdec.hooks import StreamEnded
 from tests.hooks.recording import Recording, recording
 
@@ -97,6 +98,45 @@ def test_what_a_hook_raises_is_logged_once_and_disturbs_nothing(
     assert "Unseen.stream_ended failed" in record.getMessage()
     assert record.exc_info is not None
     assert record.exc_info[0] is ZeroDivisionError
+
+
+class Interrupted(Hook):
+    """Where Ctrl-C is pressed just then."""
+
+    def stream_ended(self, event: StreamEnded) -> None:
+        raise KeyboardInterrupt
+
+
+def test_a_source_is_closed_even_if_a_hook_is_interrupted() -> None:
+    closed: list[str] = []
+
+    class Engine:
+        def __init__(self) -> None:
+            self._ids = iter([0, 1])
+
+        def __iter__(self) -> Iterator[int]:
+            return self
+
+        def __next__(self) -> int:
+            return next(self._ids)
+
+        def close(self) -> None:
+            closed.append("source")
+
+    async def read() -> None:
+        async with stream(Engine(), TOKENIZER, on_stop=lambda: closed.append("engine")) as chunks:
+            await anext(chunks)
+
+    remove = add_hook(Interrupted())
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(Engine())
+        assert closed == ["source"]
+        with pytest.raises(KeyboardInterrupt):
+            anyio.run(read)
+        assert closed == ["source", "engine", "source"]
+    finally:
+        remove()
 
 
 def test_without_a_hook_nothing_is_watched() -> None:

@@ -21,9 +21,11 @@ from streamdec import (
     TokenIdError,
     iter_chunks,
     stream,
+    watch,
 )
 from streamdec import Sequence as TokenSequence
 from streamdec.chunks import Withheld
+from streamdec.core import rows
 from streamdec.hooks import StopKind, StreamEnded
 from streamdec.trace import Tracer
 from tests.hooks.recording import recording
@@ -287,6 +289,16 @@ def test_a_bad_id_in_a_pool_is_the_end_of_its_request() -> None:
     assert (c.finish_reason, c.tokens, c.characters) == ("abort", 2, 2)
 
 
+@pytest.mark.parametrize("read", READERS)
+def test_a_round_that_has_no_token_for_a_stream_is_no_output(read: Callable[..., None]) -> None:
+    with recording() as hook:
+        for outputs in ([[0], [HALF], [REST, ST]], [[0], [], [HALF], [], [], [REST, ST], []]):
+            read(StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP")), outputs)
+    plain, with_empty = hook.streams
+    assert plain == with_empty
+    assert (plain.held_tokens, plain.jailed_tokens, plain.chunks) == (1, 0, 3)
+
+
 # --- the rest -------------------------------------------------------------------------------------
 
 
@@ -297,8 +309,17 @@ def test_a_character_that_never_came_to_its_end_is_told_of() -> None:
 
 
 def test_unknown_ids_are_counted() -> None:
-    event = ended([0, 99, 1, 98])
-    assert (event.tokens, event.unknown_tokens, event.chunks) == (4, 2, 2)
+    ids = [0, 99, 1, 98]
+    grown = TokenSequence(TOKENIZER, [97, 0])
+    for machine in (
+        StopSequenceDecoder(TOKENIZER, StopConditions()),
+        DecodeStream(TOKENIZER),
+        grown,
+    ):
+        with recording() as hook:
+            assert "".join(chunk.text for chunk in TextIterator(ids, machine)) == "ab"
+        (event,) = hook.streams
+        assert (event.tokens, event.unknown_tokens, event.chunks) == (4, 2, 2)
 
 
 def test_a_stream_that_resumes_tells_of_what_came_since() -> None:
@@ -343,6 +364,26 @@ def test_long_silences_are_looked_at_before_they_end() -> None:
             noted = max(noted, len(chunks._flow.watch.codes))
     assert [told(event) for event in hook.streams] == [expected]
     assert noted <= 4_096
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_amounts_beyond_those_that_have_a_byte_are_counted_too(
+    read: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = rows._Codes()
+    for number in range(256):
+        full[Withheld(9_999, number, number)]
+    monkeypatch.setattr(rows, "CODES", full)
+    monkeypatch.setattr(watch, "CODES", full)
+    tokenizer = MockTokenizer.from_tokens([*TOKENS, b"of its own: rows keep their bytes"])
+    decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="STOP"))
+    ids = [0, HALF, REST, ST, OH, HALF, REST, EOS, ST, OH, ST, 1, HALF]
+    expected = counted(decoder.fork(), [[i] for i in ids], ends=True)
+    assert min(expected.held_tokens, expected.jailed_tokens) > 2
+    for outputs in (ids, [[i] for i in ids]):
+        with recording() as hook:
+            read(decoder.fork(), outputs)
+        assert [told(event) for event in hook.streams] == [expected]
 
 
 # --- how much is withheld -------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -15,10 +16,10 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from streamdec import DecoderPool, Hook, MockTokenizer, StopConditions, stream
-from streamdec.hooks import Call
+from streamdec import DecoderPool, Hook, MockTokenizer, StopConditions, hooks, stream
+from streamdec.hooks import Call, Loaded
 from streamdec.metrics import INSTRUMENTS, Instrument, OpenTelemetryMetrics, PrometheusMetrics
-from streamdec.metrics.recorder import Record, Recorder
+from streamdec.metrics.recorder import MAX_LABEL_SETS, OTHER, Record, Recorder
 from tests.metrics.activity import Letters, Samples, counted, hooked, parsed, read
 from tests.metrics.conftest import Run
 
@@ -155,6 +156,53 @@ def test_what_fails_in_a_library_does_not_reach_the_stream(
     assert told == ["length", "stop"]
     [record] = caplog.records
     assert (record.name, record.levelno) == ("streamdec.hooks", logging.ERROR)
+
+
+@pytest.mark.parametrize("make", [prometheus, opentelemetry])
+def test_names_that_did_not_load_take_no_place_of_those_that_did(
+    make: Callable[[], Recorder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metrics = make()
+    bound: list[dict[str, str]] = []
+    bind = metrics._bind
+
+    def note(instrument: Instrument, labels: dict[str, str]) -> Record:
+        bound.append(labels)
+        return bind(instrument, labels)
+
+    monkeypatch.setattr(metrics, "_bind", note)
+    for number in range(MAX_LABEL_SETS + 10):
+        metrics.loaded(Loaded("", f"no such {number}", "", 0.1, 0, "TokenizerLoadError"))
+    metrics.loaded(Loaded("gguf", "./model", "gguf", 0.1, 500, None))
+    assert {"error_type": "TokenizerLoadError"} in bound
+    assert {"tokenizer_type": "gguf", "tokenizer": "./model"} in bound
+    assert not any(OTHER in labels.values() for labels in bound)
+
+
+def test_a_path_that_is_no_utf_8_can_be_exported() -> None:
+    with counted() as made:
+        for hook in hooks.installed:
+            hook.loaded(Loaded("gguf", os.fsdecode(b"./mod\xe8le"), "gguf", 0.1, 500, None))
+        for samples in (parsed(made.prometheus), parsed(made.translated)):
+            found = [labels for name, labels in samples if name == "streamdec_vocabulary_size"]
+            assert [dict(labels)["tokenizer"] for labels in found] == ["./mod\\udce8le"]
+
+
+def test_a_second_hook_where_one_counts_is_refused() -> None:
+    """OpenTelemetry would else take its histograms, and leave out its counters."""
+    registry = prometheus_client.CollectorRegistry()
+    provider = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
+    makers: list[Callable[[], Recorder]] = [
+        lambda: PrometheusMetrics(registry),
+        lambda: OpenTelemetryMetrics(provider),
+    ]
+    for make in makers:
+        first = make()
+        with pytest.raises(ValueError, match="has metrics of streamdec already"):
+            make()
+        for _ in range(2):  # the same one may be added again
+            with hooked(first):
+                assert read([0, 1], Letters()) == "ab"
 
 
 def test_what_is_counted_has_no_text_in_it(ran: Run) -> None:
