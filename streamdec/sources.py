@@ -160,7 +160,21 @@ class Reader:
         found = ids_of(ids)
         if found is None:
             raise SourceError(self._complaint(output))
-        return Delta(self._new_part(found, at_end=reason is not None), reason, stop)
+        new = self._new_part(found, at_end=reason is not None)
+        if not self._is_cumulative:
+            if reason == "abort":
+                new = new[: self._most_new(meant[0], len(new))]
+            self._num_seen += len(new)
+        return Delta(new, reason, stop)
+
+    def _most_new(self, sample: Any, num_given: int) -> int:
+        """How many of the ids that come with an abort are new.
+
+        SGLang (0.5.23) gives the last one a second time where it aborts a request that waits; its
+        own count tells.
+        """
+        total = _field(_field(sample, "meta_info"), "completion_tokens")
+        return max(total - self._num_seen, 0) if type(total) is int else num_given
 
     def _is_meant(self, sample: Any, place: int | None) -> bool:
         """Whether ``sample``, which has a ``place`` if it is one of a list, is the one to read."""

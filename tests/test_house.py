@@ -108,8 +108,8 @@ HOMES: Mapping[str, str | tuple[str, ...]] = {
     "rich": "streamdec.cli",
     "sentencepiece": "streamdec.backends",
     "tiktoken": "streamdec.backends",
-    # The second makes tokenizers, of which the first makes backends.
-    "tokenizers": ("streamdec.backends", "streamdec.testing"),
+    # The last makes tokenizers, of which the first makes backends; the other stands in for a class.
+    "tokenizers": ("streamdec.backends", "streamdec.compat", "streamdec.testing"),
 }
 """Other people's packages, and the only folders of ours that know them."""
 

@@ -245,6 +245,27 @@ def test_samples_that_grow_in_turns_are_read_one_at_a_time() -> None:
         next(iter_chunks(engine(), TOKENIZER, index=1))
 
 
+@pytest.mark.parametrize(
+    ("outputs", "expected"),
+    [
+        ([[0, 1], [1]], [[0, 1], []]),
+        ([[0], [1, 1]], [[0], [1]]),
+        ([[0], [1]], [[0], [1]]),
+        ([[1]], [[]]),
+    ],
+)
+def test_an_id_that_sglang_gives_again_with_an_abort_is_read_once(
+    outputs: list[list[int]], expected: list[list[int]]
+) -> None:
+    """Aborted while it waits, after it was taken back from the batch; the count is all so far."""
+    total = sum(map(len, expected))
+    given = [sglang(*ids) for ids in outputs]
+    given[-1]["meta_info"] |= {"finish_reason": {"type": "abort"}, "completion_tokens": total}
+    assert ids_in(*given) == expected
+    given[-1]["meta_info"]["finish_reason"] = {"type": "length", "length": total}
+    assert ids_in(*given) == outputs, "only an abort repeats"
+
+
 def test_ids_that_come_with_the_end_are_read_before_it() -> None:
     assert [*iter_chunks([vllm(0, finish_reason="length")], TOKENIZER)] == [
         Chunk("a"),

@@ -1,0 +1,305 @@
+"""Our stream where other programs look for that of the ``tokenizers`` library.
+
+In: calls as vLLM makes them, ``tokenizers.decoders.DecodeStream(ids=, skip_special_tokens=)`` and
+``step(tokenizer, id)``. Out: the same answers, exact and sooner. vLLM looks the class up in its
+module for each request, so putting another one there is enough; a program that said
+``from tokenizers.decoders import DecodeStream`` before keeps the library's.
+
+Tried with vLLM 0.33.0, tokenizers 0.22 and 0.23, fastokens 0.3.5.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from array import array
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self, SupportsIndex, cast
+
+from tokenizers import Tokenizer
+from tokenizers import decoders as _decoders
+
+from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.core.decode_stream import DecodeStream
+from streamdec.errors import RewriteError, TokenIdError, TokenIdTypeError, TokenizerLoadError
+from streamdec.protocols import Decoder
+
+__all__ = ["DecodeStreamPatch", "TokenizersDecodeStream", "patch_decode_stream"]
+
+_lock = threading.RLock()
+decoders: Any = _decoders
+_num_patches = 0
+"""How many patches are not undone."""
+_replaced: Any = decoders.DecodeStream
+"""The class that was at the place of ours."""
+_WRAPPER = "_streamdec_wrapper"
+_untracked: dict[Any, tuple[int, Decoder]] = {}
+_MOST_UNTRACKED = 8
+_NONE_YET: Any = object()
+
+
+class TokenizersDecodeStream:
+    """:class:`streamdec.DecodeStream` under the interface of ``tokenizers.decoders.DecodeStream``.
+
+    What is different from the library's own:
+
+    * A prompt is never given out. (The library gives out the whole prompt where it ends within a
+      character.) It is looked at from its end, as far as needed, and not decoded.
+    * Text goes out as soon as it is certain, and a step costs the same however much is withheld.
+    * It never raises "Invalid prefix encountered" for a tokenizer whose joining rule is known.
+    * It can be pickled.
+
+    As in the library's there is no end: what is withheld when the last token has come stays so.
+
+    Args:
+        ids: the prompt, a sequence of ids; None for no prompt.
+        skip_special_tokens: leave special tokens out; None is False.
+
+    Raises TypeError for what is no sequence of ids or no bool, OverflowError for an id outside
+    0 … 2**32 - 1.
+
+    >>> from tokenizers import Tokenizer, models
+    >>> tokenizer = Tokenizer(models.WordLevel({"a": 0, "b": 1}, "a"))
+    >>> stream = TokenizersDecodeStream(ids=[0])
+    >>> stream.step(tokenizer, 1)
+    ' b'
+    """
+
+    __slots__ = ("__weakref__", "_prompt", "_skip_special_tokens", "_step", "_stream", "_tokenizer")
+
+    def __new__(
+        cls, ids: Sequence[SupportsIndex] | None = None, skip_special_tokens: bool | None = False
+    ) -> Any:
+        """A new stream; one of the class that was replaced if ours is in a place by mistake."""
+        if _num_patches == 0 and decoders.DecodeStream is cls:
+            # Another patch, made after ours and undone after it, has put ours back.
+            return _replaced(ids, skip_special_tokens)
+        return object.__new__(cls)
+
+    def __init__(
+        self, ids: Sequence[SupportsIndex] | None = None, skip_special_tokens: bool | None = False
+    ) -> None:
+        if not isinstance(skip_special_tokens, (bool, type(None))):
+            kind = type(skip_special_tokens).__name__
+            raise TypeError(f"skip_special_tokens is a bool or None, not of type {kind}")
+        self._prompt = _checked(ids)
+        self._skip_special_tokens = bool(skip_special_tokens)
+        self._tokenizer: Any = _NONE_YET
+        self._stream: Any = None
+        self._step: Any = None
+
+    def step(self, tokenizer: Tokenizer, id: SupportsIndex | Sequence[SupportsIndex]) -> str | None:  # noqa: A002 (the library's name)
+        """The text that ``id``, or a list of ids, completes; None if there is none yet.
+
+        Args:
+            tokenizer: the ``tokenizers.Tokenizer`` that decodes, the same one at each step. It must
+                not be changed after the first one, but for tokens that are added between streams.
+            id: an id, or several that are taken together or, if one is no id, not at all.
+
+        Raises:
+            TypeError: no id, or no tokenizer.
+            SnapshotMismatchError: another tokenizer than before, which decodes otherwise.
+            RewriteError: "Invalid prefix encountered …", where a tokenizer of an unknown rule took
+                back text that was given. (vLLM begins a new stream then.)
+        After an error the stream is as it was before.
+        """
+        if tokenizer is not self._tokenizer:
+            self._take(tokenizer)
+        try:
+            return self._step(id) or None
+        except TokenIdError:
+            return self._take_other(id)
+        except RewriteError as error:
+            raise _invalid_prefix(error) from error
+
+    def _take(self, tokenizer: Any) -> None:
+        """Begins the stream, or goes on with another tokenizer that decodes alike."""
+        wrapper = _wrapped(tokenizer)
+        stream: Any
+        if self._stream is not None:
+            stream = DecodeStream.restore(wrapper, self._stream.snapshot())
+        else:
+            skip = self._skip_special_tokens
+            stream = DecodeStream(wrapper, self._prompt, skip_special_tokens=skip)
+        self._tokenizer, self._stream, self._step = tokenizer, stream, stream.step
+        self._prompt = ()
+
+    def _take_other(self, id: Any) -> str | None:  # noqa: A002
+        """Takes what is not one id: a bool, which the library takes, or ids; or nothing."""
+        is_list = hasattr(id, "__len__") and hasattr(id, "__getitem__")
+        if isinstance(id, (str, bytes)) or not (is_list or isinstance(id, bool)):
+            raise _no_ids(id)
+        try:
+            ids = [*array("I", [*id] if is_list else [id])]
+        except (TypeError, OverflowError):
+            raise _no_ids(id) from None
+        stream = self._stream.fork()
+        try:
+            text = "".join(stream.step_batch(ids))
+        except RewriteError as error:
+            raise _invalid_prefix(error) from error
+        self._stream, self._step = stream, stream.step
+        return text or None
+
+    # --- copies
+
+    def __copy__(self) -> Self:
+        return self._with(self._stream and self._stream.fork())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.__copy__()  # the library's shares its tokenizer too
+
+    def _with(self, stream: DecodeStream | None) -> Self:
+        other: Self = object.__new__(type(self))
+        other._prompt, other._skip_special_tokens = self._prompt, self._skip_special_tokens
+        other._tokenizer, other._stream = self._tokenizer, stream
+        other._step = stream and stream.step
+        return other
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self._prompt, self._skip_special_tokens, self._stream)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._stream or 'not begun'!r}>"
+
+
+def _unpickled(
+    prompt: Sequence[SupportsIndex], skip_special_tokens: bool, stream: DecodeStream | None
+) -> TokenizersDecodeStream:
+    """A stream as it was pickled; it goes on with the tokenizer of its next step."""
+    made: TokenizersDecodeStream = object.__new__(TokenizersDecodeStream)
+    made._prompt, made._skip_special_tokens = prompt, skip_special_tokens
+    made._tokenizer, made._stream, made._step = _NONE_YET, stream, None
+    return made
+
+
+def _checked(ids: Any) -> Sequence[SupportsIndex]:
+    """``ids`` as numbers of which each was looked at; a copy, as the caller's list may grow."""
+    if ids is None:
+        return ()
+    is_sequence = hasattr(ids, "__len__") and hasattr(ids, "__getitem__")
+    if not is_sequence or isinstance(ids, (str, dict)):
+        raise TypeError(f"ids must be a sequence of token ids, not {ids!r:.60}")
+    copied = [*ids]
+    array("I", copied)
+    return copied
+
+
+def _no_ids(value: object) -> TypeError:
+    return TokenIdTypeError(
+        f"a step takes a token id, from 0 to 2**32 - 1, or a list of them, not {value!r:.60}",
+        value,
+        None,
+    )
+
+
+def _invalid_prefix(error: RewriteError) -> RewriteError:
+    """As the library says it: vLLM knows it by these words."""
+    return RewriteError(f"Invalid prefix encountered while decoding stream: {error}")
+
+
+# --- tokenizers -----------------------------------------------------------------------------------
+
+
+def _wrapped(tokenizer: Any) -> Decoder:
+    """What ``tokenizer`` is wrapped in: once, unless tokens were added to it since."""
+    try:
+        size = tokenizer.get_vocab_size(with_added_tokens=True)
+        kept, key = _home(tokenizer)
+    except (AttributeError, TypeError):
+        raise TypeError(f"step() needs a tokenizers.Tokenizer, not {tokenizer!r:.60}") from None
+    found = kept.get(key)
+    if found is None or found[0] != size:
+        with _lock:
+            found = kept.get(key)
+            if found is None or found[0] != size:
+                found = kept[key] = size, _wrapper(tokenizer)
+                for oldest in [*_untracked][:-_MOST_UNTRACKED]:
+                    del _untracked[oldest]
+    return found[1]
+
+
+def _home(tokenizer: Any) -> tuple[dict[Any, tuple[int, Decoder]], Any]:
+    """Where the wrapper of ``tokenizer`` is kept, and under which key.
+
+    In the tokenizer itself, where the garbage collector sees that they are alone with each other;
+    tokenizers 0.22 does not tell it.
+    """
+    if gc.is_tracked(tokenizer):
+        return tokenizer.__dict__, _WRAPPER
+    return _untracked, id(tokenizer)
+
+
+def _wrapper(tokenizer: Any) -> Decoder:
+    if isinstance(tokenizer, Tokenizer):
+        return HuggingFaceTokenizer(tokenizer)
+    # That of fastokens, which takes the library's place. It is read as what it was made of.
+    try:
+        made = HuggingFaceTokenizer(tokenizer.to_str())
+    except (AttributeError, TokenizerLoadError):
+        return cast(Decoder, tokenizer)
+    return cast(Decoder, tokenizer) if made.renumbered else made
+
+
+# --- the patch ------------------------------------------------------------------------------------
+
+
+class DecodeStreamPatch:
+    """Ours in the place of the library's, until ``undo()`` or the end of the ``with`` block.
+
+    Made by :func:`patch_decode_stream`. The library's comes back with the last patch that is
+    undone.
+    """
+
+    def __init__(self) -> None:
+        global _num_patches, _replaced
+        with _lock:
+            if decoders.DecodeStream is not TokenizersDecodeStream:
+                _replaced = decoders.DecodeStream
+                decoders.DecodeStream = TokenizersDecodeStream
+            _num_patches += 1
+            self._is_undone = False
+
+    def undo(self) -> None:
+        """Takes this patch back; a second call does nothing.
+
+        Streams that were made go on. Where another patch was put over ours since, it stays, and
+        what it puts back is as if it were the library's.
+        """
+        global _num_patches
+        with _lock:
+            if self._is_undone:
+                return
+            self._is_undone = True
+            _num_patches -= 1
+            if _num_patches == 0 and decoders.DecodeStream is TokenizersDecodeStream:
+                decoders.DecodeStream = _replaced
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.undo()
+
+
+def patch_decode_stream() -> DecodeStreamPatch:
+    """Puts :class:`TokenizersDecodeStream` where ``tokenizers.decoders.DecodeStream`` is looked up.
+
+    For vLLM: before requests come, in the process that answers them. Returns what undoes it. Any
+    thread may call it, any number of times. Where fastokens replaces the class too, patch after it
+    and undo before it.
+
+    >>> import tokenizers
+    >>> with patch_decode_stream():
+    ...     tokenizers.decoders.DecodeStream.__name__
+    'TokenizersDecodeStream'
+    >>> tokenizers.decoders.DecodeStream.__name__
+    'DecodeStream'
+    """
+    return DecodeStreamPatch()

@@ -1,0 +1,1 @@
+"""Our stream in the place of that of the ``tokenizers`` library."""

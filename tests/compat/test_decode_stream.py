@@ -1,0 +1,345 @@
+"""The stream under the library's interface, beside the library's own.
+
+The judge is the library's ``decode``; its stream is asked too, wherever it can be right.
+"""
+
+from __future__ import annotations
+
+import array
+import copy
+import gc
+import pickle
+import random
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import AddedToken, Tokenizer, decoders, models
+from tokenizers.decoders import DecodeStream
+
+from streamdec import HuggingFaceTokenizer, SnapshotMismatchError, compat
+from streamdec.compat import TokenizersDecodeStream
+from tests.support.zoo import ZOO, shared_tokenizers
+
+TEXT = """Größe: naïve café, 你好，世界！ 👩‍👩‍👧 🇪🇺
+\tdef f(x):
+    return [x]  # it doesn't .
+
+User: no"""
+BOTH = [pytest.param(DecodeStream, id="theirs"), pytest.param(TokenizersDecodeStream, id="ours")]
+
+
+def texts(stream: Any, tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+    """The text of each step."""
+    return [stream.step(tokenizer, token_id) or "" for token_id in ids]
+
+
+def end_of(stream: TokenizersDecodeStream) -> str:
+    """What the interface has no word for."""
+    text: str = stream._stream.flush() if stream._stream else ""
+    return text
+
+
+def clean_start(tokenizer: Tokenizer, ids: Sequence[int], start: int) -> int:
+    """The last place until ``start`` at which no character is open."""
+    while tokenizer.decode(ids[:start]).endswith("\ufffd"):
+        start -= 1
+    return start
+
+
+@pytest.fixture
+def tokenizer() -> Tokenizer:
+    return ZOO["byte_level_trained"]()
+
+
+# --- the same text --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, id=path.parent.name) for path in shared_tokenizers()]
+)
+def test_real_tokenizers_give_the_same_text_and_never_later(path: Path) -> None:
+    """Without a prompt, and after one that ends between characters."""
+    tokenizer = Tokenizer.from_file(str(path))
+    ids = tokenizer.encode(TEXT, add_special_tokens=False).ids
+    for skip, start in [(True, 0), (False, 0), (True, clean_start(tokenizer, ids, len(ids) // 2))]:
+        prompt, new = ids[:start] or None, ids[start:]
+        stream = TokenizersDecodeStream(prompt, skip)
+        ours, theirs = (
+            texts(stream, tokenizer, new),
+            texts(DecodeStream(prompt, skip), tokenizer, new),
+        )
+        whole = tokenizer.decode(ids, skip_special_tokens=skip)
+        before = tokenizer.decode(ids[:start], skip_special_tokens=skip)
+        end = end_of(stream)
+        assert "".join(ours) + end == whole[len(before) :]
+        if not end:
+            assert "".join(ours) == "".join(theirs)
+            for place in range(len(new)):
+                assert "".join(ours[:place]).startswith("".join(theirs[:place]))
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_any_ids_give_what_decode_gives(name: str) -> None:
+    """Drawn of all that there are. Where bytes fall back, a bad one spoils a whole run there."""
+    tokenizer = ZOO[name]()
+    known = sorted(tokenizer.get_vocab(with_added_tokens=True).values())
+    ids = random.Random(name).choices(known, k=200)
+    if "ByteFallback" in repr(tokenizer.decoder):
+        ids = tokenizer.encode("Größe 你好", add_special_tokens=False).ids
+    for skip in (True, False):
+        stream = TokenizersDecodeStream(None, skip)
+        given = "".join(texts(stream, tokenizer, ids))
+        assert given + end_of(stream) == tokenizer.decode(ids, skip_special_tokens=skip)
+
+
+def test_a_run_that_turns_out_bad_stops_their_stream_and_not_ours() -> None:
+    """vllm-project/vllm#17448: its stream is begun anew then."""
+    tokenizer = ZOO["byte_fallback"]()
+    names = ["<0x41>", "<0xE5>", "<0x42>", "x"]
+    ids = [tokenizer.token_to_id(name) or 0 for name in names]
+    assert texts(TokenizersDecodeStream(), tokenizer, ids) == ["A", "", "\ufffdB", "x"]
+    theirs = DecodeStream()
+    assert texts(theirs, tokenizer, ids[:3]) == ["A", "", ""]
+    with pytest.raises(Exception, match=r"^Invalid prefix encountered"):
+        theirs.step(tokenizer, ids[3])
+
+
+@pytest.mark.parametrize("skip", [True, False])
+def test_a_prompt_that_ends_within_a_character_is_not_given_out(
+    tokenizer: Tokenizer, skip: bool
+) -> None:
+    """vllm-project/vllm#48853: their stream takes such a prompt for new text."""
+    ids = tokenizer.encode("Größe 😀", add_special_tokens=False).ids
+    place = next(n for n in range(1, len(ids)) if tokenizer.decode(ids[:n]).endswith("\ufffd"))
+    rest = tokenizer.decode(ids)[len(tokenizer.decode(ids[:place]).rstrip("\ufffd")) :]
+    assert "".join(texts(DecodeStream(ids[:place], skip), tokenizer, ids[place:])) != rest
+    assert "".join(texts(TokenizersDecodeStream(ids[:place], skip), tokenizer, ids[place:])) == rest
+
+
+# --- the same interface ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", BOTH)
+@pytest.mark.parametrize(
+    "ids", [None, [], [0, 1], (0, 1), range(2), np.array([0, 1]), array.array("I", [1]), b"\0"]
+)
+def test_what_a_prompt_may_be(make: Any, tokenizer: Tokenizer, ids: Any) -> None:
+    for stream in (make(ids), make(ids=ids, skip_special_tokens=True), make(ids, None)):
+        assert stream.step(tokenizer, tokenizer.token_to_id("a")) == "a"
+
+
+@pytest.mark.parametrize("make", BOTH)
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (([-1],), OverflowError),
+        (([0, 2**32, 0],), OverflowError),
+        ((["a"],), TypeError),
+        (([1.0],), TypeError),
+        (("ab",), TypeError),
+        ((5,), TypeError),
+        (({1, 2},), TypeError),
+        ((iter([1]),), TypeError),
+        (({1: 2},), TypeError),
+        ((None, 1), TypeError),
+        ((None, "yes"), TypeError),
+    ],
+)
+def test_what_a_prompt_may_not_be(
+    make: Any, arguments: tuple[Any, ...], error: type[Exception]
+) -> None:
+    """Said at once: in vLLM an error of a later step would end all requests."""
+    with pytest.raises(error):
+        make(*arguments)
+
+
+@pytest.mark.parametrize("make", BOTH)
+def test_what_a_step_takes(make: Any, tokenizer: Tokenizer) -> None:
+    a, b, emoji = (tokenizer.encode(text).ids for text in ("a", "b", "😀"))
+    stream = make()
+    assert stream.step(tokenizer, a[0]) == "a"
+    assert stream.step(tokenizer=tokenizer, id=np.uint32(b[0])) == "b"
+    assert stream.step(tokenizer, [*a, *b]) == stream.step(tokenizer, (*a, *b)) == "ab"
+    assert stream.step(tokenizer, []) is None
+    assert stream.step(tokenizer, emoji[0]) is None
+    assert stream.step(tokenizer, emoji[1:]) == "😀"
+    assert stream.step(tokenizer, 4_000_000_000) is None, "unknown ids have no text"
+    assert stream.step(tokenizer, True) == tokenizer.decode([1])
+
+
+@pytest.mark.parametrize("make", BOTH)
+@pytest.mark.parametrize(
+    "value", [-1, 2**32, 2**64, "a", 1.5, None, [-1], [1, "x"], [[1]], {"a": 1}, object()]
+)
+def test_what_a_step_does_not_take_changes_nothing(
+    make: Any, tokenizer: Tokenizer, value: Any
+) -> None:
+    """VLLM goes on after a TypeError (vllm-project/vllm#21951)."""
+    ids = tokenizer.encode("😀").ids
+    stream = make()
+    for token_id in ids[:-1]:
+        stream.step(tokenizer, token_id)
+    with pytest.raises(TypeError):
+        stream.step(tokenizer, value)
+    assert stream.step(tokenizer, ids[-1]) == "😀"
+
+
+@pytest.mark.parametrize("make", BOTH)
+@pytest.mark.parametrize("value", [None, "x", object()])
+def test_a_step_needs_a_tokenizer(make: Any, value: Any) -> None:
+    with pytest.raises(TypeError, match="Tokenizer"):
+        make().step(value, 1)
+
+
+class Fickle:
+    """A decoder that changes what it said once a 2 comes."""
+
+    def decode_chain(self, tokens: list[str]) -> list[str]:
+        return [("b" if "2" in tokens else "a") * len(tokens)]
+
+
+@pytest.mark.filterwarnings("ignore:.*streams over a window")
+@pytest.mark.parametrize("make", BOTH)
+def test_text_that_is_taken_back_is_an_invalid_prefix(make: Any) -> None:
+    """VLLM knows by these words that it must begin a new stream."""
+    tokenizer = Tokenizer(models.WordLevel({"0": 0, "1": 1, "2": 2}, "0"))
+    tokenizer.decoder = decoders.Decoder.custom(Fickle())
+    stream = make()
+    assert stream.step(tokenizer, 0) == "a"
+    for value in (2, [1, 2]):
+        with pytest.raises(Exception, match=r"^Invalid prefix encountered while decoding stream"):
+            stream.step(tokenizer, value)
+        if make is TokenizersDecodeStream:
+            assert stream._stream.num_tokens == 1, "of several ids none is taken"
+
+
+# --- tokenizers -----------------------------------------------------------------------------------
+
+
+def wrapper_of(tokenizer: Any) -> Any:
+    stream = TokenizersDecodeStream()
+    stream.step(tokenizer, 0)
+    return stream._stream.tokenizer
+
+
+def test_a_tokenizer_is_wrapped_once_and_not_kept(tokenizer: Tokenizer) -> None:
+    wrapper = weakref.ref(wrapper_of(tokenizer))
+    assert wrapper_of(tokenizer) is wrapper()
+    assert pickle.loads(pickle.dumps(tokenizer)).to_str() == tokenizer.to_str()
+    if not gc.is_tracked(tokenizer):
+        pytest.skip("this release of tokenizers tells the garbage collector nothing")
+    del tokenizer
+    gc.collect()
+    # The fixture holds the tokenizer: only what nothing else holds is collected.
+    assert wrapper() is not None
+    other = ZOO["byte_level_trained"]()
+    wrapper = weakref.ref(wrapper_of(other))
+    del other
+    gc.collect()
+    assert wrapper() is None
+
+
+def test_of_tokenizers_that_tell_the_collector_nothing_few_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gc, "is_tracked", lambda _: False)
+    monkeypatch.setattr(compat, "_untracked", {})
+    build = ZOO["byte_level_trained"]
+    kept = [build() for _ in range(compat._MOST_UNTRACKED + 2)]
+    wrappers = [wrapper_of(each) for each in kept]
+    assert len(compat._untracked) == compat._MOST_UNTRACKED
+    assert wrapper_of(kept[-1]) is wrappers[-1]
+    assert wrapper_of(kept[0]) is not wrappers[0]
+
+
+def test_threads_wrap_a_tokenizer_once() -> None:
+    tokenizer = ZOO["byte_level_trained"]()
+    ids = tokenizer.encode(TEXT).ids
+    barrier, found, given = threading.Barrier(8), [], []
+
+    def run() -> None:
+        barrier.wait()
+        found.append(wrapper_of(tokenizer))
+        given.append("".join(texts(TokenizersDecodeStream(), tokenizer, ids)))
+
+    threads = [threading.Thread(target=run) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(map(id, found))) == 1
+    assert given == [tokenizer.decode(ids)] * 8
+
+
+@pytest.mark.parametrize("skip", [True, False])
+def test_tokens_that_are_added_between_streams_are_known(tokenizer: Tokenizer, skip: bool) -> None:
+    """Ids that were unknown, of which one is special."""
+    ids = [len(tokenizer.get_vocab()) + n for n in range(2)]
+    assert texts(TokenizersDecodeStream(None, skip), tokenizer, ids) == ["", ""]
+    tokenizer.add_tokens([AddedToken("<new>", normalized=False)])
+    tokenizer.add_special_tokens([AddedToken("<special>", normalized=False)])
+    expected = texts(DecodeStream(None, skip), tokenizer, ids)
+    assert expected == ["<new>", "" if skip else "<special>"]
+    assert texts(TokenizersDecodeStream(None, skip), tokenizer, ids) == expected
+
+
+def test_a_stream_goes_on_with_a_tokenizer_that_decodes_alike_and_with_no_other(
+    tokenizer: Tokenizer,
+) -> None:
+    ids = tokenizer.encode("😀").ids
+    stream = TokenizersDecodeStream()
+    stream.step(tokenizer, ids[0])
+    with pytest.raises(SnapshotMismatchError):
+        stream.step(ZOO["wordpiece"](), ids[1])
+    twin = Tokenizer.from_str(tokenizer.to_str())
+    assert "".join(texts(stream, twin, ids[1:])) == "😀"
+
+
+# --- copies ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("make", [each for each in BOTH if hasattr(each.values[0], "__copy__")])
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_a_copy_goes_its_own_way(
+    make: Any, copied: Callable[[Any], Any], steps: int, tokenizer: Tokenizer
+) -> None:
+    """Theirs too, since tokenizers 0.23."""
+    ids = tokenizer.encode("é😀").ids
+    prompt = tokenizer.encode("Größe").ids
+    stream = make(prompt)
+    before = "".join(texts(stream, tokenizer, ids[:steps]))
+    other = copied(stream)
+    stream.step(tokenizer, ids[0])
+    assert before + "".join(texts(other, tokenizer, ids[steps:])) == "é😀"
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_ours_can_be_pickled_anywhere(steps: int, tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("é😀é").ids
+    stream = TokenizersDecodeStream(tokenizer.encode("Größe").ids)
+    before = "".join(texts(stream, tokenizer, ids[:steps]))
+    other = pickle.loads(pickle.dumps(stream))
+    assert before + "".join(texts(other, tokenizer, ids[steps:])) == "é😀é"
+    assert repr(other).startswith("<TokenizersDecodeStream ")
+
+
+def test_the_prompt_is_taken_as_it_is_when_it_is_given(tokenizer: Tokenizer) -> None:
+    """VLLM lengthens its list in place."""
+    ids = tokenizer.encode("😀").ids
+    prompt = ids[:1]
+    stream = TokenizersDecodeStream(prompt)
+    prompt += ids[1:]
+    assert "".join(texts(stream, tokenizer, ids[1:])) == "😀"
+
+
+def test_it_is_the_stream_of_streamdec(tokenizer: Tokenizer) -> None:
+    stream = TokenizersDecodeStream(None, True)
+    stream.step(tokenizer, 0)
+    assert isinstance(stream._stream.tokenizer, HuggingFaceTokenizer)
+    assert stream._stream.route == "bytes"

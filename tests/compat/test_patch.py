@@ -1,0 +1,143 @@
+"""The patch: where it is looked up, how it is undone, and who else may be there."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import tokenizers.decoders
+from fastokens import _native as fastokens
+from fastokens._compat import _TokenizerShim
+from tokenizers import Tokenizer
+from tokenizers.decoders import DecodeStream
+
+from streamdec.compat import TokenizersDecodeStream, patch_decode_stream
+from tests.support.zoo import ZOO
+
+
+def place() -> Any:
+    """What vLLM finds."""
+    return tokenizers.decoders.DecodeStream
+
+
+@pytest.fixture(autouse=True)
+def _is_restored() -> Iterator[None]:
+    yield
+    assert place() is DecodeStream
+
+
+@pytest.fixture
+def tokenizer() -> Tokenizer:
+    return ZOO["byte_level_trained"]()
+
+
+def leaks(tokenizer: Any) -> bool:
+    """Whether the stream that is found gives out a prompt that ends within a character."""
+    ids = tokenizer.encode("Größe 😀").ids
+    stream = place()(ids=ids[:-1], skip_special_tokens=True)
+    text: str = stream.step(tokenizer, ids[-1])
+    assert text.endswith("😀")
+    return text != "😀"
+
+
+def test_it_is_found_until_it_is_undone(tokenizer: Tokenizer) -> None:
+    patch = patch_decode_stream()
+    assert place() is TokenizersDecodeStream
+    assert not leaks(tokenizer)
+    patch.undo()
+    assert place() is DecodeStream
+    assert leaks(tokenizer)
+    patch.undo()
+    assert place() is DecodeStream
+
+
+def test_a_block_undoes_it_whatever_happens() -> None:
+    with pytest.raises(TypeError, match="Tokenizer"), patch_decode_stream():
+        place()().step(None, 1)
+
+
+def test_the_last_of_several_puts_the_librarys_back() -> None:
+    first, second, third = (patch_decode_stream() for _ in range(3))
+    first.undo()
+    first.undo()
+    assert place() is TokenizersDecodeStream
+    with third:
+        second.undo()
+        assert place() is TokenizersDecodeStream
+    assert place() is DecodeStream
+
+
+def test_streams_that_were_made_go_on(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("😀").ids
+    with patch_decode_stream():
+        stream = place()()
+        stream.step(tokenizer, ids[0])
+    assert [stream.step(tokenizer, token_id) for token_id in ids[1:]][-1] == "😀"
+
+
+def test_many_threads_may_patch() -> None:
+    wrong: list[Any] = []
+
+    def run() -> None:
+        for _ in range(200):
+            with patch_decode_stream():
+                if place() is not TokenizersDecodeStream:
+                    wrong.append(place())
+
+    threads = [threading.Thread(target=run) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+# --- fastokens, which replaces the class too ------------------------------------------------------
+
+
+def test_ours_over_that_of_fastokens(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It hands its own kind of tokenizer to the stream."""
+    monkeypatch.setattr(tokenizers.decoders, "DecodeStream", fastokens.DecodeStream)
+    shim = _TokenizerShim(tokenizer)
+    assert leaks(shim)
+    with patch_decode_stream():
+        assert not leaks(shim)
+        assert not leaks(tokenizer)
+        first, second = (place()() for _ in range(2))
+        first.step(shim, 0)
+        second.step(shim, 0)
+        assert first._stream.tokenizer is second._stream.tokenizer
+    assert place() is fastokens.DecodeStream
+    monkeypatch.undo()
+
+
+def test_what_it_cannot_read_of_fastokens_is_decoded_by_it(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shim = _TokenizerShim(tokenizer)
+    monkeypatch.setattr(_TokenizerShim, "to_str", lambda _: "{}")
+    with patch_decode_stream():
+        assert not leaks(shim)
+        stream = place()()
+        stream.step(shim, 0)
+        assert stream._stream.tokenizer is shim
+
+
+def test_that_of_fastokens_over_ours_that_is_undone_first(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays, and what it puts back is as good as the library's."""
+    patch = patch_decode_stream()
+    replaced = place()
+    monkeypatch.setattr(tokenizers.decoders, "DecodeStream", fastokens.DecodeStream)
+    patch.undo()
+    assert place() is fastokens.DecodeStream
+    monkeypatch.setattr(tokenizers.decoders, "DecodeStream", replaced)
+    assert isinstance(place()(), DecodeStream)
+    assert leaks(tokenizer)
+    with patch_decode_stream():
+        assert not leaks(tokenizer)
+    monkeypatch.undo()
+    tokenizers.decoders.DecodeStream = DecodeStream  # type: ignore[misc]

@@ -1,0 +1,295 @@
+"""The worker and its caller, without Dynamo: what it does to the engine, and how it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamdec import (
+    HuggingFaceTokenizer,
+    SnapshotError,
+    StopConditions,
+    TokenIdTypeError,
+    UnknownTokenError,
+)
+from streamdec.integrations.dynamo import STATE, TextWorker, resuming
+from streamdec.integrations.openai import ChatStream
+from tests.support.zoo import ZOO
+
+TOKENIZER = HuggingFaceTokenizer(ZOO["byte_level_trained"]())
+TEXT = "Größe 😀 and\n\nUser: never"
+STOP = "\n\nUser:"
+EXPECTED = "Größe 😀 and"
+IDS = TOKENIZER.encode(TEXT).ids
+
+
+class Context:
+    """As much of Dynamo's as is asked for."""
+
+    def __init__(self) -> None:
+        self.stopped = asyncio.Event()
+
+    def async_killed_or_stopped(self) -> asyncio.Future[Any]:
+        self.future: asyncio.Future[Any] = asyncio.ensure_future(self.stopped.wait())
+        return self.future
+
+
+class Engine:
+    """Gives ``ids``; then dies, is silent, or ends. Notes what it was asked, and that it closed."""
+
+    def __init__(
+        self, ids: Sequence[int], *, dies_at: int | None = None, hangs_at: int | None = None
+    ) -> None:
+        self.ids = [*ids]
+        self.dies_at, self.hangs_at = dies_at, hangs_at
+        self.asked: list[tuple[int, ...]] = []
+        self.closed = 0
+        self.given = 0
+
+    async def __call__(self, request: Any, token_ids: tuple[int, ...]) -> Run:
+        self.asked.append(token_ids)
+        assert [*token_ids] == self.ids[: len(token_ids)]
+        return Run(self, len(token_ids))
+
+
+class Run:
+    """What an engine gives. Nothing closes it but ``aclose``."""
+
+    def __init__(self, engine: Engine, start: int) -> None:
+        self._engine = engine
+        self._place = start
+
+    def __aiter__(self) -> Run:
+        return self
+
+    async def __anext__(self) -> Any:
+        engine, place = self._engine, self._place
+        await asyncio.sleep(0)
+        if place == len(engine.ids):
+            raise StopAsyncIteration
+        if place == engine.dies_at:
+            engine.dies_at = None
+            raise ConnectionResetError("the worker is dead")
+        if place == engine.hangs_at:
+            await asyncio.sleep(3600)
+        engine.given += 1
+        self._place += 1
+        return {"token_ids": [engine.ids[place]]}
+
+    async def aclose(self) -> None:
+        self._engine.closed += 1
+
+
+def texts(objects: Sequence[dict[str, Any]]) -> str:
+    return "".join(each["text"] for each in objects)
+
+
+async def all_of(answer: AsyncIterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [each async for each in answer]
+
+
+def run(main: Callable[[], Any]) -> Any:
+    return asyncio.run(main())
+
+
+def test_the_text_and_its_end() -> None:
+    engine = Engine(IDS)
+    worker = TextWorker(engine, TOKENIZER)
+    objects = run(lambda: all_of(worker.generate(request={"stop": STOP}, context=None)))
+    assert texts(objects) == EXPECTED
+    assert objects[-1] == {"text": "", "finish_reason": "stop", "stop_reason": STOP}
+    assert engine.closed == 1
+    assert engine.given < len(IDS)
+
+
+def test_objects_are_made_by_the_wire_of_the_request() -> None:
+    worker = TextWorker(
+        Engine(IDS),
+        TOKENIZER,
+        wire=lambda request: ChatStream(
+            response_id="chatcmpl-1",
+            created=0,
+            model=request["model"],
+            include_usage=True,
+            prompt_tokens=request["size"],
+        ),
+    )
+    objects = run(lambda: all_of(worker.generate({"stop": STOP, "model": "m", "size": 3})))
+    given = [each["choices"][0]["delta"].get("content") or "" for each in objects[:-1]]
+    assert "".join(given) == EXPECTED
+    assert objects[0]["choices"][0]["delta"]["role"] == "assistant"
+    assert objects[-2]["choices"][0]["finish_reason"] == "stop"
+    assert objects[-1]["usage"]["prompt_tokens"] == 3
+    assert all(STATE not in each for each in objects)
+
+
+def test_options_are_those_of_a_stream() -> None:
+    worker = TextWorker(
+        lambda *_: [[5], [4_000_000]],
+        TOKENIZER,
+        conditions=lambda _: StopConditions(max_tokens=9),
+        prompt_token_ids=lambda _: [1],
+        unknown_ids="error",
+    )
+    with pytest.raises(UnknownTokenError):
+        run(lambda: all_of(worker.generate({})))
+    with pytest.raises(TypeError, match="no option 'nothing'"):
+        TextWorker(lambda *_: [], TOKENIZER, nothing=1)  # type: ignore[call-arg]
+
+
+def test_what_is_no_id_is_told_after_the_text_before_it() -> None:
+    worker = TextWorker(lambda *_: [np.array([69]), ["x"]], TOKENIZER, resumable=True)
+
+    async def main() -> str:
+        text = ""
+        try:
+            async for each in worker.generate({}):
+                json.dumps(each)
+                text += each.get("text", "")
+        except TokenIdTypeError as error:
+            return f"{text}: {error}"
+        return text
+
+    assert run(main).startswith("e: token 1 is")
+
+
+def test_a_prompt_that_ends_within_a_character_is_gone_on_from() -> None:
+    ids = TOKENIZER.encode("😀!").ids
+    worker = TextWorker(lambda *_: [[*ids[2:]]], TOKENIZER, prompt_token_ids=lambda _: ids[:2])
+    assert texts(run(lambda: all_of(worker.generate({})))) == "😀!"
+
+
+@pytest.mark.parametrize("hangs_at", [0, 5, None])
+def test_the_engine_is_closed_when_the_client_goes(hangs_at: int | None) -> None:
+    """Also while it is silent: nothing more comes out, and the handler ends by itself."""
+
+    async def main() -> tuple[Engine, str]:
+        context, engine = Context(), Engine(IDS * 50, hangs_at=hangs_at)
+        asyncio.get_running_loop().call_later(0.02, context.stopped.set)
+        worker = TextWorker(engine, TOKENIZER)
+        task = asyncio.create_task(all_of(worker.generate({}, context)))
+        await asyncio.wait({task}, timeout=5)
+        assert task.done()
+        assert task.cancelling() == 0
+        return engine, texts(task.result())
+
+    engine, text = run(main)
+    assert engine.closed == 1
+    assert TOKENIZER.decode(engine.ids[: engine.given]).startswith(text)
+
+
+def test_a_handler_that_is_cancelled_closes_the_engine_and_is_cancelled() -> None:
+    async def main() -> Engine:
+        engine = Engine(IDS, hangs_at=3)
+        answer = TextWorker(engine, TOKENIZER).generate({}, Context())
+        task = asyncio.create_task(all_of(answer))
+        await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return engine
+
+    assert run(main).closed == 1
+
+
+def test_a_client_that_goes_hides_no_cancellation() -> None:
+    """Both at once, while the engine is silent: the handler is cancelled."""
+
+    async def main() -> Engine:
+        context, engine = Context(), Engine(IDS, hangs_at=3)
+        task = asyncio.create_task(all_of(TextWorker(engine, TOKENIZER).generate({}, context)))
+        await asyncio.sleep(0.02)
+        context.future.add_done_callback(lambda _: task.cancel())
+        context.stopped.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return engine
+
+    assert run(main).closed == 1
+
+
+# --- another worker goes on -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dies_at", range(len(IDS)))
+def test_a_worker_may_die_after_any_token(dies_at: int) -> None:
+    """Within the emoji and within the stop too: the text is exact, and no token comes twice."""
+    engine = Engine(IDS, dies_at=dies_at)
+    worker = TextWorker(engine, TOKENIZER, resumable=True)
+
+    def call(request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        return worker.generate(json.loads(json.dumps(request)))
+
+    objects = run(lambda: all_of(resuming(call, {"stop": STOP})))
+    assert texts(objects) == EXPECTED
+    assert objects[-1]["finish_reason"] == "stop"
+    assert [each for each in objects if STATE in each] == []
+    # Text before a stop that is complete with the last token may have ended it before it dies.
+    assert engine.asked in ([()], [(), tuple(IDS[:dies_at])])
+    assert len(engine.asked) == 2 or engine.given <= dies_at
+
+
+def test_the_state_is_small_json() -> None:
+    worker = TextWorker(Engine(IDS), TOKENIZER, resumable=True)
+    objects = run(lambda: all_of(worker.generate({"stop": STOP})))
+    states = [each[STATE] for each in objects]
+    assert max(len(json.dumps(state)) for state in states) < 700
+    ids = [token_id for state in states for token_id in state["token_ids"]]
+    assert ids == [*IDS[: len(ids)]]
+    assert TOKENIZER.decode(ids) == EXPECTED + STOP
+    assert [state["finished"] for state in states] == [False] * (len(states) - 1) + [True]
+
+
+def test_an_answer_that_ends_too_early_is_gone_on_with() -> None:
+    """A worker that is shut down may end its answer without an error."""
+    worker = TextWorker(Engine(IDS), TOKENIZER, resumable=True)
+    calls = 0
+
+    async def call(request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        nonlocal calls
+        calls += 1
+        count = 0
+        async for each in worker.generate(request):
+            yield each
+            count += 1
+            if calls < 3 and count == 6:
+                return
+
+    assert texts(run(lambda: all_of(resuming(call, {"stop": STOP})))) == EXPECTED
+    assert calls == 3
+
+
+def test_it_is_given_up_after_some_tries() -> None:
+    calls = 0
+
+    async def call(_: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        nonlocal calls
+        calls += 1
+        raise ConnectionResetError("dead")
+        yield {}
+
+    with pytest.raises(ConnectionResetError):
+        run(lambda: all_of(resuming(call, {}, retries=2)))
+    assert calls == 3
+    with pytest.raises(ConnectionResetError):
+        run(lambda: all_of(resuming(call, {}, retries=2, errors=TimeoutError)))
+    assert calls == 4
+
+
+def test_what_says_nothing_of_itself_cannot_be_gone_on_with() -> None:
+    """Its text would come twice."""
+    worker = TextWorker(Engine(IDS, dies_at=4), TOKENIZER)
+    with pytest.raises(ConnectionResetError):
+        run(lambda: all_of(resuming(worker.generate, {})))
+
+
+@pytest.mark.parametrize("state", ["x", {}, {"snapshot": {}}, {"snapshot": {}, "token_ids": []}])
+def test_a_state_that_is_none_is_refused(state: Any) -> None:
+    worker = TextWorker(Engine(IDS), TOKENIZER)
+    with pytest.raises(SnapshotError):
+        run(lambda: all_of(worker.generate({STATE: state})))

@@ -1,0 +1,144 @@
+"""The examples of the pages on engines that cannot run here: on what was recorded of them."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streamdec import MockTokenizer, stream
+from tests.integrations.outputs.recorded import Recorded, recorded
+from tests.support.pages import Page
+
+TEXTS = {309: "Go", 128: " on", 115: ",", 254: "\n\nUs", 69: "er:", 221: " no"}
+TOKENIZER = MockTokenizer.from_tokens([TEXTS.get(n, "?").encode() for n in range(700)])
+PAGES = [Page(f"docs/how-to/wrap-{name}.md") for name in ("sglang", "tensorrt-llm", "dynamo")]
+
+
+def outputs_of(name: str) -> Recorded:
+    return next(each for each in recorded() if each.name == name)
+
+
+class Outputs:
+    """Of an engine: notes whether it was closed and aborted."""
+
+    def __init__(self, outputs: Sequence[Any]) -> None:
+        self._iterator = self._run(outputs)
+        self.given = 0
+        self.aborted = self.closed = False
+
+    async def _run(self, outputs: Sequence[Any]) -> AsyncIterator[Any]:
+        for output in outputs:
+            await asyncio.sleep(0)
+            self.given += 1
+            yield output
+
+    def __aiter__(self) -> Outputs:
+        return self
+
+    async def __anext__(self) -> Any:
+        return await anext(self._iterator)
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def run(code: str, **names: Any) -> None:
+    """A page's code, which may await."""
+    compiled = compile(code, "the page", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+    async def main() -> None:
+        result = eval(compiled, {"stream": stream, "tokenizer": TOKENIZER, **names})
+        if inspect.isawaitable(result):
+            await result
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
+def test_every_example_is_ten_lines(page: Page) -> None:
+    assert page.of_kind("python")
+    assert all(len(code.splitlines()) <= 10 for code in page.of_kind("python"))
+
+
+def test_sglang(capsys: pytest.CaptureFixture[str]) -> None:
+    """Outputs of its own methods; its engine needs a GPU."""
+    (code,) = PAGES[0].of_kind("python")
+    outputs = Outputs(outputs_of("sglang-0.5.23: cumulative, ids only, the limit").outputs)
+    asked: dict[str, Any] = {}
+
+    async def async_generate(**arguments: Any) -> Outputs:
+        asked.update(arguments)
+        return outputs
+
+    run(code, engine=SimpleNamespace(async_generate=async_generate), prompt=[1, 2, 3])
+    assert capsys.readouterr().out == "Go on, on"
+    assert asked["stream"] is True
+    assert outputs.closed
+    assert outputs.given == 3
+
+
+def test_tensorrt_llm(capsys: pytest.CaptureFixture[str]) -> None:
+    """Outputs written after its source; it needs a GPU."""
+    code, _ = PAGES[1].of_kind("python")
+    outputs = Outputs(outputs_of("tensorrt-llm-005bc84: new ids, length").outputs)
+    llm = SimpleNamespace(generate_async=lambda *_, **__: outputs)
+    run(code, llm=llm, prompt="?", SamplingParams=SimpleNamespace)
+    assert capsys.readouterr().out == "Go on, on"
+    assert outputs.aborted
+    assert outputs.closed
+
+
+def test_lmdeploy(capsys: pytest.CaptureFixture[str]) -> None:
+    """Outputs of its own class; its engine needs a GPU."""
+    _, code = PAGES[1].of_kind("python")
+    outputs = Outputs(outputs_of("lmdeploy-0.18.0: length").outputs)
+    engine = SimpleNamespace(generate=lambda *_: outputs)
+    run(code, engine=engine, prompt="?", session_id=1)
+    assert capsys.readouterr().out == "Go on, on"
+    assert outputs.closed
+
+
+def test_dynamo(capsys: pytest.CaptureFixture[str]) -> None:
+    """In Dynamo's own runtime the worker and its caller run in tests/integrations/dynamo."""
+    plain, http, again, reading = PAGES[2].of_kind("python")
+    handlers: list[Any] = []
+
+    async def serve_endpoint(handler: Any) -> None:
+        handlers.append(handler)
+
+    def engine(*_: Any) -> Any:
+        return [[309], [128], [115], [254], [69]]
+
+    runtime = SimpleNamespace(endpoint=lambda _: SimpleNamespace(serve_endpoint=serve_endpoint))
+    run(plain, runtime=runtime, engine=engine)
+    from streamdec.integrations.dynamo import TextWorker
+
+    names: dict[str, Any] = {"TextWorker": TextWorker, "engine": engine, "tokenizer": TOKENIZER}
+    exec(http, names)
+
+    async def ask(handler: Any) -> list[Any]:
+        return [each async for each in handler({"stop": "\n\nUser:", "model": "m"})]
+
+    objects = asyncio.run(ask(handlers[0]))
+    assert "".join(each["text"] for each in objects) == "Go on,"
+    objects = asyncio.run(ask(names["worker"].generate))
+    assert objects[-1]["choices"][0]["finish_reason"] == "stop"
+    resumable = TextWorker(engine, TOKENIZER, resumable=True)
+    run(again, client=SimpleNamespace(generate=resumable.generate))
+    assert capsys.readouterr().out == "Go on,"
+    given = [SimpleNamespace(data=lambda i=i: {"token_ids": [i], "index": 0}) for i in TEXTS]
+
+    async def generate(_: Any) -> Outputs:
+        return Outputs(given)
+
+    run(reading, client=SimpleNamespace(generate=generate), request={})
+    assert capsys.readouterr().out == "Go on,\n\n"

@@ -1,0 +1,331 @@
+"""vLLM's text beside ours, from the same ids, stops and options; and its text with our stream.
+
+They are equal, but for what is named here: each difference is a test of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import pytest
+from tokenizers import Tokenizer
+
+from streamdec import HuggingFaceTokenizer, StopConditions, iter_chunks, stream
+from streamdec.compat import TokenizersDecodeStream, patch_decode_stream
+from tests.support.zoo import TEXT, ZOO, shared_tokenizers
+
+pytest.importorskip("vllm", reason="vLLM's front half is in the group vllm")
+
+from tests.integrations.vllm.front_half import FrontHalf
+from tests.integrations.vllm.recording import PATH, recording
+
+REAL = ("deepseek-v3", "gpt2", "qwen3", "llama-2-normalized-specials")
+MESSAGE = "Hello!\n\nUser: no\n</tool_call> ### " + TEXT
+
+
+def _cases() -> Iterator[Any]:
+    yield pytest.param(ZOO["byte_level_trained"], id="byte_level_trained")
+    for path in shared_tokenizers():
+        if path.parent.name in REAL:
+            yield pytest.param(partial(Tokenizer.from_file, str(path)), id=path.parent.name)
+
+
+class End(NamedTuple):
+    """What came out, and why it ended."""
+
+    text: str
+    finish_reason: str | None
+    stop_reason: str | int | None
+
+
+def theirs(tokenizer: Tokenizer, prompt: Sequence[int], groups: Any, **params: Any) -> End:
+    outputs = [*FrontHalf(tokenizer, prompt, **params).outputs(groups, "LENGTH")]
+    last = outputs[-1].outputs[0]
+    return End(
+        "".join(output.outputs[0].text for output in outputs), last.finish_reason, last.stop_reason
+    )
+
+
+def ours(tokenizer: HuggingFaceTokenizer, prompt: Sequence[int], groups: Any, **params: Any) -> End:
+    """From the ids of the same front half, which is asked for no text."""
+    skip = params.pop("skip_special_tokens", True)
+    outputs = FrontHalf(None, prompt, detokenize=False).outputs(groups, "LENGTH")
+    conditions = StopConditions.from_vllm(params)
+    chunks = [
+        *iter_chunks(
+            outputs,
+            tokenizer,
+            conditions=conditions,
+            prompt_token_ids=prompt,
+            skip_special_tokens=skip,
+        )
+    ]
+    reason: Any = chunks[-1].stop_reason
+    return End("".join(chunk.text for chunk in chunks), chunks[-1].finish_reason, reason)
+
+
+def grouped(ids: Sequence[int], draw: random.Random) -> list[list[int]]:
+    """The ids, one to five at a time."""
+    groups, start = [], 0
+    while start < len(ids):
+        size = draw.choice([1, 1, 1, 2, 5])
+        groups.append([*ids[start : start + size]])
+        start += size
+    return groups
+
+
+def drawn_stops(text: str, draw: random.Random) -> list[str]:
+    """Parts of a text, of which none ends another: of those vLLM takes the first listed."""
+    stops: list[str] = []
+    for _ in range(draw.choice([0, 1, 2, 3])):
+        start = draw.randrange(len(text) + 1)
+        stop = text[start : start + draw.randint(1, 6)]
+        others = [other for other in stops if stop.endswith(other) or other.endswith(stop)]
+        if stop and "\ufffd" not in stop and not others:
+            stops.append(stop)
+    return stops
+
+
+@pytest.mark.parametrize("build", [*_cases()])
+@pytest.mark.parametrize("is_patched", [False, True])
+def test_the_text_and_the_end_are_those_of_vllm(
+    build: Callable[[], Tokenizer], is_patched: bool
+) -> None:
+    """With our stream in the place of the library's, the prompt may also end in a character."""
+    library = build()
+    tokenizer = HuggingFaceTokenizer(library)
+    encoded = library.encode(MESSAGE, add_special_tokens=False).ids
+    draw = random.Random(7)
+    num_stopped = num_tails = num_cut = 0
+    for _ in range(250):
+        start = draw.randrange(1, len(encoded) - 1)
+        prompt, ids = encoded[:start], encoded[start : start + draw.randint(1, 40)]
+        is_cut = library.decode(prompt).endswith("\ufffd")
+        if is_cut and not is_patched:
+            continue
+        num_cut += is_cut
+        params = {
+            "stop": drawn_stops(library.decode(ids), draw),
+            "include_stop_str_in_output": draw.random() < 0.3,
+            "min_tokens": draw.choice([0, 0, 0, 3, 7]),
+            "skip_special_tokens": draw.random() < 0.8,
+        }
+        groups = grouped(ids, draw)
+        if is_patched:
+            with patch_decode_stream():
+                found = theirs(library, prompt, groups, **params)
+        else:
+            found = theirs(library, prompt, groups, **params)
+        expected = ours(tokenizer, prompt, groups, **params)
+        is_open = library.decode([*prompt, *ids]).endswith("\ufffd")
+        if is_open and expected.finish_reason == "length":
+            num_tails += 1
+            assert expected.text.startswith(found.text)
+            expected = expected._replace(text=found.text)
+        elif is_open and found.finish_reason == "length":
+            # Text before the open character, which completes the stop, is lost with it.
+            assert not is_patched
+            continue
+        assert found == expected, (prompt, groups, params)
+        num_stopped += found.finish_reason == "stop"
+    assert num_stopped > 50
+    assert num_tails > 5
+    assert not is_patched or num_cut > 5
+
+
+# --- where they differ ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def library() -> Tokenizer:
+    return ZOO["byte_level_trained"]()
+
+
+def test_vllm_gives_out_a_prompt_that_ends_within_a_character(library: Tokenizer) -> None:
+    """vllm-project/vllm#48853. With our stream it does not."""
+    ids = library.encode("Tell me 😀").ids
+    prompt, groups = ids[:-1], [ids[-1:]]
+    assert theirs(library, prompt, groups).text == "Tell me 😀"
+    with patch_decode_stream():
+        assert theirs(library, prompt, groups).text == "😀"
+    assert ours(HuggingFaceTokenizer(library), prompt, groups).text == "😀"
+
+
+def test_vllm_loses_what_the_limit_cuts(library: Tokenizer) -> None:
+    """Its stream has no end, and ours under that interface has none either."""
+    ids = library.encode("ok 😀").ids
+    assert theirs(library, [1], [ids[:-1]]).text == "ok "
+    with patch_decode_stream():
+        assert theirs(library, [1], [ids[:-1]]).text == "ok "
+    assert ours(HuggingFaceTokenizer(library), [1], [ids[:-1]]).text == "ok \ufffd"
+
+
+def test_of_stops_that_are_complete_together_vllm_takes_the_first_listed(
+    library: Tokenizer,
+) -> None:
+    """And ours the longest, in any order (docs/explanation/stops.md)."""
+    tokenizer, ids = HuggingFaceTokenizer(library), library.encode("one two").ids
+    assert theirs(library, [1], [ids], stop=["wo", " two"]) == End("one t", "stop", "wo")
+    assert theirs(library, [1], [ids], stop=[" two", "wo"]) == End("one", "stop", " two")
+    assert ours(tokenizer, [1], [ids], stop=["wo", " two"]) == End("one", "stop", " two")
+
+
+def test_a_stop_token_is_hidden_by_both_that_are_told_of_it(library: Tokenizer) -> None:
+    """VLLM gives its id all the same: a stream that was not told of it gives its text."""
+    tokenizer, ids = HuggingFaceTokenizer(library), library.encode("one twx").ids
+    last = ids[-1]
+    half = FrontHalf(library, stop_token_ids=[last])
+    outputs = [*half.outputs([ids], "STOP", last)]
+    assert outputs[-1].outputs[0].text == "one tw"
+    for told, text in (([last], "one tw"), ([], "one twx")):
+        half = FrontHalf(None, detokenize=False, stop_token_ids=[last])
+        chunks = [*iter_chunks(half.outputs([ids], "STOP", last), tokenizer, stop_token_ids=told)]
+        assert "".join(chunk.text for chunk in chunks) == text
+        assert chunks[-1].finish_reason == "stop"
+        assert chunks[-1].stop_reason == last
+
+
+def test_vllm_matches_no_text_where_it_gives_ids() -> None:
+    """vllm-project/vllm#57058."""
+    from vllm.exceptions import VLLMValidationError
+
+    with pytest.raises(
+        VLLMValidationError, match="stop strings are only supported when detokenize is True"
+    ):
+        FrontHalf(None, detokenize=False, stop=["x"])
+
+
+def test_vllm_withholds_a_stops_length_and_ours_what_may_become_one(library: Tokenizer) -> None:
+    """vllm-project/vllm#36830: ids run ahead of text by the length of the longest stop."""
+    ids = library.encode("Nothing here begins it.").ids
+    stop = ["<|end|>"]
+    outputs = [*FrontHalf(library, [1], stop=stop).outputs([[i] for i in ids], "LENGTH")]
+    withheld = [output.outputs[0].text for output in outputs]
+    assert withheld[:4] == ["", "", "", ""]
+    chunks = iter_chunks([[i] for i in ids], HuggingFaceTokenizer(library), stop=stop)
+    assert all(chunk.text for chunk in [*chunks][:-1])
+
+
+# --- our stream inside ----------------------------------------------------------------------------
+
+
+def test_vllm_finds_our_stream(library: Tokenizer) -> None:
+    with patch_decode_stream():
+        half = FrontHalf(library)
+        assert isinstance(
+            half.processor.request_states["0"].detokenizer.stream, TokenizersDecodeStream
+        )
+    half = FrontHalf(library)
+    assert not isinstance(
+        half.processor.request_states["0"].detokenizer.stream, TokenizersDecodeStream
+    )
+
+
+@pytest.mark.parametrize("bad", [-1, 2**32, 2**70, "x", None])
+def test_vllm_goes_on_after_an_id_that_is_none(library: Tokenizer, bad: Any) -> None:
+    """As with the library's stream (vllm-project/vllm#21951)."""
+    ids = library.encode("é").ids
+    found = []
+    for is_patched in (False, True):
+        patch = patch_decode_stream() if is_patched else None
+        detokenizer = FrontHalf(library).processor.request_states["0"].detokenizer
+        for token_id in [ids[0], bad, *ids[1:]]:
+            detokenizer.update([token_id], False)
+        found.append(detokenizer.get_next_output_text(True, False))
+        if patch:
+            patch.undo()
+    assert found == ["é", "é"]
+
+
+def test_vllm_begins_anew_where_text_is_taken_back() -> None:
+    """vllm-project/vllm#17448: only for a tokenizer whose rule nobody knows, with ours."""
+    library = ZOO["byte_fallback"]()
+    names = ["<0x41>", "<0xE5>", "<0x42>", "x"]
+    ids = [library.token_to_id(name) or 0 for name in names]
+    assert theirs(library, [ids[3]], [ids]).text == "Ax"  # two bytes are lost
+    with patch_decode_stream():
+        assert theirs(library, [ids[3]], [ids]).text == "A\ufffdBx"
+
+
+def test_fastokens_patch_and_ours(library: Tokenizer) -> None:
+    """With fastokens in vLLM the tokenizer is its own, and the prompt leaks as before."""
+    fastokens = pytest.importorskip("fastokens")
+    import tokenizers.decoders
+    from fastokens._compat import _TokenizerShim
+
+    before = tokenizers.decoders.DecodeStream
+    fastokens.patch_transformers()
+    try:
+        half = FrontHalf(library)
+        held = half.processor.tokenizer
+        original, held._tokenizer = held._tokenizer, _TokenizerShim(library)
+        ids = library.encode("Tell me 😀").ids
+        try:
+            assert theirs(library, ids[:-1], [ids[-1:]]).text == "Tell me 😀"
+            with patch_decode_stream():
+                assert theirs(library, ids[:-1], [ids[-1:]]).text == "😀"
+        finally:
+            held._tokenizer = original
+    finally:
+        fastokens.unpatch_transformers()
+    assert tokenizers.decoders.DecodeStream is before
+
+
+# --- what was recorded ----------------------------------------------------------------------------
+
+
+def test_the_recorded_outputs_are_what_vllm_gives() -> None:
+    """Of the version that was recorded; ``python -m tests.integrations.vllm.recording``."""
+    assert json.loads(PATH.read_text("utf-8")) == json.loads(json.dumps(recording()))
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def test_the_examples_of_the_page(library: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
+    """``AsyncLLM`` needs a GPU: its outputs are those of its front half, asked as it asks it."""
+    import ast
+    import asyncio
+
+    from vllm.sampling_params import RequestOutputKind, SamplingParams
+
+    from tests.support.pages import Page
+
+    ids_code, patch_code = Page("docs/how-to/wrap-vllm.md").of_kind("python")
+    aborted: list[str] = []
+
+    class Engine:
+        async def generate(self, prompt: str, params: Any, request_id: str) -> Any:
+            assert not params.detokenize
+            assert params.output_kind is RequestOutputKind.DELTA
+            ids = library.encode("Hi there 😀\n\nUser: no").ids
+            for output in FrontHalf(None, detokenize=False).outputs([[i] for i in ids], "LENGTH"):
+                yield output
+
+        async def abort(self, request_id: str) -> None:
+            aborted.append(request_id)
+
+    names: dict[str, Any] = {
+        "SamplingParams": SamplingParams,
+        "RequestOutputKind": RequestOutputKind,
+        "partial": partial,
+        "stream": stream,
+        "tokenizer": HuggingFaceTokenizer(library),
+        "engine": Engine(),
+        "prompt": "?",
+        "request_id": "7",
+    }
+    code = compile(ids_code, "the page", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    asyncio.run(eval(code, names))
+    assert capsys.readouterr().out == "Hi there 😀"
+    assert aborted == ["7"]
+    exec(patch_code, names)
+    try:
+        assert theirs(library, [1], [[69]]).text == "e"
+    finally:
+        names["patch"].undo()
+    assert all(len(code.splitlines()) <= 10 for code in (ids_code, patch_code))
