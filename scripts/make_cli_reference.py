@@ -34,7 +34,8 @@ What holds for all of them:
 - **Output** goes to stdout, as UTF-8 whatever the locale is; all that is said about it goes to
   stderr: which encoder serves, warnings, bad lines, and, only if it is a terminal, how far the
   command is.
-- **A bad line** is named on stderr with its number and left out; the others are done.
+- **A bad line** is named on stderr with its number and left out; the others are done. (`bulk`
+  leaves none out: there it is the end.)
 - **Colours** are on terminals only. `TERM=dumb` has none, nor lines that are written over.
 - **Ctrl-C** and a reader that goes away (`| head -1`) end a command without a word.
 - **TOKENIZER** is a file, a folder, or a name: of an encoding (`cl100k_base`), of a model, or of a

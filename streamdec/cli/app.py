@@ -28,6 +28,7 @@ __all__ = ["COMMANDS", "commands", "run"]
 
 COMMANDS: Mapping[str, str] = {
     "bench": "Measure what streaming costs with a tokenizer.",
+    "bulk": "Decode a column of token ids in Parquet, Arrow or JSONL files.",
     "chat": "Conversations as prompts, by the chat template that a model has.",
     "completion": "Print what lets a shell complete commands, options and paths.",
     "decode": "Turn token ids into text.",

@@ -1,10 +1,11 @@
 """The benchmark: what a token costs, beside the library that everyone has.
 
-    python -m tests.benchmarks [--suite {streams,frontend}] [--quick] [--check] [--json FILE]
+    python -m tests.benchmarks [--suite {streams,bulk,frontend}] [--quick] [--check] [--json FILE]
                                [--tokenizer PATH] [--peers FOLDER] [--case NAME]
 
-The suite *streams* (default) is about decoding, *frontend* about all of the way of a request, above
-all its encoding; see :mod:`tests.benchmarks.frontend` for what is different there.
+The suite *streams* (default) is about decoding, *bulk* about datasets (see
+:mod:`tests.benchmarks.bulk_cases`), *frontend* about all of the way of a request, above all its
+encoding; see :mod:`tests.benchmarks.frontend` for what is different there.
 
 With ``--peers`` the detokenizers of vLLM, SGLang, mlx-lm and transformers take part; see
 :mod:`tests.benchmarks.peers` for where they come from. ``python -m tests.benchmarks.page FILE``

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import tests.benchmarks
 from streamdec.errors import MissingExtraError
-from tests.benchmarks import cases, subjects
+from tests.benchmarks import bulk_cases, cases, subjects
 from tests.benchmarks.frontend import cases as frontend_cases
 from tests.benchmarks.frontend.encoders import Frontend
 from tests.benchmarks.peers.kit import COMMAND, Kit
@@ -44,6 +44,7 @@ class Suite(Generic[S, E]):
 
 SUITES: Mapping[str, Suite[Any, Any]] = {
     "streams": Suite(cases.CASES, cases.FULL, cases.QUICK, lambda subject: subject),
+    "bulk": Suite(bulk_cases.CASES, bulk_cases.FULL, bulk_cases.QUICK, lambda subject: subject),
     "frontend": Suite(frontend_cases.CASES, frontend_cases.FULL, frontend_cases.QUICK, Frontend),
 }
 

@@ -1,0 +1,174 @@
+"""``BulkDecoder``: a table with token ids in, the same table with text out, in any process.
+
+What hands out batches of Arrow (Ray Data, Spark, Hugging Face datasets, Polars) pickles it, sends
+it to its workers, and calls it there.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from streamdec.bulk._pyarrow import pyarrow
+from streamdec.bulk.arrays import decoded
+from streamdec.bulk.errors import DatasetError
+from streamdec.bulk.stops import stopped_type
+from streamdec.core.stop_conditions import StopConditions
+from streamdec.errors import TokenIdError
+from streamdec.loading.factory import load_tokenizer
+from streamdec.protocols import Decoder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["BulkDecoder"]
+
+_loaded: dict[tuple[str, str], Decoder] = {}
+"""The tokenizers of this process, by path and options."""
+_loading = threading.Lock()
+
+
+class BulkDecoder:
+    """Appends the text of a column of token ids to tables and record batches.
+
+    The column ``to`` is the text. With ``conditions`` more columns follow: ``finish_reason``,
+    ``stop_reason``, ``stop_token_ids``, ``token_index``, ``tokens_before``, ``unread_tokens``; see
+    :func:`decode_arrow`.
+
+    Args:
+        tokenizer: a path or a name for :func:`streamdec.load_tokenizer`, which is then called once
+            in each process that decodes, not before; or a tokenizer, which is pickled too.
+        column: where the token ids are.
+        to: what the column of texts is to be called.
+        skip_special_tokens, conditions: as for :func:`decode_arrow`.
+        **loading: options of ``load_tokenizer``.
+
+    ``decoder(table)`` is for ``map_batches`` and ``map``, ``decoder.batches`` for Spark's
+    ``mapInArrow``. Picklable; may be called by several threads.
+
+    >>> import pyarrow
+    >>> from streamdec import MockTokenizer
+    >>> decoder = BulkDecoder(MockTokenizer.from_tokens([b"Hi", b"!"]), "ids")
+    >>> decoder(pyarrow.table({"ids": [[0, 1]]})).to_pylist()
+    [{'ids': [0, 1], 'text': 'Hi!'}]
+    """
+
+    def __init__(
+        self,
+        tokenizer: str | os.PathLike[str] | Decoder,
+        column: str = "token_ids",
+        *,
+        to: str = "text",
+        skip_special_tokens: bool = True,
+        conditions: StopConditions | None = None,
+        **loading: Any,
+    ) -> None:
+        is_path = isinstance(tokenizer, (str, os.PathLike))
+        if not is_path and not callable(getattr(tokenizer, "decode", None)):
+            told = f"a tokenizer is a path, a name, or has decode(); {tokenizer!r:.80} is neither"
+            raise TypeError(told)
+        if loading and not is_path:
+            raise TypeError(f"nothing is loaded, so there is no use for {', '.join(loading)}")
+        if conditions is not None and not isinstance(conditions, StopConditions):
+            raise TypeError(f"conditions must be StopConditions, not {conditions!r:.80}")
+        self.column = column
+        self.to = to
+        self._tokenizer = os.fspath(tokenizer) if is_path else tokenizer  # type: ignore[arg-type]
+        self._loading = {"fast": "lazy", **loading}
+        self._skip = skip_special_tokens
+        self._conditions = conditions
+        if to in self.columns[1:] or column in self.columns:
+            raise ValueError(f"two columns would be called {to!r}: the texts, and another")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.column!r} to {self.to!r}, {self._tokenizer!r:.80}>"
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns that are appended."""
+        if self._conditions is None:
+            return [self.to]
+        return [self.to, *(each.name for each in list(stopped_type())[1:])]
+
+    @property
+    def tokenizer(self) -> Decoder:
+        """The tokenizer, loaded when it is first asked for. Raises what ``load_tokenizer`` does."""
+        if not isinstance(self._tokenizer, str):
+            return self._tokenizer  # type: ignore[return-value]
+        key = self._tokenizer, repr(sorted(self._loading.items()))
+        with _loading:
+            if key not in _loaded:
+                _loaded[key] = load_tokenizer(self._tokenizer, **self._loading)
+            return _loaded[key]
+
+    def __call__(self, batch: pa.Table | pa.RecordBatch, first_row: int = 0) -> Any:
+        """``batch`` with the new columns behind its own: a Table of a Table, or a RecordBatch.
+
+        Errors count its rows from ``first_row``.
+
+        Raises:
+            DatasetError: the batch has no such column, or has one already that is to be appended.
+            TokenIdError, TokenIdTypeError: as of ``decode_arrow``; they name the column.
+            TypeError: something else than a table or a record batch.
+        """
+        ids = self._ids(batch)
+        try:
+            found = decoded(ids, self.tokenizer, self._skip, self._conditions, first_row)
+        except TokenIdError as error:
+            told = f"column {self.column!r}: {error}"
+            raise type(error)(told, error.token_id, error.index) from None
+        for name, values in zip(self.columns, self._parts(found), strict=True):
+            batch = batch.append_column(name, values)
+        return batch
+
+    def batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Each of ``batches`` as a call gives it; for Spark's ``mapInArrow``."""
+        for batch in batches:
+            yield self(batch)
+
+    def schema(self, schema: pa.Schema) -> pa.Schema:
+        """What a batch of ``schema`` becomes. Raises what a call does."""
+        pa = pyarrow()
+        return self(pa.table([pa.array([], kind) for kind in schema.types], schema=schema)).schema
+
+    def to_json(self) -> dict[str, Any]:
+        """What its texts depend on; the tokenizer by its fingerprint, if it has one."""
+        return {
+            "tokenizer": getattr(self.tokenizer, "fingerprint", None),
+            "column": self.column,
+            "to": self.to,
+            "skip_special_tokens": self._skip,
+            "conditions": None if self._conditions is None else self._conditions.to_json(),
+        }
+
+    def _ids(self, batch: Any) -> Any:
+        pa = pyarrow()
+        if not isinstance(batch, (pa.Table, pa.RecordBatch)):
+            told = (
+                f"expected a pyarrow Table or RecordBatch, got {type(batch).__name__}; "
+                'Ray wants batch_format="pyarrow", datasets .with_format("arrow")'
+            )
+            raise TypeError(told)
+        names = batch.schema.names
+        if names.count(self.column) != 1:
+            there = ", ".join(map(repr, names)) or "none"
+            raise DatasetError(f"no column {self.column!r}; there are: {there}")
+        for name in self.columns:
+            if name in names:
+                raise DatasetError(f"there is a column {name!r} already; call the texts otherwise")
+        return batch.column(self.column)
+
+    def _parts(self, found: Any) -> list[Any]:
+        """The columns of what ``decode_arrow`` gave."""
+        if self._conditions is None:
+            return [found]
+        pa = pyarrow()
+        if isinstance(found, pa.Array):
+            return list(found.flatten())
+        chunks = [chunk.flatten() for chunk in found.chunks]
+        return [
+            pa.chunked_array([chunk[place] for chunk in chunks], each.type)
+            for place, each in enumerate(stopped_type())
+        ]

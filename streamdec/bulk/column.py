@@ -1,0 +1,141 @@
+"""A column of token ids: any kind of Arrow array of lists in, flat ids and where rows begin out.
+
+Whatever is wrong is named with its row and its place in the row; of what comes out, every value is
+a token id.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from streamdec.bulk._pyarrow import compute, pyarrow
+from streamdec.core.token_ids import MAX_TOKEN_ID, check_token_id
+from streamdec.errors import StreamdecError, TokenIdTypeError
+
+__all__ = ["Column", "column_of", "in_row"]
+
+BLOCK_TOKENS = 2**18
+"""What is worked on at a time: its temporary arrays of a few MB stay near the processor."""
+
+
+class Column(NamedTuple):
+    """Rows of token ids, one after another."""
+
+    values: Any
+    """An array of integers from 0 to 2**32 - 1, without nulls."""
+    offsets: Any
+    """An int64 array: where each row begins in ``values``, and where the last one ends."""
+    valid: Any
+    """A boolean array: which rows are none of null; None if all are."""
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def blocks(self, tokens: int = BLOCK_TOKENS) -> Iterator[tuple[int, Column]]:
+        """Parts of about so many tokens, of one row at least, each with its first row."""
+        ends = integers(self.offsets)
+        first = 0
+        while first < len(self):
+            after = max(bisect_right(ends, ends[first] + tokens) - 1, first + 1)
+            after = min(after, first + tokens)  # rows may be empty
+            yield first, self.part(first, after)
+            first = after
+
+    def part(self, first: int, after: int) -> Column:
+        """The rows from ``first`` to ``after``, as a column of their own; nulls are empty there."""
+        offsets = self.offsets.slice(first, after - first + 1)
+        start, end = offsets[0].as_py(), offsets[-1].as_py()
+        offsets = compute().subtract(offsets, start)
+        return Column(self.values.slice(start, end - start), offsets, None)
+
+    def rows(self) -> Iterator[list[int]]:
+        """Each row as a list."""
+        ids, ends = integers(self.values), integers(self.offsets)
+        for row in range(len(self)):
+            yield ids[ends[row] : ends[row + 1]].tolist()
+
+
+def integers(array: Any) -> memoryview:
+    """The values of an array of integers without nulls, as a sequence of ints."""
+    array = array.cast(pyarrow().int64())
+    buffer = array.buffers()[1]
+    if not len(array):
+        return memoryview(b"").cast("q")
+    return (
+        memoryview(buffer).cast("B")[: buffer.size // 8 * 8].cast("q")[array.offset :][: len(array)]
+    )
+
+
+@contextmanager
+def in_row(row: int) -> Iterator[None]:
+    """Within, an error of ours says that it is about ``row``."""
+    try:
+        yield
+    except StreamdecError as error:
+        error.args = (f"row {row}: {error.args[0]}", *error.args[1:])
+        raise
+
+
+def column_of(array: Any, first_row: int = 0) -> Column:
+    """``array``, of whatever kind of lists, as a Column; rows are counted from ``first_row``.
+
+    Raises TokenIdTypeError if it is no array of lists of integers, or for a null in a row;
+    TokenIdError for what is out of range.
+    """
+    pa, pc = pyarrow(), compute()
+    array = _plain(array)
+    if pa.types.is_null(array.type):  # all that is known of a column without a value
+        array = array.cast(pa.list_(pa.int64()))
+    if not _is_list(array.type):
+        raise TokenIdTypeError(_expected(array.type), None, None)
+    values = _plain(array.flatten())
+    if pa.types.is_null(values.type):
+        values = values.cast(pa.int64())
+    if not pa.types.is_integer(values.type):
+        raise TokenIdTypeError(_expected(array.type), None, None)
+    sizes = pc.fill_null(pc.list_value_length(array), 0).cast(pa.int64())
+    zero = pa.array([0], pa.int64())
+    offsets = pa.concat_arrays([zero, pc.cumulative_sum(sizes)])
+    column = Column(values, offsets, array.is_valid() if array.null_count else None)
+    _check(column, first_row)
+    return column
+
+
+def _plain(array: Any) -> Any:
+    """``array`` without what only says how it is stored."""
+    pa = pyarrow()
+    if isinstance(array, pa.ExtensionArray):
+        return _plain(array.storage)
+    if isinstance(array, pa.DictionaryArray):
+        return _plain(array.dictionary_decode())
+    return array
+
+
+def _is_list(kind: Any) -> bool:
+    types = pyarrow().types
+    tests = ("list", "large_list", "fixed_size_list", "list_view", "large_list_view")
+    return any(getattr(types, f"is_{test}")(kind) for test in tests)
+
+
+def _expected(kind: Any) -> str:
+    return f"expected lists of integers (such as list<int32>), and this is an array of {kind}"
+
+
+def _check(column: Column, first_row: int) -> None:
+    """Raises for the first value that is no token id."""
+    pc, values = compute(), column.values
+    least, most = pc.min_max(values).values()
+    inside = not len(values) or (
+        values.null_count < len(values) and least.as_py() >= 0 and most.as_py() <= MAX_TOKEN_ID
+    )
+    if inside and not values.null_count:
+        return
+    outside = pc.or_(pc.less(values, 0), pc.greater(values, MAX_TOKEN_ID))
+    place = pc.index(pc.fill_null(outside, fill_value=True), True).as_py()
+    ends = integers(column.offsets)
+    row = bisect_right(ends, place) - 1
+    what = f"row {first_row + row}: token"
+    check_token_id(values[place].as_py(), place - ends[row], what=what)

@@ -1,0 +1,368 @@
+"""Files of rows: Parquet, Arrow IPC and JSONL, read and written in blocks of bounded size.
+
+A block is at most a row group, and less of one where the rows are long: memory does not grow with
+the file. What a block is depends on the file alone, so that the same file is always cut alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol, get_args
+
+from streamdec.backends._extras import library
+from streamdec.bulk._pyarrow import WHAT, pyarrow
+from streamdec.bulk.column import column_of
+from streamdec.bulk.errors import DatasetError
+from streamdec.core.token_ids import check_token_id
+from streamdec.errors import TokenIdError
+
+__all__ = [
+    "FORMATS",
+    "SUFFIXES",
+    "Block",
+    "Format",
+    "Sink",
+    "format_of",
+    "open_sink",
+    "read_blocks",
+    "schema_of",
+    "table_of",
+]
+
+Format = Literal["parquet", "arrow", "jsonl"]
+FORMATS: Sequence[Format] = get_args(Format)
+SUFFIXES: dict[str, Format] = {
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
+
+BLOCK_BYTES = 2**24
+"""Of a block, in memory; as much again is its text."""
+BLOCK_VALUES = 2**22
+"""Token ids of a block."""
+
+
+class Block(NamedTuple):
+    """Some rows that follow one another."""
+
+    table: Any
+    """A pyarrow Table; of JSONL, the column of token ids alone."""
+    objects: list[dict[str, Any]] | None
+    """The rows of JSONL, as they were read."""
+    read: float
+    """How much of the file has been read, from 0 to 1."""
+
+
+def format_of(path: Path) -> Format:
+    """The format that the suffix of ``path`` says. DatasetError if it says none."""
+    found = SUFFIXES.get(path.suffix.lower())
+    if found is None:
+        known = ", ".join(SUFFIXES)
+        raise DatasetError(f"{path}: the suffix says no format; known are {known}")
+    return found
+
+
+@contextlib.contextmanager
+def _about(path: Path) -> Iterator[None]:
+    """Within, what Arrow finds wrong is an error about ``path``."""
+    pa = pyarrow()
+    try:
+        yield
+    except (pa.lib.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the system's, which names the file
+        raise DatasetError(f"{path}: {' '.join(str(error).split())}") from error
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def read_blocks(path: Path, file_format: Format, column: str, skip: int = 0) -> Iterator[Block]:
+    """The rows of ``path`` after the first ``skip``, in blocks.
+
+    Raises DatasetError for what is no file of this format, or a line of JSONL that is no row;
+    TokenIdError for an id of JSONL that is none; OSError.
+    """
+    read = {"parquet": _read_parquet, "arrow": _read_arrow, "jsonl": _read_jsonl}[file_format]
+    with _about(path):
+        for block in read(path, column, skip):
+            if len(block.table):
+                yield block
+
+
+def schema_of(path: Path, file_format: Format, column: str) -> Any:
+    """The columns of ``path``; of JSONL, the column of token ids alone."""
+    pa = pyarrow()
+    with _about(path):
+        if file_format == "parquet":
+            return library("pyarrow.parquet", "bulk", WHAT).read_schema(path)
+        if file_format == "arrow":
+            with pa.memory_map(str(path)) as source:
+                return _open_ipc(source).schema
+    return pa.schema({column: pa.list_(pa.int64())})
+
+
+def _read_parquet(path: Path, column: str, skip: int) -> Iterator[Block]:
+    pa, parquet = pyarrow(), library("pyarrow.parquet", "bulk", WHAT)
+    with parquet.ParquetFile(path, pre_buffer=False, memory_map=True) as file:
+        after, total = 0, file.metadata.num_rows
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            if after + group.num_rows <= skip:
+                after += group.num_rows
+                continue
+            rows = _rows_of_block(group, column)
+            for batch in file.iter_batches(rows, row_groups=[number]):
+                before, after = after, after + len(batch)
+                table = pa.Table.from_batches([batch.slice(max(skip - before, 0))])
+                yield Block(table, None, after / total)
+
+
+def _rows_of_block(group: Any, column: str) -> int:
+    """How many rows of a row group make a block."""
+    columns = [group.column(place) for place in range(group.num_columns)]
+    values = sum(c.num_values for c in columns if c.path_in_schema.split(".")[0] == column)
+    parts = max(values / BLOCK_VALUES, group.total_byte_size / BLOCK_BYTES, 1)
+    return max(int(group.num_rows / parts), 1)
+
+
+def _open_ipc(source: Any) -> Any:
+    """A reader of a file or a stream of Arrow: both are called .arrow."""
+    pa, ipc = pyarrow(), library("pyarrow.ipc", "bulk", WHAT)
+    try:
+        return ipc.open_file(source)
+    except pa.ArrowInvalid:
+        source.seek(0)
+        return ipc.open_stream(source)
+
+
+def _read_arrow(path: Path, _column: str, skip: int) -> Iterator[Block]:
+    pa, after = pyarrow(), 0
+    if not path.stat().st_size:
+        raise DatasetError(f"{path}: an empty file is no Arrow file")
+    with pa.memory_map(str(path)) as source:
+        reader = _open_ipc(source)
+        for batch, read in _batches(reader, source):
+            rows = max(int(len(batch) / max(batch.nbytes / BLOCK_BYTES, 1)), 1)
+            for first in range(0, len(batch), rows):
+                before, part = after, batch.slice(first, rows)
+                after += len(part)
+                if after > skip:
+                    part = part.slice(max(skip - before, 0))
+                    yield Block(pa.Table.from_batches([part]), None, read)
+
+
+def _batches(reader: Any, source: Any) -> Iterator[tuple[Any, float]]:
+    count = getattr(reader, "num_record_batches", None)
+    if count is None:
+        for batch in reader:
+            yield batch, source.tell() / source.size()
+        return
+    for number in range(count):
+        yield reader.get_batch(number), (number + 1) / count
+
+
+def _read_jsonl(path: Path, column: str, skip: int) -> Iterator[Block]:
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        lines: list[tuple[int, bytes]] = []
+        held = read = rows = 0
+        for number, line in enumerate(file, 1):
+            read += len(line)
+            if not line.strip():
+                continue
+            rows += 1
+            if rows <= skip:
+                continue
+            lines.append((number, line))
+            held += len(line)
+            if held >= BLOCK_BYTES:
+                yield _jsonl_block(path, lines, column, read / size)
+                lines, held = [], 0
+        if lines:
+            yield _jsonl_block(path, lines, column, 1.0)
+
+
+def _jsonl_block(path: Path, lines: Sequence[tuple[int, bytes]], column: str, read: float) -> Block:
+    pa = pyarrow()
+    rows = [_parsed(path, number, line, column) for number, line in lines]
+    found = [row[column] for row in rows]
+    try:
+        ids = pa.array(found)
+        if pa.types.is_null(ids.type) or ids.type == pa.list_(pa.null()):
+            ids = ids.cast(pa.list_(pa.int64()))
+        column_of(ids)
+    except (pa.ArrowException, OverflowError, TokenIdError):
+        for (number, _), each in zip(lines, found, strict=True):
+            _check_ids(f"{path}: line {number}", each, column)
+        raise
+    return Block(pa.table({column: ids}), rows, read)
+
+
+def _parsed(path: Path, number: int, line: bytes, column: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{path}: line {number}: not JSON: {error}") from error
+    if isinstance(row, list):
+        return {column: row}
+    if not isinstance(row, dict):
+        told = f"expected an object or a list of token ids, got {_kind(row)}"
+        raise DatasetError(f"{path}: line {number}: {told}")
+    if column not in row:
+        keys = ", ".join(map(repr, row)) or "none"
+        raise DatasetError(f"{path}: line {number}: no column {column!r}; there are: {keys}")
+    return row
+
+
+def _check_ids(where: str, ids: object, column: str) -> None:
+    if ids is None:
+        return
+    if not isinstance(ids, list):
+        told = f"{where}: {column!r} must be a list of integers or null, got {_kind(ids)}"
+        raise DatasetError(told)
+    for index, token_id in enumerate(ids):
+        check_token_id(token_id, index, what=f"{where}: token")
+
+
+def _kind(value: object) -> str:
+    names = {str: "a string", list: "a list", dict: "an object", type(None): "null"}
+    return names.get(type(value), "true or false" if isinstance(value, bool) else "a number")
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+class Sink(Protocol):
+    """A file that is written block by block."""
+
+    def write(self, table: Any, objects: list[dict[str, Any]] | None) -> None:
+        """Append rows; ``objects`` as they were read, if they are of JSONL."""
+        ...
+
+    def append(self, path: Path) -> None:
+        """Append a file of the same format."""
+        ...
+
+    def close(self) -> None:
+        """Complete the file."""
+        ...
+
+
+def open_sink(path: Path, file_format: Format, schema: Any) -> Sink:
+    """A new file, for rows of ``schema``."""
+    kinds: dict[Format, Any] = {"parquet": _ParquetSink, "arrow": _ArrowSink, "jsonl": _JsonlSink}
+    sink: Sink = kinds[file_format](path, schema)
+    return sink
+
+
+class _TableSink:
+    """What writes tables of one schema."""
+
+    def __init__(self, path: Path, schema: Any) -> None:
+        self._schema = schema
+        self._writer = self._open(path)
+
+    def _open(self, path: Path) -> Any:
+        raise NotImplementedError
+
+    def write(self, table: Any, objects: list[dict[str, Any]] | None) -> None:
+        pa = pyarrow()
+        try:
+            if {*table.column_names} != {*self._schema.names}:
+                raise KeyError(", ".join(map(repr, table.column_names)))
+            # In its order, whatever the order in the block.
+            table = table.select(self._schema.names).cast(self._schema)
+        except (KeyError, ValueError, pa.ArrowException) as error:
+            told = "rows of other columns or types than the first rows of the file"
+            raise DatasetError(f"{told}: {error}; JSONL takes them all") from error
+        self._writer.write_table(table.combine_chunks())
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def table_of(objects: list[dict[str, Any]], table: Any) -> Any:
+    """Rows of JSONL as a table, and the columns of ``table``."""
+    pa = pyarrow()
+    columns = {}
+    for name in dict.fromkeys(name for row in objects for name in row):
+        if name in table.column_names:
+            columns[name] = table.column(name)
+            continue
+        try:
+            columns[name] = pa.array([row.get(name) for row in objects])
+        except (pa.ArrowException, OverflowError) as error:
+            told = f"column {name!r} has values of no one type: {error}; JSONL takes them all"
+            raise DatasetError(told) from error
+    new = {name: table.column(name) for name in table.column_names if name not in columns}
+    return pa.table(columns | new)
+
+
+class _ParquetSink(_TableSink):
+    def _open(self, path: Path) -> Any:
+        return library("pyarrow.parquet", "bulk", WHAT).ParquetWriter(path, self._schema)
+
+    def append(self, path: Path) -> None:
+        with library("pyarrow.parquet", "bulk", WHAT).ParquetFile(path) as part:
+            for number in range(part.num_row_groups):
+                self._writer.write_table(part.read_row_group(number))
+
+
+class _ArrowSink(_TableSink):
+    def _open(self, path: Path) -> Any:
+        return library("pyarrow.ipc", "bulk", WHAT).new_file(str(path), self._schema)
+
+    def append(self, path: Path) -> None:
+        with pyarrow().memory_map(str(path)) as source:
+            for batch, _ in _batches(_open_ipc(source), source):
+                self._writer.write_batch(batch)
+
+
+class _JsonlSink:
+    def __init__(self, path: Path, schema: Any) -> None:
+        self._file = path.open("wb")
+
+    def write(self, table: Any, objects: list[dict[str, Any]] | None) -> None:
+        if objects is None:
+            rows = table.to_pylist()
+        else:
+            # What was read is what is written: JSON knows more numbers than Arrow does.
+            new = [name for name in table.column_names if name not in objects[0]]
+            found = table.select(new).to_pylist()
+            rows = [{**old, **row} for old, row in zip(objects, found, strict=True)]
+        self._file.writelines(map(_json_line, rows))
+
+    def append(self, path: Path) -> None:
+        with path.open("rb") as part:
+            while data := part.read(2**20):
+                self._file.write(data)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _json_line(row: dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:  # a lone surrogate in another field
+        return json.dumps(row).encode() + b"\n"
+    except TypeError as error:
+        names = [name for name, value in row.items() if not _is_json(value)]
+        told = f"column {names[0]!r} has what JSON cannot say: {row[names[0]]!r:.60}"
+        raise DatasetError(told) from error
+
+
+def _is_json(value: object) -> bool:
+    try:
+        json.dumps(value)
+    except TypeError:
+        return False
+    return True

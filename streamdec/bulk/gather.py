@@ -1,0 +1,373 @@
+r"""Flat token ids in, a text for each row out, without a step of Python for a token or a row.
+
+Where what a token gives depends on no more than its being the first or the last of its row, the
+bytes of all tokens are looked up at once in one Arrow array (``take``), in which they then stand
+one after another: rows are nothing but other offsets into them. Skipped and unknown ids are empty
+there. What each token gives is asked of the machine that streams use (:mod:`streamdec.core`), so
+that both agree; what the rules need beyond:
+
+    RawBytes, ByteLevel, Concatenation    nothing
+    Joined, Metaspace, WordPiece          another form for the first token of a row
+    BPESuffix                             another form for the last
+    CTC                                   repeats left out
+    ByteFallback                          nothing, as long as the row is UTF-8
+    strip_left, replaces                  done on the texts, by Arrow
+
+Only rows that are not UTF-8 are decoded one by one.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+from streamdec.bulk._pyarrow import compute, pyarrow
+from streamdec.bulk.column import Column
+from streamdec.core import utf8
+from streamdec.core.neighbours import metaspace_forms
+from streamdec.core.program import Options, Program
+from streamdec.core.programs import program_for
+from streamdec.core.token_bytes import REPLACEMENT_BYTES
+from streamdec.protocols import (
+    CTC,
+    BPESuffix,
+    ByteFallback,
+    Decoder,
+    DecodingRule,
+    Joined,
+    Metaspace,
+    WordPiece,
+)
+
+__all__ = ["Gather", "gather_for"]
+
+MOST_BYTES = 2**31 - 1
+"""In an Arrow array of short offsets."""
+MOST_STRIPPED = 1000
+"""How often a regular expression of Arrow may repeat something."""
+
+MARK, NOTHING, NEVER = b"\xff", b"\xfe", b"\xfd"
+"""What no UTF-8 has. Before the byte of a byte token, where it must be told from text; a token that
+is text, but none, which ends a run of bytes all the same; behind a mark, any of these three."""
+
+_LAST = rb"\xff[\x80-\xbf]"
+_CHARACTERS = (
+    rb"\xff[\x00-\x7f]",
+    rb"\xff[\xc2-\xdf]" + _LAST,
+    rb"\xff\xe0\xff[\xa0-\xbf]" + _LAST,
+    rb"\xff[\xe1-\xec\xee\xef]" + _LAST * 2,
+    rb"\xff\xed\xff[\x80-\x9f]" + _LAST,
+    rb"\xff\xf0\xff[\x90-\xbf]" + _LAST * 2,
+    rb"\xff[\xf1-\xf3]" + _LAST * 3,
+    rb"\xff\xf4\xff[\x80-\x8f]" + _LAST * 2,
+)
+"""Well-formed characters (table 3-7 of the Unicode Standard), each byte marked."""
+BAD_RUN = re.compile(
+    rb"(?<!\xff.)(?!(?:%s)++(?!\xff))(?:\xff.)++" % b"|".join(_CHARACTERS), re.DOTALL
+)
+"""All of a run of marked bytes that is not UTF-8."""
+
+Edge = Literal["first", "last"]
+Forms = tuple[bytes, bytes]
+"""What a token gives: usually, and at the edge of its row."""
+
+
+class Gather:
+    """The tables of one tokenizer, and what is done with them. Costs some bytes for each id."""
+
+    def __init__(self, decoder: Any, program: Program, *, skip_special_tokens: bool) -> None:
+        pa, rules = pyarrow(), decoder.rules
+        self._decoder = _reference(decoder)
+        self._skip = skip_special_tokens
+        self._char, self._count = rules.strip_left
+        self._replaces: Sequence[Any] = rules.replaces
+        self._rule: DecodingRule = rules.rule
+        self._size: int = decoder.vocab_size
+        elements = [_element(program, token_id) for token_id in range(self._size)]
+        elements.append(None)  # for all unknown ids
+        forms = [_forms(self._rule, each) for each in elements]
+        self._edge = _edge(self._rule) if any(usual != edge for usual, edge in forms) else None
+        usual, at_edge = zip(*forms, strict=True)
+        self._table = pa.array(usual + (at_edge if self._edge else ()), pa.binary())
+        self._longest = max(map(len, usual + at_edge))
+        self._counts = pa.array([each is not None for each in elements])
+        self._same: Any = None
+        self._marked: Any = None
+        if isinstance(self._rule, CTC):
+            numbers: dict[str, int] = {}
+            same = [numbers.setdefault(each[0], len(numbers)) if each else -1 for each in elements]
+            self._same = pa.array(same, pa.int32())
+            self._says = pa.array([bool(form) for form in usual])
+        if self._rule == ByteFallback():
+            marked = [_marked(each, form) for each, form in zip(elements, usual, strict=True)]
+            self._marked = pa.array(marked, pa.binary())
+
+    def texts(self, column: Column) -> Any:
+        """The text of each row, as a string array (large_string if it must be)."""
+        pa, pc = pyarrow(), compute()
+        ids, offsets = self._clipped(column.values), column.offsets
+        if self._edge or self._same is not None:
+            ids, offsets = self._placed(ids, offsets)
+        if not len(ids):
+            return pa.array([""] * len(column), pa.string())
+        rows = self._rows(self._table, ids, offsets)
+        final: dict[int, str] = {}
+        try:
+            texts = rows.cast(_text_type(rows))
+        except pa.ArrowInvalid:
+            bad = self._repaired(rows, column)
+            if self._is_decoded:
+                final, bad = bad, dict.fromkeys(bad, "")
+            data = pa.array([text.encode() for text in bad.values()], rows.type)
+            texts = pc.replace_with_mask(rows, _mask(bad, rows), data).view(_text_type(rows))
+        texts = self._finished(texts)
+        if final:
+            values = pa.array(final.values(), texts.type)
+            texts = pc.replace_with_mask(texts, _mask(final, texts), values)
+        return texts
+
+    def _finished(self, texts: Any) -> Any:
+        """What is done to the whole text."""
+        pc = compute()
+        if isinstance(self._rule, ByteFallback) and self._rule.metaspace:
+            # Those of texts are gone; a run of bytes may spell more of them.
+            texts = pc.replace_substring(texts, self._rule.metaspace.replacement, " ")
+        if self._count:
+            pattern = rf"^(?:\x{{{ord(self._char):X}}}){{1,{self._count}}}"
+            texts = pc.replace_substring_regex(texts, pattern, "", max_replacements=1)
+        for each in self._replaces:
+            texts = pc.replace_substring(texts, each.pattern, each.content)
+        return texts
+
+    # --- ids to bytes
+
+    def _clipped(self, values: Any) -> Any:
+        """Indices into a table: all that are too high are one of them."""
+        pa, pc = pyarrow(), compute()
+        if len(values) and pc.max(values).as_py() >= self._size:
+            limit = pa.scalar(self._size, pa.int64())
+            values = pc.min_element_wise(values.cast(pa.int64()), limit)
+        return values.cast(pa.int32())
+
+    def _rows(self, table: Any, ids: Any, offsets: Any) -> Any:
+        """What ``ids`` give from ``table``, cut into rows."""
+        pa, pc = pyarrow(), compute()
+        kind, offset_type = pa.binary(), pa.int32()
+        if len(ids) * self._longest > MOST_BYTES:
+            kind, offset_type = pa.large_binary(), pa.int64()
+            table = table.cast(kind)
+        taken = pc.take(table, ids, boundscheck=False)
+        _, ends, data = taken.buffers()
+        ends = pa.Array.from_buffers(offset_type, len(taken) + 1, [None, ends], offset=taken.offset)
+        ends = pc.take(ends, offsets, boundscheck=False)
+        return pa.Array.from_buffers(kind, len(offsets) - 1, [None, ends.buffers()[1], data])
+
+    def _placed(self, ids: Any, offsets: Any) -> tuple[Any, Any]:
+        """Those ids that count, the ones at an edge as indices of what they give there."""
+        pc = compute()
+        ids, offsets = _kept(ids, offsets, pc.take(self._counts, ids, boundscheck=False))
+        if self._same is not None and len(ids):
+            same = pc.take(self._same, ids, boundscheck=False)
+            first = _at_edge(ids, offsets, "first")
+            ids, offsets = _kept(ids, offsets, pc.or_(first, _changes(same, "first")))
+            ids, offsets = _kept(ids, offsets, pc.take(self._says, ids, boundscheck=False))
+        if self._edge and len(ids):
+            moved = pc.add(ids, self._size + 1).cast(ids.type)
+            ids = pc.if_else(_at_edge(ids, offsets, self._edge), moved, ids)
+        return ids, offsets
+
+    # --- rows that are not UTF-8
+
+    @property
+    def _is_decoded(self) -> bool:
+        """Whether such rows are given to ``decode``: its runs of bytes are more than UTF-8."""
+        return isinstance(self._rule, ByteFallback) and self._marked is None
+
+    def _repaired(self, rows: Any, column: Column) -> dict[int, str]:
+        """The text of all rows that are not UTF-8, as far as it is not yet ``_finished``.
+
+        If it ``_is_decoded`` it is as it will be.
+        """
+        if self._marked is None and not self._is_decoded:
+            found = ((row, str(data, "utf-8", utf8.PER_PART)) for row, data in _slices(rows))
+            # It may as well be there from the beginning: then the text is as good.
+            return {row: text for row, text in found if utf8.REPLACEMENT in text}
+        bad = [row for row, data in _slices(rows) if not _is_utf_8(data)]
+        column = _taken(column, bad)
+        if self._is_decoded:
+            decode = self._decoder().decode
+            texts = [decode(ids, skip_special_tokens=self._skip) for ids in column.rows()]
+        else:
+            marked = self._rows(self._marked, self._clipped(column.values), column.offsets)
+            runs = (BAD_RUN.sub(_spoilt, data) for _, data in _slices(marked))
+            texts = [data.translate(None, MARK + NOTHING).decode() for data in runs]
+        return dict(zip(bad, texts, strict=True))
+
+
+def _spoilt(found: re.Match[bytes]) -> bytes:
+    """A bad run as ``tokenizers`` renders it: one bad byte spoils all of it."""
+    return REPLACEMENT_BYTES * (len(found[0]) // 2)
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+
+def _text_type(rows: Any) -> Any:
+    pa = pyarrow()
+    return pa.string() if pa.types.is_binary(rows.type) else pa.large_string()
+
+
+def _slices(rows: Any) -> Iterator[tuple[int, memoryview]]:
+    """The bytes of each row of a binary array that was made here."""
+    _, ends, data = rows.buffers()
+    places = memoryview(ends).cast("i" if pyarrow().types.is_binary(rows.type) else "q")
+    view = memoryview(data)
+    for row in range(len(rows)):
+        yield row, view[places[row] : places[row + 1]]
+
+
+def _is_utf_8(data: memoryview) -> bool:
+    try:
+        str(data, "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _taken(column: Column, which: Sequence[int]) -> Column:
+    """Some rows of ``column``."""
+    pa = pyarrow()
+    lists = pa.LargeListArray.from_arrays(column.offsets, column.values).take(pa.array(which))
+    return Column(lists.flatten(), compute().subtract(lists.offsets, lists.offsets[0]), None)
+
+
+def _mask(which: Iterable[int], rows: Any) -> Any:
+    """Which rows are among ``which``, as an array."""
+    mask = bytearray(len(rows))
+    for row in which:
+        mask[row] = 1
+    return pyarrow().array(mask, pyarrow().uint8()).cast(pyarrow().bool_())
+
+
+def _kept(ids: Any, offsets: Any, mask: Any) -> tuple[Any, Any]:
+    """The ids for which ``mask`` is true, and where rows begin among them."""
+    pa, pc = pyarrow(), compute()
+    if pc.all(mask).as_py() in (True, None):
+        return ids, offsets
+    before = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(mask.cast(pa.int64()))])
+    return ids.filter(mask), before.take(offsets)
+
+
+def _at_edge(ids: Any, offsets: Any, edge: Edge) -> Any:
+    """Which of ``ids`` are the first, or the last, of their rows."""
+    lists = pyarrow().LargeListArray.from_arrays(offsets, ids)
+    return _changes(compute().list_parent_indices(lists), edge)
+
+
+def _changes(values: Any, edge: Edge) -> Any:
+    """Which values differ from the one before (after); the first (last) one does."""
+    pa, pc = pyarrow(), compute()
+    inner = pc.not_equal(values[1:], values[:-1])
+    end = pa.array([True])
+    return pa.concat_arrays([end, inner] if edge == "first" else [inner, end])
+
+
+# --- what a token gives ---------------------------------------------------------------------------
+
+
+def _element(program: Program, token_id: int) -> Any:
+    try:
+        return program.token_bytes.element(token_id)
+    except KeyError:
+        return None
+
+
+def _edge(rule: DecodingRule) -> Edge | None:
+    match rule:
+        case Joined() | Metaspace() | WordPiece() | CTC() | ByteFallback():
+            return "first"
+        case BPESuffix():
+            return "last"
+        case _:
+            return None
+
+
+def _forms(rule: DecodingRule, element: Any) -> Forms:
+    """What a machine's element (see :mod:`streamdec.core.compile`) comes to."""
+    if element is None:
+        return b"", b""
+    match rule:
+        case Joined() | Metaspace() | WordPiece():
+            first, later = element
+            return later, first
+        case CTC():
+            _, first, later = element
+            return later, first
+        case BPESuffix():
+            common, (followed, last) = element
+            return common + followed.encode(), common + last.encode()
+        case ByteFallback(metaspace=None):
+            data = bytes([element]) if isinstance(element, int) else element or NOTHING
+        case ByteFallback(metaspace=metaspace) if isinstance(element, str):
+            assert metaspace is not None
+            first, later = metaspace_forms(metaspace, element)
+            return later.encode() or NOTHING, first.encode()
+        case ByteFallback():
+            # A first run is one element, whose marks vanish: such rows are given to ``decode``.
+            return bytes([element]), MARK
+        case _:
+            data = element
+    return data, data
+
+
+def _marked(element: Any, form: bytes) -> bytes:
+    """What a token gives, with a mark if it is a byte."""
+    if not isinstance(element, int):
+        return form
+    return MARK + (NEVER if form in (MARK, NOTHING) else form)
+
+
+# --- one for each tokenizer -----------------------------------------------------------------------
+
+
+def _reference(decoder: Any) -> Callable[[], Any]:
+    """Weak, as tables live no longer than their tokenizer."""
+    try:
+        return weakref.ref(decoder)
+    except TypeError:  # no weak references to it: then it lives as long as its table
+        return lambda: decoder
+
+
+_gathers: weakref.WeakKeyDictionary[Any, dict[bool, Gather]] = weakref.WeakKeyDictionary()
+
+
+def gather_for(tokenizer: Decoder, *, skip_special_tokens: bool) -> Gather | None:
+    """The Gather of ``tokenizer``, built once; None if only its own ``decode`` knows its texts.
+
+    To build one takes a µs or two for each id of the vocabulary.
+    """
+    if getattr(tokenizer, "rules", None) is None or not hasattr(tokenizer, "vocab_size"):
+        return None
+    try:
+        known = _gathers.setdefault(tokenizer, {})
+    except TypeError:  # no weak references to it, or no hash
+        known = {}
+    if skip_special_tokens not in known:
+        program = _program(tokenizer, skip_special_tokens)
+        if program is None or tokenizer.rules.strip_left[1] > MOST_STRIPPED:  # type: ignore[attr-defined]
+            return None
+        made = Gather(tokenizer, program, skip_special_tokens=skip_special_tokens)
+        known[skip_special_tokens] = made
+    return known[skip_special_tokens]
+
+
+def _program(tokenizer: Decoder, skip: bool) -> Program | None:
+    """What streams of ``tokenizer`` run on, if it agrees with ``decode``."""
+    if not isinstance(program_for(tokenizer, Options(skip)), Program):
+        return None
+    # ``decode`` of all backends renders runs of bytes as the tokenizers library does.
+    program = program_for(tokenizer, Options(skip, "exact"))
+    assert isinstance(program, Program)
+    return program

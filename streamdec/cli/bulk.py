@@ -1,0 +1,225 @@
+"""``streamdec bulk``: files of token ids in, the same files with texts out.
+
+A file at a time, and of a file a row group; see :mod:`streamdec.bulk.job` for what stays after a
+kill.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from streamdec.bulk.batches import BulkDecoder
+from streamdec.bulk.formats import FORMATS, SUFFIXES, Format, format_of
+from streamdec.bulk.job import Existing, Job, Status
+from streamdec.cli.loading import Loader, complete_files, loading_options, tokenizer_option
+from streamdec.cli.progress import Progress, say
+from streamdec.cli.rows import counted
+from streamdec.cli.statuses import CannotBeginError
+from streamdec.cli.stops import stop_options
+from streamdec.core.stop_conditions import StopConditions
+
+__all__ = ["bulk"]
+
+BAR = 24
+"""Cells of the progress bar."""
+
+
+@click.command()
+@tokenizer_option
+@loading_options
+@click.option(
+    "--column",
+    default="token_ids",
+    show_default=True,
+    metavar="NAME",
+    help="Where the token ids are: lists of integers.",
+)
+@click.option(
+    "--to",
+    default="text",
+    show_default=True,
+    metavar="NAME",
+    help="What the new column of texts is called.",
+)
+@click.option(
+    "--input-format",
+    type=click.Choice(FORMATS),
+    help="What INPUT holds, if its suffix does not say so; of a folder, only such files are read.",
+)
+@click.option(
+    "--output-format",
+    type=click.Choice(FORMATS),
+    help="What OUTPUT will hold; otherwise its suffix says so, and in a folder it is as the input.",
+)
+@click.option(
+    "--skip-special-tokens/--keep-special-tokens",
+    default=True,
+    help="Leave special tokens out (the default), or show them.",
+)
+@stop_options
+@click.option("--resume", is_flag=True, help="Go on where an earlier run was killed or failed.")
+@click.option("--overwrite", is_flag=True, help="Begin anew, whatever is there.")
+@click.argument(
+    "inputs",
+    metavar="INPUT...",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path),
+    shell_complete=complete_files,
+)
+@click.argument("output", metavar="OUTPUT", shell_complete=complete_files)
+def bulk(
+    tokenizer: str,
+    column: str,
+    to: str,
+    input_format: Format | None,
+    output_format: Format | None,
+    skip_special_tokens: bool,
+    resume: bool,
+    overwrite: bool,
+    inputs: Sequence[Path],
+    output: str,
+    load: Loader,
+    conditions: StopConditions,
+) -> None:
+    """Decode a column of token ids of the files INPUT, all other columns kept.
+
+    INPUT is Parquet, Arrow (.arrow, .feather, .ipc) or JSONL (each line an object, or a list of
+    ids), or a folder of such files. OUTPUT is a file; for several files or a folder it is a folder,
+    in which they get the names they have. Each text is what the tokenizer's own decode gives for
+    the row. A row that cannot be decoded is named and ends the command: none is left out.
+
+    With --stop or an option after it each text ends at its stop, and the output also has the
+    columns 'finish_reason' ("stop"; "length" for --max-tokens; null if the ids ended first),
+    'stop_reason' (the stop), 'stop_token_ids' (the id that was the stop), 'token_index' (the token
+    that completed it), 'tokens_before' (how many came wholly before it) and 'unread_tokens' (how
+    many came after the end).
+
+    An output appears when it is whole. Until then what is finished is in OUTPUT.parts, from which
+    --resume goes on after a kill; files that are there already are then left as they are. Memory
+    does not grow with the files.
+
+    \b
+    Examples:
+      streamdec bulk answers.parquet texts.parquet --tokenizer ./model
+      streamdec bulk rollouts/ texts/ --tokenizer ./model --eos-id 2 --resume
+      streamdec bulk ids.jsonl texts.parquet --tokenizer ./model --column ids
+    """
+    if resume and overwrite:
+        raise click.UsageError("--resume and --overwrite cannot both be meant.")
+    pairs = list(_pairs(inputs, output, input_format, output_format))
+    decoder = _decoder(
+        load(tokenizer, fast="lazy"),
+        column,
+        to=to,
+        skip_special_tokens=skip_special_tokens,
+        # Nothing was asked for: then there is nothing to tell of ends.
+        conditions=None if conditions == StopConditions() else conditions,
+    )
+    existing: Existing = "resume" if resume else "overwrite" if overwrite else "refuse"
+    jobs = [Job(source, target, decoder, read, write) for source, target, read, write in pairs]
+    if existing == "refuse":
+        for job in jobs:
+            job.check_free()
+    _run(jobs, existing)
+
+
+def _decoder(*arguments: object, **options: object) -> BulkDecoder:
+    try:
+        return BulkDecoder(*arguments, **options)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _run(jobs: Sequence[Job], existing: Existing) -> None:
+    rows, found_done, began = 0, 0, time.monotonic()
+    with Progress() as progress:
+        for number, job in enumerate(jobs, 1):
+            bar = _Bar(progress, number, len(jobs))
+            try:
+                status = job.run(existing, bar)
+            except (OSError, KeyboardInterrupt):
+                if job.parts.exists():
+                    say(f"What is finished is in {job.parts}; --resume goes on from there.")
+                raise
+            if status is None:
+                found_done += 1
+            else:
+                rows += status.rows
+    done = counted(len(jobs) - found_done, "file")
+    before = f"; {counted(found_done, 'file')} done before" if found_done else ""
+    click.echo(f"{counted(rows, 'row')} of {done} in {time.monotonic() - began:.1f} s{before}")
+
+
+class _Bar:
+    """What a job tells, as a line: a bar of the file, rows, and the tokens of a second."""
+
+    def __init__(self, progress: Progress, number: int, count: int) -> None:
+        self._progress = progress
+        self._file = f"file {number} of {count}, " if count > 1 else ""
+        self._began = time.monotonic()
+
+    def __call__(self, status: Status) -> None:
+        cells = int(status.read * BAR)
+        speed = status.tokens / max(time.monotonic() - self._began, 1e-3) / 1e6
+        self._progress(
+            f"{'█' * cells}{'░' * (BAR - cells)} {status.read:4.0%} {self._file}"
+            f"{counted(status.rows, 'row')}, {speed:.1f} M tokens/s"
+        )
+
+
+# --- which file becomes which ---------------------------------------------------------------------
+
+
+def _pairs(
+    inputs: Sequence[Path],
+    output: str,
+    input_format: Format | None,
+    output_format: Format | None,
+) -> Iterator[tuple[Path, Path, Format, Format]]:
+    """Each file to read and the one to write, with their formats."""
+    target = Path(output)
+    is_folder = (
+        len(inputs) > 1 or inputs[0].is_dir() or target.is_dir() or output.endswith(("/", os.sep))
+    )
+    if is_folder and target.exists() and not target.is_dir():
+        raise CannotBeginError(f"{output} is a file; several files go into a folder")
+    seen: dict[Path, Path] = {}
+    for source, name in _files(inputs, input_format):
+        read = input_format or format_of(source)
+        if is_folder:
+            write = output_format or read
+            path = target / (name if write == read else name.with_suffix(f".{write}"))
+        else:
+            write, path = output_format or format_of(target), target
+        if path in seen:
+            raise CannotBeginError(f"{seen[path]} and {source} would both become {path}")
+        seen[path] = source
+        yield source, path, read, write
+
+
+def _files(inputs: Sequence[Path], input_format: Format | None) -> Iterator[tuple[Path, Path]]:
+    """Each file, and its name in a folder of outputs."""
+    for given in inputs:
+        if not given.exists():
+            raise CannotBeginError(f"{given}: no such file or folder")
+        if not given.is_dir():
+            yield given, Path(given.name)
+            continue
+        found = [
+            path
+            for path in sorted(given.rglob("*"))
+            if path.suffix.lower() in SUFFIXES
+            and path.is_file()
+            and input_format in (None, SUFFIXES[path.suffix.lower()])
+        ]
+        if not found:
+            what = f"{input_format} files" if input_format else f"files ({', '.join(SUFFIXES)})"
+            raise CannotBeginError(f"{given}: no {what} in this folder")
+        for path in found:
+            yield path, path.relative_to(given)

@@ -1,0 +1,161 @@
+"""Datasets: whole columns of token ids beside the library's ``decode_batch``, and files.
+
+    python -m tests.benchmarks --suite bulk [--quick] [--check] [--json FILE] ...
+
+Times are on the wall: the library decodes a batch on all cores, and what a user waits for counts.
+Every text is compared with the library's. Lists of ids and arrays of them are there before;
+nobody's conversion is timed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter_ns, process_time_ns
+from typing import Any
+
+from streamdec import StopConditions
+from streamdec.backends._extras import library
+from streamdec.bench.clock import Clock, in_turns, nanoseconds
+from streamdec.bulk import BulkDecoder, decode_arrow
+from streamdec.bulk.job import Job
+from tests.benchmarks.report import Report
+from tests.benchmarks.subjects import SEED, Subject
+
+__all__ = ["CASES", "FULL", "QUICK", "Case", "Effort"]
+
+OURS, THEIRS = "decode_arrow", "decode_batch"
+FLOOR = 5.0
+"""Times the throughput of the library, for texts of byte-level tokenizers."""
+ROW = 400
+"""Token ids."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured."""
+
+    rounds: int = 9
+    rows: int = 2_000
+    file_rows: int = 20_000
+
+
+FULL = Effort()
+QUICK = Effort(rounds=3, rows=200, file_rows=1_000)
+
+Case = Callable[[Subject, Effort, Report], None]
+
+
+CUT, RANDOM = "mix, cut anywhere", "random ids"
+
+
+def rows_of(subject: Subject, kind: str, count: int) -> list[list[int]]:
+    """Rows of a text, each of whole characters; or others.
+
+    Rows that were cut anywhere begin and end within characters, about half of them; of those drawn
+    from the vocabulary, special and unknown ids included, nearly every one is no UTF-8.
+    """
+    seed = random.Random(SEED)
+    if kind == RANDOM:
+        top = subject.tokenizer.vocab_size + 10
+        return [[seed.randrange(top) for _ in range(ROW)] for _ in range(count)]
+    if kind == CUT:
+        token_ids = subject.texts["mix"]
+        starts = [seed.randrange(len(token_ids) - ROW) for _ in range(count)]
+        return [token_ids[start : start + ROW] for start in starts]
+    return seed.choices(subject.pieces(kind, ROW), k=count)
+
+
+def array_of(rows: Sequence[Sequence[int]]) -> Any:
+    """The rows as a dataset has them."""
+    pa = library("pyarrow", "bulk", "this benchmark needs")
+    return pa.array(rows, pa.list_(pa.int32()))
+
+
+def arrays(subject: Subject, effort: Effort, report: Report) -> None:
+    """A column of texts, of code and of all scripts; one of rows cut anywhere, of random ids."""
+    for kind in (*subject.texts, CUT, RANDOM):
+        rows = rows_of(subject, kind, effort.rows)
+        column = array_of(rows)
+        ours = partial(decode_arrow, column, subject.tokenizer)
+        theirs = partial(subject.library.decode_batch, rows, skip_special_tokens=True)
+        for number, (text, expected) in enumerate(zip(ours().to_pylist(), theirs(), strict=True)):
+            report.compare(f"{subject.name}, {kind}, row {number}", text, expected)
+        is_promised = subject.rule == "ByteLevel" and kind in subject.texts
+        for clock, on, floor in (
+            (perf_counter_ns, "on the wall", FLOOR if is_promised else None),
+            (process_time_ns, "of processors", None),
+        ):
+            _race(subject, f"arrays, {kind}", {THEIRS: theirs, OURS: ours}, effort, report)(
+                clock, on, floor
+            )
+
+
+def _race(
+    subject: Subject,
+    where: str,
+    actions: Mapping[str, Callable[[], object]],
+    effort: Effort,
+    report: Report,
+) -> Callable[[Clock, str, float | None], None]:
+    """What takes times by a clock, and reports how many times as fast the last one is."""
+    tokens = effort.rows * ROW  # or a few more
+    first, *_, last = actions
+
+    def run(clock: Clock, on: str, floor: float | None) -> None:
+        cases = {
+            name: partial(nanoseconds, action, clock=clock) for name, action in actions.items()
+        }
+        times = in_turns(cases, effort.rounds)
+        ratio = times.ratio(first, last)
+        what = f"{first} / {last}, {on}"
+        report.add(subject.name, where, what, ratio, "x", floor=floor, at_least=True)
+        for name in actions:
+            report.add(
+                subject.name, where, f"{name}, {on}", times.time(name).times(1 / tokens), "ns"
+            )
+
+    return run
+
+
+def stops(subject: Subject, effort: Effort, report: Report) -> None:
+    """A column whose texts end at a stop, beside the same without one and beside the library."""
+    rows = rows_of(subject, "code", effort.rows // 4)
+    small = Effort(effort.rounds, len(rows))
+    column = array_of(rows)
+    conditions = StopConditions(["\nclass ", "</s>"], max_tokens=ROW)
+    actions = {
+        THEIRS: partial(subject.library.decode_batch, rows, skip_special_tokens=True),
+        f"{OURS} with stops": partial(
+            decode_arrow, column, subject.tokenizer, conditions=conditions
+        ),
+    }
+    for action in actions.values():
+        action()
+    _race(subject, "stops, code", actions, small, report)(perf_counter_ns, "on the wall", None)
+
+
+def files(subject: Subject, effort: Effort, report: Report) -> None:
+    """Parquet in, Parquet with texts out, by one process."""
+    pa = library("pyarrow", "bulk", "this benchmark needs")
+    parquet = library("pyarrow.parquet", "bulk", "this benchmark needs")
+    rows = rows_of(subject, "mix", 500)
+    repeats = max(effort.file_rows // len(rows), 1)
+    with TemporaryDirectory() as folder:
+        source, target = Path(folder, "in.parquet"), Path(folder, "out.parquet")
+        table = pa.table({"id": range(len(rows)), "token_ids": array_of(rows)})
+        with parquet.ParquetWriter(source, table.schema) as writer:
+            writer.write_table(pa.concat_tables([table] * repeats), row_group_size=5_000)
+        job = Job(source, target, BulkDecoder(subject.tokenizer), "parquet", "parquet")
+        run = partial(nanoseconds, partial(job.run, "overwrite"), clock=perf_counter_ns)
+        times = in_turns({"job": run}, max(effort.rounds // 3, 1))
+        per_token = times.time("job").times(1 / (repeats * len(rows) * ROW))
+        report.add(subject.name, "files", "Parquet to Parquet, on the wall", per_token, "ns")
+
+
+CASES: Mapping[str, Case] = {"arrays": arrays, "stops": stops, "files": files}
+"""By the names that the command knows."""

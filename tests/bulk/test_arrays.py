@@ -1,0 +1,422 @@
+"""``decode_arrow`` against ``decode``, for every rule, every backend and every kind of array."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder, load_tokenizer
+from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.bulk import arrays, column, decode_arrow, gather
+from streamdec.errors import (
+    MissingExtraError,
+    StreamdecError,
+    TokenIdError,
+    TokenIdTypeError,
+    TokenizerLibraryError,
+)
+from tests.backends.test_every_backend import BACKENDS
+from tests.strategies import Subject, token_ids
+from tests.support.zoo import UNCOMPILED, ZOO, shared_tokenizers
+
+Rows = Sequence[Sequence[int] | None]
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*encoding is best effort"),
+    pytest.mark.filterwarnings("ignore:.*streaming over a window"),
+]
+
+LETTERS = [bytes([byte]) for byte in range(256)]
+TOKENIZER = MockTokenizer.from_tokens(
+    [*LETTERS, "é".encode(), b"the", "😀".encode(), b"<s>"], [259]
+)
+FACE = [*"😀".encode()]
+
+
+@cache
+def subject(name: str) -> Subject:
+    make = ZOO.get(name) or UNCOMPILED.get(name)
+    tokenizer: Any = HuggingFaceTokenizer(make()) if make else BACKENDS[name]()
+    return Subject(name, tokenizer)
+
+
+def decoded(tokenizer: Any, rows: Rows, skip: bool = True) -> list[str | None]:
+    """The judge."""
+    decode: Callable[..., str] = tokenizer.decode
+    return [None if row is None else decode(list(row), skip_special_tokens=skip) for row in rows]
+
+
+def texts(array: Any, tokenizer: Any = TOKENIZER, **options: Any) -> Any:
+    found = decode_arrow(array, tokenizer, **options)
+    found.validate(full=True)
+    return found.to_pylist()
+
+
+# --- every row is what decode gives ---------------------------------------------------------------
+
+FEWER = settings(max_examples=max(settings.default.max_examples // 8, 1))  # type: ignore[union-attr]
+"""Examples, as each of them is many rows."""
+PANICS = "strip_stop"  # on an empty text, in its own library
+
+
+@pytest.mark.parametrize("name", [*ZOO, *BACKENDS, *sorted(UNCOMPILED.keys() - {PANICS})])
+@FEWER
+@given(data=st.data(), skip=st.booleans())
+def test_every_row_is_what_decode_gives(name: str, data: st.DataObject, skip: bool) -> None:
+    it = subject(name)
+    rows = data.draw(st.lists(st.none() | token_ids(it), max_size=25))
+    array = pa.array(rows, pa.list_(pa.uint32()))
+    expected = decoded(it.tokenizer, rows, skip)
+    assert texts(array, it.tokenizer, skip_special_tokens=skip) == expected
+
+
+@pytest.mark.parametrize("name", [*ZOO, *BACKENDS])
+def test_what_follows_rules_is_never_decoded_row_by_row(name: str) -> None:
+    tokenizer = subject(name).tokenizer
+    assert gather.gather_for(tokenizer, skip_special_tokens=True) is not None
+    assert gather.gather_for(tokenizer, skip_special_tokens=True) is gather.gather_for(
+        tokenizer, skip_special_tokens=True
+    )
+
+
+REAL = [path for path in shared_tokenizers() if path.parent.name in ("gpt2", "mistral-7b-v0.1")]
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.parent.name)
+def test_real_vocabularies(path: Any) -> None:
+    tokenizer = HuggingFaceTokenizer(path, overlay=False)
+    seed = random.Random(path.parent.name)
+    top = tokenizer.vocab_size + 5
+    spoken = [*tokenizer.encode("Größe naïve 你好 😀👍🏽  x\n\n def f(): return 'é'").ids]
+    rows = [[seed.randrange(top) for _ in range(seed.randrange(40))] for _ in range(150)]
+    rows += [spoken[i : i + 9] for i in range(len(spoken))]
+    for skip in (True, False):
+        found = texts(pa.array(rows), tokenizer, skip_special_tokens=skip)
+        assert found == decoded(tokenizer, rows, skip)
+
+
+@pytest.mark.parametrize("name", ["byte_fallback", "byte_fallback_metaspace"])
+def test_a_token_without_text_ends_a_run_of_bytes(name: str) -> None:
+    """The bytes on both sides of it would be a character."""
+    it = subject(name)
+    empty = next(i for i in range(999) if it.tokenizer.piece(i) == "")
+    first, *others = [it.byte_ids[byte] for byte in "日".encode()]
+    rows = [[it.words[0], first, *between, *others] for between in ([], [empty], [empty] * 2)]
+    expected = decoded(it.tokenizer, rows)
+    assert expected[0] != expected[1]
+    assert texts(pa.array(rows), it.tokenizer) == expected
+
+
+@pytest.mark.parametrize("name", ["byte_fallback", "byte_fallback_strip"])
+def test_a_bad_run_of_bytes_spoils_no_other(name: str) -> None:
+    """Beside good runs, at the edges of rows, behind bytes that look like other things."""
+    it = subject(name)
+    good = [[it.byte_ids[byte] for byte in text.encode()] for text in ("日", "é", "a", "日é")]
+    bad = [[it.byte_ids[byte] for byte in run] for run in (b"\x8e", b"\xe6\x97", b"\xff", b"\xafa")]
+    bad += [[it.byte_ids[0xFF]] * 2, [it.byte_ids[0xFE], it.byte_ids[0xFF]], [it.byte_ids[0xFD]]]
+    letter = next(i for i in range(999) if it.tokenizer.piece(i) == "e")
+    runs, seed = [*good, *bad], random.Random(name)
+    rows = [
+        [i for run in seed.choices(runs, k=3) for i in [*run, *[letter] * seed.randrange(2)]]
+        for _ in range(200)
+    ]
+    assert texts(pa.array(rows), it.tokenizer) == decoded(it.tokenizer, rows)
+
+
+@pytest.mark.parametrize("name", ["byte_level", "byte_fallback_strip", "wordpiece", "bpe_suffix"])
+def test_blocks_and_their_bounds_are_not_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole blocks of empty rows, rows longer than a block, rows that end with one."""
+    it, seed = subject(name), random.Random(name)
+    sizes = [0, 0, 0, 7, 1, 30, 0, 8, 8, 1, 0, 3, 5] * 4
+    rows = [[seed.choice(it.usual + it.partial) for _ in range(size)] for size in sizes]
+    expected = decoded(it.tokenizer, rows)
+    for size in (1, 3, 8, 1000):
+        blocks = column.Column.blocks
+        monkeypatch.setattr(
+            column.Column, "blocks", lambda self, size=size, blocks=blocks: blocks(self, size)
+        )
+        assert texts(pa.array(rows), it.tokenizer) == expected
+        monkeypatch.undo()
+
+
+def test_a_tokenizer_that_only_decodes() -> None:
+    class Upper:
+        def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+            return bytes(token_ids).decode().upper() + "!" * skip_special_tokens
+
+    assert texts(pa.array([[97, 98], [], None]), Upper()) == ["AB!", "!", None]
+    assert texts(pa.array([[97]]), Upper(), skip_special_tokens=False) == ["A"]
+
+
+def test_a_tokenizer_without_weak_references() -> None:
+    class Slotted(MockTokenizer):
+        __slots__ = ()
+
+    class Bare:
+        __slots__ = ("inner",)
+
+        def __init__(self) -> None:
+            self.inner = TOKENIZER
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(object.__getattribute__(self, "inner"), name)
+
+    assert texts(pa.array([[*FACE, 65]]), Bare()) == ["😀A"]
+
+
+# --- kinds of arrays ------------------------------------------------------------------------------
+
+ROWS: Rows = [[104, 105], None, [], FACE, [257, 256], [*FACE[:2]], None]
+TEXTS = decoded(TOKENIZER, ROWS)
+PAIRS: Rows = [[104, 105], None, [257, 256], FACE[:2]]
+INTEGERS = [pa.int16(), pa.int32(), pa.int64(), pa.uint16(), pa.uint32(), pa.uint64()]
+
+
+@pytest.mark.parametrize("values", INTEGERS, ids=str)
+@pytest.mark.parametrize("lists", [pa.list_, pa.large_list], ids=lambda kind: kind.__name__)
+def test_lists_of_all_integers(lists: Any, values: Any) -> None:
+    array = pa.array(ROWS, lists(values))
+    assert texts(array) == TEXTS
+    for first in range(len(ROWS)):
+        for size in range(len(ROWS) - first + 1):
+            assert texts(array.slice(first, size)) == TEXTS[first : first + size]
+
+
+@pytest.mark.parametrize("lists", ["list_view", "large_list_view"])
+def test_list_views(lists: str) -> None:
+    kind = getattr(pa, lists)(pa.int32())
+    assert texts(pa.array(ROWS, kind)[1:6]) == TEXTS[1:6]
+    views = getattr(pa, "ListViewArray" if lists == "list_view" else "LargeListViewArray")
+    # Rows that overlap, and come in another order than their values.
+    array = views.from_arrays([3, 0, 1], [2, 4, 0], pa.array([104, 105, 257, 65, 66]))
+    assert texts(array) == ["AB", "hitheA", ""]
+
+
+def test_lists_of_a_fixed_size() -> None:
+    array = pa.array(PAIRS, pa.list_(pa.int32(), 2))
+    assert texts(array) == decoded(TOKENIZER, PAIRS)
+    assert texts(array.slice(1, 2)) == decoded(TOKENIZER, PAIRS[1:3])
+
+
+def test_a_null_row_may_hide_ids() -> None:
+    """Arrow allows ids under a null, even such as are none."""
+    values, offsets = pa.array([104, -5, 105]), pa.array([0, 1, 2, 3], pa.int32())
+    mask = pa.array([False, True, False])
+    assert texts(pa.ListArray.from_arrays(offsets, values, mask=mask)) == ["h", None, "i"]
+
+
+def test_chunks_stay_as_they_are() -> None:
+    array = pa.chunked_array([ROWS[:2], [], ROWS[2:3], ROWS[3:]], pa.list_(pa.int32()))
+    found = decode_arrow(array, TOKENIZER)
+    assert found.to_pylist() == TEXTS
+    assert [len(chunk) for chunk in found.chunks] == [2, 0, 1, 4]
+    nothing = decode_arrow(pa.chunked_array([], pa.list_(pa.int32())), TOKENIZER)
+    assert (len(nothing), nothing.type) == (0, pa.string())
+
+
+def test_dictionaries_of_rows_and_of_ids() -> None:
+    rows = pa.array(ROWS[2:5], pa.list_(pa.int64()))
+    array = pa.DictionaryArray.from_arrays(pa.array([2, 0, None, 1, 2]), rows)
+    assert texts(array) == [TEXTS[4], TEXTS[2], None, TEXTS[3], TEXTS[4]]
+    ids = pa.array([104, 257, 104]).dictionary_encode()
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 3], pa.int32()), ids)
+    assert texts(lists) == ["hthe", "h"]
+
+
+def test_columns_without_a_value() -> None:
+    assert texts(pa.nulls(3)) == [None] * 3
+    assert texts(pa.array([[], None, []])) == ["", None, ""]
+    assert texts(pa.array([], pa.list_(pa.int32()))) == []
+    assert decode_arrow(pa.array([], pa.list_(pa.int32())), TOKENIZER).type == pa.string()
+
+
+def test_an_extension_is_what_it_is_stored_as() -> None:
+    array = pa.FixedShapeTensorArray.from_storage(
+        pa.fixed_shape_tensor(pa.int32(), [2]), pa.array(PAIRS, pa.list_(pa.int32(), 2))
+    )
+    assert texts(array) == decoded(TOKENIZER, PAIRS)
+
+
+def test_much_text_is_a_large_string(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is lowered, instead of the text raised to 2 GiB."""
+    rows = [[257] * 50, FACE * 9, [255] * 4, []] * 5
+    whole, chunked = pa.array(rows), pa.chunked_array([rows[:1], rows[1:]])
+    monkeypatch.setattr(gather, "MOST_BYTES", 60)
+    monkeypatch.setattr(arrays, "MOST_BYTES", 60)
+    for array in (whole, chunked):
+        assert decode_arrow(array, TOKENIZER).type == pa.large_string()
+        assert texts(array) == decoded(TOKENIZER, rows)
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("array", "kind"),
+    [
+        (pa.array(["text"]), "string"),
+        (pa.array([1, 2]), "int64"),
+        (pa.array([[1.0]]), "list<item: double>"),
+        (pa.array([[True]]), "list<item: bool>"),
+        (pa.array([["1"]]), "list<item: string>"),
+        (pa.array([[[1]]]), "list<item: list<item: int64>>"),
+        (pa.array([{"a": 1}]), "struct<a: int64>"),
+    ],
+    ids=str,
+)
+def test_what_is_no_list_of_integers_is_told(array: Any, kind: str) -> None:
+    with pytest.raises(TokenIdTypeError) as caught:
+        decode_arrow(array, TOKENIZER)
+    assert str(caught.value) == (
+        f"expected lists of integers (such as list<int32>), and this is an array of {kind}"
+    )
+
+
+@pytest.mark.parametrize("bad", [-1, 2**32, 2**63 - 1])
+def test_an_id_out_of_range_is_told_with_its_place(bad: int) -> None:
+    rows: list[list[int] | None] = [[1], None, [], [2, 3, bad, 4], [-7]]
+    for array in (pa.array(rows), pa.chunked_array([rows[:2], rows[2:]]), pa.array([[0], *rows])):
+        row = 3 + (len(array) == 6)
+        with pytest.raises(TokenIdError) as caught:
+            decode_arrow(array, TOKENIZER)
+        assert str(caught.value) == (
+            f"row {row}: token 2 is out of range: {bad}; "
+            "a token id is an integer from 0 to 4294967295"
+        )
+        assert (caught.value.token_id, caught.value.index) == (bad, 2)
+
+
+def test_a_null_among_ids_is_told_with_its_place() -> None:
+    for rows in ([[1], [2, None]], [[1], [2, None, -1]]):
+        with pytest.raises(TokenIdTypeError, match=r"^row 1: token 1 is of type NoneType: None; "):
+            decode_arrow(pa.array(rows), TOKENIZER)
+    with pytest.raises(TokenIdTypeError, match=r"^row 0: token 0 is of type NoneType"):
+        decode_arrow(pa.array([[None]]), TOKENIZER)
+
+
+def test_what_a_library_raises_is_told_with_its_row() -> None:
+    class Failing:
+        def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+            if not token_ids:
+                raise TokenizerLibraryError("the library panicked")
+            return "text"
+
+    with pytest.raises(TokenizerLibraryError, match=r"^row 2: the library panicked$"):
+        decode_arrow(pa.array([[0, 5], [1], []]), Failing())
+
+
+def test_what_is_no_array_is_told() -> None:
+    with pytest.raises(TypeError, match="expected a pyarrow Array or ChunkedArray, got list"):
+        decode_arrow([[1]], TOKENIZER)
+
+
+def test_without_pyarrow_the_install_line_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[bulk\]'"):
+        decode_arrow([[1]], TOKENIZER)
+
+
+# --- stops ----------------------------------------------------------------------------------------
+
+
+def stopped(tokenizer: Any, row: Sequence[int], conditions: StopConditions, skip: bool) -> Any:
+    """What the decoder of streams gives, in the words of the struct."""
+    one = StopSequenceDecoder(tokenizer, conditions, skip_special_tokens=skip)
+    chunk = one.step_batch(row)
+    text = chunk.text + one.flush("abort").text
+    stop = one.match and one.match.stop
+    return {
+        "text": text,
+        "finish_reason": None if one.finish_reason == "abort" else one.finish_reason,
+        "stop_reason": stop if isinstance(stop, str) else None,
+        "stop_token_ids": [stop] if isinstance(stop, int) else stop and None,
+        "token_index": one.match and one.match.token_index,
+        "tokens_before": one.match and one.match.tokens_before,
+        "unread_tokens": chunk.unread_tokens,
+    } | ({"stop_token_ids": [*stop]} if isinstance(stop, tuple) else {})
+
+
+STOPPED = ["byte_level", "byte_fallback_strip", "wordpiece", "regex_after_fuse", "sentencepiece"]
+
+
+@pytest.mark.parametrize("name", STOPPED)
+@settings(max_examples=FEWER.max_examples * 3)
+@given(data=st.data(), skip=st.booleans())
+def test_stops_are_those_of_a_stream(name: str, data: st.DataObject, skip: bool) -> None:
+    it = subject(name)
+    rows = data.draw(st.lists(st.none() | token_ids(it), max_size=6))
+    ids = [i for row in rows if row for i in row] or it.usual[:3]
+    whole = [text for text in decoded(it.tokenizer, rows, skip) if text] or ["a"]
+    text = data.draw(st.sampled_from(whole))
+    start = data.draw(st.integers(0, len(text) - 1))
+    conditions = StopConditions(
+        data.draw(st.sampled_from([[], [text[start : start + 3]], ["zz", text[start]]])),
+        data.draw(st.lists(st.sampled_from(ids), max_size=2)),
+        eos_token_ids=data.draw(st.lists(st.sampled_from(ids), max_size=1)),
+        stop_token_sequences=data.draw(st.sampled_from([[], [ids[:2]]])),
+        include_stop_str_in_output=data.draw(st.booleans()),
+        min_tokens=data.draw(st.integers(0, 2)),
+        max_tokens=data.draw(st.none() | st.integers(2, 9)),
+    )
+    array = pa.array(rows, pa.large_list(pa.int64()))
+    found = decode_arrow(array, it.tokenizer, conditions=conditions, skip_special_tokens=skip)
+    assert found.to_pylist() == [
+        None if row is None else stopped(it.tokenizer, row, conditions, skip) for row in rows
+    ]
+
+
+def test_a_stop_of_byte_tokens_ends_at_its_own_token() -> None:
+    """As it would have ended live: not where the run of bytes is closed by another token."""
+    it = subject("byte_fallback")
+    row = [it.words[0], it.byte_ids[0x0A], it.byte_ids[0x0A], it.words[1], it.words[1]]
+    found = decode_arrow(pa.array([row]), it.tokenizer, conditions=StopConditions("\n\n"))
+    (end,) = found.to_pylist()
+    assert (end["token_index"], end["tokens_before"], end["unread_tokens"]) == (2, 1, 2)
+    assert end["text"] == it.tokenizer.decode(row[:1])
+
+
+def test_the_indices_cut_the_row() -> None:
+    row = [104, 105, 10, 85, 257, 104, 105]
+    found = decode_arrow(
+        pa.array([row]), TOKENIZER, conditions=StopConditions(["\nUth", "zz"])
+    ).to_pylist()[0]
+    assert found["text"] == "hi"
+    assert (found["finish_reason"], found["stop_reason"]) == ("stop", "\nUth")
+    assert row[: found["tokens_before"]] == [104, 105]
+    assert row[: found["token_index"] + 1] == [104, 105, 10, 85, 257]
+    assert found["unread_tokens"] == 2
+
+
+def test_what_stops_raise_is_told_with_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise StreamdecError("no more")
+
+    monkeypatch.setattr(StopSequenceDecoder, "step_batch", fail)
+    with pytest.raises(StreamdecError, match=r"^row 0: no more"):
+        decode_arrow(pa.array([[1]]), TOKENIZER, conditions=StopConditions("a"))
+
+
+def test_tables_go_with_their_tokenizer() -> None:
+    tokenizer = HuggingFaceTokenizer(ZOO["byte_level"]())
+    decode_arrow(pa.array([[1]]), tokenizer)
+    before = len(gather._gathers)
+    assert pickle.loads(pickle.dumps(tokenizer)) is not None
+    del tokenizer
+    __import__("gc").collect()
+    assert len(gather._gathers) == before - 1
+
+
+def test_a_loaded_tokenizer_is_as_good(tmp_path: Any) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(ZOO["byte_level_trained"]().to_str())
+    tokenizer = load_tokenizer(path, fast="lazy")
+    ids = [*tokenizer.encode("The quick brown fox 😀").ids]
+    assert texts(pa.array([ids]), tokenizer) == ["The quick brown fox 😀"]

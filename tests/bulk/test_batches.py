@@ -1,0 +1,144 @@
+"""``BulkDecoder``: from table to table, in this process and in others."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from streamdec import MockTokenizer, StopConditions
+from streamdec.bulk import BulkDecoder, DatasetError, batches, decode_arrow
+from streamdec.errors import TokenIdError, TokenizerLoadError
+from tests.cli.running import LIBRARY, TOKENIZER
+
+IDS = [list(LIBRARY.encode(text).ids) for text in ("It is an owl 🦉.", "", "Useful.\nUser: what")]
+TEXTS = [LIBRARY.decode(ids) for ids in IDS]
+TABLE = pa.table({"id": [1, 2, 3], "token_ids": IDS, "more": [None, "a", "b"]})
+STOPS = StopConditions("\nUser:")
+COLUMNS = ["finish_reason", "stop_reason", "stop_token_ids", "token_index", "tokens_before"]
+COLUMNS += ["unread_tokens"]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "_loaded", {})
+
+
+def test_a_column_of_texts_is_appended() -> None:
+    found = BulkDecoder(TOKENIZER)(TABLE)
+    assert isinstance(found, pa.Table)
+    assert found.drop_columns("text") == TABLE
+    assert found.column_names[-1] == "text"
+    assert found.column("text").to_pylist() == TEXTS
+
+
+def test_a_record_batch_stays_one() -> None:
+    (batch,) = TABLE.to_batches()
+    found = BulkDecoder(TOKENIZER, to="said")(batch)
+    assert isinstance(found, pa.RecordBatch)
+    assert found.column("said").to_pylist() == TEXTS
+    assert [each.num_rows for each in BulkDecoder(TOKENIZER).batches(iter([batch, batch]))] == [
+        3,
+        3,
+    ]
+
+
+@pytest.mark.parametrize("given", [TABLE, TABLE.to_batches()[0]], ids=["table", "batch"])
+def test_stops_append_where_each_text_ends(given: Any) -> None:
+    found = BulkDecoder(TOKENIZER, conditions=STOPS)(given)
+    assert found.schema.names == ["id", "token_ids", "more", "text", *COLUMNS]
+    expected = decode_arrow(TABLE["token_ids"], BulkDecoder(TOKENIZER).tokenizer, conditions=STOPS)
+    rows = found.select(["text", *COLUMNS]).to_pylist()
+    assert rows == expected.to_pylist()
+    assert [row["finish_reason"] for row in rows] == [None, None, "stop"]
+    assert rows[2]["text"] == "Useful."
+
+
+def test_the_tokenizer_is_loaded_once_in_a_process_and_not_before() -> None:
+    first, second = BulkDecoder(TOKENIZER), BulkDecoder(str(TOKENIZER))
+    again = pickle.loads(pickle.dumps(first))
+    assert batches._loaded == {}
+    assert first.tokenizer is second.tokenizer is again.tokenizer
+    assert len(batches._loaded) == 1
+    assert len(pickle.dumps(first)) < 1_000
+    assert again(TABLE) == first(TABLE)
+    other = BulkDecoder(TOKENIZER, backend="huggingface")
+    assert other.tokenizer is not first.tokenizer
+
+
+def test_a_tokenizer_itself_is_pickled_too() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"Hi", b"!"])
+    decoder = BulkDecoder(tokenizer, "ids", to="said", skip_special_tokens=False)
+    again = pickle.loads(pickle.dumps(decoder))
+    assert again.tokenizer is not tokenizer
+    assert again(pa.table({"ids": [[0, 1]]})).column("said").to_pylist() == ["Hi!"]
+
+
+def test_the_schema_is_known_before_any_row() -> None:
+    for decoder in (BulkDecoder(TOKENIZER), BulkDecoder(TOKENIZER, conditions=STOPS)):
+        assert decoder.schema(TABLE.schema) == decoder(TABLE).schema
+    with pytest.raises(DatasetError, match="no column 'token_ids'; there are: 'x'"):
+        BulkDecoder(TOKENIZER).schema(pa.schema({"x": pa.int64()}))
+
+
+def test_special_tokens_are_shown_if_asked_for() -> None:
+    ids = pa.table({"token_ids": [LIBRARY.encode("a<|im_end|>").ids]})
+    shown = BulkDecoder(TOKENIZER, skip_special_tokens=False)(ids)
+    assert shown.column("text").to_pylist() == ["a<|im_end|>"]
+    assert BulkDecoder(TOKENIZER)(ids).column("text").to_pylist() == ["a"]
+
+
+# --- what is wrong --------------------------------------------------------------------------------
+
+
+def test_a_missing_or_doubled_column_is_told() -> None:
+    with pytest.raises(
+        DatasetError, match=r"^no column 'ids'; there are: 'id', 'token_ids', 'more'$"
+    ):
+        BulkDecoder(TOKENIZER, "ids")(TABLE)
+    with pytest.raises(DatasetError, match=r"^there is a column 'more' already"):
+        BulkDecoder(TOKENIZER, to="more")(TABLE)
+    with pytest.raises(DatasetError, match=r"^there is a column 'token_index' already"):
+        BulkDecoder(TOKENIZER, conditions=STOPS)(
+            TABLE.rename_columns(["id", "token_ids", "token_index"])
+        )
+    twice = pa.Table.from_arrays([TABLE["token_ids"]] * 2, ["token_ids"] * 2)
+    with pytest.raises(DatasetError, match="no column 'token_ids'"):
+        BulkDecoder(TOKENIZER)(twice)
+
+
+def test_a_bad_id_is_told_with_column_and_row() -> None:
+    table = pa.table({"ids": [[1], [2, -3]]})
+    with pytest.raises(
+        TokenIdError, match=r"^column 'ids': row 1: token 1 is out of range: -3; "
+    ) as e:
+        BulkDecoder(TOKENIZER, "ids")(table)
+    assert (e.value.token_id, e.value.index) == (-3, 1)
+    with pytest.raises(TokenIdError, match="row 71: "):
+        BulkDecoder(TOKENIZER, "ids")(table, first_row=70)
+
+
+def test_other_batches_are_told_how_to_come() -> None:
+    with pytest.raises(TypeError, match='got dict; Ray wants batch_format="pyarrow"'):
+        BulkDecoder(TOKENIZER)({"token_ids": IDS})
+
+
+def test_bad_options_are_told_at_once() -> None:
+    with pytest.raises(TypeError, match="7 is neither"):
+        BulkDecoder(7)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="no use for revision"):
+        BulkDecoder(MockTokenizer(), revision="main")
+    with pytest.raises(TypeError, match="conditions must be StopConditions, not 'User:'"):
+        BulkDecoder(TOKENIZER, conditions="User:")  # type: ignore[arg-type]
+    for options in ({"to": "token_ids"}, {"to": "stop_reason", "conditions": STOPS}):
+        with pytest.raises(ValueError, match="two columns would be called"):
+            BulkDecoder(TOKENIZER, **options)
+
+
+def test_a_tokenizer_that_is_not_there_is_told_when_it_is_needed(tmp_path: Path) -> None:
+    decoder = BulkDecoder(tmp_path / "none")
+    with pytest.raises(TokenizerLoadError, match="none"):
+        decoder(TABLE)

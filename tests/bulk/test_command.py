@@ -1,0 +1,226 @@
+"""``streamdec bulk``: files and folders, formats, what is there already, kills, progress."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from streamdec import StopConditions, load_tokenizer
+from streamdec.bulk import decode_arrow, formats, job
+from tests.bulk.killing import small_blocks
+from tests.cli.running import LIBRARY, ROOT, TOKENIZER, Run, jsonl, run
+from tests.cli.test_on_a_terminal import WIPED, written
+
+SAID = ["It is an owl 🦉.", "", "Useful.\nUser: what", "Größe <|im_end|>"]
+IDS = [list(LIBRARY.encode(text, add_special_tokens=False).ids) for text in SAID]
+ROWS: list[dict[str, Any]] = [{"id": i, "token_ids": ids} for i, ids in enumerate(IDS * 9)]
+EXPECTED = [{**row, "text": LIBRARY.decode(row["token_ids"])} for row in ROWS]
+
+
+class Bulk:
+    """``streamdec bulk`` with the demo's tokenizer, in this process."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+
+    def __call__(self, *arguments: str | Path) -> Run:
+        return run(self._monkeypatch, "bulk", "--tokenizer", TOKENIZER, *arguments)
+
+
+@pytest.fixture
+def bulk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bulk:
+    monkeypatch.chdir(tmp_path)
+    Path("in.jsonl").write_text(jsonl(*ROWS), "utf-8")
+    parquet.write_table(pa.Table.from_pylist(ROWS), "in.parquet")
+    return Bulk(monkeypatch)
+
+
+def objects(path: str) -> list[Any]:
+    return [json.loads(line) for line in Path(path).read_text("utf-8").splitlines()]
+
+
+def test_one_file_becomes_one_file(bulk: Bulk) -> None:
+    result = bulk("in.parquet", "out.jsonl")
+    assert (result.status, result.err) == (0, "")
+    assert result.out.startswith("36 rows of 1 file in ")
+    assert objects("out.jsonl") == EXPECTED
+
+
+def test_columns_and_special_tokens_are_chosen(bulk: Bulk) -> None:
+    Path("ids.jsonl").write_text(jsonl({"ids": IDS[3]}), "utf-8")
+    done = bulk("ids.jsonl", "out.jsonl", "--column=ids", "--to=said", "--keep-special-tokens")
+    assert done.status == 0
+    assert objects("out.jsonl") == [{"ids": IDS[3], "said": "Größe <|im_end|>"}]
+
+
+def test_stops_give_the_columns_of_decode_arrow(bulk: Bulk) -> None:
+    end = str(IDS[3][-1])
+    assert bulk("in.parquet", "out.parquet", "--stop", r"\nUser:", "--eos-id", end).status == 0
+    conditions = StopConditions("\nUser:", eos_token_ids=int(end))
+    expected = decode_arrow(
+        pa.array([row["token_ids"] for row in ROWS]),
+        load_tokenizer(TOKENIZER),
+        conditions=conditions,
+    )
+    found = parquet.read_table("out.parquet").to_pylist()
+    assert found == [{**row, **more} for row, more in zip(ROWS, expected.to_pylist(), strict=True)]
+    assert [row["finish_reason"] for row in found[:4]] == [None, None, "stop", "stop"]
+
+
+def test_a_folder_becomes_a_folder(bulk: Bulk) -> None:
+    Path("data/deep").mkdir(parents=True)
+    for name in ("data/a.jsonl", "data/deep/b.parquet", "data/notes.txt"):
+        Path(name).write_bytes(Path(f"in{Path(name).suffix}".replace("txt", "jsonl")).read_bytes())
+    assert bulk("data", "same").out.startswith("72 rows of 2 files in ")
+    assert sorted(str(path) for path in Path("same").rglob("*.*")) == [
+        "same/a.jsonl",
+        "same/deep/b.parquet",
+    ]
+    assert bulk("data", "all/", "--output-format=jsonl").status == 0
+    for name in ("all/a.jsonl", "all/deep/b.jsonl"):
+        assert objects(name) == EXPECTED
+    assert bulk("data", "some", "--input-format=parquet").out.startswith("36 rows of 1 file ")
+
+
+def test_several_files_go_into_a_folder(bulk: Bulk) -> None:
+    assert bulk("in.jsonl", "in.parquet", "out").status == 0
+    assert sorted(path.name for path in Path("out").iterdir()) == ["in.jsonl", "in.parquet"]
+    again = bulk("in.jsonl", "in.parquet", "other", "--output-format=jsonl")
+    assert (again.status, again.out) == (2, "")
+    assert "in.jsonl and in.parquet would both become other/in.jsonl" in again.err
+
+
+def test_formats_are_told_where_suffixes_are_not(bulk: Bulk) -> None:
+    Path("in.jsonl").rename("lines")
+    assert bulk("lines", "out", "--input-format=jsonl", "--output-format=jsonl").status == 0
+    assert objects("out") == EXPECTED
+
+
+def test_what_is_there_is_not_written_over_unasked(bulk: Bulk) -> None:
+    Path("out.jsonl").write_text("mine")
+    refused = bulk("in.jsonl", "out.jsonl")
+    assert (refused.status, refused.out) == (2, "")
+    assert refused.err == "Error: out.jsonl: there already; overwrite it, or name another\n"
+    assert Path("out.jsonl").read_text() == "mine"
+    assert bulk("in.jsonl", "out.jsonl", "--overwrite").status == 0
+    assert objects("out.jsonl") == EXPECTED
+
+
+def test_of_several_none_is_begun_if_one_is_there(bulk: Bulk) -> None:
+    Path("out").mkdir()
+    Path("out/in.parquet").write_text("mine")
+    refused = bulk("in.jsonl", "in.parquet", "out")
+    assert (refused.status, [path.name for path in Path("out").iterdir()]) == (2, ["in.parquet"])
+
+
+def test_resume_leaves_what_is_done(bulk: Bulk) -> None:
+    bulk("in.jsonl", "out/")
+    before = Path("out/in.jsonl").stat()
+    result = bulk("in.jsonl", "in.parquet", "out", "--resume")
+    assert result.out.startswith("36 rows of 1 file in ")
+    assert result.out.endswith("; 1 file done before\n")
+    assert Path("out/in.jsonl").stat() == before
+
+
+def test_it_goes_on_after_a_kill(bulk: Bulk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command itself, killed when the first of its parts is there."""
+    Path("long.jsonl").write_text(jsonl(*ROWS) * 40, "utf-8")
+    for module, name in (
+        (job, "VALUES_OF_PART"),
+        (formats, "BLOCK_VALUES"),
+        (formats, "BLOCK_BYTES"),
+    ):
+        monkeypatch.setattr(module, name, getattr(module, name))
+    small_blocks()
+    code = (
+        "import sys; from tests.bulk.killing import small_blocks; small_blocks(); "
+        "from streamdec.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", code, "bulk", "--tokenizer", str(TOKENIZER)]
+    command += ["long.jsonl", "out.jsonl"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
+        while not list(Path("out.jsonl.parts").glob("0*")) and process.poll() is None:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    assert not Path("out.jsonl").exists()
+    refused = bulk("long.jsonl", "out.jsonl")
+    assert (refused.status, "begun before, and not ended" in refused.err) == (2, True)
+    assert bulk("long.jsonl", "out.jsonl", "--resume").out.startswith("1,440 rows of 1 file in ")
+    assert objects("out.jsonl") == EXPECTED * 40
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["nowhere.jsonl", "out.jsonl"], "nowhere.jsonl: no such file or folder"),
+        (["in.jsonl", "out.csv"], "out.csv: the suffix says no format; known are .parquet, "),
+        (["in.txt", "out.jsonl"], "in.txt: the suffix says no format"),
+        (["in.jsonl", "in.parquet", "in.txt"], "in.txt is a file; several files go into a folder"),
+        (["none", "out"], "none: no files (.parquet, .arrow, "),
+        (["none", "out", "--input-format=arrow"], "none: no arrow files in this folder"),
+        (["in.jsonl", "in.jsonl", "--overwrite"], "the input and the output are the same file"),
+        (["in.jsonl", "out.jsonl", "--column=ids"], "line 1: no column 'ids'; there are: 'id', "),
+        (["in.parquet", "out.jsonl", "--to=id"], "in.parquet: there is a column 'id' already"),
+        (["in.jsonl", "out.jsonl", "--to=token_ids"], "two columns would be called 'token_ids'"),
+        (["in.jsonl", "out.jsonl", "--resume", "--overwrite"], "cannot both be meant"),
+        (["in.jsonl"], "Missing argument"),
+        (["in.jsonl", "out.jsonl", "--stop="], "an empty stop would match everywhere"),
+        (["bad.jsonl", "out.jsonl"], "bad.jsonl: line 2: token 1 is out of range: -4; a token id "),
+    ],
+)
+def test_what_is_wrong_is_told_and_nothing_is_left(
+    bulk: Bulk, arguments: list[str], told: str
+) -> None:
+    Path("none").mkdir()
+    Path("in.txt").write_text("1 2 3")
+    Path("bad.jsonl").write_text(jsonl(IDS[0], [1, -4]), "utf-8")
+    before = sorted(Path().iterdir())
+    result = bulk(*arguments)
+    assert (result.status, result.out) == (2, "")
+    assert told in result.err
+    assert "Traceback" not in result.err
+    assert sorted(Path().iterdir()) == before
+
+
+def test_an_interruption_tells_what_stays(bulk: Bulk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job.Job, "_decode", interrupted)
+    result = bulk("in.jsonl", "out.jsonl")
+    assert result.status == 130
+    told = "What is finished is in out.jsonl.parts; --resume goes on from there."
+    assert result.err.strip() == told
+
+
+def test_without_pyarrow_the_install_line_is_told(
+    bulk: Bulk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    result = bulk("in.jsonl", "out.jsonl")
+    assert result.status == 2
+    assert "pip install 'streamdec[bulk]'" in result.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+@pytest.mark.usefixtures("bulk")
+def test_a_terminal_shows_how_far_it_is() -> None:
+    here = Path.cwd()
+    told = written(
+        "bulk", "--tokenizer", TOKENIZER, here / "in.parquet", here / "in.jsonl", here / "o"
+    )
+    assert f"{WIPED}{'█' * 24} 100% file 2 of 2, 36 rows, " in told
+    assert told.count("M tokens/s") == 2
+    assert told.endswith(WIPED)

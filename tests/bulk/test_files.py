@@ -1,0 +1,395 @@
+"""Files in, files out: formats, blocks of bounded size, kills."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from streamdec import MockTokenizer
+from streamdec.bulk import BulkDecoder, DatasetError, decode_arrow, formats
+from streamdec.bulk.formats import FORMATS, Format, format_of, read_blocks
+from streamdec.bulk.job import Job, Status
+from streamdec.errors import TokenIdError, TokenIdTypeError
+from tests.bulk.killing import TOKENIZER, job_of, rows, small_blocks, written
+from tests.support.pages import ROOT
+
+DECODER = BulkDecoder(TOKENIZER)
+TEXTS = decode_arrow(
+    pa.array([row["token_ids"] for row in rows()], pa.list_(pa.int64())), TOKENIZER
+).to_pylist()
+EXPECTED = [{**row, "text": text} for row, text in zip(rows(), TEXTS, strict=True)]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BLOCK_VALUES", "BLOCK_BYTES"):
+        monkeypatch.setattr(formats, name, getattr(formats, name))
+    monkeypatch.setattr("streamdec.bulk.job.VALUES_OF_PART", 0)
+    small_blocks()
+
+
+def content(path: Path, file_format: Format) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]]
+    if file_format == "jsonl":
+        found = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    elif file_format == "parquet":
+        found = parquet.read_table(path).to_pylist()
+    else:
+        found = pa.ipc.open_file(str(path)).read_all().to_pylist()
+    return found
+
+
+def job(source: Path, target: Path, decoder: BulkDecoder = DECODER) -> Job:
+    return Job(source, target, decoder, format_of(source), format_of(target))
+
+
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What was tried in forks."""
+    if not hasattr(os, "fork"):
+        pytest.skip("this system has no forks")
+    folder, seed = tmp_path_factory.mktemp("forks"), random.randrange(10**6)
+    command = [sys.executable, "-m", "tests.bulk.forks", str(folder), str(seed), "4"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, text=True)
+    assert (done.stderr, done.returncode) == ("", 0), f"seed {seed}"
+    found: dict[str, Any] = json.loads(done.stdout) | {"seed": seed}
+    return found
+
+
+# --- formats --------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(("read", "write"), [*product(FORMATS, FORMATS)])
+def test_every_format_becomes_every_format(tmp_path: Path, read: Format, write: Format) -> None:
+    source = written(tmp_path / f"in.{read}", read)
+    told: list[Status] = []
+    target = tmp_path / f"out.{write}"
+    done = job(source, target).run(progress=told.append)
+    assert content(target, write) == EXPECTED
+    assert done == Status(1.0, 120, sum(len(row["token_ids"] or ()) for row in EXPECTED))
+    assert len(told) > 5
+    assert [each.read for each in told] == sorted(each.read for each in told)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([source.name, target.name])
+
+
+@pytest.mark.parametrize("read", FORMATS)
+def test_a_file_is_the_same_in_one_part_and_in_many(tmp_path: Path, read: Format) -> None:
+    source = written(tmp_path / f"in.{read}", read)
+    target = tmp_path / f"out.{read}"
+    job(source, target).run()
+    assert content(target, read) == EXPECTED
+
+
+@pytest.mark.usefixtures("small")
+def test_an_arrow_stream_is_read_as_a_file_is(tmp_path: Path) -> None:
+    """What Hugging Face datasets keeps in .arrow files."""
+    table = pa.Table.from_pylist(rows())
+    with pa.ipc.new_stream(str(tmp_path / "in.arrow"), table.schema) as writer:
+        writer.write_table(table, max_chunksize=13)
+    job(tmp_path / "in.arrow", tmp_path / "out.parquet").run()
+    assert content(tmp_path / "out.parquet", "parquet") == EXPECTED
+
+
+def test_jsonl_is_written_as_it_was_read(tmp_path: Path) -> None:
+    """Numbers that Arrow does not know, objects of all kinds, lists alone, blank lines."""
+    big = 10**30
+    lines: list[dict[str, Any]] = [
+        {"token_ids": [0], "a": big, "b": 0.1, "c": {"d": [None, "\ud800"]}},
+        {"token_ids": []},
+    ]
+    (tmp_path / "in.jsonl").write_text(
+        "\n\n".join([*map(json.dumps, lines), '{"token_ids": null}', "[1, 2]"]), "utf-8"
+    )
+    job(tmp_path / "in.jsonl", tmp_path / "out.jsonl").run()
+    assert content(tmp_path / "out.jsonl", "jsonl") == [
+        {**lines[0], "text": "Hi"},
+        {**lines[1], "text": ""},
+        {"token_ids": None, "text": None},
+        {"token_ids": [1, 2], "text": " there!"},
+    ]
+
+
+@pytest.mark.parametrize(("read", "write"), [*product(FORMATS, FORMATS)])
+def test_a_file_without_rows(tmp_path: Path, read: Format, write: Format) -> None:
+    source = written(tmp_path / f"in.{read}", read, count=0)
+    if read != "jsonl":
+        table = pa.Table.from_pylist(rows())[:0]
+        if read == "parquet":
+            parquet.write_table(table, source)
+        else:
+            with pa.ipc.new_file(str(source), table.schema) as writer:
+                writer.write_table(table)
+    target = tmp_path / f"out.{write}"
+    assert job(source, target).run() == Status(1.0, 0, 0)
+    assert content(target, write) == []
+    if write == "parquet":
+        assert parquet.read_schema(target).names[-1] == "text"
+
+
+def test_types_and_metadata_are_kept_but_for_what_no_longer_holds(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "token_ids": pa.array([[0], None], pa.large_list(pa.uint16())),
+            "label": pa.array(["a", "b"]).dictionary_encode(),
+            "day": pa.array([1, 2], pa.date32()),
+        }
+    ).replace_schema_metadata({"huggingface": '{"info": {"features": {}}}', "mine": "kept"})
+    parquet.write_table(table, tmp_path / "in.parquet")
+    for suffix in ("parquet", "arrow"):
+        target = tmp_path / f"out.{suffix}"
+        job(tmp_path / "in.parquet", target).run()
+        found = (
+            parquet.read_table(target)
+            if suffix == "parquet"
+            else pa.ipc.open_file(str(target)).read_all()
+        )
+        assert found.schema.types == [*table.schema.types, pa.string()]
+        assert found.schema.metadata == {b"mine": b"kept"}
+        assert found.drop_columns("text").to_pylist() == table.to_pylist()
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def test_memory_does_not_grow_with_the_file(forks: dict[str, Any]) -> None:
+    assert {*forks["peaks"]} == {*FORMATS}
+    for file_format, (short, long) in forks["peaks"].items():
+        assert long < 2 * short, file_format
+
+
+# --- kills ----------------------------------------------------------------------------------------
+
+
+def test_jobs_that_are_killed_lose_and_double_nothing(forks: dict[str, Any]) -> None:
+    """SIGKILL at random moments, until all are done: byte for byte what was never killed gives."""
+    assert forks["different"] == [], forks["seed"]
+    assert forks["kills"] > 0
+
+
+class Cut(BaseException):
+    """As a kill, but in this process."""
+
+
+def cut_after(blocks: int) -> Any:
+    def progress(_: Status) -> None:
+        nonlocal blocks
+        blocks -= 1
+        if not blocks:
+            raise Cut
+
+    return progress
+
+
+PAIR: tuple[Format, Format] = ("parquet", "jsonl")
+
+
+@pytest.fixture
+def begun(tmp_path: Path, small: None) -> Job:  # noqa: ARG001
+    """A job that came half of its way."""
+    written(tmp_path / "in.parquet", "parquet")
+    one = job_of(tmp_path, PAIR, "out")
+    with pytest.raises(Cut):
+        one.run(progress=cut_after(12))
+    assert not one.target.exists()
+    return one
+
+
+def test_what_was_finished_is_not_decoded_again(begun: Job) -> None:
+    finished = len(list(begun.parts.glob("0*")))
+    assert finished > 1
+    told: list[Status] = []
+    done = begun.run("resume", told.append)
+    assert done is not None
+    assert told[0].rows > 35
+    assert 0 < done.tokens < 400 * 0.8
+    assert done.rows == 120
+    assert begun.run("resume") is None
+
+
+def test_it_is_not_begun_anew_unasked(begun: Job) -> None:
+    with pytest.raises(DatasetError, match=r"out.jsonl: begun before, and not ended; resume or ov"):
+        begun.run()
+    begun.run("overwrite")
+    with pytest.raises(DatasetError, match=r"out.jsonl: there already; overwrite it, or name ano"):
+        begun.run()
+    before = begun.target.read_bytes()
+    begun.run("overwrite")
+    assert begun.target.read_bytes() == before
+
+
+def test_parts_of_another_job_are_not_taken(begun: Job, tmp_path: Path) -> None:
+    plain = Job(begun.source, begun.target, DECODER, *PAIR)
+    with pytest.raises(DatasetError, match="begun with another conditions"):
+        plain.run("resume")
+    other = MockTokenizer.from_tokens([b"a", b"b"])
+    with pytest.raises(DatasetError, match="begun with another tokenizer"):
+        Job(begun.source, begun.target, BulkDecoder(other), *PAIR).run("resume")
+    written(tmp_path / "in.parquet", "parquet", 121)
+    with pytest.raises(DatasetError, match="begun with another input_"):
+        begun.run("resume")
+    (begun.parts / "job.json").write_text("[]")
+    with pytest.raises(DatasetError, match=r"a job.json that is none"):
+        begun.run("resume")
+
+
+def test_a_missing_part_is_noticed(begun: Job) -> None:
+    next(begun.parts.glob("000000-*")).unlink()
+    with pytest.raises(DatasetError, match="a part is missing"):
+        begun.run("resume")
+
+
+def test_an_old_output_stays_until_the_new_one_is_whole(begun: Job, tmp_path: Path) -> None:
+    begun.target.write_text("old")
+    opened = tmp_path / "as whoever has opened it sees it"
+    opened.hardlink_to(begun.target)
+    with pytest.raises(Cut):
+        begun.run("overwrite", cut_after(9))
+    assert begun.target.read_text() == "old"
+    begun.run("resume")
+    assert len(content(begun.target, "jsonl")) == 120
+    assert opened.read_text() == "old"  # nothing was written into it
+
+
+# --- what is wrong --------------------------------------------------------------------------------
+
+
+def test_a_full_disk_is_an_error_that_can_be_resumed(forks: dict[str, Any]) -> None:
+    """The system refuses to write more, as it does on a full disk."""
+    assert {*forks["disks"]} == {*FORMATS}
+    for said, left, rows_in_the_end in forks["disks"].values():
+        assert "File too large" in said
+        assert not left
+        assert rows_in_the_end == 900
+
+
+BAD_LINES = {
+    "{": "not JSON: ",
+    "7": "expected an object or a list of token ids, got a number",
+    '{"a": 1, "b": 2}': "no column 'token_ids'; there are: 'a', 'b'",
+    "{}": "no column 'token_ids'; there are: none",
+    '{"token_ids": "0 1"}': "'token_ids' must be a list of integers or null, got a string",
+    '{"token_ids": [1, 2.0]}': "token 1 is of type float: 2.0; a token id is an integer from 0",
+    '{"token_ids": [true]}': "token 0 is a bool: True; a token id is an integer from 0",
+    '{"token_ids": [1, null]}': "token 1 is of type NoneType: None; a token id is an integer",
+    '{"token_ids": [-1]}': "token 0 is out of range: -1; a token id is an integer from 0",
+    '{"token_ids": [99999999999999999999]}': "token 0 is out of range: 99999999999999999999; a ",
+    '{"token_ids": [0], "text": "x"}': "there is a column 'text' already",
+}
+
+
+@pytest.mark.parametrize("line", BAD_LINES)
+def test_a_bad_line_is_named_and_nothing_is_written(tmp_path: Path, line: str) -> None:
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text(f'{{"token_ids": [0]}}\n\n{line}\n{{"token_ids": [1]}}\n', "utf-8")
+    with pytest.raises((DatasetError, TokenIdError)) as caught:
+        job(source, target).run()
+    where = "" if "column 'text'" in BAD_LINES[line] else "line 3: "
+    assert str(caught.value).startswith(f"{source}: {where}{BAD_LINES[line]}")
+    assert not target.exists()
+
+
+@pytest.mark.usefixtures("small")
+def test_a_bad_id_is_named_with_file_and_row(tmp_path: Path) -> None:
+    source = tmp_path / "in.parquet"
+    table = pa.table({"token_ids": [[1]] * 70 + [[2, -1]] + [[1]] * 9})
+    parquet.write_table(table, source, row_group_size=33)
+    with pytest.raises(TokenIdError) as caught:
+        job(source, tmp_path / "out.parquet").run()
+    told = "column 'token_ids': row 70: token 1 is out of range: -1; "
+    assert str(caught.value).startswith(f"{source}: {told}")
+
+
+def test_a_missing_column_or_one_of_another_type_is_told(tmp_path: Path) -> None:
+    source = tmp_path / "in.parquet"
+    parquet.write_table(pa.table({"ids": [[1.5]]}), source)
+    with pytest.raises(DatasetError, match=r"in.parquet: no column 'token_ids'; there are: 'ids'$"):
+        job(source, tmp_path / "out.parquet").run()
+    with pytest.raises(TokenIdTypeError, match=r"in.parquet: column 'ids': expected lists of int"):
+        job(source, tmp_path / "out.parquet", BulkDecoder(TOKENIZER, "ids")).run()
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "jsonl"])
+@pytest.mark.parametrize(
+    "data", [b"no such thing", b"PAR1" * 9, b"ARROW1\0\0" * 9, gzip.compress(b"")]
+)
+def test_a_file_that_is_none_is_told(tmp_path: Path, suffix: str, data: bytes) -> None:
+    source = tmp_path / f"in.{suffix}"
+    source.write_bytes(data)
+    with pytest.raises(DatasetError, match=rf"in\.{suffix}: "):
+        job(source, tmp_path / "out.parquet").run()
+
+
+def test_an_empty_file_and_a_truncated_one_are_told(tmp_path: Path) -> None:
+    for read in ("parquet", "arrow"):
+        source = written(tmp_path / f"in.{read}", read)
+        for data in (b"", source.read_bytes()[:-100]):
+            source.write_bytes(data)
+            with pytest.raises(DatasetError, match=rf"in\.{read}: "):
+                job(source, tmp_path / "out.parquet").run("overwrite")
+
+
+@pytest.mark.usefixtures("small")
+def test_other_types_than_in_the_first_rows_are_told(tmp_path: Path) -> None:
+    """JSONL may have them, a table cannot."""
+    lines = [{"token_ids": [0], "a": 1}] * 60 + [{"token_ids": [0], "a": 0.5}]
+    source = tmp_path / "in.jsonl"
+    source.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
+    with pytest.raises(DatasetError, match="rows of other columns or types than the first rows"):
+        job(source, tmp_path / "out.parquet").run()
+    job(source, tmp_path / "out.jsonl").run()
+    mixed = '{"token_ids": [0], "a": 1}\n{"token_ids": [0], "a": "one"}'
+    (tmp_path / "mixed.jsonl").write_text(mixed, "utf-8")
+    with pytest.raises(DatasetError, match="column 'a' has values of no one type: "):
+        job(tmp_path / "mixed.jsonl", tmp_path / "mixed.parquet").run()
+    assert not (tmp_path / "mixed.parquet.parts").exists()
+    lines[-1] = {"token_ids": [0], "a": 1, "b": 2}
+    source.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
+    with pytest.raises(DatasetError, match="rows of other columns or types than the first rows"):
+        job(source, tmp_path / "out.parquet").run("overwrite")
+
+
+def test_what_json_cannot_say_is_told(tmp_path: Path) -> None:
+    source = tmp_path / "in.parquet"
+    parquet.write_table(pa.table({"token_ids": [[0]], "a": [b"\xff"]}), source)
+    with pytest.raises(DatasetError, match=r"column 'a' has what JSON cannot say: b'.xff'"):
+        job(source, tmp_path / "out.jsonl").run()
+
+
+def test_a_file_is_not_written_over_itself(tmp_path: Path) -> None:
+    source = written(tmp_path / "in.parquet", "parquet")
+    before = source.read_bytes()
+    with pytest.raises(DatasetError, match="the input and the output are the same file"):
+        job(source, tmp_path / "." / "in.parquet").run("overwrite")
+    assert source.read_bytes() == before
+
+
+def test_a_suffix_says_the_format() -> None:
+    known = {"a.parquet": "parquet", "a.FEATHER": "arrow", "a.ipc": "arrow", "a.ndjson": "jsonl"}
+    assert {name: format_of(Path(name)) for name in known} == known
+    with pytest.raises(
+        DatasetError, match=r"a.csv: the suffix says no format; known are .parquet,"
+    ):
+        format_of(Path("a.csv"))
+
+
+@pytest.mark.usefixtures("small")
+def test_blocks_are_cut_alike_wherever_reading_begins(tmp_path: Path) -> None:
+    for read in FORMATS:
+        source = written(tmp_path / f"in.{read}", read)
+        sizes = [len(block.table) for block in read_blocks(source, read, "token_ids")]
+        assert sum(sizes) == 120
+        for number in range(len(sizes) + 1):
+            rest = read_blocks(source, read, "token_ids", sum(sizes[:number]))
+            assert [len(block.table) for block in rest] == sizes[number:]

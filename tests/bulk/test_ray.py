@@ -1,0 +1,96 @@
+"""Real Ray Data: ``pip install --group ray && pytest tests/bulk/test_ray.py``.
+
+Half a minute, most of it for Ray to start.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from streamdec.bulk import BulkDecoder
+from tests.cli.running import LIBRARY, TOKENIZER
+from tests.support.pages import ROOT, Page
+
+ray = pytest.importorskip("ray", reason="the dependency group ray is not installed")
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, and many
+
+SAID = [f"Row {i} is an owl 🦉.\nUser: what" for i in range(200)]
+ROWS = [{"id": i, "token_ids": LIBRARY.encode(text).ids} for i, text in enumerate(SAID)]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    # Two actors that take a processor each starve the readers of a cluster with two.
+    environment = {"env_vars": {"PYTHONPATH": str(ROOT)}}
+    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, runtime_env=environment)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, cluster: None) -> Path:  # noqa: ARG001
+    """The tokenizer and twenty files of ten rows."""
+    shutil.copy(TOKENIZER, tmp_path / "tokenizer.json")
+    (tmp_path / "answers").mkdir()
+    for first in range(0, 200, 10):
+        table = pa.Table.from_pylist(ROWS[first : first + 10])
+        parquet.write_table(table, tmp_path / "answers" / f"{first:03}.parquet")
+    return tmp_path
+
+
+def check(rows: Any) -> None:
+    """All rows are there, once, with their texts."""
+    found = sorted(rows.take_all(), key=lambda row: int(row["id"]))
+    assert [row["id"] for row in found] == [*range(200)]
+    assert [row["text"] for row in found] == SAID
+    assert [list(row["token_ids"]) for row in found] == [row["token_ids"] for row in ROWS]
+
+
+def test_the_example_of_the_page(folder: Path) -> None:
+    (code,) = Page("docs/how-to/decode-a-dataset.md").of_kind("python ray")
+    # Workers have folders of their own.
+    code = code.replace('"./model"', repr(str(folder)))
+    session: dict[str, Any] = {}
+    exec(code.replace('"answers.parquet"', repr(str(folder / "answers"))), session)
+    check(session["rows"])
+
+
+def test_a_decoder_itself_is_sent_to_tasks(folder: Path) -> None:
+    rows = ray.data.read_parquet(str(folder / "answers"))
+    check(rows.map_batches(BulkDecoder(folder).__call__, batch_format="pyarrow"))
+
+
+def test_all_rows_are_there_once_though_a_worker_is_killed(folder: Path) -> None:
+    """One of two actors dies by SIGKILL with a batch in its hands."""
+    mark = folder / "killed"
+
+    class Dying(BulkDecoder):
+        def __call__(self, batch: Any, first_row: int = 0) -> Any:
+            found = super().__call__(batch, first_row)
+            if 70 in batch.column("id").to_pylist():
+                try:
+                    mark.touch(exist_ok=False)
+                    os.kill(os.getpid(), signal.SIGKILL)
+                except FileExistsError:
+                    pass
+            return found
+
+    rows = ray.data.read_parquet(str(folder / "answers")).map_batches(
+        Dying,
+        fn_constructor_args=(str(folder),),
+        batch_format="pyarrow",
+        batch_size=10,
+        compute=ray.data.ActorPoolStrategy(size=2),
+    )
+    check(rows)
+    assert mark.exists()

@@ -1,0 +1,116 @@
+"""Tables of others: ``pip install --group datasets && pytest tests/bulk/test_tables.py``."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from streamdec.bulk import BulkDecoder
+from tests.cli.running import LIBRARY, TOKENIZER, run
+from tests.support.pages import Page
+
+PAGE = Page("docs/how-to/decode-a-dataset.md")
+SAID = [f"Row {i} is an owl 🦉." for i in range(50)]
+IDS = [LIBRARY.encode(text).ids for text in SAID]
+TABLE = pa.table({"id": range(50), "token_ids": IDS})
+REASON = "the dependency group datasets is not installed"
+
+
+@pytest.fixture
+def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A folder with what the page speaks of."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for name in ("model", "rollouts"):
+        Path(name).mkdir()
+    shutil.copy(TOKENIZER, "model/tokenizer.json")
+    parquet.write_table(TABLE, "answers.parquet", row_group_size=10)
+    parquet.write_table(TABLE, "rollouts/1.parquet")
+
+
+def session(kind: str) -> dict[str, Any]:
+    """What the block of this kind leaves behind."""
+    (code,) = PAGE.of_kind(f"python {kind}")
+    found: dict[str, Any] = {}
+    exec(compile(code, f"the page, {kind}", "exec"), found)
+    return found
+
+
+def test_no_example_is_longer_than_ten_lines() -> None:
+    kinds = {kind: body for kind, body in PAGE.blocks if kind.startswith("python ")}
+    assert [*kinds] == ["python datasets", "python polars", "python ray", "python spark"]
+    assert max(len(body.splitlines()) for body in kinds.values()) <= 10
+
+
+@pytest.mark.usefixtures("_here")
+def test_the_examples_print_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    found: dict[str, Any] = {}
+    assert len(PAGE.examples) == PAGE.kinds.count("python") == 2
+    for code, text in PAGE.examples:
+        exec(compile(code, "the page", "exec"), found)
+        assert capsys.readouterr().out == text
+
+
+@pytest.mark.usefixtures("_here")
+def test_the_commands_of_the_page_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    for line in PAGE.commands:
+        _, *arguments = __import__("shlex").split(line)
+        made = run(monkeypatch, *arguments)
+        assert made.status == 0, made.err
+    assert parquet.read_table("texts.parquet")["text"].to_pylist() == SAID
+    assert parquet.read_table("texts/1.parquet")["stop_reason"].to_pylist() == [None] * 50
+
+
+@pytest.mark.usefixtures("_here")
+def test_hugging_face_datasets() -> None:
+    datasets = pytest.importorskip("datasets", reason=REASON)
+    texts = session("datasets")["texts"]
+    assert texts.column_names == ["id", "token_ids", "text"]
+    assert list(texts["text"]) == SAID
+    # Its files are Arrow streams, and say what their columns are.
+    texts.remove_columns("text").save_to_disk("saved")
+    (saved,) = Path("saved").glob("*.arrow")
+    made = datasets.Dataset.from_parquet(str(decoded(saved)), cache_dir="cache")
+    assert list(made["text"]) == SAID
+
+
+def decoded(source: Path) -> Path:
+    from streamdec.bulk.job import Job
+
+    Job(source, Path("made.parquet"), BulkDecoder("model"), "arrow", "parquet").run()
+    return Path("made.parquet")
+
+
+@pytest.mark.usefixtures("_here")
+def test_polars() -> None:
+    polars = pytest.importorskip("polars", reason=REASON)
+    texts = session("polars")["texts"]
+    assert isinstance(texts, polars.DataFrame)
+    assert texts["text"].to_list() == SAID
+    frame = polars.from_arrow(TABLE).with_columns(token_ids=polars.col("token_ids").reverse())
+    decode = BulkDecoder("model")
+    lazy = frame.lazy().map_batches(
+        lambda part: polars.from_arrow(decode(part.to_arrow())),
+        schema={**frame.schema, "text": polars.String},
+    )
+    assert lazy.collect()["text"].to_list() == SAID[::-1]
+
+
+@pytest.mark.usefixtures("_here")
+def test_record_batches_one_after_another_as_spark_gives_them() -> None:
+    """What ``mapInArrow`` calls: an iterator of batches in, an iterator out, lazily."""
+    (code,) = PAGE.of_kind("python spark")
+    ast.parse(code)
+    assert "mapInArrow(decode.batches," in code
+    batches = iter(TABLE.to_batches(max_chunksize=7))
+    found = BulkDecoder("./model").batches(batches)
+    first = next(found)
+    assert isinstance(first, pa.RecordBatch)
+    assert len([*batches]) == 7  # the others were not taken
+    assert first.column("text").to_pylist() == SAID[:7]
