@@ -44,6 +44,7 @@ What holds for all of them:
 VARIABLES = {
     "STREAMDEC_TOKENIZER": "What encodes a `tokenizer.json` where `--backend` does not say it: "
     "`auto`, `fastokens` or `huggingface`.",
+    "STREAMDEC_API_KEY": "The key that clients of `streamdec serve` must have, as `--api-key`.",
     "NO_COLOR": "With any value: no colours.",
     "TERM": "`dumb`: plain lines, no progress.",
     "HF_HUB_CACHE, HF_HOME": "Where models of the Hugging Face Hub are looked for, as by its own "

@@ -107,9 +107,11 @@ HOMES: Mapping[str, str | tuple[str, ...]] = {
     "regex": "streamdec.regex_stops",
     "rich": "streamdec.cli",
     "sentencepiece": "streamdec.backends",
+    "starlette": "streamdec.server",
     "tiktoken": "streamdec.backends",
     # The last makes tokenizers, of which the first makes backends; the other stands in for a class.
     "tokenizers": ("streamdec.backends", "streamdec.compat", "streamdec.testing"),
+    "uvicorn": "streamdec.server",
 }
 """Other people's packages, and the only folders of ours that know them."""
 

@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, str] = {
     "encode": "Turn texts into token ids.",
     "info": "Say what a tokenizer is, and what is odd about it.",
     "preflight": "Tell what engines will do with a model, and what is wrong.",
+    "serve": "Serve OpenAI's API over an engine, or over a replayed text.",
     "trace": "Show what happens to each token when it is streamed.",
     "verify": "Compare what is streamed with the whole decode, row by row.",
 }

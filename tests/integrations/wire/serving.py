@@ -216,7 +216,10 @@ def served(app: Any) -> Iterator[str]:
     """``app`` on uvicorn in a thread of its own; gives its address."""
     config = uvicorn.Config(app, interface="asgi3", lifespan="off", log_level="critical", ws="none")
     server = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as bound:
+    # Where the protocol is not named, each response is held back by 40 ms (Nagle's algorithm).
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as bound:
+        bound.bind(("127.0.0.1", 0))
+        bound.listen(100)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([bound])))
         thread.start()
         try:

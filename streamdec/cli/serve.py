@@ -1,0 +1,289 @@
+"""``streamdec serve``: OpenAI's API over an engine, or over one that replays a text."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import signal
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import click
+
+from streamdec.backends.report import LoadedTokenizer
+from streamdec.cli.loading import Loader, complete_files, loading_options
+from streamdec.cli.progress import say
+from streamdec.cli.statuses import DONE, INTERRUPTED, CannotBeginError
+from streamdec.server.engines import Engine, EngineError, ReplayEngine, load_engine
+from streamdec.server.limits import ServerLimits
+
+__all__ = ["serve"]
+
+VARIABLE = "STREAMDEC_API_KEY"
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_DEFAULTS = ServerLimits()
+_LIMITS = {
+    "body_bytes": "Bytes of a request.",
+    "stops": "Stop strings, and stop ids, of a request.",
+    "stop_characters": "Characters of a stop string.",
+    "samples": "Streams of a request: prompts times n.",
+    "prompt_tokens": "Tokens of a prompt.",
+    "max_tokens": "Tokens of an answer.",
+    "default_max_tokens": "Tokens of an answer where a request does not say.",
+    "concurrent": "Streams that run at once.",
+    "waiting": "Requests that wait for room; more are refused (429).",
+}
+"""Limits that have an option, and what it says."""
+
+
+def _limits_options(command: Any) -> Any:
+    for name in reversed(_LIMITS):
+        default = getattr(_DEFAULTS, name)
+        command = click.option(
+            f"--limit-{name.replace('_', '-')}",
+            name,
+            type=click.IntRange(min=0 if name == "waiting" else 1),
+            default=default,
+            show_default=default is not None,
+            metavar="N",
+            help=_LIMITS[name],
+        )(command)
+    return command
+
+
+def _check_keys(
+    _context: click.Context, _option: click.Parameter, keys: tuple[str, ...]
+) -> tuple[str, ...]:
+    if any(re.fullmatch(r"[!-~]+", key) is None for key in keys):
+        raise click.BadParameter("a key is of printable ASCII without spaces, and not empty")
+    return keys
+
+
+@click.command()
+@click.option(
+    "--tokenizer",
+    metavar="PATH",
+    shell_complete=complete_files,
+    help="A tokenizer file, its folder, or a name, as for 'info'. Without it, that of the demo.",
+)
+@loading_options
+@click.option(
+    "--engine",
+    "engine_name",
+    metavar="MODULE:CALLABLE",
+    help="What gives token ids. Without it, a text is replayed.",
+)
+@click.option(
+    "--text",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The text that is replayed; without it, that of the demo.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0),
+    default=40,
+    show_default=True,
+    help="Tokens per second of the replay; 0 is as fast as possible.",
+)
+@click.option(
+    "--model",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="The model's name for clients; may be repeated. Without it, that of the tokenizer.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="And on which port; 0 is a free one.",
+)
+@click.option(
+    "--api-key",
+    "api_keys",
+    multiple=True,
+    metavar="KEY",
+    envvar=VARIABLE,
+    callback=_check_keys,
+    help=f"Needed for everything below /v1; may be repeated. Better by {VARIABLE} "
+    "(several with spaces between), which other users of the machine do not see.",
+)
+@click.option(
+    "--chat-template",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A chat template, instead of the model's own.",
+)
+@click.option(
+    "--allow-request-templates",
+    is_flag=True,
+    help="Let requests bring a chat template, which is rendered in a process of its own.",
+)
+@click.option(
+    "--eos-token-id",
+    "eos_token_ids",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="ID",
+    help="Ends a stream; may be repeated. Without it, those of generation_config.json, or else the "
+    "tokenizer's.",
+)
+@click.option(
+    "--allow-origin",
+    "allow_origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Web pages of this origin may ask (CORS); may be repeated.",
+)
+@click.option(
+    "--allow-host",
+    "allow_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A name that the Host header may have, beside localhost; may be repeated. Without it any "
+    "name may be there, unless only this machine can reach the server.",
+)
+@click.option(
+    "--page/--no-page",
+    default=None,
+    help="A page at / to try it in a browser; with the replay there is one.",
+)
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    default=30,
+    show_default=True,
+    metavar="SECONDS",
+    help="What running streams have, after SIGTERM or Ctrl-C, before they are aborted.",
+)
+@click.option("--access-log", is_flag=True, help="Log each request: its path and its status.")
+@_limits_options
+def serve(
+    tokenizer: str | None,
+    load: Loader,
+    engine_name: str | None,
+    text: Path | None,
+    rate: float,
+    names: tuple[str, ...],
+    host: str,
+    port: int,
+    api_keys: tuple[str, ...],
+    chat_template: Path | None,
+    allow_request_templates: bool,
+    eos_token_ids: tuple[int, ...],
+    allow_origins: tuple[str, ...],
+    allow_hosts: tuple[str, ...],
+    page: bool | None,
+    grace: float,
+    access_log: bool,
+    **limits: int | None,
+) -> None:
+    """Serve OpenAI's API over an engine that turns prompt ids into token ids.
+
+    The engine is a callable of yours; without one a text is replayed, so that this runs at once.
+    Served are /v1/completions, /v1/chat/completions, /v1/messages (Anthropic's), /v1/models,
+    /metrics, /health and /version.
+
+    \b
+    Examples:
+      streamdec serve
+      streamdec serve --tokenizer ./model --engine my_engine:generate --model tiny
+      streamdec serve --tokenizer ./model --text answer.txt --rate 100 --port 8080
+    """
+    from streamdec import server
+
+    if engine_name is not None and text is not None:
+        raise click.UsageError("--text is for the replay, which --engine takes the place of")
+    options = {} if chat_template is None else {"chat_template": chat_template}
+    loaded: LoadedTokenizer
+    if tokenizer is not None:
+        loaded = load(tokenizer, **options)
+    else:
+        loaded = load(str(_data("demo_tokenizer.json")), **options)
+    try:
+        engine = _engine(engine_name, loaded, text, rate)
+    except EngineError as error:
+        raise CannotBeginError(str(error)) from error
+    eos = eos_token_ids or tuple(_eos_token_ids(tokenizer, loaded))
+    application = server.create_app(
+        loaded,
+        engine,
+        models=names or (_name_of(tokenizer),),
+        limits=ServerLimits(**limits),  # type: ignore[arg-type]
+        eos_token_ids=eos,
+        api_keys=api_keys,
+        hosts=_hosts(host, allow_hosts),
+        allow_origins=allow_origins,
+        allow_request_templates=allow_request_templates,
+        simple_template=tokenizer is None and chat_template is None,
+        page=engine_name is None if page is None else page,
+    )
+
+    def started(url: str) -> None:
+        say(f"Serving on {url} (Ctrl-C ends it)")
+
+    ended = server.serve(
+        application, host=host, port=port, grace=grace, access_log=access_log, on_start=started
+    )
+    click.get_current_context().exit(INTERRUPTED if ended == signal.SIGINT else DONE)
+
+
+def _engine(name: str | None, tokenizer: LoadedTokenizer, text: Path | None, rate: float) -> Engine:
+    if name is not None:
+        return load_engine(name, str(Path.cwd()))
+    source = _data("demo_text.txt") if text is None else text
+    return ReplayEngine(tokenizer.encode(source.read_text("utf-8").rstrip("\n")).ids, rate)
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only this machine can reach ``host``."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _hosts(host: str, allowed: tuple[str, ...]) -> set[str] | None:
+    """The names that requests may be for; None for all."""
+    if not allowed and not _is_loopback(host):
+        return None
+    return {*LOOPBACK, host, *(each.lower() for each in allowed)}
+
+
+def _name_of(tokenizer: str | None) -> str:
+    """What a model is called if nobody says: never the path."""
+    if tokenizer is None:
+        return "demo"
+    path = Path(tokenizer)
+    return (path.parent.name if path.is_file() else path.name) or "model"
+
+
+def _eos_token_ids(tokenizer: str | None, loaded: LoadedTokenizer) -> list[int]:
+    """Those of the model, from its files."""
+    if tokenizer is not None:
+        found = _of_generation_config(Path(tokenizer))
+        if found:
+            return found
+    token = loaded.special_tokens.eos_token
+    token_id = None if token is None else loaded.token_to_id(token)
+    return [] if token_id is None else [token_id]
+
+
+def _of_generation_config(path: Path) -> list[int]:
+    folder = path if path.is_dir() else path.parent
+    try:
+        config = json.loads((folder / "generation_config.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return []
+    found = config.get("eos_token_id") if isinstance(config, dict) else None
+    ids = found if isinstance(found, list) else [found]
+    return [each for each in ids if type(each) is int and each >= 0]
+
+
+def _data(name: str) -> Any:
+    return files("streamdec.cli") / "data" / name

@@ -1,0 +1,49 @@
+"""A small server: OpenAI's API over any engine that turns prompt ids into token ids.
+
+It is a front and no engine: it reads requests, renders chat templates, encodes prompts, finds
+stops, and sends text. The engine is a callable of the user's. ``streamdec serve`` runs it; and
+``create_app`` gives it as an ASGI application, which needs Starlette, the extra ``server``.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from streamdec.backends._extras import library
+from streamdec.server.engines import (
+    Engine,
+    EngineError,
+    ReplayEngine,
+    SamplingParams,
+    load_engine,
+)
+from streamdec.server.limits import ServerLimits
+
+if TYPE_CHECKING:
+    from streamdec.server.app import create_app
+    from streamdec.server.running import serve
+
+__all__ = [
+    "Engine",
+    "EngineError",
+    "ReplayEngine",
+    "SamplingParams",
+    "ServerLimits",
+    "create_app",
+    "load_engine",
+    "serve",
+]
+
+_HOMES = {"create_app": "streamdec.server.app", "serve": "streamdec.server.running"}
+
+
+def __getattr__(name: str) -> Any:
+    """What needs Starlette and uvicorn, imported when it is first asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    for needed in ("starlette", "uvicorn"):
+        library(needed, "server", "the server needs")
+    found = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found

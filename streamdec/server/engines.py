@@ -1,0 +1,286 @@
+"""Engines: what turns prompt ids into token ids. Here is how one is asked, and one that replays.
+
+In: a callable of the user's. Out: asynchronous iterators of outputs that end when they are told to.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+import random
+import sys
+import threading
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Protocol, Self
+
+import anyio
+
+from streamdec.errors import FeedClosedError, StreamdecError
+from streamdec.feed import TokenFeed
+from streamdec.integrations.logprobs import TokenLogprob
+from streamdec.sources import Delta, Reader, is_plain
+
+__all__ = [
+    "Engine",
+    "EngineError",
+    "EngineRun",
+    "ReplayEngine",
+    "SamplingParams",
+    "load_engine",
+]
+
+_AHEAD = 16
+"""Ids that an engine in a thread may be ahead of its reader."""
+_ABORTED = Delta((), "abort")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """How one sample is to be generated. What is None the client did not say.
+
+    Stop strings are not here: the server finds them, and closes the engine's iterator.
+    """
+
+    max_tokens: int
+    """The server ends the stream with this token; an engine may need it to reserve memory."""
+    min_tokens: int = 0
+    """Until then the engine should not choose an end-of-sequence or stop id."""
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    repetition_penalty: float | None = None
+    seed: int | None = None
+    """Of this sample: the client's, and one more for each sample after the first."""
+    logprobs: int | None = None
+    """If not None, each output needs ``logprobs``, with so many alternatives for each token."""
+    stop_token_ids: tuple[int, ...] = ()
+    """The server ends the stream at them too."""
+    eos_token_ids: tuple[int, ...] = ()
+    """Those that end the stream; none with ``ignore_eos``."""
+    ignore_eos: bool = False
+    index: int = 0
+    """Which of the samples of a request it is."""
+    n: int = 1
+    """How many there are; the engine is called for each."""
+    logit_bias: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
+    """What is added to the logits of tokens."""
+
+
+class Engine(Protocol):
+    """Gives the token ids that follow a prompt.
+
+    What it returns is an asynchronous iterator, or an iterable, which is read in a thread of its
+    own, or an awaitable of one of them. Its outputs are ids, lists of ids, or whatever
+    :class:`streamdec.sources.Reader` reads. It is closed (``aclose``, ``close``) at the end, at a
+    stop, or when the client goes: that is when to abort the request. The call itself must not
+    block: a function that takes its time is a generator.
+
+    May have ``lifespan()``, an asynchronous context manager around all requests;
+    ``max_concurrency``, how many streams it runs at once; and ``logprobs = True`` if its outputs,
+    objects or dicts, have ``logprobs`` beside their ``token_ids``: for each a
+    :class:`~streamdec.integrations.logprobs.TokenLogprob` or a tuple with the same three.
+    """
+
+    def __call__(
+        self, prompt_token_ids: list[int], params: SamplingParams, /
+    ) -> AsyncIterable[Any] | Iterable[Any] | Awaitable[AsyncIterable[Any] | Iterable[Any]]:
+        """What follows the prompt."""
+        ...
+
+
+class EngineError(StreamdecError, ValueError):
+    """An engine that cannot be loaded, or is none."""
+
+
+def load_engine(name: str, folder: str | None = None) -> Engine:
+    """The engine ``module:callable``; of a class, an instance.
+
+    ``folder`` is looked into for the module before all others. Raises :class:`EngineError`, which
+    says what is missing; what the module itself raises is its cause.
+    """
+    module_name, colon, path = name.partition(":")
+    if not colon or not module_name or not path:
+        raise EngineError(f"an engine is given as module:callable, not {name!r}")
+    if folder is not None and folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        found: Any = import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise EngineError(f"{name}: there is no module {error.name!r}") from error
+    except Exception as error:
+        raise EngineError(f"{name}: the module raised {type(error).__name__}: {error}") from error
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise EngineError(f"{name}: {found!r:.60} has no {part!r}")
+        found = getattr(found, part)
+    if isinstance(found, type):
+        try:
+            found = found()
+        except Exception as error:
+            raise EngineError(f"{name}: {type(error).__name__}: {error}") from error
+    if not callable(found):
+        raise EngineError(f"{name} is no callable: {found!r:.60}")
+    engine: Engine = found
+    return engine
+
+
+class ReplayEngine:
+    """Gives the same ids whatever the prompt is, at a pace: to try what stands before an engine.
+
+    Args:
+        token_ids: what it gives.
+        rate: ids per second, unevenly; 0 is as fast as they are read. The same seed has the same
+            unevenness.
+    """
+
+    logprobs = False
+
+    def __init__(self, token_ids: Iterable[int], rate: float = 40.0) -> None:
+        self._token_ids = tuple(token_ids)
+        if not rate >= 0:
+            raise ValueError(f"rate must be ids per second, from 0 up, not {rate!r:.40}")
+        self._rate = rate
+
+    async def __call__(
+        self, prompt_token_ids: list[int], params: SamplingParams
+    ) -> AsyncIterator[int]:
+        """The ids; the prompt is not looked at."""
+        uneven = random.Random(params.seed or 0)
+        for token_id in self._token_ids:
+            await anyio.sleep(uneven.uniform(0.4, 1.6) / self._rate if self._rate else 0)
+            yield token_id
+
+
+class EngineRun:
+    """One call of an engine, as a source that can be aborted.
+
+    Args:
+        call: calls the engine.
+        put_logprobs: called with those of each output before its ids are read; None if the client
+            wants none.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[], Any],
+        put_logprobs: Callable[[Iterable[TokenLogprob]], None] | None = None,
+    ) -> None:
+        self._call = call
+        self._put_logprobs = put_logprobs
+        self._reader = None if put_logprobs is None else Reader(ids=self._ids_of)
+        self._pull: Callable[[], Awaitable[Any]] | None = None
+        self._close: Callable[[], Any] | None = None
+        self._feed: TokenFeed | None = None
+        self._scope: anyio.CancelScope | None = None
+        self._is_aborted = False
+        self._has_ended = False
+
+    def abort(self) -> None:
+        """Ends the stream with the finish ``"abort"``, whatever the engine is doing."""
+        self._is_aborted = True
+        if self._feed is not None:
+            self._feed.end("abort")
+        elif self._scope is not None:
+            self._scope.cancel()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        """The next output. Raises what the engine does."""
+        if self._has_ended:
+            raise StopAsyncIteration
+        if not self._is_aborted or self._feed is not None:  # a feed has its end of its own
+            with anyio.CancelScope() as self._scope:
+                try:
+                    if self._pull is None:
+                        await self._begin()
+                    assert self._pull is not None
+                    output = await self._pull()
+                    return output if self._reader is None else self._reader.read(output)
+                except Exception:
+                    # What an engine makes of being cancelled is nobody's affair.
+                    if not self._scope.cancel_called:
+                        raise
+                finally:
+                    self._scope = None
+        self._has_ended = True
+        return _ABORTED
+
+    async def aclose(self) -> None:
+        """Closes the engine's iterator."""
+        self._has_ended = True
+        close, self._close = self._close, None
+        if close is not None:
+            closing = close()
+            if inspect.isawaitable(closing):
+                await closing
+
+    # --- the engine
+
+    async def _begin(self) -> None:
+        source = self._call()
+        if inspect.isawaitable(source):
+            source = await source
+        if hasattr(source, "__aiter__"):
+            iterator = source.__aiter__()
+            self._pull = iterator.__anext__
+            self._close = getattr(iterator, "aclose", None) or getattr(iterator, "close", None)
+            return
+        if not is_plain(source):
+            raise EngineError(f"an engine gives an (async) iterator of ids, not {source!r:.80}")
+        self._feed = feed = TokenFeed(_AHEAD)
+        self._pull, self._close = feed.__anext__, feed.aclose
+        reader, self._reader = self._reader or Reader(), None
+        context = contextvars.copy_context()
+        threading.Thread(
+            target=context.run, args=(_produce, source, reader, feed), daemon=True
+        ).start()
+
+    def _ids_of(self, output: Any) -> Any:
+        assert self._put_logprobs is not None
+        found = _field(output, "logprobs")
+        if found is None and _field(output, "token_ids") is None:
+            return output
+        self._put_logprobs(TokenLogprob(*each) for each in found or ())
+        return _field(output, "token_ids")
+
+
+def _field(output: Any, name: str) -> Any:
+    if isinstance(output, Mapping):
+        return output.get(name)
+    return getattr(output, name, None)
+
+
+def _produce(source: Iterable[Any], reader: Reader, feed: TokenFeed) -> None:
+    """All that a plain engine gives, in its thread, where it is also closed."""
+    iterator: Any = None
+    try:
+        iterator = iter(source)
+        for output in iterator:
+            delta = reader.read(output)
+            if len(delta.token_ids):
+                feed.put(delta.token_ids)
+            elif feed.closed:
+                return
+            if delta.finish_reason is not None:
+                feed.end(delta.finish_reason, delta.stop_reason)
+                return
+        feed.end()
+    except FeedClosedError:
+        pass
+    except BaseException as error:  # noqa: BLE001 (the reader raises it)
+        feed.fail(error)
+    finally:
+        close = getattr(iterator, "close", None)
+        if close is not None:
+            try:
+                close()
+            except Exception as error:  # noqa: BLE001 (as above, if it is still read)
+                feed.fail(error)

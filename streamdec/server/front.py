@@ -1,0 +1,226 @@
+"""The front: what a server has, and what it makes of requests: prompts, and streams of text.
+
+In: a tokenizer, an engine, and requests that were read. Out: a :class:`~streamdec.aio.TextStream`
+for each sample, and the sources behind them, which can be aborted. Knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import anyio
+from anyio import to_thread
+
+from streamdec.aio import TextStream, stream
+from streamdec.backends._chat import ChatRenderer
+from streamdec.backends.report import LoadedTokenizer
+from streamdec.backends.tokenizer_config import ROLES
+from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.errors import ChatTemplateError, StreamdecError
+from streamdec.integrations.logprobs import LogprobTracker
+from streamdec.server.engines import Engine, EngineRun
+from streamdec.server.gate import Gate
+from streamdec.server.limits import ServerLimits
+from streamdec.server.problems import RequestError
+from streamdec.server.requests import Chat, Generation, Prompt, too_long
+from streamdec.trace.tracer import Tracer
+
+__all__ = ["Front", "Sample"]
+
+_log = logging.getLogger("streamdec.server")
+LONGEST_MESSAGE = 500
+"""Of an error of a template that a client is told, in code points."""
+_TO_BE_TOLD = 5.0
+"""Seconds in which the clients of streams that were aborted must have read their end."""
+
+
+class Sample(NamedTuple):
+    """One stream of a request, and the call of the engine behind it."""
+
+    stream: TextStream[Any]
+    run: EngineRun
+
+
+@dataclass(eq=False)
+class Front:
+    """What all requests of a server share."""
+
+    tokenizer: LoadedTokenizer
+    engine: Engine
+    models: Sequence[str]
+    """The names it is served under; the first is the one that is told."""
+    limits: ServerLimits = field(default_factory=ServerLimits)
+    eos_token_ids: Sequence[int] = ()
+    has_simple_template: bool = False
+    """Whether a model without a chat template gets lines of role and content."""
+    allows_templates: bool = False
+    """Whether a request may bring a template of its own."""
+
+    def __post_init__(self) -> None:
+        most = getattr(self.engine, "max_concurrency", None)
+        concurrent = self.limits.concurrent if most is None else min(self.limits.concurrent, most)
+        # No request can have more than there is room for.
+        samples = min(self.limits.samples, concurrent)
+        self.limits = limits = replace(self.limits, concurrent=concurrent, samples=samples)
+        self.gate = Gate(limits.concurrent, limits.waiting, limits.waiting_seconds)
+        self.vocab_size = self.tokenizer.vocab_size
+        self.gives_logprobs = bool(getattr(self.engine, "logprobs", False))
+        self._answering: dict[object, Sequence[EngineRun]] = {}
+        self._all_ended: anyio.Event | None = None
+        self.template = self._template()
+        """None if the model has none."""
+
+    def _template(self) -> ChatRenderer | None:
+        fallback: Any = "simple" if self.has_simple_template else None
+        try:
+            return self.tokenizer.get_chat_template(fallback=fallback)
+        except ChatTemplateError as error:
+            _log.warning("chats are not served: %s", error)
+            return None
+
+    # --- prompts
+
+    async def prompt_ids(self, prompt: Prompt, *, add_special_tokens: bool) -> list[int]:
+        """The ids of a prompt. Raises RequestError if they are none or too many."""
+        if prompt.text is None:
+            return self._checked(list(prompt.token_ids), "prompt")
+        return await self._encoded(prompt.text, "prompt", add_special_tokens)
+
+    async def chat_ids(self, chat: Chat) -> list[int]:
+        """The ids of a conversation. Raises RequestError for what its template cannot take."""
+        text = await to_thread.run_sync(self._rendered, chat)
+        return await self._encoded(text, "messages", add_special_tokens=False)
+
+    def _rendered(self, chat: Chat) -> str:
+        template = self.template
+        if chat.template is not None:
+            if not self.allows_templates:
+                message = "a template of the request's own is not rendered here"
+                raise RequestError(message, param="chat_template", code="unsupported_parameter")
+        elif template is None:
+            message = "this model has no chat template: use /v1/completions"
+            raise RequestError(message, param="messages", code="no_chat_template")
+        try:
+            if chat.template is not None:
+                template = self._of_request(chat.template)
+            assert template is not None
+            messages = template.openai_messages(
+                chat.messages, chat_template=None, with_tools=chat.tools is not None
+            )
+            return template.render(
+                messages,
+                tools=chat.tools,
+                add_generation_prompt=chat.add_generation_prompt,
+                continue_final_message=chat.continue_final_message,
+                template_kwargs=chat.variables,
+            )
+        except ChatTemplateError as error:
+            message = f"the messages cannot be rendered: {error}"[:LONGEST_MESSAGE]
+            raise RequestError(message, param="messages", code="chat_template_error") from None
+
+    def _of_request(self, source: str) -> ChatRenderer:
+        from streamdec.chat import ChatTemplate
+
+        tokens = self.tokenizer.special_tokens
+        roles = {role: getattr(tokens, role) for role in ROLES}
+        found: ChatRenderer = ChatTemplate(source, special_tokens=roles, trust="untrusted")
+        return found
+
+    async def _encoded(self, text: str, param: str, add_special_tokens: bool) -> list[int]:
+        try:
+            found = await self.tokenizer.aencode(text, add_special_tokens=add_special_tokens)
+        except StreamdecError as error:
+            message = f"{param} cannot be encoded: {error}"[:LONGEST_MESSAGE]
+            raise RequestError(message, param=param) from None
+        return self._checked(list(found.ids), param)
+
+    def _checked(self, ids: list[int], param: str) -> list[int]:
+        if not ids:
+            raise RequestError(f"{param} has no tokens", param=param)
+        if len(ids) > self.limits.prompt_tokens:
+            raise too_long(len(ids), self.limits, param)
+        return ids
+
+    def echo_of(self, prompt: Prompt, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        """The text of a prompt. (What ends inside a character comes with what follows.)"""
+        if prompt.text is not None:
+            return prompt.text
+        decoder = DecodeStream(self.tokenizer, skip_special_tokens=skip_special_tokens)
+        return "".join(decoder.step_batch(ids))
+
+    # --- streams
+
+    def samples(self, asked: Generation, prompts: Sequence[list[int]]) -> list[Sample]:
+        """``n`` streams for each prompt; nothing is begun."""
+        return [
+            self._sample(asked, prompt, index) for prompt in prompts for index in range(asked.n)
+        ]
+
+    def _sample(self, asked: Generation, prompt: list[int], index: int) -> Sample:
+        decoder = self._decoder(asked, prompt)
+        tracker = None if asked.logprobs is None else LogprobTracker(decoder, prompt)
+        run = self._run(asked, prompt, index, tracker)
+        text = stream(
+            run,
+            decoder=tracker or decoder,
+            return_token_ids=asked.return_token_ids,
+            finish_reason="stop",  # the server sees to the length
+        )
+        return Sample(text, run)
+
+    def traced(self, asked: Generation, prompt: list[int]) -> tuple[Sample, Tracer[Any]]:
+        """One stream that gives a chunk for each token, and what it writes down."""
+        tracer = Tracer(self._decoder(asked, prompt), prompt)
+        run = self._run(asked, prompt, 0, None)
+        text = stream(run, decoder=tracer, split="token", finish_reason="stop")
+        return Sample(text, run), tracer
+
+    def _decoder(self, asked: Generation, prompt: list[int]) -> StopSequenceDecoder:
+        skips = asked.skip_special_tokens
+        return StopSequenceDecoder(
+            self.tokenizer, asked.conditions, prompt, skip_special_tokens=skips
+        )
+
+    def _run(
+        self, asked: Generation, prompt: list[int], index: int, tracker: LogprobTracker | None
+    ) -> EngineRun:
+        call = partial(self.engine, list(prompt), asked.params(index))
+        return EngineRun(call, None if tracker is None else tracker.put)
+
+    # --- the end
+
+    def begin(self, answer: object, runs: Sequence[EngineRun]) -> None:
+        """Notes that a request is being answered."""
+        self._answering[answer] = runs
+
+    def end(self, answer: object) -> None:
+        """Forgets it."""
+        self._answering.pop(answer, None)
+        if not self._answering and self._all_ended is not None:
+            self._all_ended.set()
+
+    @property
+    def num_answering(self) -> int:
+        """How many requests are being answered."""
+        return len(self._answering)
+
+    async def shut_down(self, grace: float) -> None:
+        """Lets nobody in; after ``grace`` seconds aborts what still runs, and waits for its end."""
+        self.gate.close()
+        with anyio.move_on_after(grace):
+            await self._end_of_all()
+        for runs in self._answering.values():
+            for run in runs:
+                run.abort()
+        with anyio.move_on_after(_TO_BE_TOLD):
+            await self._end_of_all()
+
+    async def _end_of_all(self) -> None:
+        self._all_ended = anyio.Event()
+        if self._answering:
+            await self._all_ended.wait()

@@ -1,0 +1,122 @@
+"""Who may come in: so many streams at once, so many requests waiting, and none once it is closed.
+
+In: requests, each with how many streams it needs. Out: room for them, in the order of their coming;
+or a :class:`RequestError`, at once or after waiting.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import anyio
+
+from streamdec.server.problems import RequestError
+
+__all__ = ["Gate", "closing"]
+
+RETRY_AFTER = {"retry-after": "1"}
+"""Seconds; when there will be room nobody knows."""
+
+
+class _Waiting:
+    """A request that waits."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.is_over = anyio.Event()
+        self.has_room = False
+
+
+class Gate:
+    """Room for ``most_running`` streams and ``most_waiting`` requests.
+
+    Args:
+        most_running: streams; no request may need more.
+        most_waiting: requests.
+        seconds: how long one waits.
+    """
+
+    def __init__(self, most_running: int, most_waiting: int, seconds: float) -> None:
+        self._most_running = most_running
+        self._most_waiting = most_waiting
+        self._seconds = seconds
+        self._queue: deque[_Waiting] = deque()
+        self.num_running = 0
+        """Streams that have room."""
+        self.is_closed = False
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests that wait for room."""
+        return len(self._queue)
+
+    def close(self) -> None:
+        """Lets nobody in any more; those who wait are told so."""
+        self.is_closed = True
+        while self._queue:
+            self._queue.popleft().is_over.set()
+
+    async def enter(self, num_streams: int) -> int:
+        """Waits for room for so many streams; gives their number, for ``leave``.
+
+        Raises RequestError if there is none, and will be none in time.
+        """
+        if num_streams > self._most_running:
+            raise ValueError(f"{num_streams} streams never have room among {self._most_running}")
+        size = num_streams
+        if self.is_closed:
+            raise closing()
+        if not self._queue and self.num_running + size <= self._most_running:
+            self.num_running += size
+            return size
+        if len(self._queue) >= self._most_waiting:
+            raise _busy("too many requests are waiting already")
+        waiting = _Waiting(size)
+        self._queue.append(waiting)
+        try:
+            with anyio.move_on_after(self._seconds):
+                await waiting.is_over.wait()
+        except BaseException:  # whoever waited is gone
+            if waiting.has_room:  # which came just now
+                self.leave(size)
+            self._forget(waiting)
+            raise
+        if waiting.has_room:
+            return size
+        self._forget(waiting)
+        if self.is_closed:
+            raise closing()
+        raise _busy(f"there was no room within {self._seconds:g} seconds")
+
+    def leave(self, size: int) -> None:
+        """Gives the room to the next."""
+        self.num_running -= size
+        self._let_in()
+
+    def _forget(self, waiting: _Waiting) -> None:
+        if waiting in self._queue:
+            self._queue.remove(waiting)
+            self._let_in()  # there may be room for the one behind it
+
+    def _let_in(self) -> None:
+        while self._queue and self.num_running + self._queue[0].size <= self._most_running:
+            waiting = self._queue.popleft()
+            self.num_running += waiting.size
+            waiting.has_room = True
+            waiting.is_over.set()
+
+
+def closing() -> RequestError:
+    """What is said once the server is being shut down."""
+    return RequestError(
+        "the server is shutting down",
+        status=503,
+        code="shutting_down",
+        headers={**RETRY_AFTER, "connection": "close"},
+    )
+
+
+def _busy(why: str) -> RequestError:
+    return RequestError(
+        f"the server is busy: {why}", status=429, code="server_busy", headers=RETRY_AFTER
+    )

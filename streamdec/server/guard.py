@@ -1,0 +1,108 @@
+"""What stands before all routes: keys, hosts, and that nothing but clear errors gets out.
+
+In: requests. Out: those that may come in; errors as their API has them, whatever was raised. An
+error of the server's own is logged, and its client learns nothing of it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import secrets
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+
+from streamdec.integrations.asgi import Message, Receive, Send
+from streamdec.server.answers import send_json
+from streamdec.server.problems import RequestError
+
+__all__ = ["Guard", "is_anthropic"]
+
+_log = logging.getLogger("streamdec.server")
+OPEN = frozenset(("/", "/health", "/metrics", "/version"))
+"""Paths that need no key."""
+_HEADERS = ((b"x-content-type-options", b"nosniff"),)
+
+
+class Guard:
+    """An ASGI application around another one.
+
+    Args:
+        app: the routes.
+        keys: one of them is needed for all paths but those of ``OPEN``; none is, if there are none.
+        hosts: what the header Host may name; None for anything. A page of somebody else's, whose
+            name was made to point here, has another one.
+    """
+
+    def __init__(
+        self, app: Any, *, keys: Sequence[str] = (), hosts: Collection[str] | None = None
+    ) -> None:
+        self._app = app
+        self._keys = [key.encode("ascii") for key in keys]
+        self._hosts = hosts
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Serves one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = secrets.token_hex(12)
+        scope.setdefault("state", {})["request_id"] = request_id
+        has_begun = False
+
+        async def sending(message: Message) -> None:
+            nonlocal has_begun
+            if message["type"] == "http.response.start":
+                has_begun = True
+                own = (b"x-request-id", request_id.encode())
+                message = {**message, "headers": [*message["headers"], *_HEADERS, own]}
+            await send(message)
+
+        try:
+            self._check(scope)
+            await self._app(scope, receive, sending)
+        except ClientDisconnect:
+            return
+        except RequestError as error:
+            problem = error
+        except Exception as error:  # noqa: BLE001 (nothing of it gets out)
+            _log.error("request %s failed", request_id, exc_info=error)
+            problem = RequestError("the server had an error", status=500, code="error")
+        else:
+            return
+        if not has_begun:
+            body = problem.body(is_anthropic=is_anthropic(scope))
+            await send_json(sending, problem.status, body, problem.headers.items())
+
+    def _check(self, scope: Any) -> None:
+        headers = Headers(scope=scope)
+        if self._hosts is not None and _name_of(headers.get("host", "")) not in self._hosts:
+            raise RequestError("this host is not served here", status=421, code="unknown_host")
+        if not self._keys or scope["path"].removeprefix(scope.get("root_path", "")) in OPEN:
+            return
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        key = given.strip() if kind.lower() == "bearer" else headers.get("x-api-key", "")
+        found = key.encode("utf-8", "replace")
+        # All are compared, and each in the same time.
+        if not sum(hmac.compare_digest(found, each) for each in self._keys):
+            raise RequestError(
+                "the API key is missing or wrong: Authorization: Bearer KEY",
+                status=401,
+                code="invalid_api_key",
+                headers={"www-authenticate": "Bearer"},
+            )
+
+
+def is_anthropic(scope: Any) -> bool:
+    """Whether a request is of Anthropic's API."""
+    return str(scope["path"]).startswith("/v1/messages")
+
+
+def _name_of(host: str) -> str:
+    """A Host header without its port."""
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0].lower()

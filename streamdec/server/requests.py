@@ -1,0 +1,288 @@
+"""Requests of OpenAI's and Anthropic's APIs, read: what is asked for, in one form.
+
+In: the object of a request, and the limits. Out: a :class:`Generation`; of a field that is wrong a
+:class:`RequestError` that names it. Fields that are not known are ignored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from streamdec.core.stop_conditions import StopConditions
+from streamdec.server.engines import SamplingParams
+from streamdec.server.fields import Fields
+from streamdec.server.limits import ServerLimits
+from streamdec.server.problems import RequestError, shown
+
+__all__ = [
+    "Chat",
+    "Generation",
+    "Prompt",
+    "generation_of",
+    "read_chat",
+    "read_messages",
+    "read_prompts",
+]
+
+_VLLM_KEYS = (
+    "stop",
+    "stop_token_ids",
+    "include_stop_str_in_output",
+    "ignore_eos",
+    "min_tokens",
+    "max_tokens",
+    "max_completion_tokens",
+)
+"""What ends a stream in a request."""
+_UNSERVED: Mapping[str, str] = {
+    "stop_regex": "patterns of a client are not served here",
+    "use_beam_search": "beams are not served here",
+    "prompt_logprobs": "log probabilities of the prompt are not served here",
+    "suffix": "text is not inserted here, only continued",
+}
+"""What would make another answer than is expected, if it were ignored."""
+_IDS_PER_SEED = 1 << 63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """What is asked for, whichever the API."""
+
+    model: str
+    """The name under which the client knows it."""
+    n: int
+    conditions: StopConditions
+    sampling: SamplingParams
+    stream: bool = False
+    include_usage: bool = False
+    continuous_usage_stats: bool = False
+    logprobs: int | None = None
+    """How many alternatives; None for no log probabilities."""
+    skip_special_tokens: bool = True
+    return_token_ids: bool = False
+
+    def params(self, index: int) -> SamplingParams:
+        """Those of sample ``index`` of a prompt."""
+        seed = self.sampling.seed
+        return replace(self.sampling, index=index, seed=None if seed is None else seed + index)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt, as it was given: a text or ids."""
+
+    text: str | None
+    token_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chat:
+    """A conversation, and what its template is given besides."""
+
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    variables: Mapping[str, Any] | None = None
+    template: str | None = None
+    """A template that the request brings: not to be trusted."""
+
+
+# --- for all --------------------------------------------------------------------------------------
+
+
+def generation_of(
+    body: Mapping[str, Any],
+    *,
+    served: Sequence[str],
+    limits: ServerLimits,
+    eos_token_ids: Sequence[int],
+    logprobs: int | None,
+) -> Generation:
+    """What a request asks for; the names are those of OpenAI's API and of vLLM's."""
+    fields = Fields(body)
+    model = _model(fields, served)
+    for name, told in _UNSERVED.items():
+        if fields.get(name) not in (None, False, "", [], {}):
+            raise RequestError(f"{name}: {told}", param=name, code="unsupported_parameter")
+    n = fields.integer("n", 1, limits.samples) or 1
+    best_of = fields.integer("best_of", 1)
+    if best_of is not None and best_of != n:
+        message = "best_of must be n: samples are not ranked here"
+        raise RequestError(message, param="best_of", code="unsupported_parameter")
+    conditions = _conditions(fields, limits, eos_token_ids)
+    stream = fields.flag("stream")
+    if fields.get("stream_options") is not None and not stream:
+        message = "stream_options is for requests with stream: true"
+        raise RequestError(message, param="stream_options")
+    options = fields.within("stream_options")
+    assert conditions.max_tokens is not None
+    sampling = SamplingParams(
+        max_tokens=conditions.max_tokens,
+        min_tokens=conditions.min_tokens,
+        temperature=fields.number("temperature", 0, 2),
+        top_p=fields.number("top_p", 0, 1),
+        top_k=fields.integer("top_k", -1, 1 << 31),
+        min_p=fields.number("min_p", 0, 1),
+        frequency_penalty=fields.number("frequency_penalty", -2, 2),
+        presence_penalty=fields.number("presence_penalty", -2, 2),
+        repetition_penalty=fields.number("repetition_penalty", 0, 10),
+        seed=fields.integer("seed", -_IDS_PER_SEED, _IDS_PER_SEED - 1),
+        logprobs=logprobs,
+        stop_token_ids=conditions.stop_token_ids,
+        eos_token_ids=() if conditions.ignore_eos else conditions.eos_token_ids,
+        ignore_eos=conditions.ignore_eos,
+        n=n,
+        logit_bias=_logit_bias(fields),
+    )
+    return Generation(
+        model=model,
+        n=n,
+        conditions=conditions,
+        sampling=sampling,
+        stream=stream,
+        include_usage=options.flag("include_usage"),
+        continuous_usage_stats=options.flag("continuous_usage_stats"),
+        logprobs=logprobs,
+        skip_special_tokens=fields.flag("skip_special_tokens", default=True),
+        return_token_ids=fields.flag("return_token_ids"),
+    )
+
+
+def _model(fields: Fields, served: Sequence[str]) -> str:
+    model = fields.text("model") or served[0]
+    if model not in served:
+        message = f"the model {shown(model)} is not served here; /v1/models lists what is"
+        raise RequestError(message, status=404, param="model", code="model_not_found")
+    return model
+
+
+def _conditions(
+    fields: Fields, limits: ServerLimits, eos_token_ids: Sequence[int]
+) -> StopConditions:
+    for name in ("max_tokens", "max_completion_tokens"):
+        fields.integer(name, 1, limits.max_tokens)
+    fields.integer("min_tokens", 0, limits.max_tokens)
+    given = {key: fields.get(key) for key in _VLLM_KEYS if fields.get(key) is not None}
+    for name in ("stop", "stop_token_ids"):
+        value = given.get(name)
+        if isinstance(value, list) and len(value) > limits.stops:
+            message = f"{name} must not have more than {limits.stops} stops, not {len(value)}"
+            raise RequestError(message, param=name)
+    if not {"max_tokens", "max_completion_tokens"} & given.keys():
+        given["max_tokens"] = limits.default_max_tokens or limits.max_tokens
+        given["max_tokens"] = max(given["max_tokens"], given.get("min_tokens", 0))
+    try:
+        return StopConditions.from_vllm(given, eos_token_ids=eos_token_ids, limits=limits.of_stops)
+    except (TypeError, ValueError) as error:
+        message = str(error)
+        word = re.match(r"\w+", message)
+        param = word[0] if word and word[0] in _VLLM_KEYS else None
+        if param is None and "longest stop" in message:
+            param = "stop"
+        raise RequestError(message, param=param) from None
+
+
+def _logit_bias(fields: Fields) -> dict[int, float]:
+    given = fields.mapping("logit_bias") or {}
+    found = {}
+    for key, value in given.items():
+        is_id = key.isascii() and key.isdecimal() and len(key) < 10
+        if not is_id or type(value) not in (int, float) or not -100 <= value <= 100:
+            message = "logit_bias must be an object of token ids, with numbers from -100 to 100"
+            raise RequestError(message, param="logit_bias")
+        found[int(key)] = float(value)
+    return found
+
+
+# --- /v1/completions ------------------------------------------------------------------------------
+
+
+def read_prompts(body: Mapping[str, Any], vocab_size: int, limits: ServerLimits) -> list[Prompt]:
+    """The prompts of a completion: one text or list of ids, or a list of them."""
+    given = body.get("prompt")
+    if isinstance(given, str):
+        return [Prompt(given)]
+    if isinstance(given, list) and given:
+        if len(given) <= limits.samples and all(isinstance(each, str) for each in given):
+            return [Prompt(each) for each in given]
+        if len(given) <= limits.samples and all(isinstance(each, list) for each in given):
+            return [_prompt_of_ids(each, vocab_size, limits) for each in given]
+        if not isinstance(given[0], (str, list)):
+            return [_prompt_of_ids(given, vocab_size, limits)]
+        if len(given) > limits.samples:
+            message = f"prompt must not be more than {limits.samples} prompts, not {len(given)}"
+            raise RequestError(message, param="prompt")
+    message = "prompt must be a string or a list of token ids, or a list of such"
+    raise RequestError(message, param="prompt")
+
+
+def _prompt_of_ids(ids: list[Any], vocab_size: int, limits: ServerLimits) -> Prompt:
+    if len(ids) > limits.prompt_tokens:
+        raise too_long(len(ids), limits)
+    for each in ids:
+        if type(each) is not int or not 0 <= each < vocab_size:
+            message = f"prompt: a token id is from 0 to {vocab_size - 1}, not {shown(each)}"
+            raise RequestError(message, param="prompt")
+    return Prompt(None, tuple(ids))
+
+
+def too_long(num_tokens: int, limits: ServerLimits, param: str = "prompt") -> RequestError:
+    """The error for a prompt of so many tokens."""
+    message = f"{param} has {num_tokens} tokens, and the limit is {limits.prompt_tokens}"
+    return RequestError(message, param=param, code="context_length_exceeded")
+
+
+# --- /v1/chat/completions -------------------------------------------------------------------------
+
+
+def read_chat(body: Mapping[str, Any]) -> Chat:
+    """The conversation of a chat completion."""
+    fields = Fields(body)
+    messages = fields.objects("messages")
+    if not messages:
+        message = "messages must be a list of messages, with one at least"
+        raise RequestError(message, param="messages")
+    for index, each in enumerate(messages):
+        if not isinstance(each.get("role"), str):
+            param = f"messages.{index}.role"
+            raise RequestError(f"{param} must be a string", param=param)
+    tools = fields.objects("tools")
+    if fields.get("tool_choice") == "none":
+        tools = None
+    continues = fields.flag("continue_final_message")
+    return Chat(
+        messages=messages,
+        tools=tools or None,
+        add_generation_prompt=fields.flag("add_generation_prompt", default=not continues),
+        continue_final_message=continues,
+        variables=fields.mapping("chat_template_kwargs"),
+        template=fields.text("chat_template"),
+    )
+
+
+# --- /v1/messages ---------------------------------------------------------------------------------
+
+
+def read_messages(body: Mapping[str, Any]) -> tuple[Chat, dict[str, Any]]:
+    """The conversation of a request to Anthropic, and the rest of it in OpenAI's words."""
+    fields = Fields(body)
+    if fields.integer("max_tokens", 1) is None:
+        raise RequestError("max_tokens must be there", param="max_tokens")
+    stops = fields.get("stop_sequences")
+    if stops is not None and not isinstance(stops, list):
+        raise fields.wrong("stop_sequences", "a list of strings")
+    names = ("model", "max_tokens", "stream", "temperature", "top_p", "top_k")
+    rest = {name: body[name] for name in names if name in body}
+    if stops:
+        rest["stop"] = stops
+    system, messages = fields.get("system"), fields.get("messages")
+    if system is not None and not isinstance(system, (str, list)):
+        raise fields.wrong("system", "a string or a list of text blocks")
+    above = [{"role": "system", "content": system}] if system else []
+    if isinstance(messages, list):
+        return read_chat({"messages": [*above, *messages]}), rest
+    raise fields.wrong("messages", "a list of messages")

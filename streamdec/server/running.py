@@ -1,0 +1,119 @@
+"""Running the server: uvicorn, and an end that lets streams end.
+
+The first SIGTERM or SIGINT closes the door: new requests get 503, running streams go on for a grace
+period, then they are aborted, with an end that their clients understand. The second ends at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+
+import uvicorn
+from starlette.applications import Starlette
+
+from streamdec.server.front import Front
+
+__all__ = ["listener", "serve"]
+
+BACKLOG = 2048
+"""Connections that may wait to be accepted."""
+_LAST_SECONDS = 5
+"""What connections have, after the last answer, to be closed."""
+
+
+def serve(
+    app: Starlette,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    grace: float = 30.0,
+    access_log: bool = False,
+    on_start: Callable[[str], object] | None = None,
+) -> int:
+    """Serves until a signal comes, and returns it (0 if there was none).
+
+    Args:
+        app: of :func:`~streamdec.server.create_app`.
+        host: an address of this machine, or its name.
+        port: 0 for a free one.
+        grace: seconds that running streams have after the first signal.
+        access_log: whether each request is logged, by its path.
+        on_start: called with the address once the server can be asked.
+
+    Raises OSError if it cannot listen there.
+    """
+    with listener(host, port) as bound:
+        shown = f"[{host}]" if ":" in host else host
+        config = uvicorn.Config(
+            app,
+            log_level="info" if access_log else "warning",
+            access_log=access_log,
+            lifespan="on",
+            ws="none",
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=_LAST_SECONDS,
+        )
+        server = _Server(config, app.state.front, grace)
+        if on_start is not None:
+            server.on_start = partial(on_start, f"http://{shown}:{bound.getsockname()[1]}")
+        server.run([bound])
+    return server.signal
+
+
+def listener(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises OSError if it cannot."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Only where the protocol is named does asyncio switch off Nagle's algorithm, which otherwise
+    # holds each response back by 40 ms.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen(BACKLOG)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, which goes on listening until the streams have ended."""
+
+    on_start: Callable[[], object] = staticmethod(lambda: None)
+
+    def __init__(self, config: uvicorn.Config, front: Front, grace: float) -> None:
+        super().__init__(config)
+        self._front = front
+        self._grace = grace
+        self.signal = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """See uvicorn."""
+        self._loop = asyncio.get_running_loop()
+        await super().startup(sockets)
+        if self.started:
+            self.on_start()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The signals, in the main thread."""
+        if self.signal or self._loop is None:
+            os._exit(128 + sig)  # whatever an engine is doing
+        self.signal = sig
+        self._loop.call_soon_threadsafe(self._close)
+
+    def _close(self) -> None:
+        self._closing = asyncio.ensure_future(self._end())
+
+    async def _end(self) -> None:
+        try:
+            await self._front.shut_down(self._grace)
+        finally:
+            self.should_exit = True

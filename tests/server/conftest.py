@@ -1,0 +1,68 @@
+"""One server for most tests, and the clients that talk to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from openai import OpenAI
+
+from streamdec.server import ServerLimits, create_app
+from tests.server.serving import EchoEngine, served, tokenizer_in, until
+
+LIMITS = ServerLimits(
+    body_bytes=100_000,
+    depth=16,
+    stops=4,
+    stop_characters=40,
+    samples=8,
+    prompt_tokens=2_000,
+    max_tokens=1_500,
+    concurrent=200,
+)
+
+
+@dataclass
+class Served:
+    """What runs, and what it was made of."""
+
+    url: str
+    engine: EchoEngine
+    tokenizer: Any
+    front: Any
+    http: httpx.Client
+
+    def post(self, path: str = "/v1/completions", **body: Any) -> httpx.Response:
+        return self.http.post(path, json=body)
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return tokenizer_in(tmp_path_factory.mktemp("tiny-model"))
+
+
+@pytest.fixture(scope="session")
+def running(tokenizer: Any) -> Iterator[Served]:
+    engine = EchoEngine()
+    app = create_app(tokenizer, engine, models=["tiny", "org/tiny"], limits=LIMITS)
+    with served(app) as url, httpx.Client(base_url=url, timeout=20, verify=False) as http:
+        yield Served(url, engine, tokenizer, app.state.front, http)
+
+
+@pytest.fixture
+def server(running: Served) -> Iterator[Served]:
+    running.engine.reset()
+    yield running
+    running.engine.release.set()
+    for run in running.engine.runs:
+        assert not run.begun.is_set() or run.closed.wait(10), "an engine was not closed"
+    until(lambda: running.front.gate.num_running == 0)
+
+
+@pytest.fixture(scope="session")
+def client(running: Served) -> Iterator[OpenAI]:
+    with OpenAI(api_key="none", base_url=f"{running.url}/v1", max_retries=0) as found:
+        yield found

@@ -1,0 +1,160 @@
+"""A server of ours on loopback, and engines that do what a test tells them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+import streamdec.cli
+from streamdec import load_tokenizer
+from streamdec.server import SamplingParams
+from streamdec.server.running import listener
+
+DEMO = Path(streamdec.cli.__file__).parent / "data" / "demo_tokenizer.json"
+TEMPLATE = (
+    "{% for m in messages %}{% if m.role not in ['system', 'user', 'assistant'] %}"
+    "{{ raise_exception('no such role: ' + m.role) }}{% endif %}"
+    "<|im_start|>{{ m.role }}: {{ m.content }}<|im_end|>{% endfor %}"
+    "{% if tools %}{% for t in tools %}[{{ t.function.name }}]{% endfor %}{% endif %}"
+    "{% if shout %}!{% endif %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant: {% endif %}"
+)
+
+
+def tokenizer_in(folder: Path) -> Any:
+    """The demo's tokenizer as a model's folder, with a chat template."""
+    (folder / "tokenizer.json").write_bytes(DEMO.read_bytes())
+    config = {"chat_template": TEMPLATE}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    return load_tokenizer(folder, backend="huggingface")  # nothing is compared
+
+
+@dataclass(eq=False)
+class Run:
+    """One call of an engine."""
+
+    prompt: list[int]
+    params: SamplingParams
+    closed: threading.Event = field(default_factory=threading.Event)
+    begun: threading.Event = field(default_factory=threading.Event)
+    num_given: int = 0
+
+
+class EchoEngine:
+    """Gives its prompt back: so the requests say what the engine gives."""
+
+    logprobs = True
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.runs: list[Run] = []
+        self.then = "ends"
+        """Or it "hangs", "breaks", or gives "errors" by its finish_reason."""
+        self.is_plain = False
+        """Whether it is a plain generator, for a thread."""
+        self.size = 1
+        """How many ids an output has."""
+        self.release = threading.Event()
+        """What a plain engine that hangs waits for."""
+
+    def __call__(self, prompt: list[int], params: SamplingParams) -> Any:
+        run = Run(prompt, params)
+        self.runs.append(run)
+        return self._plain(run) if self.is_plain else self._async(run)
+
+    def _outputs(self, run: Run) -> Iterator[Any]:
+        for start in range(0, len(run.prompt), self.size):
+            ids = run.prompt[start : start + self.size]
+            run.num_given += len(ids)
+            if run.params.logprobs is None:
+                yield ids
+            else:
+                yield {"token_ids": ids, "logprobs": [(each, -0.5, {each: -0.5}) for each in ids]}
+        if self.then == "breaks":
+            raise ConnectionError("the secret name of the worker")
+        if self.then == "errors":
+            yield {"token_ids": [], "finish_reason": "error: no memory"}
+
+    async def _async(self, run: Run) -> AsyncIterator[Any]:
+        run.begun.set()
+        try:
+            for output in self._outputs(run):
+                await asyncio.sleep(0)
+                yield output
+            if self.then == "hangs":
+                await asyncio.Event().wait()
+        finally:
+            run.closed.set()
+
+    def _plain(self, run: Run) -> Iterator[Any]:
+        run.begun.set()
+        try:
+            yield from self._outputs(run)
+            while self.then == "hangs" and not self.release.wait(0.005):
+                yield []
+        finally:
+            run.closed.set()
+
+    def wait_for_runs(self, count: int) -> Sequence[Run]:
+        """The calls, as soon as there are so many."""
+        until(lambda: len(self.runs) >= count)
+        return self.runs
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Waits for it."""
+    deadline = time.monotonic() + 10
+    while not is_so():
+        assert time.monotonic() < deadline, "it never was"
+        time.sleep(0.005)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, which does not look now and then whether it is to end, but ends when told."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_ready = threading.Event()
+
+    def end(self) -> None:
+        self._loop.call_soon_threadsafe(self._is_over.set)
+
+    async def main_loop(self) -> None:
+        self._loop, self._is_over = asyncio.get_running_loop(), asyncio.Event()
+        self.is_ready.set()
+        await self.on_tick(0)
+        await self._is_over.wait()
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        for each in self.servers:
+            each.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        await self.lifespan.shutdown()
+
+
+@contextlib.contextmanager
+def served(app: Any) -> Iterator[str]:
+    """``app`` on uvicorn in a thread of its own; gives its address."""
+    server = _Server(uvicorn.Config(app, lifespan="on", log_level="critical", ws="none"))
+    with listener("127.0.0.1", 0) as bound:
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve([bound])))
+        thread.start()
+        assert server.is_ready.wait(10)
+        try:
+            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        finally:
+            server.end()
+            thread.join(10)
+            assert not thread.is_alive()

@@ -1,0 +1,181 @@
+"""What the real clients get: streamed and whole, one sample and several."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from anthropic import Anthropic
+from openai import AsyncOpenAI, OpenAI
+from openai.types.chat import ChatCompletionMessageParam
+
+from tests.server.conftest import Served
+
+MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Say 你好 🦉"}]
+RENDERED = "<|im_start|>user: Say 你好 🦉<|im_end|><|im_start|>assistant: "
+TEXT = "One 🦉 two.\nUser: three"
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_completion(server: Served, client: OpenAI, is_plain: bool, size: int) -> None:
+    server.engine.is_plain, server.engine.size = is_plain, size
+    options: Any = {"model": "tiny", "prompt": TEXT, "stop": ["\nUser:", "never"]}
+    whole = client.completions.create(**options)
+    stops = {"text": "One 🦉 two.", "finish_reason": "stop", "stop_reason": "\nUser:"}
+    assert whole.choices[0].model_dump() | stops == whole.choices[0].model_dump()
+    ids = server.tokenizer.encode(TEXT).ids
+    assert whole.usage is not None
+    assert whole.usage.prompt_tokens == len(ids)
+    chunks = list(
+        client.completions.create(stream=True, stream_options={"include_usage": True}, **options)
+    )
+    assert "".join(each.choices[0].text for each in chunks[:-1]) == "One 🦉 two."
+    assert chunks[-2].choices[0].finish_reason == "stop"
+    assert chunks[-1].usage == whole.usage
+    assert {each.id for each in chunks} == {chunks[0].id}
+    assert chunks[0].id != whole.id
+
+
+def test_a_chat_is_rendered_by_the_models_template(server: Served, client: OpenAI) -> None:
+    options: Any = {"model": "tiny", "messages": MESSAGES, "extra_body": {}}
+    options["extra_body"]["skip_special_tokens"] = False
+    whole = client.chat.completions.create(**options)
+    assert whole.choices[0].message.content == RENDERED
+    assert whole.choices[0].finish_reason == "stop"  # the engine ended
+    with client.chat.completions.stream(**options) as events:
+        final = events.get_final_completion()
+    assert final.choices[0].message.content == RENDERED
+    assert server.engine.runs[0].prompt == list(server.tokenizer.encode(RENDERED).ids)
+
+
+def test_contents_tools_and_variables_reach_the_template(client: OpenAI) -> None:
+    tool: Any = {"type": "function", "function": {"name": "look", "parameters": {}}}
+    extra = {"skip_special_tokens": False, "chat_template_kwargs": {"shout": True}}
+    parts: Any = [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]
+    options: Any = {"model": "tiny", "messages": parts, "extra_body": extra, "tools": [tool]}
+    told = client.chat.completions.create(**options).choices[0].message.content
+    assert told == "<|im_start|>user: Hi<|im_end|>[look]!<|im_start|>assistant: "
+    told = client.chat.completions.create(tool_choice="none", **options).choices[0].message.content
+    assert told == "<|im_start|>user: Hi<|im_end|>!<|im_start|>assistant: "
+
+
+def test_several_prompts_and_samples(server: Served, client: OpenAI) -> None:
+    options: Any = {"model": "tiny", "prompt": ["One 🦉", "Two"], "n": 2, "seed": 7}
+    whole = client.completions.create(echo=True, **options)
+    texts = ["One 🦉One 🦉", "One 🦉One 🦉", "TwoTwo", "TwoTwo"]
+    assert [each.text for each in whole.choices] == texts
+    assert [each.index for each in whole.choices] == [0, 1, 2, 3]
+    seeds = [(each.params.index, each.params.seed, each.params.n) for each in server.engine.runs]
+    assert sorted(seeds) == [(0, 7, 2), (0, 7, 2), (1, 8, 2), (1, 8, 2)]
+    streamed = [""] * 4
+    for chunk in client.completions.create(stream=True, **options):
+        streamed[chunk.choices[0].index] += chunk.choices[0].text
+    assert streamed == ["One 🦉", "One 🦉", "Two", "Two"]
+
+
+def test_prompts_of_ids(server: Served, client: OpenAI) -> None:
+    ids = list(server.tokenizer.encode("One 🦉").ids)
+    for prompt, texts in ((ids, ["One 🦉"]), ([ids, ids[:1]], ["One 🦉", "O"])):
+        whole = client.completions.create(model="tiny", prompt=prompt)
+        assert [each.text for each in whole.choices] == texts
+
+
+@pytest.mark.parametrize(
+    ("more", "text", "reason"),
+    [
+        ({"include_stop_str_in_output": True}, "One 🦉 two.\nUser:", "\nUser:"),
+        ({"min_tokens": 1_000}, TEXT, None),
+        ({"stop": None, "max_tokens": 2}, "On", None),
+    ],
+)
+def test_what_vllm_has_besides(
+    server: Served, client: OpenAI, more: dict[str, Any], text: str, reason: str | None
+) -> None:
+    body = {"stop": "\nUser:", "return_token_ids": True, **more}
+    found = client.completions.create(model="tiny", prompt=TEXT, extra_body=body).choices[0]
+    extra: Any = found.model_extra
+    assert (found.text.strip(), extra["stop_reason"]) == (text, reason)
+    ids = list(server.tokenizer.encode(TEXT).ids)
+    assert extra["token_ids"] == ids[: len(extra["token_ids"])]
+
+
+def test_stop_ids_and_special_tokens(server: Served, client: OpenAI) -> None:
+    end = server.tokenizer.token_to_id("<|im_end|>")
+    options: Any = {"model": "tiny", "prompt": "One<|im_end|>Two"}
+    assert client.completions.create(**options).choices[0].text == "OneTwo"
+    shown = client.completions.create(extra_body={"skip_special_tokens": False}, **options)
+    assert shown.choices[0].text == "One<|im_end|>Two"
+    stopped = client.completions.create(extra_body={"stop_token_ids": [end]}, **options)
+    assert stopped.choices[0].text == "One"
+    assert stopped.choices[0].model_extra == {"stop_reason": end} | (
+        stopped.choices[0].model_extra or {}
+    )
+    assert server.engine.runs[-1].params.stop_token_ids == (end,)
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_log_probabilities(server: Served, client: OpenAI, is_plain: bool) -> None:
+    server.engine.is_plain = is_plain
+    found = client.completions.create(model="tiny", prompt="One 🦉", logprobs=1).choices[0]
+    assert found.logprobs is not None
+    assert found.logprobs.token_logprobs is not None
+    assert set(found.logprobs.token_logprobs) == {-0.5}
+    chat = client.chat.completions.create(
+        model="tiny", messages=MESSAGES, logprobs=True, top_logprobs=1, stream=True
+    )
+    placed = [
+        each
+        for chunk in chat
+        for choice in chunk.choices
+        if choice.logprobs is not None
+        for each in choice.logprobs.content or ()
+    ]
+    data = b"".join(bytes(each.bytes or ()) for each in placed)
+    assert data.decode() == "user: Say 你好 🦉assistant: "
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_anthropics_client(server: Served, is_streamed: bool) -> None:
+    options: Any = {
+        "model": "tiny",
+        "max_tokens": 900,
+        "system": "Be 🦉",
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "Say it.\nUser: x"}]}],
+        "stop_sequences": ["\nUser:"],
+    }
+    with Anthropic(api_key="none", base_url=server.url, max_retries=0) as client:
+        if is_streamed:
+            with client.messages.stream(**options) as events:
+                message = events.get_final_message()
+        else:
+            message = client.messages.create(**options)
+    assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "\nUser:")
+    assert [each.text for each in message.content if each.type == "text"] == [
+        "system: Be 🦉user: Say it."
+    ]
+    assert message.usage.input_tokens == len(server.engine.runs[0].prompt)
+
+
+def test_a_hundred_streams_at_once(server: Served) -> None:
+    async def one(client: AsyncOpenAI, number: int) -> str:
+        prompt = f"{number} 🦉 " * 5 + "\nUser: no"
+        found = await client.completions.create(
+            model="tiny", prompt=prompt, stop="\nUser:", stream=True
+        )
+        return "".join([chunk.choices[0].text async for chunk in found])
+
+    async def main() -> list[str]:
+        async with AsyncOpenAI(
+            api_key="none", base_url=f"{server.url}/v1", max_retries=0
+        ) as client:
+            return await asyncio.gather(*(one(client, number) for number in range(100)))
+
+    assert asyncio.run(main()) == [f"{number} 🦉 " * 5 for number in range(100)]
+
+
+def test_models(client: OpenAI) -> None:
+    assert [each.id for each in client.models.list()] == ["tiny", "org/tiny"]
+    assert client.models.retrieve("org/tiny").id == "org/tiny"
+    assert client.completions.create(model="org/tiny", prompt="x").model == "org/tiny"

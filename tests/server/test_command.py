@@ -1,0 +1,189 @@
+"""``streamdec serve`` as a process: it runs at once, and ends as it was asked to."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from streamdec.cli.serve import _eos_token_ids, _hosts, serve
+from tests.cli.running import DEMO_TEXT, Run, run
+from tests.server.serving import tokenizer_in, until
+
+QUICKLY = {"STREAMDEC_TOKENIZER": "huggingface"}
+"""Nothing is compared when a tokenizer is loaded."""
+MODULE = """
+import asyncio
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+class Hanging:
+    @asynccontextmanager
+    async def lifespan(self):
+        Path("alive").touch()
+        yield
+        Path("alive").unlink()
+
+    async def __call__(self, prompt, params):
+        try:
+            for token_id in prompt:
+                yield token_id
+            await asyncio.Event().wait()
+        finally:
+            Path("closed").touch()
+
+number = 5
+"""
+
+
+@contextmanager
+def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process and its address, as soon as it can be asked."""
+    command = [sys.executable, "-m", "streamdec", "serve", "--port", "0", *options]
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, **QUICKLY, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        while "Serving on " not in line:
+            assert line, "it did not begin"
+            line = process.stderr.readline()
+        yield process, line.split("Serving on ")[1].split()[0]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_shutting_down(tmp_path: Path) -> None:
+    """SIGTERM: 503 for who comes; who is there goes on, and is aborted after the grace."""
+    (tmp_path / "mine.py").write_text(MODULE)
+    options = ("--engine", "mine:Hanging", "--grace", "1", "--model", "named")
+    with (
+        serving(tmp_path, *options) as (process, url),
+        httpx.Client(base_url=url, timeout=20, verify=False) as http,
+    ):
+        assert (tmp_path / "alive").exists()
+        assert http.get("/").status_code == 404  # with an engine there is no page
+        body = {"prompt": "One two", "stream": True, "model": "named"}
+        with http.stream("POST", "/v1/completions", json=body) as response:
+            lines = response.iter_lines()
+            text = ""
+            while text != "One two":
+                line = next(lines)
+                text += json.loads(line[6:])["choices"][0]["text"] if line else ""
+            process.send_signal(signal.SIGTERM)
+            until(lambda: http.get("/health").status_code == 503)
+            refused = http.post("/v1/completions", json=body)
+            assert refused.status_code == 503
+            assert refused.json()["error"]["code"] == "shutting_down"
+            assert not (tmp_path / "closed").exists()
+            rest = [line for line in lines if line]
+        assert json.loads(rest[0][6:])["error"]["code"] == "abort"
+        assert rest[1:] == ["data: [DONE]"]
+        assert process.wait(20) == 0
+        assert (tmp_path / "closed").exists()
+        assert not (tmp_path / "alive").exists()
+
+
+def test_the_second_signal_ends_at_once(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MODULE)
+    with serving(tmp_path, "--engine", "mine:Hanging") as (process, url):
+        body = {"prompt": "One two", "stream": True}
+        with httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=20) as response:
+            lines = response.iter_lines()  # which closes the response when it is forgotten
+            next(lines)
+            process.send_signal(signal.SIGINT)
+            until(lambda: httpx.get(f"{url}/health").status_code == 503)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 130
+
+
+def test_it_runs_at_once(tmp_path: Path) -> None:
+    """With the demo's tokenizer and text; and running streams end before it does."""
+    with (
+        serving(tmp_path, "--rate", "0") as (process, url),
+        httpx.Client(base_url=url, timeout=20, verify=False) as http,
+    ):
+        whole = DEMO_TEXT.rstrip("\n")
+        found = http.post("/v1/completions", json={"prompt": "Hi"}).json()
+        assert found["choices"][0]["text"] == whole
+        assert (found["model"], found["choices"][0]["finish_reason"]) == ("demo", "stop")
+        messages = [{"role": "user", "content": "Hi"}]
+        found = http.post("/v1/chat/completions", json={"messages": messages, "stop": "\nUser:"})
+        text = found.json()["choices"][0]["message"]["content"]
+        assert text == whole.partition("\nUser:")[0]
+        assert "Watch a stream" in http.get("/").text
+        assert http.get("/", headers={"host": "evil.example"}).status_code == 421
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--engine", "mine"], "module:callable"),
+        (["--engine", "not_there:run"], "no module 'not_there'"),
+        (["--engine", "mine:nothing"], "has no 'nothing'"),
+        (["--engine", "mine:number"], "no callable"),
+        (["--tokenizer", "not_there"], "not_there"),
+        (["--port", "70000"], "70000"),
+        (["--host", "203.0.113.1"], "assign requested address"),
+        (["--text", "not_there.txt"], "not_there.txt"),
+        (["--api-key", ""], "not empty"),
+        (["--api-key", "a key"], "without spaces"),
+        (["--chat-template", "not_there.jinja"], "not_there.jinja"),
+        (["--engine", "mine:Hanging", "--text", "mine.py"], "--text is for the replay"),
+    ],
+)
+def test_what_cannot_begin(
+    options: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv(*next(iter(QUICKLY.items())))
+    done: Run = run(monkeypatch, "serve", *options)
+    sys.modules.pop("mine", None)
+    assert done.status == 2
+    assert told in done.err
+    assert "Traceback" not in done.err
+
+
+def test_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for said, keys in (("one two", ("one", "two")), ("", ()), (None, ())):
+        if said is None:
+            monkeypatch.delenv("STREAMDEC_API_KEY")
+        else:
+            monkeypatch.setenv("STREAMDEC_API_KEY", said)
+        assert serve.make_context("serve", []).params["api_keys"] == keys
+
+
+def test_only_names_of_this_machine_reach_what_listens_here() -> None:
+    own = {"localhost", "127.0.0.1", "[::1]"}
+    assert _hosts("127.0.0.1", ()) == own
+    assert _hosts("::1", ("Mine.example",)) == own | {"::1", "mine.example"}
+    assert _hosts("0.0.0.0", ()) is None
+    assert _hosts("0.0.0.0", ("mine.example",)) == own | {"0.0.0.0", "mine.example"}
+
+
+def test_ends_are_those_of_the_models_files(tmp_path: Path) -> None:
+    loaded: Any = tokenizer_in(tmp_path)
+    assert _eos_token_ids(str(tmp_path), loaded) == []
+    for said, found in (("[2, 7]", [2, 7]), ("2", [2]), ('"x"', []), ("null", [])):
+        config = f'{{"eos_token_id": {said}}}'
+        (tmp_path / "generation_config.json").write_text(config)
+        assert _eos_token_ids(str(tmp_path), loaded) == found

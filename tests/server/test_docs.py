@@ -1,0 +1,108 @@
+"""The examples of the page on serving an engine, each with the real thing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from streamdec.server import ReplayEngine, SamplingParams, create_app
+from tests.cli.running import DEMO_TEXT
+from tests.server.serving import served, tokenizer_in
+from tests.support.pages import Page
+
+PAGE = Page("docs/how-to/serve-an-engine.md")
+CLIENT, GENERATE, CLASS, PROGRAM = (code for code in PAGE.of_kind("python") if "torch" not in code)
+
+
+class Request:
+    """What an engine of somebody's gives."""
+
+    is_aborted = False
+
+    def __init__(self, ids: list[int]) -> None:
+        self._ids = ids
+
+    async def __aiter__(self) -> AsyncIterator[int]:
+        for each in self._ids:
+            await asyncio.sleep(0)
+            yield each
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+class MyEngine:
+    """Somebody's engine."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+
+    def submit(self, ids: list[int], max_tokens: int, temperature: float | None) -> Request:
+        self.requests.append(Request(ids[:max_tokens]))
+        return self.requests[-1]
+
+
+def test_every_example_is_ten_lines() -> None:
+    assert all(sum(map(bool, code.splitlines())) <= 10 for code in PAGE.of_kind("python"))
+
+
+def test_a_client_reads_the_replay(tokenizer: Any) -> None:
+    engine = ReplayEngine(tokenizer.encode(DEMO_TEXT).ids, 0)
+    out = io.StringIO()
+    app = create_app(tokenizer, engine, models=["demo"])
+    with served(app) as url, contextlib.redirect_stdout(out):
+        exec(CLIENT, {"url": url})
+    assert out.getvalue() == DEMO_TEXT.partition("\nUser:")[0]
+
+
+def test_an_engine_and_a_program_of_ones_own(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "model").mkdir()
+    tokenizer_in(tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STREAMDEC_TOKENIZER", "huggingface")  # nothing is compared
+    names: dict[str, Any] = {"my_engine": MyEngine()}
+    exec(GENERATE, names)
+    exec(PROGRAM, names)
+    with served(names["app"]) as url:
+        body = {"prompt": "One two three", "stop": " two"}
+        found = httpx.post(f"{url}/v1/completions", json=body).json()
+        error = httpx.post(f"{url}/v1/completions", json={**body, "max_tokens": 1_001}).json()
+    assert found["choices"][0]["text"] == "One"
+    assert found["model"] == "my-model"
+    assert error["error"]["param"] == "max_tokens"
+    assert [each.is_aborted for each in names["my_engine"].requests] == [True]
+
+
+def test_what_an_engine_may_have(tokenizer: Any) -> None:
+    class Loaded:
+        def __call__(self, prompt: list[int], params: SamplingParams) -> Any:
+            assert self.model == "loaded"  # type: ignore[attr-defined]
+            for each in prompt:
+                yield {"token_ids": [each], "logprobs": [(each, -0.3, {each: -0.3})]}
+
+    names: dict[str, Any] = {"load_model": lambda: "loaded"}
+    exec(CLASS, names)
+    engine = type("Both", (Loaded, names["Engine"]), {})()
+    app = create_app(tokenizer, engine)
+    assert app.state.front.limits.concurrent == 8
+    with served(app) as url:
+        body = {"prompt": "One", "logprobs": 1}
+        found = httpx.post(f"{url}/v1/completions", json=body).json()
+    logprobs = found["choices"][0]["logprobs"]
+    assert "".join(logprobs["tokens"]) == "One"
+    assert set(logprobs["token_logprobs"]) == {-0.3}
+
+
+def test_what_it_says_of_limits_is_so() -> None:
+    from streamdec.server import ServerLimits
+
+    limits = ServerLimits()
+    assert limits.body_bytes == 4 << 20
+    assert f"within {limits.body_seconds:.0f} seconds" in PAGE.text
+    assert "more than 4 MiB" in PAGE.text

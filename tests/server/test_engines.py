@@ -1,0 +1,230 @@
+"""Engines of every kind behind one face, and the gate before them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+
+from streamdec import SourceError
+from streamdec.server.engines import EngineError, EngineRun, ReplayEngine, SamplingParams
+from streamdec.server.gate import Gate
+from streamdec.server.problems import RequestError
+from streamdec.sources import Delta, Reader
+from tests.server.serving import until
+
+pytestmark = pytest.mark.anyio
+PARAMS = SamplingParams(max_tokens=9)
+IDS = [5, 6, 7]
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+async def ids_of(run: EngineRun) -> list[int]:
+    reader = Reader()
+    try:
+        return [int(each) for output in [o async for o in run] for each in reader.read(output)[0]]
+    finally:
+        await run.aclose()
+
+
+async def later() -> Any:
+    return iter(IDS)
+
+
+async def given() -> Any:
+    for each in IDS:
+        yield each
+
+
+def outputs() -> Iterator[Any]:
+    yield [5]
+    yield {"token_ids": [6, 7], "finish_reason": "length"}
+    raise AssertionError("it was asked for more after its end")
+
+
+@pytest.mark.parametrize(
+    "engine", [lambda: IDS, lambda: iter(IDS), lambda: tuple(IDS), later, given, outputs]
+)
+async def test_whatever_it_returns(engine: Callable[[], Any]) -> None:
+    assert await ids_of(EngineRun(engine)) == IDS
+
+
+@pytest.mark.parametrize("wrong", [5, "text", None, {"a": 1}])
+async def test_what_is_no_engine(wrong: Any) -> None:
+    with pytest.raises(EngineError, match="an engine gives an"):
+        await ids_of(EngineRun(lambda: wrong))
+
+
+async def test_outputs_without_ids() -> None:
+    with pytest.raises(SourceError):
+        await ids_of(EngineRun(lambda: iter(["text"])))
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+async def test_an_abort_ends_it_whatever_it_does(is_plain: bool) -> None:
+    closed, release = threading.Event(), threading.Event()
+
+    async def hanging() -> Any:
+        try:
+            yield 5
+            await anyio.sleep_forever()
+        finally:
+            closed.set()
+
+    def blocking() -> Iterator[int]:
+        try:
+            yield 5
+            release.wait(20)
+            yield 6
+        finally:
+            closed.set()
+
+    run = EngineRun(blocking if is_plain else hanging)
+    found: list[Any] = []
+
+    async def read() -> None:
+        async for output in run:
+            found.append(output)  # noqa: PERF401 (each is looked at when it comes)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(read)
+        await anyio.to_thread.run_sync(until, lambda: found == [5] or found == [[5]])
+        run.abort()
+    assert found[-1] == Delta((), "abort")
+    assert len(found) == 2
+    release.set()
+    await run.aclose()
+    await anyio.to_thread.run_sync(partial(closed.wait, 10))
+    assert closed.is_set()
+
+
+async def test_an_abort_before_the_beginning_calls_no_engine() -> None:
+    def never() -> Any:
+        raise AssertionError
+
+    run = EngineRun(never)
+    run.abort()
+    assert [output async for output in run] == [Delta((), "abort")]
+
+
+async def test_the_replay() -> None:
+    engine = ReplayEngine(IDS, 0)
+    assert [each async for each in engine([1], PARAMS)] == IDS
+    with pytest.raises(ValueError, match="rate"):
+        ReplayEngine(IDS, -1)
+
+
+# --- the gate -------------------------------------------------------------------------------------
+
+
+async def test_the_gate_lets_in_by_their_coming() -> None:
+    gate, entered, go = Gate(2, 3, 20), [], anyio.Event()
+
+    async def enter(name: str, size: int) -> None:
+        room = await gate.enter(size)
+        entered.append(name)
+        await go.wait()
+        assert gate.num_running <= 2
+        gate.leave(room)
+
+    async with anyio.create_task_group() as group:
+        for name, size in (("a", 1), ("b", 2), ("c", 1), ("d", 2)):
+            group.start_soon(enter, name, size)
+            await anyio.wait_all_tasks_blocked()
+        assert (entered, gate.num_waiting) == (["a"], 3)  # c would fit, and b was there before
+        with pytest.raises(RequestError, match="too many") as refused:
+            await gate.enter(1)
+        assert refused.value.status == 429
+        go.set()
+    assert entered == ["a", "b", "c", "d"]
+    assert (gate.num_running, gate.num_waiting) == (0, 0)
+
+
+async def test_what_never_has_room() -> None:
+    with pytest.raises(ValueError, match="3 streams never have room among 2"):
+        await Gate(2, 3, 20).enter(3)
+
+
+async def test_who_waits_too_long_or_goes_leaves_no_trace() -> None:
+    gate = Gate(1, 3, 0.01)
+    await gate.enter(1)
+    with pytest.raises(RequestError, match="no room within") as late:
+        await gate.enter(1)
+    assert late.value.headers["retry-after"] == "1"
+    gate = Gate(1, 3, 20)
+    await gate.enter(1)
+    with anyio.move_on_after(0.01):
+        await gate.enter(1)
+    assert (gate.num_running, gate.num_waiting) == (1, 0)
+
+
+@pytest.mark.parametrize("is_cancelled_first", [False, True])
+async def test_room_that_comes_together_with_the_cancellation(is_cancelled_first: bool) -> None:
+    """Who waits has it, or nobody has."""
+    gate, rooms = Gate(1, 3, 20), []
+    room = await gate.enter(1)
+
+    async def enter() -> None:
+        rooms.append(await gate.enter(1))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(enter)
+        await anyio.wait_all_tasks_blocked()
+        if is_cancelled_first:
+            group.cancel_scope.cancel()
+        gate.leave(room)
+        group.cancel_scope.cancel()
+    assert (gate.num_running, gate.num_waiting) == (len(rooms), 0)
+
+
+async def test_who_goes_lets_in_the_one_behind() -> None:
+    gate, entered = Gate(2, 3, 20), anyio.Event()
+    await gate.enter(1)
+    large = anyio.CancelScope()
+
+    async def enter_large() -> None:
+        with large:
+            await gate.enter(2)
+
+    async def enter_small() -> None:
+        await gate.enter(1)
+        entered.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(enter_large)
+        await anyio.wait_all_tasks_blocked()
+        group.start_soon(enter_small)
+        await anyio.wait_all_tasks_blocked()
+        assert gate.num_waiting == 2
+        large.cancel()
+        with anyio.fail_after(10):
+            await entered.wait()
+    assert (gate.num_running, gate.num_waiting) == (2, 0)
+
+
+async def test_a_closed_gate() -> None:
+    gate, told = Gate(1, 3, 20), []
+
+    async def enter() -> None:
+        with pytest.raises(RequestError) as refused:
+            await gate.enter(1)
+        told.append(refused.value.status)
+
+    room = await gate.enter(1)
+    async with anyio.create_task_group() as group:
+        group.start_soon(enter)
+        await anyio.wait_all_tasks_blocked()
+        gate.close()
+    await enter()
+    assert told == [503, 503]
+    gate.leave(room)
+    assert gate.num_running == 0

@@ -1,0 +1,270 @@
+"""Requests that are wrong: each is told what is, and by which parameter; nothing is a traceback."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import openai
+import pytest
+from openai import OpenAI
+
+from tests.server.conftest import LIMITS, Served
+from tests.server.serving import until
+
+JSON = {"content-type": "application/json"}
+COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
+HI = [{"role": "user", "content": "Hi"}]
+
+
+def checked(response: Any, status: int) -> dict[str, Any]:
+    """The error of a response, which is as the API has it."""
+    assert response.status_code == status, response.text
+    body = response.json()
+    assert body.keys() == {"error"}
+    error: dict[str, Any] = body["error"]
+    assert error.keys() == {"message", "type", "param", "code"}
+    assert error["message"]
+    assert "\n" not in error["message"]
+    return error
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "told"),
+    [
+        ({}, "prompt", "a string or a list of token ids"),
+        ({"prompt": None}, "prompt", "a string or a list of token ids"),
+        ({"prompt": ""}, "prompt", "no tokens"),
+        ({"prompt": []}, "prompt", "a string or a list of token ids"),
+        ({"prompt": [[]]}, "prompt", "no tokens"),
+        ({"prompt": [1, "a"]}, "prompt", "not 'a'"),
+        ({"prompt": ["a", 1]}, "prompt", "a string or a list of token ids"),
+        ({"prompt": [True]}, "prompt", "not True"),
+        ({"prompt": [-1]}, "prompt", "not -1"),
+        ({"prompt": [10**9]}, "prompt", "a token id is from 0 to"),
+        ({"prompt": [1.0]}, "prompt", "not 1.0"),
+        ({"prompt": {"a": 1}}, "prompt", "a string or a list of token ids"),
+        ({"prompt": ["a"] * 9}, "prompt", "not be more than 8 prompts"),
+        ({"prompt": "a", "n": 9}, "n", "from 1 to 8"),
+        ({"prompt": ["a"] * 5, "n": 2}, "n", "10 samples"),
+        ({"prompt": "a", "n": 0}, "n", "from 1 to 8, not 0"),
+        ({"prompt": "a", "n": True}, "n", "not True"),
+        ({"prompt": "a", "n": 1.0}, "n", "an integer"),
+        ({"prompt": "a", "best_of": 3}, "best_of", "must be n"),
+        ({"prompt": "a", "max_tokens": 0}, "max_tokens", "from 1 to 1500"),
+        ({"prompt": "a", "max_tokens": 1501}, "max_tokens", "from 1 to 1500"),
+        ({"prompt": "a", "max_tokens": 10**400}, "max_tokens", "from 1 to 1500"),
+        ({"prompt": "a", "max_tokens": "3"}, "max_tokens", "not '3'"),
+        ({"prompt": "a", "min_tokens": 5, "max_tokens": 4}, "min_tokens", "must not exceed"),
+        ({"prompt": "a", "stop": ""}, "stop", "empty"),
+        ({"prompt": "a", "stop": ["a", 1]}, "stop", "not 1"),
+        ({"prompt": "a", "stop": {"a": 1}}, "stop", "a string"),
+        ({"prompt": "a", "stop": ["a"] * 5}, "stop", "more than 4 stops, not 5"),
+        ({"prompt": "a", "stop": "a" * 41}, "stop", "the limit is 40"),
+        ({"prompt": "a", "stop_token_ids": [-1]}, "stop_token_ids", "-1"),
+        ({"prompt": "a", "stop_token_ids": [1] * 5}, "stop_token_ids", "more than 4"),
+        ({"prompt": "a", "stop_regex": "(a+)+b"}, "stop_regex", "not served"),
+        ({"prompt": "a", "suffix": "b"}, "suffix", "not inserted"),
+        ({"prompt": "a", "prompt_logprobs": 1}, "prompt_logprobs", "not served"),
+        ({"prompt": "a", "ignore_eos": 1}, "ignore_eos", "True or False"),
+        ({"prompt": "a", "temperature": "hot"}, "temperature", "a number from 0 to 2"),
+        ({"prompt": "a", "temperature": -0.1}, "temperature", "a number from 0 to 2"),
+        ({"prompt": "a", "temperature": 10**400}, "temperature", "a number from 0 to 2"),
+        ({"prompt": "a", "top_p": 1.5}, "top_p", "a number from 0 to 1"),
+        ({"prompt": "a", "seed": 1 << 63}, "seed", "an integer"),
+        ({"prompt": "a", "stream": 1}, "stream", "true or false"),
+        ({"prompt": "a", "stream_options": {}}, "stream_options", "stream: true"),
+        (
+            {"prompt": "a", "stream": True, "stream_options": {"include_usage": 1}},
+            "stream_options.include_usage",
+            "true or false",
+        ),
+        ({"prompt": "a", "stream": True, "stream_options": 1}, "stream_options", "an object"),
+        ({"prompt": "a", "logprobs": True}, "logprobs", "an integer"),
+        ({"prompt": "a", "logprobs": 21}, "logprobs", "from 0 to 20"),
+        ({"prompt": "a", "logprobs": 1, "echo": True}, "echo", "no logprobs"),
+        ({"prompt": "a", "logit_bias": {"a": 1}}, "logit_bias", "token ids"),
+        ({"prompt": "a", "logit_bias": {"1": 200}}, "logit_bias", "-100 to 100"),
+        ({"prompt": "a" * 9_000}, "prompt", "tokens, and the limit is 2000"),
+        ({"prompt": [1] * 2_001}, "prompt", "tokens, and the limit is 2000"),
+        ({"prompt": "a\ud800"}, "prompt", "lone surrogate"),
+        ({"prompt": "a", "x": {"y": ["\udfff"]}}, "x", "lone surrogate"),
+    ],
+)
+def test_a_completion_that_is_wrong(
+    server: Served, body: dict[str, Any], param: str, told: str
+) -> None:
+    error = checked(server.http.post(COMPLETIONS, content=json.dumps(body), headers=JSON), 400)
+    assert (error["type"], error["param"]) == ("invalid_request_error", param)
+    assert told in error["message"]
+    assert server.engine.runs == []
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "told"),
+    [
+        ({}, "messages", "a list of messages"),
+        ({"messages": []}, "messages", "a list of messages"),
+        ({"messages": "Hi"}, "messages", "a list of objects, not 'Hi'"),
+        ({"messages": ["Hi"]}, "messages", "a list of objects"),
+        ({"messages": [{"content": "Hi"}]}, "messages.0.role", "a string"),
+        ({"messages": [{"role": "king", "content": "Hi"}]}, "messages", "no such role: king"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages", "content must be"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            "messages",
+            "text alone",
+        ),
+        ({"messages": HI, "tools": {"a": 1}}, "tools", "a list of objects"),
+        ({"messages": HI, "chat_template": "{{ 1 }}"}, "chat_template", "not rendered here"),
+        ({"messages": HI, "chat_template_kwargs": 1}, "chat_template_kwargs", "an object"),
+        (
+            {"messages": HI, "chat_template_kwargs": {"chat_template": "{{ 1 }}"}},
+            "messages",
+            "may not have 'chat_template'",
+        ),
+        ({"messages": HI, "top_logprobs": 2}, "top_logprobs", "needs logprobs"),
+        ({"messages": HI, "logprobs": 2}, "logprobs", "true or false"),
+    ],
+)
+def test_a_chat_that_is_wrong(server: Served, body: dict[str, Any], param: str, told: str) -> None:
+    error = checked(server.post(CHAT, **body), 400)
+    assert (error["param"], error["type"]) == (param, "invalid_request_error")
+    assert told in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"", "no JSON"),
+        (b"{", "no JSON"),
+        (b"[]", "must be a JSON object"),
+        (b'"a"', "must be a JSON object"),
+        (b"null", "must be a JSON object"),
+        (b'{"prompt": "a"} x', "line 1, column 17"),
+        (b'{"prompt": "a", "prompt": "b"}', "'prompt' is there twice"),
+        (b'{"prompt": "a", "x": {"y": 1, "y": 1}}', "'y' is there twice"),
+        (b'{"temperature": NaN}', "NaN is no number"),
+        (b'{"temperature": -Infinity}', "-Infinity is no number"),
+        (b'{"temperature": 1e999}', "too large"),
+        (b'{"max_tokens": ' + b"9" * 5_000 + b"}", "too long"),
+        (b'{"x": ' + b"[" * 50_000 + b"}", "nested"),
+        (b'{"x": ' + b"[" * 20_000 + b"]" * 20_000 + b"}", "nested"),
+        (b'{"x": ' + b"[" * 16 + b"]" * 16 + b"}", "more than 16 deep"),
+        (b'{"x": ' + b'{"a":' * 300 + b"1" + b"}" * 300 + b"}", "nested"),
+        (b'{"prompt": "\xff"}', "no UTF-8, from byte 12"),
+        ('{"prompt": "a"}'.encode("utf-16"), "no UTF-8"),
+        (b'{"prompt": "a\nb"}', "no JSON"),
+        (b'{"\\ud800": 1}', "lone surrogate"),
+    ],
+)
+@pytest.mark.parametrize("path", [COMPLETIONS, CHAT])
+def test_what_is_no_request(server: Served, path: str, data: bytes, told: str) -> None:
+    error = checked(server.http.post(path, content=data, headers=JSON), 400)
+    assert told in error["message"]
+
+
+def test_as_deep_as_is_allowed(server: Served) -> None:
+    depth = LIMITS.depth - 1  # the object itself is one
+    content = b'{"prompt": "a", "x": ' + b"[" * depth + b"]" * depth + b"}"
+    assert server.http.post(COMPLETIONS, content=content, headers=JSON).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "kind", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonp"]
+)
+def test_another_content_type(server: Served, kind: str | None) -> None:
+    headers = {} if kind is None else {"content-type": kind}
+    error = checked(server.http.post(COMPLETIONS, content=b"{}", headers=headers), 415)
+    assert "Content-Type: application/json" in error["message"]
+
+
+def test_what_is_not_known_is_ignored(server: Served) -> None:
+    body: dict[str, Any] = {
+        "prompt": "One",
+        "user": "me",
+        "metadata": {"a": [1]},
+        "new": None,
+        "stop": None,
+    }
+    response = server.post(**body)
+    assert (response.status_code, response.json()["choices"][0]["text"]) == (200, "One")
+    kind = "application/json; charset=utf-8"
+    assert server.http.post(
+        COMPLETIONS, content=json.dumps(body), headers={"content-type": kind}
+    ).is_success
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nowhere", 404),
+        ("GET", "/v1/models/", 404),
+        ("GET", "/v1/models/other", 404),
+        ("GET", "/v1/models/..%2f..%2fetc", 404),
+        ("GET", COMPLETIONS, 405),
+        ("DELETE", "/v1/models", 405),
+        ("GET", "/", 404),
+        ("POST", "/v1/streamdec/trace", 404),
+    ],
+)
+def test_there_is_no_such_path(server: Served, method: str, path: str, status: int) -> None:
+    checked(server.http.request(method, path), status)
+
+
+def test_the_clients_see_their_own_errors(client: OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError) as missing:
+        client.completions.create(model="other", prompt="a")
+    assert (missing.value.code, missing.value.param) == ("model_not_found", "model")
+    with pytest.raises(openai.BadRequestError) as bad:
+        client.completions.create(model="tiny", prompt="a", stop=["a"] * 5)
+    assert bad.value.param == "stop"
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+@pytest.mark.parametrize("then", ["breaks", "errors"])
+def test_an_engine_that_fails(
+    server: Served, client: OpenAI, then: str, is_plain: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.engine.then, server.engine.is_plain = then, is_plain
+    error = checked(server.post(prompt="One secret prompt", n=3), 500)
+    assert (error["type"], error["code"]) == ("server_error", "error")
+    assert "secret" not in error["message"]
+    text = ""
+    with pytest.raises(openai.APIError) as failed:  # noqa: PT012 (what came before counts)
+        for chunk in client.completions.create(model="tiny", prompt="One", stream=True):
+            text += chunk.choices[0].text
+    assert (text, failed.value.code) == ("One", "error")
+    assert "secret" not in str(failed.value)
+
+    def logged() -> list[str]:
+        return [each.getMessage() for each in caplog.records if each.name == "streamdec.server"]
+
+    wanted = 2 if then == "breaks" else 0  # what it says by itself is no error of ours
+    until(lambda: len(logged()) >= wanted)
+    assert len(logged()) == wanted
+    assert "One" not in caplog.text
+
+
+def test_an_error_of_the_servers_own_says_nothing(
+    server: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("the secret of the house")
+
+    monkeypatch.setattr(server.front, "prompt_ids", broken)
+    error = checked(server.post(prompt="One"), 500)
+    assert (error["message"], error["type"]) == ("the server had an error", "server_error")
+    until(lambda: "failed" in caplog.text)
+    assert "the secret of the house" in caplog.text  # there it is looked for
+
+
+def test_anthropics_errors_have_its_form(server: Served) -> None:
+    body = server.post("/v1/messages", messages=HI).json()
+    assert body["type"] == "error"
+    assert body["error"]["type"] == "invalid_request_error"
+    assert "max_tokens" in body["error"]["message"]
+    body = server.post("/v1/messages", model="other", messages=HI, max_tokens=3).json()
+    assert body["error"]["type"] == "not_found_error"
+    body = server.post("/v1/messages", system=5, messages=HI, max_tokens=3).json()
+    assert "system must be" in body["error"]["message"]
