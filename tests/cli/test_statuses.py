@@ -48,13 +48,17 @@ WELL = {
     "encode": ["encode", "--tokenizer=.", "text"],
     "info": ["info", "."],
     "preflight": ["preflight", "--fail-on=never", "."],
+    "serve": ["serve"],
     "trace": ["trace", ".", "ids.jsonl"],
     "verify": ["verify", ".", "ids.jsonl"],
 }
 """A run of each command that goes well."""
 
-OUTPUT = {name: arguments for name, arguments in WELL.items() if name != "bench"}
-"""The same, but for what takes long and writes as the others do."""
+ENDS = {name: arguments for name, arguments in WELL.items() if name != "serve"}
+"""The same, but for what goes on until it is told to end (tests/server tells it)."""
+
+OUTPUT = {name: arguments for name, arguments in ENDS.items() if name != "bench"}
+"""And but for what takes long and writes as the others do."""
 
 NOT_WELL = {
     "decode": ["decode", "--tokenizer=.", "--input-format=jsonl", "bad"],
@@ -85,6 +89,8 @@ NOTHING = {
     "encode: no tokenizer": ["encode", "--tokenizer=empty", "text"],
     "info: no tokenizer": ["info", "empty"],
     "preflight: a file": ["preflight", "text"],
+    "serve: no engine": ["serve", "--engine=nowhere:nothing"],
+    "serve: no tokenizer": ["serve", "--tokenizer", NOWHERE],
     "trace: no file": ["trace", ".", NOWHERE],
     "trace: no id": ["trace", ".", "empty"],
     "verify: no row": ["verify", ".", "empty"],
@@ -99,9 +105,9 @@ def ended(monkeypatch: pytest.MonkeyPatch, model: Path, arguments: list[str]) ->
     return run(monkeypatch, *arguments)
 
 
-@pytest.mark.parametrize("name", app.COMMANDS)
+@pytest.mark.parametrize("name", ENDS)
 def test_0(monkeypatch: pytest.MonkeyPatch, model: Path, name: str) -> None:
-    result = ended(monkeypatch, model, WELL[name])
+    result = ended(monkeypatch, model, ENDS[name])
     assert (result.status, "Error" in result.err) == (statuses.DONE, False)
     assert result.out
 
