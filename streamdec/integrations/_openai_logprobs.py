@@ -19,7 +19,8 @@ def chat_logprobs(logprobs: Sequence[PlacedLogprob]) -> Json:
         "content": [
             {**_token(each), "top_logprobs": [_token(other) for other in each.top or ()]}
             for each in logprobs
-        ]
+        ],
+        "refusal": None,
     }
 
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 from streamdec.chunks import Chunk
@@ -39,7 +40,7 @@ class RowFeed:
         """What the reader is to be told after the last chunk."""
         self._changed = threading.Condition()
         self._waits: list[Wait] = []
-        self._waiting: dict[int, Chunk] = {}
+        self._waiting: dict[int, list[Chunk]] = {}
         self._is_over = False
         self._is_closed = False
         self._is_told = False
@@ -49,8 +50,7 @@ class RowFeed:
         with self._changed:
             for row, chunk in chunks.items():
                 if not chunk.held and not self._is_closed:
-                    before = self._waiting.get(row)
-                    self._waiting[row] = chunk if before is None else joined(before, chunk)
+                    self._waiting.setdefault(row, []).append(chunk)
             self._wake()
 
     def end(self, error: BaseException | None = None) -> None:
@@ -108,7 +108,7 @@ class RowFeed:
     def _taken(self) -> RowChunk | None:
         if self._waiting:
             row = next(iter(self._waiting))
-            return RowChunk(row, self._waiting.pop(row))
+            return RowChunk(row, joined(*self._waiting.pop(row)))
         if self.error is not None and not self._is_closed and not self._is_told:
             self._is_told = True
             raise self.error
@@ -122,9 +122,13 @@ class RowFeed:
         self._waits.clear()
 
 
-def joined(before: Chunk, after: Chunk) -> Chunk:
-    """Two chunks of one row as one."""
-    chunk = replace(after, text=before.text + after.text)
-    if isinstance(before, TokenChunk) and isinstance(chunk, TokenChunk):
-        chunk = replace(chunk, token_ids=before.token_ids + chunk.token_ids)
+def joined(*chunks: Chunk) -> Chunk:
+    """Chunks of one row as one."""
+    chunk = chunks[-1]
+    if len(chunks) == 1:
+        return chunk
+    chunk = replace(chunk, text="".join(each.text for each in chunks))
+    if isinstance(chunk, TokenChunk):
+        ids = chain.from_iterable(each.token_ids for each in chunks if isinstance(each, TokenChunk))
+        chunk = replace(chunk, token_ids=tuple(ids))
     return chunk

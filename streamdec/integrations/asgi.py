@@ -7,6 +7,8 @@ gone or nothing more is to be sent. Tried with Starlette 1.10.0 on uvicorn 0.54.
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -188,18 +190,29 @@ class _Sending:
         try:
             async for chunk in stream:
                 await self._send_body(encoded(self._wire, stream, chunk, index))
+            return
+        except anyio.get_cancelled_exc_class() as error:
+            if _is_cancelled():
+                raise
+            found: Exception = RuntimeError("the engine was cancelled")
+            found.__cause__ = error
         except Exception as error:  # noqa: BLE001 (it is raised when the client was told)
-            if self.error is None:
-                self.error = error
-            if scope is not self.scope:
-                scope.cancel()
+            found = error
+        if self.error is None:
+            self.error = found
+        if scope is not self.scope:
+            scope.cancel()
 
     async def keep_alive(self, seconds: float) -> None:
-        """Something to ignore, whenever nothing was sent for so long."""
+        """Something to ignore, whenever nothing was sent for so long, and nothing is being sent.
+
+        While a slow client takes something there is nothing to say. (Whoever waited for the lock
+        would also get it after the last message, and servers raise for what follows that.)
+        """
         while True:
             before = self._num_sent
             await anyio.sleep(seconds)
-            if self._num_sent == before:
+            if self._num_sent == before and not self._lock.locked():
                 await self._send_body(self._wire.keep_alive)
 
     async def _send_body(self, body: bytes) -> None:
@@ -221,6 +234,17 @@ async def _listen(receive: Receive, scope: anyio.CancelScope) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()
+
+
+def _is_cancelled() -> bool:
+    """Whether this task is cancelled, and not only something that its engine waited for.
+
+    On trio it is: nothing else raises what says so.
+    """
+    if anyio.current_effective_deadline() == -math.inf:
+        return True
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _close(streams: Iterable[TextStream[Any]]) -> None:

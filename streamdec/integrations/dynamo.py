@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import aclosing, nullcontext
 from typing import Any, Protocol, Self, SupportsIndex, Unpack
 
 from streamdec.aio import stream
@@ -262,20 +263,30 @@ async def resuming(
     Raises what the last worker raised, or ConnectionError.
     """
     state: Json | None = None
+    ids: list[int] = []
     has_given = False
     while True:
+        # Objects without a state belong to the next one: if the worker dies before it says that,
+        # another one makes them again.
+        waiting: list[Json] = []
         try:
-            answer = call(dict(request) if state is None else {**request, STATE: state})
+            told = {} if state is None else {STATE: {**state, "token_ids": [*ids]}}
+            answer = call({**request, **told})
             if inspect.isawaitable(answer):
                 answer = await answer
-            async for item in answer:
-                given = dict(item.data() if callable(getattr(item, "data", None)) else item)
-                if (new := given.pop(STATE, None)) is not None:
-                    ids = [] if state is None else state["token_ids"]
-                    state = {**new, "token_ids": [*ids, *new["token_ids"]]}
-                if given:
-                    has_given = True
-                    yield given
+            async with aclosing(answer) if hasattr(answer, "aclose") else nullcontext():
+                async for item in answer:
+                    given = dict(item.data() if callable(getattr(item, "data", None)) else item)
+                    if (new := given.pop(STATE, None)) is not None:
+                        ids += new["token_ids"]
+                        state = new
+                    if given:
+                        waiting.append(given)
+                    if new is not None or state is None or state["finished"]:
+                        ready, waiting = waiting, []
+                        for each in ready:
+                            has_given = True
+                            yield each
             problem: Exception = ConnectionError("the answer of a worker ended before its text")
         except errors as error:
             problem = error
@@ -283,4 +294,6 @@ async def resuming(
             return
         retries -= 1
         if retries < 0 or (has_given and state is None):
+            for each in waiting:
+                yield each
             raise problem

@@ -129,7 +129,7 @@ class LogprobTracker:
     def put(self, logprobs: Iterable[TokenLogprob]) -> None:
         """What the engine says of the next tokens, before they are stepped.
 
-        ValueError for a log probability that is no number.
+        ValueError for a log probability that is NaN or infinite; -infinity is LEAST_LOGPROB.
         """
         self._waiting.extend(map(_checked, logprobs))
 
@@ -246,9 +246,14 @@ def prompt_logprobs(
 
 def _checked(logprob: TokenLogprob) -> TokenLogprob:
     values = [logprob.logprob, *(logprob.top or {}).values()]
-    if any(value is not None and math.isnan(value) for value in values):
-        raise ValueError(f"a log probability is a number, and not NaN: {logprob!r:.200}")
+    if any(value is not None and not value < math.inf for value in values):
+        raise ValueError(f"a log probability must not be NaN or infinite: {logprob!r:.200}")
     return logprob
+
+
+def _shown(value: float) -> float:
+    """As JSON has it. (Those of numpy are no numbers to it.)"""
+    return max(float(value), LEAST_LOGPROB)
 
 
 # --- places ---------------------------------------------------------------------------------------
@@ -329,7 +334,7 @@ class _Places:
         if self._program is not None:
             found = self._program.contribution(self._stream._memory, token_id)
             data = found["data"][len(found["data"]) - found["own"] :]
-        return Alternative(self._name(token_id, data), data, max(value, LEAST_LOGPROB))
+        return Alternative(self._name(token_id, data), data, _shown(value))
 
     def _name(self, token_id: int, data: bytes | None) -> str:
         if data:
@@ -351,9 +356,9 @@ class _Places:
         for start, end in self._spans.take():
             token = self._unplaced.popleft()
             token_id, value, _ = token.logprob
-            value = None if value is None else max(value, LEAST_LOGPROB)
+            shown = None if value is None else _shown(value)
             name = self._name(token_id, token.data)
-            placed = PlacedLogprob(token_id, name, token.data, value, start, token.top)
+            placed = PlacedLogprob(token_id, name, token.data, shown, start, token.top)
             self._placed.append((placed, end))
 
     def take(self, given: int | None) -> list[PlacedLogprob]:

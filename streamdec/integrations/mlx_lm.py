@@ -81,8 +81,9 @@ class StreamingDetokenizer:
     @property
     def text(self) -> str:
         """The text so far."""
-        self._given = ["".join(self._given)]
-        return self._given[0] + "".join(self._new)
+        # Each is joined once: whoever asks after each token copies the text, and not its parts.
+        self._given, self._new = ["".join(self._given)], ["".join(self._new)]
+        return self._given[0] + self._new[0]
 
     @property
     def last_segment(self) -> str:

@@ -67,7 +67,7 @@ class ResponseOptions(TypedDict, total=False):
     model: Required[str]
     """The name that the client asked for."""
     created: Required[int]
-    """Seconds since 1970."""
+    """Whole seconds since 1970."""
     n: int
     """How many samples there are; 1 if nothing is said."""
     prompt_tokens: int
@@ -120,6 +120,9 @@ class _Format:
         n, prompt_tokens = options.get("n", 1), options.get("prompt_tokens")
         if type(n) is not int or n < 1:
             raise ValueError(f"n must be a number of samples, from 1 up, not {n!r:.40}")
+        if type(options["created"]) is not int:
+            found = options["created"]
+            raise ValueError(f"created must be whole seconds since 1970, not {found!r:.40}")
         if has_usage and prompt_tokens is None:
             raise ValueError("a response with a usage needs prompt_tokens")
         if prompt_tokens is not None and (type(prompt_tokens) is not int or prompt_tokens < 0):
@@ -517,14 +520,14 @@ class ChatResponse(_Response):
     >>> answer.step(Chunk("Hi"), num_tokens=1)
     >>> answer.step(Chunk("!", "length"), num_tokens=2)
     >>> answer.body()["choices"][0]["message"], answer.body()["usage"]["completion_tokens"]
-    ({'role': 'assistant', 'content': 'Hi!'}, 2)
+    ({'role': 'assistant', 'content': 'Hi!', 'refusal': None}, 2)
     """
 
     _object = "chat.completion"
     _is_chat = True
 
     def _content(self, index: int, text: str) -> Json:
-        return {"message": {"role": "assistant", "content": text}}
+        return {"message": {"role": "assistant", "content": text, "refusal": None}}
 
 
 class CompletionResponse(_Response):

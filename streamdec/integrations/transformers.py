@@ -110,12 +110,18 @@ class GenerateStreamer:
         that they end has ended here too.
 
         Raises RuntimeError the second time; TypeError for a ``streamer``, of which there can be
-        one, and for ``stop_strings``: they are to be the streamer's ``stop``.
+        one, for ``stop_strings``: they are to be the streamer's ``stop``, and for more than the
+        inputs and the ``generation_config`` without a name.
         """
+        if len(args) > 2:
+            raise TypeError(
+                "start() takes inputs and generation_config without their names: "
+                "say stopping_criteria= and what else follows"
+            )
         for name, instead in (("streamer", "this is it"), ("stop_strings", "say stop= here")):
             if kwargs.get(name) is not None:
                 raise TypeError(f"start() takes no {name}: {instead}")
-        config = kwargs.get("generation_config")
+        config = args[1] if len(args) > 1 else kwargs.get("generation_config")
         if _told("stop_strings", config, model.generation_config) is not None:
             raise TypeError("the generation_config has stop_strings: give the streamer stop=")
         if self._thread is not None or self.decoders or self._is_closed:
@@ -339,7 +345,9 @@ class _Heard:
         self._answer: Any = None
 
     def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
-        self._answer = self._criterion(input_ids, scores, **kwargs)
+        answer = self._criterion(input_ids, scores, **kwargs)
+        # One for all rows is one too, as to transformers.
+        self._answer = input_ids.new_tensor([False] * len(input_ids)).bool() | answer
         return self._answer
 
     def __getattr__(self, name: str) -> Any:

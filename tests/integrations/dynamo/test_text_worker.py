@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -262,6 +263,91 @@ def test_an_answer_that_ends_too_early_is_gone_on_with() -> None:
 
     assert texts(run(lambda: all_of(resuming(call, {"stop": STOP})))) == EXPECTED
     assert calls == 3
+
+
+def test_a_worker_may_die_between_the_objects_of_one_chunk() -> None:
+    """The end and the usage have one state between them: neither comes twice."""
+
+    def wire(_: Any) -> ChatStream:
+        return ChatStream(
+            response_id="r", model="m", created=0, include_usage=True, prompt_tokens=1
+        )
+
+    worker = TextWorker(Engine(IDS), TOKENIZER, wire=wire, resumable=True)
+    has_died = False
+
+    async def call(request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        nonlocal has_died
+        async for each in worker.generate(json.loads(json.dumps(request))):
+            if each.get("choices") == [] and not has_died:
+                has_died = True
+                raise ConnectionResetError("the worker is dead")
+            yield each
+
+    objects = run(lambda: all_of(resuming(call, {"stop": STOP})))
+    choices = [each["choices"][0] for each in objects if each["choices"]]
+    assert has_died
+    assert "".join(each["delta"].get("content", "") for each in choices) == EXPECTED
+    assert [each["finish_reason"] for each in choices if each["finish_reason"]] == ["stop"]
+    assert [each["usage"] is None for each in objects] == [True] * len(choices) + [False]
+
+
+def test_what_was_said_by_the_last_worker_is_given_before_its_error() -> None:
+    async def call(_: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        yield {"text": "a", STATE: {"snapshot": {}, "token_ids": [1], "finished": False}}
+        yield {"text": "b"}
+        raise ConnectionResetError("dead")
+
+    found: list[dict[str, Any]] = []
+
+    async def main() -> None:
+        async for each in resuming(call, {}, retries=0):
+            found.append(each)  # noqa: PERF401 (what came before the error)
+
+    with pytest.raises(ConnectionResetError):
+        run(main)
+    assert texts(found) == "ab"
+
+
+def test_a_reader_who_leaves_closes_the_worker() -> None:
+    """At once, and not when it is collected."""
+
+    async def main() -> int:
+        engine, answers = Engine(IDS, hangs_at=3), []
+        worker = TextWorker(engine, TOKENIZER, resumable=True)
+
+        def call(request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+            answers.append(worker.generate(request))
+            return answers[-1]
+
+        found = resuming(call, {})
+        await anext(found)
+        await anext(found)
+        await found.aclose()  # type: ignore[attr-defined]
+        return engine.closed
+
+    assert run(main) == 1
+
+
+def test_states_cost_the_same_however_long_the_answer_is() -> None:
+    """The ids before one are not copied for it."""
+
+    async def seconds(*, says_state: bool) -> float:
+        def state(ids: list[int], *, finished: bool) -> dict[str, Any]:
+            return {STATE: {"snapshot": {}, "token_ids": ids, "finished": finished}}
+
+        async def call(_: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+            for each in range(20_000):
+                told = state([each], finished=False)
+                yield {"text": "a", **(told if says_state else {})}
+            yield state([], finished=True)
+
+        start = time.perf_counter()
+        assert texts(await all_of(resuming(call, {}))) == "a" * 20_000
+        return time.perf_counter() - start
+
+    with_states = min(run(lambda: seconds(says_state=True)) for _ in range(2))
+    assert with_states < 4 * run(lambda: seconds(says_state=False))
 
 
 def test_it_is_given_up_after_some_tries() -> None:

@@ -425,6 +425,21 @@ def test_a_row_that_another_criterion_ends_has_ended_here_too() -> None:
     assert finishes(found) == {0: ("stop", None), 1: ("stop", None)}
 
 
+@pytest.mark.parametrize("answer", [bool, torch.tensor, lambda ended: torch.tensor([ended])])
+def test_a_criterion_may_answer_for_all_rows_at_once(answer: Any) -> None:
+    """As transformers takes it."""
+    model = Model("gpt2", [spelled("gpt2", "abcdef"), spelled("gpt2", "abc")])
+    inputs = prompts("gpt2", ["one", "two"])
+    limit = inputs["input_ids"].shape[1] + 4
+
+    def criterion(input_ids: Any, _: Any, **__: Any) -> Any:
+        return answer(input_ids.shape[1] >= limit)
+
+    found = read(model, GenerateStreamer(model.tokenizer), **inputs, stopping_criteria=[criterion])
+    assert texts_of(found, 2) == ["abcd", "abc"]
+    assert finishes(found) == {0: ("stop", None), 1: ("stop", None)}
+
+
 def test_generate_pads_after_the_end_of_sequence_that_a_criterion_knows() -> None:
     """It asks criteria for an ``eos_token_id``."""
     comma, pad, *_ = spelled("gpt2", ",x")
@@ -503,6 +518,23 @@ def test_stop_strings_of_a_config_are_refused_as_well() -> None:
     config = transformers.GenerationConfig(stop_strings=["a"])
     with pytest.raises(TypeError, match="the generation_config has stop_strings"):
         GenerateStreamer(model.tokenizer).start(model, generation_config=config)
+    with pytest.raises(TypeError, match="the generation_config has stop_strings"):
+        GenerateStreamer(model.tokenizer).start(model, None, config)
+
+
+def test_a_config_without_its_name_is_heard() -> None:
+    """Its end of sequence is that of the call."""
+    [end] = spelled("gpt2", "c")
+    model = Model("gpt2", [spelled("gpt2", "abcd")])
+    ids = prompts("gpt2", ["one"])["input_ids"]
+    config = transformers.GenerationConfig(max_new_tokens=9, eos_token_id=end, pad_token_id=end)
+    with GenerateStreamer(model.tokenizer) as streamer:
+        streamer.start(model, ids, config)
+        found = [*streamer]
+    assert texts_of(found) == ["ab"]
+    assert finishes(found) == {0: ("stop", None)}
+    with pytest.raises(TypeError, match="say stopping_criteria= and what else follows"):
+        GenerateStreamer(model.tokenizer).start(model, ids, config, None, [])
 
 
 def test_without_start_the_end_of_sequence_must_be_told() -> None:

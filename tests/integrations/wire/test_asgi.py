@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
@@ -33,6 +34,8 @@ class Engine:
             raise StopAsyncIteration
         if self.then == "waits":
             await anyio.sleep_forever()
+        if self.then == "is cancelled":
+            raise asyncio.CancelledError
         return 0
 
     async def aclose(self) -> None:
@@ -132,6 +135,40 @@ def test_what_closing_raises_is_raised_when_all_is_closed(loop: str) -> None:
     run(loop, main)
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_an_engine_that_was_cancelled_by_others_is_an_error(n: int) -> None:
+    """As where it awaits a task that somebody else has cancelled: nobody cancelled the response."""
+
+    async def main() -> None:
+        client, engines = Client(99, "goes"), [Engine(then="is cancelled") for _ in range(n)]
+        response = EventStreamResponse(wire(n), *(stream(each, TOKENIZER) for each in engines))
+        with pytest.raises(RuntimeError, match="the engine was cancelled"):
+            await response({}, client.receive, client.send)
+        assert b'"error"' in client.sent[-2]["body"]
+        assert client.sent[-1]["more_body"] is False
+        assert all(each.is_closed for each in engines)
+
+    run("asyncio", main)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_task_that_is_cancelled_is_no_error_of_the_engine(n: int) -> None:
+    """As servers cancel, without a scope."""
+
+    async def main() -> None:
+        client, engines = Client(99, "goes"), [Engine(then="waits") for _ in range(n)]
+        response = EventStreamResponse(wire(n), *(stream(each, TOKENIZER) for each in engines))
+        task = asyncio.ensure_future(response({}, client.receive, client.send))
+        await anyio.wait_all_tasks_blocked()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert all(each.is_closed for each in engines)
+        assert client.sent[-1]["type"] == "http.response.start"
+
+    run("asyncio", main)
+
+
 @both_loops
 def test_a_response_that_ends_has_its_end(loop: str) -> None:
     async def main() -> None:
@@ -145,6 +182,37 @@ def test_a_response_that_ends_has_its_end(loop: str) -> None:
         assert dict(head["headers"])[b"content-type"] == b"text/event-stream; charset=utf-8"
         assert b"".join(each["body"] for each in parts).endswith(b"data: [DONE]\n\n")
         assert last == {"type": "http.response.body", "body": b"", "more_body": False}
+
+    run(loop, main)
+
+
+@both_loops
+@pytest.mark.parametrize("is_slow", ["at the end", "always"])
+def test_nothing_is_kept_alive_while_a_slow_client_takes_what_there_is(
+    loop: str, is_slow: str
+) -> None:
+    """And nothing follows the end: servers raise for that."""
+
+    class Slow(Client):
+        num_begun = 0
+
+        async def send(self, message: Any) -> None:
+            self.num_begun += 1
+            if is_slow == "always" or message.get("more_body") is False:
+                await anyio.sleep(0.05)
+            await super().send(message)
+
+    async def main() -> None:
+        client = Slow(99, "goes")
+        streams = [stream([0, 0], TOKENIZER), stream([1], TOKENIZER)]
+        await EventStreamResponse(wire(2), *streams, keep_alive=0.01)(
+            {}, client.receive, client.send
+        )
+        *_, done, last = client.sent
+        assert done["body"] == b"data: [DONE]\n\n"
+        assert last == {"type": "http.response.body", "body": b"", "more_body": False}
+        assert client.num_begun == len(client.sent)
+        assert not any(b"keep-alive" in each.get("body", b"") for each in client.sent)
 
     run(loop, main)
 

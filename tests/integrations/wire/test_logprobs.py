@@ -6,11 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamdec import (
+    Chunk,
     DecodeStream,
     MockTokenizer,
     StopConditions,
@@ -24,6 +26,7 @@ from streamdec.integrations.logprobs import (
     TokenLogprob,
     prompt_logprobs,
 )
+from streamdec.integrations.openai import ChatStream, CompletionStream
 from streamdec.protocols import ByteFallback, Metaspace
 from streamdec.trace import Tracer
 from tests import reference
@@ -313,12 +316,28 @@ def test_an_engine_that_says_less_than_it_gives() -> None:
         tracker.step(65)
     with pytest.raises(TokenIdError, match="token 2"):
         tracker.step(-1)
-    with pytest.raises(ValueError, match="NaN"):
-        tracker.put([TokenLogprob(65, math.nan)])
+    for wrong in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="NaN or infinite"):
+            tracker.put([TokenLogprob(65, wrong)])
+        with pytest.raises(ValueError, match="NaN or infinite"):
+            tracker.put([TokenLogprob(65, -1.0, {66: wrong})])
     with pytest.raises(ValueError, match="under way"):
         LogprobTracker(tracker.decoder)
     with pytest.raises(TypeError, match="StopSequenceDecoder"):
         LogprobTracker(DecodeStream(TOKENIZER))  # type: ignore[arg-type]
+
+
+def test_numbers_of_numpy_are_json() -> None:
+    logprob: Any = np.float32(-0.5)
+    token_id: Any = np.int64(256)
+    top: Any = {token_id: logprob, np.int64(65): np.float32(-math.inf)}
+    tracker = LogprobTracker(StopSequenceDecoder(TOKENIZER, StopConditions()))
+    tracker.put([TokenLogprob(token_id, logprob, top)])
+    tracker.step(token_id)
+    [placed] = tracker.take()
+    wires = [kind(response_id="r", model="m", created=0) for kind in (ChatStream, CompletionStream)]
+    found = [wire.step_bytes(Chunk("Hello"), logprobs=[placed]) for wire in wires]
+    assert all(b"-0.5" in each and b"-9999.0" in each for each in found)
 
 
 def test_a_tracker_before_a_tracer() -> None:

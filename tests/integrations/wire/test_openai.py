@@ -173,7 +173,14 @@ def test_a_sample_that_failed_fails_the_response_at_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"n": 0}, {"n": True}, {"prompt_tokens": -1}, {"echo": ["a"], "n": 2}]
+    "options",
+    [
+        {"n": 0},
+        {"n": True},
+        {"prompt_tokens": -1},
+        {"echo": ["a"], "n": 2},
+        *({"created": created} for created in (1.5, None, "now")),
+    ],
 )
 def test_what_is_no_response_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
@@ -185,6 +192,16 @@ def test_what_is_no_message_is_refused() -> None:
         anthropic.MessageStream(**{**MESSAGE, "input_tokens": None})
     with pytest.raises(TypeError, match="stop_sequences"):
         anthropic.MessageStream(**MESSAGE, stop_sequences="\nUser:")
+
+
+def test_what_the_api_always_has_is_there() -> None:
+    """Its description requires ``refusal``, if it is null, in messages and in logprobs."""
+    answer = openai.ChatResponse(**HEAD, prompt_tokens=1, logprobs=True)
+    answer.step(Chunk("a", "length"), num_tokens=1, logprobs=LOGPROBS)
+    [choice] = answer.body()["choices"]
+    assert choice["message"] == {"role": "assistant", "content": "a", "refusal": None}
+    assert choice["logprobs"].keys() == {"content", "refusal"}
+    assert choice["logprobs"]["refusal"] is None
 
 
 def test_an_echo_for_each_sample() -> None:
