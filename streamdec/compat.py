@@ -158,17 +158,20 @@ class TokenizersDecodeStream:
         return other
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self._prompt, self._skip_special_tokens, self._stream)
+        return _unpickled, (type(self), self._prompt, self._skip_special_tokens, self._stream)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._stream or 'not begun'!r}>"
+        return f"<{type(self).__name__} {self._stream or 'not begun'}>"
 
 
 def _unpickled(
-    prompt: Sequence[SupportsIndex], skip_special_tokens: bool, stream: DecodeStream | None
+    kind: type[TokenizersDecodeStream],
+    prompt: Sequence[SupportsIndex],
+    skip_special_tokens: bool,
+    stream: DecodeStream | None,
 ) -> TokenizersDecodeStream:
     """A stream as it was pickled; it goes on with the tokenizer of its next step."""
-    made: TokenizersDecodeStream = object.__new__(TokenizersDecodeStream)
+    made: TokenizersDecodeStream = object.__new__(kind)
     made._prompt, made._skip_special_tokens = prompt, skip_special_tokens
     made._tokenizer, made._stream, made._step = _NONE_YET, stream, None
     return made

@@ -50,7 +50,7 @@ def decode_arrow(
 
     Returns:
         An array of ``string``, chunked if ``array`` is, with chunks of the same lengths
-        (``large_string`` if the text of one chunk takes 2 GiB or more); or of structs.
+        (``large_string`` if the text of one chunk takes 2 GiB or more); or of structs with it.
 
     Raises:
         TokenIdTypeError: an array of something else, or a null among the ids of a row.
@@ -90,7 +90,7 @@ def decoded(
         found.append(_decoded(chunk, first_row, work))
         first_row += len(chunk)
     # A column without chunks still has a type, which must be right, and its result has one too.
-    found = _alike(found or [_decoded(pa.array([], array.type), 0, work)])
+    found = _alike(found or [_decoded(pa.nulls(0, array.type), 0, work)])
     return pa.chunked_array(found)
 
 
@@ -130,4 +130,9 @@ def _alike(arrays: Iterable[Any]) -> list[Any]:
 
 def _large(array: Any) -> Any:
     pa = pyarrow()
-    return array.cast(pa.large_string()) if pa.types.is_string(array.type) else array
+    if pa.types.is_string(array.type):
+        return array.cast(pa.large_string())
+    if pa.types.is_struct(array.type):
+        kinds = {field.name: field.type for field in array.type} | {"text": pa.large_string()}
+        return array.cast(pa.struct(kinds))
+    return array

@@ -131,7 +131,7 @@ class BulkDecoder:
     def schema(self, schema: pa.Schema) -> pa.Schema:
         """What a batch of ``schema`` becomes. Raises what a call does."""
         pa = pyarrow()
-        return self(pa.table([pa.array([], kind) for kind in schema.types], schema=schema)).schema
+        return self(pa.table([pa.nulls(0, kind) for kind in schema.types], schema=schema)).schema
 
     def to_json(self) -> dict[str, Any]:
         """What its texts depend on; the tokenizer by its fingerprint, if it has one."""
@@ -170,5 +170,5 @@ class BulkDecoder:
         chunks = [chunk.flatten() for chunk in found.chunks]
         return [
             pa.chunked_array([chunk[place] for chunk in chunks], each.type)
-            for place, each in enumerate(stopped_type())
+            for place, each in enumerate(found.type)
         ]

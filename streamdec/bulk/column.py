@@ -7,15 +7,16 @@ a token id.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.core.token_ids import MAX_TOKEN_ID, check_token_id
 from streamdec.errors import StreamdecError, TokenIdTypeError
 
-__all__ = ["Column", "column_of", "in_row"]
+__all__ = ["Column", "column_of", "in_row", "integers"]
 
 BLOCK_TOKENS = 2**18
 """What is worked on at a time: its temporary arrays of a few MB stay near the processor."""
@@ -50,6 +51,30 @@ class Column(NamedTuple):
         start, end = offsets[0].as_py(), offsets[-1].as_py()
         offsets = compute().subtract(offsets, start)
         return Column(self.values.slice(start, end - start), offsets, None)
+
+    def sizes(self) -> list[int]:
+        """How many ids each row has."""
+        ends = integers(self.offsets)
+        return [after - before for before, after in pairwise(ends)]
+
+    def taken(self, which: Sequence[int]) -> Column:
+        """Some rows, as a column of their own."""
+        pa = pyarrow()
+        lists = pa.LargeListArray.from_arrays(self.offsets, self.values)
+        lists = lists.take(pa.array(which, pa.int64()))
+        return Column(lists.flatten(), compute().subtract(lists.offsets, lists.offsets[0]), None)
+
+    def cut(self, sizes: Sequence[int]) -> Column:
+        """The first so many ids of each row."""
+        if sizes == self.sizes():
+            return self
+        starts = integers(self.offsets)
+        # What is kept of a row and what is not, in turn.
+        places = [
+            start + size for start, kept in zip(starts, sizes, strict=False) for size in (0, kept)
+        ]
+        offsets = pyarrow().array([*places, starts[-1]], pyarrow().int64())
+        return Column(self.values, offsets, None).taken(range(0, len(places), 2))
 
     def rows(self) -> Iterator[list[int]]:
         """Each row as a list."""
@@ -126,14 +151,16 @@ def _expected(kind: Any) -> str:
 
 def _check(column: Column, first_row: int) -> None:
     """Raises for the first value that is no token id."""
-    pc, values = compute(), column.values
+    pa, pc, values = pyarrow(), compute(), column.values
     least, most = pc.min_max(values).values()
     inside = not len(values) or (
         values.null_count < len(values) and least.as_py() >= 0 and most.as_py() <= MAX_TOKEN_ID
     )
     if inside and not values.null_count:
         return
-    outside = pc.or_(pc.less(values, 0), pc.greater(values, MAX_TOKEN_ID))
+    wide = pa.uint64() if pa.types.is_unsigned_integer(values.type) else pa.int64()
+    low, high = pa.scalar(0, wide), pa.scalar(MAX_TOKEN_ID, wide)
+    outside = pc.or_(pc.less(values, low), pc.greater(values, high))
     place = pc.index(pc.fill_null(outside, fill_value=True), True).as_py()
     ends = integers(column.offsets)
     row = bisect_right(ends, place) - 1

@@ -47,6 +47,9 @@ BLOCK_BYTES = 2**24
 """Of a block, in memory; as much again is its text."""
 BLOCK_VALUES = 2**22
 """Token ids of a block."""
+BATCH_ROWS = 2**10
+"""Rows that are at a time read from Parquet or made objects: a value that a dictionary has once is
+then in memory as often as it is used."""
 
 
 class Block(NamedTuple):
@@ -110,7 +113,7 @@ def schema_of(path: Path, file_format: Format, column: str) -> Any:
 
 
 def _read_parquet(path: Path, column: str, skip: int) -> Iterator[Block]:
-    pa, parquet = pyarrow(), library("pyarrow.parquet", "bulk", WHAT)
+    parquet = library("pyarrow.parquet", "bulk", WHAT)
     with parquet.ParquetFile(path, pre_buffer=False, memory_map=True) as file:
         after, total = 0, file.metadata.num_rows
         for number in range(file.num_row_groups):
@@ -118,17 +121,31 @@ def _read_parquet(path: Path, column: str, skip: int) -> Iterator[Block]:
             if after + group.num_rows <= skip:
                 after += group.num_rows
                 continue
-            rows = _rows_of_block(group, column)
-            for batch in file.iter_batches(rows, row_groups=[number]):
+            most = _rows_of_block(group, column)
+            held: list[Any] = []
+            rows = size = 0
+            for batch in file.iter_batches(min(most, BATCH_ROWS), row_groups=[number]):
                 before, after = after, after + len(batch)
-                table = pa.Table.from_batches([batch.slice(max(skip - before, 0))])
-                yield Block(table, None, after / total)
+                if after <= skip:
+                    continue
+                held.append(batch.slice(max(skip - before, 0)))
+                rows, size = rows + len(held[-1]), size + held[-1].nbytes
+                if rows >= most or size >= BLOCK_BYTES:
+                    yield Block(_table(held), None, after / total)
+                    held, rows, size = [], 0, 0
+            if held:
+                yield Block(_table(held), None, after / total)
+
+
+def _table(batches: list[Any]) -> Any:
+    return pyarrow().Table.from_batches(batches).combine_chunks()
 
 
 def _rows_of_block(group: Any, column: str) -> int:
-    """How many rows of a row group make a block."""
+    """How many rows of a row group make a block, as far as its sizes in the file tell."""
     columns = [group.column(place) for place in range(group.num_columns)]
-    values = sum(c.num_values for c in columns if c.path_in_schema.split(".")[0] == column)
+    # The leaf of ``column``, whose own name may have dots; and perhaps others, which does no harm.
+    values = sum(c.num_values for c in columns if c.path_in_schema.startswith(column))
     parts = max(values / BLOCK_VALUES, group.total_byte_size / BLOCK_BYTES, 1)
     return max(int(group.num_rows / parts), 1)
 
@@ -184,7 +201,8 @@ def _read_jsonl(path: Path, column: str, skip: int) -> Iterator[Block]:
             lines.append((number, line))
             held += len(line)
             if held >= BLOCK_BYTES:
-                yield _jsonl_block(path, lines, column, read / size)
+                # A pipe has no size.
+                yield _jsonl_block(path, lines, column, read / size if size else 0.0)
                 lines, held = [], 0
         if lines:
             yield _jsonl_block(path, lines, column, 1.0)
@@ -259,7 +277,10 @@ class Sink(Protocol):
 def open_sink(path: Path, file_format: Format, schema: Any) -> Sink:
     """A new file, for rows of ``schema``."""
     kinds: dict[Format, Any] = {"parquet": _ParquetSink, "arrow": _ArrowSink, "jsonl": _JsonlSink}
-    sink: Sink = kinds[file_format](path, schema)
+    try:
+        sink: Sink = kinds[file_format](path, schema)
+    except pyarrow().ArrowException as error:
+        raise DatasetError(f"rows that {file_format} cannot have: {error}") from error
     return sink
 
 
@@ -276,14 +297,18 @@ class _TableSink:
     def write(self, table: Any, objects: list[dict[str, Any]] | None) -> None:
         pa = pyarrow()
         try:
-            if {*table.column_names} != {*self._schema.names}:
+            if sorted(table.column_names) != sorted(self._schema.names):
                 raise KeyError(", ".join(map(repr, table.column_names)))
-            # In its order, whatever the order in the block.
-            table = table.select(self._schema.names).cast(self._schema)
+            if table.column_names != self._schema.names:
+                table = table.select(self._schema.names)  # objects of JSON have no order
+            table = table.cast(self._schema)
         except (KeyError, ValueError, pa.ArrowException) as error:
             told = "rows of other columns or types than the first rows of the file"
             raise DatasetError(f"{told}: {error}; JSONL takes them all") from error
-        self._writer.write_table(table.combine_chunks())
+        try:
+            self._writer.write_table(table.combine_chunks())
+        except pa.ArrowNotImplementedError as error:
+            raise DatasetError(f"rows that the format cannot have: {error}") from error
 
     def close(self) -> None:
         self._writer.close()
@@ -298,8 +323,9 @@ def table_of(objects: list[dict[str, Any]], table: Any) -> Any:
             columns[name] = table.column(name)
             continue
         try:
+            name.encode()
             columns[name] = pa.array([row.get(name) for row in objects])
-        except (pa.ArrowException, OverflowError) as error:
+        except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
             told = f"column {name!r} has values of no one type: {error}; JSONL takes them all"
             raise DatasetError(told) from error
     new = {name: table.column(name) for name in table.column_names if name not in columns}
@@ -332,12 +358,13 @@ class _JsonlSink:
 
     def write(self, table: Any, objects: list[dict[str, Any]] | None) -> None:
         if objects is None:
-            rows = table.to_pylist()
-        else:
-            # What was read is what is written: JSON knows more numbers than Arrow does.
-            new = [name for name in table.column_names if name not in objects[0]]
-            found = table.select(new).to_pylist()
-            rows = [{**old, **row} for old, row in zip(objects, found, strict=True)]
+            for batch in table.to_batches(max_chunksize=BATCH_ROWS):
+                self._file.writelines(map(_json_line, _objects(batch)))
+            return
+        # What was read is what is written: JSON knows more numbers than Arrow does.
+        new = [name for name in table.column_names if name not in objects[0]]
+        found = table.select(new).to_pylist()
+        rows = ({**old, **row} for old, row in zip(objects, found, strict=True))
         self._file.writelines(map(_json_line, rows))
 
     def append(self, path: Path) -> None:
@@ -347,6 +374,18 @@ class _JsonlSink:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _objects(batch: Any) -> list[dict[str, Any]]:
+    columns: dict[str, list[Any]] = {}
+    for name, values in zip(batch.schema.names, batch.columns, strict=True):
+        if name in columns:
+            raise DatasetError(f"two columns are called {name!r}, which an object cannot have")
+        try:
+            columns[name] = values.to_pylist()
+        except ValueError as error:  # a time of nanoseconds
+            raise DatasetError(f"column {name!r} has what JSON cannot say: {error}") from error
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _json_line(row: dict[str, Any]) -> bytes:

@@ -195,7 +195,7 @@ class Gather:
             # It may as well be there from the beginning: then the text is as good.
             return {row: text for row, text in found if utf8.REPLACEMENT in text}
         bad = [row for row, data in _slices(rows) if not _is_utf_8(data)]
-        column = _taken(column, bad)
+        column = column.taken(bad)
         if self._is_decoded:
             decode = self._decoder().decode
             texts = [decode(ids, skip_special_tokens=self._skip) for ids in column.rows()]
@@ -234,13 +234,6 @@ def _is_utf_8(data: memoryview) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _taken(column: Column, which: Sequence[int]) -> Column:
-    """Some rows of ``column``."""
-    pa = pyarrow()
-    lists = pa.LargeListArray.from_arrays(column.offsets, column.values).take(pa.array(which))
-    return Column(lists.flatten(), compute().subtract(lists.offsets, lists.offsets[0]), None)
 
 
 def _mask(which: Iterable[int], rows: Any) -> Any:

@@ -7,6 +7,8 @@ While it is under way, ``OUT.parts`` beside the output has:
                            is how many rows they and those before them have
     writing                the part that is being written, worthless to others
 
+The folder is locked as long as a job works in it, and other files in it are left alone.
+
 A part gets its name when it is whole and on the disk, so it has all of its rows or is not there. In
 the end the parts become one file, which gets the output's name in one step. The output is either as
 it was or whole, whatever happens; and the same, byte for byte, however often it was interrupted.
@@ -17,14 +19,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
-from streamdec.bulk._pyarrow import compute
 from streamdec.bulk.batches import BulkDecoder
+from streamdec.bulk.column import column_of
 from streamdec.bulk.errors import DatasetError
 from streamdec.bulk.formats import (
     Block,
@@ -37,6 +38,11 @@ from streamdec.bulk.formats import (
 )
 from streamdec.errors import StreamdecError
 
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None  # type: ignore[assignment]
+
 __all__ = ["Existing", "Job", "Status"]
 
 Existing = Literal["refuse", "overwrite", "resume"]
@@ -44,6 +50,9 @@ Existing = Literal["refuse", "overwrite", "resume"]
 
 VALUES_OF_PART = 2**25
 """Token ids after which a part ends: some seconds of work, which is what a kill costs."""
+
+PARTS = f"{'[0-9]' * 6}-{'[0-9]' * 10}*"
+"""What the names of finished parts are like."""
 
 FORMAT = 1
 """Of job.json."""
@@ -79,17 +88,33 @@ class Job:
         output that is there, and for parts that are of another job; TokenIdError; OSError. What
         was finished by then stays, for ``existing="resume"``.
         """
-        if not self._begins(existing):
-            return None
-        try:
-            status = self._decode(progress or (lambda _: None))
-            self._finish()
-        except Exception:
-            (self.parts / "writing").unlink(missing_ok=True)
-            if not self.target.exists() and not self._finished():
-                self._forget()  # there is nothing to resume
-            raise
+        told = self._told()
+        self._check_target()
+        if existing == "refuse":
+            self.check_free()
+        with _alone_in(self.parts):
+            if not self._begins(existing, told):
+                return None
+            try:
+                status = self._decode(progress or (lambda _: None))
+                if self.source.is_file() and self._told() != told:
+                    raise DatasetError(f"{self.source}: changed while it was read; overwrite")
+                self._finish()
+            except Exception:
+                (self.parts / "writing").unlink(missing_ok=True)
+                if not self.target.exists() and not self._finished():
+                    self._forget()  # there is nothing to resume
+                raise
         return status
+
+    def begin(self) -> None:
+        """Does of ``run("overwrite")`` what makes an output that is there already an old one.
+
+        From here on, "resume" does not take it for that of this job.
+        """
+        self._check_target()
+        with _alone_in(self.parts):
+            self._begins("overwrite", self._told())
 
     # --- what is there
 
@@ -98,38 +123,41 @@ class Job:
         """The folder of what is under way."""
         return self.target.with_name(f"{self.target.name}.parts")
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether there are parts from which ``run("resume")`` goes on."""
+        return (self.parts / "job.json").exists()
+
     def check_free(self) -> None:
         """DatasetError if there is an output already, or the parts of one."""
-        if (self.parts / "job.json").exists() and self._finished():
+        if self.is_begun and self._finished():
             raise DatasetError(f"{self.target}: begun before, and not ended; resume or overwrite")
         if self.target.exists():
             raise DatasetError(f"{self.target}: there already; overwrite it, or name another")
 
-    def _begins(self, existing: Existing) -> bool:
+    def _check_target(self) -> None:
+        """DatasetError if the output must not be replaced, whoever asks for it."""
+        if self.target.exists():
+            if self.target.samefile(self.source):
+                raise DatasetError(f"{self.target}: the input and the output are the same file")
+            if not self.target.is_file():
+                raise DatasetError(f"{self.target}: there already, and not a file")
+
+    def _begins(self, existing: Existing, told: dict[str, Any]) -> bool:
         """Prepares the folder of parts. False if there is nothing to do."""
-        told = self._told()
-        if self._same_file():
-            raise DatasetError(f"{self.target}: the input and the output are the same file")
-        is_under_way = (self.parts / "job.json").exists()
-        if existing == "refuse":
-            self.check_free()
-        if existing == "resume" and is_under_way:
+        if existing == "resume" and self.is_begun:
             self._check(told)
             return True
         if existing == "resume" and self.target.exists():
             self._forget()
             return False
-        # Without a job.json no part was ever finished.
-        shutil.rmtree(self.parts, ignore_errors=True)
-        self.parts.mkdir(parents=True)
+        for path in self._own():
+            path.unlink()
         writing = self.parts / "writing"
         writing.write_text(json.dumps(told, indent=1), "utf-8")
         _to_disk(writing)
         writing.replace(self.parts / "job.json")
         return True
-
-    def _same_file(self) -> bool:
-        return self.target.exists() and self.target.samefile(self.source)
 
     def _told(self) -> dict[str, Any]:
         """What parts must agree in to become one file."""
@@ -160,7 +188,7 @@ class Job:
 
     def _finished(self) -> list[Path]:
         """The parts that are whole, in their order."""
-        found = sorted(self.parts.glob("[0-9]*-[0-9]*"))
+        found = sorted(self.parts.glob(PARTS))
         if [int(path.name.partition("-")[0]) for path in found] != [*range(len(found))]:
             raise DatasetError(f"{self.parts}: a part is missing; overwrite it")
         return found
@@ -175,8 +203,9 @@ class Job:
         with _Parts(self.parts, self.target_format, finished, self._schema(finished)) as parts:
             for block in read_blocks(self.source, self.source_format, column, status.rows):
                 table = self._decoded(block, status.rows)
-                values = compute().sum(compute().list_value_length(block.table.column(column)))
-                tokens = values.as_py() or 0
+                tokens = sum(
+                    len(column_of(ids).values) for ids in block.table.column(column).chunks
+                )
                 parts.write(table, block.objects, tokens)
                 status = Status(block.read, status.rows + len(table), status.tokens + tokens)
                 progress(status)
@@ -217,7 +246,14 @@ class Job:
     def _forget(self) -> None:
         """Removes the folder of parts; first what says that there is something to resume."""
         (self.parts / "job.json").unlink(missing_ok=True)
-        shutil.rmtree(self.parts, ignore_errors=True)
+        for path in self._own():
+            path.unlink()
+        with contextlib.suppress(OSError):  # there is something else in it, which is not ours
+            self.parts.rmdir()
+
+    def _own(self) -> list[Path]:
+        """What jobs write into the folder of parts, but for job.json."""
+        return [*self.parts.glob(PARTS), *self.parts.glob("writing")]
 
 
 def _rows_until(finished: list[Path]) -> int:
@@ -275,6 +311,32 @@ class _Parts:
 
 
 # --- files ----------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Within, ``folder`` is there, and no other job works in it; not even one after a kill.
+
+    DatasetError if one does. Windows, and file systems without locks, do not know.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        busy = DatasetError(f"{folder}: another job is at work there")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise busy from None
+        except OSError:  # no locks here
+            pass
+        if not folder.exists() or not os.path.samestat(os.fstat(handle), folder.stat()):
+            raise busy  # which has just ended
+        yield
+    finally:
+        os.close(handle)
 
 
 def _to_disk(path: Path) -> None:

@@ -1,18 +1,26 @@
 """Flat token ids in; texts that end at a stop out, and where each of them ends.
 
-Each row goes through :class:`~streamdec.StopSequenceDecoder`, so a stop is found whatever tokens
-spell it, and ends at the token at which it would have ended live: runs of byte tokens are not
-withheld until they close (``byte_runs="eager"``).
+What comes out is what :class:`~streamdec.StopSequenceDecoder` gives: a stop is found whatever
+tokens spell it, and ends at the token at which it would have ended live, as runs of byte tokens are
+not withheld until they close (``byte_runs="eager"``).
+
+Most rows have no stop in their text: they end by an id, by their length or not at all. Those are
+gathered up to there, and looked through for stops. Only the others go through the decoder.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from bisect import bisect_right
+from typing import Any, NamedTuple
 
-from streamdec.bulk._pyarrow import pyarrow
-from streamdec.bulk.column import Column, in_row
-from streamdec.chunks import FinishReason
+from streamdec.bulk._pyarrow import compute, pyarrow
+from streamdec.bulk.column import Column, in_row, integers
+from streamdec.bulk.gather import gather_for
+from streamdec.chunks import FinishReason, StopReason
+from streamdec.core import utf8
+from streamdec.core.program import Options
 from streamdec.core.stop_conditions import StopConditions
+from streamdec.core.stop_programs import stop_program_for
 from streamdec.core.stop_sequence import StopSequenceDecoder
 from streamdec.protocols import Decoder
 
@@ -38,41 +46,125 @@ def stopped_type() -> Any:
     )
 
 
+class _End(NamedTuple):
+    """Where a row ends if no stop is in its text before."""
+
+    place: int
+    """How many ids give text."""
+    reason: FinishReason | None
+    stop: StopReason = None
+    """What the id after them stands for, if ``reason`` is "stop"."""
+
+
 class StoppedRows:
     """The stops of one tokenizer, row after row."""
 
     def __init__(
         self, tokenizer: Decoder, conditions: StopConditions, *, skip_special_tokens: bool
     ) -> None:
-        self._decoder = StopSequenceDecoder(
-            tokenizer, conditions, skip_special_tokens=skip_special_tokens
-        )
+        skip = skip_special_tokens
+        self._decoder = StopSequenceDecoder(tokenizer, conditions, skip_special_tokens=skip)
+        self._conditions = conditions
+        self._stops = (*conditions.stop, *conditions.visible_stop)
+        program = stop_program_for(tokenizer, Options(skip), conditions)
+        self._watched = program.never_stored
+        """Ids that may do something by themselves."""
+        self._ends: dict[int, StopReason] = {}
+        """Those that are a stop by themselves, and hidden."""
+        begins = {ids[0] for ids in conditions.stop_token_sequences}
+        for token_id in self._watched - begins:
+            named = program.stop_named(program.rest, token_id)
+            if named is not None and named[1] and not conditions.include_stop_str_in_output:
+                self._ends[token_id] = named[0]
+        is_gated = conditions.armed_after is not None or conditions.armed_until is not None
+        is_slow = is_gated or conditions.stop_regex
+        self._gather = None if is_slow else gather_for(tokenizer, skip_special_tokens=skip)
 
     def rows(self, column: Column, first_row: int) -> Any:
         """A struct for each row. Errors say which row, counted from ``first_row``."""
-        found = []
-        for row, token_ids in enumerate(column.rows(), first_row):
-            with in_row(row):
-                found.append(self._row(token_ids))
+        found = self._gathered(column)
+        rest = [row for row, each in enumerate(found) if each is None]
+        for row, token_ids in zip(rest, column.taken(rest).rows(), strict=True):
+            with in_row(first_row + row):
+                found[row] = self._decoded(token_ids)
         return pyarrow().array(found, stopped_type())
 
-    def _row(self, token_ids: list[int]) -> dict[str, Any]:
+    # --- rows without a stop in their text
+
+    def _gathered(self, column: Column) -> list[dict[str, Any] | None]:
+        """Those rows; None for the others."""
+        if self._gather is None:
+            return [None] * len(column)
+        ends = self._ends_of(column)
+        cut = column.cut([end.place if end else 0 for end in ends])
+        texts = self._gather.texts(cut).to_pylist()
+        sizes = column.sizes()
+        return [
+            self._at_end(end, text, size) if end and self._is_free(text) else None
+            for end, text, size in zip(ends, texts, sizes, strict=True)
+        ]
+
+    def _is_free(self, text: str) -> bool:
+        """Whether ``text`` has no stop, and is what a stream gives even if it has byte tokens."""
+        return utf8.REPLACEMENT not in text and not any(stop in text for stop in self._stops)
+
+    def _ends_of(self, column: Column) -> list[_End | None]:
+        """Where each row ends; None where that is not so simple."""
+        pa, pc = pyarrow(), compute()
+        least, most = self._conditions.min_tokens, self._conditions.max_tokens
+        found: list[_End | None] = [
+            _End(size, None) if most is None or size < most else _End(most, "length")
+            for size in column.sizes()
+        ]
+        values = column.values.cast(pa.int64())
+        watched = pc.is_in(values, value_set=pa.array(self._watched, pa.int64()))
+        ids, starts = integers(values), integers(column.offsets)
+        # From behind: in the end the first one of each row counts.
+        for place in reversed(pc.indices_nonzero(watched).to_pylist()):
+            row = bisect_right(starts, place) - 1
+            index = place - starts[row]
+            if most is not None and index >= most:
+                continue
+            is_end = ids[place] in self._ends and index >= least
+            found[row] = _End(index, "stop", self._ends[ids[place]]) if is_end else None
+        return found
+
+    def _at_end(self, end: _End, text: str, size: int) -> dict[str, Any]:
+        place = end.place if end.reason == "stop" else None
+        examined = end.place + (end.reason == "stop")
+        return _told(text, end.reason, end.stop, place, place, size - examined)
+
+    # --- rows that may have one
+
+    def _decoded(self, token_ids: list[int]) -> dict[str, Any]:
         decoder = self._decoder
         decoder.reset()
         chunk = decoder.step_batch(token_ids)
         text = chunk.text + decoder.flush(RAN_OUT).text
         reason, match = decoder.finish_reason, decoder.match
-        stop = None if match is None else match.stop
-        return {
-            "text": text,
-            "finish_reason": None if reason == RAN_OUT else reason,
-            "stop_reason": stop if isinstance(stop, str) else None,
-            "stop_token_ids": [stop] if isinstance(stop, int) else _ids(stop),
-            "token_index": match and match.token_index,
-            "tokens_before": match and match.tokens_before,
-            "unread_tokens": chunk.unread_tokens,
-        }
+        if reason == RAN_OUT:
+            reason = None
+        if match is None:
+            return _told(text, reason, None, None, None, chunk.unread_tokens)
+        place, before = match.token_index, match.tokens_before
+        return _told(text, reason, match.stop, place, before, chunk.unread_tokens)
 
 
-def _ids(stop: str | tuple[int, ...] | None) -> list[int] | None:
-    return list(stop) if isinstance(stop, tuple) else None
+def _told(
+    text: str,
+    reason: FinishReason | None,
+    stop: StopReason,
+    token_index: int | None,
+    tokens_before: int | None,
+    unread_tokens: int,
+) -> dict[str, Any]:
+    ids = [stop] if isinstance(stop, int) else list(stop) if isinstance(stop, tuple) else None
+    return {
+        "text": text,
+        "finish_reason": reason,
+        "stop_reason": stop if isinstance(stop, str) else None,
+        "stop_token_ids": ids,
+        "token_index": token_index,
+        "tokens_before": tokens_before,
+        "unread_tokens": unread_tokens,
+    }

@@ -126,6 +126,10 @@ def bulk(
     if existing == "refuse":
         for job in jobs:
             job.check_free()
+    if existing == "overwrite":
+        for job in jobs:
+            if job.target.exists():
+                job.begin()
     _run(jobs, existing)
 
 
@@ -144,7 +148,7 @@ def _run(jobs: Sequence[Job], existing: Existing) -> None:
             try:
                 status = job.run(existing, bar)
             except (OSError, KeyboardInterrupt):
-                if job.parts.exists():
+                if job.is_begun:
                     say(f"What is finished is in {job.parts}; --resume goes on from there.")
                 raise
             if status is None:
@@ -190,7 +194,7 @@ def _pairs(
     if is_folder and target.exists() and not target.is_dir():
         raise CannotBeginError(f"{output} is a file; several files go into a folder")
     seen: dict[Path, Path] = {}
-    for source, name in _files(inputs, input_format):
+    for source, name in _files(inputs, input_format, target):
         read = input_format or format_of(source)
         if is_folder:
             write = output_format or read
@@ -203,7 +207,9 @@ def _pairs(
         yield source, path, read, write
 
 
-def _files(inputs: Sequence[Path], input_format: Format | None) -> Iterator[tuple[Path, Path]]:
+def _files(
+    inputs: Sequence[Path], input_format: Format | None, target: Path
+) -> Iterator[tuple[Path, Path]]:
     """Each file, and its name in a folder of outputs."""
     for given in inputs:
         if not given.exists():
@@ -216,6 +222,7 @@ def _files(inputs: Sequence[Path], input_format: Format | None) -> Iterator[tupl
             for path in sorted(given.rglob("*"))
             if path.suffix.lower() in SUFFIXES
             and path.is_file()
+            and (given == target or target not in path.parents)  # what an earlier run wrote
             and input_format in (None, SUFFIXES[path.suffix.lower()])
         ]
         if not found:

@@ -123,20 +123,24 @@ def _race(
 
 
 def stops(subject: Subject, effort: Effort, report: Report) -> None:
-    """A column whose texts end at a stop, beside the same without one and beside the library."""
+    """Columns whose rows all end at an id, or all at a stop in their text; beside the library."""
     rows = rows_of(subject, "code", effort.rows // 4)
     small = Effort(effort.rounds, len(rows))
-    column = array_of(rows)
-    conditions = StopConditions(["\nclass ", "</s>"], max_tokens=ROW)
-    actions = {
-        THEIRS: partial(subject.library.decode_batch, rows, skip_special_tokens=True),
-        f"{OURS} with stops": partial(
-            decode_arrow, column, subject.tokenizer, conditions=conditions
-        ),
-    }
-    for action in actions.values():
-        action()
-    _race(subject, "stops, code", actions, small, report)(perf_counter_ns, "on the wall", None)
+    end = subject.tokenizer.vocab_size  # in no text
+    conditions = StopConditions(["\nUser:", "</s>"], max_tokens=2 * ROW, eos_token_ids=end)
+    stop = list(subject.tokenizer.encode("\nUser:", add_special_tokens=False).ids)
+    for where, last in (("an id at the end", [end]), ("a stop string at the end", stop)):
+        column = array_of([[*row, *last] for row in rows])
+        actions = {
+            THEIRS: partial(subject.library.decode_batch, rows, skip_special_tokens=True),
+            f"{OURS} with stops": partial(
+                decode_arrow, column, subject.tokenizer, conditions=conditions
+            ),
+        }
+        for action in actions.values():
+            action()
+        race = _race(subject, f"stops, {where}", actions, small, report)
+        race(perf_counter_ns, "on the wall", None)
 
 
 def files(subject: Subject, effort: Effort, report: Report) -> None:

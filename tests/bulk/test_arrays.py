@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder, load_tokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.bulk import arrays, column, decode_arrow, gather
+from streamdec.bulk import BulkDecoder, arrays, column, decode_arrow, gather
 from streamdec.errors import (
     MissingExtraError,
     StreamdecError,
@@ -254,6 +254,12 @@ def test_much_text_is_a_large_string(monkeypatch: pytest.MonkeyPatch) -> None:
     for array in (whole, chunked):
         assert decode_arrow(array, TOKENIZER).type == pa.large_string()
         assert texts(array) == decoded(TOKENIZER, rows)
+        ended = decode_arrow(array, TOKENIZER, conditions=StopConditions(eos_token_ids=256))
+        assert ended.type.field("text").type == pa.large_string()
+        assert [row["text"] for row in ended.to_pylist()] == decoded(TOKENIZER, rows)
+    table = pa.table({"token_ids": chunked})
+    found = BulkDecoder(TOKENIZER, conditions=StopConditions(eos_token_ids=256))(table)
+    assert found["text"].to_pylist() == decoded(TOKENIZER, rows)
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -292,6 +298,12 @@ def test_an_id_out_of_range_is_told_with_its_place(bad: int) -> None:
             "a token id is an integer from 0 to 4294967295"
         )
         assert (caught.value.token_id, caught.value.index) == (bad, 2)
+
+
+@pytest.mark.parametrize("bad", [2**32, 2**63, 2**64 - 1])
+def test_an_unsigned_id_out_of_range_is_told_too(bad: int) -> None:
+    with pytest.raises(TokenIdError, match=rf"^row 1: token 1 is out of range: {bad}; "):
+        decode_arrow(pa.array([[1], [2, bad]], pa.list_(pa.uint64())), TOKENIZER)
 
 
 def test_a_null_among_ids_is_told_with_its_place() -> None:
@@ -344,7 +356,7 @@ def stopped(tokenizer: Any, row: Sequence[int], conditions: StopConditions, skip
     } | ({"stop_token_ids": [*stop]} if isinstance(stop, tuple) else {})
 
 
-STOPPED = ["byte_level", "byte_fallback_strip", "wordpiece", "regex_after_fuse", "sentencepiece"]
+STOPPED = [*ZOO, "sentencepiece", "regex_after_fuse"]
 
 
 @pytest.mark.parametrize("name", STOPPED)
@@ -371,6 +383,26 @@ def test_stops_are_those_of_a_stream(name: str, data: st.DataObject, skip: bool)
     assert found.to_pylist() == [
         None if row is None else stopped(it.tokenizer, row, conditions, skip) for row in rows
     ]
+
+
+@pytest.mark.parametrize("name", ["byte_level", "byte_fallback_strip", "wordpiece", "ctc"])
+def test_rows_without_a_stop_in_their_text_are_not_decoded_one_by_one(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = subject(name)
+    whole = [i for i in it.usual if "\ufffd" not in it.tokenizer.decode([i])]
+    end, *usual = dict.fromkeys(whole)
+    seed = random.Random(name)
+    rows: Rows = [
+        [*seed.choices(usual, k=seed.randrange(9)), *[end] * seed.randrange(3)] for _ in range(99)
+    ]
+    for options in ({"eos_token_ids": end}, {"stop_token_ids": end}, {"max_tokens": 4}):
+        conditions = StopConditions("no such text", **options)  # type: ignore[arg-type]
+        expected = [stopped(it.tokenizer, row or [], conditions, True) for row in rows]
+        with monkeypatch.context() as patch:
+            patch.setattr(StopSequenceDecoder, "step_batch", None)
+            found = decode_arrow(pa.array(rows), it.tokenizer, conditions=conditions).to_pylist()
+        assert found == expected
 
 
 def test_a_stop_of_byte_tokens_ends_at_its_own_token() -> None:
@@ -400,8 +432,8 @@ def test_what_stops_raise_is_told_with_its_row(monkeypatch: pytest.MonkeyPatch) 
         raise StreamdecError("no more")
 
     monkeypatch.setattr(StopSequenceDecoder, "step_batch", fail)
-    with pytest.raises(StreamdecError, match=r"^row 0: no more"):
-        decode_arrow(pa.array([[1]]), TOKENIZER, conditions=StopConditions("a"))
+    with pytest.raises(StreamdecError, match=r"^row 1: no more"):
+        decode_arrow(pa.array([[98], [97]]), TOKENIZER, conditions=StopConditions("a"))
 
 
 def test_tables_go_with_their_tokenizer() -> None:

@@ -92,6 +92,41 @@ def test_a_folder_becomes_a_folder(bulk: Bulk) -> None:
     assert bulk("data", "some", "--input-format=parquet").out.startswith("36 rows of 1 file ")
 
 
+def test_a_file_in_the_place_of_the_folder_of_parts_stays(bulk: Bulk) -> None:
+    Path("out.jsonl.parts").write_text("mine")
+    refused = bulk("in.jsonl", "out.jsonl")
+    assert refused.status != 0
+    assert refused.err.endswith("File exists: 'out.jsonl.parts'\n")
+    assert "--resume" not in refused.err
+    assert Path("out.jsonl.parts").read_text() == "mine"
+
+
+def test_old_outputs_are_not_taken_for_new_ones(bulk: Bulk) -> None:
+    """An interrupted --overwrite is resumed where it has not been yet, too."""
+    Path("data").mkdir()
+    for name in "abc":
+        Path(f"data/{name}.jsonl").write_text(jsonl(*ROWS), "utf-8")
+    assert bulk("data", "out", "--to=old").status == 0
+    Path("data/b.jsonl").write_text("no JSON", "utf-8")
+    assert bulk("data", "out", "--overwrite").status != 0
+    assert [*objects("out/b.jsonl")[0], *objects("out/c.jsonl")[0]].count("old") == 2
+    Path("data/b.jsonl").write_text(jsonl(*ROWS), "utf-8")
+    assert "begun with another input_size" in bulk("data", "out", "--resume").err
+    again = bulk("data/b.jsonl", "out/b.jsonl", "--overwrite")
+    assert again.status == 0
+    assert bulk("data", "out", "--resume").status == 0
+    for name in "abc":
+        assert objects(f"out/{name}.jsonl") == EXPECTED
+
+
+def test_outputs_within_the_input_folder_are_no_inputs(bulk: Bulk) -> None:
+    Path("data").mkdir()
+    Path("in.jsonl").rename("data/in.jsonl")
+    assert bulk("data", "data/out").out.startswith("36 rows of 1 file ")
+    assert bulk("data", "data/out", "--overwrite").out.startswith("36 rows of 1 file ")
+    assert objects("data/out/in.jsonl") == EXPECTED
+
+
 def test_several_files_go_into_a_folder(bulk: Bulk) -> None:
     assert bulk("in.jsonl", "in.parquet", "out").status == 0
     assert sorted(path.name for path in Path("out").iterdir()) == ["in.jsonl", "in.parquet"]

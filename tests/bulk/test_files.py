@@ -8,6 +8,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,77 @@ def test_types_and_metadata_are_kept_but_for_what_no_longer_holds(tmp_path: Path
         assert found.drop_columns("text").to_pylist() == table.to_pylist()
 
 
+IDS_OF = {
+    "dictionary": pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), pa.array([[0], [2]])),
+    "null": pa.nulls(3),
+    "list_view": pa.array([[0], None, [2]], pa.list_view(pa.int32())),
+    "fixed size": pa.array([[0, 1], None, [2, 2]], pa.list_(pa.int32(), 2)),
+}
+
+
+@pytest.mark.parametrize("kind", IDS_OF)
+@pytest.mark.parametrize("write", FORMATS)
+def test_ids_of_every_kind_of_array(tmp_path: Path, kind: str, write: Format) -> None:
+    table = pa.table({"token_ids": IDS_OF[kind]})
+    with pa.ipc.new_file(str(tmp_path / "in.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    one = job(tmp_path / "in.arrow", tmp_path / f"out.{write}")
+    if (kind, write) == ("dictionary", "parquet"):
+        with pytest.raises(DatasetError, match=r"the format cannot have: .*dictionary"):
+            one.run()
+        return
+    done = one.run()
+    assert done == Status(1.0, 3, sum(len(ids or ()) for ids in IDS_OF[kind].to_pylist()))
+    assert content(one.target, write) == [
+        {"token_ids": ids, "text": text}
+        for ids, text in zip(
+            IDS_OF[kind].to_pylist(), decode_arrow(IDS_OF[kind], TOKENIZER).to_pylist(), strict=True
+        )
+    ]
+
+
+def test_columns_of_one_name_are_kept_or_refused(tmp_path: Path) -> None:
+    """As an object one of them would be lost."""
+    columns = [pa.array([[0]]), pa.array([1]), pa.array([2])]
+    table = pa.Table.from_arrays(columns, ["token_ids", "a", "a"])
+    parquet.write_table(table, tmp_path / "in.parquet")
+    for write in ("parquet", "arrow"):
+        target = tmp_path / f"out.{write}"
+        job(tmp_path / "in.parquet", target).run()
+        found = (
+            parquet.ParquetFile(target).read()
+            if write == "parquet"
+            else pa.ipc.open_file(str(target)).read_all()
+        )
+        assert found.column_names == ["token_ids", "a", "a", "text"]
+        assert found.columns[:3] == table.columns
+    with pytest.raises(DatasetError, match="two columns are called 'a', which an object cannot ha"):
+        job(tmp_path / "in.parquet", tmp_path / "out.jsonl").run()
+
+
+def test_a_column_that_a_format_does_not_have_is_told(tmp_path: Path) -> None:
+    union = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1]), pa.array(["a"])])
+    table = pa.table({"token_ids": [[0]], "a": union})
+    with pa.ipc.new_file(str(tmp_path / "in.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    job(tmp_path / "in.arrow", tmp_path / "out.arrow").run()
+    assert pa.ipc.open_file(str(tmp_path / "out.arrow")).read_all()["a"].to_pylist() == [1]
+    with pytest.raises(DatasetError, match=r"rows that parquet cannot have: .*union"):
+        job(tmp_path / "in.arrow", tmp_path / "out.parquet").run()
+
+
+def test_a_pipe_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 100)
+    source = tmp_path / "in.jsonl"
+    os.mkfifo(source)
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows())
+    writer = threading.Thread(target=source.write_text, args=(lines,))
+    writer.start()
+    job(source, tmp_path / "out.jsonl").run()
+    writer.join()
+    assert content(tmp_path / "out.jsonl", "jsonl") == EXPECTED
+
+
 # --- memory ---------------------------------------------------------------------------------------
 
 
@@ -167,6 +239,29 @@ def test_memory_does_not_grow_with_the_file(forks: dict[str, Any]) -> None:
     assert {*forks["peaks"]} == {*FORMATS}
     for file_format, (short, long) in forks["peaks"].items():
         assert long < 2 * short, file_format
+
+
+def test_what_a_dictionary_has_once_is_not_in_memory_for_all_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A prompt of many answers: the file is tiny, whatever it says of its size."""
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 10**6)
+    count, prompt = 5_000, "x" * 1_000
+    table = pa.table({"prompt": [prompt] * count, "token_ids": [[0]] * count})
+    parquet.write_table(table, tmp_path / "in.parquet", row_group_size=count)
+    assert (tmp_path / "in.parquet").stat().st_size < 10**4
+    blocks = [block.table for block in read_blocks(tmp_path / "in.parquet", "parquet", "token_ids")]
+    assert pa.concat_tables(blocks) == table
+    assert max(block.nbytes for block in blocks) < 2 * 10**6 + formats.BATCH_ROWS * 1_100
+
+
+def test_a_column_whose_name_has_dots_is_cut_into_blocks_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formats, "BLOCK_VALUES", 100)
+    parquet.write_table(pa.table({"a.ids": [[0] * 10] * 50}), tmp_path / "in.parquet")
+    blocks = read_blocks(tmp_path / "in.parquet", "parquet", "a.ids")
+    assert [len(block.table) for block in blocks] == [10] * 5
 
 
 # --- kills ----------------------------------------------------------------------------------------
@@ -248,6 +343,39 @@ def test_a_missing_part_is_noticed(begun: Job) -> None:
     next(begun.parts.glob("000000-*")).unlink()
     with pytest.raises(DatasetError, match="a part is missing"):
         begun.run("resume")
+
+
+def test_two_jobs_do_not_work_at_one_output(begun: Job) -> None:
+    refused: list[str] = []
+
+    def another(_: Status) -> None:
+        for existing in ("resume", "overwrite"):
+            with pytest.raises(DatasetError, match=r"out.jsonl.parts: another job is at work ther"):
+                Job(begun.source, begun.target, begun.decoder, *PAIR).run(existing)
+            refused.append(existing)
+
+    begun.run("resume", another)
+    assert len(refused) > 2
+    assert len(content(begun.target, "jsonl")) == 120
+
+
+def test_files_of_others_in_the_folder_of_parts_stay(begun: Job) -> None:
+    other = begun.parts / "2026-11-21"
+    other.write_text("mine")
+    begun.run("overwrite")
+    assert len(content(begun.target, "jsonl")) == 120
+    assert [*begun.parts.iterdir()] == [other]
+    assert begun.run("resume") is None
+    assert other.read_text() == "mine"
+
+
+def test_an_input_that_changes_while_it_is_read_is_told(begun: Job, tmp_path: Path) -> None:
+    def change(_: Status) -> None:
+        os.utime(tmp_path / "in.parquet", ns=(0, 0))
+
+    with pytest.raises(DatasetError, match=r"in.parquet: changed while it was read"):
+        begun.run("resume", change)
+    assert not begun.target.exists()
 
 
 def test_an_old_output_stays_until_the_new_one_is_whole(begun: Job, tmp_path: Path) -> None:
@@ -354,6 +482,10 @@ def test_other_types_than_in_the_first_rows_are_told(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="column 'a' has values of no one type: "):
         job(tmp_path / "mixed.jsonl", tmp_path / "mixed.parquet").run()
     assert not (tmp_path / "mixed.parquet.parts").exists()
+    for surrogate in ({"a": "\ud800"}, {"\ud800": 1}):
+        (tmp_path / "mixed.jsonl").write_text(json.dumps({"token_ids": [0], **surrogate}), "utf-8")
+        with pytest.raises(DatasetError, match="surrogates not allowed; JSONL takes them all"):
+            job(tmp_path / "mixed.jsonl", tmp_path / "mixed.parquet").run()
     lines[-1] = {"token_ids": [0], "a": 1, "b": 2}
     source.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
     with pytest.raises(DatasetError, match="rows of other columns or types than the first rows"):
@@ -365,6 +497,10 @@ def test_what_json_cannot_say_is_told(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"token_ids": [[0]], "a": [b"\xff"]}), source)
     with pytest.raises(DatasetError, match=r"column 'a' has what JSON cannot say: b'.xff'"):
         job(source, tmp_path / "out.jsonl").run()
+    times = pa.array([1], pa.timestamp("ns"))
+    parquet.write_table(pa.table({"token_ids": [[0]], "a": times}), source)
+    with pytest.raises(DatasetError, match=r"column 'a' has what JSON cannot say: "):
+        job(source, tmp_path / "out.jsonl").run()
 
 
 def test_a_file_is_not_written_over_itself(tmp_path: Path) -> None:
@@ -373,6 +509,15 @@ def test_a_file_is_not_written_over_itself(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="the input and the output are the same file"):
         job(source, tmp_path / "." / "in.parquet").run("overwrite")
     assert source.read_bytes() == before
+
+
+def test_what_is_no_file_is_not_written_over(tmp_path: Path) -> None:
+    """Such as /dev/null, which would be gone."""
+    source, target = written(tmp_path / "in.parquet", "parquet"), tmp_path / "out.jsonl"
+    os.mkfifo(target)
+    with pytest.raises(DatasetError, match=r"out.jsonl: there already, and not a file"):
+        job(source, target).run("overwrite")
+    assert target.is_fifo()
 
 
 def test_a_suffix_says_the_format() -> None:

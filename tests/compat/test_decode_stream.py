@@ -329,6 +329,18 @@ def test_ours_can_be_pickled_anywhere(steps: int, tokenizer: Tokenizer) -> None:
     assert repr(other).startswith("<TokenizersDecodeStream ")
 
 
+class Derived(TokenizersDecodeStream):
+    """A class of someone else."""
+
+
+def test_a_copy_is_of_the_class_that_it_was_made_of(tokenizer: Tokenizer) -> None:
+    stream = Derived()
+    assert repr(stream) == "<Derived not begun>"
+    for other in (copy.copy(stream), pickle.loads(pickle.dumps(stream))):
+        assert type(other) is Derived
+        assert other.step(tokenizer, tokenizer.encode("a").ids) == "a"
+
+
 def test_the_prompt_is_taken_as_it_is_when_it_is_given(tokenizer: Tokenizer) -> None:
     """VLLM lengthens its list in place."""
     ids = tokenizer.encode("😀").ids
