@@ -88,7 +88,12 @@ class Answer:
                 else:
                     await self._send_whole(receive, send)
             finally:
-                gate.leave(size)
+                try:
+                    await self._close()
+                    for each in self._runs:
+                        await each.over()
+                finally:
+                    gate.leave(size)
         finally:
             await self._close()
             front.end(self)

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import anyio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -28,7 +29,7 @@ from streamdec.hooks import add_hook
 from streamdec.integrations import anthropic, openai
 from streamdec.metrics import PrometheusMetrics
 from streamdec.server.answers import Answer
-from streamdec.server.bodies import read_object
+from streamdec.server.bodies import MOST_LARGE, read_object
 from streamdec.server.engines import Engine
 from streamdec.server.fields import Fields
 from streamdec.server.front import Front
@@ -122,7 +123,8 @@ def _not_found(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     told = {404: "there is no such path", 405: "the path has no such method"}
     message = told.get(error.status_code, "the request cannot be served")
-    problem = RequestError(message, status=error.status_code, code="not_found")
+    code = "method_not_allowed" if error.status_code == 405 else "not_found"
+    problem = RequestError(message, status=error.status_code, code=code)
     return JSONResponse(
         problem.body(is_anthropic=is_anthropic(request.scope)),
         error.status_code,
@@ -139,6 +141,7 @@ class _Routes:
         self._needs_key = needs_key
         self._created = int(time.time())
         self._registry: Any = None
+        self._large = anyio.CapacityLimiter(MOST_LARGE)
 
     def all(self) -> list[Route]:
         found = [
@@ -251,7 +254,7 @@ class _Routes:
     async def _body(self, request: Request) -> dict[str, Any]:
         if self._front.gate.is_closed:
             raise closing()
-        return await read_object(request, self._front.limits)
+        return await read_object(request, self._front.limits, self._large)
 
     def _asked(self, body: dict[str, Any], logprobs: int | None) -> Generation:
         front = self._front

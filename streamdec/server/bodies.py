@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
@@ -15,36 +16,47 @@ from anyio import to_thread
 from starlette.requests import Request
 
 from streamdec.server.limits import ServerLimits
-from streamdec.server.problems import RequestError
+from streamdec.server.problems import RequestError, busy
 
-__all__ = ["object_of", "read_object"]
+__all__ = ["MOST_LARGE", "object_of", "read_object"]
 
 LARGE = 64 << 10
 """Bytes from which on a body is parsed in a thread, so that others do not wait for it."""
+
+MOST_LARGE = 16
+"""Such bodies that are read and parsed at once, which bounds the memory that they take."""
 
 LONGEST_LENGTH = 18
 """Digits of a Content-Length that anybody needs."""
 
 
-async def read_object(request: Request, limits: ServerLimits) -> dict[str, Any]:
-    """The JSON object that ``request`` has."""
+async def read_object(
+    request: Request, limits: ServerLimits, large: anyio.CapacityLimiter
+) -> dict[str, Any]:
+    """The JSON object that ``request`` has.
+
+    ``large`` is the room for bodies that are large, of all requests: the others wait, unread.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     # A web page of somebody else can send other types without being asked, and this one not.
     if kind != "application/json":
         raise RequestError(
             "the body must be JSON, with the header Content-Type: application/json", status=415
         )
-    data = await _read(request, limits)
-    if len(data) < LARGE:
-        return object_of(data, limits.depth)
-    return await to_thread.run_sync(object_of, data, limits.depth)
+    async with AsyncExitStack() as held:
+        data = await _read(request, limits, large, held)
+        if len(data) < LARGE:
+            return object_of(data, limits.depth)
+        return await to_thread.run_sync(object_of, data, limits.depth)
 
 
-async def _read(request: Request, limits: ServerLimits) -> bytes:
+async def _read(
+    request: Request, limits: ServerLimits, large: anyio.CapacityLimiter, held: AsyncExitStack
+) -> bytes:
     length = request.headers.get("content-length", "0")
     if len(length) > LONGEST_LENGTH or (length.isdecimal() and int(length) > limits.body_bytes):
         raise _too_large(limits)
-    parts, size = [], 0
+    parts, size, has_room = [], 0, False
     try:
         with anyio.fail_after(limits.body_seconds):
             async for part in request.stream():
@@ -52,7 +64,12 @@ async def _read(request: Request, limits: ServerLimits) -> bytes:
                 size += len(part)
                 if size > limits.body_bytes:
                     raise _too_large(limits)
+                if size >= LARGE and not has_room:
+                    await held.enter_async_context(large)
+                    has_room = True
     except TimeoutError:
+        if size >= LARGE and not has_room:
+            raise busy("too many large requests come at once", close=True) from None
         message = f"the body did not come within {limits.body_seconds:g} seconds"
         raise RequestError(message, status=408, headers={"connection": "close"}) from None
     return b"".join(parts)
@@ -92,9 +109,11 @@ def object_of(data: bytes, depth: int) -> dict[str, Any]:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [key for key, _ in pairs]
-        twice = next(key for key in names if names.count(key) > 1)
-        raise RequestError(f"the key {_printable(twice)} is there twice in one object")
+        left = set(found)
+        for key, _ in pairs:
+            if key not in left:
+                raise RequestError(f"the key {_printable(key)} is there twice in one object")
+            left.remove(key)
     return found
 
 

@@ -11,6 +11,7 @@ import random
 import sys
 import threading
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import MappingProxyType
@@ -22,6 +23,7 @@ from streamdec.errors import FeedClosedError, StreamdecError
 from streamdec.feed import TokenFeed
 from streamdec.integrations.logprobs import TokenLogprob
 from streamdec.sources import Delta, Reader, is_plain
+from streamdec.waits import Wait, new_wait
 
 __all__ = [
     "Engine",
@@ -78,8 +80,9 @@ class Engine(Protocol):
     What it returns is an asynchronous iterator, or an iterable, which is read in a thread of its
     own, or an awaitable of one of them. Its outputs are ids, lists of ids, or whatever
     :class:`streamdec.sources.Reader` reads. It is closed (``aclose``, ``close``) at the end, at a
-    stop, or when the client goes: that is when to abort the request. The call itself must not
-    block: a function that takes its time is a generator.
+    stop, or when the client goes: that is when to abort the request. An iterable that is in the
+    midst of something keeps its room until it is out of it. The call itself must not block: a
+    function that takes its time is a generator.
 
     May have ``lifespan()``, an asynchronous context manager around all requests;
     ``max_concurrency``, how many streams it runs at once; and ``logprobs = True`` if its outputs,
@@ -180,6 +183,9 @@ class EngineRun:
         self._scope: anyio.CancelScope | None = None
         self._is_aborted = False
         self._has_ended = False
+        self._has_thread = False
+        """Whether a thread of its own is still at work."""
+        self._waiter: Wait | None = None
 
     def abort(self) -> None:
         """Ends the stream with the finish ``"abort"``, whatever the engine is doing."""
@@ -188,6 +194,7 @@ class EngineRun:
             self._feed.end("abort")
         elif self._scope is not None:
             self._scope.cancel()
+        self._note_over()
 
     def __aiter__(self) -> Self:
         return self
@@ -204,6 +211,8 @@ class EngineRun:
                     assert self._pull is not None
                     output = await self._pull()
                     return output if self._reader is None else self._reader.read(output)
+                except SystemExit as error:  # which would end the server with it
+                    raise EngineError("the engine called sys.exit()") from error
                 except Exception:
                     # What an engine makes of being cancelled is nobody's affair.
                     if not self._scope.cancel_called:
@@ -222,6 +231,21 @@ class EngineRun:
             if inspect.isawaitable(closing):
                 await closing
 
+    async def over(self) -> None:
+        """Waits until a plain engine, which no one can interrupt, has seen that it is closed.
+
+        After an abort nothing is waited for.
+        """
+        self._waiter = new_wait()
+        if self._has_thread:  # looked at last: the thread sets it first
+            await self._waiter
+
+    def _note_over(self) -> None:
+        self._has_thread = False
+        if self._waiter is not None:
+            with suppress(RuntimeError):  # the event loop is no more
+                self._waiter.end()
+
     # --- the engine
 
     async def _begin(self) -> None:
@@ -238,10 +262,17 @@ class EngineRun:
         self._feed = feed = TokenFeed(_AHEAD)
         self._pull, self._close = feed.__anext__, feed.aclose
         reader, self._reader = self._reader or Reader(), None
+        self._has_thread = True
         context = contextvars.copy_context()
         threading.Thread(
-            target=context.run, args=(_produce, source, reader, feed), daemon=True
+            target=context.run, args=(self._work, source, reader, feed), daemon=True
         ).start()
+
+    def _work(self, source: Iterable[Any], reader: Reader, feed: TokenFeed) -> None:
+        try:
+            _produce(source, reader, feed)
+        finally:
+            self._note_over()
 
     def _ids_of(self, output: Any) -> Any:
         assert self._put_logprobs is not None

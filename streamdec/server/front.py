@@ -23,7 +23,7 @@ from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.stop_sequence import StopSequenceDecoder
 from streamdec.errors import ChatTemplateError, StreamdecError
 from streamdec.integrations.logprobs import LogprobTracker
-from streamdec.server.engines import Engine, EngineRun
+from streamdec.server.engines import Engine, EngineError, EngineRun
 from streamdec.server.gate import Gate
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError
@@ -33,6 +33,7 @@ from streamdec.trace.tracer import Tracer
 __all__ = ["Front", "Sample"]
 
 _log = logging.getLogger("streamdec.server")
+_FIRST_CHAT = [{"role": "user", "content": "Hello"}]
 LONGEST_MESSAGE = 500
 """Of an error of a template that a client is told, in code points."""
 _TO_BE_TOLD = 5.0
@@ -63,6 +64,8 @@ class Front:
 
     def __post_init__(self) -> None:
         most = getattr(self.engine, "max_concurrency", None)
+        if most is not None and (type(most) is not int or most < 1):
+            raise EngineError(f"max_concurrency must be streams, from 1 up, not {most!r:.40}")
         concurrent = self.limits.concurrent if most is None else min(self.limits.concurrent, most)
         # No request can have more than there is room for.
         samples = min(self.limits.samples, concurrent)
@@ -78,10 +81,15 @@ class Front:
     def _template(self) -> ChatRenderer | None:
         fallback: Any = "simple" if self.has_simple_template else None
         try:
-            return self.tokenizer.get_chat_template(fallback=fallback)
+            found = self.tokenizer.get_chat_template(fallback=fallback)
         except ChatTemplateError as error:
             _log.warning("chats are not served: %s", error)
             return None
+        try:  # some need more than this, and what is no template at all is found now
+            found.render(_FIRST_CHAT, add_generation_prompt=True)
+        except ChatTemplateError as error:
+            _log.warning("the chat template does not render even one message: %s", error)
+        return found
 
     # --- prompts
 

@@ -10,12 +10,9 @@ from collections import deque
 
 import anyio
 
-from streamdec.server.problems import RequestError
+from streamdec.server.problems import RETRY_AFTER, RequestError, busy
 
 __all__ = ["Gate", "closing"]
-
-RETRY_AFTER = {"retry-after": "1"}
-"""Seconds; when there will be room nobody knows."""
 
 
 class _Waiting:
@@ -70,7 +67,7 @@ class Gate:
             self.num_running += size
             return size
         if len(self._queue) >= self._most_waiting:
-            raise _busy("too many requests are waiting already")
+            raise busy("too many requests are waiting already")
         waiting = _Waiting(size)
         self._queue.append(waiting)
         try:
@@ -86,7 +83,7 @@ class Gate:
         self._forget(waiting)
         if self.is_closed:
             raise closing()
-        raise _busy(f"there was no room within {self._seconds:g} seconds")
+        raise busy(f"there was no room within {self._seconds:g} seconds")
 
     def leave(self, size: int) -> None:
         """Gives the room to the next."""
@@ -113,10 +110,4 @@ def closing() -> RequestError:
         status=503,
         code="shutting_down",
         headers={**RETRY_AFTER, "connection": "close"},
-    )
-
-
-def _busy(why: str) -> RequestError:
-    return RequestError(
-        f"the server is busy: {why}", status=429, code="server_busy", headers=RETRY_AFTER
     )

@@ -8,8 +8,10 @@ from typing import Any
 from streamdec.errors import StreamdecError
 from streamdec.integrations import anthropic, openai
 
-__all__ = ["RequestError", "shown"]
+__all__ = ["RETRY_AFTER", "RequestError", "busy", "shown"]
 
+RETRY_AFTER = {"retry-after": "1"}
+"""Seconds; when there will be room nobody knows."""
 _KINDS = {401: "authentication_error", 429: "rate_limit_error"}
 _ANTHROPIC_KINDS = {
     401: "authentication_error",
@@ -55,6 +57,13 @@ class RequestError(StreamdecError, ValueError):
             return anthropic.error_body(message, kind=_ANTHROPIC_KINDS.get(self.status, usual))
         kind = _KINDS.get(self.status, usual)
         return openai.error_body(message, kind=kind, code=self.code, param=self.param)
+
+
+def busy(why: str, *, close: bool = False) -> RequestError:
+    """What is said where there is no room; ``close`` if the rest of the body is not read."""
+    headers = {**RETRY_AFTER, "connection": "close"} if close else RETRY_AFTER
+    message = f"the server is busy: {why}"
+    return RequestError(message, status=429, code="server_busy", headers=headers)
 
 
 def shown(value: object) -> str:

@@ -42,6 +42,10 @@ _UNSERVED: Mapping[str, str] = {
     "use_beam_search": "beams are not served here",
     "prompt_logprobs": "log probabilities of the prompt are not served here",
     "suffix": "text is not inserted here, only continued",
+    **dict.fromkeys(
+        ("guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"),
+        "answers are not constrained here",
+    ),
 }
 """What would make another answer than is expected, if it were ignored."""
 _IDS_PER_SEED = 1 << 63
@@ -108,6 +112,7 @@ def generation_of(
     for name, told in _UNSERVED.items():
         if fields.get(name) not in (None, False, "", [], {}):
             raise RequestError(f"{name}: {told}", param=name, code="unsupported_parameter")
+    _check_unconstrained(fields)
     n = fields.integer("n", 1, limits.samples) or 1
     best_of = fields.integer("best_of", 1)
     if best_of is not None and best_of != n:
@@ -158,6 +163,19 @@ def _model(fields: Fields, served: Sequence[str]) -> str:
         message = f"the model {shown(model)} is not served here; /v1/models lists what is"
         raise RequestError(message, status=404, param="model", code="model_not_found")
     return model
+
+
+def _check_unconstrained(fields: Fields) -> None:
+    """Raises RequestError where an answer of a certain form is asked for."""
+    wanted = fields.within("response_format").text("type")
+    choice = fields.get("tool_choice")
+    if wanted not in (None, "text"):
+        param, message = "response_format", "answers are not constrained here, other than to text"
+    elif choice not in (None, "none", "auto"):
+        param, message = "tool_choice", "calls of tools are not forced here, only none or auto"
+    else:
+        return
+    raise RequestError(f"{param}: {message}", param=param, code="unsupported_parameter")
 
 
 def _conditions(

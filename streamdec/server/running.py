@@ -16,6 +16,7 @@ from types import FrameType
 import uvicorn
 from starlette.applications import Starlette
 
+from streamdec.server.connections import Connection
 from streamdec.server.front import Front
 
 __all__ = ["listener", "serve"]
@@ -54,6 +55,7 @@ def serve(
             log_level="info" if access_log else "warning",
             access_log=access_log,
             lifespan="on",
+            http=Connection,
             ws="none",
             proxy_headers=False,
             server_header=False,

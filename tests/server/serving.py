@@ -17,6 +17,7 @@ import uvicorn
 import streamdec.cli
 from streamdec import load_tokenizer
 from streamdec.server import SamplingParams
+from streamdec.server.connections import Connection
 from streamdec.server.running import listener
 
 DEMO = Path(streamdec.cli.__file__).parent / "data" / "demo_tokenizer.json"
@@ -145,9 +146,10 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def served(app: Any) -> Iterator[str]:
+def served(app: Any, http: Any = Connection) -> Iterator[str]:
     """``app`` on uvicorn in a thread of its own; gives its address."""
-    server = _Server(uvicorn.Config(app, lifespan="on", log_level="critical", ws="none"))
+    config = uvicorn.Config(app, lifespan="on", log_level="critical", ws="none", http=http)
+    server = _Server(config)
     with listener("127.0.0.1", 0) as bound:
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([bound])))
         thread.start()

@@ -41,6 +41,9 @@ class Hanging:
         finally:
             Path("closed").touch()
 
+class NoRoom(Hanging):
+    max_concurrency = 0
+
 number = 5
 """
 
@@ -140,6 +143,12 @@ def test_it_runs_at_once(tmp_path: Path) -> None:
         (["--engine", "mine:nothing"], "has no 'nothing'"),
         (["--engine", "mine:number"], "no callable"),
         (["--tokenizer", "not_there"], "not_there"),
+        (["--engine", "mine:NoRoom"], "max_concurrency must be streams, from 1 up, not 0"),
+        (["--rate", "nan"], "nan is no number"),
+        (["--grace", "inf"], "inf is no number"),
+        (["--model", " "], "not empty"),
+        (["--model", "a\nb"], "printable"),
+        (["--text", "bytes.txt"], "bytes.txt is no UTF-8, from byte 3 on"),
         (["--port", "70000"], "70000"),
         (["--host", "203.0.113.1"], "assign requested address"),
         (["--text", "not_there.txt"], "not_there.txt"),
@@ -153,6 +162,7 @@ def test_what_cannot_begin(
     options: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mine.py").write_text(MODULE)
+    (tmp_path / "bytes.txt").write_bytes(b"One\xff")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv(*next(iter(QUICKLY.items())))
@@ -175,7 +185,9 @@ def test_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_names_of_this_machine_reach_what_listens_here() -> None:
     own = {"localhost", "127.0.0.1", "[::1]"}
     assert _hosts("127.0.0.1", ()) == own
-    assert _hosts("::1", ("Mine.example",)) == own | {"::1", "mine.example"}
+    assert _hosts("LOCALHOST", ()) == own
+    assert _hosts("::1", ("Mine.example",)) == own | {"mine.example"}
+    assert _hosts("fd00::A", ("mine.example",)) == own | {"[fd00::a]", "mine.example"}
     assert _hosts("0.0.0.0", ()) is None
     assert _hosts("0.0.0.0", ("mine.example",)) == own | {"0.0.0.0", "mine.example"}
 

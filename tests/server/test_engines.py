@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -62,6 +63,22 @@ async def test_whatever_it_returns(engine: Callable[[], Any]) -> None:
 async def test_what_is_no_engine(wrong: Any) -> None:
     with pytest.raises(EngineError, match="an engine gives an"):
         await ids_of(EngineRun(lambda: wrong))
+
+
+def quits() -> Iterator[int]:
+    yield 5
+    sys.exit(3)
+
+
+async def quits_later() -> Any:
+    yield 5
+    sys.exit(3)
+
+
+@pytest.mark.parametrize("engine", [sys.exit, quits, quits_later])
+async def test_an_engine_that_quits_does_not_end_the_server(engine: Callable[[], Any]) -> None:
+    with pytest.raises(EngineError, match=r"sys\.exit"):
+        await ids_of(EngineRun(engine))
 
 
 async def test_outputs_without_ids() -> None:

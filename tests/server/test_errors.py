@@ -65,6 +65,8 @@ def checked(response: Any, status: int) -> dict[str, Any]:
         ({"prompt": "a", "stop_token_ids": [1] * 5}, "stop_token_ids", "more than 4"),
         ({"prompt": "a", "stop_regex": "(a+)+b"}, "stop_regex", "not served"),
         ({"prompt": "a", "suffix": "b"}, "suffix", "not inserted"),
+        ({"prompt": "a", "guided_regex": "a+"}, "guided_regex", "not constrained"),
+        ({"prompt": "a", "structured_outputs": {"choice": ["a"]}}, "structured_outputs", "not con"),
         ({"prompt": "a", "prompt_logprobs": 1}, "prompt_logprobs", "not served"),
         ({"prompt": "a", "ignore_eos": 1}, "ignore_eos", "True or False"),
         ({"prompt": "a", "temperature": "hot"}, "temperature", "a number from 0 to 2"),
@@ -123,6 +125,10 @@ def test_a_completion_that_is_wrong(
             "messages",
             "may not have 'chat_template'",
         ),
+        ({"messages": HI, "response_format": {"type": "json_object"}}, "response_format", "text"),
+        ({"messages": HI, "response_format": "json"}, "response_format", "an object"),
+        ({"messages": HI, "tool_choice": "required"}, "tool_choice", "not forced"),
+        ({"messages": HI, "tool_choice": {"type": "function"}}, "tool_choice", "not forced"),
         ({"messages": HI, "top_logprobs": 2}, "top_logprobs", "needs logprobs"),
         ({"messages": HI, "logprobs": 2}, "logprobs", "true or false"),
     ],
@@ -144,6 +150,7 @@ def test_a_chat_that_is_wrong(server: Served, body: dict[str, Any], param: str, 
         (b'{"prompt": "a"} x', "line 1, column 17"),
         (b'{"prompt": "a", "prompt": "b"}', "'prompt' is there twice"),
         (b'{"prompt": "a", "x": {"y": 1, "y": 1}}', "'y' is there twice"),
+        (b"{%b}" % b",".join(b'"%d":0' % min(i, 7_000) for i in range(7_002)), "'7000' is there"),
         (b'{"temperature": NaN}', "NaN is no number"),
         (b'{"temperature": -Infinity}', "-Infinity is no number"),
         (b'{"temperature": 1e999}', "too large"),
@@ -186,6 +193,8 @@ def test_what_is_not_known_is_ignored(server: Served) -> None:
         "metadata": {"a": [1]},
         "new": None,
         "stop": None,
+        "response_format": {"type": "text"},
+        "tool_choice": "auto",
     }
     response = server.post(**body)
     assert (response.status_code, response.json()["choices"][0]["text"]) == (200, "One")
@@ -209,7 +218,8 @@ def test_what_is_not_known_is_ignored(server: Served) -> None:
     ],
 )
 def test_there_is_no_such_path(server: Served, method: str, path: str, status: int) -> None:
-    checked(server.http.request(method, path), status)
+    error = checked(server.http.request(method, path), status)
+    assert (error["code"] == "method_not_allowed") == (status == 405)
 
 
 def test_the_clients_see_their_own_errors(client: OpenAI) -> None:

@@ -10,19 +10,24 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx
 import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.routing import Mount
 
 import streamdec.server
 from streamdec import MissingExtraError, load_tokenizer
 from streamdec.server import ServerLimits, create_app
+from streamdec.server.bodies import LARGE, read_object
+from streamdec.server.problems import RequestError
 from streamdec.server.running import listener
 from tests.server.conftest import LIMITS, Served
 from tests.server.serving import EchoEngine, served, tokenizer_in, until
@@ -81,6 +86,39 @@ def raw(address: httpx.URL, data: bytes) -> bytes:
         return answer
 
 
+def test_large_bodies_wait_for_one_another_unread() -> None:
+    limits = ServerLimits(body_seconds=0.3)
+    small, large = b'{"x": 1}', b'{"x": "' + b"a" * 4 * LARGE + b'"}'
+
+    async def main() -> None:
+        room = anyio.CapacityLimiter(1)
+        num_read = 0
+
+        def request(body: bytes) -> Request:
+            parts = [body[start : start + LARGE] for start in range(0, len(body), LARGE)]
+
+            async def receive() -> dict[str, Any]:
+                nonlocal num_read
+                num_read += 1
+                return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+
+            headers = [(b"content-type", b"application/json")]
+            return Request({"type": "http", "method": "POST", "headers": headers}, receive)
+
+        await room.acquire_on_behalf_of(limits)  # by another request
+        assert await read_object(request(small), limits, room) == {"x": 1}
+        num_read = 0
+        with pytest.raises(RequestError, match="too many large requests") as refused:
+            await read_object(request(large), limits, room)
+        assert (refused.value.status, refused.value.headers["connection"]) == (429, "close")
+        assert num_read == 1
+        room.release_on_behalf_of(limits)
+        assert await read_object(request(large), limits, room) == {"x": "a" * 4 * LARGE}
+        assert room.borrowed_tokens == 0
+
+    asyncio.run(main())
+
+
 # --- rooms ----------------------------------------------------------------------------------------
 
 
@@ -131,6 +169,30 @@ def test_an_engine_says_how_many_it_runs(tokenizer: Any) -> None:
         assert (front.limits.concurrent, front.limits.samples) == (3, 3)
         assert http.post(COMPLETIONS, json={"prompt": "One", "n": 3}).is_success
         assert checked(http.post(COMPLETIONS, json={"prompt": "One", "n": 4}), 400)["param"] == "n"
+
+
+def test_an_engine_that_goes_on_without_its_client_keeps_its_room(tokenizer: Any) -> None:
+    """Or whoever comes and goes would have it run more streams than it can."""
+    release, running = threading.Event(), threading.Semaphore(2)
+    overruns = []
+
+    def engine(prompt: list[int], _params: Any) -> Iterator[int]:
+        overruns.append(not running.acquire(blocking=False))
+        release.wait(20)  # a forward pass, which nothing interrupts
+        running.release()
+        yield from prompt
+
+    limits = ServerLimits(concurrent=2, waiting_seconds=0.1)
+    with another(tokenizer, engine=engine, limits=limits) as (_, http, front):
+        for count in (1, 2):
+            with http.stream("POST", COMPLETIONS, json={"prompt": "One", "stream": True}):
+                until(partial(lambda wanted: len(overruns) == wanted, count))
+        for _ in "ab":
+            checked(http.post(COMPLETIONS, json={"prompt": "One"}), 429)
+        release.set()
+        until(lambda: front.gate.num_running == 0)
+        assert http.post(COMPLETIONS, json={"prompt": "One"}).is_success
+        assert overruns == [False] * 3
 
 
 # --- clients that go ------------------------------------------------------------------------------
@@ -322,6 +384,10 @@ def test_a_model_without_a_template_serves_completions(
         error = checked(http.post(CHAT, json={"messages": HI}), 400)
         assert (error["code"], str(tmp_path) in error["message"]) == ("no_chat_template", False)
         assert http.post(COMPLETIONS, json={"prompt": "One"}).is_success
+    loaded.set_chat_template("{% if")
+    create_app(loaded, EchoEngine())
+    assert "does not render even one message" in caplog.text
+    loaded.set_chat_template()
     with another(loaded, simple_template=True) as (_, http, _front):
         found = http.post(CHAT, json={"messages": HI}).json()["choices"][0]["message"]
         assert found["content"].startswith("user: Hi")
