@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import math
 import re
 import signal
 from importlib.resources import files
@@ -61,6 +62,20 @@ def _check_keys(
     return keys
 
 
+def _check_finite(_context: click.Context, _option: click.Parameter, value: float) -> float:
+    if not math.isfinite(value):
+        raise click.BadParameter(f"{value} is no number of its kind")
+    return value
+
+
+def _check_names(
+    _context: click.Context, _option: click.Parameter, names: tuple[str, ...]
+) -> tuple[str, ...]:
+    if not all(name.isprintable() and name.strip() for name in names):
+        raise click.BadParameter("a name is of printable characters, and not empty")
+    return names
+
+
 @click.command()
 @click.option(
     "--tokenizer",
@@ -84,6 +99,7 @@ def _check_keys(
 @click.option(
     "--rate",
     type=click.FloatRange(min=0),
+    callback=_check_finite,
     default=40,
     show_default=True,
     help="Tokens per second of the replay; 0 is as fast as possible.",
@@ -93,6 +109,7 @@ def _check_keys(
     "names",
     multiple=True,
     metavar="NAME",
+    callback=_check_names,
     help="The model's name for clients; may be repeated. Without it, that of the tokenizer.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
@@ -156,6 +173,7 @@ def _check_keys(
 @click.option(
     "--grace",
     type=click.FloatRange(min=0),
+    callback=_check_finite,
     default=30,
     show_default=True,
     metavar="SECONDS",
@@ -205,24 +223,23 @@ def serve(
         loaded = load(tokenizer, **options)
     else:
         loaded = load(str(_data("demo_tokenizer.json")), **options)
+    eos = eos_token_ids or tuple(_eos_token_ids(tokenizer, loaded))
     try:
-        engine = _engine(engine_name, loaded, text, rate)
+        application = server.create_app(
+            loaded,
+            _engine(engine_name, loaded, text, rate),
+            models=names or (_name_of(tokenizer),),
+            limits=ServerLimits(**limits),  # type: ignore[arg-type]
+            eos_token_ids=eos,
+            api_keys=api_keys,
+            hosts=_hosts(host, allow_hosts),
+            allow_origins=allow_origins,
+            allow_request_templates=allow_request_templates,
+            simple_template=tokenizer is None and chat_template is None,
+            page=engine_name is None if page is None else page,
+        )
     except EngineError as error:
         raise CannotBeginError(str(error)) from error
-    eos = eos_token_ids or tuple(_eos_token_ids(tokenizer, loaded))
-    application = server.create_app(
-        loaded,
-        engine,
-        models=names or (_name_of(tokenizer),),
-        limits=ServerLimits(**limits),  # type: ignore[arg-type]
-        eos_token_ids=eos,
-        api_keys=api_keys,
-        hosts=_hosts(host, allow_hosts),
-        allow_origins=allow_origins,
-        allow_request_templates=allow_request_templates,
-        simple_template=tokenizer is None and chat_template is None,
-        page=engine_name is None if page is None else page,
-    )
 
     def started(url: str) -> None:
         say(f"Serving on {url} (Ctrl-C ends it)")
@@ -237,7 +254,11 @@ def _engine(name: str | None, tokenizer: LoadedTokenizer, text: Path | None, rat
     if name is not None:
         return load_engine(name, str(Path.cwd()))
     source = _data("demo_text.txt") if text is None else text
-    return ReplayEngine(tokenizer.encode(source.read_text("utf-8").rstrip("\n")).ids, rate)
+    try:
+        replayed = source.read_text("utf-8").rstrip("\n")
+    except UnicodeDecodeError as error:
+        raise CannotBeginError(f"{text} is no UTF-8, from byte {error.start} on") from error
+    return ReplayEngine(tokenizer.encode(replayed).ids, rate)
 
 
 def _is_loopback(host: str) -> bool:
@@ -245,14 +266,15 @@ def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost"
+        return host.lower() == "localhost"
 
 
 def _hosts(host: str, allowed: tuple[str, ...]) -> set[str] | None:
     """The names that requests may be for; None for all."""
     if not allowed and not _is_loopback(host):
         return None
-    return {*LOOPBACK, host, *(each.lower() for each in allowed)}
+    own = f"[{host}]" if ":" in host else host
+    return {*LOOPBACK, *(each.lower() for each in (own, *allowed))}
 
 
 def _name_of(tokenizer: str | None) -> str:
