@@ -301,6 +301,21 @@ def read_messages(body: Mapping[str, Any]) -> tuple[Chat, dict[str, Any]]:
     if system is not None and not isinstance(system, (str, list)):
         raise fields.wrong("system", "a string or a list of text blocks")
     above = [{"role": "system", "content": system}] if system else []
+    choice = fields.within("tool_choice").text("type")
+    if choice not in (None, "none", "auto"):
+        message = "tool_choice: calls of tools are not forced here, only none or auto"
+        raise RequestError(message, param="tool_choice", code="unsupported_parameter")
+    tools = [_as_function(tool) for tool in fields.objects("tools") or ()]
+    chat = {"tools": tools, "tool_choice": choice}
     if isinstance(messages, list):
-        return read_chat({"messages": [*above, *messages]}), rest
+        return read_chat({**chat, "messages": [*above, *messages]}), rest
     raise fields.wrong("messages", "a list of messages")
+
+
+def _as_function(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool of Anthropic's API as OpenAI's has it, which templates know."""
+    others = {name: value for name, value in tool.items() if name in ("name", "description")}
+    return {
+        "type": "function",
+        "function": {**others, "parameters": tool.get("input_schema", {})},
+    }

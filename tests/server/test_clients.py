@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from anthropic import Anthropic
+from anthropic import Anthropic, BadRequestError
 from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletionMessageParam
 
@@ -134,6 +134,19 @@ def test_log_probabilities(server: Served, client: OpenAI, is_plain: bool) -> No
     ]
     data = b"".join(bytes(each.bytes or ()) for each in placed)
     assert data.decode() == "user: Say 你好 🦉assistant: "
+
+
+def test_tools_of_anthropics_client_reach_the_template(server: Served) -> None:
+    tool: Any = {"name": "look", "description": "Looks.", "input_schema": {"type": "object"}}
+    hi: Any = [{"role": "user", "content": "Hi"}]
+    options: Any = {"model": "tiny", "max_tokens": 50, "messages": hi, "tools": [tool]}
+    with Anthropic(api_key="none", base_url=server.url, max_retries=0) as client:
+        (block,) = client.messages.create(**options).content
+        assert "[look]" in block.text
+        (block,) = client.messages.create(tool_choice={"type": "none"}, **options).content
+        assert "[look]" not in block.text
+        with pytest.raises(BadRequestError, match="not forced"):
+            client.messages.create(tool_choice={"type": "any"}, **options)
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
