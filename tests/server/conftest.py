@@ -39,12 +39,12 @@ class Served:
         return self.http.post(path, json=body)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return tokenizer_in(tmp_path_factory.mktemp("tiny-model"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def running(tokenizer: Any) -> Iterator[Served]:
     engine = EchoEngine()
     app = create_app(tokenizer, engine, models=["tiny", "org/tiny"], limits=LIMITS)
@@ -62,7 +62,7 @@ def server(running: Served) -> Iterator[Served]:
     until(lambda: running.front.gate.num_running == 0)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def client(running: Served) -> Iterator[OpenAI]:
     with OpenAI(api_key="none", base_url=f"{running.url}/v1", max_retries=0) as found:
         yield found
