@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Protocol, Self, SupportsIndex, runtime_checkable
 
 from streamdec.chunks import Chunk, FinishReason, chunk_of
@@ -19,7 +20,16 @@ from streamdec.core.sequence import Sequence as TokenSequence
 from streamdec.core.stop_sequence import StopSequenceDecoder
 from streamdec.errors import SnapshotError, StreamdecError
 
-__all__ = ["Covering", "Face", "Machine", "StandIn", "TokenChunk", "face_of"]
+__all__ = [
+    "Covering",
+    "Face",
+    "FaceBefore",
+    "Machine",
+    "StandIn",
+    "TokenChunk",
+    "face_of",
+    "joined",
+]
 
 CACHED_CHUNKS = 4_096
 """Texts of which a ready-made chunk is kept: what a token gives is mostly one of few texts."""
@@ -39,6 +49,18 @@ class TokenChunk(Chunk):
 
     token_ids: tuple[int, ...] = ()
     """The ids whose text is complete with this chunk."""
+
+
+def joined(*chunks: Chunk) -> Chunk:
+    """Chunks of one stream, in their order, as one."""
+    chunk = chunks[-1]
+    if len(chunks) == 1:
+        return chunk
+    chunk = replace(chunk, text="".join(each.text for each in chunks))
+    if isinstance(chunk, TokenChunk):
+        ids = chain.from_iterable(each.token_ids for each in chunks if isinstance(each, TokenChunk))
+        chunk = replace(chunk, token_ids=tuple(ids))
+    return chunk
 
 
 class Face(Protocol):
@@ -201,10 +223,36 @@ class _Growing:
         return self._sequence.held
 
 
+# --- what is put before a face --------------------------------------------------------------------
+
+
+class FaceBefore:
+    """What is put before a face to do something more at each verb; all else is the face's."""
+
+    def __init__(self, face: Face) -> None:
+        self._face = face
+        self.release = face.release
+
+    @property
+    def finished(self) -> bool:
+        """See Face."""
+        return self._face.finished
+
+    @property
+    def jailed(self) -> str:
+        """See Face."""
+        return self._face.jailed
+
+    @property
+    def held(self) -> bytes:
+        """See Face."""
+        return self._face.held
+
+
 # --- ids that belong to text ----------------------------------------------------------------------
 
 
-class Covering:
+class Covering(FaceBefore):
     """A face whose chunks are TokenChunks.
 
     It knows where in the text each token ends, as soon as that is decided, and how much is out.
@@ -212,8 +260,7 @@ class Covering:
     """
 
     def __init__(self, face: Face) -> None:
-        self._face = face
-        self.release = face.release
+        super().__init__(face)
         self._given = 0
         self._decided = len(face.jailed)
         self._unfinished: list[int] = []
@@ -284,21 +331,6 @@ class Covering:
         return TokenChunk(
             chunk.text, chunk.finish_reason, chunk.stop_reason, chunk.unread_tokens, tuple(covered)
         )
-
-    @property
-    def finished(self) -> bool:
-        """See Face."""
-        return self._face.finished
-
-    @property
-    def jailed(self) -> str:
-        """See Face."""
-        return self._face.jailed
-
-    @property
-    def held(self) -> bytes:
-        """See Face."""
-        return self._face.held
 
     def _note(self, token_id: int, text: str) -> None:
         """One token more, which brought out ``text``."""

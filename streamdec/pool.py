@@ -7,7 +7,6 @@ one request does wrong is its own end, and never another's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple, Self, SupportsIndex, Unpack, get_args
 
 from streamdec import hooks
@@ -16,7 +15,7 @@ from streamdec.core.stop_conditions import StopConditions
 from streamdec.core.stop_sequence import StopSequenceDecoder
 from streamdec.errors import SnapshotError, StreamdecError, UnknownRequestError
 from streamdec.flow import DecodingOptions
-from streamdec.machines import Covering, Face, TokenChunk, face_of
+from streamdec.machines import Covering, Face, face_of, joined
 from streamdec.protocols import Decoder
 from streamdec.sources import checked_ids
 from streamdec.watch import Watch
@@ -170,7 +169,7 @@ class DecoderPool:
             self.errors[request_id] = error
             before = getattr(error, "chunk", None) or NOTHING
             error.chunk = None  # type: ignore[attr-defined]
-            return _joined(before, _last_chunk(request, "error")[0])
+            return joined(before, _last_chunk(request, "error")[0])
         if chunk.held and ids and request.watch is not None:
             request.watch.silent()
         return chunk
@@ -294,11 +293,3 @@ def _last_chunk(
     except StreamdecError as error:  # a tokenizer that takes back text cannot even end it
         chunk = Chunk(request.face.jailed, "error")
         return chunk if request.cover is None else request.cover.covering(chunk), error
-
-
-def _joined(before: Chunk, last: Chunk) -> Chunk:
-    """Both as one."""
-    chunk = replace(last, text=before.text + last.text)
-    if isinstance(before, TokenChunk) and isinstance(chunk, TokenChunk):
-        chunk = replace(chunk, token_ids=before.token_ids + chunk.token_ids)
-    return chunk

@@ -14,7 +14,7 @@ from streamdec.core.rows import CODE, CODES
 from streamdec.core.sequence import Sequence as TokenSequence
 from streamdec.core.stop_sequence import StopSequenceDecoder
 from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
-from streamdec.machines import Face
+from streamdec.machines import Face, FaceBefore
 
 __all__ = ["MAX_CODES", "Watch"]
 
@@ -171,16 +171,15 @@ class Watch:
         return "token_sequence" if isinstance(match.stop, tuple) else "token_id"
 
 
-class _Watched:
+class _Watched(FaceBefore):
     """A face whose Watch learns what only shows here."""
 
     def __init__(self, face: Face, watch: Watch, *, is_counted: bool) -> None:
         """``is_counted``: the machine counts its letters, so that single steps need no look."""
-        self._face = face
+        super().__init__(face)
         self._watch = watch
         self.step = face.step if is_counted else self._step
         self._is_counted = is_counted
-        self.release = face.release
 
     def _step(self, token_id: SupportsIndex) -> Chunk:
         chunk = self._face.step(token_id)
@@ -211,18 +210,3 @@ class _Watched:
         if not self._is_counted:
             self._watch.stepped(chunk)
         return chunk
-
-    @property
-    def finished(self) -> bool:
-        """See Face."""
-        return self._face.finished
-
-    @property
-    def jailed(self) -> str:
-        """See Face."""
-        return self._face.jailed
-
-    @property
-    def held(self) -> bytes:
-        """See Face."""
-        return self._face.held

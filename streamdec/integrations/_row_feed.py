@@ -10,15 +10,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
-from itertools import chain
 from typing import NamedTuple
 
 from streamdec.chunks import Chunk
-from streamdec.machines import TokenChunk
+from streamdec.machines import joined
 from streamdec.waits import Wait, new_wait
 
-__all__ = ["RowChunk", "RowFeed", "joined"]
+__all__ = ["RowChunk", "RowFeed"]
 
 ENDS_OF_LOOPS = StopIteration, StopAsyncIteration
 """What would tell the reader's loop that it is over."""
@@ -120,15 +118,3 @@ class RowFeed:
             with suppress(RuntimeError):  # its event loop is no more
                 wait.end()
         self._waits.clear()
-
-
-def joined(*chunks: Chunk) -> Chunk:
-    """Chunks of one row as one."""
-    chunk = chunks[-1]
-    if len(chunks) == 1:
-        return chunk
-    chunk = replace(chunk, text="".join(each.text for each in chunks))
-    if isinstance(chunk, TokenChunk):
-        ids = chain.from_iterable(each.token_ids for each in chunks if isinstance(each, TokenChunk))
-        chunk = replace(chunk, token_ids=tuple(ids))
-    return chunk

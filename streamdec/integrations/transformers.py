@@ -27,8 +27,9 @@ from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.stop_conditions import StopConditions
 from streamdec.core.stop_sequence import StopSequenceDecoder
 from streamdec.flow import DecoderOptions, DecodingOptions
-from streamdec.integrations._row_feed import RowChunk, RowFeed, joined
+from streamdec.integrations._row_feed import RowChunk, RowFeed
 from streamdec.integrations._tokenizers import decoder_for
+from streamdec.machines import joined
 from streamdec.pool import DecoderPool
 
 __all__ = ["GenerateStreamer", "RowChunk"]

@@ -21,7 +21,7 @@ from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.sequence import Sequence as TokenSequence
 from streamdec.core.stop_sequence import StopSequenceDecoder
 from streamdec.core.token_ids import as_sequence
-from streamdec.machines import Face, face_of
+from streamdec.machines import Face, FaceBefore, face_of
 from streamdec.protocols import Decoder
 from streamdec.trace.possible_stops import possible_stops
 from streamdec.trace.records import End, Header, Kind, MachineName, TokenRecord, Trace
@@ -297,13 +297,12 @@ class Tracer(Generic[D]):
         self._given += len(chunk.text)
 
 
-class _TracedFace:
+class _TracedFace(FaceBefore):
     """The face of a decoder; what goes through it is written down."""
 
     def __init__(self, tracer: Tracer[Any], face: Face) -> None:
+        super().__init__(face)
         self._tracer = tracer
-        self._face = face
-        self.release = face.release
 
     def step(self, token_id: SupportsIndex) -> Chunk:
         chunk: Chunk = self._tracer._one(self._face.step, token_id)
@@ -316,18 +315,6 @@ class _TracedFace:
     def flush(self, finish_reason: FinishReason) -> Chunk:
         chunk: Chunk = self._tracer._flushed(self._face.flush, finish_reason)
         return chunk
-
-    @property
-    def finished(self) -> bool:
-        return self._face.finished
-
-    @property
-    def jailed(self) -> str:
-        return self._face.jailed
-
-    @property
-    def held(self) -> bytes:
-        return self._face.held
 
 
 def _stepped(decoder: Traceable) -> Any:
