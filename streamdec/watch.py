@@ -7,6 +7,7 @@ StreamEnded. A stream of which no hook is to be told has no Watch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, SupportsIndex
 
 from streamdec.chunks import NOTHING, Chunk, FinishReason, Withheld
@@ -89,11 +90,12 @@ class Watch:
     def _note(self) -> None:
         """``silent``, where the machine's row does not know how much it withholds."""
         machine = self._machine
-        try:
-            self.codes.append(machine._program.code(machine._row))
-        except (LookupError, AttributeError):
-            self._not_chunks += 1
-            self._look(machine.withheld, 1)
+        if isinstance(machine, StopSequenceDecoder):
+            with suppress(LookupError):  # there are more amounts than codes
+                self.codes.append(machine._program.code(machine._row))
+                return
+        self._not_chunks += 1
+        self._look(machine.withheld, 1)
 
     def look(self, at_least: int = 1) -> None:
         """Looks at what was noted, if it is so much."""

@@ -30,6 +30,7 @@ from streamdec.backends._told import told_decode
 from streamdec.backends.overlay import Overlay, apply_overlay, roles_beside
 from streamdec.encoding import Encoding, Special, SpecialTokens
 from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadError
+from streamdec.hooks import untold
 from streamdec.protocols import TextRules
 
 __all__ = ["HuggingFaceTokenizer"]
@@ -199,10 +200,6 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 
         Raises :class:`TokenizerLibraryError` if the library fails or panics.
         """
-        return self._decode(token_ids, skip_special_tokens=skip_special_tokens)
-
-    def _decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str:
-        """``decode`` for questions of our own, of which no hook is told."""
         return guarded(self._tokenizer.decode, token_ids, skip_special_tokens=skip_special_tokens)
 
     @cached_property
@@ -475,7 +472,8 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         if piece is None:
             return None
         if self.rules is None:
-            return self._decode([token_id], skip_special_tokens=False).encode()
+            with untold:
+                return self.decode([token_id], skip_special_tokens=False).encode()
         return bytes_of(self.rules, piece)
 
     @cached_property
@@ -548,11 +546,12 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         """Decode with and without skipping, among neighbours too if the token alone has no text."""
         for before, after in self._contexts():
             try:
-                shown = self._decode([*before, token_id, *after], skip_special_tokens=False)
-                if shown != self._decode([*before, token_id, *after], skip_special_tokens=True):
-                    return True
-                if shown != self._decode([*before, *after], skip_special_tokens=False):
-                    return False
+                with untold:
+                    shown = self.decode([*before, token_id, *after], skip_special_tokens=False)
+                    if shown != self.decode([*before, token_id, *after], skip_special_tokens=True):
+                        return True
+                    if shown != self.decode([*before, *after], skip_special_tokens=False):
+                        return False
             except TokenizerLibraryError:
                 continue
         # It can be seen nowhere, so nothing hangs on the answer.

@@ -178,6 +178,20 @@ def test_machines_that_never_stop_are_counted_too(outputs: list[list[int]]) -> N
     assert event.chunks == sum(bool(chunk.text) for chunk in given_out)
 
 
+def test_a_stream_that_records_is_counted_as_one_that_does_not() -> None:
+    ids = [0, HALF, REST, 1, HALF]
+    with recording() as hook:
+        for machine in (
+            DecodeStream(TOKENIZER),
+            DecodeStream(TOKENIZER, keep_tokens=True),
+            DecodeStream(TOKENIZER, anchors=True),
+        ):
+            assert [*TextIterator(iter(ids), machine)]
+    plain, *others = hook.streams
+    assert (plain.held_tokens, plain.max_held_bytes) == (2, 2)
+    assert others == [plain, plain]
+
+
 def test_a_stream_on_what_stands_before_a_decoder_is_counted_as_on_the_decoder() -> None:
     ids = [0, HALF, REST, ST, OH, 1, STOP]
     with recording() as hook:
