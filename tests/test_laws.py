@@ -82,7 +82,7 @@ class Bare:
 BARE = {f"bare {name}": name for name in [*MOCKS, *ZOO]}
 RAW = {f"raw {name}": name for name in ("byte_level_trained", "byte_fallback_strip", "wordpiece")}
 # Where strip_stop leaves an empty text the library panics.
-WINDOWED = [*BARE, *RAW, *UNCOMPILED.keys() - {"strip_stop"}]
+WINDOWED = [*BARE, *RAW, *sorted(UNCOMPILED.keys() - {"strip_stop"})]
 
 
 @cache
