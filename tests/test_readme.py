@@ -1,28 +1,63 @@
-"""The README's example prints what it says, and its commands are the ones that are tested."""
+"""The README prints what it says, shows what was measured, and its commands are those tested."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.support.pages import ROOT, Page, printed_by
+from tests.benchmarks import readme
+from tests.benchmarks.book import Book
+from tests.benchmarks.page import REPORT
+from tests.support.pages import ROOT, Page, make_model_folder, printed_by_blocks
 
 README = Page("README.md")
+LAWS = Page("docs/explanation/laws.md")
+
+# --- the first screen -----------------------------------------------------------------------------
+
+READ = """
+import anyio
+async def engine():
+    try:
+        for place in range(0, 100, 2):
+            yield token_ids[place : place + 2] or [token_ids[0]]
+    finally:
+        print("|closed")
+for backend in ("asyncio", "trio"):
+    for source in (token_ids, engine()):
+        anyio.run(answer, source, backend=backend)
+        print("|")
+"""
+"""The README's second example reads an engine; here it reads a list, and one that would go on."""
 
 
-def test_every_example_says_what_it_prints() -> None:
-    assert len(README.examples) == README.kinds.count("python") == 3
-
-
-@pytest.mark.parametrize(("example", "printed"), README.examples)
-def test_an_example_prints_what_the_readme_says(example: str, printed: str) -> None:
-    assert printed_by(example) == printed.splitlines()
+def test_the_examples_print_what_the_readme_says(tmp_path: Path) -> None:
+    make_model_folder(tmp_path / "path" / "to" / "model")
+    plain, waiting = README.of_kind("python")
+    ((_, said),) = README.examples
+    blocks = [(number, "python", code) for number, code in enumerate((plain, waiting, READ))]
+    printed = printed_by_blocks(blocks, tmp_path)
+    text = said.partition(" (")[0]
+    assert text
+    assert printed == [said, "", f"{text}|\n{text}|closed\n|\n" * 2]
 
 
 def test_the_examples_have_ten_lines_at_most() -> None:
-    assert max(len(example.splitlines()) for example in README.of_kind("python")) <= 10
+    for example in README.of_kind("python"):
+        assert len(example.splitlines()) <= 10
+
+
+def test_picture_and_examples_come_before_all_else() -> None:
+    first, *_ = README.text.split("\n## ")
+    assert "at-work.svg" in first.partition("```python")[0]
+    assert first.count("```python") == README.kinds.count("python") == 2
+    assert len(first.splitlines()) <= 45
+
+
+# --- commands -------------------------------------------------------------------------------------
 
 
 def test_one_line_installs_and_runs_the_demo() -> None:
@@ -32,34 +67,80 @@ def test_one_line_installs_and_runs_the_demo() -> None:
 
 
 def test_one_line_installs_and_passes_the_tests_and_is_the_line_that_ci_runs() -> None:
-    (line,) = [line for line in README.commands if line.endswith("pytest")]
+    (line,) = [line for line in README.commands if "pytest" in line]
     assert line.startswith("python3 -m venv .venv && ")
-    assert "pip install -e '.[test]'" in line
+    assert "pip install -e '.[test]' && .venv/bin/python -m pytest" in line
     # The pattern with which .ci/run takes the line out of the README.
     (pattern,) = re.findall(r"grep -m 1 -E '([^']+)' README\.md", (ROOT / ".ci/run").read_text())
-    assert re.findall(pattern, README.text, re.MULTILINE) == [line]
+    assert re.findall(f"{pattern}.*", README.text, re.MULTILINE) == [line]
 
 
-DOCS = ROOT / "docs"
-LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+# --- figures, laws, tables ------------------------------------------------------------------------
 
 
-def _linked(page: Path) -> set[Path]:
-    """The files that a page links to."""
-    return {(page.parent / link).resolve() for link in LINK.findall(page.read_text("utf-8"))}
+def test_the_figures_are_those_of_the_report() -> None:
+    table = readme.written(README.text, Book.read(REPORT))
+    assert table == README.text, "run python -m tests.benchmarks.readme"
 
 
-def test_the_index_has_every_page() -> None:
-    pages = {*DOCS.rglob("*.md")} - {DOCS / "index.md"}
-    assert _linked(DOCS / "index.md") == pages
+@pytest.mark.parametrize("name", readme.NAMES.values())
+def test_everyone_who_is_measured_has_a_figure(name: str) -> None:
+    rows = re.findall(rf"^\| {re.escape(name)} \|(.*)$", README.text, re.MULTILINE)
+    assert [row for row in rows if re.search(r"\d (ns|µs)", row)]
 
 
-@pytest.mark.parametrize(
-    "page", [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.stem
-)
-def test_what_a_page_links_to_is_there(page: Path) -> None:
-    assert {path for path in _linked(page) if not path.exists()} == set()
+def test_each_law_has_its_line() -> None:
+    laws = re.findall(r"^\*\*(\d+)\. ([^*]+)\*\*", LAWS.text, re.MULTILINE)
+    lines = re.findall(r"^(\d+)\. \*\*([^*]+)\*\*", README.text, re.MULTILINE)
+    assert len(laws) == 18
+    assert [(number, _bare(title)) for number, title in lines] == [
+        (number, _bare(title)) for number, title in laws
+    ]
 
 
-def test_the_readme_shows_what_a_token_costs() -> None:
-    assert {DOCS / "index.md", DOCS / "images" / "performance.svg"} <= _linked(ROOT / "README.md")
+def _bare(title: str) -> str:
+    return title.strip(".,:")
+
+
+def test_what_formats_need_is_an_extra_and_what_the_page_of_formats_says() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    formats = Page("docs/explanation/formats.md").text
+    rows = re.findall(r"^\| .+ \| `pip install '\.\[(.+)\]'` \|$", README.text, re.MULTILINE)
+    assert rows == ["tiktoken", "sentencepiece", "tiktoken,hub"]
+    for extra in ",".join(rows).split(","):
+        assert extra in extras["optional-dependencies"]
+        assert f"`streamdec[{extra}]`" in formats or f"extra `{extra}`" in formats
+
+
+def test_every_engine_with_a_page_is_in_the_table() -> None:
+    pages = {f"docs/how-to/{page.name}" for page in (ROOT / "docs" / "how-to").glob("wrap-*.md")}
+    assert len(pages) >= 7
+    assert pages <= {*_links(README.text)}
+
+
+# --- links ----------------------------------------------------------------------------------------
+
+LINK = re.compile(r"""(?:\]\(|\b(?:src|srcset)=")([^"):\s]+)[")]""")
+
+
+def _links(text: str) -> list[str]:
+    """What it links to within the repository, with the heading."""
+    return LINK.findall(text)
+
+
+def _anchors(page: Path) -> set[str]:
+    """The headings of a page, as GitHub names them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", it).strip().lower().replace(" ", "-") for it in headings}
+
+
+@pytest.mark.parametrize("link", sorted({*_links(README.text)}))
+def test_what_the_readme_links_to_is_there(link: str) -> None:
+    path, _, anchor = link.partition("#")
+    assert (ROOT / path).is_file()
+    assert not anchor or anchor in _anchors(ROOT / path)
+
+
+def test_the_four_rooms_have_their_doors() -> None:
+    doors = [f"docs/{room}/index.md" for room in ("tutorial", "how-to", "explanation", "reference")]
+    assert [link for link in _links(README.text) if link.endswith("/index.md")] == doors

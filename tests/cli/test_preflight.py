@@ -507,7 +507,8 @@ def on_terminal(
     leaders, followers = zip(*(pty.openpty() for _ in range(2)), strict=True)
     for follower in followers:
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    variables = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
+    said = {"COLUMNS", "FORCE_COLOR", "LINES", "NO_COLOR"}
+    variables = {k: v for k, v in os.environ.items() if k not in said}
     variables |= {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **environment}
     process = subprocess.Popen(
         command("preflight", "--no-render", *arguments),

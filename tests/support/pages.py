@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-__all__ = ["ROOT", "Page", "printed_by"]
+__all__ = ["ROOT", "Page", "make_model_folder", "printed_by", "printed_by_blocks"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+DEMO = ROOT / "streamdec" / "cli" / "data" / "demo_tokenizer.json"
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 
 
 @dataclass(frozen=True)
@@ -59,3 +68,72 @@ def printed_by(code: str) -> list[str]:
     assert done.stderr == ""
     assert done.returncode == 0
     return done.stdout.splitlines()
+
+
+def make_model_folder(folder: Path) -> Path:
+    """Makes the model's folder that the pages call ``path/to/model``: small, and complete."""
+    folder.mkdir(parents=True)
+    shutil.copy(DEMO, folder / "tokenizer.json")
+    for name, content in {
+        "config.json": {"model_type": "qwen2", "eos_token_id": 2, "vocab_size": 1200},
+        "generation_config.json": {"eos_token_id": [2, 0], "max_new_tokens": 256},
+        "tokenizer_config.json": {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "eos_token": "<|im_end|>",
+            "pad_token": "<|endoftext|>",
+            "chat_template": CHAT_TEMPLATE,
+        },
+    }.items():
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    return folder
+
+
+_RUN_BLOCKS = """
+import contextlib, io, json, subprocess, sys
+names = {"__name__": "__main__"}
+printed = []
+for line, kind, code in json.load(sys.stdin):
+    if kind == "sh":
+        shell = ["bash", "-euo", "pipefail", "-c", code]
+        done = subprocess.run(shell, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=True)
+        printed.append(done.stdout.decode())
+    else:
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(compile("\\n" * line + code, "page", "exec"), names)
+        printed.append(out.getvalue())
+json.dump(printed, sys.stdout)
+"""
+
+
+def printed_by_blocks(blocks: Iterable[tuple[int, str, str]], folder: Path) -> list[str]:
+    """What each block prints: (line, ``"python"`` or ``"sh"``, code), in one process, in order.
+
+    They run in ``folder``, where ``streamdec`` is a command. A warning is an error.
+    """
+    commands = folder / ".commands"
+    commands.mkdir()
+    for name, arguments in {"streamdec": "-m streamdec", "python": "", "python3": ""}.items():
+        command = commands / name
+        command.write_text(
+            f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n', encoding="utf-8"
+        )
+        command.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8", "-W", "error", "-c", _RUN_BLOCKS],
+        cwd=folder,
+        env={
+            **os.environ,
+            "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": f"{ROOT}",
+            "PYTHONUTF8": "1",
+            "COLUMNS": "100",
+        },
+        input=json.dumps(list(blocks)),
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    printed: list[str] = json.loads(done.stdout)
+    return printed

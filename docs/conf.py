@@ -1,0 +1,95 @@
+"""How the pages become a site: ``python -m sphinx -W docs build/docs``."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from importlib.metadata import version as version_of
+from typing import Any
+
+from docutils.nodes import Node
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.util.nodes import make_refnode
+
+project = "streamdec"
+author = "The streamdec authors"
+project_copyright = author
+version = release = version_of("streamdec")
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinxcontrib.mermaid",
+]
+nitpicky = True
+# Names that are imported for types alone.
+nitpick_ignore_regex = [("py:class", r"pa\..*|Clock|CollectorRegistry|MeterProvider")]
+
+myst_fence_as_directive = ["mermaid"]
+myst_heading_anchors = 4
+mermaid_height = "auto"
+
+autodoc_default_options = {"members": True, "inherited-members": "BaseException,dict,tuple,object"}
+autodoc_member_order = "bysource"
+maximum_signature_line_length = 88
+
+copybutton_exclude = ".linenos, .gp, .go"
+html_theme = "furo"
+html_title = "streamdec"
+html_extra_path = ["llms.txt"]
+
+
+def _resolve(app: Sphinx, env: Any, node: pending_xref, text: Node) -> Node | None:
+    """Leads a name to where it is public, by whatever path it is reached.
+
+    What exists and has no place on a page stays plain text. What does not exist is a broken link.
+    """
+    if node.get("refdomain") != "py":
+        return None
+    path = node["reftarget"].split(".")
+    for start in range(len(path)):
+        name = ".".join(path[start:])
+        found = env.domains.python_domain.find_obj(env, "", None, name, None, searchmode=1)
+        if len(found) == 1:
+            [(_, at)] = found
+            return make_refnode(app.builder, node["refdoc"], at.docname, at.node_id, text)
+    return text if _exists(path, node.get("py:module")) else None
+
+
+def _exists(path: list[str], module: str | None) -> bool:
+    """Whether there is such a thing: a private type, one of Python's or of another library."""
+    for start in (module, "streamdec", "builtins", None):
+        for cut in range(len(path), -1, -1):
+            name = ".".join([*([start] if start else []), *path[:cut]])
+            try:
+                found: Any = sys.modules.get(name) or importlib.import_module(name)
+                for part in path[cut:]:
+                    found = getattr(found, part)
+            except (ImportError, AttributeError, ValueError):
+                continue
+            return True
+    return False
+
+
+def _whole_sentence(*event: Any) -> None:
+    """Keeps napoleon from taking an attribute's sentence for a type, as far as its first colon."""
+    _app, what, _name, _object, _options, lines = event
+    if what in ("attribute", "data", "property"):
+        lines[:0] = ["..", ""]  # an empty comment
+
+
+def _no_reprs(*event: Any) -> tuple[str, str] | None:
+    """Writes ``...`` for defaults that are no Python, such as a dataclass's ``<factory>``."""
+    *_, signature, returns = event
+    return (re.sub(r"= <[^<>]*>", "= ...", signature), returns) if signature else None
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("autodoc-process-docstring", _whole_sentence, priority=400)
+    app.connect("autodoc-process-signature", _no_reprs)
+    app.connect("missing-reference", _resolve)
