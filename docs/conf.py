@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
 import sys
@@ -11,6 +12,8 @@ from typing import Any
 from docutils.nodes import Node
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.errors import PycodeError
+from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.nodes import make_refnode
 
 project = "streamdec"
@@ -82,6 +85,21 @@ def _whole_sentence(*event: Any) -> None:
         lines[:0] = ["..", ""]  # an empty comment
 
 
+def _lent_constant(*event: Any) -> None:
+    """Gives a constant that a module only lends the docstring that it has in its own module."""
+    _app, what, path, value, _options, lines = event
+    if what != "data":
+        return
+    name = path.rpartition(".")[2]
+    for module, loaded in sorted(sys.modules.items()):
+        if module.startswith("streamdec") and getattr(loaded, name, None) is value:
+            with contextlib.suppress(PycodeError):
+                said = ModuleAnalyzer.for_module(module).find_attr_docs().get(("", name))
+                if said:
+                    lines[:] = said
+                    return
+
+
 def _no_reprs(*event: Any) -> tuple[str, str] | None:
     """Writes ``...`` for defaults that are no Python, such as a dataclass's ``<factory>``."""
     *_, signature, returns = event
@@ -90,6 +108,7 @@ def _no_reprs(*event: Any) -> tuple[str, str] | None:
 
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
+    app.connect("autodoc-process-docstring", _lent_constant, priority=300)
     app.connect("autodoc-process-docstring", _whole_sentence, priority=400)
     app.connect("autodoc-process-signature", _no_reprs)
     app.connect("missing-reference", _resolve)

@@ -1,4 +1,17 @@
-"""streamdec: an LLM engine's token ids as text, live and exact to the byte."""
+r"""streamdec: an LLM engine's token ids as text, live and exact to the byte.
+
+>>> from streamdec import iter_chunks, load_tokenizer
+>>> tokenizer = load_tokenizer("path/to/model")
+>>> engine = iter(tokenizer.encode("Good morning 😀\nUser: and then").ids)
+>>> "".join(chunk.text for chunk in iter_chunks(engine, tokenizer, stop="\nUser:"))
+'Good morning 😀'
+
+Text around an engine: :func:`stream` and :func:`wrap` (``async for``), :func:`iter_chunks`,
+:class:`TokenFeed` for an engine that pushes, :class:`DecoderPool` for many requests at once. The
+machines beneath, without I/O: :class:`DecodeStream`, :class:`StopSequenceDecoder` with
+:class:`StopConditions`, :class:`Sequence`. Tokenizers: :func:`load_tokenizer`, and a class for each
+library. All errors are :class:`StreamdecError`.
+"""
 
 from streamdec import regex_stops as _regex_stops  # noqa: F401 (it says how regexes are matched)
 from streamdec.aio import TextStream, stream, wrap

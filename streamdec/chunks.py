@@ -17,7 +17,19 @@ for end-of-sequence, and where no stop did."""
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of the stream. Immutable, so one object may be handed to many streams."""
+    r"""A piece of the stream. Immutable, so one object may be handed to many streams.
+
+    Of one stream the last chunk, and no other, has a ``finish_reason``; the texts joined are the
+    text.
+
+    >>> from streamdec import Chunk, MockTokenizer, iter_chunks
+    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:"])
+    >>> list(iter_chunks([0, 1, 2], tokenizer, stop="\nUser:")) == [
+    ...     Chunk("Hi"),
+    ...     Chunk("", finish_reason="stop", stop_reason="\nUser:"),
+    ... ]
+    True
+    """
 
     text: str = ""
     """The text that may be shown now."""
@@ -57,7 +69,21 @@ def chunk_of(text: str) -> Chunk:
 
 @dataclass(frozen=True, slots=True)
 class StopMatch:
-    """Which stop ended a stream, and where. Positions count in the generated text."""
+    r"""Which stop ended a stream, and where. Positions count in the generated text.
+
+    That is the text the stream emits, a hidden stop's own included; so a character that the prompt
+    began and the first token completed is code point 0.
+
+    >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+    >>> tokenizer = MockTokenizer.from_tokens([b"caf\xc3\xa9", b"\nUs", b"er:"])
+    >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
+    >>> chunk = decoder.step_batch([0, 1, 2])
+    >>> match = decoder.match
+    >>> match.start, match.end, match.byte_start, match.byte_end
+    (4, 10, 5, 11)
+    >>> match.token_index, match.tokens_before
+    (2, 1)
+    """
 
     stop: StopReason
     """The stop string, pattern, id or sequence; None for end-of-sequence."""
@@ -79,7 +105,15 @@ class StopMatch:
 
 
 class Withheld(NamedTuple):
-    """How much of what came a stream has not given out yet."""
+    r"""How much of what came a stream has not given out yet.
+
+    >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nU", b"ser\xc3"])
+    >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
+    >>> chunk = decoder.step_batch([0, 1, 2])
+    >>> decoder.withheld
+    Withheld(num_bytes=1, characters=5, tokens=2)
+    """
 
     num_bytes: int = 0
     """Bytes that wait for the end of their character (or run)."""
@@ -90,10 +124,17 @@ class Withheld(NamedTuple):
 
 
 class Anchor(NamedTuple):
-    """Where one generated token stands in the generated text.
+    r"""Where one generated token stands in the generated text.
 
     A token covers every code point that it gave a byte to, so the spans of tokens that share a
     character overlap. A token that gave nothing (a skipped special) has an empty span.
+
+    >>> from streamdec import DecodeStream, MockTokenizer
+    >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9!"])
+    >>> stream = DecodeStream(tokenizer, anchors=True)
+    >>> texts = stream.step_batch([0, 1, 2])
+    >>> stream.take_anchors()[1]
+    Anchor(token_index=1, start=3, end=4, byte_start=3, byte_end=5)
     """
 
     token_index: int

@@ -11,7 +11,6 @@ Tried with vLLM 0.33.0, tokenizers 0.22 and 0.23, fastokens 0.3.5.
 from __future__ import annotations
 
 import gc
-import threading
 from array import array
 from collections.abc import Sequence
 from types import TracebackType
@@ -23,11 +22,12 @@ from tokenizers import decoders as _decoders
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.errors import RewriteError, TokenIdError, TokenIdTypeError, TokenizerLoadError
+from streamdec.locks import Lock
 from streamdec.protocols import Decoder
 
 __all__ = ["DecodeStreamPatch", "TokenizersDecodeStream", "patch_decode_stream"]
 
-_lock = threading.RLock()
+_lock = Lock()
 decoders: Any = _decoders
 _num_patches = 0
 """How many patches are not undone."""
@@ -59,6 +59,7 @@ class TokenizersDecodeStream:
     Raises TypeError for what is no sequence of ids or no bool, OverflowError for an id outside
     0 … 2**32 - 1.
 
+    >>> from streamdec.compat import TokenizersDecodeStream
     >>> from tokenizers import Tokenizer, models
     >>> tokenizer = Tokenizer(models.WordLevel({"a": 0, "b": 1}, "a"))
     >>> stream = TokenizersDecodeStream(ids=[0])
@@ -251,8 +252,15 @@ def _wrapper(tokenizer: Any) -> Decoder:
 class DecodeStreamPatch:
     """Ours in the place of the library's, until ``undo()`` or the end of the ``with`` block.
 
-    Made by :func:`patch_decode_stream`. The library's comes back with the last patch that is
-    undone.
+    Made by :func:`~streamdec.compat.patch_decode_stream`. The library's comes back with the last
+    patch that is undone. It does nothing where ours is there already but count.
+
+    >>> import tokenizers
+    >>> from streamdec.compat import DecodeStreamPatch, patch_decode_stream
+    >>> patch = patch_decode_stream()
+    >>> isinstance(patch, DecodeStreamPatch), tokenizers.decoders.DecodeStream.__name__
+    (True, 'TokenizersDecodeStream')
+    >>> patch.undo()
     """
 
     def __init__(self) -> None:
@@ -296,9 +304,10 @@ def patch_decode_stream() -> DecodeStreamPatch:
 
     For vLLM: before requests come, in the process that answers them. Returns what undoes it. Any
     thread may call it, any number of times. Where fastokens replaces the class too, patch after it
-    and undo before it.
+    and undo before it. Streams that were made before stay the library's.
 
     >>> import tokenizers
+    >>> from streamdec.compat import patch_decode_stream
     >>> with patch_decode_stream():
     ...     tokenizers.decoders.DecodeStream.__name__
     'TokenizersDecodeStream'

@@ -28,10 +28,21 @@ Span = tuple[int, int]
 
 
 class EncodingSource(Protocol):
-    """The tokenizer behind an :class:`Encoding`: what is worked out only when asked for."""
+    """The tokenizer behind an :class:`~streamdec.Encoding`: what is worked out when asked for.
+
+    >>> from streamdec import Encoding
+    >>> class Letters:
+    ...     def id_to_token(self, token_id):
+    ...         return chr(97 + token_id)
+    ...     def offsets_of(self, encoding):
+    ...         return [(i, i + 1) for i in range(len(encoding))]
+    ...     byte_offsets_of = offsets_of
+    >>> Encoding([7, 8], "hi", Letters()).tokens
+    ('h', 'i')
+    """
 
     def id_to_token(self, token_id: int) -> str | None:
-        """The token's own name in the vocabulary; None if there is none."""
+        """The name of ``token_id`` in the vocabulary; None if there is none."""
         ...
 
     def offsets_of(self, encoding: Encoding) -> Sequence[Span]:
@@ -39,7 +50,7 @@ class EncodingSource(Protocol):
         ...
 
     def byte_offsets_of(self, encoding: Encoding) -> Sequence[Span]:
-        """The same in bytes of the text's UTF-8."""
+        """The same in bytes of the UTF-8 of ``encoding.text``."""
         ...
 
 
@@ -47,13 +58,20 @@ class EncodingSource(Protocol):
 class Encoding:
     """The result of encoding one text: one buffer of unsigned 32-bit integers.
 
-    Everything else is made of it when first asked for, and kept. ``ids`` are integers, or their
-    buffer: four bytes each, little-endian. Without a ``source``, as after pickling, ``tokens`` and
-    offsets raise LookupError unless they were asked for before.
+    Everything else is made of it when first asked for, and kept. Without a ``source``, as after
+    pickling, ``tokens`` and offsets raise LookupError unless they were asked for before.
+
+    Args:
+        ids: integers, or their buffer: four bytes each, little-endian.
+        text: what was encoded; it is kept.
+        source: the tokenizer; it is kept too.
+        add_special_tokens: whether special tokens were added around it.
+        special: what became of special tokens in it.
 
     Two encodings are equal if their ids are. Raises OverflowError for an int that is no id, and
     ValueError for bytes that are not four for each.
 
+    >>> from streamdec import Encoding
     >>> encoding = Encoding([1, 2, 3])
     >>> encoding.ids, len(encoding), encoding.buffer.nbytes
     ((1, 2, 3), 3, 12)
@@ -81,7 +99,7 @@ class Encoding:
 
     @cached_property
     def ids(self) -> tuple[int, ...]:
-        """The token ids."""
+        """The token ids, as integers; ``buffer`` has them for nothing."""
         return tuple(self.buffer)
 
     @property
@@ -115,22 +133,33 @@ class Encoding:
 
     @cached_property
     def tokens(self) -> tuple[str | None, ...]:
-        """The name of each token in the vocabulary."""
+        """The name of each token in the vocabulary; None where there is none.
+
+        Raises LookupError without a source.
+        """
         return tuple(map(self._known_source.id_to_token, self.buffer))
 
     @cached_property
     def offsets(self) -> tuple[Span, ...]:
-        """Start and end of each token in the text, in characters (code points).
+        r"""Start and end of each token in the text, in characters (code points).
 
         A token that has only some bytes of a character spans the whole of it, and one that was
-        added spans nothing. Raises :class:`~streamdec.errors.EncodeError` where the tokenizer
-        cannot tell, as it does not keep the text as it is.
+        added spans nothing. Raises :class:`~streamdec.EncodeError` where the tokenizer cannot tell,
+        as it does not keep the text as it is; LookupError without a source.
+
+        >>> from streamdec import MockTokenizer
+        >>> encoding = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]).encode("café")
+        >>> encoding.offsets, encoding.byte_offsets
+        (((0, 3), (3, 4), (3, 4)), ((0, 3), (3, 4), (4, 5)))
         """
         return tuple(self._known_source.offsets_of(self))
 
     @cached_property
     def byte_offsets(self) -> tuple[Span, ...]:
-        """The same in bytes of the text's UTF-8, where a token of one byte spans one byte."""
+        """The same in bytes of the text's UTF-8, where a token of one byte spans one byte.
+
+        Raises what ``offsets`` raises.
+        """
         return tuple(self._known_source.byte_offsets_of(self))
 
     @property
@@ -142,6 +171,7 @@ class Encoding:
     def hash(self) -> str:
         """SHA-256 over the ids, each as four bytes, little-endian; in hexadecimal.
 
+        >>> from streamdec import Encoding
         >>> Encoding([1, 2, 3, 4]).hash()[:16]
         'cf97adeedb59e05b'
         """
@@ -156,6 +186,7 @@ class Encoding:
 
         Raises ValueError if ``size`` is less than 1 or ``parent`` is not hexadecimal.
 
+        >>> from streamdec import Encoding
         >>> [digest[:16] for digest in Encoding([1, 2, 3, 4, 5]).block_hashes(2)]
         ['34fb5c825de7ca4a', 'c57b445f90651b9a']
         """
@@ -186,6 +217,11 @@ class SpecialTokens:
     """The tokens with a role, by the names that transformers has for them, and the others.
 
     A role is filled only if the tokenizer's own files say so; nothing is guessed from names.
+
+    >>> from streamdec import load_tokenizer
+    >>> special = load_tokenizer("path/to/model").special_tokens
+    >>> special.eos_token, special.bos_token, special.additional_special_tokens
+    ('<|im_end|>', None, ('<|im_start|>',))
     """
 
     bos_token: str | None = None

@@ -43,6 +43,10 @@ class TokenFeed:
         maxsize: how many ids may wait before a put does; None for no bound. One put is not divided,
             so there can be more by what the last one brought.
 
+    Raises TypeError or ValueError for a ``maxsize`` that is no number from 1 up.
+
+    **Memory.** Held are the ids that wait, and no text.
+
     >>> import anyio
     >>> from streamdec import MockTokenizer, TokenFeed, stream
     >>> feed = TokenFeed()
@@ -80,15 +84,26 @@ class TokenFeed:
         wait: bool = True,
         timeout: float | None = None,
     ) -> None:
-        """Hands over an id, or a list, array or tensor of ids; from any thread.
+        """Hands over ``token_ids``: an id, or a list, array or tensor of ids; from any thread.
 
-        While the feed is full it waits, ``timeout`` seconds at most. It does not wait with
-        ``wait=False``, nor in the thread of an event loop, which that would hold up.
+        While the feed is full it waits, ``timeout`` seconds at most (None: as long as it takes). It
+        does not wait with ``wait=False``, nor in the thread of an event loop, which that would hold
+        up. Ids put by one thread come out in their order. Costs a lock, and when the reader waits
+        the call that wakes it.
 
         Raises:
             FeedFullError: it is full. Nothing was put.
             FeedClosedError: it was ended, or its reader has closed it, or is no more.
             TypeError: what was given is no ids. (Each id is checked when it is read.)
+
+        >>> from streamdec import FeedFullError, TokenFeed
+        >>> feed = TokenFeed(maxsize=2)
+        >>> feed.put([1, 2, 3])
+        >>> try:
+        ...     feed.put(4, wait=False)
+        ... except FeedFullError as error:
+        ...     print(error)
+        the feed is full: 3 ids wait
         """
         ids = (token_ids,) if type(token_ids) is int else checked_ids(token_ids)
         with self._lock:
@@ -106,9 +121,10 @@ class TokenFeed:
             raise FeedClosedError("the event loop of the feed's reader is no more") from error
 
     async def send(self, token_ids: SupportsIndex | Iterable[SupportsIndex]) -> None:
-        """``put`` from a task: while the feed is full other tasks run.
+        """``put`` from a task: while the feed is full other tasks run. ``token_ids`` as there.
 
-        Raises FeedClosedError and TypeError as ``put`` does.
+        Raises FeedClosedError and TypeError as ``put`` does. If it is cancelled while it waits,
+        nothing was put.
         """
         ids = checked_ids(token_ids)
         while True:
@@ -127,7 +143,10 @@ class TokenFeed:
                     self._senders.remove(wait)
 
     def end(self, finish_reason: str | None = None, stop_reason: str | int | None = None) -> None:
-        """Nothing follows; perhaps why. After another end, this one does nothing."""
+        """Nothing follows; perhaps why, in the engine's words: ``finish_reason``, ``stop_reason``.
+
+        The reader gets it after all that was put. After another end, this one does nothing.
+        """
         self._finish(Delta((), finish_reason, stop_reason))
 
     def fail(self, error: BaseException) -> None:
@@ -145,7 +164,10 @@ class TokenFeed:
 
     @property
     def closed(self) -> bool:
-        """Whether the reader has closed the feed, so that more ids are of no use."""
+        """Whether the reader has closed the feed, so that more ids are of no use.
+
+        After ``end`` or ``fail`` alone it is false: what was put may still be read.
+        """
         return self._is_closed
 
     @property
@@ -178,7 +200,7 @@ class TokenFeed:
                         self._reader = None
 
     async def aclose(self) -> None:
-        """Refuses whatever else is put, and forgets what was not read."""
+        """Refuses whatever else is put, and forgets what was not read. For the reader's side."""
         self._close()
 
     def _close(self) -> None:

@@ -68,7 +68,14 @@ UNWALKED = _Unwalked()
 
 
 class FlowOptions(TypedDict, total=False):
-    """How the outputs of a source become chunks."""
+    """How the outputs of a source become chunks: keyword arguments of all streams.
+
+    >>> from streamdec import MockTokenizer, iter_chunks
+    >>> from streamdec.flow import FlowOptions
+    >>> options: FlowOptions = {"ids": lambda output: output["new"], "split": "token"}
+    >>> [chunk.text for chunk in iter_chunks([{"new": [1, 2]}], MockTokenizer(), **options)]
+    ['Hello', ' world', '']
+    """
 
     ids: Callable[[Any], Any]
     """A plain function: called with each output, gives its ids, where they are not found."""
@@ -86,7 +93,14 @@ class FlowOptions(TypedDict, total=False):
 
 
 class DecodingOptions(TypedDict, total=False):
-    """How ids become text; see DecodeStream."""
+    """How ids become text: keyword arguments of all machines, each as for DecodeStream.
+
+    >>> from streamdec import DecodeStream, MockTokenizer
+    >>> from streamdec.flow import DecodingOptions
+    >>> options: DecodingOptions = {"skip_special_tokens": False, "unknown_ids": "replace"}
+    >>> DecodeStream(MockTokenizer(), **options).step_batch([1, 99])
+    ['Hello', '\ufffd']
+    """
 
     skip_special_tokens: bool
     byte_runs: ByteRuns
@@ -95,7 +109,16 @@ class DecodingOptions(TypedDict, total=False):
 
 
 class DecoderOptions(DecodingOptions, total=False):
-    """What a stream's decoder is made of: how ids become text, and all of StopConditions."""
+    """What a stream's decoder is made of: how ids become text, and all of StopConditions.
+
+    Each is as for StopConditions, or as for DecodeStream.
+
+    >>> from streamdec import MockTokenizer, iter_chunks
+    >>> from streamdec.flow import DecoderOptions
+    >>> options: DecoderOptions = {"stop": "test", "unknown_ids": "error"}
+    >>> [chunk.text for chunk in iter_chunks([1, 2, 3], MockTokenizer(), **options)]
+    ['Hello', ' world', ' ']
+    """
 
     stop: str | Iterable[str]
     stop_token_ids: SupportsIndex | Iterable[SupportsIndex]
@@ -115,7 +138,16 @@ class DecoderOptions(DecodingOptions, total=False):
 
 
 class StreamOptions(FlowOptions, DecoderOptions, total=False):
-    """All options of a stream that makes its own decoder."""
+    """All options of a stream that makes its own decoder; none of them is required.
+
+    See FlowOptions and DecoderOptions.
+
+    >>> from streamdec import MockTokenizer, iter_chunks
+    >>> from streamdec.flow import StreamOptions
+    >>> options: StreamOptions = {"max_tokens": 2, "return_token_ids": True}
+    >>> [chunk.token_ids for chunk in iter_chunks([[1, 2, 3]], MockTokenizer(), **options)]
+    [(1, 2)]
+    """
 
 
 class Flow:
@@ -303,12 +335,19 @@ class BaseStream(Generic[M]):
         self._flow = Flow(machine, **options)
 
     def snapshot(self) -> dict[str, Any]:
-        """The machine as JSON, as it is after the chunks that were given out."""
+        """The machine as JSON, as it is after the chunks that were given out.
+
+        Whoever resumes gives the engine the prompt and the ids up to there, and a stream the
+        machine that its ``restore`` makes of this.
+        """
         return self.machine.snapshot()
 
     @property
     def text_held(self) -> str:
-        """The text that would come out if nothing followed; asking changes nothing."""
+        """The text that would come out if nothing followed; asking changes nothing.
+
+        "" after the last chunk.
+        """
         return self._flow.text_held
 
     @property

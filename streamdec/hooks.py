@@ -11,12 +11,12 @@ costs anything.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Literal, NamedTuple
 
 from streamdec.chunks import FinishReason
+from streamdec.locks import Lock
 
 __all__ = [
     "Call",
@@ -45,7 +45,19 @@ loading on. ``differs``: it gave other ids at run time. ``fails``: it failed for
 
 
 class StreamEnded(NamedTuple):
-    """One stream, when its source was closed or its request left the pool."""
+    """One stream, when its source was closed or its request left the pool.
+
+    Numbers and names alone: no text, no ids.
+
+    >>> from streamdec import Hook, MockTokenizer, add_hook, iter_chunks
+    >>> class Counts(Hook):
+    ...     def stream_ended(self, event):
+    ...         print(event.tokenizer_type, event.route, event.tokens, event.characters)
+    >>> remove = add_hook(Counts())
+    >>> texts = [chunk.text for chunk in iter_chunks([1, 2], MockTokenizer())]
+    mock bytes 2 11
+    >>> remove()
+    """
 
     tokenizer_type: str
     """What decoded: ``huggingface``, ``tiktoken``, ``sentencepiece``, ``gguf``, ``mock``, or the
@@ -81,14 +93,24 @@ class StreamEnded(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One call of a tokenizer by its user; what streams call is not told."""
+    """One call of a tokenizer by its user; what streams call is not told.
+
+    >>> from streamdec import Hook, MockTokenizer, add_hook
+    >>> class Calls(Hook):
+    ...     def called(self, event):
+    ...         print(event.operation, event.texts, event.tokens, event.characters)
+    >>> remove = add_hook(Calls())
+    >>> encoding = MockTokenizer().encode("Hello world")
+    encode 1 2 11
+    >>> remove()
+    """
 
     tokenizer_type: str
     """As in StreamEnded; of an encoding what encoded, which may be ``fastokens``."""
     operation: Literal["encode", "encode_batch", "decode"]
     """What was asked for."""
     seconds: float
-    """How long it took."""
+    """How long it took, by the wall clock."""
     texts: int
     """How many texts there were."""
     tokens: int
@@ -100,7 +122,17 @@ class Call(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """One call of ``load_tokenizer``."""
+    """One call of ``load_tokenizer``.
+
+    >>> from streamdec import Hook, add_hook, load_tokenizer
+    >>> class Loads(Hook):
+    ...     def loaded(self, event):
+    ...         print(event.tokenizer, event.format, event.vocab_size, event.error_type)
+    >>> remove = add_hook(Loads())
+    >>> tokenizer = load_tokenizer("path/to/model")
+    path/to/model huggingface 1200 None
+    >>> remove()
+    """
 
     tokenizer_type: str
     """As in StreamEnded; empty if it was not found out."""
@@ -109,7 +141,7 @@ class Loaded(NamedTuple):
     format: str
     """What the file is, as ``detect_format`` names it; empty if it was not found out."""
     seconds: float
-    """How long it took."""
+    """How long it took, by the wall clock."""
     vocab_size: int
     """One more than its greatest id; 0 if it was not loaded."""
     error_type: str | None
@@ -117,7 +149,12 @@ class Loaded(NamedTuple):
 
 
 class FellBack(NamedTuple):
-    """Something encodes in the slower way, where fastokens was to do it."""
+    """Something encodes in the slower way, where fastokens was to do it.
+
+    >>> from streamdec.hooks import FellBack
+    >>> FellBack("huggingface", "differs")
+    FellBack(tokenizer_type='huggingface', reason='differs')
+    """
 
     tokenizer_type: str
     """What encodes instead."""
@@ -128,9 +165,9 @@ class FellBack(NamedTuple):
 class Hook:
     r"""Is told what happened. To be derived from: each method does nothing until it is overridden.
 
-    Methods are called in the thread or task where it happened (context variables are those of the
-    request), and hold it up, so they should be quick. What one raises is logged, once for each
-    kind, and goes no further.
+    Each is given an ``event``, a named tuple. Methods are called in the thread or task where it
+    happened (context variables are those of the request), and hold it up, so they should be quick.
+    What one raises is logged, once for each kind, and goes no further.
 
     >>> from streamdec import Hook, MockTokenizer, add_hook, iter_chunks
     >>> class Stops(Hook):
@@ -145,7 +182,7 @@ class Hook:
     """
 
     def stream_ended(self, event: StreamEnded) -> None:
-        """A stream has ended, whatever its end."""
+        """A stream has ended, whatever its end; told once, after its source was closed."""
 
     def called(self, event: Call) -> None:
         """Texts were encoded, or ids decoded, whole."""
@@ -163,15 +200,27 @@ Event = StreamEnded | Call | Loaded | FellBack
 installed: tuple[Hook, ...] = ()
 """The hooks that are told; replaced as a whole. To be read as ``hooks.installed``."""
 
-_lock = threading.Lock()
+_lock = Lock()
 _logged: set[tuple[type, str, type]] = set()
 
 
 def add_hook(hook: Hook) -> Callable[[], None]:
     """From now on ``hook`` is told what happens in this process; returns what ends that.
 
-    A stream tells those that are there when it begins. TypeError for what is no Hook; ValueError
-    for one that was added before.
+    A stream tells those that are there when it begins. What is returned is called without
+    arguments; a second call does nothing. From any thread.
+
+    Raises TypeError for what is no Hook, ValueError for one that was added before.
+
+    >>> from streamdec import Hook, add_hook
+    >>> hook = Hook()
+    >>> remove = add_hook(hook)
+    >>> try:
+    ...     add_hook(hook)
+    ... except ValueError as error:
+    ...     print("was added already" in str(error))
+    True
+    >>> remove()
     """
     global installed
     if not isinstance(hook, Hook):

@@ -34,12 +34,24 @@ __all__ = ["TextIterator", "iter_chunks"]
 class TextIterator(BaseStream[M]):
     """The chunks of one plain source: an iterator, and a context manager that closes the source.
 
-    :func:`iter_chunks` makes one with a StopSequenceDecoder; any of the three machines will do.
+    :func:`~streamdec.iter_chunks` makes one with a StopSequenceDecoder; any of the three machines
+    will do. What ``source``, ``machine``, ``on_stop`` (a plain function here) and ``options`` are,
+    and what is raised, is as for :func:`~streamdec.wrap`.
 
     The last chunk, and no other, has a ``finish_reason``. The source is closed once: before the
     last chunk is given out, when a step or the source raises, on ``close`` and on leaving the
     block. What raises comes after all text that was certain before it; ``snapshot()`` goes on from
     there with another source, ``text_held`` is what was withheld.
+
+    A reader that breaks off outside of a ``with`` block leaves the source open until it is
+    collected.
+
+    >>> from streamdec import DecodeStream, MockTokenizer, TextIterator
+    >>> with TextIterator([1, 2, 3], DecodeStream(MockTokenizer())) as chunks:
+    ...     next(chunks).text, next(chunks).text
+    ('Hello', ' world')
+    >>> [*chunks]
+    []
     """
 
     def __init__(
@@ -175,7 +187,9 @@ def iter_chunks(
 ) -> TextIterator[StopSequenceDecoder]:
     r"""The text of a plain ``source``, as it comes, until something says stop.
 
-    All as for :func:`streamdec.stream`, without an event loop.
+    ``source`` (a plain iterable), ``tokenizer``, ``conditions``, ``prompt_token_ids``, ``decoder``,
+    ``on_stop`` (a plain function), ``options`` and what is raised: all as for
+    :func:`~streamdec.stream`, without an event loop and without ``idle_timeout``.
 
     >>> from streamdec import MockTokenizer, iter_chunks
     >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"!", b"\nUs", b"er:"])

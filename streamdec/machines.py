@@ -39,12 +39,21 @@ _chunk = lru_cache(CACHED_CHUNKS)(Chunk)
 
 @dataclass(frozen=True, slots=True)
 class TokenChunk(Chunk):
-    """A chunk that says which tokens it covers.
+    r"""A chunk that says which tokens it covers; what streams and pools give when asked for ids.
 
     A token belongs to the chunk in which its text is complete: one that ends inside a character, or
     whose text is withheld for a stop, is covered by the chunk that brings out the rest; one without
     text by the next chunk that has some; and what is left by the last. So the ids of all chunks,
     joined, are the ids that were read.
+
+    Kept meanwhile are the ids that no chunk has covered: those of an unfinished character, of what
+    may become a stop, and of tokens without text since the last that had some.
+
+    >>> from streamdec import MockTokenizer, iter_chunks
+    >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
+    >>> chunks = iter_chunks([0, 1, 2], tokenizer, return_token_ids=True)
+    >>> [(chunk.text, chunk.token_ids) for chunk in chunks]
+    [('caf', (0,)), ('é', (1, 2)), ('', ())]
     """
 
     token_ids: tuple[int, ...] = ()

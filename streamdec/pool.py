@@ -52,7 +52,11 @@ class DecoderPool:
         tokenizer: what decodes, for all requests.
         return_token_ids: give TokenChunks, which have the ids that they cover.
 
-    Not for two threads at once. Memory is that of its streams, some hundred bytes each.
+    A request is named by its ``request_id``, text or a number.
+
+    **Memory** is that of its streams, some hundred bytes each, and of those in ``ended``. **Cost.**
+    A round costs what the steps of its requests do; those that get no ids cost nothing.
+    **Threads.** Not for two at once.
 
     >>> from streamdec import DecoderPool, MockTokenizer, StopConditions
     >>> pool = DecoderPool(MockTokenizer.from_tokens([b"Hi", b" there", b"\nUser:"]))
@@ -70,7 +74,7 @@ class DecoderPool:
         self.tokenizer = tokenizer
         """The tokenizer of all requests."""
         self.errors: dict[RequestId, Exception] = {}
-        """What went wrong in the last ``step``, by request."""
+        """What went wrong in the last ``step`` or ``finish``, by request."""
         self.ended: dict[RequestId, StopSequenceDecoder] = {}
         """The decoders that ended in the last ``step``, ``finish`` or ``abort``."""
         self._covers = return_token_ids
@@ -85,18 +89,30 @@ class DecoderPool:
         prompt_token_ids: Iterable[SupportsIndex] = (),
         **options: Unpack[DecodingOptions],
     ) -> None:
-        """Begins a request. All but its id is as for StopSequenceDecoder, and raises what it does.
+        """Begins a request.
 
-        ValueError if there is a request of this id; TypeError if the id is neither text nor number.
+        ``conditions``, ``prompt_token_ids`` and ``options`` are as for StopSequenceDecoder.
+
+        Raises what StopSequenceDecoder raises; ValueError if there is a request of this
+        ``request_id``; TypeError if that is neither text nor number. Nothing was then begun.
         """
         self._check_new(request_id)
         decoder = StopSequenceDecoder(self.tokenizer, conditions, prompt_token_ids, **options)
         self._take_in(request_id, decoder)
 
     def adopt(self, request_id: RequestId, decoder: StopSequenceDecoder) -> None:
-        """Takes in a decoder that is under way, or restored from a snapshot.
+        """Takes in a ``decoder`` that is under way, or restored from a snapshot, as ``request_id``.
 
-        Raises what ``add`` does; ValueError for one of another tokenizer, or one that has ended.
+        It is the pool's from now on, and stepped by it alone.
+
+        Raises ValueError for one of another tokenizer, one that has ended, or a ``request_id`` that
+        is taken; TypeError for what is no decoder or no id.
+
+        >>> from streamdec import DecoderPool, MockTokenizer, StopConditions, StopSequenceDecoder
+        >>> pool = DecoderPool(MockTokenizer())
+        >>> pool.adopt(7, StopSequenceDecoder(pool.tokenizer, StopConditions(max_tokens=1)))
+        >>> pool.step({7: 1})
+        {7: Chunk(text='Hello', finish_reason='length', stop_reason=None, unread_tokens=0)}
         """
         self._check_new(request_id)
         if not isinstance(decoder, StopSequenceDecoder):
@@ -108,7 +124,13 @@ class DecoderPool:
         self._take_in(request_id, decoder)
 
     def fork(self, request_id: RequestId, new_request_id: RequestId) -> None:
-        """Begins another sample of a request where it is now: for ``n > 1``, as often as needed."""
+        """Begins another sample of a request where it is now: for ``n > 1``, as often as needed.
+
+        Both go on from here on their own; ``new_request_id`` names the other one.
+
+        Raises UnknownRequestError if there is no ``request_id``; ValueError if there is a request
+        of the new one already, TypeError if that is neither text nor number.
+        """
         decoder = self[request_id].fork()
         self._check_new(new_request_id)
         cover = self._requests[request_id].cover
@@ -139,10 +161,23 @@ class DecoderPool:
     ) -> dict[Any, Chunk]:
         """What new ids bring out, for some requests or all: a chunk for each, text or not.
 
-        Nothing is raised for a request: what went wrong with one is in ``errors``, and its chunk
-        has the text until then, all that was withheld, and ``finish_reason="error"``. Ids of a
-        request that is not there (it may just have ended) bring an UnknownRequestError there, and
-        no chunk.
+        ``token_ids`` has an id or several (a list, an array, a tensor) for each request. Nothing is
+        raised for a request: what went wrong with one is in ``errors``, and its chunk has the text
+        until then, all that was withheld, and ``finish_reason="error"``. Ids of a request that is
+        not there (it may just have ended) bring an UnknownRequestError there, and no chunk.
+
+        Raises TypeError, before anything is stepped, if ``token_ids`` is no mapping.
+
+        >>> from streamdec import DecoderPool, MockTokenizer
+        >>> pool = DecoderPool(MockTokenizer())
+        >>> pool.add("a")
+        >>> chunks = pool.step({"a": [1, -5], "b": 2})
+        >>> chunks["a"].text, chunks["a"].finish_reason
+        ('Hello', 'error')
+        >>> for request_id, error in pool.errors.items():
+        ...     print(f"{request_id}: {type(error).__name__}: {error}")
+        a: TokenIdError: token 1 is out of range: -5; a token id is an integer from 0 to 4294967295
+        b: UnknownRequestError: the pool has no request 'b'
         """
         if not isinstance(token_ids, Mapping):
             raise TypeError(f"step() takes new ids by request id, not {token_ids!r:.80}")
@@ -180,7 +215,10 @@ class DecoderPool:
         """The end of a request that the engine has ended: what was withheld comes out.
 
         What comes out may itself complete a stop; if it cannot come out, ``errors`` says why, and
-        the finish is ``"error"``. UnknownRequestError if there is no such request.
+        the finish is ``"error"``; else it is ``finish_reason``.
+
+        Raises UnknownRequestError if there is no such request, ValueError for a finish that is
+        none.
         """
         request = self._requests.get(request_id)
         if request is None:
@@ -191,7 +229,10 @@ class DecoderPool:
         return chunk
 
     def abort(self, request_id: RequestId) -> Chunk | None:
-        """``finish`` for a request that nobody waits for any more; None if it has ended already."""
+        """``finish`` for a request that nobody waits for any more; None if it has ended already.
+
+        What was withheld comes out here too, as with ``finish(request_id, "abort")``.
+        """
         return self.finish(request_id, "abort") if request_id in self else None
 
     def _let_go(self, request_id: RequestId, last: Chunk) -> None:
@@ -226,7 +267,18 @@ class DecoderPool:
     def snapshot(self, request_id: RequestId | None = None) -> dict[str, Any]:
         """One request as JSON, for StopSequenceDecoder's ``restore`` and ``adopt``; or all.
 
-        Of all, with ``return_token_ids``, also the ids that no chunk has covered yet.
+        Without a ``request_id`` it is all, for ``restore`` of a pool. Of all, with
+        ``return_token_ids``, also the ids that no chunk has covered yet. The pool goes on.
+
+        Raises UnknownRequestError if there is no such request.
+
+        >>> from streamdec import DecoderPool, MockTokenizer
+        >>> pool = DecoderPool(MockTokenizer())
+        >>> pool.add("a")
+        >>> pool.step({"a": 1})["a"].text
+        'Hello'
+        >>> DecoderPool.restore(MockTokenizer(), pool.snapshot()).step({"a": 2})["a"].text
+        ' world'
         """
         if request_id is not None:
             return self[request_id].snapshot()
@@ -240,10 +292,10 @@ class DecoderPool:
     def restore(
         cls, tokenizer: Decoder, snapshot: Mapping[str, Any], *, return_token_ids: bool = False
     ) -> Self:
-        """The pool that ``snapshot()`` described.
+        """The pool that ``snapshot()`` described; ``return_token_ids`` as for the constructor.
 
-        Raises SnapshotMismatchError for another tokenizer, SnapshotError for what is no snapshot of
-        a pool; both name the request.
+        Raises SnapshotMismatchError for another ``tokenizer``, SnapshotError for what is no
+        snapshot of a pool; both name the request.
         """
         pool = cls(tokenizer, return_token_ids=return_token_ids)
         for name, data, *uncovered in _requests(snapshot):

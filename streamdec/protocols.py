@@ -47,29 +47,66 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class RawBytes:
-    """Each piece is the token's bytes; all are joined and decoded at once (tiktoken, Tekken)."""
+    r"""Each piece is the token's bytes; all are joined and decoded at once (tiktoken, Tekken).
+
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.protocols import RawBytes
+    >>> MockTokenizer.from_tokens([b"\xe4\xbd", b"\xa0"], decoder=RawBytes()).decode([0, 1])
+    '你'
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class ByteLevel:
-    """GPT-2's byte alphabet: a piece of its 256 letters is bytes, any other is its own UTF-8."""
+    """GPT-2's byte alphabet: a piece of its 256 letters is bytes, any other is its own UTF-8.
+
+    The alphabet is ``bytes_to_unicode`` of GPT-2's ``encoder.py``; ``tokenizers`` has the decoder
+    under this name.
+
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.protocols import ByteLevel
+    >>> pieces = [piece.encode() for piece in ("Ġcaf", "Ã", "©")]
+    >>> MockTokenizer.from_tokens(pieces, decoder=ByteLevel()).decode([0, 1, 2])
+    ' café'
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Concatenation:
-    """Pieces are text and are joined with nothing between."""
+    """Pieces are text and are joined with nothing between.
+
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.protocols import Concatenation
+    >>> MockTokenizer.from_tokens([b"un", b"do"], decoder=Concatenation()).decode([0, 1])
+    'undo'
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Pieces are text, joined by ``separator`` (``tokenizers`` without a decoder: one space)."""
+    """Pieces are text, joined by ``separator`` (``tokenizers`` without a decoder: one space).
+
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.protocols import Joined
+    >>> MockTokenizer.from_tokens([b"un", b"do"], decoder=Joined("-")).decode([0, 1])
+    'un-do'
+    """
 
     separator: str = " "
 
 
 @dataclass(frozen=True, slots=True)
 class Metaspace:
-    """``replacement`` stands for a space; in the first piece all of them vanish if ``prepend``."""
+    """``replacement`` stands for a space; in the first piece all of them vanish if ``prepend``.
+
+    SentencePiece's way to write spaces; the decoder of ``tokenizers`` of this name.
+
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.protocols import Metaspace
+    >>> pieces = [piece.encode() for piece in ("▁Hi", "▁there")]
+    >>> MockTokenizer.from_tokens(pieces, decoder=Metaspace()).decode([0, 1])
+    'Hi there'
+    """
 
     replacement: str = "\u2581"
     prepend: bool = True
@@ -80,6 +117,12 @@ class ByteFallback:
     """A piece ``<0xE4>`` is one byte; neighbouring ones form a run. Other pieces are text.
 
     With ``metaspace`` that rule applies afterwards, to each text piece and each run (ChatGLM3).
+
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.protocols import ByteFallback
+    >>> pieces = [b"caf", b"<0xC3>", b"<0xA9>"]
+    >>> MockTokenizer.from_tokens(pieces, decoder=ByteFallback()).decode([0, 1, 2])
+    'café'
     """
 
     metaspace: Metaspace | None = None
@@ -87,7 +130,17 @@ class ByteFallback:
 
 @dataclass(frozen=True, slots=True)
 class WordPiece:
-    """Pieces beginning with ``prefix`` continue the word before; others get a space in front."""
+    """Pieces beginning with ``prefix`` continue the word before; others get a space in front.
+
+    BERT's. With ``cleanup`` spaces before punctuation and contractions go, piece by piece, as in
+    the decoder of ``tokenizers`` of this name.
+
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.protocols import WordPiece
+    >>> pieces = [b"em", b"##bed", b"it", b"."]
+    >>> MockTokenizer.from_tokens(pieces, decoder=WordPiece()).decode([0, 1, 2, 3])
+    'embed it.'
+    """
 
     prefix: str = "##"
     cleanup: bool = True
@@ -95,14 +148,33 @@ class WordPiece:
 
 @dataclass(frozen=True, slots=True)
 class BPESuffix:
-    """``suffix`` ends a word: a space, but nothing in the last piece."""
+    """``suffix`` ends a word: a space, but nothing in the last piece.
+
+    The first GPT's; ``BPEDecoder`` of ``tokenizers``.
+
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.protocols import BPESuffix
+    >>> pieces = [b"lo", b"w</w>", b"tide</w>"]
+    >>> MockTokenizer.from_tokens(pieces, decoder=BPESuffix()).decode([0, 1, 2])
+    'low tide'
+    """
 
     suffix: str = "</w>"
 
 
 @dataclass(frozen=True, slots=True)
 class CTC:
-    """Repeated pieces count once, ``pad`` is removed; ``delimiter`` is a space if ``cleanup``."""
+    """Repeated pieces count once, ``pad`` is removed; ``delimiter`` is a space if ``cleanup``.
+
+    What speech models write (connectionist temporal classification); the decoder of ``tokenizers``
+    of this name. With ``metaspace`` that rule applies afterwards.
+
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.protocols import CTC
+    >>> pieces = [b"h", b"h", b"i", b"|", b"a", b"<pad>", b"a"]
+    >>> MockTokenizer.from_tokens(pieces, decoder=CTC()).decode(range(7))
+    'hi aa'
+    """
 
     pad: str = "<pad>"
     delimiter: str = "|"
@@ -121,11 +193,22 @@ DecodingRule = (
     | BPESuffix
     | CTC
 )
+"""The rules by which a library joins pieces; the first one's bytes, all others' text."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiteralReplace:
-    """Every ``pattern`` (not empty) in the whole text becomes ``content``, leftmost first."""
+    """Every ``pattern`` (not empty) in the whole text becomes ``content``, leftmost first.
+
+    As ``str.replace`` does. A stream withholds what may still become the pattern.
+
+    >>> from streamdec import DecodeStream, MockTokenizer
+    >>> from streamdec.protocols import Concatenation, LiteralReplace, TextRules
+    >>> rules = TextRules(Concatenation(), replaces=(LiteralReplace("--", "-"),))
+    >>> stream = DecodeStream(MockTokenizer.from_tokens([b"a-", b"-b"], decoder=rules))
+    >>> stream.step_batch([0, 1])
+    ['a', '-b']
+    """
 
     pattern: str
     content: str
@@ -133,7 +216,13 @@ class LiteralReplace:
 
 @dataclass(frozen=True, slots=True)
 class TextRules:
-    """How a tokenizer's library turns the list of pieces into text."""
+    """How a tokenizer's library turns the list of pieces into text.
+
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.protocols import Joined, TextRules
+    >>> MockTokenizer().rules == TextRules(Joined(" "))
+    True
+    """
 
     rule: DecodingRule
     """How pieces are joined."""
@@ -148,12 +237,26 @@ class TextRules:
 
 @runtime_checkable
 class Encoder(Protocol):
-    """Turns text into token ids."""
+    """Turns text into token ids.
+
+    ``add_special_tokens`` asks for those that a template of the tokenizer puts around a text (BOS,
+    ``[CLS]``); ``special`` says what becomes of those that the text itself spells
+    (:data:`~streamdec.encoding.Special`).
+
+    >>> from streamdec import Encoder, MockTokenizer
+    >>> isinstance(MockTokenizer(), Encoder)
+    True
+    >>> MockTokenizer().encode("Hello world").ids
+    (1, 2)
+    """
 
     def encode(
         self, text: str, *, add_special_tokens: bool = False, special: Special = "parse"
     ) -> Encoding:
-        """Encode ``text``; special tokens are added around it only when asked for."""
+        """Encode ``text``; special tokens are added around it only when asked for.
+
+        Raises EncodeError for what cannot be encoded or must not be.
+        """
         ...
 
     def encode_batch(
@@ -169,20 +272,43 @@ class Encoder(Protocol):
 
 @runtime_checkable
 class Decoder(Protocol):
-    """Turns all token ids into text at once."""
+    """Turns all token ids into text at once: all that a stream needs.
+
+    Any object with this method will do; it is streamed over a window of recent ids. Without
+    ``skip_special_tokens`` special tokens are part of the text.
+
+    >>> from streamdec import Decoder, DecodeStream
+    >>> class Letters:
+    ...     def decode(self, token_ids, *, skip_special_tokens=True):
+    ...         return "".join(chr(97 + token_id) for token_id in token_ids)
+    >>> isinstance(Letters(), Decoder)
+    True
+    >>> DecodeStream(Letters()).step_batch([7, 8])
+    ['h', 'i']
+    """
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of ``token_ids``, which are ints from 0 to 2**32 - 1.
 
         Those without a token contribute nothing. For what is no id, every backend of streamdec
-        raises :class:`~streamdec.errors.TokenizerLibraryError`.
+        raises :class:`~streamdec.TokenizerLibraryError`.
         """
         ...
 
 
 @runtime_checkable
 class TableDecoder(Decoder, Protocol):
-    """A decoder that can be compiled: it tells what tokens are made of and how they are joined."""
+    r"""A decoder that can be compiled: it tells what tokens are made of and how they are joined.
+
+    A stream of one works on bytes and is exact. It is believed after a sample (``sample_ids``) was
+    compared with its ``decode``.
+
+    >>> from streamdec import DecodeStream, MockTokenizer
+    >>> from streamdec.protocols import TableDecoder
+    >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
+    >>> isinstance(tokenizer, TableDecoder), DecodeStream(tokenizer).route
+    (True, 'bytes')
+    """
 
     @property
     def rules(self) -> TextRules | None:
@@ -191,7 +317,10 @@ class TableDecoder(Decoder, Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits: equal for tokenizers that decode every id alike."""
+        """16 hexadecimal digits: equal for tokenizers that decode every id alike.
+
+        Snapshots have it, so that none is continued with another tokenizer.
+        """
         ...
 
     def piece(self, token_id: int) -> str | bytes | None:
@@ -208,14 +337,20 @@ class TableDecoder(Decoder, Protocol):
 
 
 class IncrementalDecoder(Protocol):
-    """What ``decode_stream`` gives: :class:`streamdec.DecodeStream`, as far as a backend knows."""
+    """What ``decode_stream`` gives: :class:`~streamdec.DecodeStream`, as far as a backend knows.
+
+    >>> from streamdec import MockTokenizer
+    >>> stream = MockTokenizer().decode_stream()
+    >>> stream.step(1) + stream.flush()
+    'Hello'
+    """
 
     def step(self, token_id: int, /) -> str:
-        """Takes one id; returns the text it completes."""
+        """Takes ``token_id``; returns the text it completes."""
         ...
 
     def step_batch(self, token_ids: Iterable[int], /) -> list[str]:
-        """Takes several ids; returns a text for each."""
+        """Takes ``token_ids``; returns a text for each."""
         ...
 
     def flush(self) -> str:
@@ -230,7 +365,12 @@ class IncrementalDecoder(Protocol):
 
 @runtime_checkable
 class Tokenizer(Encoder, TableDecoder, Protocol):
-    """Both directions, as every backend of streamdec offers them."""
+    """Both directions, as every backend of streamdec offers them.
+
+    >>> from streamdec import MockTokenizer, Tokenizer
+    >>> isinstance(MockTokenizer(), Tokenizer)
+    True
+    """
 
     async def aencode(
         self, text: str, *, add_special_tokens: bool = False, special: Special = "parse"
@@ -251,21 +391,24 @@ class Tokenizer(Encoder, TableDecoder, Protocol):
     def decode_batch(
         self, batch: Sequence[Sequence[int]], *, skip_special_tokens: bool = True
     ) -> list[str]:
-        """The text of each list of ids, as :meth:`decode` gives it."""
+        """The text of each list of ids in ``batch``, as :meth:`decode` gives it."""
         ...
 
     def decode_stream(
         self, prompt_token_ids: Iterable[int] = (), *, skip_special_tokens: bool = True
     ) -> IncrementalDecoder:
-        """A stream that turns ids into text as they come, after a prompt."""
+        """A stream that turns ids into text as they come, after a prompt.
+
+        ``prompt_token_ids`` and ``skip_special_tokens`` are as for DecodeStream.
+        """
         ...
 
     def id_to_token(self, token_id: int) -> str | None:
-        """The token's own name in the vocabulary; None if there is none."""
+        """The name of ``token_id`` in the vocabulary, as its library spells it; None without."""
         ...
 
     def token_to_id(self, token: str) -> int | None:
-        """The id of a token; None if there is none."""
+        """The id of a ``token``, by its name in the vocabulary; None if there is none."""
         ...
 
     def token_bytes(self, token_id: int) -> bytes | None:
@@ -274,7 +417,7 @@ class Tokenizer(Encoder, TableDecoder, Protocol):
 
     @property
     def vocab_size(self) -> int:
-        """The highest id and one: holes and added tokens count."""
+        """The highest id and one: holes and added tokens count; padding of a model's does not."""
         ...
 
     @property

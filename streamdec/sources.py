@@ -44,7 +44,14 @@ MAX_COMPARED = 8
 
 
 class Delta(NamedTuple):
-    """What one output of a source adds."""
+    """What one output of a source adds; itself an output that every stream takes.
+
+    >>> from streamdec import MockTokenizer, iter_chunks
+    >>> from streamdec.sources import Delta
+    >>> engine = [Delta([1, 2]), Delta([3], finish_reason="max_tokens")]
+    >>> [(chunk.text, chunk.finish_reason) for chunk in iter_chunks(engine, MockTokenizer())]
+    [('Hello world', None), (' test', None), ('', 'length')]
+    """
 
     token_ids: Sequence[SupportsIndex] = ()
     """The new ids."""
@@ -105,6 +112,15 @@ class Reader:
         cumulative: an output has all ids since the beginning, not only the new ones.
         index: which sample of a request is read, where there are several; by the ``index`` that an
             engine gives it, or else by its place among the ``outputs``.
+
+    Held are a count, and of cumulative outputs the last eight ids.
+
+    >>> from streamdec.sources import Reader
+    >>> vllm = Reader(cumulative=True)
+    >>> vllm.read({"outputs": [{"index": 0, "token_ids": [5, 6]}]})
+    Delta(token_ids=[5, 6], finish_reason=None, stop_reason=None)
+    >>> vllm.read({"outputs": [{"index": 0, "token_ids": [5, 6, 7], "finish_reason": "length"}]})
+    Delta(token_ids=[7], finish_reason='length', stop_reason=None)
     """
 
     def __init__(
@@ -125,7 +141,16 @@ class Reader:
         """What ``output`` adds.
 
         Raises SourceError for an output in which no ids are found; for a cumulative one that does
-        not only grow; and for a second sample, where ``index`` does not say which is meant.
+        not only grow; and for a second sample, where ``index`` does not say which is meant. What
+        ``ids`` raises comes as it is.
+
+        >>> from streamdec import SourceError
+        >>> from streamdec.sources import Reader
+        >>> try:
+        ...     Reader().read({"text": "Hi"})
+        ... except SourceError as error:
+        ...     print(str(error)[:54])
+        no token ids in what the source gave, a dict of ['text
         """
         reason, stop = None, None
         if self._ids is not None:

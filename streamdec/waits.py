@@ -172,13 +172,23 @@ _bells = _Bells()
 def _bell() -> _Bell:
     """The bell of the event loop that runs in this thread; RuntimeError if none does."""
     trio: Any = sys.modules.get("trio.lowlevel")
-    # Another thread may be importing it at this moment.
-    is_trio = hasattr(trio, "in_trio_run") and trio.in_trio_run()
+    is_trio = _runs(trio)
     loop = trio.current_trio_token() if is_trio else asyncio.get_running_loop()
     bell = _bells.bell
     if bell is None or bell.loop is not loop:
         bell = _bells.bell = _TrioBell(loop) if is_trio else _AsyncioBell(loop)
     return bell
+
+
+def _runs(trio: Any) -> bool:
+    """Whether trio's event loop runs in this thread."""
+    if hasattr(trio, "in_trio_run"):
+        return bool(trio.in_trio_run())
+    # Not imported; or by another thread at this moment; or one before 0.29, which has to be tried.
+    try:
+        return hasattr(trio, "current_trio_token") and trio.current_trio_token() is not None
+    except RuntimeError:
+        return False
 
 
 def new_wait() -> Wait:

@@ -21,6 +21,7 @@ MODULES: Mapping[str, float] = {
     "streamdec.errors": 0,
     "streamdec.chunks": 0,
     "streamdec.encoding": 0,
+    "streamdec.locks": 0,
     "streamdec.hooks": 0.5,
     "streamdec.protocols": 0.5,
     "streamdec.core": 0,

@@ -1,6 +1,6 @@
 """One third-party tokenizer library per file, each imported only when it is asked for.
 
-A backend turns its library into a :class:`streamdec.protocols.Tokenizer`: the library's own
+A backend turns its library into a :class:`~streamdec.Tokenizer`: the library's own
 ``decode``, and the table behind it. It knows nothing of :mod:`streamdec.core`.
 
 Where what is::
@@ -28,7 +28,8 @@ Where what is::
     _derived        what follows from ids and decode: batches, offsets, event loops, a cache
     encoding_cache  that cache
     report          what a tokenizer says of how it was loaded
-    _common, _extras, _guard, _pieces, _reading, _threads, tokenizer_config   shared by several
+    _common, _extras, _guard, _lazy, _pieces, _reading, _threads, tokenizer_config
+                    shared by several
 
 Each backend has the same outline: opening, decoding, encoding, the vocabulary.
 """

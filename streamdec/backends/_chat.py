@@ -95,8 +95,11 @@ class ChatTokenizer(ABC):
     def get_chat_template(self, *, fallback: Literal["simple"] | None = None) -> ChatRenderer:
         """The :class:`~streamdec.chat.ChatTemplate`; its ``origin`` says which file and why.
 
-        Raises :class:`ChatTemplateError` if there is none, which says what was looked for, unless
-        ``fallback`` is ``"simple"``; :class:`MissingExtraError` without jinja2.
+        It is read when it is first asked for, and kept.
+
+        Raises :class:`~streamdec.ChatTemplateError` if there is none, which says what was looked
+        for, unless ``fallback`` is ``"simple"``; :class:`~streamdec.MissingExtraError` without
+        jinja2.
         """
         return self._chat_source.template(self.special_tokens, fallback)
 
@@ -107,8 +110,16 @@ class ChatTokenizer(ABC):
         :class:`~streamdec.chat.ChatTemplate`; None is the one of the files. ``options`` are
         those of that class: ``profile``, ``now``, ``trust``, ``special_tokens``, ``fallback``.
 
-        Raises :class:`ChatTemplateError` for a file that cannot be read and for what is no
-        template, TypeError for an unknown option and ValueError for a bad one.
+        Raises :class:`~streamdec.ChatTemplateError` for a file that cannot be read, for what is no
+        template, and for a tokenizer that ``load_tokenizer`` did not make; TypeError for an unknown
+        option. The template is then the one from before. What is wrong in the template, and a bad
+        option (ValueError), is told where it is first needed.
+
+        >>> from streamdec import load_tokenizer
+        >>> tokenizer = load_tokenizer("path/to/model")
+        >>> tokenizer.set_chat_template("{% for m in messages %}<{{ m.role }}>{% endfor %}")
+        >>> tokenizer.apply_chat_template([{"role": "user", "content": "Hi"}])
+        '<user>'
         """
         self._chat_source.change(template, options)
 
@@ -143,7 +154,7 @@ class ChatTokenizer(ABC):
         fallback: Literal["simple"] | None = None,
         **options: Any,
     ) -> str | list[int]:
-        """``messages`` as the text of a prompt, or with ``tokenize`` its ids.
+        r"""``messages`` as the text of a prompt, or with ``tokenize`` its ids.
 
         The text is that of :meth:`streamdec.chat.ChatTemplate.render`, which has the ``options``
         (``tools``, ``add_generation_prompt`` and so on); the ids are those of ``encode(text,
@@ -151,8 +162,16 @@ class ChatTokenizer(ABC):
         the messages are first made what vLLM and SGLang make of those of OpenAI's clients.
         ``fallback="simple"`` renders lines of role and content if the model has no template.
 
-        Raises :class:`ChatTemplateError` for whatever fails in the template, and if there is none;
-        TypeError for options that transformers has for its tensors.
+        Raises :class:`~streamdec.ChatTemplateError` for whatever fails in the template, and if
+        there is none; TypeError for options that transformers has for its tensors.
+
+        >>> from streamdec import load_tokenizer
+        >>> tokenizer = load_tokenizer("path/to/model")
+        >>> messages = [{"role": "user", "content": "Hi"}]
+        >>> tokenizer.apply_chat_template(messages)
+        '<|im_start|>user\nHi<|im_end|>\n'
+        >>> tokenizer.apply_chat_template(messages, tokenize=True)[:2]
+        [1, 87]
         """
         for name in _OF_TENSORS & options.keys():
             if options.pop(name):

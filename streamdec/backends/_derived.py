@@ -10,11 +10,12 @@ import hashlib
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Literal
 
 from streamdec.backends._chat import ChatTokenizer
+from streamdec.backends._lazy import cached_property
 from streamdec.backends._threads import cores, in_thread, in_threads
 from streamdec.backends._told import told_ids
 from streamdec.backends.encoding_cache import CacheKey, EncodingCache
@@ -71,11 +72,27 @@ class DerivedTokenizer(ChatTokenizer, ABC):
     def encode(
         self, text: str, *, add_special_tokens: bool = False, special: Special = "parse"
     ) -> Encoding:
-        """Encode ``text``. ``special`` says what becomes of special tokens that are spelled in it.
+        r"""The ids of ``text``, with what is needed to ask for their tokens and offsets.
 
-        Raises :class:`EncodeError` for a lone surrogate, which is no text, and for a special token
-        that is forbidden; ValueError for another ``special``; TypeError for what is no str;
-        :class:`TokenizerLibraryError` if the library fails.
+        Args:
+            text: all of it is encoded, whatever its length: never truncated, never padded.
+            add_special_tokens: whether the tokens that the model begins and ends a text with are
+                put around it. Chat templates write them themselves.
+            special: what becomes of special tokens that are spelled in ``text``: ``"parse"`` makes
+                them special tokens, ``"text"`` encodes their letters, ``"forbid"`` raises.
+
+        The :class:`~streamdec.Encoding` holds the text and the tokenizer. Where there is an
+        :attr:`encoding_cache`, ids that are in it cost a look-up.
+
+        Raises :class:`~streamdec.EncodeError` for a lone surrogate, which is no text, and for a
+        special token that is forbidden; ValueError for another ``special``; TypeError for what is
+        no str; :class:`~streamdec.TokenizerLibraryError` if the library fails.
+
+        >>> from streamdec import MockTokenizer
+        >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
+        >>> encoding = tokenizer.encode("café")
+        >>> encoding.ids, encoding.offsets
+        ((0, 1, 2), ((0, 3), (3, 4), (3, 4)))
         """
         ids = self._told_ids("encode", [text], special, add_special_tokens=add_special_tokens)[0]
         return Encoding(ids, text, self, add_special_tokens=add_special_tokens, special=special)
@@ -87,7 +104,15 @@ class DerivedTokenizer(ChatTokenizer, ABC):
         add_special_tokens: bool = False,
         special: Special = "parse",
     ) -> list[Encoding]:
-        """Encode each of ``texts`` as :meth:`encode` does."""
+        """Each of ``texts`` as :meth:`encode` encodes it, in their order.
+
+        ``add_special_tokens`` and ``special`` are for all of them. If one cannot be encoded, its
+        error is raised and nothing is returned; TypeError for one str in the place of several.
+
+        >>> from streamdec import MockTokenizer
+        >>> MockTokenizer().encode_batch(["Hello", "Hello world"])
+        [Encoding([1]), Encoding([1, 2])]
+        """
         texts = _listed(texts)
         found = self._told_ids(
             "encode_batch", texts, special, add_special_tokens=add_special_tokens
@@ -125,7 +150,17 @@ class DerivedTokenizer(ChatTokenizer, ABC):
     async def aencode(
         self, text: str, *, add_special_tokens: bool = False, special: Special = "parse"
     ) -> Encoding:
-        """As :meth:`encode`; a long text in a thread, so that the event loop goes on."""
+        """As :meth:`encode`; a long text in a thread, so that the event loop goes on.
+
+        Up to ``inline_chars`` code points, and what is in the cache, are encoded at once: a thread
+        would cost more. ``text``, ``add_special_tokens``, ``special`` and what is raised are those
+        of :meth:`encode`. A cancelled task waits for its thread, which cannot be stopped.
+
+        >>> import asyncio
+        >>> from streamdec import MockTokenizer
+        >>> asyncio.run(MockTokenizer().aencode("Hello world"))
+        Encoding([1, 2])
+        """
         call = partial(self.encode, text, add_special_tokens=add_special_tokens, special=special)
         if _chars(text) <= self.inline_chars or self._is_cached(text, special, add_special_tokens):
             return call()
@@ -138,7 +173,16 @@ class DerivedTokenizer(ChatTokenizer, ABC):
         add_special_tokens: bool = False,
         special: Special = "parse",
     ) -> list[Encoding]:
-        """As :meth:`encode_batch`; if they are long together, divided among threads."""
+        """As :meth:`encode_batch`; if ``texts`` are long together, divided among threads.
+
+        There are as many threads as this process may use processors. ``add_special_tokens``,
+        ``special`` and what is raised are those of :meth:`encode_batch`.
+
+        >>> import asyncio
+        >>> from streamdec import MockTokenizer
+        >>> asyncio.run(MockTokenizer().aencode_batch(["Hello", "Hello world"]))
+        [Encoding([1]), Encoding([1, 2])]
+        """
         call = partial(self.encode_batch, add_special_tokens=add_special_tokens, special=special)
         texts = _listed(texts)
         if sum(map(_chars, texts)) <= self.inline_chars:
@@ -155,7 +199,8 @@ class DerivedTokenizer(ChatTokenizer, ABC):
     def encoding_cache(self) -> EncodingCache | None:
         """Where ids of recent texts are kept, if anywhere; several tokenizers may share it.
 
-        Setting it works out :attr:`encoding_fingerprint`.
+        None, the default, keeps nothing. Setting it works out :attr:`encoding_fingerprint`.
+        See :class:`~streamdec.EncodingCache`.
         """
         return self._cache
 
@@ -204,9 +249,17 @@ class DerivedTokenizer(ChatTokenizer, ABC):
     # --- where each token is ----------------------------------------------------------------------
 
     def byte_offsets_of(self, encoding: Encoding) -> list[Span]:
-        """Start and end of each token of ``encoding`` in the UTF-8 of its text.
+        r"""Start and end of each token of ``encoding`` in the UTF-8 of its text.
 
-        Raises :class:`EncodeError` where the tokens do not spell the text, as it was normalized.
+        What ``encoding.byte_offsets`` asks, once. A token that was added spans nothing.
+
+        Raises :class:`~streamdec.EncodeError` where the tokens do not spell the text, as it was
+        normalized, and without a text.
+
+        >>> from streamdec import MockTokenizer
+        >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
+        >>> tokenizer.byte_offsets_of(tokenizer.encode("café"))
+        [(0, 3), (3, 4), (4, 5)]
         """
         if encoding.text is None:
             raise EncodeError("an encoding without its text has no offsets")
@@ -225,7 +278,11 @@ class DerivedTokenizer(ChatTokenizer, ABC):
         return [(0, 0)] * before + inner + [(size - shift, size - shift)] * after
 
     def offsets_of(self, encoding: Encoding) -> list[Span]:
-        """The same in characters; a token with a part of a character spans the whole of it."""
+        """Start and end of each token of ``encoding`` in its text, in code points.
+
+        What ``encoding.offsets`` asks, once. A token with a part of a character spans the whole of
+        it. Raises as :meth:`byte_offsets_of` does.
+        """
         return character_spans(encoding.text or "", self.byte_offsets_of(encoding))
 
     # --- decoding ---------------------------------------------------------------------------------
@@ -233,13 +290,34 @@ class DerivedTokenizer(ChatTokenizer, ABC):
     def decode_batch(
         self, batch: Sequence[Sequence[int]], *, skip_special_tokens: bool = True
     ) -> list[str]:
-        """The text of each list of ids, as :meth:`decode` gives it."""
+        """The text of each list of ids in ``batch``, as :meth:`decode` gives it.
+
+        One after the other; columns of a dataset are decoded faster by
+        :func:`streamdec.bulk.decode_arrow`. ``skip_special_tokens`` leaves special tokens out.
+
+        >>> from streamdec import MockTokenizer
+        >>> MockTokenizer().decode_batch([[1, 2], [3]])
+        ['Hello world', 'test']
+        """
         return [self.decode(ids, skip_special_tokens=skip_special_tokens) for ids in batch]
 
     def decode_stream(
         self, prompt_token_ids: Iterable[int] = (), *, skip_special_tokens: bool = True
     ) -> IncrementalDecoder:
-        """A stream that turns ids into text as they come, after a prompt."""
+        r"""A :class:`~streamdec.DecodeStream` of this tokenizer: ids in, text out, as they come.
+
+        Args:
+            prompt_token_ids: what came before. It gives no text, but its last bytes may be the
+                beginning of a character.
+            skip_special_tokens: whether special tokens are left out of the text.
+
+        Raises what the stream raises for ids that are none.
+
+        >>> from streamdec import MockTokenizer
+        >>> stream = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]).decode_stream()
+        >>> [stream.step(token_id) for token_id in (0, 1, 2)]
+        ['caf', '', 'é']
+        """
         return new_decode_stream(self, prompt_token_ids, skip_special_tokens=skip_special_tokens)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from streamdec.errors import TokenizerLibraryError
+from streamdec.locks import Lock
 
 __all__ = ["Mode", "OnMismatch", "Shadow", "ShadowCounts", "first_difference", "ids_of"]
 
@@ -65,7 +66,7 @@ class Shadow:
         # Its own: a program that seeds ``random`` must draw what it drew before.
         self._draw = random.Random().random
         self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._counts = ShadowCounts(0, 0, 0)
 
     @property

@@ -57,8 +57,9 @@ class Comparison:
 
         With special tokens added and not, and with those that it spells as text.
 
-        Raises :class:`EncodeError` for what no encoder takes, and :class:`TokenizerLibraryError` if
-        the fast one fails; the other would then encode.
+        Raises :class:`~streamdec.EncodeError` for what no encoder takes, and
+        :class:`~streamdec.TokenizerLibraryError` if the fast one fails; the other would then
+        encode.
         """
         check_text("parse", text)
         for mode in _MODES:
@@ -106,6 +107,7 @@ def smallest(text: Part, differs: Callable[[Part], bool], place: int = 0) -> tup
     and what was found by then returned. A part is always in one piece, so it can be found again in
     the text.
 
+    >>> from streamdec.backends.comparison import smallest
     >>> smallest("all is well but for this", lambda part: "but" in part, 3)
     (12, 3)
     """

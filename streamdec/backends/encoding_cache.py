@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import weakref
 from collections import OrderedDict, deque
 from typing import NamedTuple, final
 
 from streamdec.encoding import Special
+from streamdec.locks import Lock
 
 __all__ = ["CacheKey", "CacheStatistics", "EncodingCache", "total_statistics"]
 
@@ -23,7 +23,7 @@ _PER_ENTRY = 400
 
 
 class CacheKey(NamedTuple):
-    """What ids hang on."""
+    """What ids hang on: the key of an entry."""
 
     fingerprint: str
     """Of the tokenizer, as it encodes."""
@@ -66,13 +66,20 @@ class _Counts:
 class EncodingCache:
     """The ids of recent texts, of at most ``max_bytes``, for one tokenizer or several.
 
-    It is used by a tokenizer whose ``encoding_cache`` it is. An entry takes the memory of its text
-    and of its ids; one that alone is larger than ``max_bytes`` is not kept. Any thread may use it.
-    In a forked process it is empty, and so is a pickled one.
+    It is used by a tokenizer whose ``encoding_cache`` it is. An entry takes the memory of its text,
+    4 bytes for each id, and 400 more; one that alone is larger than ``max_bytes`` is not kept. What
+    was used least recently goes first. Any thread may use it. In a forked process it is empty, and
+    so is a pickled one.
 
     Raises ValueError if ``max_bytes`` is less than 1.
 
-    >>> tokenizer.encoding_cache = EncodingCache(64 * 2**20)  # doctest: +SKIP
+    >>> from streamdec import EncodingCache, MockTokenizer
+    >>> tokenizer = MockTokenizer()
+    >>> tokenizer.encoding_cache = EncodingCache(64 * 2**20)
+    >>> tokenizer.encode("Hello world") == tokenizer.encode("Hello world")
+    True
+    >>> tokenizer.encoding_cache.statistics()[:2]
+    (1, 1)
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -89,7 +96,7 @@ class EncodingCache:
             _listed.add(self._counts)
 
     def _begin(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._entries: OrderedDict[CacheKey, bytes] = OrderedDict()
         self._counts.entries = self._counts.num_bytes = 0
 
@@ -103,7 +110,10 @@ class EncodingCache:
         return key in self._entries
 
     def get(self, key: CacheKey) -> bytes | None:
-        """The ids, four bytes each, little-endian; None if they are not there."""
+        """The ids of ``key``, four bytes each, little-endian; None if they are not there.
+
+        It counts as a hit or a miss. Cost: a look-up, and the hash of the text the first time.
+        """
         with self._lock:
             ids = self._entries.get(key)
             if ids is None:
@@ -114,7 +124,11 @@ class EncodingCache:
         return ids
 
     def put(self, key: CacheKey, ids: bytes) -> None:
-        """Keeps ``ids``, and lets go of what was used least recently as far as it must."""
+        """Keeps ``ids`` for ``key``, and lets go of what was used least recently as far as it must.
+
+        ``ids`` are bytes as :meth:`get` gives them. Those of a key that is there already are not
+        replaced: equal keys have equal ids.
+        """
         size = _size(key, ids)
         if size > self.max_bytes:
             return
@@ -137,7 +151,10 @@ class EncodingCache:
             self._counts.entries = self._counts.num_bytes = 0
 
     def statistics(self) -> CacheStatistics:
-        """Counts since the beginning, and what is there now."""
+        """Counts since the cache was made, and what is there now.
+
+        A named tuple of integers: ``hits``, ``misses``, ``evictions``, ``entries``, ``num_bytes``.
+        """
         with self._lock:
             return self._counts.now()
 
@@ -145,7 +162,7 @@ class EncodingCache:
 # --- all of them ----------------------------------------------------------------------------------
 
 _caches: weakref.WeakSet[EncodingCache] = weakref.WeakSet()
-_listing = threading.Lock()
+_listing = Lock()
 _listed: set[_Counts] = set()
 """Of the caches that are there, and of those that ended since."""
 _ended: deque[_Counts] = deque()
@@ -155,7 +172,12 @@ _past = _Counts()
 
 
 def total_statistics() -> CacheStatistics:
-    """What all caches of this process hold, and what they, and those that are gone, ever did."""
+    """What all caches of this process hold, and what they, and those that are gone, ever did.
+
+    >>> from streamdec.backends.encoding_cache import total_statistics
+    >>> total_statistics().hits >= 0
+    True
+    """
     with _listing:
         _settle()
         each = [_past.now(), *(counts.now() for counts in _listed)]
@@ -172,9 +194,7 @@ def _settle() -> None:
 
 
 def _begin_anew() -> None:
-    """In a forked process, whose locks may be held by threads that it does not have."""
-    global _listing
-    _listing = threading.Lock()
+    """In a forked process: a thread that it does not have may have been at work on an entry."""
     for cache in _caches:
         cache._begin()
 

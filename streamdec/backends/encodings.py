@@ -20,7 +20,12 @@ __all__ = ["ENCODINGS", "EncodingSpec", "RankFile"]
 
 @dataclass(frozen=True, slots=True)
 class RankFile:
-    """A file of ranks that is known by its content."""
+    """A file of ranks that is known by its content.
+
+    >>> from streamdec.backends.encodings import ENCODINGS
+    >>> ENCODINGS["cl100k_base"].files[0].sha256[:16]
+    '223921b76ee99bde'
+    """
 
     sha256: str
     """In hexadecimal."""
@@ -30,7 +35,19 @@ class RankFile:
 
 @dataclass(frozen=True)
 class EncodingSpec:
-    """One encoding of tiktoken's kind, apart from its ranks."""
+    r"""One encoding of tiktoken's kind, apart from its ranks: what a rank file does not say.
+
+    For a rank file that nobody knows, make one and give it as ``encoding`` to
+    :func:`~streamdec.load_tokenizer` or :class:`~streamdec.TiktokenTokenizer`. It is plain data;
+    what contradicts the file (an id that is a rank, say) is told where both meet. Those that are
+    known by name are in :data:`streamdec.backends.encodings.ENCODINGS`.
+
+    >>> from streamdec import EncodingSpec, TiktokenTokenizer
+    >>> spec = EncodingSpec("mine", pattern=r"\s?\w+|\s+|\W", special_tokens={"<|end|>": 300})
+    >>> tokenizer = TiktokenTokenizer("path/to/model.tiktoken", encoding=spec)
+    >>> tokenizer.encode("hello<|end|>").ids
+    (261, 300)
+    """
 
     name: str
     """What it is called."""
@@ -39,9 +56,9 @@ class EncodingSpec:
     special_tokens: Mapping[str, int] = field(default_factory=dict)
     """Special tokens and their ids, which are not in the rank file."""
     files: tuple[RankFile, ...] = ()
-    """The rank files that hold it."""
+    """The rank files that hold it; () for any file."""
     ranks_below: int | None = None
-    """Ranks from here on are of another encoding, which shares the file."""
+    """Ranks from here on are of another encoding, which shares the file; None: all are its own."""
     num_reserved: int = 0
     """How many ids after the ranks are special tokens that ``tokenizer_config.json`` names."""
     bos_token: str | None = None

@@ -1,9 +1,9 @@
 """The hybrid: encodes with fastokens, decodes with Hugging Face ``tokenizers``.
 
-In: a ``tokenizer.json``, read once for both. Out: a :class:`HuggingFaceTokenizer` whose ``encode``
-is several times faster where fastokens (extra ``fast``) gives the same ids, which is found out
-before it is used: by static rules, and by comparing a few thousand strings. Where it does not, or
-is not there, the other library encodes, and ``report`` says why.
+In: a ``tokenizer.json``, read once for both. Out: a :class:`~streamdec.HuggingFaceTokenizer` whose
+``encode`` is several times faster where fastokens (extra ``fast``) gives the same ids, which is
+found out before it is used: by static rules, and by comparing a few thousand strings. Where it does
+not, or is not there, the other library encodes, and ``report`` says why.
 """
 
 from __future__ import annotations
@@ -117,31 +117,37 @@ def _of_environment(stacklevel: int) -> Backend | None:
 class HybridTokenizer(HuggingFaceTokenizer):
     """A ``tokenizer.json`` whose encoding is fast where that changes no id.
 
-    ``source`` is a path or the JSON itself, and ``overlay`` is, as for
-    :class:`HuggingFaceTokenizer`. ``backend`` is
-    ``"auto"`` (fastokens if it is installed and trusted), ``"fastokens"`` (the same, but a WARNING
-    is logged if it cannot serve, not an INFO), ``"huggingface"`` or ``"default"``; without it the
-    environment's ``STREAMDEC_TOKENIZER`` says which, and else it is ``"auto"``. With ``strict`` it
-    is an error if fastokens cannot serve though it was not ruled out.
+    Args:
+        source: a path or the JSON itself, as for :class:`~streamdec.HuggingFaceTokenizer`.
+        backend: ``"auto"`` (fastokens if it is installed and trusted), ``"fastokens"`` (the same,
+            but a WARNING is logged if it cannot serve, not an INFO), ``"huggingface"`` or
+            ``"default"``. Without it the environment's ``STREAMDEC_TOKENIZER`` says which, and else
+            it is ``"auto"``.
+        strict: whether it is an error if fastokens cannot serve though it was not ruled out.
+        fast: when fastokens is built and compared, which takes three to five times what loading
+            takes: ``"now"``; in the ``"background"``, in a thread, while huggingface serves (a
+            process that is forked meanwhile stays with huggingface, and one that ends waits for a
+            step of it); or ``"lazy"``, when the first text is encoded, which is never in a process
+            that only decodes.
+        shadow_rate: the share of texts, from 0 to 1, that are encoded by huggingface as well, in a
+            thread, after their ids were given out.
+        on_mismatch: what follows if those ids differ: ``"disable"`` (huggingface encodes from then
+            on), ``"warn"`` (a log line each), or ``"raise"``, for which the caller waits, and gets
+            a :class:`~streamdec.TokenizerLibraryError`.
+        overlay: as for :class:`~streamdec.HuggingFaceTokenizer`.
 
-    ``fast`` is when fastokens is built and compared, which takes three to five times what loading
-    takes: ``"now"``; in the ``"background"``, in a thread, while huggingface serves (a process that
-    is forked meanwhile stays with huggingface, and one that ends waits for a step of it); or
-    ``"lazy"``, when the first text is encoded, which is never in a process that only decodes.
-
-    ``shadow_rate`` is the share of texts that are encoded by huggingface as well, in a thread,
-    after their ids were given out. If the ids differ: ``on_mismatch`` is ``"disable"``
-    (huggingface encodes from then on), ``"warn"`` (a log line each), or ``"raise"``, for which
-    the caller waits, and gets a :class:`TokenizerLibraryError`.
-
-    Pickled, it takes along how it was loaded; unpickling costs what loading costs.
+    Threads may share it. Pickled, it takes along how it was loaded; unpickling costs what loading
+    costs.
 
     Raises ValueError for an unknown ``backend`` or another bad option; with ``strict``
-    :class:`MissingExtraError` and :class:`TokenizerLoadError`; and what
-    :class:`HuggingFaceTokenizer` raises. An unknown value in the environment is one warning.
+    :class:`~streamdec.MissingExtraError` and :class:`~streamdec.TokenizerLoadError`; and what
+    :class:`~streamdec.HuggingFaceTokenizer` raises. An unknown value in the environment is one
+    warning.
 
-    >>> HybridTokenizer("/path/to/model").report.active  # doctest: +SKIP
-    'fastokens'
+    >>> from streamdec import HybridTokenizer
+    >>> tokenizer = HybridTokenizer("path/to/model", backend="huggingface")
+    >>> tokenizer.report.active, tokenizer.report.reason
+    ('huggingface', 'it was asked for')
     """
 
     report: TokenizerReport
@@ -178,9 +184,11 @@ class HybridTokenizer(HuggingFaceTokenizer):
         overlay: bool = False,
         revision: str | None = None,
     ) -> Self:
-        """The tokenizer of a file that is read, or unpacked, already; ``path`` is where it was.
+        """The tokenizer of a file that is read, or unpacked, already: for whoever loads files.
 
-        The options were checked; ``revision`` is reported.
+        ``content`` are its bytes, ``path`` is where it was, ``options`` were checked, ``overlay``
+        says whether the files beside it are asked, and ``revision`` is reported. Raises what
+        :class:`~streamdec.HuggingFaceTokenizer` raises.
         """
         self = cls.__new__(cls)
         self._load(content, str(path), path, options, overlay=overlay, revision=revision)
@@ -273,7 +281,8 @@ class HybridTokenizer(HuggingFaceTokenizer):
     def wait(self, timeout: float | None = None) -> TokenizerReport:
         """The report, as soon as it is decided what encodes; a lazy tokenizer decides it now.
 
-        ``timeout`` is in seconds. Raises TimeoutError after it.
+        ``timeout`` is in seconds; None waits for as long as it takes. Raises TimeoutError after it;
+        the other library serves on, and the wait may be taken up again.
         """
         if self._options.fast == "lazy":
             self._settle()
@@ -284,7 +293,10 @@ class HybridTokenizer(HuggingFaceTokenizer):
 
     @property
     def shadow_counts(self) -> ShadowCounts:
-        """How many texts were encoded a second time, left out, and found to differ."""
+        """Of ``shadow_rate``: how many texts were encoded again, left out, and found to differ.
+
+        Three integers, ``(checked, skipped, different)``; zeros without a rate.
+        """
         return ShadowCounts(0, 0, 0) if self._shadow is None else self._shadow.counts
 
     def _settle(self) -> None:
@@ -392,7 +404,11 @@ class HybridTokenizer(HuggingFaceTokenizer):
         add_special_tokens: bool,
         special: Literal["parse", "text"] = "parse",
     ) -> list[bytes]:
-        """The ids that huggingface gives, four bytes each, little-endian; for comparisons."""
+        """The ids that huggingface gives for ``texts``, four bytes each, little-endian.
+
+        For comparisons; ``add_special_tokens`` and ``special`` are as for ``encode``. Raises
+        :class:`~streamdec.TokenizerLibraryError` if the library fails.
+        """
         found = super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)
         return [bytes(Encoding(ids)) for ids in found]
 

@@ -1,6 +1,6 @@
 """GGUF: the vocabulary of a llama.cpp model file, decoded exactly, encoded as far as it tells how.
 
-In: a path. Out: a :class:`~streamdec.protocols.Tokenizer`. No library reads the file: see
+In: a path. Out: a :class:`~streamdec.Tokenizer`. No library reads the file: see
 :mod:`streamdec.backends.gguf_metadata`. Each token's bytes are what llama.cpp prints for it
 (``token_to_piece`` in its ``src/llama-vocab.cpp``); bytes that are no UTF-8 are decoded as in
 tiktoken, each maximal part as one U+FFFD, which llama.cpp leaves to its callers.
@@ -19,7 +19,6 @@ import re
 import struct
 import warnings
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from streamdec.backends._common import checked_ids, fingerprint_of, sample_of
 from streamdec.backends._derived import DerivedTokenizer
 from streamdec.backends._guard import guarded
+from streamdec.backends._lazy import cached_property
 from streamdec.backends._pieces import bytes_of
 from streamdec.backends._told import told_decode
 from streamdec.backends.gguf_cutting import CUTTING
@@ -71,11 +71,18 @@ _ROLES = {
 class GGUFTokenizer(DerivedTokenizer):
     """The tokenizer in a GGUF file; ``source`` is its path.
 
-    ``encodes`` says how far encoding goes. What encodes is made for the first text; with a large
-    vocabulary that takes half a second, in which no other thread runs. Control tokens and the
-    unknown one are skipped with ``skip_special_tokens``, as llama.cpp does without ``special``.
+    Weights are not read. :attr:`encodes` says how far encoding goes. What encodes is made for the
+    first text; with a large vocabulary that takes half a second, in which no other thread runs.
+    Control tokens and the unknown one are skipped with ``skip_special_tokens``, as llama.cpp does
+    without ``special``.
 
-    Raises :class:`TokenizerLoadError`, which names the path and the reason.
+    Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason. Encoding may
+    raise :class:`~streamdec.EncodeError`, and warns once (:class:`~streamdec.StreamdecWarning`).
+
+    >>> from streamdec import GGUFTokenizer
+    >>> tokenizer = GGUFTokenizer("path/to/model.gguf")
+    >>> tokenizer.encodes, tokenizer.decode([1, 263, 264])
+    ('best effort', 'hello ')
     """
 
     tokenizer_type = "gguf"
@@ -121,9 +128,7 @@ class GGUFTokenizer(DerivedTokenizer):
             role: i for role, i in found.items() if type(i) is int and 0 <= i < len(self._tokens)
         }
         # A byte that is none is found here, and not in the middle of a stream.
-        for token_id, kind in enumerate(types):
-            if kind == _BYTE:
-                _byte(self._tokens[token_id])
+        self._bytes = {i: _byte(self._tokens[i]) for i, kind in enumerate(types) if kind == _BYTE}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self._kind})"
@@ -138,7 +143,8 @@ class GGUFTokenizer(DerivedTokenizer):
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of ``token_ids``; ids that the file does not have contribute nothing.
 
-        Raises :class:`TokenizerLibraryError` for what is no id.
+        ``skip_special_tokens`` leaves control tokens and the unknown one out. Raises
+        :class:`~streamdec.TokenizerLibraryError` for what is no id.
         """
         pieces = [
             self.piece(token_id) or b""
@@ -161,7 +167,7 @@ class GGUFTokenizer(DerivedTokenizer):
         if kind == _UNUSED:
             return b""
         if kind == _BYTE:
-            return _byte(text)
+            return self._bytes[token_id]
         if kind not in (_NORMAL, _UNDEFINED):
             return text.encode()
         if self._kind == "gpt2":
@@ -376,11 +382,11 @@ class GGUFTokenizer(DerivedTokenizer):
     # --- the vocabulary ---------------------------------------------------------------------------
 
     def id_to_token(self, token_id: int) -> str | None:
-        """The token as the file has it; None if there is no such id."""
+        """``token_id`` as the file has it; None if there is no such id."""
         return self._tokens[token_id] if 0 <= token_id < len(self._tokens) else None
 
     def token_to_id(self, token: str) -> int | None:
-        """The lowest id of that name; None if there is none."""
+        """The lowest id under which the file has ``token``; None if there is none."""
         return self._by_name.get(token)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Hugging Face ``tokenizers``: a ``tokenizer.json`` as a :class:`~streamdec.protocols.Tokenizer`.
+"""Hugging Face ``tokenizers``: a ``tokenizer.json`` as a :class:`~streamdec.Tokenizer`.
 
 In: a file, a folder, JSON text, or a tokenizer that exists. Out: its ``decode`` as the library does
 it, and the table behind it: how pieces are joined (``rules``), what each id is made of (``piece``),
@@ -14,7 +14,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,6 +24,7 @@ from tokenizers import AddedToken, Tokenizer
 from streamdec.backends._common import fingerprint_of, guarded
 from streamdec.backends._decoder_chain import Stage, byte_names, compiled, rewriter, stages_of
 from streamdec.backends._derived import DerivedTokenizer, Span
+from streamdec.backends._lazy import cached_property
 from streamdec.backends._pieces import bytes_of
 from streamdec.backends._tokenizer_json import parse, read_json
 from streamdec.backends._told import told_decode
@@ -71,18 +72,25 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     * a ``tokenizers.Tokenizer``;
     * a fast tokenizer of ``transformers``: anything with a ``backend_tokenizer``.
 
-    A tokenizer that is given is never changed, and must not be changed by others from then on.
+    A tokenizer that is given is never changed, and must not be changed by others from then on (but
+    for truncation and padding, which are never applied here). Threads may share it.
 
     ``overlay`` says whether added tokens and their flags are also taken from the files beside a
     ``tokenizer.json`` (``tokenizer_config.json`` and its like), as transformers and the engines on
-    it do: without it, where a folder is given, and not where a file is. See :class:`Overlay`.
+    it do: without it, where a folder is given, and not where a file is.
 
-    Raises :class:`TokenizerLoadError`, which names the path and the reason. Loading costs what the
-    library's own loading costs and ≤ 0.1 ms more (with other files beside it: what reading them
-    takes); tables are read at first need, an id at a time.
+    Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason; TypeError
+    for another ``source``, and for ``overlay=True`` where nothing can be beside it. Loading costs
+    what the library's own loading costs and ≤ 0.1 ms more (with other files beside it: what reading
+    them takes); tables are read at first need, an id at a time.
 
-    >>> HuggingFaceTokenizer("/path/to/tokenizer.json").decode([9906, 1917])  # doctest: +SKIP
-    'Hello world'
+    >>> from streamdec import HuggingFaceTokenizer
+    >>> tokenizer = HuggingFaceTokenizer("path/to/model")
+    >>> tokenizer.decode(tokenizer.encode("naïve café").ids)
+    'naïve café'
+    >>> from tokenizers import Tokenizer, models
+    >>> HuggingFaceTokenizer(Tokenizer(models.WordLevel({"a": 0, "b": 1}, "a"))).decode([0, 1])
+    'a b'
     """
 
     tokenizer_type = "huggingface"
@@ -198,7 +206,8 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The library's own text of ``token_ids``; ids it does not have contribute nothing.
 
-        Raises :class:`TokenizerLibraryError` if the library fails or panics.
+        ``skip_special_tokens`` leaves special tokens out. Raises
+        :class:`~streamdec.TokenizerLibraryError` if the library fails or panics.
         """
         return guarded(self._tokenizer.decode, token_ids, skip_special_tokens=skip_special_tokens)
 
@@ -352,7 +361,12 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         return ", ".join(repr(self.id_to_token(i)) for i in sorted(token_ids)[:3])
 
     def offsets_of(self, encoding: Encoding) -> list[Span]:
-        """The library's own offsets, in characters. Raises EncodeError without the text."""
+        """Start and end of each token of ``encoding`` in its text, in code points.
+
+        They are the library's own, for which it encodes the text once more. Raises
+        :class:`~streamdec.EncodeError` without the text, and if the tokenizer was changed since;
+        :class:`~streamdec.TokenizerLibraryError` if the library fails.
+        """
         if encoding.text is None:
             raise EncodeError("an encoding without its text has no offsets")
         encode = self._encoder_for(encoding.special).encode_batch
@@ -363,10 +377,11 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         return list(result.offsets)
 
     def byte_offsets_of(self, encoding: Encoding) -> list[Span]:
-        """The same in bytes of the text's UTF-8.
+        """Start and end of each token of ``encoding`` in bytes of its text's UTF-8.
 
         Exact to the byte where the tokens' bytes are the text, and the library does not leave some
-        of them out (white space, where it trims); elsewhere those of whole characters.
+        of them out (white space, where it trims); elsewhere those of whole characters. Raises as
+        :meth:`offsets_of` does.
         """
         places = [0, *accumulate(len(letter.encode()) for letter in encoding.text or "")]
         spans = [(places[start], places[end]) for start, end in encoding.offsets]
@@ -444,7 +459,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     # --- the vocabulary ---------------------------------------------------------------------------
 
     def id_to_token(self, token_id: int) -> str | None:
-        """The token's own name in the vocabulary; None if there is none."""
+        """The name of ``token_id`` in the vocabulary, spelled as there; None if there is none."""
         # ``piece`` and ``is_skipped`` are asked in turn, and the library takes most of their time.
         asked, text = self._last_asked
         if asked == token_id and type(token_id) is int:
@@ -457,7 +472,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         return text
 
     def token_to_id(self, token: str) -> int | None:
-        """The id of a token; None if there is none."""
+        """The id of ``token``, spelled as in the vocabulary; None if there is none."""
         try:
             return self._tokenizer.token_to_id(token)
         except UnicodeEncodeError:
@@ -466,7 +481,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     def token_bytes(self, token_id: int) -> bytes | None:
         """The bytes that ``token_id`` gives to the middle of a text; None if there is no token.
 
-        Without rules, its own decode.
+        Without :attr:`rules`, the UTF-8 of what it decodes to alone.
         """
         piece = self.piece(token_id)
         if piece is None:
@@ -480,7 +495,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     def special_tokens(self) -> SpecialTokens:
         """The added tokens that are special; roles as a ``tokenizer_config.json`` beside says.
 
-        Raises :class:`TokenizerLoadError` if that file cannot be understood.
+        Raises :class:`~streamdec.TokenizerLoadError` if that file cannot be understood.
         """
         roles = {} if self._folder is None else roles_beside(self._folder)
         known = {role: name for role, name in roles.items() if self.token_to_id(name) is not None}

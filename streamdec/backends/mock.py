@@ -1,6 +1,6 @@
 """Tokenizers for tests: eight words, or any table of bytes.
 
-In: nothing, or the bytes of each token. Out: a :class:`~streamdec.protocols.Tokenizer` that is
+In: nothing, or the bytes of each token. Out: a :class:`~streamdec.Tokenizer` that is
 ready at once and needs no file. Its ``decode`` is an oracle of the tests, so it is never our own
 machine: bytes are decoded by Python, the rest by the decoders of the library ``tokenizers``.
 """
@@ -8,13 +8,13 @@ machine: bytes are decoded by Python, the rest by the decoders of the library ``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Self
 
 from tokenizers import decoders
 
 from streamdec.backends._common import checked_ids, fingerprint_of, guarded
 from streamdec.backends._derived import DerivedTokenizer
+from streamdec.backends._lazy import cached_property
 from streamdec.backends._pieces import bytes_of, library_stages
 from streamdec.backends._told import told_decode
 from streamdec.encoding import Special, SpecialTokens
@@ -33,12 +33,13 @@ _NAMED: dict[str, DecodingRule] = {"byte_level": RawBytes(), "byte_fallback": By
 
 
 class MockTokenizer(DerivedTokenizer):
-    """A tokenizer of eight words.
+    """A tokenizer of eight words, for tests and examples: it needs no file and no other library.
 
     They are Hello 1, world 2, test 3, token 4, a space 5, a full stop 6, and the special tokens
     <eos> 999 and <bos> 1000. ``encode`` splits on white space and keeps the words it knows,
     ``decode`` joins words with a space. :meth:`from_tokens` makes a tokenizer of any bytes instead.
 
+    >>> from streamdec import MockTokenizer
     >>> tokenizer = MockTokenizer()
     >>> tokenizer.encode("Hello wide world").ids
     (1, 2)
@@ -63,7 +64,8 @@ class MockTokenizer(DerivedTokenizer):
     ) -> Self:
         r"""A tokenizer whose ids are the indexes of ``tokens``; equal tokens may occur repeatedly.
 
-        ``special_ids`` are left out of ``decode`` when special tokens are skipped. ``decoder`` is
+        ``special_ids`` are left out of ``decode`` when special tokens are skipped. ``encode`` takes
+        the longest token at each place. ``decoder`` is
 
         * ``"byte_level"``: all bytes are joined and decoded at once, as in tiktoken and GPT-2;
         * ``"byte_fallback"``: a token of one byte from 0x80 up is the byte piece ``<0xE4>``, every
@@ -74,6 +76,7 @@ class MockTokenizer(DerivedTokenizer):
         Raises ValueError for an unknown decoder, for a special id that is no index, and for a token
         that should be UTF-8 and is not, naming its index.
 
+        >>> from streamdec import MockTokenizer
         >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
         >>> tokenizer.decode([0, 1, 2])
         'café'
@@ -96,7 +99,7 @@ class MockTokenizer(DerivedTokenizer):
 
     @property
     def name(self) -> str:
-        """The rule by its name."""
+        """The class of the rule that joins tokens: ``"Joined"`` for the eight words."""
         return type(self._rules.rule).__name__
 
     # --- decoding ---------------------------------------------------------------------------------
@@ -105,7 +108,8 @@ class MockTokenizer(DerivedTokenizer):
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of ``token_ids``; ids without a token contribute nothing.
 
-        Raises :class:`TokenizerLibraryError` for what is no id.
+        ``skip_special_tokens`` leaves the special ids out. Raises
+        :class:`~streamdec.TokenizerLibraryError` for what is no id.
         """
         left_out = self._special_ids if skip_special_tokens else frozenset()
         known, ids = self._pieces, checked_ids(token_ids)
@@ -174,7 +178,7 @@ class MockTokenizer(DerivedTokenizer):
     # --- the vocabulary ---------------------------------------------------------------------------
 
     def id_to_token(self, token_id: int) -> str | None:
-        r"""The piece, its bytes that are not UTF-8 as ``\xff``; None without a token."""
+        r"""The piece of ``token_id``, bytes that are not UTF-8 as ``\xff``; None if unknown."""
         piece = self._pieces.get(token_id)
         return piece.decode("utf-8", "backslashreplace") if isinstance(piece, bytes) else piece
 
@@ -192,7 +196,7 @@ class MockTokenizer(DerivedTokenizer):
         return SpecialTokens(additional_special_tokens=tuple(dict.fromkeys(names)))
 
     def token_to_id(self, token: str) -> int | None:
-        """The lowest id of that name; None if there is none."""
+        """The lowest id whose :meth:`id_to_token` is ``token``; None if there is none."""
         return self._by_name.get(token)
 
     @cached_property
@@ -201,7 +205,7 @@ class MockTokenizer(DerivedTokenizer):
 
     @property
     def vocab_size(self) -> int:
-        """The highest id and one."""
+        """The highest id and one, so that 1001 is that of the eight words."""
         return max(self._pieces, default=-1) + 1
 
 

@@ -59,13 +59,14 @@ class Oddity:
 def oddities_of(tokenizer: AnyTokenizer) -> tuple[Oddity, ...]:
     """All that is odd, in a fixed order.
 
-    Raises :class:`TokenizerLoadError` if a file beside the tokenizer cannot be understood.
+    Raises :class:`~streamdec.TokenizerLoadError` if a file beside the tokenizer cannot be
+    understood.
     """
     return (*_of_text(tokenizer), *_of_ids(tokenizer), *_of_config(tokenizer))
 
 
 def warn_of_oddities(tokenizer: AnyTokenizer, *, stacklevel: int) -> None:
-    """A :class:`StreamdecWarning` for each oddity by which text differs.
+    """A :class:`~streamdec.StreamdecWarning` for each oddity by which text differs.
 
     Looks at added tokens alone, in 0.1 ms for 1,000, and reads no file.
     """

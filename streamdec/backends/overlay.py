@@ -67,9 +67,9 @@ class Overlay:
 def apply_overlay(tokenizer: Tokenizer, folder: Path) -> Overlay:
     """Adds to ``tokenizer`` what the files in ``folder`` say, and tells what that changed.
 
-    Warns (:class:`StreamdecWarning`) of tokens that get other ids than the file declares. Raises
-    :class:`TokenizerLoadError`, which names the file, if one cannot be understood, and
-    :class:`TokenizerLibraryError` if the library fails.
+    Warns (:class:`~streamdec.StreamdecWarning`) of tokens that get other ids than the file
+    declares. Raises :class:`~streamdec.TokenizerLoadError`, which names the file, if one cannot be
+    understood, and :class:`~streamdec.TokenizerLibraryError` if the library fails.
     """
     before = tokenizer.get_added_tokens_decoder()
     files, beside = _read(folder, before)
@@ -94,7 +94,7 @@ def apply_overlay(tokenizer: Tokenizer, folder: Path) -> Overlay:
 def roles_beside(folder: Path) -> dict[str, str]:
     """Which token has which role (``"eos_token"``), as the files in ``folder`` say.
 
-    Raises :class:`TokenizerLoadError`.
+    Raises :class:`~streamdec.TokenizerLoadError`.
     """
     named = _read(folder, {})[1].names()
     return {role: text for role, text in named.items() if role in ROLES}
@@ -103,7 +103,7 @@ def roles_beside(folder: Path) -> dict[str, str]:
 def missing_beside(folder: Path, tokenizer: Tokenizer) -> list[str]:
     """The tokens that the files in ``folder`` name and ``tokenizer`` does not have.
 
-    Raises :class:`TokenizerLoadError`.
+    Raises :class:`~streamdec.TokenizerLoadError`.
     """
     own = guarded(tokenizer.get_added_tokens_decoder)
     tokens = _read(folder, own)[1].to_add({token.content for token in own.values()})

@@ -23,7 +23,15 @@ Backend = Literal["auto", "fastokens", "huggingface"]
 
 @dataclass(frozen=True)
 class TokenizerReport:
-    """Which library encodes, and why. What decodes is told by ``tokenizer.fingerprint``."""
+    """Which library encodes, and why. What decodes is told by ``tokenizer.fingerprint``.
+
+    Plain data, which can be pickled; ``str()`` is a sentence.
+
+    >>> from streamdec import load_tokenizer
+    >>> report = load_tokenizer("path/to/model", backend="huggingface").report
+    >>> report.format, report.requested_by, report.active
+    ('huggingface', 'argument', 'huggingface')
+    """
 
     format: str
     """What the file is, as ``detect_format`` names it."""
@@ -48,7 +56,7 @@ class TokenizerReport:
     revision: str | None = None
     """The commit, if the file is from the Hub."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """What each library took to load, and the comparison (``"probes"``)."""
+    """What each library took to load, and the comparison (``"probes"``), in seconds."""
 
     def __str__(self) -> str:
         return f"{self.active} encodes: {self.reason}"
@@ -56,19 +64,35 @@ class TokenizerReport:
 
 @runtime_checkable
 class LoadedTokenizer(Tokenizer, Protocol):
-    """A tokenizer that tells how it was loaded."""
+    """A tokenizer that tells how it was loaded: what :func:`~streamdec.load_tokenizer` gives.
+
+    A protocol: the methods are those of the backends, such as
+    :class:`~streamdec.HuggingFaceTokenizer`, where each is described.
+
+    >>> from streamdec import LoadedTokenizer, load_tokenizer
+    >>> tokenizer: LoadedTokenizer = load_tokenizer("path/to/model")
+    >>> tokenizer.report.format, isinstance(tokenizer, LoadedTokenizer)
+    ('huggingface', True)
+    """
 
     @property
     def report(self) -> TokenizerReport:
-        """What was asked for, what is active, and why."""
+        """What was asked for, what is active, and why. Replaced where that changes later."""
         ...
 
     def get_chat_template(self, *, fallback: Literal["simple"] | None = None) -> ChatRenderer:
-        """The chat template, which says where it is from."""
+        """The chat template, which says where it is from.
+
+        ``fallback="simple"`` gives lines of role and content where there is none; without it that
+        is a :class:`~streamdec.ChatTemplateError`.
+        """
         ...
 
     def set_chat_template(self, template: NewTemplate | None = None, **options: Any) -> None:
-        """Have another chat template."""
+        """Render with ``template`` from now on; None is that of the files.
+
+        ``options`` are those of :class:`~streamdec.chat.ChatTemplate`.
+        """
         ...
 
     @overload
@@ -84,7 +108,11 @@ class LoadedTokenizer(Tokenizer, Protocol):
     def apply_chat_template(
         self, messages: Iterable[Any], *, tokenize: bool = False, **options: Any
     ) -> str | list[int]:
-        """A conversation as the text of a prompt, or as its ids."""
+        """``messages``, a conversation, as the text of a prompt, or with ``tokenize`` as its ids.
+
+        ``options`` are those of :meth:`streamdec.chat.ChatTemplate.render`. Raises
+        :class:`~streamdec.ChatTemplateError`.
+        """
         ...
 
 

@@ -1,6 +1,6 @@
 """SentencePiece: a ``tokenizer.model``, encoded by the library, decoded by its rules.
 
-In: a model file or its content. Out: a :class:`~streamdec.protocols.Tokenizer`. Pieces, their kinds
+In: a model file or its content. Out: a :class:`~streamdec.Tokenizer`. Pieces, their kinds
 and how a text begins are asked of the library. It writes one U+FFFD for each byte that makes no
 character, which is what streams do that decode eagerly; ``decode``, and streams with
 ``byte_runs="exact"``, make a whole run of bytes U+FFFD if one of them is bad, as ``tokenizers``
@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,6 +27,7 @@ from streamdec.backends._common import checked_ids, fingerprint_of, sample_of
 from streamdec.backends._derived import DerivedTokenizer
 from streamdec.backends._extras import library
 from streamdec.backends._guard import guarded
+from streamdec.backends._lazy import cached_property
 from streamdec.backends._reading import read_bounded
 from streamdec.backends._told import told_decode
 from streamdec.encoding import Special, SpecialTokens
@@ -56,8 +56,15 @@ class SentencePieceTokenizer(DerivedTokenizer):
     names, and what is between is encoded as a text of its own. ``special="text"`` is what the
     library does.
 
-    Raises :class:`TokenizerLoadError`, which names the path and the reason, and
-    :class:`MissingExtraError` without sentencepiece.
+    Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason, and
+    :class:`~streamdec.MissingExtraError` without sentencepiece. Models of more than 16 MiB are
+    refused; the largest known has 5.
+
+    >>> from streamdec import SentencePieceTokenizer
+    >>> tokenizer = SentencePieceTokenizer("path/to/model.model")
+    >>> encoding = tokenizer.encode("hello world", add_special_tokens=True)
+    >>> encoding.tokens[:2], tokenizer.decode(encoding.ids)
+    (('<s>', '▁hello'), 'hello world')
     """
 
     tokenizer_type = "sentencepiece"
@@ -70,7 +77,10 @@ class SentencePieceTokenizer(DerivedTokenizer):
 
     @classmethod
     def from_content(cls, content: bytes, name: str = "SentencePiece model") -> Self:
-        """The tokenizer of a model with this ``content``; ``name`` is for messages."""
+        """The tokenizer of a model with this ``content``, a ModelProto; ``name`` is for messages.
+
+        Raises what the constructor raises.
+        """
         self = cls.__new__(cls)
         self._take(content, name)
         return self
@@ -117,7 +127,8 @@ class SentencePieceTokenizer(DerivedTokenizer):
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of ``token_ids``; ids that the model does not have contribute nothing.
 
-        Raises :class:`TokenizerLibraryError` for what is no id.
+        ``skip_special_tokens`` leaves control pieces out. Raises
+        :class:`~streamdec.TokenizerLibraryError` for what is no id.
         """
         skipped = self._control if skip_special_tokens else {}
         pieces = [self.piece(i) for i in checked_ids(token_ids) if i not in skipped]
@@ -160,7 +171,7 @@ class SentencePieceTokenizer(DerivedTokenizer):
         return TextRules(ByteFallback(), (" ", self._stripped) if self._stripped else ("", 0))
 
     def piece(self, token_id: int) -> str | None:
-        """The text of a piece, or ``<0xE4>`` for a byte; None if there is no such id."""
+        """The text of ``token_id``, or ``<0xE4>`` for a byte; None if there is no such id."""
         if not 0 <= token_id < self._size:
             return None
         text = self._names[token_id]
@@ -238,11 +249,14 @@ class SentencePieceTokenizer(DerivedTokenizer):
     # --- the vocabulary ---------------------------------------------------------------------------
 
     def id_to_token(self, token_id: int) -> str | None:
-        """The piece as the model has it, U+2581 for a space; None if there is no such id."""
+        """``token_id`` as the model has it, U+2581 for a space; None if there is no such id."""
         return self._names[token_id] if 0 <= token_id < self._size else None
 
     def token_to_id(self, token: str) -> int | None:
-        """The id of a piece; None if there is none."""
+        """The id of the piece ``token``, spelled as the model has it; None if there is none.
+
+        Raises :class:`~streamdec.TokenizerLibraryError` if the library fails.
+        """
         try:
             token.encode()
         except UnicodeEncodeError:

@@ -1,6 +1,6 @@
 """Tekken: Mistral's ``tekken.json``, run by the library tiktoken.
 
-In: a file or its content. Out: a :class:`~streamdec.backends.tiktoken.TiktokenTokenizer`. The file
+In: a file or its content. Out: a :class:`~streamdec.TiktokenTokenizer`. The file
 has the regex, the tokens in base64 with ranks from 0 on, and more of them than are used; the first
 ids are special tokens, so rank n is id n + ``default_num_special_tokens``. Special tokens that have
 no name are ``<SPECIAL_n>``; until version 7 a file need not name any, and twenty names are fixed.
@@ -40,10 +40,16 @@ _FIXED = (
 
 
 class TekkenTokenizer(TiktokenTokenizer):
-    """A tokenizer of a ``tekken.json``; ``source`` is its path.
+    """A tokenizer of a ``tekken.json``, Mistral's format; ``source`` is its path.
 
-    With ``add_special_tokens`` a text begins with ``<s>``. Raises :class:`TokenizerLoadError`,
-    which names the path and the reason, and :class:`MissingExtraError` without tiktoken.
+    With ``add_special_tokens`` a text begins with ``<s>``. Raises
+    :class:`~streamdec.TokenizerLoadError`, which names the path and the reason, and
+    :class:`~streamdec.MissingExtraError` without tiktoken.
+
+    >>> from streamdec import TekkenTokenizer
+    >>> tokenizer = TekkenTokenizer("path/to/tekken.json")
+    >>> tokenizer.encode("hello[INST]", add_special_tokens=True).tokens
+    ('<s>', 'hello', '[INST]')
     """
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
@@ -53,7 +59,10 @@ class TekkenTokenizer(TiktokenTokenizer):
 
     @classmethod
     def from_tekken(cls, content: bytes, name: str = "Tekken file") -> Self:
-        """The tokenizer of a Tekken file with this ``content``; ``name`` is for messages."""
+        """The tokenizer of a Tekken file with this ``content``, JSON; ``name`` is for messages.
+
+        Raises what the constructor raises.
+        """
         self = cls.__new__(cls)
         self._take_tekken(content, repr(name))
         self.name = name

@@ -1,7 +1,7 @@
 """tiktoken: OpenAI's encodings, and the rank files of Llama 3 and 4, Qwen and Kimi.
 
 In: a rank file, recognised by its content; or the name of an encoding whose rank file is at hand;
-or a ``tiktoken.Encoding``. Out: a :class:`~streamdec.protocols.Tokenizer`; what each id is made of
+or a ``tiktoken.Encoding``. Out: a :class:`~streamdec.Tokenizer`; what each id is made of
 is asked of the library. Nothing is downloaded unless ``allow_download=True`` asks for it.
 
 A rank file does not say how text is cut nor which special tokens there are: see
@@ -16,7 +16,6 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,6 +23,7 @@ from streamdec.backends._common import checked_ids, fingerprint_of, sample_of
 from streamdec.backends._derived import DerivedTokenizer
 from streamdec.backends._extras import library
 from streamdec.backends._guard import guarded
+from streamdec.backends._lazy import cached_property
 from streamdec.backends._reading import read_bounded
 from streamdec.backends._told import told_decode
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
@@ -52,22 +52,27 @@ _RULES = TextRules(RawBytes())
 
 
 class TiktokenTokenizer(DerivedTokenizer):
-    """A tokenizer of the library tiktoken.
+    r"""A tokenizer of the library tiktoken.
 
     ``source`` is the path of a rank file, or a ``tiktoken.Encoding``. ``encoding`` chooses where
     one file is that of several encodings (``r50k_base`` in the file of p50k, ``o200k_harmony`` in
     that of o200k, ``llama3`` in that of llama3.1), and says what an unknown file is: a name of
-    :data:`~streamdec.backends.encodings.ENCODINGS`, or a spec of your own.
+    :data:`~streamdec.backends.encodings.ENCODINGS`, or a spec of your own. Of an unknown file the
+    text is cut as the spec says, so it has to be right for ids to be those of the model; decoding
+    needs it for the special tokens alone.
 
     Ids that the encoding does not have contribute nothing to ``decode``, where tiktoken raises.
     ``token_bytes`` are exact. A name in the vocabulary is the token's text, and ``<0xFF>`` stands
     for a byte that is not UTF-8.
 
-    Raises :class:`TokenizerLoadError`, which names the path and the reason, and
-    :class:`MissingExtraError` without tiktoken.
+    Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason, and
+    :class:`~streamdec.MissingExtraError` without tiktoken.
 
-    >>> TiktokenTokenizer("cl100k_base.tiktoken").decode([9906, 1917])  # doctest: +SKIP
-    'Hello world'
+    >>> from streamdec import EncodingSpec, TiktokenTokenizer
+    >>> spec = EncodingSpec("mine", pattern=r"\s?\w+|\s+|\W", special_tokens={"<|end|>": 300})
+    >>> tokenizer = TiktokenTokenizer("path/to/model.tiktoken", encoding=spec)
+    >>> tokenizer.encode("hello hello").ids, tokenizer.decode([261, 300])
+    ((261, 262), 'hello')
     """
 
     tokenizer_type = "tiktoken"
@@ -99,13 +104,18 @@ class TiktokenTokenizer(DerivedTokenizer):
         *,
         allow_download: bool = False,
     ) -> Self:
-        """The encoding of this name.
+        r"""The tokenizer of ``encoding``: a name, such as ``"cl100k_base"``, or a spec.
 
         ``ranks`` is the path of its rank file, which may be another name's as well. Without it the
         file is looked for in tiktoken's own cache (``TIKTOKEN_CACHE_DIR``), and downloaded only if
-        that is allowed.
+        ``allow_download`` says so. A known file is recognised by its SHA-256.
 
-        Raises :class:`TokenizerLoadError`, which says how the file can be supplied.
+        Raises :class:`~streamdec.TokenizerLoadError`, which says how the file can be supplied.
+
+        >>> from streamdec import EncodingSpec, TiktokenTokenizer
+        >>> spec = EncodingSpec("mine", pattern=r"\s?\w+|\s+|\W")
+        >>> TiktokenTokenizer.named(spec, "path/to/model.tiktoken")
+        TiktokenTokenizer('path/to/model.tiktoken', mine)
         """
         spec = _named(encoding, ENCODINGS)
         if ranks is not None:
@@ -122,7 +132,11 @@ class TiktokenTokenizer(DerivedTokenizer):
         encoding: str | EncodingSpec | None = None,
         declared: Declared | None = None,
     ) -> Self:
-        """The tokenizer of a rank file with this ``content``; ``name`` is for messages."""
+        """The tokenizer of a rank file with this ``content``: lines of base64, a space, the rank.
+
+        ``name`` is for messages, ``encoding`` as for the class, and ``declared`` what a
+        ``tokenizer_config.json`` beside it said. Raises what the constructor raises.
+        """
         self = cls.__new__(cls)
         self._take(content, repr(name), encoding, declared or Declared())
         self.name = name
@@ -172,7 +186,8 @@ class TiktokenTokenizer(DerivedTokenizer):
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The library's own text of ``token_ids``; ids it does not have contribute nothing.
 
-        Raises :class:`TokenizerLibraryError` for what is no id.
+        ``skip_special_tokens`` leaves out those for which :meth:`is_skipped` is true. Raises
+        :class:`~streamdec.TokenizerLibraryError` for what is no id.
         """
         skipped = self._skipped_ids if skip_special_tokens else frozenset[int]()
         kept = [token_id for token_id in checked_ids(token_ids) if token_id not in skipped]
@@ -270,7 +285,7 @@ class TiktokenTokenizer(DerivedTokenizer):
     # --- the vocabulary ---------------------------------------------------------------------------
 
     def id_to_token(self, token_id: int) -> str | None:
-        """The token's text, its bytes that are not UTF-8 as ``<0xFF>``; None without a token."""
+        """The text of ``token_id``, bytes that are not UTF-8 as ``<0xFF>``; None if unknown."""
         piece = self.piece(token_id)
         if piece is None:
             return None
@@ -278,7 +293,7 @@ class TiktokenTokenizer(DerivedTokenizer):
         return text if text.isprintable() else _NO_TEXT.sub(_name_of_byte, text)
 
     def token_to_id(self, token: str | bytes) -> int | None:
-        """The id of a token, given by its name or its bytes; None if there is none."""
+        """The id of ``token``, its name (see :meth:`id_to_token`) or bytes; None if unknown."""
         if isinstance(token, bytes):
             return self._id_of(token)
         try:
@@ -328,8 +343,8 @@ def spec_of(
 ) -> EncodingSpec:
     """The encoding of the rank file with this ``sha256``; ``name`` is for messages.
 
-    Raises :class:`TokenizerLoadError`: for an unknown file of which nothing is said, and for one
-    that is not the file of the encoding that is asked for.
+    Raises :class:`~streamdec.TokenizerLoadError`: for an unknown file of which nothing is said, and
+    for one that is not the file of the encoding that is asked for.
     """
     found = encodings_of(sha256, encodings)
     if encoding is not None:

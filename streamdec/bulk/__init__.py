@@ -12,7 +12,7 @@ In: a pyarrow array, a table, or files of rows. Out: the same with text, row by 
     job         one file from beginning to end, or on from where it was killed
 
 One process decodes some ten million tokens a second. Whoever has more than one machine gives a
-:class:`BulkDecoder` to Ray Data or Spark, which know how to share work.
+:class:`~streamdec.bulk.BulkDecoder` to Ray Data or Spark, which know how to share work.
 """
 
 from streamdec.bulk.arrays import decode_arrow

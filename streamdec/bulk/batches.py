@@ -7,7 +7,6 @@ it to its workers, and calls it there.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from streamdec.bulk.stops import stopped_type
 from streamdec.core.stop_conditions import StopConditions
 from streamdec.errors import TokenIdError
 from streamdec.loading.factory import load_tokenizer
+from streamdec.locks import Lock
 from streamdec.protocols import Decoder
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ __all__ = ["BulkDecoder"]
 
 _loaded: dict[tuple[str, str], Decoder] = {}
 """The tokenizers of this process, by path and options."""
-_loading = threading.Lock()
+_loading = Lock()
 
 
 class BulkDecoder:
@@ -35,21 +35,26 @@ class BulkDecoder:
 
     The column ``to`` is the text. With ``conditions`` more columns follow: ``finish_reason``,
     ``stop_reason``, ``stop_token_ids``, ``token_index``, ``tokens_before``, ``unread_tokens``; see
-    :func:`decode_arrow`.
+    :func:`~streamdec.bulk.decode_arrow`.
 
     Args:
         tokenizer: a path or a name for :func:`streamdec.load_tokenizer`, which is then called once
             in each process that decodes, not before; or a tokenizer, which is pickled too.
         column: where the token ids are.
         to: what the column of texts is to be called.
-        skip_special_tokens, conditions: as for :func:`decode_arrow`.
+        skip_special_tokens, conditions: as for :func:`~streamdec.bulk.decode_arrow`.
         **loading: options of ``load_tokenizer``.
 
     ``decoder(table)`` is for ``map_batches`` and ``map``, ``decoder.batches`` for Spark's
-    ``mapInArrow``. Picklable; may be called by several threads.
+    ``mapInArrow``. Picklable; may be called by several threads. A tokenizer that it loads is kept
+    for the whole process, by its path and options.
+
+    Raises TypeError for a tokenizer or conditions that are none, and for options of loading where
+    nothing is loaded; ValueError if two columns would have one name.
 
     >>> import pyarrow
     >>> from streamdec import MockTokenizer
+    >>> from streamdec.bulk import BulkDecoder
     >>> decoder = BulkDecoder(MockTokenizer.from_tokens([b"Hi", b"!"]), "ids")
     >>> decoder(pyarrow.table({"ids": [[0, 1]]})).to_pylist()
     [{'ids': [0, 1], 'text': 'Hi!'}]
@@ -87,14 +92,20 @@ class BulkDecoder:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns that are appended."""
+        """The names of the columns that are appended, in their order: ``to`` is the first.
+
+        >>> from streamdec import MockTokenizer, StopConditions
+        >>> from streamdec.bulk import BulkDecoder
+        >>> BulkDecoder(MockTokenizer(), conditions=StopConditions("test")).columns[:3]
+        ['text', 'finish_reason', 'stop_reason']
+        """
         if self._conditions is None:
             return [self.to]
         return [self.to, *(each.name for each in list(stopped_type())[1:])]
 
     @property
     def tokenizer(self) -> Decoder:
-        """The tokenizer, loaded when it is first asked for. Raises what ``load_tokenizer`` does."""
+        """The tokenizer, loaded at the first request. Raises what ``load_tokenizer`` raises."""
         if not isinstance(self._tokenizer, str):
             return self._tokenizer  # type: ignore[return-value]
         key = self._tokenizer, repr(sorted(self._loading.items()))
@@ -124,17 +135,32 @@ class BulkDecoder:
         return batch
 
     def batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Each of ``batches`` as a call gives it; for Spark's ``mapInArrow``."""
+        """Each of ``batches`` as a call gives it, one at a time; for Spark's ``mapInArrow``.
+
+        Raises what a call raises; rows are counted from 0 in each.
+        """
         for batch in batches:
             yield self(batch)
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
-        """What a batch of ``schema`` becomes. Raises what a call does."""
+        """The schema of what a batch of ``schema`` becomes. Raises what a call does.
+
+        >>> import pyarrow
+        >>> from streamdec import MockTokenizer
+        >>> from streamdec.bulk import BulkDecoder
+        >>> schema = pyarrow.schema({"ids": pyarrow.list_(pyarrow.int32())})
+        >>> BulkDecoder(MockTokenizer(), "ids").schema(schema).names
+        ['ids', 'text']
+        """
         pa = pyarrow()
         return self(pa.table([pa.nulls(0, kind) for kind in schema.types], schema=schema)).schema
 
     def to_json(self) -> dict[str, Any]:
-        """What its texts depend on; the tokenizer by its fingerprint, if it has one."""
+        """What its texts depend on, as JSON data; the tokenizer by its fingerprint, if it has one.
+
+        Two decoders of equal data give equal texts. Loads the tokenizer, and raises what
+        ``load_tokenizer`` raises.
+        """
         return {
             "tokenizer": getattr(self.tokenizer, "fingerprint", None),
             "column": self.column,

@@ -1,7 +1,7 @@
 """Chat templates: conversations as prompts, byte for byte as transformers writes them.
 
-The names here need jinja2, the extra ``chat``. Without it, :class:`MissingExtraError` is raised
-when one of them is asked for; the module itself can be imported.
+The names here need jinja2, the extra ``chat``. Without it, :class:`~streamdec.MissingExtraError` is
+raised when one of them is asked for; the module itself can be imported.
 """
 
 from __future__ import annotations

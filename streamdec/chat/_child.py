@@ -39,6 +39,7 @@ from typing import IO, Any
 from streamdec.chat._meter import LIMITS, Limits
 from streamdec.chat._static_check import RESOURCE_LIMIT
 from streamdec.errors import ChatTemplateError
+from streamdec.locks import Lock
 
 __all__ = ["CHILD_LIMITS", "ChildLimits", "ChildPool", "render_in_child"]
 
@@ -216,7 +217,7 @@ class ChildPool:
 
     def _start_anew(self) -> None:
         self._busy = 0
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._slots = threading.BoundedSemaphore(self.size)
 
     def _abandon(self) -> None:
@@ -228,7 +229,7 @@ class ChildPool:
 
 
 _own: list[ChildPool] = []
-_own_lock = threading.Lock()
+_own_lock = Lock()
 
 
 def _pool() -> ChildPool:

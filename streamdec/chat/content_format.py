@@ -1,6 +1,6 @@
 """Whether a template takes the content of a message as a string or as a list of parts.
 
-In: a parsed template. Out: a :class:`~streamdec.chat.messages.ContentFormat`. The rule is that of
+In: a parsed template. Out: a :class:`~streamdec.chat.ContentFormat`. The rule is that of
 vLLM and SGLang, who read it from the template too: a template takes parts if it has a loop over the
 content of a message.
 """

@@ -30,7 +30,7 @@ _REASONING = ("reasoning_content", "thinking", "reasoning")
 def prepared(messages: Any, profile: str) -> list[Any]:
     """``messages`` as a template of ``profile`` sees them: one list, for one conversation.
 
-    Raises :class:`ChatTemplateError` for what is no conversation.
+    Raises :class:`~streamdec.ChatTemplateError` for what is no conversation.
     """
     messages = getattr(messages, "messages", messages)
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
@@ -76,7 +76,7 @@ class ContinueFinal:
 
     @classmethod
     def of(cls, messages: list[Any], field: str, source: str, profile: str) -> ContinueFinal:
-        """Mark ``field`` of the last message. Raises :class:`ChatTemplateError`."""
+        """Mark ``field`` of the last message. Raises :class:`~streamdec.ChatTemplateError`."""
         if not messages:
             raise ChatTemplateError("continue_final_message: the conversation is empty")
         last = messages[-1]
@@ -155,16 +155,22 @@ def openai_messages(
     profile: str = "classic",
     separator: str = "\n",
 ) -> list[dict[str, Any]]:
-    """Messages as clients of OpenAI's API write them, as vLLM and SGLang hand them to a template.
+    r"""``messages`` of clients of OpenAI's API, as vLLM and SGLang hand them to a template.
 
-    Tool arguments that are a string are parsed, since templates iterate over them. Content is what
+    They are dicts, or objects such as pydantic's; the results are dicts of their own. Tool
+    arguments that are a string are parsed, since templates iterate over them. Content is what
     ``content_format`` says that the template takes: of a list, the texts joined by ``separator``
     (vLLM's is a line feed, SGLang's a space), or the parts under the names that templates know.
-    Content that is null is empty, in the profile ``hardened`` not there; other nulls are not there,
-    nor are empty lists of tool calls.
+    Content that is null is empty, in the ``profile`` ``"hardened"`` not there; other nulls are not
+    there, nor are empty lists of tool calls.
 
-    Raises :class:`ChatTemplateError`, which says in which message, for arguments that are no JSON
-    and for a picture that the template has no place for.
+    Raises :class:`~streamdec.ChatTemplateError`, which says in which message, for arguments that
+    are no JSON and for a picture that the template has no place for.
+
+    >>> from streamdec.chat import openai_messages
+    >>> parts = [{"type": "text", "text": "Hi"}, {"type": "text", "text": "there"}]
+    >>> openai_messages([{"role": "user", "content": parts, "name": None}])
+    [{'role': 'user', 'content': 'Hi\nthere'}]
     """
     found = []
     for index, message in enumerate(messages):

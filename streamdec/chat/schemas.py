@@ -61,9 +61,24 @@ def _schema_of(tool: Any, profile: str) -> Any:
 
 
 def function_schema(function: Callable[..., Any], profile: str = "classic") -> dict[str, Any]:
-    """The schema of ``function``, from its signature, type hints and docstring.
+    """The JSON schema of ``function``, from its signature, type hints and docstring.
+
+    The docstring is in Google's style, with ``Args:`` for each parameter; ``(choices: ["a", "b"])``
+    at the end of a description is an ``enum``. The schema is what ``get_json_schema`` of
+    transformers makes: of 5.19 for ``profile="classic"``, of 5.23 for ``"hardened"``. The function
+    is not called.
 
     Raises ValueError where one of them is missing or cannot be told in JSON schema.
+
+    >>> from streamdec.chat import function_schema
+    >>> def weather(city: str) -> str:
+    ...     '''The weather of a city.
+    ...
+    ...     Args:
+    ...         city: its name.
+    ...     '''
+    >>> function_schema(weather)["function"]["parameters"]["properties"]
+    {'city': {'type': 'string', 'description': 'its name.'}}
     """
     name = getattr(function, "__name__", "operation")
     doc = (inspect.getdoc(function) or "").strip()

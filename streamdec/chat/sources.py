@@ -80,7 +80,13 @@ those whose models chat."""
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a template is from."""
+    """Where a template is from, and why that one.
+
+    >>> from streamdec import load_tokenizer
+    >>> origin = load_tokenizer("path/to/model").get_chat_template().origin
+    >>> origin.kind, origin.path.name
+    ('tokenizer config', 'tokenizer_config.json')
+    """
 
     kind: str
     """``"argument"``, ``"jinja file"``, ``"tokenizer config"``, ``"legacy json"``, ``"gguf"``, or

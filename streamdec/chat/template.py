@@ -13,7 +13,6 @@ program of whoever made the model; how much it is trusted is ``trust``:
 from __future__ import annotations
 
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,6 +33,7 @@ from streamdec.chat.rendering import compile_template, render_compiled, render_o
 from streamdec.chat.schemas import tool_schemas
 from streamdec.chat.sources import Found, Origin, Templates
 from streamdec.errors import ChatTemplateError
+from streamdec.locks import Lock
 
 __all__ = ["ChatTemplate", "Fallback", "Trust", "render_once"]
 
@@ -74,7 +74,7 @@ class _Recent(Generic[T]):
 
     def __init__(self) -> None:
         self._made: OrderedDict[str, T] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def get(self, source: str, make: Callable[[str], T]) -> T:
         """What ``make`` makes of ``source``, or made before; two threads may both make it."""
@@ -93,17 +93,27 @@ class _Recent(Generic[T]):
 class ChatTemplate:
     """The chat template of a model, ready to render; threads may share it.
 
-    ``template`` is the text of a jinja2 template, or several with names: a mapping, or a list of
-    ``{"name": …, "template": …}`` as in ``tokenizer_config.json``. It is not compiled, and so not
-    run, before it renders. ``special_tokens`` maps roles (``"bos_token"``) to the variables of that
-    name. ``profile`` is the span of versions of transformers whose text is wanted: ``"classic"``
-    (4.57 to 5.20) or ``"hardened"`` (from 5.22.2). ``now`` is the time that ``strftime_now``
-    tells: a datetime, or a function that gives one; by default the local time. ``trust`` says where
-    the template runs. ``fallback="simple"`` renders a line of role and content for each message
-    where ``template`` is None.
+    A template is not compiled, and so not run, before it renders; the last 32 stay compiled.
 
-    Raises :class:`ChatTemplateError` for what is no template, and ValueError for another option.
+    Args:
+        template: the text of a jinja2 template, or several with names: a mapping, or a list of
+            ``{"name": …, "template": …}`` as in ``tokenizer_config.json``; None for none.
+        special_tokens: roles (``"bos_token"``) and the texts that the variables of that name have.
+        profile: the span of versions of transformers whose text is wanted: ``"classic"`` (4.57 to
+            5.20) or ``"hardened"`` (from 5.22.2).
+        now: the time that ``strftime_now`` tells: a datetime, or a function that gives one; by
+            default the local time.
+        trust: where the template runs. ``"local"``: in this process, checked before it is compiled
+            and counted while it runs, for 2 seconds of processor time at most (more for large
+            messages). ``"untrusted"``: in a process of its own, which besides has 10 seconds and,
+            but for macOS and Windows, 512 MiB of memory.
+        fallback: with ``"simple"``, a line of role and content for each message is rendered where
+            ``template`` is None.
 
+    Raises :class:`~streamdec.ChatTemplateError` for what is no template, and ValueError for another
+    option.
+
+    >>> from streamdec.chat import ChatTemplate
     >>> template = ChatTemplate("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}")
     >>> template.render([{"role": "user", "content": "Hi"}])
     '<user>Hi'
@@ -173,11 +183,16 @@ class ChatTemplate:
 
         The first of ``chat_template`` (a text or the path of a file), ``chat_template.jinja`` with
         ``additional_chat_templates/*.jinja``, ``tokenizer_config.json``, ``chat_template.json``.
-        ``special_tokens`` are put over those of the files. The other options are those of the
-        class. Nothing of the folder is run.
+        ``special_tokens`` are put over those of the files. ``profile``, ``now``, ``trust`` and
+        ``fallback`` are those of the class. Nothing of the folder is run.
 
-        Raises :class:`ChatTemplateError` if there is no template, which says what was looked for,
-        and for a file that cannot be read.
+        Raises :class:`~streamdec.ChatTemplateError` if there is no template, which says what was
+        looked for, and for a file that cannot be read; ValueError for a bad option.
+
+        >>> from streamdec.chat import ChatTemplate
+        >>> template = ChatTemplate.from_snapshot("path/to/model", trust="untrusted")
+        >>> template.origin.kind, str(template.origin.path)
+        ('tokenizer config', 'path/to/model/tokenizer_config.json')
         """
         place = Path(os.fsdecode(folder))
         if chat_template is None:
@@ -204,7 +219,11 @@ class ChatTemplate:
         trust: Trust | str = "local",
         fallback: Fallback | None = None,
     ) -> Self:
-        """A template that was found somewhere, with its origin."""
+        """A template that was found somewhere, with its origin: for whoever looks for templates.
+
+        ``found`` is what was found, None for nothing. ``special_tokens``, ``profile``, ``now``,
+        ``trust`` and ``fallback`` are those of the class. Raises ValueError for a bad option.
+        """
         self = cls.__new__(cls)
         templates = None if found is None else found.templates
         origin = Origin("argument", None, "there is none") if found is None else found.origin
@@ -237,23 +256,36 @@ class ChatTemplate:
         template_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> str:
-        """``messages`` as the text of a prompt. Nothing that is given is changed.
+        r"""``messages`` as the text of a prompt. Nothing that is given is changed.
 
-        ``tools`` are JSON schemas, or Python functions, of which schemas are made. ``documents``
-        are dicts. ``chat_template`` is the name of one of several templates, or the text of another
-        one; by default ``tool_use`` is taken if there are tools (an empty list counts), else
-        ``default``. ``add_generation_prompt`` asks the template to begin an answer.
-        ``continue_final_message`` leaves the last message open, so that the model goes on with it:
-        True, or the name of the field to go on with. ``kwargs`` are variables of the template, and
-        come before special tokens of the same name.
+        Args:
+            messages: the conversation: dicts with a role and content, or objects that become such
+                dicts, in an iterable.
+            tools: JSON schemas, or Python functions, of which schemas are made
+                (:func:`~streamdec.chat.function_schema`).
+            documents: dicts, for templates that know of them.
+            chat_template: the name of one of several templates, or the text of another one. By
+                default ``tool_use`` is taken if there are tools (an empty list counts), else
+                ``default``.
+            add_generation_prompt: whether the template is to begin an answer.
+            continue_final_message: whether the last message is left open, so that the model goes on
+                with it: True, or the name of the field to go on with.
+            template_kwargs: variables of the template, of a request by somebody else (vLLM's
+                ``chat_template_kwargs``); those that would change more than the template's own
+                variables are refused. ``chat_template`` is never taken from there: a template of a
+                stranger renders only if it is given by name here, and then belongs to
+                ``trust="untrusted"``.
+            kwargs: variables of the template, which come before special tokens of the same name.
 
-        ``template_kwargs`` are variables too, of a request by somebody else (vLLM's
-        ``chat_template_kwargs``); those that would change more than the template's own variables
-        are refused. ``chat_template`` is never taken from there: a template of a stranger renders
-        only if it is given by name here, and then belongs to ``trust="untrusted"``.
+        Raises :class:`~streamdec.ChatTemplateError` for whatever goes wrong in the template, and
+        for messages or options that it cannot be given. Whatever was raised, the object can go on
+        rendering.
 
-        Raises :class:`ChatTemplateError` for whatever goes wrong in the template, and for messages
-        or options that it cannot be given.
+        >>> from streamdec.chat import ChatTemplate
+        >>> template = ChatTemplate.from_snapshot("path/to/model")
+        >>> messages = [{"role": "user", "content": "Hi"}]
+        >>> template.render(messages, add_generation_prompt=True)
+        '<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n'
         """
         text, _ = self._render(
             messages,
@@ -278,11 +310,19 @@ class ChatTemplate:
         template_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> tuple[str, list[Span]]:
-        """As :meth:`render`, and where the assistant's text is: start and end, in characters.
+        r"""As :meth:`render`, and where the assistant's text is: start and end, in code points.
 
         That is what the template has between ``{% generation %}`` and ``{% endgeneration %}``; the
-        list is empty if it has none. With ``continue_final_message`` there are no spans, and a
-        :class:`ChatTemplateError` says so.
+        list is empty if it has none. ``messages``, ``tools``, ``documents``, ``chat_template``,
+        ``add_generation_prompt``, ``template_kwargs`` and what is raised are as for
+        :meth:`render`; with ``continue_final_message`` there are no spans, and a
+        :class:`~streamdec.ChatTemplateError` says so.
+
+        >>> from streamdec.chat import ChatTemplate
+        >>> template = ChatTemplate(None, fallback="simple")
+        >>> text, spans = template.render_with_spans([{"role": "assistant", "content": "Hi"}])
+        >>> [text[start:end] for start, end in spans]
+        ['Hi']
         """
         if continue_final_message:
             raise ChatTemplateError("continue_final_message: a message left open has no span")
@@ -384,9 +424,16 @@ class ChatTemplate:
     def content_format(
         self, *, chat_template: str | None = None, with_tools: bool = False
     ) -> ContentFormat:
-        """What the template takes as content: a string, or parts. See :func:`content_format_of`.
+        """What the template takes as content: ``"string"``, ``"parts"`` or ``"parts only"``.
 
-        Raises :class:`ChatTemplateError` for a template that cannot be parsed.
+        Told by what the template does with it, without rendering it. ``chat_template`` and
+        ``with_tools`` choose among several templates as :meth:`render` does.
+
+        Raises :class:`~streamdec.ChatTemplateError` for a template that cannot be parsed.
+
+        >>> from streamdec.chat import ChatTemplate
+        >>> ChatTemplate.from_snapshot("path/to/model").content_format()
+        'string'
         """
         source, _ = self._chosen(chat_template, with_tools)
         return self._formats.get(source, self._format_of)
@@ -402,13 +449,20 @@ class ChatTemplate:
         with_tools: bool = False,
         separator: str = "\n",
     ) -> list[dict[str, Any]]:
-        """``messages`` of a client of OpenAI's API, as vLLM and SGLang give them to this template.
+        r"""``messages`` of a client of OpenAI's API, as vLLM and SGLang give them to this template.
 
         Tool arguments that are a string are parsed; a list of parts becomes a string where the
         template takes no list, its texts joined by ``separator`` (SGLang's is a space); null
-        content is empty, in the profile ``hardened`` not there. The result is for :meth:`render`.
+        content is empty, in the profile ``hardened`` not there. ``chat_template`` and
+        ``with_tools`` choose among several templates. The result is for :meth:`render`.
 
-        Raises :class:`ChatTemplateError`, which says in which message.
+        Raises :class:`~streamdec.ChatTemplateError`, which says in which message.
+
+        >>> from streamdec.chat import ChatTemplate
+        >>> template = ChatTemplate.from_snapshot("path/to/model")
+        >>> content = [{"type": "text", "text": "Hi"}]
+        >>> template.openai_messages([{"role": "user", "content": content}])
+        [{'role': 'user', 'content': 'Hi'}]
         """
         found = self.content_format(chat_template=chat_template, with_tools=with_tools)
         return openai_messages(messages, found, profile=self.profile, separator=separator)
@@ -430,7 +484,7 @@ def _said_of_input() -> Iterator[None]:
 
 
 def _of_request(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The variables that a request brings. Raises :class:`ChatTemplateError`."""
+    """The variables that a request brings. Raises :class:`~streamdec.ChatTemplateError`."""
     variables = request_kwargs(given)
     for name in _ARGUMENTS & variables.keys():
         told = f"template_kwargs may not have {name!r}: it is an argument of its own"

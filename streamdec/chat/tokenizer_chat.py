@@ -6,7 +6,6 @@ In: where the tokenizer is from. Out: a :class:`~streamdec.chat.template.ChatTem
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from streamdec.chat._jinja import within
 from streamdec.chat.sources import Found
 from streamdec.encoding import SpecialTokens
 from streamdec.errors import ChatTemplateError, TokenizerLoadError
+from streamdec.locks import Lock
 
 __all__ = ["TokenizerChat"]
 
@@ -42,7 +42,7 @@ class TokenizerChat:
         self._given: Found | ChatRenderer | None = None
         self._options: dict[str, Any] = {}
         self._made: dict[str | None, ChatRenderer] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self.change(template, {})
 
     def __getstate__(self) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class TokenizerChat:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def template(self, tokens: SpecialTokens, fallback: str | None = None) -> ChatRenderer:
         """The template; with ``fallback``, that one if there is none.

@@ -34,6 +34,7 @@ def parse_stop(text: str) -> str:
 
     ValueError if it is empty, is no Unicode, or has a backslash before anything else.
 
+    >>> from streamdec.cli.stops import parse_stop
     >>> parse_stop(r"\nUser:")
     '\nUser:'
     """

@@ -24,14 +24,16 @@ __all__ = ["DecodeStream"]
 class DecodeStream:
     r"""Turns token ids into text as they come; the chunks joined are the whole decode.
 
-    Withheld is only what must be: the bytes of an unfinished character (and, with
-    ``byte_runs="exact"``, an open run of byte tokens). Memory and work per token do not grow.
+    Withheld is only what must be: the bytes of an unfinished character, three at most (and, with
+    ``byte_runs="exact"``, an open run of byte tokens). Bytes that are no UTF-8 become one U+FFFD
+    for each maximal part of a character, as the Unicode Standard advises (section 3.9, *U+FFFD
+    Substitution of Maximal Subparts*); those of byte-fallback tokens as ``byte_runs`` says.
 
     Args:
         tokenizer: what decodes; see :mod:`streamdec.protocols`. Anything with
             ``decode(ids, skip_special_tokens=...)`` will do; a backend makes it exact and fast.
         prompt_token_ids: ids that came before. They are never given out; they say what is pending
-            and that something precedes. Looked at from the end, only as far as needed.
+            and that something precedes. Looked at from the end, only as far as needed; not kept.
         skip_special_tokens: leave special tokens out, as the tokenizer's own ``decode`` does.
         byte_runs: for byte-fallback tokenizers. ``"eager"`` gives characters as they complete and
             one U+FFFD for each bad byte; ``"exact"`` withholds an open run of byte tokens and
@@ -44,10 +46,21 @@ class DecodeStream:
         anchors: note where each token stands in the text, for ``take_anchors()``.
 
     Raises:
-        ValueError, TypeError: an option that is none, or that this tokenizer's route cannot honour.
+        ValueError: an option that is none, or that this tokenizer's route cannot honour.
+        TypeError: the same, of another type; or a tokenizer without ``decode``.
         TokenIdError: a prompt id (among those looked at) that is no token id.
 
-    Not for two threads at once; streams of one tokenizer may run in as many threads as there are.
+    **Cost.** What a token does after what is withheld is worked out once and kept in a row, as a
+    lazy DFA (RE2's, for one) keeps its states; from then on a step is one look-up. On the windowed
+    route it decodes windows of 64 ids at most. Either way its cost does not grow with the stream.
+    The first stream of a tokenizer compares a few hundred ids with ``decode``; where they differ it
+    warns (StreamdecWarning) and takes the windowed route.
+
+    **Memory.** A stream takes some 250 bytes, whatever its length. Rows belong to the tokenizer and
+    the options, are shared by all streams of both, and are forgotten when there are 65,536 entries
+    (of 100 to 210 bytes).
+
+    **Threads.** Not for two at once; streams of one tokenizer may run in as many as there are.
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9", b"!"]))
@@ -101,7 +114,10 @@ class DecodeStream:
         self.reset()
 
     def reset(self) -> None:
-        """Back to where the stream was after its prompt."""
+        """Back to where the stream was after its prompt; at any time, also after ``flush``.
+
+        Kept ids and untaken anchors are forgotten.
+        """
         if self._recorder:
             self._recorder.reset()
         self._go(self._program.first_row(self._primed))
@@ -112,14 +128,25 @@ class DecodeStream:
     # --- the two verbs
 
     def step(self, token_id: SupportsIndex) -> str:
-        """The text that ``token_id`` completes; "" while a character is unfinished.
+        r"""The text that ``token_id`` completes; "" while a character is unfinished.
 
         Raises:
             TokenIdError: not an integer from 0 to 2**32 - 1 (a bool is none; NumPy integers are).
             UnknownTokenError: unknown to the tokenizer, under ``unknown_ids="error"``.
             FinishedError: after ``flush``.
             RewriteError: the windowed route's tokenizer took back text.
+
         After an error the stream is as it was before the token.
+
+        >>> from streamdec import DecodeStream, MockTokenizer, TokenIdError
+        >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]))
+        >>> stream.step(0)
+        'caf'
+        >>> try:
+        ...     stream.step(-1)
+        ... except TokenIdError as error:
+        ...     error.index, stream.num_tokens
+        (1, 1)
         """
         text: str
         row: Row | None
@@ -184,10 +211,22 @@ class DecodeStream:
         return text, program.row(memory)
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> list[str]:
-        """The text of each of several tokens, one entry a token (which may be "").
+        r"""The text of each of ``token_ids``, one entry a token (which may be "").
 
-        Raises what ``step`` raises; ``error.chunk`` then has the text of the tokens before,
-        ``error.num_taken`` is how many they were, and the stream is as it was after them.
+        Takes a list, an array or tensor of one dimension, or any other ordered iterable; the same
+        as a ``step`` for each.
+
+        Raises what ``step`` raises, and TypeError for what is no list of ids; ``error.chunk`` then
+        has the text of the tokens before, ``error.num_taken`` is how many they were, and the stream
+        is as it was after them.
+
+        >>> from streamdec import DecodeStream, MockTokenizer, TokenIdTypeError
+        >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]))
+        >>> try:
+        ...     stream.step_batch([0, 1, "é"])
+        ... except TokenIdTypeError as error:
+        ...     error.chunk.text, error.num_taken, stream.held
+        ('caf', 2, b'\xc3')
         """
         texts: list[str] = []
         try:
@@ -202,7 +241,8 @@ class DecodeStream:
     def flush(self) -> str:
         """The text that comes out because nothing follows; afterwards only ``reset`` is left.
 
-        An unfinished character becomes U+FFFD. A second ``flush`` gives "".
+        An unfinished character becomes U+FFFD, one for each maximal part. A second ``flush`` gives
+        "". Raises RewriteError as ``step`` does.
         """
         if self._finished:
             return ""
@@ -220,11 +260,17 @@ class DecodeStream:
     # --- bytes
 
     def step_bytes(self, token_id: SupportsIndex) -> bytes:
-        """``step``, giving the raw bytes that the token brings out, finished characters or not.
+        r"""``step``, giving the raw bytes that ``token_id`` brings out, finished characters or not.
 
         Of a prompt's unfinished character only the generated bytes come. Text replacements
-        (clean-up) do not apply to bytes. Raises what ``step`` raises, and ValueError on the
-        windowed route.
+        (clean-up) do not apply to bytes.
+
+        Raises what ``step`` raises, and ValueError on the windowed route.
+
+        >>> from streamdec import DecodeStream, MockTokenizer
+        >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]))
+        >>> stream.step_bytes(0), stream.step_bytes(1), stream.flush_bytes()
+        (b'caf', b'\xc3', b'')
         """
         program = self._bytes_program("step_bytes()")
         memory = self._memory
@@ -232,7 +278,11 @@ class DecodeStream:
         return program.data(memory, token_id.__index__())
 
     def flush_bytes(self) -> bytes:
-        """``flush`` after ``step_bytes``: the bytes that had not come out."""
+        """``flush`` after ``step_bytes``: the bytes that had not come out.
+
+        b"" but for what waits for its neighbour (as in an open run under ``byte_runs="exact"``).
+        Raises ValueError on the windowed route.
+        """
         program = self._bytes_program("flush_bytes()")
         data = b"" if self._finished else program.token_bytes.flush(self._memory[0])
         self.flush()
@@ -261,12 +311,16 @@ class DecodeStream:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of its decoding, by name."""
+        """The options of its decoding, by name, as the constructor takes them (a new dict)."""
         return self._program.options._asdict()
 
     @property
     def held(self) -> bytes:
-        """The bytes that wait for the end of their character (or run)."""
+        """The bytes that wait for the end of their character (or run); b"" after ``flush``.
+
+        At first those of the prompt's last character. On the windowed route, where nothing is known
+        of bytes, what ``flush`` would give, as UTF-8.
+        """
         return b"" if self._finished else self._program.held(self._memory)
 
     @property
@@ -314,9 +368,21 @@ class DecodeStream:
         return self._recorder.token_ids.copy()
 
     def take_anchors(self) -> list[Anchor]:
-        """The anchors settled since the last call, in the order of the tokens.
+        r"""The anchors settled since the last call, in the order of the tokens.
+
+        An anchor is settled when nothing that follows can change it: mostly with its token, else
+        with the one that completes its character; at the latest by ``flush``. Until it is taken it
+        is kept, so memory grows with what is not taken.
 
         Raises ValueError unless ``anchors=True`` was given.
+
+        >>> from streamdec import DecodeStream, MockTokenizer
+        >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
+        >>> stream = DecodeStream(tokenizer, anchors=True)
+        >>> stream.step_batch([0, 1, 2])
+        ['caf', '', 'é']
+        >>> [(anchor.token_index, anchor.start, anchor.end) for anchor in stream.take_anchors()]
+        [(0, 0, 3), (1, 3, 4), (2, 3, 4)]
         """
         if self._recorder is None or self._recorder.tracker is None:
             raise ValueError("anchors are noted only with anchors=True")
@@ -325,7 +391,11 @@ class DecodeStream:
     # --- copies
 
     def fork(self) -> Self:
-        """A stream that goes on from here on its own."""
+        """A stream that goes on from here on its own: for several samples of one prompt.
+
+        Costs some 250 bytes, and what ``keep_tokens`` and ``anchors`` have kept. ``copy.copy`` and
+        ``copy.deepcopy`` do the same; the tokenizer is shared.
+        """
         other = object.__new__(type(self))
         other.tokenizer = self.tokenizer
         other._program = self._program
@@ -347,10 +417,19 @@ class DecodeStream:
         return type(self).restore, (self.tokenizer, self.snapshot())
 
     def snapshot(self) -> dict[str, Any]:
-        """The stream as JSON, for ``restore`` here, later or elsewhere.
+        r"""The stream as JSON (dicts, lists, text, numbers), for ``restore`` here or elsewhere.
 
         It has the tokenizer's fingerprint, the options, and what is withheld, not the text that was
-        given. The format is kept readable by every later release.
+        given: 100 to 300 bytes, more with ``keep_tokens`` or ``anchors``. The stream goes on. The
+        format is kept readable by every later release.
+
+        >>> from streamdec import DecodeStream, MockTokenizer
+        >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
+        >>> stream = DecodeStream(tokenizer)
+        >>> stream.step_batch([0, 1])
+        ['caf', '']
+        >>> DecodeStream.restore(tokenizer, stream.snapshot()).step(2)
+        'é'
         """
         return snapshots.dump(
             self._machine,
@@ -373,11 +452,14 @@ class DecodeStream:
 
         Args:
             tokenizer: must decode as the one of the snapshot does.
-            snapshot: as ``snapshot()`` gave it, possibly by way of JSON.
+            snapshot: as ``snapshot()`` gave it, possibly by way of JSON. It may come from anywhere:
+                all of it is checked.
             expected: options that the snapshot must have been taken with.
 
-        Raises SnapshotMismatchError for another tokenizer or other options, SnapshotError for data
-        that is no snapshot.
+        Raises:
+            SnapshotMismatchError: of another tokenizer, machine, route or options.
+            SnapshotError: no snapshot of a stream, or one that cannot be.
+            TypeError: a name in ``expected`` that is no option.
         """
         options, fields = snapshots.load(cls._machine, tokenizer, snapshot, expected)
         stream = object.__new__(cls)

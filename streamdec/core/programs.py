@@ -23,6 +23,9 @@ __all__ = ["AnyProgram", "program_for", "route_of", "shared", "table_statistics"
 AnyProgram: TypeAlias = Program | WindowProgram
 R = TypeVar("R", bound=Rows)
 
+_METHODS = ("decode", "piece", "is_skipped", "sample_ids")
+"""Of a TableDecoder: what is called to compile and to verify it."""
+
 _shelf = Shelf[Rows](max_tables=64, max_proven=48, max_size=2**18)
 """What was made of programs, for all tokenizers: at most about 32 MB."""
 
@@ -31,6 +34,12 @@ class _Compiled:
     """What was compiled for one tokenizer, and the programs made of it."""
 
     def __init__(self, decoder: TableDecoder) -> None:
+        missing = [name for name in _METHODS if not callable(getattr(decoder, name, None))]
+        if missing:
+            raise TypeError(
+                f"{decoder!r:.80} has rules, so it must have all of TableDecoder "
+                f"(streamdec.protocols), and has not: {', '.join(missing)}"
+            )
         self._machines: dict[tuple[bool, ByteRuns], TokenBytes] = {}
         self._programs: dict[Options, Program] = {}
         self.is_exact = True

@@ -20,7 +20,6 @@ anew; streams under way keep the rows they hold until their next miss.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 from streamdec.chunks import Withheld
+from streamdec.locks import Lock
 
 __all__ = ["CODE", "CODES", "Entry", "KeptRow", "LoneRow", "Memory", "Row", "Rows", "SparseRow"]
 
@@ -77,7 +77,7 @@ class _Codes(dict[Withheld, int]):
             return self[withheld]
 
 
-_lock = threading.Lock()
+_lock = Lock()
 CODES = _Codes()
 """How much is withheld, in a byte, so that to note it takes as little as can be."""
 

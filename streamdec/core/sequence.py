@@ -23,16 +23,21 @@ FIRST_LOOK_BACK = 64
 class Sequence:
     """Token ids that can be appended to and cut back, and their text at each moment.
 
-    A DecodeStream that keeps its ids and what each of them brought out: memory grows with the
-    sequence.
+    A DecodeStream that keeps its ids and what each of them brought out. It has no end, so what is
+    withheld stays until more ids come.
 
     Args:
         tokenizer: what decodes (and, for ``append_text``, encodes).
         token_ids: the first ids; their text is part of ``text``.
-        skip_special_tokens, byte_runs, unknown_ids, clean_up_tokenization_spaces: as for
-        DecodeStream.
+        skip_special_tokens: as for DecodeStream; off here, where ids are a whole text.
+        byte_runs: as for DecodeStream.
+        unknown_ids: as for DecodeStream.
+        clean_up_tokenization_spaces: as for DecodeStream.
 
-    Raises what DecodeStream raises.
+    Raises what DecodeStream raises, and for ``token_ids`` what ``append_tokens`` raises.
+
+    **Memory** grows with the sequence, by a reference to an id and one to a text for each token.
+    **Cost** and **threads** are as for DecodeStream.
 
     >>> from streamdec import MockTokenizer, Sequence
     >>> sequence = Sequence(MockTokenizer(), [1])
@@ -71,7 +76,10 @@ class Sequence:
     # --- growing
 
     def append_token(self, token_id: SupportsIndex) -> str:
-        """Appends one id; returns the text it completes. Raises what ``DecodeStream.step`` does."""
+        """Appends ``token_id``; returns the text it completes, "" inside a character.
+
+        Raises what ``DecodeStream.step`` raises; the sequence is then as it was before.
+        """
         try:
             text = self._stream.step(token_id)
         except TokenIdError as error:
@@ -81,10 +89,11 @@ class Sequence:
         return text
 
     def append_tokens(self, token_ids: Iterable[SupportsIndex]) -> str:
-        """Appends several ids; returns the text that they complete.
+        """Appends ``token_ids``; returns the text that they complete.
 
-        After an error the ids before the bad one are part of the sequence, and their text is
-        ``error.chunk``; ``error.num_taken`` is how many they were.
+        Raises what ``DecodeStream.step_batch`` raises. After an error the ids before the bad one
+        are part of the sequence, and their text is ``error.chunk``; ``error.num_taken`` is how many
+        they were.
         """
         before = len(self._texts)
         try:
@@ -99,7 +108,11 @@ class Sequence:
     def append_text(self, text: str, *, add_special_tokens: bool = False) -> str:
         """Encodes ``text`` and appends its ids; returns the text that they complete.
 
-        TypeError if the tokenizer cannot encode.
+        It is encoded by itself, not together with the ids before, and ``add_special_tokens`` is as
+        for ``encode``. Special tokens that it spells become special tokens.
+
+        Raises TypeError if the tokenizer cannot encode, what its ``encode`` raises (EncodeError),
+        and what ``append_tokens`` raises.
         """
         encode = getattr(self.tokenizer, "encode", None)
         if encode is None:
@@ -112,10 +125,18 @@ class Sequence:
     # --- cutting back
 
     def truncate(self, num_tokens: int) -> None:
-        """Keeps the first ``num_tokens`` ids; the sequence goes on as if no others had ever come.
+        r"""Keeps the first ``num_tokens`` ids; the sequence goes on as if no others had ever come.
 
-        ValueError if there are fewer. Costs what the tokens near the cut cost, not the whole
-        sequence.
+        For speculative decoding, where drafted tokens are taken back. Costs what the tokens near
+        the cut cost, 64 mostly, not the whole sequence (on the windowed route: all that is kept).
+
+        Raises ValueError if there are fewer, TypeError for what is no int; nothing is then cut.
+
+        >>> from streamdec import MockTokenizer, Sequence
+        >>> sequence = Sequence(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]), [0, 1, 2])
+        >>> sequence.truncate(2)
+        >>> sequence.text, sequence.held, sequence.append_token(2)
+        ('caf', b'\xc3', 'é')
         """
         if type(num_tokens) is not int:
             raise TypeError(f"num_tokens must be an int, not {num_tokens!r:.40}")
@@ -152,7 +173,10 @@ class Sequence:
 
     @property
     def text(self) -> str:
-        """The text that the ids have decided; an unfinished character is not part of it."""
+        """The text that the ids have decided; an unfinished character is not part of it.
+
+        Joined anew each time, so it costs what the sequence is long.
+        """
         return "".join(self._texts)
 
     @property
@@ -194,7 +218,7 @@ class Sequence:
     # --- copies
 
     def fork(self) -> Self:
-        """A sequence that goes on from here on its own."""
+        """A sequence that goes on from here on its own; copies the ids and their texts."""
         other = object.__new__(type(self))
         other._stream = self._stream.fork()
         other._ids = self._ids.copy()
@@ -210,13 +234,22 @@ class Sequence:
         return type(self).restore, (self.tokenizer, self.snapshot())
 
     def snapshot(self) -> dict[str, Any]:
-        """The sequence as JSON, ids included."""
+        """The sequence as JSON, ids included, for ``restore`` here or elsewhere."""
         fields = {"token_ids": self._ids.copy()}
         return snapshots.dump("sequence", self.tokenizer, self._stream.program, fields)
 
     @classmethod
     def restore(cls, tokenizer: Decoder, snapshot: dict[str, Any], **expected: object) -> Self:
-        """The sequence that ``snapshot()`` described; all else as for ``DecodeStream.restore``."""
+        """The sequence that ``snapshot()`` described.
+
+        ``tokenizer``, ``expected``, and what is raised: all as for ``DecodeStream.restore``. Its
+        ids are decoded again.
+
+        >>> from streamdec import MockTokenizer, Sequence
+        >>> sequence = Sequence(MockTokenizer(), [1, 2])
+        >>> Sequence.restore(MockTokenizer(), sequence.snapshot()).text
+        'Hello world'
+        """
         options, fields = snapshots.load("sequence", tokenizer, snapshot, expected)
         with snapshots.reading(fields):
             sequence = cls(tokenizer, **options._asdict())

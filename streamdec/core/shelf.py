@@ -7,11 +7,11 @@ own push out one another's tables, and nobody else's.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from streamdec.core.rows import UNREPORTED_GROWTH, Rows
+from streamdec.locks import Lock
 
 __all__ = ["Shelf", "ShelfStatistics"]
 
@@ -44,7 +44,7 @@ class Shelf(Generic[R]):
         self._at_most = 0
         """How large all tables together may be: to ask each whenever one comes takes too long."""
         # Reentrant: tables retire, and tokenizers go, wherever the collector runs.
-        self._lock = threading.RLock()
+        self._lock = Lock()
 
     def get(self, key: Any, make: Callable[[], R]) -> R:
         """The table of ``key``, made at first use."""

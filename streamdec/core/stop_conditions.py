@@ -15,7 +15,7 @@ from typing import Any, Self, SupportsIndex, TypeGuard
 from streamdec.core.matcher import matcher
 from streamdec.core.stop_pattern import StopPattern, read_patterns
 from streamdec.core.stop_requests import OPENAI, SGLANG, VLLM, translated
-from streamdec.core.token_ids import check_token_id
+from streamdec.core.token_ids import check_token_id, is_bool
 
 __all__ = ["StopConditions", "StopLimits"]
 
@@ -26,10 +26,19 @@ Marker = str | int | None
 
 @dataclass(frozen=True, slots=True)
 class StopLimits:
-    """How much a caller from outside may ask for. None: no limit.
+    r"""How much a caller from outside may ask for. None: no limit.
 
     Counted are stop strings, markers of a gate that are text, and patterns, in code points; and
-    sequences of ids, in ids.
+    sequences of ids, in ids. Memory and the cost of making conditions grow with these sums; the
+    cost of a token does not.
+
+    Raises TypeError or ValueError for a limit that is no count.
+
+    >>> from streamdec import StopConditions, StopLimits
+    >>> StopConditions("#" * 1000, limits=StopLimits(longest_stop=256, total_size=8192))
+    Traceback (most recent call last):
+        ...
+    ValueError: the longest stop: 1000 code points or ids, and the limit is 256
     """
 
     longest_stop: int | None = None
@@ -46,7 +55,10 @@ class StopLimits:
     def check(
         self, stops: Iterable[Sequence[object]], patterns: Iterable[StopPattern] = ()
     ) -> None:
-        """Raises ValueError if ``stops`` (texts or sequences) or ``patterns`` exceed a limit."""
+        """Raises ValueError if ``stops`` (texts or sequences) or ``patterns`` exceed a limit.
+
+        Conditions that are given ``limits`` call it.
+        """
         sizes = [len(stop) for stop in stops]
         matches = list(patterns)
         longest = [*sizes, *(pattern.longest for pattern in matches)]
@@ -83,12 +95,19 @@ class _Fields:
 class StopConditions(_Fields):
     r"""When a stream ends. The names are vLLM's; the order in which stops are listed is nothing.
 
+    Checked when they are made, and immutable, hashable and comparable from then on: conditions may
+    be made once and used by any number of streams. One text or id stands for a list of one;
+    duplicates collapse; the attributes have the names of the arguments, and lists are sorted
+    tuples.
+
     Args:
         stop: stop strings. Their text is not given out (*hidden*).
         stop_token_ids: ids that end the stream; their own text is not given out.
-        visible_stop, visible_stop_token_ids: the same, and their text is given out. A string or id
-            that is both is hidden.
-        include_stop_str_in_output: show every stop: strings, ids, sequences, end-of-sequence.
+        visible_stop: stop strings whose text is given out. One that is both is hidden.
+        visible_stop_token_ids: ids that end the stream, and whose text is given out. One that is
+            both is hidden.
+        include_stop_str_in_output: show every stop: strings, patterns, ids, sequences,
+            end-of-sequence.
         min_tokens: what is completed by token number ``min_tokens`` or an earlier one is ignored.
         max_tokens: the stream ends in the step of this token, with ``finish_reason="length"``.
         ignore_eos: ``eos_token_ids`` do not end the stream.
@@ -108,6 +127,7 @@ class StopConditions(_Fields):
             ``regex`` library: ``pip install 'streamdec[regex]'``.
         max_hold: the most code points of a match of ``stop_regex``; longer ones are not found, so
             fewer than this are ever withheld. Must be given where a match may be of any length.
+        limits: what callers from outside may ask for; checked, and not kept.
 
     Raises:
         ValueError: an empty stop, a lone surrogate, a negative id, a bool for a number, counts that
@@ -123,6 +143,7 @@ class StopConditions(_Fields):
     is not read: it is an option of the decoder. Nor is ``spaces_between_special_tokens``: spaces
     are those of the tokenizer's own decode. ``dataclasses.replace`` adds what requests cannot say.
 
+    >>> from streamdec import StopConditions
     >>> StopConditions(["User:", "\n\n"], max_tokens=100).to_json()
     {'stop': ['\n\n', 'User:'], 'max_tokens': 100}
     >>> StopConditions.from_sglang({"stop": "User:", "max_new_tokens": 100, "top_p": 0.9}).to_json()
@@ -199,7 +220,19 @@ class StopConditions(_Fields):
         """The conditions of a request to OpenAI, of any of its APIs that make text.
 
         There is no limit of four stops. ``max_completion_tokens`` counts before ``max_tokens``.
-        Raises what the constructor does; TypeError if ``request`` is no mapping.
+
+        Args:
+            request: its body as a dict, or what an object's ``model_dump()`` gives.
+            eos_token_ids: the model's own, which no request names.
+            limits: as for the constructor.
+
+        Raises what the constructor raises, and TypeError if ``request`` is no mapping. Messages
+        name the request's own keys.
+
+        >>> from streamdec import StopConditions
+        >>> body = {"model": "tiny", "stop": ["User:"], "max_completion_tokens": 100}
+        >>> StopConditions.from_openai(body, eos_token_ids=2).to_json()
+        {'stop': ['User:'], 'max_tokens': 100, 'eos_token_ids': [2]}
         """
         with translated(request, OPENAI) as arguments:
             return cls(**arguments, eos_token_ids=eos_token_ids, limits=limits)
@@ -216,7 +249,8 @@ class StopConditions(_Fields):
 
         Otherwise than there, the longest of the stops that are complete at one code point counts,
         not the first in the list; and a stop string that is the text of a skipped special token
-        ends the stream too. Raises what ``from_openai`` does.
+        ends the stream too. ``request``, ``eos_token_ids``, ``limits`` and what is raised are as
+        for ``from_openai``.
         """
         with translated(request, VLLM) as arguments:
             return cls(**arguments, eos_token_ids=eos_token_ids, limits=limits)
@@ -235,7 +269,8 @@ class StopConditions(_Fields):
         As there, ``ignore_eos`` ignores ``stop_token_ids`` too. Otherwise than there,
         ``min_new_tokens`` holds for strings and not only for ids; the stop that is complete first
         counts, not the first in the list; and what ``stop_regex`` matches is hidden like any stop.
-        ``max_hold`` is for requests that have one. Raises what ``from_openai`` does.
+        ``max_hold`` is for requests that have one. ``request``, ``eos_token_ids``, ``limits`` and
+        what is raised are as for ``from_openai``.
         """
         with translated(request, SGLANG) as arguments:
             if "stop_regex" in arguments:
@@ -245,7 +280,7 @@ class StopConditions(_Fields):
     # --- JSON
 
     def to_json(self) -> dict[str, Any]:
-        """What differs from the default, as JSON."""
+        """What differs from the default, as JSON: a new dict of lists, texts and numbers."""
         return {
             each.name: _plain(value)
             for each in fields(self)
@@ -254,7 +289,16 @@ class StopConditions(_Fields):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The conditions that ``to_json`` gave ``data`` for. Raises what the constructor does."""
+        """The conditions that ``to_json`` gave ``data`` for.
+
+        Raises what the constructor raises; ValueError for a key that is no condition, TypeError for
+        what is no mapping.
+
+        >>> from streamdec import StopConditions
+        >>> conditions = StopConditions("User:", eos_token_ids=2)
+        >>> StopConditions.from_json(conditions.to_json()) == conditions
+        True
+        """
         if not isinstance(data, Mapping):
             raise TypeError(f"stop conditions are a mapping, not {type(data).__name__}")
         unknown = sorted(map(str, data.keys() - {each.name for each in fields(cls)}))
@@ -323,10 +367,13 @@ def _flag(name: str, value: object) -> bool:
 def _count(name: str, value: Any, *, least: int) -> int:
     if isinstance(value, bool):
         raise ValueError(f"{name} must be an integer, not {value}")
+    wrong = TypeError(f"{name} must be an integer, not {value!r:.40}")
+    if is_bool(value):
+        raise wrong
     try:
         count = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} must be an integer, not {value!r:.40}") from None
+        raise wrong from None
     if count < least:
         raise ValueError(f"{name} must be at least {least}, not {count}")
     return count

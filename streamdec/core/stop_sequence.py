@@ -37,15 +37,32 @@ class StopSequenceDecoder:
     r"""Turns token ids into text until a stop is complete; nothing of a hidden stop ever goes out.
 
     Withheld is only what must be: an unfinished character (``held``), and the longest end of the
-    text that may still become a hidden stop (``jailed``). The stop that is complete first ends the
-    stream; of several that are complete at one code point the longest.
+    text that may still become a hidden stop (``jailed``), which is shorter than that stop. The stop
+    that is complete first ends the stream; of several that are complete at one code point the
+    longest.
 
     Args:
-        tokenizer, prompt_token_ids: as for DecodeStream. A stop does not begin in the prompt.
+        tokenizer: as for DecodeStream.
         conditions: when the stream ends.
-        skip_special_tokens, byte_runs, unknown_ids, clean_up_tokenization_spaces: as there.
+        prompt_token_ids: as for DecodeStream. A stop does not begin in the prompt.
+        skip_special_tokens: as for DecodeStream.
+        byte_runs: as for DecodeStream.
+        unknown_ids: as for DecodeStream.
+        clean_up_tokenization_spaces: as for DecodeStream.
 
     Raises what DecodeStream raises; TypeError for conditions that are none.
+
+    **Cost.** What is remembered of the stops is what the automaton of Aho and Corasick (1975)
+    remembers, the longest end of the text that is a proper beginning of one; and what a token does
+    to it is kept in rows, as DecodeStream's are. So a step is one look-up, with one stop as with a
+    thousand. (Patterns are searched at each step, and so is the windowed route's text.)
+
+    **Memory.** A stream takes some 400 bytes, whatever its length, and what is jailed. Its rows are
+    shared by the streams of one tokenizer with equal options and conditions: 16,384 entries at most
+    for each, and 64 sets of conditions or some 32 MB for the whole process, least used first to go;
+    streams under way keep theirs.
+
+    **Threads.** Not for two at once; any number of streams may run in any number of them.
 
     >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
     >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:", b"!"])
@@ -100,7 +117,7 @@ class StopSequenceDecoder:
         self.reset()
 
     def reset(self) -> None:
-        """Back to where the stream was after its prompt."""
+        """Back to where the stream was after its prompt; at any time, also after the end."""
         self._go(self._program.first_row(self._primed))
         self._count = 0
         self._unknown_tokens = 0
@@ -112,7 +129,13 @@ class StopSequenceDecoder:
     def step(self, token_id: SupportsIndex) -> Chunk:
         """What ``token_id`` brings out: text, and perhaps the end.
 
-        Raises what ``DecodeStream.step`` raises; FinishedError after the end.
+        The chunk may be shared with other streams; it is immutable. Once it has a
+        ``finish_reason`` the stream is over: the engine can be stopped, and nothing is to be
+        flushed.
+
+        Raises what ``DecodeStream.step`` raises; FinishedError after the end;
+        StopRegexTimeoutError for a pattern that took more than half a second on this token. The
+        stream is then as it was before the token.
         """
         chunk: Chunk
         tally: float
@@ -228,10 +251,17 @@ class StopSequenceDecoder:
         self._tally = self._tally_start = first_tally(left)
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
-        """What several tokens bring out, as one chunk; ids after the end are ``unread_tokens``.
+        r"""What ``token_ids`` bring out, as one chunk; ids after the end are ``unread_tokens``.
 
-        Raises what ``step`` raises; ``error.chunk`` then has the text of the tokens before,
-        ``error.num_taken`` is how many they were, and the stream is as it was after them.
+        Raises what ``step`` raises, and TypeError for what is no list of ids; ``error.chunk`` then
+        has the text of the tokens before, ``error.num_taken`` is how many they were, and the stream
+        is as it was after them.
+
+        >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+        >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:", b"!"])
+        >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
+        >>> decoder.step_batch([0, 3, 1, 2, 3, 3])
+        Chunk(text='Hi!', finish_reason='stop', stop_reason='\nUser:', unread_tokens=2)
         """
         ids = as_sequence(token_ids)
         texts: list[str] = []
@@ -266,10 +296,19 @@ class StopSequenceDecoder:
         return chunk_of("".join(texts))
 
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
-        """The end, said by the caller: what was withheld comes out.
+        r"""The end, said by the caller: what was withheld comes out, and ``finish_reason`` with it.
 
         What comes out may itself complete a stop, which is then the finish (``"stop"``). After the
         end: an empty chunk with the same finish.
+
+        Raises ValueError for a ``finish_reason`` that is none, StopRegexTimeoutError and
+        RewriteError as ``step`` does; the stream has then not ended.
+
+        >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+        >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs"])
+        >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
+        >>> decoder.step_batch([0, 1]).text, decoder.flush("length").text
+        ('Hi', '\nUs')
         """
         if finish_reason not in get_args(FinishReason):
             raise ValueError(
@@ -334,7 +373,7 @@ class StopSequenceDecoder:
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens were examined: those given to ``step`` until the end."""
+        """How many tokens were examined: those given to ``step`` until the end, it included."""
         return tokens_in(self._count)
 
     @property
@@ -364,12 +403,12 @@ class StopSequenceDecoder:
 
     @property
     def jailed(self) -> str:
-        """Decided text that is withheld because it may become a stop."""
+        """Decided text that is withheld because it may become a stop; "" after the end."""
         return "" if self._end is not None else self._memory.withheld
 
     @property
     def held(self) -> bytes:
-        """The bytes that wait for the end of their character (or run)."""
+        """The bytes that wait for the end of their character (or run); b"" after the end."""
         return b"" if self._end is not None else self._program.decode.held(self._memory.core)
 
     @property
@@ -379,7 +418,14 @@ class StopSequenceDecoder:
 
     @property
     def match(self) -> StopMatch | None:
-        """The stop that ended the stream, if one did."""
+        r"""The stop that ended the stream, if one did, and where it stands in the text.
+
+        >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+        >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:"])
+        >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
+        >>> decoder.step_batch([0, 1, 2]).text, decoder.match.start, decoder.match.tokens_before
+        ('Hi', 2, 1)
+        """
         return self._match
 
     @property
@@ -400,7 +446,10 @@ class StopSequenceDecoder:
     # --- copies
 
     def fork(self) -> Self:
-        """A stream that goes on from here on its own."""
+        """A stream that goes on from here on its own: for several samples of one prompt.
+
+        ``copy.copy`` and ``copy.deepcopy`` do the same; the tokenizer is shared.
+        """
         other = object.__new__(type(self))
         for name in StopSequenceDecoder.__slots__:
             if name != "__weakref__":
@@ -416,7 +465,10 @@ class StopSequenceDecoder:
         return type(self).restore, (self.tokenizer, self.snapshot())
 
     def snapshot(self) -> dict[str, Any]:
-        """The stream as JSON, conditions included, for ``restore`` here, later or elsewhere."""
+        """The stream as JSON, conditions included, for ``restore`` here, later or elsewhere.
+
+        Some 150 bytes and the conditions; not the text that was given. The stream goes on.
+        """
         program, end, match = self._program, self._end, self._match
         size = text_in(self._count)
         return snapshots.dump(
@@ -436,7 +488,19 @@ class StopSequenceDecoder:
 
     @classmethod
     def restore(cls, tokenizer: Decoder, snapshot: Mapping[str, Any], **expected: object) -> Self:
-        """The stream that ``snapshot()`` described; all else as for ``DecodeStream.restore``."""
+        r"""The stream that ``snapshot()`` described.
+
+        ``tokenizer``, ``expected``, and what is raised: all as for ``DecodeStream.restore``.
+
+        >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+        >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:"])
+        >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
+        >>> decoder.step_batch([0, 1]).text
+        'Hi'
+        >>> moved = StopSequenceDecoder.restore(tokenizer, decoder.snapshot())
+        >>> moved.jailed, moved.step(2).finish_reason
+        ('\nUs', 'stop')
+        """
         options, fields = snapshots.load(cls._machine, tokenizer, snapshot, expected)
         stream = object.__new__(cls)
         stream.tokenizer = tokenizer

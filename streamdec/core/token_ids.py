@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex
 
 from streamdec.errors import TokenIdError, TokenIdTypeError
 
-__all__ = ["MAX_TOKEN_ID", "as_sequence", "check_token_id"]
+__all__ = ["MAX_TOKEN_ID", "as_sequence", "check_token_id", "is_bool"]
 
 MAX_TOKEN_ID = 2**32 - 1
 """Token ids are u32 in every engine and in the ``tokenizers`` library."""
@@ -23,8 +23,7 @@ def check_token_id(
     ``index`` is the token's place among the generated tokens, for the error.
     Raises TokenIdTypeError for what is no integer, TokenIdError for one out of range.
     """
-    # A bool is an int to Python, and NumPy's had __index__ for years: both are mistakes here.
-    if isinstance(token_id, bool) or type(token_id).__name__ == "bool":
+    if is_bool(token_id):
         raise TokenIdTypeError(_message(what, index, token_id, "is a bool"), token_id, index)
     try:
         number = operator.index(token_id)
@@ -34,6 +33,15 @@ def check_token_id(
     if 0 <= number <= MAX_TOKEN_ID:
         return number
     raise TokenIdError(_message(what, index, token_id, "is out of range"), token_id, index)
+
+
+def is_bool(value: object) -> bool:
+    """Whether ``value`` is a bool, Python's or NumPy's (``bool_`` before 2.0).
+
+    The one is an int, the other had ``__index__`` for years: both are mistakes where a number is
+    meant.
+    """
+    return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
 
 
 def _message(what: str, index: int | None, token_id: object, problem: str) -> str:

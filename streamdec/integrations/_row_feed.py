@@ -23,11 +23,19 @@ ENDS_OF_LOOPS = StopIteration, StopAsyncIteration
 
 
 class RowChunk(NamedTuple):
-    """A chunk, and the row of the batch that it belongs to."""
+    """A chunk, and the row of the batch that it belongs to.
+
+    >>> from streamdec import Chunk
+    >>> from streamdec.integrations.transformers import RowChunk
+    >>> row, chunk = RowChunk(0, Chunk("Hi"))
+    >>> row, chunk.text
+    (0, 'Hi')
+    """
 
     row: int
     """From 0. With ``num_return_sequences=n`` prompt p has the rows p * n to p * n + n - 1."""
     chunk: Chunk
+    """What is new in its text; the last of a row has a ``finish_reason``."""
 
 
 class RowFeed:

@@ -24,13 +24,24 @@ __all__ = ["FAILED", "MessageOptions", "MessageResponse", "MessageStream", "erro
 def error_body(message: str, *, kind: str = "api_error") -> Json:
     """An error as the API gives it: the body of a response, or an event in the midst of one.
 
-    ``kind`` is Anthropic's ``type``: ``"invalid_request_error"``, ``"overloaded_error"``.
+    ``message`` is what a person reads, ``kind`` Anthropic's ``type``: ``"invalid_request_error"``,
+    ``"overloaded_error"``.
+
+    >>> from streamdec.integrations.anthropic import error_body
+    >>> error_body("too many requests", kind="rate_limit_error")
+    {'type': 'error', 'error': {'type': 'rate_limit_error', 'message': 'too many requests'}}
     """
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 
 class MessageOptions(TypedDict, total=False):
-    """What a message is made of, however it is sent."""
+    """What a message is made of, however it is sent: keyword arguments of both classes.
+
+    >>> from streamdec.integrations.anthropic import MessageOptions, MessageStream
+    >>> options: MessageOptions = {"response_id": "msg_1", "model": "tiny", "input_tokens": 3}
+    >>> MessageStream(**options).start()[0]["message"]["usage"]
+    {'input_tokens': 3, 'output_tokens': 0}
+    """
 
     response_id: Required[str]
     """Its ``id``, of the caller's making: ``"msg_..."``."""
@@ -120,9 +131,11 @@ class MessageStream(_Format):
     chunk; ``content_block_stop``, ``message_delta`` (why it ended, and the usage) and
     ``message_stop``. Its methods are those of the streams of :mod:`streamdec.integrations.openai`.
 
-    Its options are those of :class:`MessageOptions`. ValueError for a count that is none.
+    Its options are those of :class:`~streamdec.integrations.anthropic.MessageOptions`. ValueError
+    for a count that is none.
 
     >>> from streamdec import Chunk
+    >>> from streamdec.integrations.anthropic import MessageStream
     >>> wire = MessageStream(response_id="msg_1", model="tiny", input_tokens=3)
     >>> [each["type"] for each in wire.step(Chunk("Hi"))]
     ['message_start', 'content_block_start', 'ping', 'content_block_delta']
@@ -176,7 +189,7 @@ class MessageStream(_Format):
             logprobs: the API has none; () alone.
 
         Raises ValueError for another index, for logprobs, and if the usage cannot be known;
-        FinishedError after the end.
+        :class:`~streamdec.FinishedError` after the end. All is then as before.
         """
         if logprobs:
             raise ValueError("a message has no log probabilities")
@@ -203,13 +216,17 @@ class MessageStream(_Format):
         ]
 
     def fail(self, message: str = FAILED, *, kind: str = "api_error") -> Json:
-        """The event that breaks the message off, whatever was sent before; see ``error_body``."""
+        """The event that breaks the message off, whatever was sent before.
+
+        ``message`` and ``kind`` are those of
+        :func:`~streamdec.integrations.anthropic.error_body`. Nothing is to be sent after it.
+        """
         return error_body(message, kind=kind)
 
     # --- as bytes
 
     def start_bytes(self) -> bytes:
-        """``start`` as Server-Sent Events."""
+        """``start`` as Server-Sent Events, UTF-8; empty the second time."""
         return _events(self.start())
 
     def step_bytes(
@@ -220,27 +237,31 @@ class MessageStream(_Format):
         num_tokens: int | None = None,
         logprobs: Sequence[PlacedLogprob] = (),
     ) -> bytes:
-        """``step`` as Server-Sent Events."""
+        """``step`` as Server-Sent Events.
+
+        ``chunk``, ``index``, ``num_tokens``, ``logprobs`` and what is raised are those of ``step``.
+        """
         if chunk.finish_reason is not None or not self._has_started or logprobs or index:
             return _events(self.step(chunk, index, num_tokens=num_tokens, logprobs=logprobs))
         self._take(chunk, index, num_tokens)
         return _HEAD + string_bytes(chunk.text) + _TAIL
 
     def flush_bytes(self) -> bytes:
-        """``flush`` as Server-Sent Events."""
+        """``flush`` as Server-Sent Events. Raises what ``flush`` raises."""
         return _events(self.flush())
 
     def fail_bytes(self, message: str = FAILED, *, kind: str = "api_error") -> bytes:
-        """``fail`` as a Server-Sent Event."""
+        """``fail`` as a Server-Sent Event; ``message`` and ``kind`` are those of ``fail``."""
         return _events([self.fail(message, kind=kind)])
 
 
 class MessageResponse(_Format):
     """A whole message, of the same chunks as a stream.
 
-    Its options are those of :class:`MessageOptions`.
+    Its options are those of :class:`~streamdec.integrations.anthropic.MessageOptions`.
 
     >>> from streamdec import Chunk
+    >>> from streamdec.integrations.anthropic import MessageResponse
     >>> answer = MessageResponse(response_id="msg_1", model="tiny", input_tokens=3)
     >>> answer.step(Chunk("Hi!", "length"), num_tokens=2)
     >>> answer.body()["stop_reason"], answer.body()["usage"]
@@ -252,7 +273,7 @@ class MessageResponse(_Format):
         self._texts: list[str] = []
 
     def step(self, chunk: Chunk, *, num_tokens: int | None = None) -> None:
-        """Takes a chunk; all is as for ``MessageStream.step``."""
+        """Takes ``chunk``; ``num_tokens`` and what is raised are as for ``MessageStream.step``."""
         self._take(chunk, 0, num_tokens)
         self._texts.append(chunk.text)
 
@@ -268,7 +289,7 @@ class MessageResponse(_Format):
         return {**self._fields, "content": content, **end, "usage": self._usage()}
 
     def body_bytes(self) -> bytes:
-        """``body`` as JSON."""
+        """``body`` as JSON, UTF-8. Raises what ``body`` raises."""
         return json_bytes(self.body())
 
 

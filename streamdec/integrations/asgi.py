@@ -31,7 +31,17 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 
 class WireStream(Protocol):
-    """A wire format, as a response is sent in it: a ChatStream, CompletionStream, MessageStream."""
+    r"""A wire format, as a response is sent in it: a ChatStream, CompletionStream, MessageStream.
+
+    For a format of one's own: five members, each of which gives bytes to be sent as they are.
+
+    >>> from streamdec import Chunk
+    >>> from streamdec.integrations.asgi import WireStream
+    >>> from streamdec.integrations.anthropic import MessageStream
+    >>> wire: WireStream = MessageStream(response_id="msg_1", model="tiny", input_tokens=1)
+    >>> wire.step_bytes(Chunk("Hi")).endswith(b'"text":"Hi"}}\n\n')
+    True
+    """
 
     @property
     def keep_alive(self) -> bytes:
@@ -39,7 +49,7 @@ class WireStream(Protocol):
         ...
 
     def start_bytes(self) -> bytes:
-        """What comes before any text."""
+        """What comes before any text; empty the second time."""
         ...
 
     def step_bytes(
@@ -50,11 +60,15 @@ class WireStream(Protocol):
         num_tokens: int | None = None,
         logprobs: Sequence[PlacedLogprob] = (),
     ) -> bytes:
-        """What a chunk of a sample is."""
+        """What ``chunk`` is, of the sample ``index``.
+
+        ``num_tokens`` is how many tokens the sample has read so far, None if unknown; ``logprobs``
+        are those of the tokens of the chunk.
+        """
         ...
 
     def flush_bytes(self) -> bytes:
-        """What comes when every sample has ended."""
+        """What comes when every sample has ended. Raises ValueError if one has not."""
         ...
 
     def fail_bytes(self) -> bytes:
@@ -63,7 +77,22 @@ class WireStream(Protocol):
 
 
 def encoded(wire: WireStream, stream: TextStream[Any], chunk: Chunk, index: int = 0) -> bytes:
-    """A chunk that ``stream`` has just given, with its count of tokens and its logprobs."""
+    r"""``chunk``, which ``stream`` has just given, as bytes of ``wire``, for the sample ``index``.
+
+    The count of tokens and the log probabilities are asked of the stream's decoder. Raises what
+    ``wire.step_bytes`` raises.
+
+    >>> import asyncio
+    >>> from streamdec import MockTokenizer, stream
+    >>> from streamdec.integrations.anthropic import MessageStream
+    >>> from streamdec.integrations.asgi import encoded
+    >>> async def last_event():
+    ...     wire = MessageStream(response_id="msg_1", model="tiny", input_tokens=1)
+    ...     async with stream([1, 2], MockTokenizer()) as chunks:
+    ...         return [encoded(wire, chunks, chunk) async for chunk in chunks][1]
+    >>> asyncio.run(last_event())[:45]
+    b'event: content_block_delta\ndata: {"type":"con'
+    """
     machine = stream.machine
     num_tokens = getattr(getattr(machine, "decoder", machine), "num_tokens", None)
     logprobs = machine.take() if isinstance(machine, LogprobTracker) else ()
@@ -71,12 +100,26 @@ def encoded(wire: WireStream, stream: TextStream[Any], chunk: Chunk, index: int 
 
 
 async def events(wire: WireStream, stream: TextStream[Any]) -> AsyncIterator[bytes]:
-    """The bytes of a response of one sample, for frameworks that take an iterator of bytes.
+    r"""The bytes of a response of one sample, for frameworks that take an iterator of bytes.
 
     The stream is closed when the iterator is, or when what runs it is cancelled: whether that
-    happens when the client goes is the framework's affair (:class:`EventStreamResponse` sees to it
-    by itself). An error of the engine is sent as an error of the API, and then raised: frameworks
-    log it, and break the connection off.
+    happens when the client goes is the framework's affair
+    (:class:`~streamdec.integrations.asgi.EventStreamResponse` sees to it by itself). An error of
+    the engine is sent as an error of the API, and then raised: frameworks log it, and break the
+    connection off.
+
+    ``wire`` is the wire format, for one sample.
+
+    >>> import asyncio
+    >>> from streamdec import MockTokenizer, stream
+    >>> from streamdec.integrations.asgi import events
+    >>> from streamdec.integrations.openai import CompletionStream
+    >>> async def body():
+    ...     wire = CompletionStream(response_id="cmpl-1", model="tiny", created=0)
+    ...     return [data async for data in events(wire, stream([1, 2], MockTokenizer()))]
+    >>> sent = asyncio.run(body())
+    >>> len(sent), sent[-1]
+    (5, b'data: [DONE]\n\n')
     """
     async with stream:
         yield wire.start_bytes()
@@ -90,7 +133,7 @@ async def events(wire: WireStream, stream: TextStream[Any]) -> AsyncIterator[byt
 
 
 class EventStreamResponse:
-    """A response that is streamed: an ASGI application of its own, which a route may return.
+    r"""A response that is streamed: an ASGI application of its own, which a route may return.
 
     * Samples are read side by side, each in a task of its own, and each chunk is sent when it
       comes. (One engine that makes several samples gives the ids of each to its own TokenFeed.)
@@ -110,6 +153,20 @@ class EventStreamResponse:
         keep_alive: seconds; None for never.
 
     Raises ValueError if there is no stream, and for ``keep_alive`` that is not more than 0.
+
+    >>> import asyncio
+    >>> from streamdec import MockTokenizer, stream
+    >>> from streamdec.integrations.asgi import EventStreamResponse
+    >>> from streamdec.integrations.openai import CompletionStream
+    >>> async def application(scope, receive, send):
+    ...     wire = CompletionStream(response_id="cmpl-1", model="tiny", created=0)
+    ...     await EventStreamResponse(wire, stream([1, 2], MockTokenizer()))(scope, receive, send)
+    >>> messages = []  # what a server is given to send
+    >>> async def send(message):
+    ...     messages.append(message)
+    >>> asyncio.run(application({"type": "http"}, asyncio.Event().wait, send))
+    >>> messages[0]["status"], messages[-2]["body"]
+    (200, b'data: [DONE]\n\n')
     """
 
     def __init__(

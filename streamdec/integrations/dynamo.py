@@ -5,7 +5,8 @@ frontend sends on. A worker that takes tokens (``ModelInput.Tokens``) needs noth
 yields ``{"token_ids": [...], "finish_reason": ...}``, and Dynamo decodes.
 
 Dynamo moves requests of token workers from a dead worker to another one, and those of text workers
-not. :func:`resuming` does, for workers that say with each token how far they are.
+not. :func:`~streamdec.integrations.dynamo.resuming` does, for workers that say with each token how
+far they are.
 
 Tried with ai-dynamo 1.6.1. Nothing is imported from it. Runs on asyncio, as Dynamo does.
 """
@@ -84,8 +85,23 @@ class TextWorker:
         conditions: called with the request; says when the text ends.
         prompt_token_ids: called with the request; the ids of the prompt, if it may end within a
             character.
-        resumable: each token's state goes with the objects, for :func:`resuming`.
+        resumable: each token's state goes with the objects, for
+            :func:`~streamdec.integrations.dynamo.resuming`.
         options: of decoding and of the stream, as :func:`streamdec.stream` takes them.
+
+    Raises TypeError for what is no option.
+
+    >>> import asyncio
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.integrations.dynamo import TextWorker
+    >>> async def engine(request, token_ids):
+    ...     for token_id in (1, 2, 3):
+    ...         yield token_id
+    >>> async def answer(request):
+    ...     worker = TextWorker(engine, MockTokenizer())
+    ...     return [item async for item in worker.generate(request)]
+    >>> asyncio.run(answer({"stop": " test"}))[-1]
+    {'text': '', 'finish_reason': 'stop', 'stop_reason': ' test'}
     """
 
     def __init__(
@@ -260,7 +276,24 @@ async def resuming(
         retries: how often another worker is asked at most.
         errors: what a dead worker raises. One whose answer ends too early counts as dead.
 
-    Raises what the last worker raised, or ConnectionError.
+    Raises what the last worker raised, or ConnectionError. It holds the ids of the answer so far,
+    and one snapshot.
+
+    >>> import asyncio
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.integrations.dynamo import TextWorker, resuming
+    >>> async def dying(request, token_ids):
+    ...     yield 1
+    ...     raise OSError("the GPU is gone")
+    >>> async def engine(request, token_ids):
+    ...     for token_id in [1, 2, 3][len(token_ids) :]:
+    ...         yield token_id
+    >>> workers = [TextWorker(each, MockTokenizer(), resumable=True) for each in (engine, dying)]
+    >>> async def answer():
+    ...     items = resuming(lambda request: workers.pop().generate(request), {})
+    ...     return "".join([item["text"] async for item in items])
+    >>> asyncio.run(answer())
+    'Hello world test'
     """
     state: Json | None = None
     ids: list[int] = []

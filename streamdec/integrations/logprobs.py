@@ -1,8 +1,9 @@
 """Log probabilities that belong to the text: true bytes, true places, nothing of a stop.
 
 In: the log probabilities of an engine, token by token, and a decoder that is stepped through a
-:class:`LogprobTracker`. Out: with each chunk those of the tokens whose text is out, each with the
-bytes that it gave and with its place in the text. The wire formats write them as their APIs do.
+:class:`~streamdec.integrations.logprobs.LogprobTracker`. Out: with each chunk those of the tokens
+whose text is out, each with the bytes that it gave and with its place in the text. The wire formats
+write them as their APIs do.
 """
 
 from __future__ import annotations
@@ -37,9 +38,15 @@ LEAST_LOGPROB = -9999.0
 
 
 class TokenLogprob(NamedTuple):
-    """What an engine says of one token."""
+    """What an engine says of one token.
+
+    >>> from streamdec.integrations.logprobs import TokenLogprob
+    >>> TokenLogprob(262, -0.25, top={262: -0.25, 11: -2.5}).logprob
+    -0.25
+    """
 
     token_id: int
+    """Its id."""
     logprob: float | None
     """Its natural logarithm; None for the first token of a prompt."""
     top: Mapping[int, float] | None = None
@@ -47,24 +54,42 @@ class TokenLogprob(NamedTuple):
 
 
 class Alternative(NamedTuple):
-    """A token that might have stood in a place."""
+    """A token that might have stood in a place.
+
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.integrations.logprobs import TokenLogprob, prompt_logprobs
+    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"Ho"])
+    >>> [placed] = prompt_logprobs(tokenizer, [TokenLogprob(0, -0.5, top={0: -0.5, 1: -1.5})])
+    >>> placed.top[1]
+    Alternative(token='Ho', data=b'Ho', logprob=-1.5)
+    """
 
     token: str
     """Its text: bytes that are no UTF-8 as ``\\xf0``. Of one without bytes its name."""
     data: bytes | None
     """The bytes that it gives there; None where the tokenizer cannot say."""
     logprob: float
+    """Its natural logarithm, LEAST_LOGPROB at least."""
 
 
 class PlacedLogprob(NamedTuple):
-    """A token of the text, its log probability and its place."""
+    """A token of the text, its log probability and its place.
+
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.integrations.logprobs import TokenLogprob, prompt_logprobs
+    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"!"])
+    >>> prompt_logprobs(tokenizer, [TokenLogprob(0, None), TokenLogprob(1, -0.5)])[1]
+    PlacedLogprob(token_id=1, token='!', data=b'!', logprob=-0.5, text_offset=2, top=None)
+    """
 
     token_id: int
+    """Its id."""
     token: str
     """As for Alternative."""
     data: bytes | None
     """The bytes that it gave. Of all tokens, joined, they are the UTF-8 of the text."""
     logprob: float | None
+    """Its natural logarithm, LEAST_LOGPROB at least; None for the first token of a prompt."""
     text_offset: int
     """Where its text begins, in code points of the generated text."""
     top: tuple[Alternative, ...] | None = None
@@ -93,6 +118,7 @@ class LogprobTracker:
     Raises TypeError for what is no such decoder, ValueError for one that is under way.
 
     >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+    >>> from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
     >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9", b"\nUser:"])
     >>> tracker = LogprobTracker(StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:")))
     >>> tracker.put(TokenLogprob(token_id, -0.5) for token_id in (0, 1, 2, 3))
@@ -127,9 +153,10 @@ class LogprobTracker:
     # --- in and out
 
     def put(self, logprobs: Iterable[TokenLogprob]) -> None:
-        """What the engine says of the next tokens, before they are stepped.
+        """Takes ``logprobs``, what the engine says of the next tokens, before they are stepped.
 
-        ValueError for a log probability that is NaN or infinite; -infinity is LEAST_LOGPROB.
+        Held until their text is out, and until :meth:`take`. ValueError for a log probability that
+        is NaN or infinite; -infinity is LEAST_LOGPROB.
         """
         self._waiting.extend(map(_checked, logprobs))
 
@@ -153,7 +180,7 @@ class LogprobTracker:
         return self
 
     def step(self, token_id: SupportsIndex) -> Chunk:
-        """What the decoder gives, and raises.
+        """What the decoder gives for ``token_id``, and raises.
 
         ValueError if nothing, or another id, was put for the token; all is then as before.
         """
@@ -171,7 +198,10 @@ class LogprobTracker:
         return self._told(chunk)
 
     def step_batch(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        """What the decoder gives for several; an error has the chunk of those before it."""
+        """What the decoder gives for ``token_ids``; raises what ``step`` raises.
+
+        An error has the chunk of those before it, and how many they were (``num_taken``).
+        """
         texts: list[str] = []
         try:
             for count, token_id in enumerate(token_ids, 1):
@@ -187,7 +217,7 @@ class LogprobTracker:
         return chunk_of("".join(texts))
 
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
-        """The end, as of the decoder."""
+        """The end: what the decoder gives for ``finish_reason``, and raises."""
         if self.decoder.finished:
             return self._face.flush(finish_reason)
         return self._told(self._face.flush(finish_reason))
@@ -233,9 +263,18 @@ class LogprobTracker:
 def prompt_logprobs(
     tokenizer: Decoder, logprobs: Iterable[TokenLogprob], **options: Any
 ) -> list[PlacedLogprob]:
-    """Those of a prompt, placed in its text: for responses that begin with it (``echo``).
+    r"""Those of a prompt, placed in its text: for responses that begin with it (``echo``).
 
-    ``options`` are those of decoding, as for DecodeStream; the text is what it gives with them.
+    ``logprobs`` are those of all tokens of the prompt, in order. ``options`` are those of decoding,
+    as for DecodeStream; the text is what it gives with them. Ids that ``tokenizer`` does not have
+    give nothing. Raises ValueError for a log probability that is NaN or infinite.
+
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.integrations.logprobs import TokenLogprob, prompt_logprobs
+    >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
+    >>> placed = prompt_logprobs(tokenizer, [TokenLogprob(i, -0.5) for i in range(3)])
+    >>> [(each.data, each.text_offset) for each in placed]
+    [(b'caf', 0), (b'\xc3', 3), (b'\xa9', 3)]
     """
     places = _Places(tokenizer, [], options)
     for each in logprobs:

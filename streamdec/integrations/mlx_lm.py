@@ -37,6 +37,7 @@ class StreamingDetokenizer:
     Raises what DecodeStream raises; TypeError for what is no tokenizer.
 
     >>> from streamdec import MockTokenizer
+    >>> from streamdec.integrations.mlx_lm import StreamingDetokenizer
     >>> detokenizer = StreamingDetokenizer(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]))
     >>> for token in (0, 1, 2):
     ...     detokenizer.add_token(token)

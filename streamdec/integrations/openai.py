@@ -10,6 +10,7 @@ and the accumulating ``.stream()``) and httpx 0.28.1.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Required, TypedDict, Unpack
 
@@ -53,6 +54,7 @@ def error_body(
         code: what a program reads.
         param: which parameter of the request was wrong.
 
+    >>> from streamdec.integrations.openai import error_body
     >>> error_body("n must be 1 at least", kind="invalid_request_error")["error"]["type"]
     'invalid_request_error'
     """
@@ -60,7 +62,13 @@ def error_body(
 
 
 class ResponseOptions(TypedDict, total=False):
-    """What a response is made of, however it is sent."""
+    """What a response is made of, however it is sent: keyword arguments of the four classes.
+
+    >>> from streamdec.integrations.openai import CompletionResponse, ResponseOptions
+    >>> options: ResponseOptions = {"response_id": "cmpl-1", "model": "tiny", "created": 0}
+    >>> CompletionResponse(**options, prompt_tokens=3).finished
+    False
+    """
 
     response_id: Required[str]
     """Its ``id``, of the caller's making: ``"chatcmpl-..."``, ``"cmpl-..."``."""
@@ -81,7 +89,16 @@ class ResponseOptions(TypedDict, total=False):
 
 
 class StreamOptions(ResponseOptions, total=False):
-    """What a streamed response is made of."""
+    """What a streamed response is made of: those of ResponseOptions, and two more.
+
+    ``response_id``, ``model`` and ``created`` are required; ``n``, ``prompt_tokens``,
+    ``system_fingerprint``, ``stop_reason`` and ``return_token_ids`` are not.
+
+    >>> from streamdec.integrations.openai import ChatStream, StreamOptions
+    >>> options: StreamOptions = {"response_id": "chatcmpl-1", "model": "tiny", "created": 0}
+    >>> len(ChatStream(**options, n=2).start())
+    2
+    """
 
     include_usage: bool
     """The client's ``stream_options.include_usage``. False."""
@@ -110,7 +127,7 @@ class _Sample:
         self.finish_reason, self.stop_reason = chunk.finish_reason, chunk.stop_reason
 
 
-class _Format:
+class _Format(ABC):
     """What a response knows, however it is sent."""
 
     _object: ClassVar[str]
@@ -155,7 +172,7 @@ class _Format:
 
     @property
     def completion_tokens(self) -> int:
-        """How many tokens were read, for all samples."""
+        """How many tokens were read so far, for all samples together."""
         return sum(sample.num_tokens for sample in self._samples)
 
     # --- for both
@@ -269,7 +286,7 @@ class _Stream(_Format):
         comes with ``flush``, after the text of all samples.
 
         Raises ValueError for an index that is none, and if the usage cannot be known;
-        FinishedError after the end of the sample.
+        :class:`~streamdec.FinishedError` after the end of the sample. All is then as before.
         """
         sample = self._sample(chunk, index, num_tokens)
         events = self.start()
@@ -298,13 +315,17 @@ class _Stream(_Format):
     def fail(
         self, message: str = FAILED, *, kind: str = "server_error", code: str = "error"
     ) -> Json:
-        """The object that breaks the response off, whatever was sent before; see ``error_body``."""
+        """The object that breaks the response off, whatever was sent before.
+
+        ``message``, ``kind`` and ``code`` are those of
+        :func:`~streamdec.integrations.openai.error_body`. Nothing is to be sent after it.
+        """
         return error_body(message, kind=kind, code=code)
 
     # --- as bytes
 
     def start_bytes(self) -> bytes:
-        """``start`` as Server-Sent Events."""
+        """``start`` as Server-Sent Events, UTF-8; empty the second time."""
         return _events(self.start())
 
     def step_bytes(
@@ -315,7 +336,11 @@ class _Stream(_Format):
         num_tokens: int | None = None,
         logprobs: Sequence[PlacedLogprob] = (),
     ) -> bytes:
-        """``step`` as Server-Sent Events."""
+        """``step`` as Server-Sent Events.
+
+        ``chunk``, ``index``, ``num_tokens``, ``logprobs`` and what is raised are those of ``step``.
+        Cost: about that of writing the text as JSON.
+        """
         sample = self._running.get(index)
         if sample is None or chunk.finish_reason is not None or logprobs:
             return _events(self.step(chunk, index, num_tokens=num_tokens, logprobs=logprobs))
@@ -324,13 +349,16 @@ class _Stream(_Format):
         return sample.head + string_bytes(chunk.text) + self._tail
 
     def flush_bytes(self) -> bytes:
-        """``flush`` as Server-Sent Events, and ``[DONE]``."""
+        """``flush`` as Server-Sent Events, and ``[DONE]``. Raises what ``flush`` raises."""
         return _events(self.flush()) + DONE
 
     def fail_bytes(
         self, message: str = FAILED, *, kind: str = "server_error", code: str = "error"
     ) -> bytes:
-        """``fail`` as a Server-Sent Event, and ``[DONE]``."""
+        """``fail`` as a Server-Sent Event, and ``[DONE]``.
+
+        ``message``, ``kind`` and ``code`` are those of ``fail``.
+        """
         return _events([self.fail(message, kind=kind, code=code)]) + DONE
 
     # --- one object
@@ -362,11 +390,13 @@ class _Stream(_Format):
             answer["usage"] = self._usage(sample.num_tokens) if self._is_continuous else None
         return answer
 
+    @abstractmethod
     def _beginning(self, index: int) -> Iterable[tuple[Json, Sequence[PlacedLogprob]]]:
-        raise NotImplementedError
+        """What a sample begins with: the content of objects, and the log probabilities in them."""
 
+    @abstractmethod
     def _content(self, chunk: Chunk) -> Json:
-        raise NotImplementedError
+        """A chunk, as a choice has it."""
 
     def _shift(self, index: int, chunk: Chunk | None) -> int:
         return 0
@@ -379,10 +409,12 @@ class ChatStream(_Stream):
     was asked for, and ``[DONE]``. ``step_bytes`` of a chunk costs about as much as its text takes
     to be written as JSON.
 
-    Its options are those of :class:`StreamOptions`. ValueError for a count that is none, and for a
+    Its options are those of :class:`~streamdec.integrations.openai.StreamOptions`, among them
+    ``include_usage`` and ``continuous_usage_stats``. ValueError for a count that is none, and for a
     usage without ``prompt_tokens``.
 
     >>> from streamdec import Chunk
+    >>> from streamdec.integrations.openai import ChatStream
     >>> wire = ChatStream(response_id="chatcmpl-1", model="tiny", created=0)
     >>> [each["choices"][0]["delta"] for each in wire.step(Chunk("Hi"))]
     [{'role': 'assistant', 'content': ''}, {'content': 'Hi'}]
@@ -409,14 +441,16 @@ class CompletionStream(_Stream):
     r"""A completion, as it comes: ``text_completion`` objects.
 
     Args:
-        options: those of :class:`StreamOptions`.
+        options: those of :class:`~streamdec.integrations.openai.StreamOptions`.
         echo: the text of the prompt, if the client wants it before each sample; or one for each
             sample. (Of ids that end inside a character without that: it comes with the sample.)
-        echo_logprobs: of the prompt's tokens, for each sample (:func:`prompt_logprobs`).
+        echo_logprobs: of the prompt's tokens, for each sample
+            (:func:`~streamdec.integrations.logprobs.prompt_logprobs`).
 
     Raises what ChatStream does, and ValueError for another number of echoes than of samples.
 
     >>> from streamdec import Chunk
+    >>> from streamdec.integrations.openai import CompletionStream
     >>> wire = CompletionStream(response_id="cmpl-1", model="tiny", created=0, echo="Once")
     >>> [each["choices"][0]["text"] for each in wire.step(Chunk(" upon"))]
     ['Once', ' upon']
@@ -468,7 +502,10 @@ class _Response(_Format):
         num_tokens: int | None = None,
         logprobs: Sequence[PlacedLogprob] = (),
     ) -> None:
-        """Takes a chunk; all is as for ``ChatStream.step``."""
+        """Takes ``chunk``, of the sample ``index``.
+
+        ``num_tokens``, ``logprobs`` and what is raised are as for ``ChatStream.step``.
+        """
         self._sample(chunk, index, num_tokens).take(chunk, num_tokens)
         self._texts[index].append(chunk.text)
         self._placed[index] += logprobs
@@ -478,7 +515,7 @@ class _Response(_Format):
     def body(self) -> Json:
         """The object; the error of a sample that was aborted or failed (``failed`` says so: 500).
 
-        ValueError if a sample has not ended.
+        Raises ValueError if a sample has not ended. May be asked for again.
         """
         self._check_finished()
         if self.failed:
@@ -488,7 +525,7 @@ class _Response(_Format):
         return {**self._fields, "choices": choices, "usage": usage}
 
     def body_bytes(self) -> bytes:
-        """``body`` as JSON."""
+        """``body`` as JSON, UTF-8. Raises what ``body`` raises."""
         return json_bytes(self.body())
 
     def _choice(self, index: int, sample: _Sample) -> Json:
@@ -504,18 +541,23 @@ class _Response(_Format):
     def _all_logprobs(self, index: int) -> Json:
         return self._logprobs(self._placed[index])
 
+    @abstractmethod
     def _content(self, index: int, text: str) -> Json:
-        raise NotImplementedError
+        """The text of a sample, as a choice has it."""
 
 
 class ChatResponse(_Response):
     """A whole ``chat.completion``, of the same chunks as a stream.
 
     Args:
-        options: those of :class:`ResponseOptions`; with ``prompt_tokens``.
+        options: those of :class:`~streamdec.integrations.openai.ResponseOptions`; with
+            ``prompt_tokens``.
         logprobs: whether the client asked for them.
 
+    Raises ValueError as ChatStream does. The texts of all samples are held.
+
     >>> from streamdec import Chunk
+    >>> from streamdec.integrations.openai import ChatResponse
     >>> answer = ChatResponse(response_id="chatcmpl-1", model="tiny", created=0, prompt_tokens=3)
     >>> answer.step(Chunk("Hi"), num_tokens=1)
     >>> answer.step(Chunk("!", "length"), num_tokens=2)
@@ -534,9 +576,19 @@ class CompletionResponse(_Response):
     """A whole ``text_completion``, of the same chunks as a stream.
 
     Args:
-        options: those of :class:`ResponseOptions`; with ``prompt_tokens``.
+        options: those of :class:`~streamdec.integrations.openai.ResponseOptions`; with
+            ``prompt_tokens``.
         logprobs: whether the client asked for them.
         echo, echo_logprobs: as for CompletionStream.
+
+    Raises ValueError as CompletionStream does. The texts of all samples are held.
+
+    >>> from streamdec import Chunk
+    >>> from streamdec.integrations.openai import CompletionResponse
+    >>> answer = CompletionResponse(response_id="cmpl-1", model="tiny", created=0, prompt_tokens=3)
+    >>> answer.step(Chunk(" upon a time", "stop", 2), num_tokens=4)
+    >>> answer.body()["choices"][0]["text"], answer.body()["choices"][0]["stop_reason"]
+    (' upon a time', 2)
     """
 
     _object = "text_completion"

@@ -38,6 +38,7 @@ def event(
     Raises ValueError for a name or an id that has a line of its own, an id with a NUL, which
     readers ignore, and a ``retry`` less than 0; UnicodeEncodeError for a lone surrogate.
 
+    >>> from streamdec.integrations.sse import event
     >>> event('{"text":"Hi"}', name="delta")
     b'event: delta\ndata: {"text":"Hi"}\n\n'
     >>> event("two\r\nlines")
@@ -57,8 +58,11 @@ def event(
 
 
 def comment(text: str = "") -> bytes:
-    r"""Lines that readers ignore, which keep a connection from being taken for dead.
+    r"""``text`` as lines that readers ignore, which keep a connection from being taken for dead.
 
+    Raises UnicodeEncodeError for a lone surrogate.
+
+    >>> from streamdec.integrations.sse import comment
     >>> comment("still here")
     b': still here\n\n'
     """

@@ -74,6 +74,20 @@ class GenerateStreamer:
             itself, and these are added.
 
     Raises TypeError and ValueError for what is no tokenizer, condition or option.
+
+    By hand, this is what ``generate`` does with it:
+
+    >>> import torch
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.integrations.transformers import GenerateStreamer
+    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b" there", b"!", b"\n"])
+    >>> streamer = GenerateStreamer(tokenizer, stop="\n", eos_token_ids=())
+    >>> streamer.put(torch.tensor([[0]]))
+    >>> [streamer(torch.tensor([[0, 1, 2, 3][:size]])).tolist() for size in (2, 3, 4)]
+    [[False], [False], [True]]
+    >>> streamer.end()
+    >>> [(row, chunk.text, chunk.finish_reason) for row, chunk in streamer]
+    [(0, ' there!', 'stop')]
     """
 
     def __init__(
@@ -164,7 +178,12 @@ class GenerateStreamer:
     # --- what generate calls
 
     def put(self, value: Any) -> None:
-        """Takes the prompts (what comes first); the tokens that follow are read as a criterion."""
+        """Takes the prompts: the first ``value``, ids as a tensor of (rows, tokens).
+
+        What follows is not looked at: those tokens are read as a criterion. Raises ValueError
+        without ``eos_token_ids``, and for conditions that are not of so many rows; RuntimeError
+        once ``generate`` has ended.
+        """
         if self._has_ended:
             raise RuntimeError("a streamer is for one call of generate: make another one")
         if not self.decoders:
@@ -255,7 +274,7 @@ class GenerateStreamer:
         self._out.end(error)
 
     def end(self) -> None:
-        """Ends the rows that have not ended: what was withheld comes out."""
+        """Ends the rows that have not ended, for length: what was withheld comes out."""
         if self._has_ended:
             return
         self._has_ended = True

@@ -73,7 +73,7 @@ _MAX_FILES = 200
 
 @dataclass(frozen=True, slots=True)
 class Detected:
-    """What was found."""
+    """What :func:`~streamdec.detect_format` found."""
 
     path: Path
     """The file that holds the tokenizer; the given path if there is none."""
@@ -86,7 +86,19 @@ class Detected:
 
 
 def detect_format(path: str | os.PathLike[str]) -> Detected:
-    """What ``path``, a file or a folder, holds. Raises TokenizerLoadError if it cannot be read."""
+    """What tokenizer ``path``, a file or a folder, holds, by its content.
+
+    The answer has a ``path`` (in a folder, the file of the tokenizer), the ``format``, a
+    ``description`` in words, and ``is_packed``. What no backend serves is an answer too: its format
+    is ``"unsupported"``. The first kilobytes are read, of JSON as far as a key that tells.
+
+    Raises :class:`~streamdec.TokenizerLoadError` if nothing is there, or it cannot be read.
+
+    >>> from streamdec import detect_format
+    >>> found = detect_format("path/to/model")
+    >>> found.format, found.description, found.path.name
+    ('huggingface', 'a tokenizer.json', 'tokenizer.json')
+    """
     given = Path(os.fsdecode(path))
     try:
         return _detect(given)

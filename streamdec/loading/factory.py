@@ -73,49 +73,63 @@ def load_tokenizer(
 
     What a file is is told by its content, never by its name; in a folder, names tell which files
     are looked into. A folder that has several formats gives the first of tokenizer.json, Tekken,
-    rank file, SentencePiece, GGUF. ``encoding`` chooses where a rank file is that of several
-    encodings, and says what an unknown one is.
+    rank file, SentencePiece, GGUF.
 
-    What is no path is a name: of an encoding (``"cl100k_base"``), or of a model (``"gpt-4o"``),
-    whose encoding, path or id is looked for in ``models`` (a table, or a TOML or JSON file with
-    one) and then among those that tiktoken knows; or else the id of a repository on the Hugging
-    Face Hub (``"org/model"``; surely one with ``hf://`` before it), of which ``revision`` names a
-    branch, a tag or a commit. Files for a name are taken from the caches of tiktoken and of
-    huggingface_hub; nothing is downloaded unless ``allow_download`` says so.
+    What is no path is a name: of an encoding (``"cl100k_base"``); of a model (``"gpt-4o"``), whose
+    encoding, path or id is looked for in ``models`` and then among those that tiktoken knows; or
+    else the id of a repository on the Hugging Face Hub (``"org/model"``; surely one with ``hf://``
+    before it). Files for a name are taken from the caches of tiktoken and of huggingface_hub.
 
-    ``backend``, ``strict``, ``fast``, ``shadow_rate`` and ``on_mismatch`` are those of
-    :class:`HybridTokenizer`, which serves a tokenizer.json: how it is encoded. They, and the
-    environment's ``STREAMDEC_TOKENIZER``, change nothing for other formats. What was asked for,
-    what is active and why is the tokenizer's ``report``.
+    Args:
+        path_or_name: a path, or a name as above.
+        backend: which library encodes a tokenizer.json: ``"auto"``, ``"fastokens"`` or
+            ``"huggingface"``, else what the environment's ``STREAMDEC_TOKENIZER`` says. This and
+            the next four are described at :class:`~streamdec.HybridTokenizer`, and change nothing
+            for other formats.
+        strict: whether it is an error if fastokens cannot serve.
+        fast: when fastokens is built: ``"now"``, ``"background"`` or ``"lazy"``.
+        shadow_rate: the share of texts, from 0 to 1, that both libraries encode, to compare.
+        on_mismatch: what follows if they differ: ``"disable"``, ``"warn"`` or ``"raise"``.
+        overlay: whether added tokens and their flags are also taken from the files beside a
+            tokenizer.json, as transformers does and so the engines that use it see them. None: of a
+            folder that is given they are, of a file that is given they are not. (With False, the
+            bare tokenizer.json, as loaders in Rust see it.)
+        encoding: which encoding a rank file is where it is that of several, and what an unknown one
+            is.
+        models: names of models and what they stand for: a table, or a TOML or JSON file with one.
+        revision: a branch, a tag or a commit of a repository.
+        allow_download: whether files that are not in a cache may be fetched.
+        chat_template: the text of a chat template or the path of a file with one, which comes
+            before those of the files. Without it, that is looked for when ``apply_chat_template``
+            is first called; which one there is and why, ``get_chat_template().origin`` says.
 
-    Of a tokenizer.json in a folder that is given, added tokens and their flags are also taken from
-    the files beside it, as transformers does and so the engines that use it see them; of a file
-    that is given they are not. ``overlay`` says otherwise (``overlay=False``: the bare
-    tokenizer.json, as loaders in Rust see it). What it changed is the tokenizer's ``overlay``,
-    which is None where the files beside were not asked. Classes of transformers that build their
-    tokenizer from the vocabulary lose what ``overlay.undeclared`` has; here it is kept, and
-    ``streamdec.preflight.inspect`` tells which class it is.
-
-    ``chat_template`` is the text of a chat template or the path of a file with one, and comes
-    before those of the files; without it, that is looked for when ``apply_chat_template`` is first
-    called. Which one there is and why, ``get_chat_template().origin`` says.
+    Returns:
+        A tokenizer, new at each call, which threads may share. What was asked for, what is active
+        and why is its ``report``. What ``overlay`` changed is its ``overlay``, None where the files
+        beside were not asked. (Classes of transformers that build their tokenizer from the
+        vocabulary lose what ``overlay.undeclared`` has; here it is kept, and
+        :func:`streamdec.preflight.inspect` tells which class it is.)
 
     A sample of the tokenizer's ids is compared with its own ``decode`` at once, so a difference is
-    warned of here (:class:`StreamdecWarning`) and not in the middle of a stream. So are added
-    tokens that are decoded as other text than their own (:mod:`streamdec.backends.oddities`).
+    warned of here (:class:`~streamdec.StreamdecWarning`) and not in the middle of a stream. So are
+    added tokens that are decoded as other text than their own (:mod:`streamdec.backends.oddities`).
     Costs what the library's loading costs, and ≤ 5 ms or 2 % more; with fastokens three to five
     times that, unless ``fast`` says otherwise.
 
-    Raises :class:`TokenizerLoadError`, which names the path, if nothing is there or it cannot be
-    read, :class:`UnsupportedFormatError`, which says what was found and what is served,
-    :class:`MissingExtraError` if the library for a format is not installed,
-    :class:`ChatTemplateError` for a ``chat_template`` that cannot be read, and ValueError for an
-    unknown ``backend`` or another bad option.
+    Raises :class:`~streamdec.TokenizerLoadError`, which names the path, if nothing is there or it
+    cannot be read, :class:`~streamdec.UnsupportedFormatError`, which says what was found and what
+    is served, :class:`~streamdec.MissingExtraError` if the library for a format is not installed,
+    :class:`~streamdec.ChatTemplateError` for a ``chat_template`` that cannot be read, and
+    ValueError for an unknown ``backend`` or another bad option.
 
-    >>> load_tokenizer("/path/to/model")  # doctest: +SKIP
-    HybridTokenizer('/path/to/model/tokenizer.json', ByteLevel)
-    >>> load_tokenizer("gpt-4o", allow_download=True)  # doctest: +SKIP
-    TiktokenTokenizer('https://….tiktoken', o200k_base)
+    >>> from streamdec import load_tokenizer
+    >>> tokenizer = load_tokenizer("path/to/model")
+    >>> tokenizer
+    HybridTokenizer('path/to/model/tokenizer.json', ByteLevel)
+    >>> tokenizer.decode(tokenizer.encode("naïve café").ids)
+    'naïve café'
+    >>> load_tokenizer("path/to/tekken.json").report.format
+    'tekken'
     """
     name = os.fsdecode(path_or_name)
     if not name:  # which pathlib takes for the working directory

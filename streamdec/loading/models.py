@@ -92,6 +92,7 @@ _MAX_TABLE = 2**20
 def look_up(name: str, models: ModelTable = MODELS) -> str | None:
     """What ``models`` has for ``name``, also without an organisation before it; None if nothing.
 
+    >>> from streamdec.loading.models import look_up
     >>> look_up("openai/gpt-oss-20b"), look_up("gpt-4.1-mini"), look_up("llama")
     ('o200k_harmony', 'o200k_base', None)
     """
@@ -107,7 +108,7 @@ def look_up(name: str, models: ModelTable = MODELS) -> str | None:
 def read_models(path: str | os.PathLike[str]) -> dict[str, str]:
     """The table in a TOML or JSON file: names and strings, under ``models`` or by themselves.
 
-    Raises :class:`TokenizerLoadError`, which names the file and what is wrong with it.
+    Raises :class:`~streamdec.TokenizerLoadError`, which names the file and what is wrong with it.
     """
     file = Path(os.fsdecode(path))
     try:

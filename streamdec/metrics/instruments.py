@@ -44,11 +44,19 @@ class Elsewhere(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Instrument:
-    """One metric."""
+    """One metric: what is counted, in which unit, with which labels.
+
+    :data:`streamdec.metrics.INSTRUMENTS` are all of them; both adapters are made from that table.
+
+    >>> from streamdec.metrics import INSTRUMENTS
+    >>> [(each.prometheus_name, each.labels) for each in INSTRUMENTS if each.unit == "{call}"][:1]
+    [('streamdec_tokenizer_calls_total', ('tokenizer_type', 'operation'))]
+    """
 
     name: str
     """For OpenTelemetry."""
     kind: Kind
+    """As OpenTelemetry has them."""
     unit: str
     """In UCUM, with what is counted in braces."""
     description: str
@@ -64,6 +72,7 @@ class Instrument:
     only_successes: bool = False
     """Whether nothing is measured where ``error_type`` is not None."""
     elsewhere: tuple[Elsewhere, ...] = ()
+    """What other projects have for the same."""
 
     @property
     def prometheus_name(self) -> str:

@@ -6,13 +6,13 @@ adapter made for the instrument and its labels.
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from streamdec.hooks import Call, FellBack, Hook, Loaded, StreamEnded
+from streamdec.locks import Lock
 from streamdec.metrics.instruments import INSTRUMENTS, STATISTICS, Instrument, field
 
 __all__ = ["MAX_LABEL_SETS", "OTHER", "Record", "Recorder", "readings"]
@@ -61,27 +61,27 @@ class Recorder(Hook, ABC):
         sources: tuple[type[tuple[Any, ...]], ...] = (StreamEnded, Call, Loaded, FellBack)
         self._kinds = {source: _Kind(source) for source in sources}
         self._bound: dict[tuple[Instrument, tuple[str, ...]], Record] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     @abstractmethod
     def _bind(self, instrument: Instrument, labels: dict[str, str]) -> Record:
         """What takes the values of ``instrument`` with ``labels``; asked for once."""
 
     def stream_ended(self, event: StreamEnded) -> None:
-        """See Hook."""
+        """Counts ``event``; see :class:`~streamdec.Hook`."""
         self._record(event)
 
     def called(self, event: Call) -> None:
-        """See Hook."""
+        """Counts ``event``; see :class:`~streamdec.Hook`."""
         self._record(event)
 
     def loaded(self, event: Loaded) -> None:
-        """See Hook."""
+        """Counts ``event``; see :class:`~streamdec.Hook`."""
         # Of an error the name is no label, and there may be any number of names.
         self._record(event if event.error_type is None else event._replace(tokenizer=""))
 
     def fell_back(self, event: FellBack) -> None:
-        """See Hook."""
+        """Counts ``event``; see :class:`~streamdec.Hook`."""
         self._record(event)
 
     def _record(self, event: tuple[Any, ...]) -> None:

@@ -1,9 +1,10 @@
 """What engines will do with a model snapshot, told before they do it.
 
-In: a folder. Out: findings (:func:`inspect`), the ids on which an engine stops
-(:func:`effective_stop_tokens`), stop conditions made of them (:func:`stop_conditions`), and answers
-to single questions (``streamdec.preflight.questions``). Files are read and nothing in them is run;
-no network (but for :func:`verify_commit_reachable`), no transformers.
+In: a folder. Out: findings (:func:`~streamdec.preflight.inspect`), the ids on which an engine stops
+(:func:`~streamdec.preflight.effective_stop_tokens`), stop conditions made of them
+(:func:`~streamdec.preflight.stop_conditions`), and answers to single questions
+(``streamdec.preflight.questions``). Files are read and nothing in them is run; no network (but for
+:func:`~streamdec.preflight.verify_commit_reachable`), no transformers.
 """
 
 from streamdec.preflight.inspection import inspect

@@ -32,8 +32,17 @@ def inspect(
         render: whether the chat template is rendered. Without it, findings that need its text are
             missing, among them ``EOS_TERMINATOR_NOT_STOPPED``.
 
-    Raises :class:`PreflightError` for what is no folder, ValueError for an unknown engine. Whatever
-    is wrong in the folder is a finding.
+    Raises :class:`~streamdec.PreflightError` for what is no folder, ValueError for an unknown
+    engine. Whatever is wrong in the folder is a finding. What each code means, and the source that
+    it was read from, is in the reference of findings.
+
+    >>> from streamdec.preflight import inspect
+    >>> report = inspect("path/to/model", "vllm@0.33.0")
+    >>> report.worst, sorted(report.stop_tokens["vllm@0.33.0"].ids)
+    ('warning', [0, 2])
+    >>> for finding in report.findings[-1:]:
+    ...     print(finding.code, finding.evidence[0], sep=": ")
+    PAD_EQUALS_EOS: tokenizer_config.json#/pad_token '<|endoftext|>' 0 '<|endoftext|>'
     """
     names = (engines,) if isinstance(engines, str) else engines
     asked = tuple(dict.fromkeys(parse_engine(name) for name in names))

@@ -1,17 +1,17 @@
 """The questions that engineers ask of a snapshot, each as a function.
 
 ====================================  ============================================================
-which tokens are added?               :func:`discover_added_tokens`
-what id has this marker?              :func:`resolve_marker_to_id`
-which stop ids begin a turn?          :func:`is_turn_marker_eos`
-where do the files disagree?          :func:`cross_ref_files`
-which transformers does it need?      :func:`version_gate_tokenizer_class`
-which class loads the tokenizer?      :func:`effective_tokenizer_class`
-is it quantised, and where?           :func:`find_nested_quantization_config`
-how is it quantised?                  :func:`summarize_quant_config`
-how are templates rendered?           :func:`build_chat_template_env`
-what becomes of my kwargs?            :func:`effective_template_kwargs`
-is this commit on the branch?         :func:`verify_commit_reachable`
+which tokens are added?               :func:`~streamdec.preflight.discover_added_tokens`
+what id has this marker?              :func:`~streamdec.preflight.resolve_marker_to_id`
+which stop ids begin a turn?          :func:`~streamdec.preflight.is_turn_marker_eos`
+where do the files disagree?          :func:`~streamdec.preflight.cross_ref_files`
+which transformers does it need?      :func:`~streamdec.preflight.version_gate_tokenizer_class`
+which class loads the tokenizer?      :func:`~streamdec.preflight.effective_tokenizer_class`
+is it quantised, and where?           :func:`~streamdec.preflight.find_nested_quantization_config`
+how is it quantised?                  :func:`~streamdec.preflight.summarize_quant_config`
+how are templates rendered?           :func:`~streamdec.preflight.build_chat_template_env`
+what becomes of my kwargs?            :func:`~streamdec.preflight.effective_template_kwargs`
+is this commit on the branch?         :func:`~streamdec.preflight.verify_commit_reachable`
 ====================================  ============================================================
 """
 

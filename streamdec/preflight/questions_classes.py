@@ -25,7 +25,13 @@ _CONFIG = "tokenizer_config.json"
 
 @dataclass(frozen=True, slots=True)
 class EffectiveTokenizerClass:
-    """The class with which a version of transformers loads a tokenizer."""
+    """The class with which a version of transformers loads a tokenizer.
+
+    >>> from streamdec.preflight import effective_tokenizer_class
+    >>> found = effective_tokenizer_class("path/to/model", "5.23.0")
+    >>> found.name, found.source, found.resolved
+    ('Qwen2Tokenizer', 'config.json', True)
+    """
 
     name: str | None
     """None where it raises, where code of the snapshot decides, or where the files do not tell."""
@@ -59,14 +65,14 @@ def effective_tokenizer_class(
     ``TokenizersBackend`` where the declared name is unknown or is not the one of the model type.
     Version 4 raises for an unknown name, and prefers the class whose name ends in ``Fast``.
 
-    Raises :class:`PreflightError` for what is no folder, ValueError for what is no version.
+    Raises :class:`~streamdec.PreflightError` for what is no folder, ValueError for what is no
+    version.
 
-    Example::
-
-        >>> effective_tokenizer_class("glm", "4.57.6").error
-        'ValueError: Tokenizer class TokenizersBackend does not exist or is not currently imported.'
-        >>> effective_tokenizer_class("glm", "5.0.0").name
-        'TokenizersBackend'
+    >>> from streamdec.preflight import effective_tokenizer_class
+    >>> effective_tokenizer_class("path/to/model", "4.57.6").name
+    'PreTrainedTokenizerFast'
+    >>> print(effective_tokenizer_class("path/to/model", "5.0.0"))
+    Qwen2Tokenizer (model type qwen2, whose declared class is known to be wrong)
     """
     known = parse_engine(f"transformers@{str(version).removeprefix('transformers@')}")
     tokens = Tokens(Snapshot(Path(path)))
@@ -87,19 +93,18 @@ def version_gate_tokenizer_class(
 ) -> str:
     """Which transformers a tokenizer class needs at least: ``">=4.0"`` or ``">=5.0"``.
 
-    Takes the folder of a snapshot, the JSON of its ``tokenizer_config.json``, or the name of a
-    class; a string is a folder if there is one of that name. Classes that a snapshot brings along
-    (``auto_map``) load with both. A name that no version has needs 5, which takes another class
-    instead and does not say so; 4 raises.
+    ``tokenizer`` is the folder of a snapshot, the JSON of its ``tokenizer_config.json``, or the
+    name of a class; a string is a folder if there is one of that name. Classes that a snapshot
+    brings along (``auto_map``) load with both. A name that no version has needs 5, which takes
+    another class instead and does not say so; 4 raises.
 
-    Raises :class:`PreflightError` for a path that is no folder.
+    Raises :class:`~streamdec.PreflightError` for a path that is no folder.
 
-    Example::
-
-        >>> version_gate_tokenizer_class("TokenizersBackend")
-        '>=5.0'
-        >>> version_gate_tokenizer_class("LlamaTokenizerFast")
-        '>=4.0'
+    >>> from streamdec.preflight import version_gate_tokenizer_class
+    >>> version_gate_tokenizer_class("TokenizersBackend")
+    '>=5.0'
+    >>> version_gate_tokenizer_class("path/to/model")
+    '>=4.0'
     """
     if isinstance(tokenizer, Mapping):
         return _gate(_declared(tokenizer), bool(auto_map_of(tokenizer)))

@@ -29,12 +29,20 @@ Code = Literal["COMMIT_NOT_REACHABLE", "COMMIT_NOT_HEAD", "COMMIT_UNVERIFIED"]
 
 @dataclass(frozen=True, slots=True)
 class CommitStatus:
-    """What is known of a commit. It is true where the history of the revision has the commit."""
+    """What is known of a commit. It is true where the history of the revision has the commit.
+
+    >>> from streamdec.preflight import verify_commit_reachable
+    >>> status = verify_commit_reachable("org/model", "6ad52ee", offline=True)
+    >>> bool(status), status.reachable, status.source
+    (False, None, 'none')
+    """
 
     repo_id: str
+    """The repository: ``org/model``."""
     commit: str
     """In hexadecimal, as many digits as were given."""
     revision: str
+    """The branch or tag that should have it."""
     code: Code | None
     """The finding; None where the commit is the head of the revision."""
     reachable: bool | None
@@ -80,14 +88,15 @@ def verify_commit_reachable(
         offline: whether only the cache is asked. So it is too where ``HF_HUB_OFFLINE`` says so.
         cache_dir: of the hub; by default where the hub's own library has it.
 
-    Raises :class:`PreflightError` for what is no repository, no commit or no folder of the cache.
-    If the hub does not answer, the code is ``COMMIT_UNVERIFIED`` and the note says why.
+    Raises :class:`~streamdec.PreflightError` for what is no repository, no commit or no folder of
+    the cache. If the hub does not answer, the code is ``COMMIT_UNVERIFIED`` and the note says why.
 
-    Example::
+    Cost: one request for the refs, and those for the histories of up to 100 of them.
 
-        >>> status = verify_commit_reachable("org/model", "6ad52ee")
-        >>> status.code, status.held_by
-        ('COMMIT_NOT_REACHABLE', ('refs/pr/1',))
+    >>> from streamdec.preflight import verify_commit_reachable
+    >>> status = verify_commit_reachable("org/model", "6ad52ee", offline=True)
+    >>> status.code, status.note
+    ('COMMIT_UNVERIFIED', 'the hub was not to be asked')
     """
     repo, commit, cache = _asked(repo_id, commit_sha, cache_dir)
     if offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):

@@ -32,11 +32,11 @@ def cross_ref_files(path: str | os.PathLike[str]) -> list[Finding]:
     The severity takes precedence into account: a ``special_tokens_map.json`` that nobody reads is
     worth knowing, one that overrides is a warning. No template is rendered.
 
-    Raises :class:`PreflightError` for what is no folder.
+    Raises :class:`~streamdec.PreflightError` for what is no folder.
 
-    Example::
-
-        >>> [finding.code for finding in cross_ref_files("kimi")]
-        ['EOS_SOURCES_DISAGREE']
+    >>> from streamdec.preflight import cross_ref_files
+    >>> for finding in cross_ref_files("path/to/model"):
+    ...     print(finding.code, [evidence.file for evidence in finding.evidence])
+    EOS_SOURCES_DISAGREE ['tokenizer_config.json', 'generation_config.json', 'config.json']
     """
     return [found for found in inspect(path, render=False).findings if found.code in COMPARING]

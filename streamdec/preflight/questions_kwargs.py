@@ -49,7 +49,13 @@ _TRUST = "--trust-request-chat-template is off"
 
 
 class TemplateKwargs(NamedTuple):
-    """What became of the arguments of a request."""
+    """What became of the arguments of a request: each is kept, dropped or refused.
+
+    >>> from streamdec.preflight import effective_template_kwargs
+    >>> kept, dropped, refused = effective_template_kwargs("path/to/model", "sglang", {"x": 1})
+    >>> kept
+    {'x': 1}
+    """
 
     kept: dict[str, Any]
     """Those that reach what renders the prompt, by name."""
@@ -60,19 +66,19 @@ class TemplateKwargs(NamedTuple):
 
 
 def build_chat_template_env(profile: str = "classic", *, now: Clock | None = None) -> Any:
-    """The jinja2 environment in which transformers renders chat templates.
+    """The jinja2 environment in which transformers renders chat templates, new at each call.
 
-    That of :mod:`streamdec.chat`: ``classic`` as transformers 4.57 to 5.20 has it, ``hardened`` as
-    from 5.22 on; ``now`` stands in for the local time. The sandbox stops code, not cost: for
-    templates of strangers use :class:`streamdec.chat.ChatTemplate` with ``trust="untrusted"``.
+    ``profile`` and ``now`` are those of :mod:`streamdec.chat`: ``classic`` as transformers 4.57 to
+    5.20 has it, ``hardened`` as from 5.22 on; ``now`` stands in for the local time. The sandbox
+    stops code, not cost: for templates of strangers use :class:`streamdec.chat.ChatTemplate` with
+    ``trust="untrusted"``.
 
-    Raises :class:`MissingExtraError` without jinja2, ValueError for another profile.
+    Raises :class:`~streamdec.MissingExtraError` without jinja2, ValueError for another profile.
 
-    Example::
-
-        >>> environment = build_chat_template_env()
-        >>> environment.from_string("{{ {'ä': None} | tojson }}").render()
-        '{"ä": null}'
+    >>> from streamdec.preflight import build_chat_template_env
+    >>> environment = build_chat_template_env()
+    >>> environment.from_string("{{ {'ä': None} | tojson }}").render()
+    '{"ä": null}'
     """
     return _chat("environment").make_environment(profile, now=now)
 
@@ -98,14 +104,14 @@ def effective_template_kwargs(
     vLLM drops what is neither a name in the template nor a parameter of ``apply_chat_template``;
     SGLang and transformers hand on everything, and a template ignores what it does not name.
 
-    Raises :class:`PreflightError` for what is no folder, :class:`MissingExtraError` without jinja2,
-    ValueError for another engine.
+    Raises :class:`~streamdec.PreflightError` for what is no folder,
+    :class:`~streamdec.MissingExtraError` without jinja2, ValueError for another engine.
 
-    Example::
+    TypeError is for names in ``kwargs`` that are no strings.
 
-        >>> effective_template_kwargs("model", "vllm", {"enable_thinking": False, "thinkng": 1})
-        TemplateKwargs(kept={'enable_thinking': False}, dropped={'thinkng': 'the template does not
-        name it'}, refused={})
+    >>> from streamdec.preflight import effective_template_kwargs
+    >>> effective_template_kwargs("path/to/model", "vllm", {"enable_thinking": False}).dropped
+    {'enable_thinking': 'the template does not name it'}
     """
     known = parse_engine(engine)
     if known.name not in _RULES:

@@ -21,11 +21,19 @@ _KEY = "quantization_config"
 
 
 class QuantizationEntry(NamedTuple):
-    """A ``quantization_config`` and where it is."""
+    """A ``quantization_config`` and where it is.
+
+    >>> from streamdec.preflight import QuantizationEntry, find_nested_quantization_config
+    >>> config = {"text_config": {"quantization_config": {"quant_method": "fp8"}}}
+    >>> [entry] = find_nested_quantization_config(config)
+    >>> entry
+    QuantizationEntry(path='text_config.quantization_config', value={'quant_method': 'fp8'})
+    """
 
     path: str
     """The dotted path to it, items of lists by their index: ``text_config.quantization_config``."""
     value: dict[str, Any]
+    """What it says, as JSON."""
 
 
 def find_nested_quantization_config(
@@ -33,17 +41,16 @@ def find_nested_quantization_config(
 ) -> list[QuantizationEntry]:
     """Every ``quantization_config`` that says something, at any depth of a ``config.json``.
 
-    Takes the folder of a snapshot, or the JSON of the file. The top level comes first, then what is
-    nearer to it; objects and lists are walked. Nothing found: look for ``hf_quant_config.json``
-    (``QUANT_SIDECAR_ONLY``) before taking the weights for unquantised.
+    ``path`` is the folder of a snapshot, or the JSON of the file. The top level comes first, then
+    what is nearer to it; objects and lists are walked. Nothing found: look for
+    ``hf_quant_config.json`` (``QUANT_SIDECAR_ONLY``) before taking the weights for unquantised.
 
-    Raises :class:`PreflightError` for a path that is no folder.
+    Raises :class:`~streamdec.PreflightError` for a path that is no folder.
 
-    Example::
-
-        >>> [(entry.path, entry.value["quant_method"]) for entry in
-        ...  find_nested_quantization_config("kimi")]
-        [('text_config.quantization_config', 'compressed-tensors')]
+    >>> from streamdec.preflight import find_nested_quantization_config
+    >>> config = {"llm_config": {"layers": [{"quantization_config": {"bits": 4}}]}}
+    >>> [entry.path for entry in find_nested_quantization_config(config)]
+    ['llm_config.layers.0.quantization_config']
     """
     config = path if isinstance(path, Mapping) else Snapshot(Path(path)).object("config.json") or {}
     top = [(_KEY, config.get(_KEY)), *nested_quantization(dict(config))]
@@ -53,16 +60,17 @@ def find_nested_quantization_config(
 def summarize_quant_config(config: str | os.PathLike[str] | Mapping[str, Any]) -> str:
     """A quantisation in one line: its method, widths, format, what is left out, the KV cache.
 
-    Takes a ``quantization_config`` as JSON, or the folder of a snapshot, whose declarations are all
-    shown in the order in which they win, each after where it is; ``none`` without one.
+    ``config`` is a ``quantization_config`` as JSON, or the folder of a snapshot, whose declarations
+    are all shown in the order in which they win, each after where it is; ``none`` without one.
     ``kv_cache_scheme=None``: there are no scales for the KV cache, and fp8 there has scale 1.0.
 
-    Raises :class:`PreflightError` for a path that is no folder.
+    Raises :class:`~streamdec.PreflightError` for a path that is no folder.
 
-    Example::
-
-        >>> summarize_quant_config({"quant_method": "gptq", "bits": 4, "group_size": 128})
-        'gptq bits=4 group_size=128'
+    >>> from streamdec.preflight import summarize_quant_config
+    >>> summarize_quant_config({"quant_method": "gptq", "bits": 4, "group_size": 128})
+    'gptq bits=4 group_size=128'
+    >>> summarize_quant_config("path/to/model")
+    'none'
     """
     if isinstance(config, Mapping):
         return " ".join(_summary(config))

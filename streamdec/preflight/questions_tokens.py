@@ -1,7 +1,7 @@
 """Questions about tokens: which are added, what id a marker has, which stop id begins a turn.
 
 In: the folder of a snapshot. Out: plain values. Files are read; nothing in them is run but the chat
-template, which :func:`is_turn_marker_eos` renders in a child process.
+template, which :func:`~streamdec.preflight.is_turn_marker_eos` renders in a child process.
 """
 
 from __future__ import annotations
@@ -36,9 +36,16 @@ _ENGINES = ("vllm", "sglang", "transformers")
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredToken:
-    """An added token as it is after loading."""
+    """An added token as it is after loading.
+
+    >>> from streamdec.preflight import discover_added_tokens
+    >>> token = discover_added_tokens("path/to/model")[2]
+    >>> token.content, token.sources, token.is_disputed
+    ('<|im_end|>', ('tokenizer.json', 'eos_token'), False)
+    """
 
     id: int
+    """Its token id."""
     content: str
     """Its text."""
     special: bool
@@ -63,9 +70,15 @@ class DiscoveredToken:
 
 
 class TurnMarker(NamedTuple):
-    """A stop id with which a turn begins."""
+    """A stop id with which a turn begins.
+
+    >>> from streamdec.preflight import TurnMarker
+    >>> print(*TurnMarker(154827, "<|user|>", "before a user message, chat_template.jinja:64"))
+    154827 <|user|> before a user message, chat_template.jinja:64
+    """
 
     id: int
+    """The token id."""
     content: str
     """Its text."""
     where: str
@@ -82,13 +95,12 @@ def discover_added_tokens(
     tokens. With ``overlay=False`` as loaders of a bare ``tokenizer.json`` have them. Where that
     file is missing or its code is remote, what the other files declare.
 
-    Raises :class:`PreflightError` for what is no folder.
+    Raises :class:`~streamdec.PreflightError` for what is no folder.
 
-    Example::
-
-        >>> added = discover_added_tokens("model")
-        >>> added[128803].content, added[128803].special
-        ('<｜User｜>', False)
+    >>> from streamdec.preflight import discover_added_tokens
+    >>> added = discover_added_tokens("path/to/model")
+    >>> {i: (token.content, token.special) for i, token in added.items()}
+    {0: ('<|endoftext|>', True), 1: ('<|im_start|>', True), 2: ('<|im_end|>', True)}
     """
     tokens = Tokens(Snapshot(Path(path)))
     bare = {} if tokens.bare is None else tokens.bare.added()
@@ -134,12 +146,14 @@ def resolve_marker_to_id(path: str | os.PathLike[str], marker: str) -> list[int]
     More than one: files declare it under different ids, or one file does so twice; which of them
     counts is what ``ADDED_TOKEN_ID_DRIFT`` and ``ADDED_TOKEN_DUPLICATE_CONTENT`` are about.
 
-    Raises :class:`PreflightError` for what is no folder, TypeError for a marker that is no string.
+    Raises :class:`~streamdec.PreflightError` for what is no folder, TypeError for a marker that is
+    no string.
 
-    Example::
-
-        >>> resolve_marker_to_id("model", "<|im_end|>")
-        [151645]
+    >>> from streamdec.preflight import resolve_marker_to_id
+    >>> resolve_marker_to_id("path/to/model", "<|im_end|>")
+    [2]
+    >>> resolve_marker_to_id("path/to/model", "<|eot_id|>")
+    []
     """
     if not isinstance(marker, str):
         raise TypeError(f"a marker is a string, not {type(marker).__name__}")
@@ -154,7 +168,7 @@ def resolve_marker_to_id(path: str | os.PathLike[str], marker: str) -> list[int]
 
 
 def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
-    """The stop ids with which the template begins a turn, and whose turn that is.
+    """The stop ids with which the template of ``path`` begins a turn, and whose turn that is.
 
     The ids are those on which vLLM, SGLang or transformers stop. A marker that closes the
     assistant's turn is none of them, although the next turn follows it. What is found is no mistake
@@ -162,14 +176,18 @@ def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
     without these ids its output runs on.
 
     The template is rendered, so an empty list may also say that there is none, or that it fails.
-    Raises :class:`PreflightError` for what is no folder, :class:`MissingExtraError` without jinja2.
+    Raises :class:`~streamdec.PreflightError` for what is no folder,
+    :class:`~streamdec.MissingExtraError` without jinja2.
 
-    Example::
-
-        >>> for marker in is_turn_marker_eos("glm"):
-        ...     print(*marker)
-        154827 <|user|> before a user message, chat_template.jinja:64
-        154829 <|observation|> before a tool message, chat_template.jinja:84
+    >>> from pathlib import Path
+    >>> from shutil import copytree
+    >>> from tempfile import TemporaryDirectory
+    >>> from streamdec.preflight import is_turn_marker_eos
+    >>> with TemporaryDirectory() as folder:
+    ...     model = Path(copytree("path/to/model", folder, dirs_exist_ok=True))
+    ...     _ = (model / "generation_config.json").write_text('{"eos_token_id": [1, 2]}')
+    ...     [(marker.id, marker.content) for marker in is_turn_marker_eos(model)]
+    [(1, '<|im_start|>')]
     """
     view = View(Snapshot(Path(path)), tuple(parse_engine(name) for name in _ENGINES))
     template = view.templates.default

@@ -1,7 +1,7 @@
 """What a preflight says: findings with their evidence, and which file won for what.
 
-In: rules as they are declared in ``streamdec.preflight.findings``. Out: a :class:`Report`, which is
-plain data and JSON both for people and for tools.
+In: rules as they are declared in ``streamdec.preflight.findings``. Out: a
+:class:`~streamdec.preflight.Report`, which is plain data and JSON both for people and for tools.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ __all__ = [
 _MOST_ITEMS = 50
 
 Severity = Literal["info", "warning", "error"]
+"""How much a finding matters; ``SEVERITIES`` says what each means."""
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 """From the least: worth knowing; engines or versions differ; wrong output or no start."""
 
@@ -58,7 +59,12 @@ def _is_odd(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Where a behaviour can be read: an engine, its version, and the source file in it."""
+    """Where a behaviour can be read: an ``engine``, its ``version``, and the source ``file`` in it.
+
+    >>> from streamdec.preflight import Reference
+    >>> print(Reference("vllm", "0.33.0", "vllm/sampling_params.py"))
+    vllm 0.33.0: vllm/sampling_params.py
+    """
 
     engine: str
     version: str
@@ -70,7 +76,12 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One thing that was seen."""
+    """One thing that was seen, and where.
+
+    >>> from streamdec.preflight import Evidence
+    >>> print(Evidence("config.json", "/eos_token_id", value=2, ids={2: "</s>"}))
+    config.json#/eos_token_id 2 2 '</s>'
+    """
 
     file: str = ""
     """In which file of the snapshot; empty for what no file says."""
@@ -107,13 +118,23 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One rule that fires for a snapshot."""
+    """One rule that fires for a snapshot; plain data, and ``str()`` is a line.
+
+    >>> from streamdec.preflight import inspect
+    >>> finding = inspect("path/to/model").findings[-1]
+    >>> finding.code, finding.severity
+    ('PAD_EQUALS_EOS', 'info')
+    """
 
     code: str
+    """Its name, which does not change: ``EOS_SOURCES_DISAGREE``."""
     severity: Severity
+    """``"error"``: wrong output or no start; ``"warning"``: engines or versions differ; ``"info"``:
+    worth knowing."""
     engines: tuple[str, ...]
     """Who is affected: names of engines, with a span of versions where it is one of them."""
     evidence: tuple[Evidence, ...]
+    """What was seen, one thing at least."""
     action: str
     """What to do."""
     reference: tuple[Reference, ...]
@@ -173,7 +194,13 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class SpecialToken:
-    """A token with a role: its text, and its id if the files tell it."""
+    """A token with a role: its ``text``, and its ``id`` if the files tell it.
+
+    >>> from streamdec.preflight import inspect
+    >>> token = inspect("path/to/model", render=False).special_tokens["eos_token"]
+    >>> token.text, token.id, token.source
+    ('<|im_end|>', 2, 'tokenizer_config.json')
+    """
 
     text: str
     id: int | None
@@ -197,7 +224,15 @@ class SpecialToken:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All findings of a snapshot."""
+    """All findings of a snapshot, and which file decided what; plain data.
+
+    >>> from streamdec.preflight import inspect
+    >>> report = inspect("path/to/model", render=False)
+    >>> sorted(report.codes)
+    ['ADDED_TOKENS_DECODER_ABSENT', 'EOS_SOURCES_DISAGREE', 'PAD_EQUALS_EOS']
+    >>> report.at_least("warning"), report.sources["chat_template"]
+    ((), 'tokenizer_config.json')
+    """
 
     path: str
     """The folder."""
@@ -223,7 +258,10 @@ class Report:
         return max((f.severity for f in self.findings), key=SEVERITIES.index, default=None)
 
     def at_least(self, severity: Severity) -> tuple[Finding, ...]:
-        """The findings of that severity and graver ones."""
+        """The findings of ``severity`` and graver ones, the gravest first.
+
+        Raises ValueError for what is no severity.
+        """
         least = SEVERITIES.index(severity)
         return tuple(f for f in self.findings if SEVERITIES.index(f.severity) >= least)
 

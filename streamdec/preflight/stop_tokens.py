@@ -1,6 +1,7 @@
 """On which token ids an engine stops by itself: the rules of each engine, applied to the files.
 
-In: a folder and an engine. Out: :class:`StopTokens`: ids, and what put each there.
+In: a folder and an engine. Out: :class:`~streamdec.preflight.StopTokens`: ids, and what put each
+there.
 
 With T the tokenizer's end-of-sequence id, G what ``generation_config.json`` says (absent if the
 file is missing or no JSON; a null in it is not absence), and C the ``eos_token_id`` of the loaded
@@ -67,7 +68,13 @@ _WRITTEN_PARTS = ("decoder", "generator", "text_config")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What put an id into a set of stop tokens."""
+    """What put an id into a set of stop tokens.
+
+    >>> from streamdec.preflight import effective_stop_tokens
+    >>> [source] = effective_stop_tokens("path/to/model", "vllm").sources[0]
+    >>> source.kind, source.file, source.pointer
+    ('generation_config', 'generation_config.json', '/eos_token_id/1')
+    """
 
     kind: str
     """``tokenizer``, ``generation_config``, ``config``, ``text_config``, ``class_default``,
@@ -95,11 +102,20 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class StopTokens:
-    """The ids on which an engine stops by itself."""
+    """The ids on which an engine stops by itself, and what put each of them there.
+
+    >>> from streamdec.preflight import effective_stop_tokens
+    >>> found = effective_stop_tokens("path/to/model", "sglang")
+    >>> found.engine, found.resolved, found.texts
+    ('sglang', True, {0: '<|endoftext|>', 2: '<|im_end|>'})
+    """
 
     engine: str
+    """Its name: ``sglang``."""
     version: str
+    """Its version: the one that was asked about."""
     ids: frozenset[int]
+    """Token ids; empty where the engine stops on none."""
     sources: Mapping[int, tuple[Source, ...]]
     """What put each id there."""
     texts: Mapping[int, str | None] = field(default_factory=dict)
@@ -300,9 +316,16 @@ def effective_stop_tokens(path: str | os.PathLike[str], engine: str) -> StopToke
     """On which ids ``engine`` stops, serving the snapshot in the folder ``path``.
 
     ``engine``: ``vllm``, ``sglang``, ``transformers``, ``dynamo``, ``smg`` or ``mlx-lm``, with a
-    version after ``@`` or the newest that is known. A request can change this: see the notes.
+    version after ``@`` or the newest that is known. A request can change this: see the notes. The
+    rules of each were read in its source; the head of this module has them in a table.
 
-    Raises :class:`PreflightError` for what is no folder, ValueError for an unknown engine.
+    Raises :class:`~streamdec.PreflightError` for what is no folder, ValueError for an unknown
+    engine.
+
+    >>> from streamdec.preflight import effective_stop_tokens
+    >>> found = effective_stop_tokens("path/to/model", "vllm@0.19.1")
+    >>> {i: [source.kind for source in found.sources[i]] for i in sorted(found.ids)}
+    {0: ['generation_config'], 2: ['tokenizer', 'generation_config']}
     """
     known = parse_engine(engine)
     snapshot = open_snapshot(path)
@@ -312,10 +335,17 @@ def effective_stop_tokens(path: str | os.PathLike[str], engine: str) -> StopToke
 def stop_conditions(path: str | os.PathLike[str], engine: str = "vllm") -> StopConditions:
     """Conditions under which a stream ends where the engine ends it: its ids as ``eos_token_ids``.
 
-    Where not all of them are known (``StopTokens.resolved``), those that are, and a warning
-    (:class:`StreamdecWarning`).
+    ``path`` is the folder of a snapshot, and ``engine`` is as for
+    :func:`~streamdec.preflight.effective_stop_tokens`.
 
-    Raises what :func:`effective_stop_tokens` raises.
+    Where not all of them are known (``StopTokens.resolved``), those that are, and a warning
+    (:class:`~streamdec.StreamdecWarning`).
+
+    Raises what :func:`~streamdec.preflight.effective_stop_tokens` raises.
+
+    >>> from streamdec.preflight import stop_conditions
+    >>> stop_conditions("path/to/model").eos_token_ids
+    (0, 2)
     """
     found = effective_stop_tokens(path, engine)
     if not found.resolved:

@@ -65,11 +65,13 @@ def create_app(
     simple_template: bool = False,
     page: bool = False,
 ) -> Starlette:
-    """The application. Its state (``app.state.front``) is what a shutdown needs.
+    """The server as an application for any ASGI server; nothing begins before its lifespan.
+
+    Its state (``app.state.front``) is what a shutdown needs.
 
     Args:
         tokenizer: of the engine's model (:func:`streamdec.load_tokenizer`).
-        engine: see :class:`~streamdec.server.engines.Engine`.
+        engine: see :class:`~streamdec.server.Engine`.
         models: the names of the model; the first is told where a request has none.
         limits: what clients may ask for.
         eos_token_ids: ids that end a stream; none if the engine ends by itself.
@@ -82,6 +84,18 @@ def create_app(
         page: whether ``/`` is a page to try it, which needs the route of traces.
 
     Raises ValueError for a key that no header can carry, and if there is no name.
+
+    >>> from starlette.testclient import TestClient
+    >>> from streamdec import load_tokenizer
+    >>> from streamdec.server import create_app
+    >>> async def echo(prompt_token_ids, params):
+    ...     for token_id in prompt_token_ids:
+    ...         yield token_id
+    >>> app = create_app(load_tokenizer("path/to/model"), echo, models=["tiny"])
+    >>> with TestClient(app) as client:
+    ...     answer = client.post("/v1/completions", json={"prompt": "Hello"}).json()
+    >>> answer["choices"][0]["text"], answer["usage"]["completion_tokens"]
+    ('Hello', 3)
     """
     if not models or not all(models):
         raise ValueError("a server needs the name of a model")

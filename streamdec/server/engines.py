@@ -43,7 +43,13 @@ _ABORTED = Delta((), "abort")
 class SamplingParams:
     """How one sample is to be generated. What is None the client did not say.
 
-    Stop strings are not here: the server finds them, and closes the engine's iterator.
+    The names mean what they mean in vLLM's and OpenAI's APIs. Stop strings are not here: the server
+    finds them, and closes the engine's iterator.
+
+    >>> from streamdec.server import SamplingParams
+    >>> params = SamplingParams(max_tokens=256, temperature=0.0)
+    >>> params.top_p is None, params.n
+    (True, 1)
     """
 
     max_tokens: int
@@ -51,12 +57,19 @@ class SamplingParams:
     min_tokens: int = 0
     """Until then the engine should not choose an end-of-sequence or stop id."""
     temperature: float | None = None
+    """From 0, which is greedy, to 2."""
     top_p: float | None = None
+    """From 0 to 1: of the likeliest tokens so many that their probabilities make that sum."""
     top_k: int | None = None
+    """Of the likeliest tokens so many; -1 and 0 are all of them."""
     min_p: float | None = None
+    """From 0 to 1: the least probability of a token, as a share of that of the likeliest."""
     frequency_penalty: float | None = None
+    """From -2 to 2: taken off the logit of a token for each time that it was generated."""
     presence_penalty: float | None = None
+    """From -2 to 2: taken off the logit of a token that was generated."""
     repetition_penalty: float | None = None
+    """From 0 to 10: makes tokens of prompt and answer less likely, above 1; 1 changes nothing."""
     seed: int | None = None
     """Of this sample: the client's, and one more for each sample after the first."""
     logprobs: int | None = None
@@ -66,6 +79,7 @@ class SamplingParams:
     eos_token_ids: tuple[int, ...] = ()
     """Those that end the stream; none with ``ignore_eos``."""
     ignore_eos: bool = False
+    """Whether the client wants the text to go on after end-of-sequence."""
     index: int = 0
     """Which of the samples of a request it is."""
     n: int = 1
@@ -88,6 +102,13 @@ class Engine(Protocol):
     ``max_concurrency``, how many streams it runs at once; and ``logprobs = True`` if its outputs,
     objects or dicts, have ``logprobs`` beside their ``token_ids``: for each a
     :class:`~streamdec.integrations.logprobs.TokenLogprob` or a tuple with the same three.
+
+    >>> from streamdec.server import Engine, SamplingParams
+    >>> def echo(prompt_token_ids, params):
+    ...     yield from prompt_token_ids[: params.max_tokens]
+    >>> engine: Engine = echo
+    >>> [*engine([5, 6, 7], SamplingParams(max_tokens=2))]
+    [5, 6]
     """
 
     def __call__(
@@ -98,14 +119,28 @@ class Engine(Protocol):
 
 
 class EngineError(StreamdecError, ValueError):
-    """An engine that cannot be loaded, or is none."""
+    """An engine that cannot be loaded, or is none.
+
+    >>> from streamdec.server import load_engine
+    >>> load_engine("my_engine")
+    Traceback (most recent call last):
+        ...
+    streamdec.server.engines.EngineError: an engine is given as module:callable, not 'my_engine'
+    """
 
 
 def load_engine(name: str, folder: str | None = None) -> Engine:
-    """The engine ``module:callable``; of a class, an instance.
+    """The engine that ``name`` names as ``module:callable``; of a class, an instance.
 
-    ``folder`` is looked into for the module before all others. Raises :class:`EngineError`, which
-    says what is missing; what the module itself raises is its cause.
+    The module is imported, so what is in it runs. ``folder`` is looked into for it before all
+    others, and stays in ``sys.path``. Raises :class:`~streamdec.server.EngineError`, which says
+    what is missing; what the module itself raises is its cause.
+
+    >>> from streamdec.server import load_engine
+    >>> load_engine("my_engine:engine")
+    Traceback (most recent call last):
+        ...
+    streamdec.server.engines.EngineError: my_engine:engine: there is no module 'my_engine'
     """
     module_name, colon, path = name.partition(":")
     if not colon or not module_name or not path:
@@ -140,6 +175,16 @@ class ReplayEngine:
         token_ids: what it gives.
         rate: ids per second, unevenly; 0 is as fast as they are read. The same seed has the same
             unevenness.
+
+    Raises ValueError for a rate below 0.
+
+    >>> import asyncio
+    >>> from streamdec.server import ReplayEngine, SamplingParams
+    >>> engine = ReplayEngine([5, 6, 7], rate=0)
+    >>> async def replayed():
+    ...     return [token_id async for token_id in engine([1, 2], SamplingParams(max_tokens=8))]
+    >>> asyncio.run(replayed())
+    [5, 6, 7]
     """
 
     logprobs = False

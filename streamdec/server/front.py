@@ -83,7 +83,7 @@ class Front:
         try:
             found = self.tokenizer.get_chat_template(fallback=fallback)
         except ChatTemplateError as error:
-            _log.warning("chats are not served: %s", error)
+            _log.warning("chats are not served: %s; on the command line --chat-template", error)
             return None
         try:  # some need more than this, and what is no template at all is found now
             found.render(_FIRST_CHAT, add_generation_prompt=True)

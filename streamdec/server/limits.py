@@ -14,12 +14,20 @@ class ServerLimits:
     """Limits of one server. What exceeds them is refused with an error that names the parameter.
 
     Raises ValueError for a number that is not more than 0. (Only ``waiting`` may be 0.)
+
+    >>> from streamdec.server import ServerLimits
+    >>> ServerLimits(concurrent=8).waiting
+    128
+    >>> ServerLimits(samples=0)
+    Traceback (most recent call last):
+        ...
+    ValueError: samples must be a number from 1 up, not 0
     """
 
     body_bytes: int = 4 << 20
-    """Of one request."""
+    """Bytes of the body of one request."""
     body_seconds: float = 30.0
-    """In which the body of a request must have come."""
+    """Seconds in which the body of a request must have come."""
     depth: int = 64
     """How deep lists and objects are nested in a request."""
     stops: int = 16
@@ -41,7 +49,7 @@ class ServerLimits:
     waiting: int = 128
     """Requests that wait for room; more are refused with status 429."""
     waiting_seconds: float = 30.0
-    """How long they wait at most."""
+    """Seconds that they wait at most; they are refused then."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -59,5 +67,5 @@ class ServerLimits:
 
     @property
     def of_stops(self) -> StopLimits:
-        """Those of the texts of stops."""
+        """Those of the texts of stops, for :meth:`streamdec.StopConditions.from_openai`."""
         return StopLimits(longest_stop=self.stop_characters)

@@ -47,6 +47,18 @@ def serve(
         on_start: called with the address once the server can be asked.
 
     Raises OSError if it cannot listen there.
+
+    To be called in the main thread, where signals come. The first one closes the door to new
+    requests, the second ends the process at once.
+
+    >>> import signal
+    >>> from streamdec import load_tokenizer
+    >>> from streamdec.server import ReplayEngine, create_app, serve
+    >>> def at_once(address):
+    ...     signal.raise_signal(signal.SIGTERM)
+    >>> app = create_app(load_tokenizer("path/to/model"), ReplayEngine([5, 6]))
+    >>> serve(app, port=0, on_start=at_once) == signal.SIGTERM
+    True
     """
     with listener(host, port) as bound:
         shown = f"[{host}]" if ":" in host else host

@@ -21,10 +21,19 @@ __all__ = ["ConformanceError", "Detokenizer", "MakeDetokenizer", "Request", "Tra
 
 @dataclass(frozen=True)
 class Request:
-    """What a stream is made for; the names mean what they mean in vLLM's ``SamplingParams``."""
+    """What a stream is made for; the names mean what they mean in vLLM's ``SamplingParams``.
+
+    As text it is what was asked for beyond the default.
+
+    >>> from streamdec.testing import Request
+    >>> Request(stop=("User:",))
+    Request(stop=('User:',))
+    """
 
     prompt_token_ids: tuple[int, ...] = ()
+    """Ids that came before; nothing of them is to be given out."""
     skip_special_tokens: bool = True
+    """Whether special tokens are left out of the text."""
     stop: tuple[str, ...] = ()
     """Stop strings, none of them empty."""
     include_stop_str_in_output: bool = False
@@ -44,14 +53,37 @@ class Detokenizer(Protocol):
     That is None until a stop string is complete, then the string, or True from an engine that does
     not say which. It is looked at after each call: once it is not None, the stream is over and no
     call follows. Without the attribute only the text is compared.
+
+    >>> from streamdec import HuggingFaceTokenizer, StopConditions, StopSequenceDecoder
+    >>> from streamdec.testing import check_detokenizer
+    >>> class Adapter:
+    ...     def __init__(self, tokenizer, request):
+    ...         conditions = StopConditions(request.stop, min_tokens=request.min_tokens)
+    ...         served = HuggingFaceTokenizer(tokenizer)
+    ...         prompt, skip = request.prompt_token_ids, request.skip_special_tokens
+    ...         self.decoder = StopSequenceDecoder(
+    ...             served, conditions, prompt, skip_special_tokens=skip
+    ...         )
+    ...     def step(self, token_ids):
+    ...         return self.decoder.step_batch(token_ids).text
+    ...     def flush(self):
+    ...         return self.decoder.flush().text
+    ...     @property
+    ...     def stop_reason(self):
+    ...         return self.decoder.match and self.decoder.match.stop
+    >>> check_detokenizer(Adapter, only=["stop_never_leaks"], max_examples=10).summary
+    '3 passed, 0 failed, 0 skipped'
     """
 
     def step(self, token_ids: list[int], /) -> str:
-        """Takes the next ids, one or several; returns the text that is new since the last call."""
+        """Takes ``token_ids``, one or several; returns the text that is new since the last call."""
         ...
 
     def flush(self) -> str:
-        """Ends the stream (no more ids, no stop was complete); returns what was withheld."""
+        """Ends the stream (no more ids, no stop was complete); returns what was withheld.
+
+        May raise NotImplementedError: then what needs it is skipped.
+        """
         ...
 
 

@@ -43,11 +43,19 @@ class UnjudgedError(Exception):
 
 @dataclass(frozen=True)
 class Law:
-    """A sentence about every stream, and a function that looks for one of which it is false."""
+    """A sentence about every stream, and a function that looks for one of which it is false.
+
+    >>> from streamdec.testing import LAWS
+    >>> next(law.promise for law in LAWS if law.name == "stop_never_leaks")
+    'nothing of a stop goes out, nor what follows it'
+    """
 
     name: str
+    """As ``only`` takes it, and as reports have it."""
     promise: str
+    """What holds."""
     holds: Callable[[Trial], None]
+    """Tries one example; raises with it if the law is broken."""
     strict: bool = False
     """Whether it is asked for only by name or by ``strict``: about latency, not about the text."""
 

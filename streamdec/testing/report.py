@@ -9,15 +9,23 @@ from typing import Literal, TypeAlias
 __all__ = ["Outcome", "Report", "Result"]
 
 Outcome: TypeAlias = Literal["passed", "failed", "skipped"]
+"""Skipped: the detokenizer lacks what the check needs, or there is nothing to judge by."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One check of one detokenizer."""
+    """One check of one detokenizer; as text its outcome, name and detail.
+
+    >>> from streamdec.testing import Result
+    >>> print(Result("prompt[wordpiece]", "skipped", "the detokenizer has not: prompts"))
+    SKIPPED prompt[wordpiece]
+        the detokenizer has not: prompts
+    """
 
     name: str
     """The law and the tokenizer in brackets, or ``bug_case`` and which."""
     outcome: Outcome
+    """Whether it held, or was not tried."""
     detail: str = ""
     """Failed: the promise and the smallest example. Skipped: what is lacking."""
 
@@ -28,9 +36,17 @@ class Result:
 
 @dataclass(frozen=True)
 class Report:
-    """All results; as text the failures in full, the skipped by reason, and the counts."""
+    """All results; as text the failures in full, the skipped by reason, and the counts.
+
+    >>> from streamdec.testing import Report, Result
+    >>> report = Report((Result("prompt[small]", "passed"), Result("unknown_ids[small]", "failed")))
+    >>> print(report)
+    FAILED unknown_ids[small]
+    1 passed, 1 failed, 0 skipped
+    """
 
     results: tuple[Result, ...]
+    """In the order in which they were tried."""
 
     def __iter__(self) -> Iterator[Result]:
         return iter(self.results)
@@ -66,7 +82,7 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """How many of each."""
+        """How many of each, as one line."""
         found = (self.passed, self.failed, self.skipped)
         counts = map(len, found)
         return ", ".join(

@@ -1,6 +1,6 @@
 """What the laws are tried on: token ids of every temperament, running text, cuts, prompts, stops.
 
-In: a :class:`~streamdec.testing.subjects.Subject`. Out: strategies of hypothesis.
+In: a :class:`~streamdec.testing.Subject`. Out: strategies of hypothesis.
 """
 
 from __future__ import annotations
@@ -18,9 +18,18 @@ __all__ = ["cuts", "divided", "interspersed", "running_text", "stops", "token_id
 def token_ids(
     subject: Subject, *, known: bool = False, special: bool = True, max_size: int = 40
 ) -> st.SearchStrategy[list[int]]:
-    """Ids as models, attackers and accidents give them.
+    """Ids of ``subject`` as models, attackers and accidents give them, about ``max_size`` at most.
 
     ``known``: only those of the tokenizer. Without ``special``: none that may be skipped.
+
+    >>> from hypothesis import find
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.testing import Subject
+    >>> from streamdec.testing.strategies import token_ids
+    >>> subject = Subject("words", MockTokenizer())
+    >>> found = find(token_ids(subject, known=True, special=False), lambda ids: len(ids) == 3)
+    >>> len(MockTokenizer().decode(found).split())
+    3
     """
     kinds = [subject.usual, subject.usual, subject.partial]
     if special:
@@ -41,9 +50,19 @@ def token_ids(
 def running_text(
     subject: Subject, *, skip_special_tokens: bool, silent: bool = True, max_size: int = 20
 ) -> st.SearchStrategy[list[int]]:
-    """Ids as a model writes: words, characters in bytes, and runs of ids that are not shown.
+    """Ids of ``subject`` as a model writes: words, characters in bytes, runs of ids not shown.
 
-    Without ``silent`` none of the last: neither unknown ids nor special tokens.
+    ``max_size``: of how many such parts at most. Without ``silent`` none of the last: neither
+    unknown ids nor, with ``skip_special_tokens``, special ones.
+
+    >>> from hypothesis import find
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.testing import Subject
+    >>> from streamdec.testing.strategies import running_text
+    >>> text = running_text(Subject("words", MockTokenizer()), skip_special_tokens=True)
+    >>> found = find(text, lambda ids: len(MockTokenizer().decode(ids).split()) == 2)
+    >>> len(found) >= 2
+    True
     """
     word = st.sampled_from(subject.ordinary).map(lambda i: [i])
     skipped = set(subject.skipped if skip_special_tokens else ())
@@ -69,12 +88,25 @@ def _joined(parts: st.SearchStrategy[list[int]], max_size: int) -> st.SearchStra
 
 
 def cuts(token_ids: Sequence[int]) -> st.SearchStrategy[list[int]]:
-    """Places at which a list of ids is divided into calls, ascending."""
+    """Places at which ``token_ids`` are divided into calls, ascending; eight at most.
+
+    >>> from hypothesis import find
+    >>> from streamdec.testing.strategies import cuts
+    >>> places = find(cuts([5, 6, 7]), lambda places: len(places) == 2)
+    >>> places == sorted(places)
+    True
+    """
     return st.lists(st.integers(0, len(token_ids)), max_size=8).map(sorted)
 
 
 def divided(token_ids: Sequence[int]) -> st.SearchStrategy[list[list[int]]]:
-    """``token_ids`` in groups, each a call; none of them empty."""
+    """``token_ids`` in groups, each a call; none of them empty.
+
+    >>> from hypothesis import find
+    >>> from streamdec.testing.strategies import divided
+    >>> sum(find(divided([5, 6, 7]), lambda groups: len(groups) == 2), [])
+    [5, 6, 7]
+    """
     bounds = cuts(token_ids).map(lambda places: sorted({0, *places, len(token_ids)}))
     return bounds.map(lambda found: [list(token_ids[i:j]) for i, j in itertools.pairwise(found)])
 
@@ -82,7 +114,13 @@ def divided(token_ids: Sequence[int]) -> st.SearchStrategy[list[list[int]]]:
 def interspersed(
     token_ids: Sequence[int], others: Sequence[int], places: Sequence[int]
 ) -> st.SearchStrategy[list[int]]:
-    """``token_ids`` with runs of ``others`` at one or more of ``places``."""
+    """``token_ids`` with runs of ``others`` at one or more of ``places``.
+
+    >>> from hypothesis import find
+    >>> from streamdec.testing.strategies import interspersed
+    >>> find(interspersed([5, 6], [9], [1]), lambda ids: len(ids) == 3)
+    [5, 9, 6]
+    """
     run = st.tuples(st.sampled_from(others), st.sampled_from([1, 1, 2, 3, 12]))
     runs = st.lists(st.tuples(st.sampled_from(places), run), min_size=1, max_size=4)
     return runs.map(lambda found: _with_runs(token_ids, found))
@@ -99,6 +137,11 @@ def stops(text: str, *, missing: bool = True) -> st.SearchStrategy[str]:
     """Stop strings that are parts of ``text`` (not empty); ``missing``: or nearly so.
 
     Nearly: with another letter at the end, at the beginning, or in place of the second half.
+
+    >>> from hypothesis import find
+    >>> from streamdec.testing.strategies import stops
+    >>> find(stops("User: Hi", missing=False), lambda stop: len(stop) > 3) in "User: Hi"
+    True
     """
     start = st.integers(0, len(text) - 1)
     changes = _CHANGES if missing else _CHANGES[:1]

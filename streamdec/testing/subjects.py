@@ -32,9 +32,19 @@ _SPELLED: dict[str | bytes, tuple[type, int]] = {
 
 @dataclass(repr=False, eq=False)
 class Subject:
-    """A tokenizer to try a law on, and which of its ids are of what kind."""
+    """A tokenizer to try a law on, and which of its ids are of what kind.
+
+    All but the first three are found out when it is made.
+
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.testing import Subject
+    >>> subject = Subject("words", MockTokenizer())
+    >>> subject.streamed is subject.tokenizer, subject.byte_ids
+    (True, {})
+    """
 
     name: str
+    """As reports have it, in brackets."""
     tokenizer: KnownTokenizer
     """Knows its ids, and is the oracle: its ``decode`` is the library's own."""
     decoder: Decoder | None = None
@@ -50,6 +60,7 @@ class Subject:
     special: list[int] = field(default_factory=list)
     """Ids that are skipped, and other added ones."""
     unknown: list[int] = field(default_factory=list)
+    """Ids that have no token: holes, and beyond the vocabulary."""
     byte_ids: dict[int, int] = field(default_factory=dict)
     """Byte → an id that is this byte."""
     apart: list[int] = field(default_factory=list)
@@ -179,7 +190,11 @@ def small_tokenizers() -> dict[str, Tokenizer]:
     ``byte_level`` joins bytes (GPT-2, Llama 3, Qwen), ``byte_fallback`` pieces, and bytes for what
     it has no piece for (Llama 2, Mistral, Gemma), ``wordpiece`` words and their ends (BERT). Their
     few hundred tokens are of every kind that a real vocabulary has: parts of characters, bytes that
-    are none, beginnings of stops, line ends, special tokens.
+    are none, beginnings of stops, line ends, special tokens. New ones at each call.
+
+    >>> from streamdec.testing import small_tokenizers
+    >>> [*small_tokenizers()]
+    ['byte_level', 'byte_fallback', 'wordpiece']
     """
     return {
         "byte_level": _byte_level(),

@@ -28,10 +28,17 @@ STYLES = ("timeline.css", "page.css")
 
 
 def html_page(trace: Trace) -> str:
-    """The page: a timeline of all tokens, a panel for the current one, and the header.
+    """The page of ``trace``: a timeline of all tokens, a panel for the current one, the header.
 
     Its size is that of the trace's JSON lines and some 50 KB: 5 MB at 40,000 tokens. It can be
     encoded as UTF-8 whatever the text is.
+
+    >>> from streamdec import DecodeStream, MockTokenizer
+    >>> from streamdec.trace import Tracer
+    >>> from streamdec.trace.html import html_page
+    >>> page = html_page(Tracer(DecodeStream(MockTokenizer())).trace())
+    >>> page[:15], "Content-Security-Policy" in page
+    ('<!doctype html>', True)
     """
     header, verdict = trace.header, trace.verdict
     style = "".join(map(_data, STYLES))

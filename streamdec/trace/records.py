@@ -1,6 +1,6 @@
 """A trace as data: a header, a record for each token, the end, and the verdict.
 
-In: what a :class:`~streamdec.trace.tracer.Tracer` saw, or JSON lines of an earlier trace. Out:
+In: what a :class:`~streamdec.trace.Tracer` saw, or JSON lines of an earlier trace. Out:
 plain frozen values, and JSON lines: the header, a line for each token, the end.
 """
 
@@ -31,6 +31,7 @@ FORMAT = 1
 """The version of the JSON lines, in the header's ``streamdec_trace``."""
 
 MachineName = Literal["decode_stream", "sequence", "stop"]
+"""What was traced: a DecodeStream, a Sequence or a StopSequenceDecoder."""
 
 Kind = Literal["text", "special", "skipped", "unknown"]
 """``skipped``: a special token whose text is left out; ``special``: one whose text is shown."""
@@ -41,13 +42,21 @@ PossibleStop = str | tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What was traced, and how it was set."""
+    """What was traced, and how it was set.
+
+    >>> from streamdec import DecodeStream, MockTokenizer
+    >>> from streamdec.trace import Tracer
+    >>> header = Tracer(DecodeStream(MockTokenizer())).trace().header
+    >>> header.machine, header.route, header.tokenizer_class, header.after_prompt
+    ('decode_stream', 'bytes', 'MockTokenizer', False)
+    """
 
     machine: MachineName
     """A DecodeStream, a Sequence, or a StopSequenceDecoder."""
     tokenizer: str
     """Its name, which may be a path; "" if it has none, or if redacted."""
     tokenizer_class: str
+    """The name of its class, without the module."""
     fingerprint: str | None
     """Of how the tokenizer decodes; None if it does not tell."""
     route: str
@@ -61,12 +70,24 @@ class Header:
     snapshot: Mapping[str, Any] | None
     """The decoder before the first token: what a replay begins with. None if redacted."""
     versions: Mapping[str, str]
+    """Those of streamdec and ``tokenizers``, by name."""
     redacted: bool = False
+    """Whether letters, ids and names were left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """One token, and how things stood after it."""
+    r"""One token, and how things stood after it.
+
+    >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+    >>> from streamdec.trace import Tracer
+    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs"])
+    >>> tracer = Tracer(StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:")))
+    >>> chunk = tracer.step_batch([0, 1])
+    >>> record = tracer.trace().tokens[1]
+    >>> record.data, record.text, record.jailed, record.may_become
+    (b'\nUs', '', '\nUs', ('\nUser:',))
+    """
 
     index: int
     """Its place among the generated tokens, from 0."""
@@ -77,6 +98,7 @@ class TokenRecord:
     data: bytes | None
     """The bytes it gives to the middle of a text; None if that is not known."""
     kind: Kind
+    """``"text"``, ``"special"`` (shown), ``"skipped"`` (left out), ``"unknown"`` (no token)."""
     position: int
     """Where its text begins: the code points that were decided before it, given out or withheld."""
     text: str
@@ -92,7 +114,9 @@ class TokenRecord:
     engine's output, unless the stream is to say which ids a chunk covers: then each id is a call
     of its own."""
     finish_reason: FinishReason | None = None
+    """Why the stream ended with it; None if it went on."""
     stop_reason: StopReason = None
+    """The stop that it completed, as in Chunk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +124,23 @@ class End:
     """What came without a token: at a flush."""
 
     text: str
+    """What came out."""
     finish_reason: FinishReason | None = None
+    """Why the stream ended; None of a DecodeStream, which gives no reasons."""
     stop_reason: StopReason = None
+    """The stop that the text completed, as in Chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether the text is that of the tokenizer's own decode of all ids."""
+    """Whether the text is that of the tokenizer's own decode of all ids.
+
+    As text it is one line for people.
+
+    >>> from streamdec.trace import Verdict
+    >>> print(Verdict(equal=None, reason="the stream goes on"))
+    not compared: the stream goes on
+    """
 
     equal: bool | None
     """None if there is nothing to compare with; ``reason`` says why."""
@@ -115,6 +149,7 @@ class Verdict:
     position: int | None = None
     """The code point of the first difference."""
     reason: str = ""
+    """What differs, or why nothing was compared, for people."""
 
     def __str__(self) -> str:
         if self.equal is None:
@@ -127,19 +162,33 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """All of it."""
+    """All that happened in one stream; immutable.
+
+    Some hundred bytes for each token.
+
+    >>> from streamdec import DecodeStream, MockTokenizer
+    >>> from streamdec.trace import Trace, Tracer
+    >>> tracer = Tracer(DecodeStream(MockTokenizer()))
+    >>> texts = tracer.step_batch([1, 2])
+    >>> trace = Trace.from_lines(tracer.trace().lines())
+    >>> trace.text, len(trace.tokens)
+    ('Hello world', 2)
+    """
 
     header: Header
+    """What was traced."""
     tokens: tuple[TokenRecord, ...] = ()
+    """A record for each token that was examined."""
     end: End | None = None
     """The flush; None if there was none."""
     error: str | None = None
     """The last exception that a call raised, as text; the stream may have gone on after it."""
     verdict: Verdict = field(default_factory=lambda: Verdict(None, reason="the stream goes on"))
+    """Whether the text is right, by the tokenizer's own decode."""
 
     @property
     def text(self) -> str:
-        """All that came out."""
+        """All that came out, joined each time."""
         return "".join(token.text for token in self.tokens) + (self.end.text if self.end else "")
 
     @property
@@ -151,7 +200,10 @@ class Trace:
     # --- JSON lines
 
     def lines(self) -> Iterator[str]:
-        """The trace as JSON, an object a line, without newlines at their ends."""
+        """The trace as JSON, an object a line, without newlines at their ends.
+
+        ASCII alone: the header, which has the format's version, a line for each token, the end.
+        """
         yield _line({"streamdec_trace": FORMAT, **_fields_of(self.header)})
         for token in self.tokens:
             yield _line(_token_to_json(token))
@@ -160,7 +212,12 @@ class Trace:
 
     @classmethod
     def from_lines(cls, lines: Iterable[str]) -> Self:
-        """The trace that ``lines()`` gave. Raises :class:`TraceError`, which names the line."""
+        """The trace that ``lines()`` gave, from any iterable of ``lines`` (an open file, too).
+
+        Empty lines are passed over. Everything is checked: they come from outside.
+
+        Raises :class:`~streamdec.TraceError`, which names the line.
+        """
         header, last = None, None
         tokens: list[TokenRecord] = []
         for number, line in enumerate(lines, 1):
@@ -193,6 +250,13 @@ class Trace:
         neither letter nor digit in ASCII stays. Ids, which are text to who has the tokenizer, the
         tokenizer's name, which may be a path, and the snapshot are dropped, so such a trace cannot
         be played again. The fingerprint stays: it says which tokenizer it was.
+
+        >>> from streamdec import DecodeStream, MockTokenizer
+        >>> from streamdec.trace import Tracer
+        >>> tracer = Tracer(DecodeStream(MockTokenizer()))
+        >>> texts = tracer.step_batch([1, 2])
+        >>> tracer.trace().redacted().text
+        'Xxxxx xxxxx'
         """
         header = self.header
         return replace(

@@ -33,14 +33,21 @@ spell those otherwise."""
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first thing that went otherwise."""
+    """The first thing that went otherwise; as text one line for people.
+
+    >>> from streamdec.trace import Difference
+    >>> print(Difference(3, "text", "caf", "caf\ufffd"))
+    at token 3 text was 'caf', and is 'caf�' now
+    """
 
     token_index: int | None
     """The token; None: at the end."""
     what: str
     """The field of the record, or ``"error"``."""
     traced: Any
+    """What the trace has."""
     played: Any
+    """What came now."""
 
     def __str__(self) -> str:
         where = "at the end" if self.token_index is None else f"at token {self.token_index}"
@@ -50,8 +57,18 @@ class Difference:
 def replay(trace: Trace, tokenizer: Decoder) -> Difference | None:
     """Plays ``trace`` on ``tokenizer``; the first difference, or None.
 
-    The calls are those of the trace. Raises :class:`TraceError` for one that is redacted, and what
-    restoring its snapshot raises: :class:`SnapshotMismatchError` for another tokenizer.
+    The calls are those of the trace, from the state in which it began. Costs what a traced stream
+    does.
+
+    Raises :class:`~streamdec.TraceError` for one that is redacted, and what restoring its snapshot
+    raises: :class:`~streamdec.SnapshotMismatchError` for another tokenizer.
+
+    >>> from streamdec import DecodeStream, MockTokenizer
+    >>> from streamdec.trace import Tracer, replay
+    >>> tracer = Tracer(DecodeStream(MockTokenizer()))
+    >>> texts = tracer.step_batch([1, 2])
+    >>> print(replay(tracer.trace(), MockTokenizer()))
+    None
     """
     header = trace.header
     ids = [(token.chunk, token.token_id) for token in trace.tokens if token.token_id is not None]

@@ -1,7 +1,7 @@
 """The tracer: stands before a decoder, and writes down what happens.
 
 In: a decoder, and the calls that are meant for it. Out: what the decoder itself gives, unchanged,
-and a :class:`~streamdec.trace.records.Trace`. The decoder is asked as it would be without; what
+and a :class:`~streamdec.trace.Trace`. The decoder is asked as it would be without; what
 several ids of one call did is found out on a fork.
 """
 
@@ -45,11 +45,12 @@ class Tracer(Generic[D]):
     r"""A decoder, and what happened to each token it was given.
 
     Has the methods and properties of the decoder; what they give is what it gives, and an error is
-    its error. Streams and iterators take it in the place of its decoder. Each id costs some
-    microseconds more and a record of some hundred bytes, so this is for looking into a stream and
-    not for serving. ``reset`` begins a new trace, and so does cutting a Sequence back to before
-    where its trace began; copies (``fork``, ``copy``, ``pickle``) are those of the decoder, and not
-    traced.
+    its error. Streams and iterators take it in the place of its decoder. ``reset`` begins a new
+    trace, and so does cutting a Sequence back to before where its trace began; copies (``fork``,
+    ``copy``, ``pickle``) are those of the decoder, and not traced.
+
+    **Cost** and **memory.** Each id costs some microseconds more and a record of some hundred
+    bytes, kept until ``reset``; so this is for looking into a stream and not for serving.
 
     Args:
         decoder: a DecodeStream, a Sequence or a StopSequenceDecoder. From now on it is stepped
@@ -61,6 +62,7 @@ class Tracer(Generic[D]):
     Raises TypeError for what is no such decoder.
 
     >>> from streamdec import DecodeStream, MockTokenizer
+    >>> from streamdec.trace import Tracer
     >>> tracer = Tracer(DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])))
     >>> [tracer.step(token_id) for token_id in range(3)], tracer.flush()
     (['caf', '', 'é'], '')
@@ -126,29 +128,32 @@ class Tracer(Generic[D]):
     # --- the decoders' verbs
 
     def step(self, token_id: SupportsIndex) -> Any:
-        """The decoder's ``step``, written down."""
+        """The decoder's ``step`` of ``token_id``, written down."""
         return self._one(self._machine.step, token_id)
 
     def append_token(self, token_id: SupportsIndex) -> Any:
-        """The Sequence's ``append_token``, written down."""
+        """The Sequence's ``append_token`` of ``token_id``, written down."""
         return self._one(self._machine.append_token, token_id)
 
     def step_bytes(self, token_id: SupportsIndex) -> Any:
-        """The DecodeStream's ``step_bytes``; its text is written down."""
+        """The DecodeStream's ``step_bytes`` of ``token_id``; its text is written down."""
         return self._several(self._machine.step_bytes, token_id, [token_id])
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Any:
-        """The decoder's ``step_batch``, written down token by token."""
+        """The decoder's ``step_batch`` of ``token_ids``, written down token by token."""
         ids = _read(token_ids)
         return self._several(self._machine.step_batch, ids, ids)
 
     def append_tokens(self, token_ids: Iterable[SupportsIndex]) -> Any:
-        """The Sequence's ``append_tokens``, written down token by token."""
+        """The Sequence's ``append_tokens`` of ``token_ids``, written down token by token."""
         ids = _read(token_ids)
         return self._several(self._machine.append_tokens, ids, ids)
 
     def append_text(self, text: str, *, add_special_tokens: bool = False) -> Any:
-        """The Sequence's ``append_text``, written down token by token."""
+        """The Sequence's ``append_text``, written down token by token.
+
+        ``text`` and ``add_special_tokens`` are as there.
+        """
         sequence = self._machine
         call, known = sequence.append_text, len(sequence)
         before = _stepped(sequence).fork()
@@ -159,7 +164,10 @@ class Tracer(Generic[D]):
                 self._write_down(before, sequence.token_ids[known:])
 
     def flush(self, *arguments: FinishReason, **named: FinishReason) -> Any:
-        """The decoder's ``flush``, written down unless the stream has ended."""
+        """The decoder's ``flush``, written down unless the stream has ended.
+
+        ``arguments`` and what is ``named`` are the decoder's.
+        """
         return self._flushed(self._machine.flush, *arguments, **named)
 
     def flush_bytes(self) -> Any:
@@ -178,7 +186,10 @@ class Tracer(Generic[D]):
         self._begin()
 
     def truncate(self, num_tokens: int) -> None:
-        """The Sequence's ``truncate``; what was written down of the tokens cut off is forgotten."""
+        """The Sequence's ``truncate``; what was written down of the tokens cut off is forgotten.
+
+        It keeps the first ``num_tokens`` of the sequence, not of the trace.
+        """
         sequence = self._machine
         sequence.truncate(num_tokens)
         left = num_tokens - len(self._prompt or ())

@@ -60,6 +60,8 @@ def test_the_examples_print_what_the_page_says(capsys: pytest.CaptureFixture[str
 @pytest.mark.usefixtures("_here")
 def test_the_commands_of_the_page_run(monkeypatch: pytest.MonkeyPatch) -> None:
     for line in PAGE.commands:
+        if line.startswith("pip "):
+            continue
         _, *arguments = __import__("shlex").split(line)
         made = run(monkeypatch, *arguments)
         assert made.status == 0, made.err

@@ -60,9 +60,9 @@ def case(request: pytest.FixtureRequest) -> Case:
     return THEIRS[name[7:]] if name.startswith("shared/") else CASES[name]
 
 
-def test_our_cases_are_those_of_the_collection() -> None:
-    assert len(CASES) == 39
-    assert not THEIRS or CASES == THEIRS
+def test_our_cases_have_all_of_the_collection() -> None:
+    assert len(CASES) >= 39
+    assert THEIRS.items() <= CASES.items()
 
 
 def test_one_by_one(case: Case) -> None:

@@ -69,6 +69,17 @@ class Lying(MockTokenizer):
         return text.replace("d", "D")
 
 
+@pytest.mark.parametrize("missing", ["decode", "piece", "is_skipped", "sample_ids"])
+def test_rules_without_the_rest_of_a_table_are_an_error_that_says_what_is_missing(
+    missing: str,
+) -> None:
+    whole = MockTokenizer.from_tokens([b"a"])
+    has = {"decode", "piece", "is_skipped", "sample_ids", "rules"} - {missing}
+    tokenizer = type("Half", (), {name: getattr(whole, name) for name in has})()
+    with pytest.raises(TypeError, match=rf"Half .*has rules, .* has not: {missing}$"):
+        DecodeStream(tokenizer)
+
+
 def test_a_table_that_differs_from_decode_is_warned_of_by_id_and_not_used() -> None:
     tokenizer = Lying.from_tokens([b"a", b"b", b"c", b"d", b"e"])
     with pytest.warns(

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -13,6 +15,7 @@ from tests.benchmarks.goals import GOALS, SUBJECTS, Goal
 from tests.benchmarks.page import PAGE, REPORT, TABLES, files, lacks, main
 from tests.benchmarks.picture import PICTURES
 from tests.benchmarks.picture import main as draw_all
+from tests.support.pages import ROOT, Page
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -24,6 +27,21 @@ def book() -> Book:
 
 def figure(what: str, value: float, subject: str = "deepseek-v3", **more: Any) -> dict[str, Any]:
     return {"subject": subject, "case": "c", "what": what, "value": value, "unit": "x", **more}
+
+
+def test_the_commands_of_the_page_there_are() -> None:
+    commands = [line.split() for line in Page("docs/explanation/performance.md").commands]
+    assert len(commands) == 2
+    for python, m, module, *arguments in commands:
+        assert (python, m) == ("python", "-m")
+        told = subprocess.run(
+            [sys.executable, m, module, "--help"],
+            cwd=ROOT,
+            capture_output=True,
+            check=True,
+            encoding="utf-8",
+        )
+        assert all(it in told.stdout for it in arguments if it.startswith("--"))
 
 
 def small(*figures: dict[str, Any]) -> Book:

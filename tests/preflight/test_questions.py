@@ -424,7 +424,7 @@ def test_the_real_glm() -> None:
 def test_every_question_is_documented_with_an_example() -> None:
     for name in questions.__all__:
         if name[0].islower():
-            assert "Example::" in (getattr(questions, name).__doc__ or ""), name
+            assert ">>> " in (getattr(questions, name).__doc__ or ""), name
 
 
 @given(st.sampled_from(sorted(INCIDENTS)), corruptions)

@@ -42,7 +42,7 @@ def test_the_command_prints_the_table_of_the_page(
     monkeypatch.chdir(folders)
     (command,) = [line for line in PAGE.commands if "preflight" in line]
     assert main(command.split()[1:]) in (0, 1)
-    (table,) = [body for kind, body in PAGE.blocks[:2] if kind == "text"]
+    (table,) = [body for kind, body in PAGE.blocks[:3] if kind == "text"]
     assert table in capfdbinary.readouterr().out.decode()
 
 

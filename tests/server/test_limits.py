@@ -381,6 +381,7 @@ def test_a_model_without_a_template_serves_completions(
     loaded = load_tokenizer(tmp_path, backend="huggingface")
     with another(loaded) as (_, http, _front):
         assert "chats are not served: no chat template" in caplog.text
+        assert "--chat-template" in caplog.text
         error = checked(http.post(CHAT, json={"messages": HI}), 400)
         assert (error["code"], str(tmp_path) in error["message"]) == ("no_chat_template", False)
         assert http.post(COMPLETIONS, json={"prompt": "One"}).is_success

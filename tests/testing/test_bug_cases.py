@@ -17,7 +17,7 @@ def case(request: pytest.FixtureRequest) -> BugCase:
 
 
 def test_each_has_a_name_of_its_own() -> None:
-    assert len({case.id for case in bug_cases()}) == len(bug_cases()) == 81
+    assert len({case.id for case in bug_cases()}) == len(bug_cases()) >= 81
 
 
 def test_it_says_where_it_is_from(case: BugCase) -> None:

@@ -1,0 +1,66 @@
+"""What is tried on every platform: streams in their midst, and what they must come to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import streamdec
+from streamdec import (
+    DecoderPool,
+    DecodeStream,
+    LoadedTokenizer,
+    Sequence,
+    StopConditions,
+    StopSequenceDecoder,
+)
+
+__all__ = ["CONDITIONS", "PATH", "TEXT", "begun", "ended", "expected", "token_ids", "tokenizer"]
+
+PATH = Path(streamdec.__file__).parent / "cli" / "data" / "demo_tokenizer.json"
+TEXT = "naïve 你好 👩\u200d👩 — żółć.\nUser: never seen"
+"""Its characters are cut by the demo's tokenizer, and it has a stop."""
+CONDITIONS = StopConditions(stop=["\nUser:", "<end>"])
+
+
+def tokenizer() -> LoadedTokenizer:
+    """A fresh one, with nothing compiled."""
+    return streamdec.load_tokenizer(PATH, backend="huggingface")
+
+
+def token_ids(tokenizer: Any) -> list[int]:
+    """The ids of the text."""
+    return list(tokenizer.encode(TEXT).ids)
+
+
+def begun(tokenizer: Any, ids: list[int]) -> tuple[Any, ...]:
+    """A stream of each kind that has taken the first half of ``ids``."""
+    stream, sequence = DecodeStream(tokenizer), Sequence(tokenizer)
+    decoder, pool = StopSequenceDecoder(tokenizer, CONDITIONS), DecoderPool(tokenizer)
+    pool.add("a", CONDITIONS)
+    half = len(ids) // 2
+    texts = [
+        "".join(stream.step_batch(ids[:half])),
+        sequence.append_tokens(ids[:half]),
+        decoder.step_batch(ids[:half]).text,
+        pool.step({"a": ids[:half]})["a"].text,
+    ]
+    return texts, half, stream, sequence, decoder, pool
+
+
+def ended(under_way: tuple[Any, ...], ids: list[int]) -> list[str]:
+    """The whole texts of streams that take the second half."""
+    texts, half, stream, sequence, decoder, pool = under_way
+    return [
+        texts[0] + "".join(stream.step_batch(ids[half:])) + stream.flush(),
+        texts[1] + sequence.append_tokens(ids[half:]),
+        texts[2] + decoder.step_batch(ids[half:]).text,
+        texts[3] + pool.step({"a": ids[half:]})["a"].text,
+    ]
+
+
+def expected(tokenizer: Any, ids: list[int]) -> list[str]:
+    """What the tokenizer's own decode says that they are."""
+    whole = tokenizer.decode(ids, skip_special_tokens=True)
+    until = whole[: whole.index("\nUser:")]
+    return [whole, whole, until, until]

@@ -1,0 +1,94 @@
+"""No fork leaves a lock locked for ever."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import sys
+import threading
+from pathlib import Path
+
+from streamdec import DecodeStream, StopConditions, StopSequenceDecoder, hooks
+from streamdec.core import programs, rows
+from streamdec.locks import Lock
+from tests.platform.subjects import tokenizer
+from tests.platform.test_processes import forks, in_a_fork, needs_fork
+from tests.support.pages import ROOT
+
+OF_THEIR_OWN = {
+    "backends/huggingface.py": "is waited for so long, and no longer",
+    "feed.py": "belongs to the event loop of its reader, which no fork has",
+}
+"""Modules that have locks of another kind, and what they do in a fork."""
+KINDS = {"threading.Lock", "threading.RLock"}
+
+
+@needs_fork
+@forks
+def test_a_child_finds_free_what_another_thread_of_its_parent_held() -> None:
+    lock = Lock()
+    is_held, is_over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            is_held.set()
+            is_over.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    is_held.wait()
+
+    def take() -> str:
+        with lock, lock:
+            return "taken"
+
+    try:
+        assert in_a_fork(take) == "taken"
+    finally:
+        is_over.set()
+        thread.join()
+
+
+@needs_fork
+@forks
+def test_a_child_makes_streams_while_threads_of_its_parent_make_others() -> None:
+    shared = tokenizer()
+    is_over = threading.Event()
+
+    def keep_busy(name: int) -> None:
+        for number in itertools.count():
+            if is_over.is_set():
+                return
+            StopSequenceDecoder(shared, StopConditions(stop=f"{name} {number}"))
+
+    def make() -> list[str]:
+        decoder = StopSequenceDecoder(shared, StopConditions(stop="end"))
+        return [decoder.step(1).text, DecodeStream(shared).step(1)]
+
+    threads = [threading.Thread(target=keep_busy, args=(name,)) for name in range(2)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    for thread in threads:
+        thread.start()
+    try:
+        answers = [in_a_fork(make) for _ in range(20)]
+    finally:
+        is_over.set()
+        sys.setswitchinterval(interval)
+        for thread in threads:
+            thread.join()
+    assert answers == [make()] * 20
+
+
+def test_locks_are_of_this_kind_or_say_why_not() -> None:
+    """Each module that makes a lock of the standard library's is known."""
+    made = set()
+    folder = Path(ROOT, "streamdec")
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in KINDS:
+                made.add(path.relative_to(folder).as_posix())
+    assert made == {"locks.py", *OF_THEIR_OWN}
+    assert isinstance(rows._lock, Lock)
+    assert isinstance(hooks._lock, Lock)
+    assert isinstance(programs._shelf._lock, Lock)
