@@ -1,0 +1,657 @@
+"""Writes ``docs/reference/errors.md`` from the docstrings of ``streamdec/errors.py``.
+
+Run it after changing one: ``python scripts/make_errors_reference.py``. The messages that are listed
+are raised by ``tests/docs/provoked.py``, each of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from streamdec import errors
+
+ROOT = Path(__file__).parent.parent
+TARGET = ROOT / "docs" / "reference" / "errors.md"
+WIDTH = 100
+LABELS = ("When", "What is left", "What to do")
+"""What the paragraphs of each docstring begin with, after the first."""
+
+
+class Message(NamedTuple):
+    """A message that people see."""
+
+    error: str
+    """Its class, or ``log`` and the level."""
+    text: str
+    """As it is; ``…`` stands for whatever differs."""
+    why: str
+    """Why it comes, and what to do, in Markdown."""
+    page: str
+    """More, from the page of the errors: ``laws.md#anchor Title``."""
+
+
+LAWS = "../explanation/laws.md The laws"
+STOPS = "../explanation/stops.md Stops"
+ASYNC = "../explanation/async.md Streams that are waited for"
+FORMATS = "../explanation/formats.md Tokenizer files"
+RENDER = "../how-to/render-chat-templates.md Render chat templates"
+HOSTILE = "../explanation/hostile-templates.md Hostile templates"
+MIGRATE = "../how-to/migrate-a-stream.md Migrate a stream"
+DATASET = "../how-to/decode-a-dataset.md Decode a dataset"
+DEBUG = "../how-to/debug-a-stream.md Debug a stream"
+WRONG_MODEL = "../how-to/why-does-my-model-misbehave.md Why does my model misbehave"
+ROUTES = "../explanation/design.md#two-routes Two routes"
+
+MESSAGES: dict[str, tuple[Message, ...]] = {
+    "Token ids": (
+        Message(
+            "TokenIdTypeError",
+            "token 0 is a bool: True; a token id is an integer from 0 to 4294967295",
+            "Usually a mask where ids were meant. Also of NumPy's bool.",
+            LAWS,
+        ),
+        Message(
+            "TokenIdTypeError",
+            "token 0 is of type list: [1]; a token id is …",
+            "`step` takes one id; `step_batch` takes several. Also for `str`, `float`, None.",
+            LAWS,
+        ),
+        Message(
+            "TokenIdError",
+            "token 2 is out of range: -1; a token id is …",
+            "A padding or a mask that was not cut off. No `unknown_ids` lets it pass.",
+            LAWS,
+        ),
+        Message(
+            "UnknownTokenError",
+            "token 0: the tokenizer has no id 77; unknown_ids='skip' would give nothing for it, "
+            "'replace' U+FFFD",
+            'Only with `unknown_ids="error"`: the model\'s vocabulary is larger than the '
+            "tokenizer's, or they do not belong together.",
+            WRONG_MODEL,
+        ),
+        Message(
+            "TypeError",
+            "token ids come as a list or an array, not as str",
+            "Text, bytes, a dict or a set where ids were meant: none of them has ids in an order.",
+            LAWS,
+        ),
+        Message(
+            "TypeError",
+            "an array of token ids has one dimension",
+            "An array or a tensor of a whole batch: give a row of it.",
+            "../how-to/wrap-transformers.md Around transformers",
+        ),
+    ),
+    "Streams and snapshots": (
+        Message(
+            "FinishedError",
+            "the stream was flushed; reset() begins anew",
+            "A `step` after `flush`.",
+            LAWS,
+        ),
+        Message(
+            "FinishedError",
+            "the stream has ended (stop); reset() begins anew",
+            "A `step` after a chunk that had a `finish_reason`; it is in the brackets. The engine "
+            "was not cancelled, or its loop does not look at `chunk.finish_reason`.",
+            STOPS,
+        ),
+        Message(
+            "RewriteError",
+            "the tokenizer's decode took back text that was already given: … became …; this stream "
+            "cannot go on beyond this token",
+            "The windowed route, and a `decode` that is not append-only.",
+            ROUTES,
+        ),
+        Message(
+            "RewriteError",
+            "Invalid prefix encountered while decoding stream: …",
+            "The same from `streamdec.compat`, in the words of `tokenizers`, which engines look "
+            "for.",
+            ROUTES,
+        ),
+        Message(
+            "TokenizerLibraryError",
+            "Tokenizer.decode: OverflowError: …",
+            "What the library itself said, after the colon; here to a negative id in `decode`.",
+            FORMATS,
+        ),
+        Message(
+            "SnapshotMismatchError",
+            "the snapshot is of another tokenizer: it has …, here it is …",
+            "Two hosts have different tokenizer files (or one of them the files beside it: "
+            "`overlay`), though the name may be the same.",
+            MIGRATE,
+        ),
+        Message(
+            "SnapshotMismatchError",
+            "the snapshot is of another machine: it has 'decode_stream', here it is 'stop'",
+            "`restore` is to be called on the class that made it.",
+            MIGRATE,
+        ),
+        Message(
+            "SnapshotError",
+            "snapshot format 2 is not known; this release reads 1",
+            "A newer release wrote it. All older formats are read.",
+            MIGRATE,
+        ),
+        Message(
+            "SnapshotError",
+            "malformed snapshot: …",
+            "It was changed on its way, or put together by hand.",
+            MIGRATE,
+        ),
+    ),
+    "Stop conditions": (
+        Message(
+            "ValueError",
+            "stop: an empty stop would match everywhere",
+            "An empty string among the stops, mostly from a form or a default.",
+            LAWS,
+        ),
+        Message(
+            "ValueError",
+            "stop: '\\ud800' has a lone surrogate",
+            "Half a character of UTF-16, as JavaScript may cut a string. No text has it.",
+            LAWS,
+        ),
+        Message(
+            "ValueError",
+            "max_tokens must be at least 1, not 0",
+            "None means no limit.",
+            LAWS,
+        ),
+        Message(
+            "ValueError",
+            "min_tokens (4) must not exceed max_tokens (3)",
+            "The two contradict each other.",
+            LAWS,
+        ),
+        Message(
+            "ValueError",
+            "stop_regex 'a*' may match the empty string, which is everywhere",
+            "The pattern needs a part that must be there: `a+`.",
+            STOPS,
+        ),
+        Message(
+            "ValueError",
+            "stop_regex 'ab+' can match text of any length: max_hold must say how much may be "
+            "withheld",
+            "Say `max_hold=`, or bound it: `ab{1,20}`.",
+            STOPS,
+        ),
+        Message(
+            "ValueError",
+            "stop_regex 'a(?=b)' looks ahead, at text that is not known yet",
+            "Take the look-ahead into the match.",
+            STOPS,
+        ),
+        Message(
+            "ValueError",
+            "stop_regex 'a$' asks for the end of the text ($ or \\Z), which is not known while "
+            "text comes",
+            "Say `\\n` where the end of a line is meant.",
+            STOPS,
+        ),
+        Message(
+            "StopRegexTimeoutError",
+            "stop_regex … took more than 0.5 seconds on the text of one token: rewrite it so that "
+            "a text matches in few ways only",
+            "The pattern backtracks: nested repetitions, alternatives that begin alike.",
+            STOPS,
+        ),
+    ),
+    "Engines, feeds and pools": (
+        Message(
+            "SourceError",
+            "no token ids in what the source gave, a dict of ['text']; expected an id, ids, or an "
+            "output with token_ids, output_ids, token_ids_diff or outputs; ids= can say where they "
+            "are",
+            "The engine gives text or a shape of its own: `ids=lambda output: output.my_ids`.",
+            ASYNC,
+        ),
+        Message(
+            "SourceError",
+            "the source gives several samples, 0 and 1: index= must say which one is read",
+            "`n` is more than 1. A `DecoderPool` reads all of them.",
+            ASYNC,
+        ),
+        Message(
+            "SourceError",
+            "cumulative=True, but an output does not begin with the … ids before it: …",
+            "The engine gives only what is new: leave `cumulative` out. Or outputs of two requests "
+            "are mixed.",
+            ASYNC,
+        ),
+        Message(
+            "IdleTimeoutError",
+            "the source gave nothing for 0.01 seconds",
+            "The engine hangs, or a queue before it is long.",
+            ASYNC,
+        ),
+        Message(
+            "ValueError",
+            "idle_timeout needs an async source: a plain one cannot be interrupted",
+            "Let a thread put its ids into a `TokenFeed`.",
+            ASYNC,
+        ),
+        Message(
+            "FeedFullError",
+            "the feed is full: 1 ids wait",
+            "`put(…, wait=False)` while the reader is slower than the producer.",
+            ASYNC,
+        ),
+        Message(
+            "FeedFullError",
+            "the feed is full: 1 ids wait, and put() must not wait in the thread of an event loop; "
+            "await send(), or say wait=False",
+            "The producer is a task, not a thread.",
+            ASYNC,
+        ),
+        Message(
+            "FeedClosedError",
+            "nothing can be put into the feed: its reader has closed it",
+            "The stream had its stop, or was left. Also: `it was ended`, by `end` or `fail`.",
+            ASYNC,
+        ),
+        Message(
+            "UnknownRequestError",
+            "the pool has no request 'a'",
+            "It has ended (its last chunk had a `finish_reason`), or was never added.",
+            ASYNC,
+        ),
+        Message(
+            "ValueError",
+            "the pool has a request 'a' already",
+            "Two requests of one id, or one that was not ended.",
+            ASYNC,
+        ),
+    ),
+    "Loading a tokenizer": (
+        Message(
+            "TokenizerLoadError",
+            "'…': No such file or directory; nor is it the name of a model that is known, or of an "
+            "encoding (…); nor does the Hub help: …",
+            "Neither a path nor a name that is at hand. Nothing is downloaded unless "
+            "`allow_download=True` says so.",
+            "../explanation/formats.md#names Names",
+        ),
+        Message(
+            "TokenizerLoadError",
+            "the rank file of cl100k_base is not at hand: downloads are not allowed …",
+            "The name is known, and tiktoken's cache does not have the file.",
+            "../explanation/formats.md#names Names",
+        ),
+        Message(
+            "TokenizerLoadError",
+            "'…': a rank file of SHA-256 …, which is none of …; such a file does not say how text "
+            "is cut: give encoding=EncodingSpec(name, pattern, special_tokens)",
+            "A rank file of somebody's own.",
+            "../explanation/formats.md#rank-files Rank files",
+        ),
+        Message(
+            "TokenizerLoadError",
+            "'…': not a tokenizer.json: …",
+            "The library `tokenizers` cannot read it; its own words follow. The file may be cut "
+            "short, or need a newer `tokenizers`.",
+            FORMATS,
+        ),
+        Message(
+            "UnsupportedFormatError",
+            "'…': found a folder with tokenizer_config.json but no tokenizer.json; supported: …",
+            "A slow tokenizer of transformers alone. `transformers` itself converts most "
+            "(`AutoTokenizer` and `save_pretrained`).",
+            FORMATS,
+        ),
+        Message(
+            "UnsupportedFormatError",
+            "'…': found a folder with several files that could be meant: a.tiktoken, b.tiktoken; "
+            "name one of them; supported: …",
+            "Give the path of the file.",
+            FORMATS,
+        ),
+        Message(
+            "UnsupportedFormatError",
+            "'…': found a Git LFS pointer, not the file it stands for; supported: …",
+            "The repository was cloned without LFS: `git lfs pull`.",
+            FORMATS,
+        ),
+        Message(
+            "ValueError",
+            "backend must be one of auto, fastokens, huggingface, default, not 'rust'",
+            "What *encodes* a `tokenizer.json`; decoding is the same with each.",
+            FORMATS,
+        ),
+        Message(
+            "MissingExtraError",
+            "this tokenizer needs the library tiktoken: pip install 'streamdec[tiktoken]'",
+            "As it says. Likewise of sentencepiece, fastokens, jinja2, pyarrow and others.",
+            FORMATS,
+        ),
+        Message(
+            "MissingExtraError",
+            "stop_regex needs the regex library: pip install 'streamdec[regex]'",
+            "Strings, ids and sequences of ids need nothing.",
+            STOPS,
+        ),
+    ),
+    "Text to ids": (
+        Message(
+            "EncodeError",
+            "the text has special tokens, which are forbidden in it: '<eos>'",
+            '`special="forbid"`, and somebody wrote a special token into their text.',
+            "../explanation/formats.md#text-of-strangers Text of strangers",
+        ),
+        Message(
+            "EncodeError",
+            "a lone surrogate cannot be encoded: U+D800 at index 0",
+            "The text was cut within a character of UTF-16, or decoded with `surrogateescape`.",
+            FORMATS,
+        ),
+        Message(
+            "EncodeError",
+            "… encodes no: …; it decodes",
+            "A GGUF file whose way of cutting text is not known.",
+            "../explanation/formats.md#gguf GGUF",
+        ),
+        Message(
+            "EncodeError",
+            "the tokens do not spell the text: it was normalized",
+            "Asked for `offsets` of a text that the tokenizer changes before it cuts it.",
+            FORMATS,
+        ),
+    ),
+    "Chat templates": (
+        Message(
+            "ChatTemplateError",
+            "no chat template: … has no chat_template.jinja, no …",
+            "A base model, or a folder from which the template is missing.",
+            RENDER,
+        ),
+        Message(
+            "ChatTemplateError",
+            "Conversation roles must alternate user/assistant/user/assistant/…",
+            "What the template itself says, by `raise_exception`; it is the whole message.",
+            RENDER,
+        ),
+        Message(
+            "ChatTemplateError",
+            "the chat template, line 1: TemplateSyntaxError: …",
+            "The template is broken, or uses an extension that transformers does not have either.",
+            RENDER,
+        ),
+        Message(
+            "ChatTemplateError",
+            "messages: an empty conversation; give at least one message",
+            "As it says.",
+            RENDER,
+        ),
+        Message(
+            "ChatTemplateError",
+            "the chat template, line 1: OverflowError: Range too big. The sandbox blocks ranges "
+            "larger than MAX_RANGE (100000).",
+            "A limit of templates; `error.code` is `CHAT_TEMPLATE_RESOURCE_LIMIT`.",
+            HOSTILE,
+        ),
+        Message(
+            "ChatTemplateError",
+            "template_kwargs may not have 'chat_template': …",
+            "A request's variables would bring a program of a stranger.",
+            HOSTILE,
+        ),
+    ),
+    "Model folders, traces, datasets": (
+        Message(
+            "PreflightError",
+            "'…': a snapshot is a folder, and this is not there",
+            "Or `is a file`: give the folder in which it is.",
+            WRONG_MODEL,
+        ),
+        Message(
+            "TraceError",
+            "no trace: the first line must be its header, the last its end",
+            "The file is of something else, or was cut short.",
+            DEBUG,
+        ),
+        Message(
+            "TraceError",
+            "a redacted trace has no ids to play",
+            "Record it without redaction to play it.",
+            DEBUG,
+        ),
+        Message(
+            "DatasetError",
+            "no column 'tokens'; there are: 'token_ids'",
+            "Name the column of ids.",
+            DATASET,
+        ),
+    ),
+    "Warnings": (
+        Message(
+            "StreamdecWarning",
+            "a tokenizers.Tokenizer streams over a window of decode(); "
+            "streamdec.HuggingFaceTokenizer(tokenizer) is exact and faster",
+            "As it says.",
+            ROUTES,
+        ),
+        Message(
+            "StreamdecWarning",
+            "…; streaming over a window of decode() instead",
+            "A compiled table gave other text than the tokenizer's own `decode` on a sample of "
+            "ids. Please report it, with the tokenizer.",
+            ROUTES,
+        ),
+        Message(
+            "StreamdecWarning",
+            "…: 1 added tokens have other ids than the file says: …",
+            "The library numbers added tokens in its own way where the file leaves a hole. The "
+            "model was perhaps trained with the others.",
+            "findings.md Findings of a preflight",
+        ),
+        Message(
+            "StreamdecWarning",
+            "…: added tokens that are spelled in letters which stand for bytes (…): … They are "
+            "decoded as other text: …",
+            "An oddity of the tokenizer's file by which text differs between engines.",
+            "findings.md Findings of a preflight",
+        ),
+        Message(
+            "StreamdecWarning",
+            "…: a GGUF file does not tell all of how a text is cut; encoding is best effort",
+            "Decoding is exact; take ids from the engine.",
+            "../explanation/formats.md#gguf GGUF",
+        ),
+        Message(
+            "StreamdecWarning",
+            "STREAMDEC_TOKENIZER is 'rust', not one of auto, fastokens, huggingface, default: …",
+            "The environment's wish is left aside.",
+            "settings.md Settings",
+        ),
+    ),
+    "The log": (
+        Message(
+            "log WARNING",
+            "… has no id 12345; unknown ids are counted",
+            "Once for each tokenizer. Padded vocabularies make such ids normal; otherwise model "
+            "and tokenizer do not belong together.",
+            WRONG_MODEL,
+        ),
+        Message(
+            "log INFO",
+            "'<eos>' is a special token that is skipped: id 999 counts too",
+            "Once for each stop: as text such a stop could never be complete.",
+            LAWS,
+        ),
+    ),
+}
+
+INTRODUCTION = """\
+# Errors and warnings
+
+Find the message that you have in [Messages](#messages), or the class in [Classes](#classes). All
+are importable from `streamdec`, but for [those of single parts](#errors-of-single-parts).
+
+Three things hold for all of them:
+
+- **Nothing is lost.** An error in the middle of several ids leaves the stream as it was before the
+  id that failed. What the same call had decoded is `error.chunk`; `error.num_taken` is how many ids
+  that were; the bad id and later ones are unread. The stream can go on.
+- **Built-in classes are among the parents**, so `except ValueError` sees what it should.
+- **Arguments that make no sense** are a plain `ValueError` or `TypeError` when an object is made,
+  never later. The message names the argument, what it was, and what was expected.
+
+```python
+from streamdec import DecodeStream, MockTokenizer, TokenIdError
+
+stream = DecodeStream(MockTokenizer())
+try:
+    stream.step_batch([1, 2, -1, 3])
+except TokenIdError as error:
+    print(error.chunk.text, error.num_taken, error.token_id, error.index)
+print(stream.step(3))
+```
+
+```text
+Hello world 2 -1 2
+ test
+```
+
+A `TextStream` gives out the text first and raises then, so there `error.chunk` is None; what was
+withheld is `stream.text_held`, and `stream.snapshot()` goes on with another source
+([how it ends](../explanation/async.md#how-it-ends)).
+
+This page is written by `scripts/make_errors_reference.py` from the docstrings of
+`streamdec/errors.py`.
+
+## Messages
+
+`…` stands for what differs. Each message here is raised by a test.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join(_lines())
+
+
+@cache
+def elsewhere() -> dict[str, str]:
+    """Public errors of single parts: where each is defined, by ``module.name``."""
+    found = {}
+    for path in sorted((ROOT / "streamdec").rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        text = path.read_text("utf-8")
+        if module == errors.__name__ or "Error)" not in text:
+            continue
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.ClassDef) and _is_error(node):
+                first = (ast.get_docstring(node) or "").split("\n\n")[0]
+                found[f"{module}.{node.name}"] = " ".join(first.split())
+    return found
+
+
+def _is_error(node: ast.ClassDef) -> bool:
+    """Whether it derives from an error of ours, or of assertions, which the kit raises."""
+    bases = {base.id for base in node.bases if isinstance(base, ast.Name)}
+    return bool(bases & {*errors.__all__, "AssertionError"}) and not node.name.startswith("_")
+
+
+def _lines() -> Iterator[str]:
+    yield INTRODUCTION
+    for title, messages in MESSAGES.items():
+        yield f"### {title}"
+        yield ""
+        yield "| message | class | why | more |"
+        yield "|---|---|---|---|"
+        for message in messages:
+            target, _, name = message.page.partition(" ")
+            kind = f"`{message.error}`" if " " not in message.error else message.error
+            text = message.text.replace("|", "\\|")
+            yield f"| `{text}` | {kind} | {message.why} | [{name}]({target}) |"
+        yield ""
+    yield "## Classes"
+    yield ""
+    yield "```text"
+    yield from _tree()
+    yield "```"
+    yield ""
+    for name in _in_order():
+        yield from _class(getattr(errors, name))
+    yield "## Errors of single parts"
+    yield ""
+    yield "They derive from `StreamdecError` too, but for the last, which is an `AssertionError`."
+    yield ""
+    yield "| class | |"
+    yield "|---|---|"
+    for where, told in sorted(elsewhere().items(), key=lambda item: item[0]):
+        yield f"| `{_public(where)}` | {_markdown(told)} |"
+    yield ""
+    yield "## Others that pass through"
+    yield ""
+    yield "- What an engine raises reaches the reader as it is, after all text that was certain;"
+    yield "  what closing the engine raised meanwhile is in its `__notes__`."
+    yield "- A second reader of one stream or feed gets `anyio.BusyResourceError`."
+    yield "- Cancellation stays cancellation; the engine is closed first."
+    yield ""
+
+
+def _tree() -> Iterator[str]:
+    """As it is drawn in the module's docstring."""
+    drawn = (errors.__doc__ or "").split("\n\n")
+    block = next(part for part in drawn if "├──" in part)
+    warning = next(part for part in drawn if part.strip().startswith("StreamdecWarning"))
+    for line in (*block.splitlines(), "", *warning.splitlines()):
+        yield line.removeprefix("    ")
+
+
+def _in_order() -> list[str]:
+    """The names as they stand in the tree."""
+    return re.findall(r"\b(Streamdec(?:Error|Warning)|(?<=── )\w+)", "\n".join(_tree()))
+
+
+def _class(kind: type) -> Iterator[str]:
+    first, *rest = inspect.cleandoc(kind.__doc__ or "").split("\n\n")
+    yield f"### {kind.__name__}"
+    yield ""
+    yield _markdown(first)
+    yield ""
+    parents = ", ".join(f"`{base.__name__}`" for base in kind.__bases__)
+    yield f"- **Is a**: {parents}"
+    for paragraph in rest:
+        if paragraph.startswith(">>>"):  # the pages of the names have the examples
+            continue
+        label, _, told = paragraph.partition(": ")
+        if label not in LABELS:
+            raise SystemExit(f"{kind.__name__}: a paragraph begins with {label!r}, not {LABELS}")
+        yield from _wrapped(f"- **{label}**: {_markdown(told)}")
+    yield ""
+
+
+def _public(where: str) -> str:
+    """The name by which it is imported: a package that has it is enough."""
+    module, _, name = where.rpartition(".")
+    package = ".".join(module.split(".")[:2])
+    text = (ROOT / package.replace(".", "/") / "__init__.py").read_text("utf-8")
+    return f"{package}.{name}" if f'"{name}"' in text else where
+
+
+def _markdown(text: str) -> str:
+    return " ".join(text.split()).replace("``", "`").replace("2**32", "2³²")
+
+
+def _wrapped(item: str) -> list[str]:
+    return textwrap.wrap(
+        item, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+if __name__ == "__main__":
+    TARGET.write_text(page(), "utf-8")

@@ -1,0 +1,508 @@
+"""How each message of ``docs/reference/errors.md`` comes about, one way for each.
+
+In: an empty folder. Out: nothing; it raises, warns or logs. Nothing is raised by hand here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import anyio
+import numpy as np
+import pyarrow as pa
+from tokenizers import Tokenizer, decoders, models
+
+from streamdec import (
+    DecoderPool,
+    DecodeStream,
+    HuggingFaceTokenizer,
+    MockTokenizer,
+    StopConditions,
+    StopSequenceDecoder,
+    TokenFeed,
+    iter_chunks,
+    load_tokenizer,
+    stream,
+)
+from streamdec.backends.fast import VARIABLE
+from streamdec.bulk import BulkDecoder
+from streamdec.chat._guard import request_kwargs
+from streamdec.chat.template import ChatTemplate
+from streamdec.compat import TokenizersDecodeStream
+from streamdec.preflight import inspect
+from streamdec.protocols import RawBytes, TextRules
+from streamdec.trace.records import Trace
+from streamdec.trace.replay import replay
+from streamdec.trace.tracer import Tracer
+from tests.support.files import rank_file, sentencepiece, small_gguf, tekken
+from tests.support.zoo import ZOO
+
+__all__ = ["PROVOKED"]
+
+Provocation = Callable[[Path], Any]
+PROVOKED: dict[str, Provocation] = {}
+"""By the message as the page has it."""
+
+WORDS = MockTokenizer()
+MESSAGES = [{"role": "user", "content": "Hi"}]
+
+
+def gives(message: str) -> Callable[[Provocation], Provocation]:
+    def keep(provocation: Provocation) -> Provocation:
+        assert message not in PROVOKED
+        PROVOKED[message] = provocation
+        return provocation
+
+    return keep
+
+
+def folder_of(folder: Path, **files: Any) -> Path:
+    """``folder`` with files in it; ``__`` in a name is a full stop."""
+    for name, content in files.items():
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
+        (folder / name.replace("__", ".")).write_bytes(data)
+    return folder
+
+
+def hf() -> HuggingFaceTokenizer:
+    return HuggingFaceTokenizer(ZOO["byte_level_trained"]())
+
+
+class TakesBack:
+    """Its text of a few ids is not the beginning of that of more."""
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        return "y" if 9 in token_ids else "x" * len(token_ids)
+
+
+class Lying(HuggingFaceTokenizer):
+    """A table that is not its decode."""
+
+    @property
+    def rules(self) -> TextRules | None:
+        return TextRules(RawBytes())
+
+    def token_bytes(self, token_id: int) -> bytes | None:
+        return b"?"
+
+
+def without(library: str, call: Callable[[], Any]) -> Any:
+    with mock.patch.dict(sys.modules, {library: None}):
+        return call()
+
+
+# --- token ids ------------------------------------------------------------------------------------
+
+IDS = {
+    "token 0 is a bool: True; a token id is an integer from 0 to 4294967295": [True],
+    "token 0 is of type list: [1]; a token id is …": [[1]],
+    "token 2 is out of range: -1; a token id is …": [1, 2, -1, 3],
+    "token ids come as a list or an array, not as str": "123",
+    "an array of token ids has one dimension": np.array([[1, 2], [3, 4]]),
+}
+for said, ids in IDS.items():
+    gives(said)(lambda _, ids=ids: DecodeStream(WORDS).step_batch(ids))  # type: ignore[misc]
+
+
+@gives(
+    "token 0: the tokenizer has no id 77; unknown_ids='skip' would give nothing for it, "
+    "'replace' U+FFFD"
+)
+def _(_: Path) -> Any:
+    DecodeStream(WORDS, unknown_ids="error").step(77)
+
+
+# --- streams and snapshots ------------------------------------------------------------------------
+
+
+@gives("the stream was flushed; reset() begins anew")
+def _(_: Path) -> Any:
+    flushed = DecodeStream(WORDS)
+    flushed.flush()
+    flushed.step(1)
+
+
+@gives("the stream has ended (stop); reset() begins anew")
+def _(_: Path) -> Any:
+    ended = StopSequenceDecoder(WORDS, StopConditions(stop_token_ids=[999]))
+    ended.step(999)
+    ended.step(1)
+
+
+@gives(
+    "the tokenizer's decode took back text that was already given: … became …; this stream cannot "
+    "go on beyond this token"
+)
+def _(_: Path) -> Any:
+    DecodeStream(TakesBack()).step_batch([1, 2, 3, 9])
+
+
+@gives("Invalid prefix encountered while decoding stream: …")
+def _(_: Path) -> Any:
+    vocabulary = {"a": 0, "b": 1, "c": 2}
+    library = Tokenizer(models.WordLevel(vocabulary, "a"))
+    library.decoder = decoders.Decoder.custom(TakesBackPieces())
+    old = TokenizersDecodeStream()
+    for token_id in (0, 1, 2):
+        old.step(library, token_id)
+
+
+class TakesBackPieces:
+    """A decoder in Python that changes the beginning once there is a ``c``."""
+
+    def decode_chain(self, tokens: list[str]) -> list[str]:
+        return ["y"] if "c" in tokens else tokens
+
+
+@gives("Tokenizer.decode: OverflowError: …")
+def _(_: Path) -> Any:
+    hf().decode([-1])
+
+
+@gives("the snapshot is of another tokenizer: it has …, here it is …")
+def _(_: Path) -> Any:
+    DecodeStream.restore(hf(), DecodeStream(WORDS).snapshot())
+
+
+@gives("the snapshot is of another machine: it has 'decode_stream', here it is 'stop'")
+def _(_: Path) -> Any:
+    StopSequenceDecoder.restore(WORDS, DecodeStream(WORDS).snapshot())
+
+
+@gives("snapshot format 2 is not known; this release reads 1")
+def _(_: Path) -> Any:
+    DecodeStream.restore(WORDS, DecodeStream(WORDS).snapshot() | {"format": 2})
+
+
+@gives("malformed snapshot: …")
+def _(_: Path) -> Any:
+    DecodeStream.restore(WORDS, DecodeStream(WORDS).snapshot() | {"surprise": 1})
+
+
+# --- stop conditions ------------------------------------------------------------------------------
+
+CONDITIONS: dict[str, dict[str, Any]] = {
+    "stop: an empty stop would match everywhere": {"stop": ["END", ""]},
+    "stop: '\\ud800' has a lone surrogate": {"stop": "\ud800"},
+    "max_tokens must be at least 1, not 0": {"max_tokens": 0},
+    "min_tokens (4) must not exceed max_tokens (3)": {"min_tokens": 4, "max_tokens": 3},
+    "stop_regex 'a*' may match the empty string, which is everywhere": {"stop_regex": "a*"},
+    "stop_regex 'ab+' can match text of any length: max_hold must say how much may be withheld": {
+        "stop_regex": "ab+"
+    },
+    "stop_regex 'a(?=b)' looks ahead, at text that is not known yet": {"stop_regex": "a(?=b)"},
+    "stop_regex 'a$' asks for the end of the text ($ or \\Z), which is not known while text "
+    "comes": {"stop_regex": "a$"},
+}
+for said, arguments in CONDITIONS.items():
+    gives(said)(lambda _, given=arguments: StopConditions(**given))  # type: ignore[misc]
+
+
+@gives(
+    "stop_regex … took more than 0.5 seconds on the text of one token: rewrite it so that a text "
+    "matches in few ways only"
+)
+def _(_: Path) -> Any:
+    conditions = StopConditions(stop_regex="(a|aa)+(a|aa)+b", max_hold=64)
+    StopSequenceDecoder(MockTokenizer.from_tokens([b"a" * 60]), conditions).step_batch([0, 0])
+
+
+# --- engines, feeds and pools ---------------------------------------------------------------------
+
+
+@gives(
+    "no token ids in what the source gave, a dict of ['text']; expected an id, ids, or an output "
+    "with token_ids, output_ids, token_ids_diff or outputs; ids= can say where they are"
+)
+def _(_: Path) -> Any:
+    list(iter_chunks([{"text": "Hi"}], WORDS))
+
+
+@gives("the source gives several samples, 0 and 1: index= must say which one is read")
+def _(_: Path) -> Any:
+    samples = [{"index": index, "token_ids": [1]} for index in (0, 1)]
+    list(iter_chunks([{"outputs": samples}], WORDS))
+
+
+@gives("cumulative=True, but an output does not begin with the … ids before it: …")
+def _(_: Path) -> Any:
+    list(iter_chunks([[1, 2], [3]], WORDS, cumulative=True))
+
+
+@gives("the source gave nothing for 0.01 seconds")
+def _(_: Path) -> Any:
+    async def silent() -> AsyncIterator[int]:
+        await anyio.sleep_forever()
+        yield 1
+
+    async def main() -> None:
+        async with stream(silent(), WORDS, idle_timeout=0.01) as chunks:
+            async for _ in chunks:
+                pass
+
+    anyio.run(main)
+
+
+@gives("idle_timeout needs an async source: a plain one cannot be interrupted")
+def _(_: Path) -> Any:
+    stream([1], WORDS, idle_timeout=1)
+
+
+def full() -> TokenFeed:
+    feed = TokenFeed(maxsize=1)
+    feed.put(1)
+    return feed
+
+
+@gives("the feed is full: 1 ids wait")
+def _(_: Path) -> Any:
+    full().put(2, wait=False)
+
+
+@gives(
+    "the feed is full: 1 ids wait, and put() must not wait in the thread of an event loop; await "
+    "send(), or say wait=False"
+)
+def _(_: Path) -> Any:
+    async def main() -> None:
+        full().put(2)
+
+    anyio.run(main)
+
+
+@gives("nothing can be put into the feed: its reader has closed it")
+def _(_: Path) -> Any:
+    async def main() -> None:
+        feed = TokenFeed()
+        await feed.aclose()
+        feed.put(1)
+
+    anyio.run(main)
+
+
+@gives("the pool has no request 'a'")
+def _(_: Path) -> Any:
+    DecoderPool(WORDS).finish("a")
+
+
+@gives("the pool has a request 'a' already")
+def _(_: Path) -> Any:
+    pool = DecoderPool(WORDS)
+    pool.add("a")
+    pool.add("a")
+
+
+# --- loading --------------------------------------------------------------------------------------
+
+
+@gives(
+    "'…': No such file or directory; nor is it the name of a model that is known, or of an "
+    "encoding (…); nor does the Hub help: …"
+)
+def _(_: Path) -> Any:
+    load_tokenizer("llama-9")
+
+
+@gives("the rank file of cl100k_base is not at hand: downloads are not allowed …")
+def _(folder: Path) -> Any:
+    with mock.patch.dict(os.environ, TIKTOKEN_CACHE_DIR=str(folder)):
+        load_tokenizer("cl100k_base")
+
+
+@gives(
+    "'…': a rank file of SHA-256 …, which is none of …; such a file does not say how text is cut: "
+    "give encoding=EncodingSpec(name, pattern, special_tokens)"
+)
+def _(folder: Path) -> Any:
+    load_tokenizer(folder_of(folder, a__tiktoken=rank_file()))
+
+
+@gives("'…': not a tokenizer.json: …")
+def _(folder: Path) -> Any:
+    load_tokenizer(folder_of(folder, tokenizer__json=b'{"model": {'))
+
+
+@gives("'…': found a folder with tokenizer_config.json but no tokenizer.json; supported: …")
+def _(folder: Path) -> Any:
+    load_tokenizer(folder_of(folder, tokenizer_config__json={"tokenizer_class": "Slow"}))
+
+
+@gives(
+    "'…': found a folder with several files that could be meant: a.tiktoken, b.tiktoken; name one "
+    "of them; supported: …"
+)
+def _(folder: Path) -> Any:
+    load_tokenizer(folder_of(folder, a__tiktoken=rank_file(), b__tiktoken=rank_file()))
+
+
+@gives("'…': found a Git LFS pointer, not the file it stands for; supported: …")
+def _(folder: Path) -> Any:
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+    load_tokenizer(folder_of(folder, tokenizer__json=pointer))
+
+
+@gives("backend must be one of auto, fastokens, huggingface, default, not 'rust'")
+def _(folder: Path) -> Any:
+    load_tokenizer(folder_of(folder, tekken__json=tekken()), backend="rust")
+
+
+@gives("this tokenizer needs the library tiktoken: pip install 'streamdec[tiktoken]'")
+def _(folder: Path) -> Any:
+    without("tiktoken", lambda: load_tokenizer(folder_of(folder, tekken__json=tekken())))
+
+
+@gives("stop_regex needs the regex library: pip install 'streamdec[regex]'")
+def _(_: Path) -> Any:
+    # A pattern that no other test has: what was compiled is kept.
+    without("regex", lambda: StopConditions(stop_regex="nobod(y|ies) else"))
+
+
+# --- text to ids ----------------------------------------------------------------------------------
+
+
+@gives("the text has special tokens, which are forbidden in it: '<eos>'")
+def _(_: Path) -> Any:
+    hf().encode("Hi<eos>", special="forbid")
+
+
+@gives("a lone surrogate cannot be encoded: U+D800 at index 0")
+def _(_: Path) -> Any:
+    hf().encode("\ud800")
+
+
+@gives("… encodes no: …; it decodes")
+def _(folder: Path) -> Any:
+    (folder / "a.gguf").write_bytes(small_gguf(model="t5"))
+    load_tokenizer(folder).encode("Hi")
+
+
+@gives("the tokens do not spell the text: it was normalized")
+def _(folder: Path) -> Any:
+    (folder / "a.model").write_bytes(sentencepiece())
+    _ = load_tokenizer(folder).encode("\ufb01ne").offsets
+
+
+# --- chat templates -------------------------------------------------------------------------------
+
+TEMPLATES = {
+    "Conversation roles must alternate user/assistant/user/assistant/…": (
+        "{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...')"
+        " }}"
+    ),
+    "the chat template, line 1: TemplateSyntaxError: …": "{% for %}",
+    "the chat template, line 1: OverflowError: Range too big. The sandbox blocks ranges larger "
+    "than MAX_RANGE (100000).": "{% for i in range(10**9) %}x{% endfor %}",
+}
+for said, template in TEMPLATES.items():
+    gives(said)(lambda _, source=template: ChatTemplate(source).render(MESSAGES))  # type: ignore[misc]
+
+
+@gives("no chat template: … has no chat_template.jinja, no …")
+def _(folder: Path) -> Any:
+    folder_of(folder, tokenizer__json=ZOO["byte_fallback"]().to_str().encode())
+    load_tokenizer(folder).apply_chat_template(MESSAGES)
+
+
+@gives("messages: an empty conversation; give at least one message")
+def _(_: Path) -> Any:
+    ChatTemplate("{{ messages }}").render([])
+
+
+@gives("template_kwargs may not have 'chat_template': …")
+def _(_: Path) -> Any:
+    request_kwargs({"chat_template": "{{ 1 }}"})
+
+
+# --- folders, traces, datasets --------------------------------------------------------------------
+
+
+@gives("'…': a snapshot is a folder, and this is not there")
+def _(folder: Path) -> Any:
+    inspect(folder / "gone")
+
+
+@gives("no trace: the first line must be its header, the last its end")
+def _(_: Path) -> Any:
+    Trace.from_lines([])
+
+
+@gives("a redacted trace has no ids to play")
+def _(_: Path) -> Any:
+    tracer = Tracer(DecodeStream(WORDS))
+    tracer.step(1)
+    replay(tracer.trace().redacted(), WORDS)
+
+
+@gives("no column 'tokens'; there are: 'token_ids'")
+def _(_: Path) -> Any:
+    BulkDecoder(WORDS, column="tokens")(pa.table({"token_ids": [[1]]}))
+
+
+# --- warnings and the log -------------------------------------------------------------------------
+
+
+@gives(
+    "a tokenizers.Tokenizer streams over a window of decode(); "
+    "streamdec.HuggingFaceTokenizer(tokenizer) is exact and faster"
+)
+def _(_: Path) -> Any:
+    DecodeStream(ZOO["byte_level"]())
+
+
+@gives("…; streaming over a window of decode() instead")
+def _(_: Path) -> Any:
+    DecodeStream(Lying(ZOO["byte_level_trained"]()))
+
+
+@gives("…: 1 added tokens have other ids than the file says: …")
+def _(folder: Path) -> Any:
+    content = json.loads(ZOO["word_level"]().to_str())
+    content["added_tokens"].append(
+        {
+            "id": 10**6,
+            "content": "<new>",
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": True,
+        }
+    )
+    load_tokenizer(folder_of(folder, tokenizer__json=content))
+
+
+@gives(
+    "…: added tokens that are spelled in letters which stand for bytes (…): … They are decoded as "
+    "other text: …"
+)
+def _(folder: Path) -> Any:
+    content = ZOO["byte_level_trained"]().to_str().encode()
+    load_tokenizer(folder_of(folder, tokenizer__json=content))
+
+
+@gives("…: a GGUF file does not tell all of how a text is cut; encoding is best effort")
+def _(folder: Path) -> Any:
+    (folder / "a.gguf").write_bytes(small_gguf())
+    load_tokenizer(folder).encode("Hi")
+
+
+@gives("STREAMDEC_TOKENIZER is 'rust', not one of auto, fastokens, huggingface, default: …")
+def _(folder: Path) -> Any:
+    with mock.patch.dict(os.environ, {VARIABLE: "rust"}):
+        load_tokenizer(folder_of(folder, tekken__json=tekken()))
+
+
+@gives("… has no id 12345; unknown ids are counted")
+def _(_: Path) -> Any:
+    DecodeStream(MockTokenizer()).step(12345)
+
+
+@gives("'<eos>' is a special token that is skipped: id 999 counts too")
+def _(_: Path) -> Any:
+    StopSequenceDecoder(MockTokenizer(), StopConditions(stop="<eos>"))

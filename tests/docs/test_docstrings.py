@@ -1,0 +1,289 @@
+"""The docstrings: their examples run and print what they say, and nothing public goes unsaid.
+
+An example is run as a reader runs it: it imports what it uses. It runs in a folder where
+``path/to/model`` is a model's folder and ``path/to/model.tiktoken``, ``.gguf``, ``.model`` and
+``tekken.json`` are files of those kinds. Examples and modules that need a library which is not
+there are skipped, each by its name.
+"""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamdec import hooks
+from streamdec.errors import MissingExtraError
+from tests.support import files
+from tests.support.docstrings import (
+    DOORS,
+    Docstring,
+    Member,
+    attribute_docstrings,
+    docstrings,
+    public_members,
+    public_names,
+    raised_by,
+    says,
+)
+from tests.support.pages import ROOT, Page, make_model_folder
+
+# --- the examples ---------------------------------------------------------------------------------
+
+PARSER = doctest.DocTestParser()
+EXAMPLES = [docstring for docstring in docstrings() if ">>>" in docstring.text]
+
+
+@pytest.fixture(scope="session")
+def folder_of_examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("examples")
+    model = make_model_folder(folder / "path" / "to" / "model")
+    model.with_suffix(".tiktoken").write_bytes(files.rank_file())
+    model.with_suffix(".gguf").write_bytes(files.small_gguf())
+    files.write_json(model.with_name("tekken.json"), files.tekken())
+    with suppress(ModuleNotFoundError):  # an example that needs the file needs the library
+        model.with_suffix(".model").write_bytes(files.sentencepiece())
+    return folder
+
+
+class _Runner(doctest.DocTestRunner):
+    """Stops at the first example that says otherwise, or that raises what it does not say."""
+
+    def __init__(self) -> None:
+        super().__init__(verbose=False)
+        self.told: list[str] = []
+
+    def report_failure(
+        self, out: Any, test: doctest.DocTest, example: doctest.Example, got: str
+    ) -> None:
+        pytest.fail(_told(test, example, f"printed:\n{got}"), pytrace=False)
+
+    def report_unexpected_exception(
+        self, out: Any, test: doctest.DocTest, example: doctest.Example, exc_info: Any
+    ) -> None:
+        error = exc_info[1]
+        if isinstance(error, MissingExtraError):
+            pytest.skip(f"{test.name}: {error}")
+        if isinstance(error, ImportError) and not f"{error.name}".startswith("streamdec"):
+            pytest.skip(f"{test.name} needs {error.name}, which is not installed")
+        raise error
+
+
+def _told(test: doctest.DocTest, example: doctest.Example, what: str) -> str:
+    line = (test.lineno or 0) + example.lineno
+    said = f"said:\n{example.want}" if example.want else "said nothing\n"
+    return f"{test.filename}:{line}: {test.name}\n{example.source}{said}{what}"
+
+
+@pytest.mark.parametrize("docstring", EXAMPLES, ids=str)
+def test_an_example_prints_what_it_says(
+    docstring: Docstring, folder_of_examples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder_of_examples)
+    before = {**os.environ}
+    test = PARSER.get_doctest(
+        docstring.text, {}, str(docstring), str(docstring.path.relative_to(ROOT)), docstring.line
+    )
+    _Runner().run(test)
+    assert hooks.installed == (), "an example removes its hooks"
+    assert {**os.environ} == before
+
+
+@pytest.mark.parametrize("docstring", EXAMPLES, ids=str)
+def test_an_example_says_what_comes_out(docstring: Docstring) -> None:
+    found = PARSER.get_examples(docstring.text)
+    assert any(example.want for example in found)
+    assert [example.source for example in found if doctest.SKIP in example.options] == []
+
+
+# --- what is said of everything public ------------------------------------------------------------
+
+
+def _names(door: str) -> dict[str, Any]:
+    """The public names of a module."""
+    try:
+        return public_names(door)
+    except MissingExtraError as error:
+        pytest.skip(f"{door}: {error}")
+
+
+def _members(door: str) -> list[Member]:
+    """The public functions, classes, methods and properties of a module."""
+    return [*public_members(door)] if _names(door) else []
+
+
+@cache
+def _by_path() -> dict[str, Member]:
+    found: dict[str, Member] = {}
+    for door in DOORS:
+        try:
+            found |= {member.path: member for member in public_members(door)}
+        except MissingExtraError:  # its own tests say so
+            continue
+    return found
+
+
+def _listed(missing: list[str]) -> str:
+    return "\n".join(["", *missing])
+
+
+DOORED = pytest.mark.parametrize("door", DOORS)
+
+
+@DOORED
+def test_every_public_function_class_method_and_property_has_a_docstring(door: str) -> None:
+    missing = [each.path for each in _members(door) if not each.doc]
+    assert not missing, _listed(missing)
+
+
+@DOORED
+def test_every_public_constant_and_field_is_said(door: str) -> None:
+    said = {f"{each.module}.{each.name}" for each in docstrings()}
+    missing = []
+    for name, value in _names(door).items():
+        if inspect.isclass(value):
+            known, member = attribute_docstrings(value), Member(f"{door}.{name}", value, None)
+            missing += [
+                f"{door}.{name}.{field}"
+                for field in _fields_of(value)
+                if field not in known and not says(member, field, _by_path().get)
+            ]
+        elif not inspect.isroutine(value) and not any(each.endswith(f".{name}") for each in said):
+            missing.append(f"{door}.{name}")
+    assert not missing, _listed(missing)
+
+
+def _fields_of(kind: type) -> Iterator[str]:
+    """The fields of a dataclass, a NamedTuple or a TypedDict."""
+    fields = getattr(kind, "__dataclass_fields__", getattr(kind, "_fields", ()))
+    yield from (name for name in fields if not name.startswith("_"))
+    if hasattr(kind, "__total__"):
+        yield from kind.__annotations__
+
+
+@DOORED
+def test_every_public_name_has_an_example(door: str) -> None:
+    """Its own; an error, one in which it is raised."""
+    shown = {word for each in EXAMPLES for word in re.findall(r"\w+", _source_of(each))}
+    missing = []
+    for member in _members(door):
+        if member.owner is not None or ">>>" in member.doc:
+            continue
+        if not (_is_error(member.value) and member.value.__name__ in shown):
+            missing.append(member.path)
+    assert not missing, _listed(missing)
+
+
+def _source_of(docstring: Docstring) -> str:
+    return docstring.text.partition(">>>")[2]
+
+
+@DOORED
+def test_every_parameter_is_said_by_its_name(door: str) -> None:
+    missing = []
+    for member in _members(door):
+        known: dict[str, str] = {}
+        if inspect.isclass(member.value):
+            known = attribute_docstrings(member.value)
+        missing += [
+            f"{member.path}({name})"
+            for name in _parameters_of(member)
+            if name not in known and not says(member, name, _by_path().get)
+        ]
+    assert not missing, _listed(missing)
+
+
+def _parameters_of(member: Member) -> list[str]:
+    if member.is_property:
+        return []
+    value = getattr(member.value, "__func__", member.value)
+    if inspect.isclass(value) and getattr(value, "_is_protocol", False):
+        return []
+    try:
+        names = list(inspect.signature(value).parameters)
+    except ValueError:  # built in, as of an exception that adds nothing to its base
+        return []
+    is_static = isinstance(member.value, staticmethod)
+    if member.owner is not None and not is_static:
+        names = names[1:]
+    return [name for name in names if not name.startswith("_") and name not in ("args", "kwargs")]
+
+
+@DOORED
+def test_what_is_raised_is_said(door: str) -> None:
+    """As far as it shows in the function and its private helpers."""
+    missing = [
+        f"{member.path}: {error}"
+        for member in _members(door)
+        for error in sorted(raised_by(member))
+        if not says(member, error, _by_path().get, by_class=False)
+    ]
+    assert not missing, _listed(missing)
+
+
+# --- the list itself ------------------------------------------------------------------------------
+
+
+def test_whatever_the_pages_import_is_public() -> None:
+    pattern = re.compile(r"^\s*from (streamdec[\w.]*) import \(?([\w, ]+)", re.MULTILINE)
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    imported = {
+        (module, name.split()[0])
+        for page in pages
+        for module, names in pattern.findall(page.read_text("utf-8"))
+        for name in names.split(",")
+        if name.strip()
+    }
+    assert len(imported) > 20
+    known = {door: set(DOORS[door] or importlib.import_module(door).__all__) for door in DOORS}
+    assert {(m, name) for m, name in imported if name not in known.get(m, ())} <= EXCEPT
+
+
+def test_whatever_the_reference_has_is_public_and_the_other_way_round() -> None:
+    documented: dict[tuple[str, str], Any] = {}
+    for page in (ROOT / "docs" / "reference" / "api").glob("*.md"):
+        module = ""
+        for kind, name in DIRECTIVE.findall(page.read_text("utf-8")):
+            if kind == "currentmodule":
+                module = name
+            else:
+                documented[module, name] = _names(module).get(name)
+    public = {(door, name): each for door in DOORS for name, each in _names(door).items()}
+    assert documented.keys() - public.keys() == set()
+    found = {(name, id(value)) for (_, name), value in documented.items()}  # there or elsewhere
+    missing = {key[1]: value for key, value in public.items() if (key[1], id(value)) not in found}
+    errors = Page("docs/reference/errors.md").text  # which have a page of their own
+    told = {name for name, value in missing.items() if _is_error(value) and f"`{name}`" in errors}
+    assert missing.keys() - told == set()
+
+
+def _is_error(value: object) -> bool:
+    return inspect.isclass(value) and issubclass(value, BaseException)
+
+
+DIRECTIVE = re.compile(r"^\.\. (currentmodule|auto\w+):: (\S+)$", re.MULTILINE)
+
+
+EXCEPT = {("streamdec.cli", "demo")}
+"""The command line, which is documented as one."""
+
+
+def test_an_example_in_every_kind_of_docstring_is_found() -> None:
+    names = {str(docstring) for docstring in docstrings()}
+    assert {
+        "streamdec",  # a module
+        "streamdec.chunks.Chunk",  # a class
+        "streamdec.chunks.Chunk.text",  # a field
+        "streamdec.chunks.FinishReason",  # a constant
+        "streamdec.aio.TextStream.aclose",  # a coroutine
+        "streamdec.pool.DecoderPool.__init__.errors",  # an attribute
+    } <= names

@@ -1,0 +1,644 @@
+"""Each row of ``docs/reference/features.md`` in which streamdec says yes is held by a test.
+
+``PROOF`` has for each row what tries it here in a few lines, and the tests that hold it for drawn
+streams. The other columns are of other projects; here only their form is looked at.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from functools import cache
+from typing import Any
+
+import anyio
+import pytest
+
+from streamdec import (
+    Chunk,
+    DecoderPool,
+    DecodeStream,
+    HuggingFaceTokenizer,
+    MockTokenizer,
+    StopConditions,
+    StopSequenceDecoder,
+    TokenFeed,
+    UnknownTokenError,
+    hooks,
+    iter_chunks,
+    stream,
+)
+from tests.support.pages import ROOT, Page
+from tests.support.zoo import ZOO
+
+PAGE = Page("docs/reference/features.md")
+SPECIAL = 256
+EOS = 257
+BYTES = MockTokenizer.from_tokens(
+    [*(bytes([byte]) for byte in range(256)), b"<s>", b"</s>"], special_ids=[SPECIAL, EOS]
+)
+"""Each byte is the token of its number."""
+
+
+def tables() -> list[tuple[list[str], list[list[str]]]]:
+    """Of each table of features the columns, and the cells of each row."""
+    found: list[tuple[list[str], list[list[str]]]] = []
+    for block in re.findall(r"^\| \| \*\*sd\*\* \|.*\n(?:\|.*\n)+", PAGE.text, re.MULTILINE):
+        head, _, *body = (
+            [cell.strip() for cell in line.strip()[1:-1].split("|")] for line in block.splitlines()
+        )
+        found.append((head[2:], body))
+    return found
+
+
+*GROUPS, NINE_MORE = tables()
+ROWS = [row for _, body in GROUPS for row in body]
+
+
+def texts(
+    ids: bytes | list[int], *, prompt: bytes = b"", end: bool = True, **options: Any
+) -> list[str]:
+    """The text of each step, and of the flush."""
+    stepped = DecodeStream(BYTES, [*prompt], **options)
+    found = [stepped.step(token_id) for token_id in ids]
+    return [*found, stepped.flush()] if end else found
+
+
+def stopped(*groups: bytes | list[int], **conditions: Any) -> tuple[str, StopSequenceDecoder]:
+    """The text of a stream that is given groups of ids, and then ended."""
+    decoder = StopSequenceDecoder(BYTES, StopConditions(**conditions))
+    text = ""
+    for group in groups:
+        if not decoder.finished:
+            text += decoder.step_batch([*group]).text
+    return text + decoder.flush().text, decoder
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def an_open_character_is_held() -> None:
+    assert texts("é".encode()) == ["", "é", ""]
+
+
+def it_is_known_by_its_bytes() -> None:
+    """A genuine U+FFFD, as a model may write it, is no open character."""
+    assert texts("\ufffd".encode(), end=False) == ["", "", "\ufffd"]
+
+
+def a_bad_byte_goes_out_at_once() -> None:
+    assert texts(b"a\xffb", end=False) == ["a", "\ufffd", "b"]
+    assert texts(b"\xe4A", end=False) == ["", "\ufffdA"]
+
+
+def one_replacement_for_each_part() -> None:
+    for data in (b"\xff\xfe\xe4\xbd", b"\xe4\xbdA\xf0\x9f", b"\xed\xa0\x80"):
+        assert "".join(texts(data)) == data.decode("utf-8", "replace")
+
+
+def the_prompt_is_context() -> None:
+    tokenizer = HuggingFaceTokenizer(ZOO["metaspace_always"]())
+    first = next(i for i in range(tokenizer.vocab_size) if tokenizer.piece(i) == "\u2581a")
+    assert DecodeStream(tokenizer).step(first) == "a"
+    assert DecodeStream(tokenizer, [first]).step(first) == " a"
+
+
+def a_prompt_within_a_character() -> None:
+    whole = "你".encode()
+    assert texts(whole[2:], prompt=b"Hello world" + whole[:2]) == ["你", ""]
+
+
+def the_prompt_is_never_given_out() -> None:
+    assert texts(b"!", prompt=b"Hello \xe4\xbd") == ["\ufffd!", ""]
+
+
+def the_leading_space() -> None:
+    tokenizer = HuggingFaceTokenizer(ZOO["byte_fallback_strip"]())
+    ids = [next(i for i in range(tokenizer.vocab_size) if tokenizer.piece(i) == " a")] * 2
+    assert "".join(DecodeStream(tokenizer).step_batch(ids)) == tokenizer.decode(ids) == "a a"
+
+
+def nothing_is_taken_back() -> None:
+    data = "a你\ufffd".encode() + b"\xff\xe4\xbd" + "é".encode()
+    for cut in range(len(data)):
+        assert data.decode("utf-8", "replace").startswith("".join(texts(data[:cut], end=False)))
+
+
+def specials_are_skipped_or_shown() -> None:
+    assert texts([SPECIAL], skip_special_tokens=True) == ["", ""]
+    assert texts([SPECIAL], skip_special_tokens=False) == ["<s>", ""]
+
+
+def a_special_within_a_character() -> None:
+    assert texts([0xC3, SPECIAL, 0xA9]) == ["", "", "é", ""]
+
+
+def raw_bytes() -> None:
+    raw = DecodeStream(BYTES)
+    assert [raw.step_bytes(byte) for byte in b"\xc3\xffa"] == [b"\xc3", b"\xff", b"a"]
+
+
+# --- cost -----------------------------------------------------------------------------------------
+
+
+def several_ids_in_a_step() -> None:
+    assert DecodeStream(BYTES).step_batch([*"aé".encode()]) == ["a", "", "é"]
+
+
+def many_streams_in_a_call() -> None:
+    pool = DecoderPool(BYTES)
+    pool.add("a")
+    pool.add("b")
+    assert {name: chunk.text for name, chunk in pool.step({"a": [72, 105], "b": 33}).items()} == {
+        "a": "Hi",
+        "b": "!",
+    }
+
+
+# --- stops ----------------------------------------------------------------------------------------
+
+
+def stop_ids() -> None:
+    assert stopped(b"Hi!", stop_token_ids=[33])[0] == "Hi"
+
+
+def sequences_of_ids() -> None:
+    text, decoder = stopped(b"Hi!?x", stop_token_sequences=[[33, 63]])
+    assert (text, decoder.match and decoder.match.stop) == ("Hi", (33, 63))
+
+
+def stop_strings() -> None:
+    assert stopped(b"Hi STOP x", stop="STOP")[0] == "Hi "
+
+
+def stop_regexes() -> None:
+    pytest.importorskip("regex")
+    assert stopped(b"Hi 42 x", stop_regex=r"[0-9]{2}")[0] == "Hi "
+
+
+def within_a_token_and_however_it_is_cut() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"xSTOPy", b"S", b"TO", b"P", b"ST", b"OP", b"x"])
+    for ids in ([0], [6, 1, 2, 3], [6, 4, 5, 6], [6, 4, 2, 3]):
+        decoder = StopSequenceDecoder(tokenizer, StopConditions(stop=("STOP", "STTOP")))
+        assert (decoder.step_batch(ids).text, decoder.finished) == ("x", True)
+
+
+def no_beginning_leaks_and_no_more_is_withheld() -> None:
+    decoder = StopSequenceDecoder(BYTES, StopConditions(stop="\nUser:"))
+    assert [decoder.step(token_id).text for token_id in b"Hi\nUs"] == ["H", "i", "", "", ""]
+    assert (decoder.jailed, decoder.step(ord("a")).text) == ("\nUs", "\nUsa")
+
+
+def hidden_or_visible_for_each() -> None:
+    conditions = {"stop": "A", "visible_stop": "B"}
+    assert stopped(b"xA", **conditions)[0] == "x"
+    assert stopped(b"xB", **conditions)[0] == "xB"
+
+
+def the_first_to_be_complete() -> None:
+    for stops in (["abcd", "bc"], ["bc", "abcd"]):
+        match = stopped(b"xabcdy", stop=stops)[1].match
+        assert match is not None
+        assert match.stop == "bc"
+
+
+def min_tokens() -> None:
+    assert stopped(b"A.A.", stop="A", min_tokens=2)[0] == "A."
+
+
+def ignore_eos() -> None:
+    assert stopped([72, EOS, 33], eos_token_ids=[EOS])[0] == "H"
+    assert stopped([72, EOS, 33], eos_token_ids=[EOS], ignore_eos=True)[0] == "H!"
+
+
+def stops_that_sleep() -> None:
+    text, decoder = stopped(b"A</think>xA!", stop="A", armed_after="</think>")
+    assert (text, decoder.finish_reason) == ("A</think>x", "stop")
+
+
+def stops_switch_on_and_off() -> None:
+    """What is claimed partly: no more than that."""
+    text, _ = stopped(b"<a>A</a>A", stop="A", armed_after="</a>", armed_until="<a>")
+    assert text == "<a>A</a>"
+
+
+# --- ends -----------------------------------------------------------------------------------------
+
+
+def pending_bytes() -> None:
+    assert texts(b"\xe4\xbd") == ["", "", "\ufffd"]
+
+
+def text_beside_an_open_character() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"Hello", b"a\xe4"])
+    ending = DecodeStream(tokenizer)
+    assert [*ending.step_batch([0, 1]), ending.flush()] == ["Hello", "a", "\ufffd"]
+
+
+def what_was_withheld_comes_out() -> None:
+    assert stopped(b"Hi ST", stop="STOP")[0] == "Hi ST"
+    assert stopped(b"Hi ST?", stop="STOP", max_tokens=5)[0] == "Hi ST"
+    assert stopped([*b"Hi ST", EOS], stop="STOP", eos_token_ids=[EOS])[0] == "Hi ST"
+
+
+def which_stop_and_where() -> None:
+    _, decoder = stopped("é STOP".encode(), stop=["STOP", "END"])
+    match = decoder.match
+    assert match is not None
+    assert match.stop == "STOP"
+    assert (match.start, match.end, match.byte_start, match.byte_end) == (2, 6, 3, 7)
+    assert (match.token_index, match.tokens_before) == (6, 3)
+
+
+def ids_end_where_the_text_does() -> None:
+    (chunk,) = iter_chunks([[*b"Hi STOP and more"]], BYTES, stop="STOP", return_token_ids=True)
+    assert (chunk.text, chunk.token_ids) == ("Hi ", (*b"Hi STOP",))  # type: ignore[attr-defined]
+    assert chunk.unread_tokens == len(b" and more")
+
+
+def a_stop_beats_the_limit() -> None:
+    assert stopped(b"STOP", stop="STOP", max_tokens=4)[1].finish_reason == "stop"
+
+
+# --- async ----------------------------------------------------------------------------------------
+
+
+def an_asynchronous_iterator_that_cancels() -> None:
+    seen: list[str] = []
+
+    async def engine() -> AsyncIterator[int]:
+        try:
+            for token_id in b"Hi!":
+                yield token_id
+            raise AssertionError("asked on after the stop")
+        finally:
+            seen.append("closed")
+
+    async def main() -> None:
+        async with stream(engine(), BYTES, stop="!", on_stop=lambda: seen.append("told")) as it:
+            seen.extend([chunk.text async for chunk in it])
+
+    anyio.run(main)
+    assert seen == ["told", "closed", "H", "i", ""]
+
+
+def a_slow_reader_holds_back_and_reads_all() -> None:
+    feed = TokenFeed(maxsize=3)
+    for token_id in b"Hi!":
+        feed.put(token_id)
+    with pytest.raises(Exception, match="the feed is full"):
+        feed.put(0, wait=False)
+    feed.end()
+
+    async def main() -> list[Chunk]:
+        return [chunk async for chunk in stream(feed, BYTES)]
+
+    assert [chunk.text for chunk in anyio.run(main)] == ["Hi!", ""]
+
+
+# --- the rest -------------------------------------------------------------------------------------
+
+
+def ids_the_tokenizer_lacks() -> None:
+    assert texts([72, 999]) == ["H", "", ""]
+    assert texts([72, 999], unknown_ids="replace") == ["H", "\ufffd", ""]
+    with pytest.raises(UnknownTokenError, match="token 1: the tokenizer has no id 999"):
+        texts([72, 999], unknown_ids="error")
+
+
+def places() -> None:
+    anchored = DecodeStream(BYTES, anchors=True)
+    anchored.step_batch([*"aé".encode()])
+    found = [(anchor.start, anchor.end) for anchor in anchored.take_anchors()]
+    assert found == [(0, 1), (1, 2), (1, 2)]
+
+
+def bytes_of_tokens() -> None:
+    assert BYTES.token_bytes(0xC3) == b"\xc3"
+
+
+def metrics() -> None:
+    told: list[int] = []
+
+    class Counts(hooks.Hook):
+        def stream_ended(self, event: hooks.StreamEnded) -> None:
+            told.append(event.tokens)
+
+    remove = hooks.add_hook(Counts())
+    try:
+        list(iter_chunks([1, 2, 3], MockTokenizer()))
+    finally:
+        remove()
+    assert told == [3]
+
+
+def fork_save_and_reset() -> None:
+    first = DecodeStream(BYTES)
+    first.step(0xC3)
+    fork = first.fork()
+    saved = DecodeStream.restore(BYTES, json.loads(json.dumps(first.snapshot())))
+    assert [it.step(0xA9) for it in (first, fork, saved)] == ["é"] * 3
+    first.reset()
+    assert first.step(ord("a")) == "a"
+
+
+def a_snapshot_within_a_stop() -> None:
+    decoder = StopSequenceDecoder(BYTES, StopConditions(stop="STOP"))
+    decoder.step_batch([*b"xST"])
+    saved = StopSequenceDecoder.restore(BYTES, json.loads(json.dumps(decoder.snapshot())))
+    assert saved.step_batch([*b"OP"]).finish_reason == "stop"
+
+
+def laws_are_stated() -> None:
+    laws = Page("docs/explanation/laws.md").text
+    assert "**0. Chunk-invariance.**" in laws
+    assert "**6. The whole decode.**" in laws
+
+
+CORE = "tests/core"
+PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
+    # text
+    "An unfinished character is held": (
+        an_open_character_is_held,
+        "tests/test_laws.py::test_law_1_emission",
+    ),
+    "… known by its bytes, not by a U+FFFD at the end of the text": (
+        it_is_known_by_its_bytes,
+        "tests/test_laws.py::test_law_1_and_2_emission_of_bytes",
+    ),
+    "A genuine U+FFFD goes out at once": (
+        a_bad_byte_goes_out_at_once,
+        "tests/core/test_utf8.py::test_each_byte_brings_out_what_it_decides_at_once",
+    ),
+    "One U+FFFD for each ill-formed part": (
+        one_replacement_for_each_part,
+        "tests/core/test_utf8.py::test_the_whole_text_per_part_is_what_python_replaces",
+    ),
+    "The prompt is context for the first text": (
+        the_prompt_is_context,
+        "tests/test_laws.py::test_law_4_prompt_is_as_if_streamed",
+    ),
+    "A prompt that ends within a character": (
+        a_prompt_within_a_character,
+        "tests/test_laws.py::test_law_4_prompt",
+    ),
+    "The prompt is never given out": (
+        the_prompt_is_never_given_out,
+        "tests/core/test_token_window.py::test_a_prompt_is_never_given_again",
+    ),
+    "The leading space as in the whole decode": (
+        the_leading_space,
+        "tests/test_laws.py::test_laws_3_5_6_7_whole_decode",
+    ),
+    "No text is taken back or given twice": (
+        nothing_is_taken_back,
+        "tests/test_laws.py::test_law_1_emission",
+    ),
+    "Special tokens skipped or shown, for each stream": (
+        specials_are_skipped_or_shown,
+        "tests/test_laws.py::test_law_8_specials",
+    ),
+    "A skipped special token within a character": (
+        a_special_within_a_character,
+        "tests/test_laws.py::test_law_8_runs_of_skipped_specials",
+    ),
+    "The stream as raw bytes": (
+        raw_bytes,
+        "tests/core/test_decode_stream.py::test_step_bytes_gives_the_raw_bytes_of_each_token",
+    ),
+    # cost
+    "Several ids in a step": (
+        several_ids_in_a_step,
+        "tests/test_laws.py::test_law_0_chunk_invariance",
+    ),
+    "Many streams in one call": (
+        many_streams_in_a_call,
+        "tests/aio/test_pool.py::test_a_request_in_a_pool_is_as_it_would_be_alone",
+    ),
+    "A run of bad bytes costs no more than text": ("tests/test_laws.py::test_law_15_bounds",),
+    "Ids without text cost no more than others": (
+        "tests/test_laws.py::test_law_8_runs_of_skipped_specials",
+        "tests/test_laws.py::test_law_15_bounds",
+    ),
+    "Each id in constant time, whatever the ids": (
+        "tests/test_laws.py::test_law_15_bounds",
+        "tests/test_laws.py::test_law_15_table",
+        "tests/test_laws.py::test_window_law_15_bounds",
+        "tests/test_stop_laws.py::test_law_15_bounds",
+    ),
+    "Bounded memory for each stream": (
+        f"{CORE}/test_decode_stream.py::test_a_live_stream_takes_at_most_512_bytes_at_any_length",
+        "tests/core/test_shelf.py::test_hostile_stop_sets_grow_no_memory_and_slow_nobody",
+    ),
+    # stops
+    "Stop ids": (stop_ids, "tests/test_stop_laws.py::test_all_laws_as_the_reference"),
+    "Sequences of stop ids": (
+        sequences_of_ids,
+        "tests/test_stop_laws.py::test_a_sequence_after_each_token",
+    ),
+    "Stop strings": (stop_strings, "tests/test_stop_laws.py::test_all_laws_as_the_reference"),
+    "Stop regexes": (stop_regexes, "tests/test_regex_stops.py::test_as_the_reference"),
+    "A stop within a token": (
+        within_a_token_and_however_it_is_cut,
+        "tests/core/test_stop_cases.py::test_one_by_one",
+    ),
+    "A stop however it is cut into tokens": (
+        within_a_token_and_however_it_is_cut,
+        "tests/test_stop_laws.py::test_law_0_any_tokenizer",
+    ),
+    "The beginning of a stop never leaks": (
+        no_beginning_leaks_and_no_more_is_withheld,
+        "tests/test_stop_laws.py::test_law_1_hidden_stops_are_hidden",
+    ),
+    "Nothing is withheld but what may become a stop": (
+        no_beginning_leaks_and_no_more_is_withheld,
+        "tests/test_stop_laws.py::test_law_1_least_hold",
+    ),
+    "Hidden or visible, for each stop": (
+        hidden_or_visible_for_each,
+        "tests/test_stop_laws.py::test_laws_1_to_4_and_9_to_11_as_the_reference",
+    ),
+    "The stop that is complete first wins": (
+        the_first_to_be_complete,
+        "tests/test_stop_laws.py::test_laws_9_to_11_which_stop",
+        "tests/test_stop_laws.py::test_law_9_order_of_lists",
+    ),
+    "`min_tokens` holds for stop strings": (
+        min_tokens,
+        "tests/test_stop_laws.py::test_laws_1_to_4_and_9_to_11_as_the_reference",
+    ),
+    "`ignore_eos`": (ignore_eos, "tests/test_stop_laws.py::test_all_laws_as_the_reference"),
+    "Stops that sleep until a marker": (
+        stops_that_sleep,
+        "tests/core/test_gated_matcher.py::test_where_a_stop_ends_counts_what_a_marker_took",
+    ),
+    "Reasoning and tool calls known to the matcher itself": (stops_switch_on_and_off,),
+    # ends
+    "Bytes that are pending at the end": (
+        pending_bytes,
+        "tests/test_laws.py::test_laws_3_5_6_7_whole_decode",
+    ),
+    "Text that shares the last token with an open character": (
+        text_beside_an_open_character,
+        "tests/test_laws.py::test_laws_3_5_6_7_whole_decode",
+    ),
+    "What was withheld comes out at the end": (
+        what_was_withheld_comes_out,
+        "tests/test_stop_laws.py::test_law_6_whole_decode",
+    ),
+    "Which stop it was": (
+        which_stop_and_where,
+        "tests/test_stop_laws.py::test_all_laws_as_the_reference",
+    ),
+    "Where the stop stands in the text": (
+        which_stop_and_where,
+        "tests/test_stop_laws.py::test_the_engine_gives_the_answers_worked_out_by_hand",
+    ),
+    "Ids cut to the text": (
+        ids_end_where_the_text_does,
+        "tests/aio/test_laws.py::test_ids_belong_to_text",
+    ),
+    "How much of a KV cache may be kept": (
+        which_stop_and_where,
+        "tests/test_stop_laws.py::test_positions_what_an_engine_may_keep",
+    ),
+    "A stop beats the limit on the same token": (
+        a_stop_beats_the_limit,
+        f"{CORE}/test_stop_sequence.py::test_the_limit_is_met_to_the_token_however_long_the_stream",
+    ),
+    # async
+    "An asynchronous iterator": (
+        an_asynchronous_iterator_that_cancels,
+        "tests/aio/test_laws.py::test_law_0_however_the_ids_come",
+    ),
+    "A slow reader holds the producer back": (
+        a_slow_reader_holds_back_and_reads_all,
+        "tests/aio/test_reading.py::test_a_slow_reader_holds_the_engine_back",
+        "tests/aio/test_token_feed.py::test_a_slow_reader_of_a_bounded_feed_holds_its_thread_back",
+    ),
+    "What has piled up is decoded at once": (
+        a_slow_reader_holds_back_and_reads_all,
+        "tests/aio/test_token_feed.py::test_what_waits_is_taken_at_once",
+    ),
+    "The engine is cancelled at a stop": (
+        an_asynchronous_iterator_that_cancels,
+        "tests/aio/test_ending.py::test_a_stop_closes_the_generator_before_the_last_chunk",
+    ),
+    # tokenizers
+    "Formats besides `tokenizer.json`": (
+        "tests/docs/test_tokenizers_page.py::test_a_file_does_what_its_row_says",
+        "tests/loading/test_formats.py::test_every_format_packed_or_not",
+        "tests/loading/test_formats.py::test_models_of_sentencepiece_and_gguf",
+    ),
+    "A policy for ids the tokenizer lacks": (
+        ids_the_tokenizer_lacks,
+        "tests/test_laws.py::test_law_16_unknown_ids",
+    ),
+    # observability
+    "Each token's place in the text": (places, "tests/test_laws.py::test_law_17_anchors"),
+    "Each token's bytes": (
+        bytes_of_tokens,
+        "tests/integrations/wire/test_logprobs.py::test_the_bytes_are_the_text_and_say_where_it_is",
+    ),
+    "Metrics": (
+        metrics,
+        "tests/metrics/test_prometheus.py::test_a_number_is_the_one_counted_by_hand",
+    ),
+    # moving
+    "A stream can be forked": (
+        fork_save_and_reset,
+        "tests/core/test_decode_stream.py::test_a_fork_goes_on_alone",
+    ),
+    "… saved as JSON and continued elsewhere": (
+        fork_save_and_reset,
+        a_snapshot_within_a_stop,
+        "tests/core/test_snapshots.py::test_an_old_snapshot_restores_and_says_what_it_said",
+        f"{CORE}/test_stop_snapshots.py::test_a_restored_stream_is_the_same_and_goes_on_the_same",
+    ),
+    "… begun anew": (
+        fork_save_and_reset,
+        "tests/core/test_decode_stream.py::test_reset_goes_back_to_the_end_of_the_prompt",
+    ),
+    # proof
+    "The same text however ids are grouped: stated": (
+        laws_are_stated,
+        "tests/test_laws.py::test_law_0_chunk_invariance",
+        "tests/test_stop_laws.py::test_law_0_chunk_invariance",
+    ),
+    "The whole decode: stated and tested": (
+        laws_are_stated,
+        "tests/test_laws.py::test_laws_3_5_6_7_whole_decode",
+    ),
+    "Property tests or fuzzing in the repository": (
+        "tests/fuzz/test_targets.py::test_the_law_holds_of_every_seed",
+        "tests/fuzz/test_mutants.py::test_each_law_is_broken_at_least_once",
+    ),
+}
+
+
+def test_every_row_that_says_yes_is_proved_and_no_other() -> None:
+    said = [row[0] for row in ROWS]
+    assert len(said) == len(set(said)) > 50
+    assert [row[0] for row in ROWS if row[1] in "✓~"] == [*PROOF]
+    assert all(PROOF.values())
+
+
+@pytest.mark.parametrize(
+    "check",
+    dict.fromkeys(it for proof in PROOF.values() for it in proof if callable(it)),
+    ids=lambda check: check.__name__,
+)
+def test_it_is_so(check: Callable[[], None]) -> None:
+    check()
+
+
+@pytest.mark.parametrize(
+    "name", sorted({it for proof in PROOF.values() for it in proof if isinstance(it, str)})
+)
+def test_a_test_that_is_named_is_there_and_runs(name: str) -> None:
+    path, _, function = name.partition("::")
+    assert not path.startswith("tests/benchmarks")
+    found = [node for node in _tree(path).body if getattr(node, "name", None) == function]
+    assert [type(node) for node in found] in ([ast.FunctionDef], [ast.AsyncFunctionDef])
+    decorators = "".join(map(ast.unparse, getattr(found[0], "decorator_list", [])))
+    assert not re.search(r"mark\.(skip|xfail)", decorators)
+    assert any(isinstance(node, (ast.Assert, ast.Call)) for node in ast.walk(found[0]))
+
+
+@cache
+def _tree(path: str) -> ast.Module:
+    return ast.parse((ROOT / path).read_text("utf-8"))
+
+
+# --- the other columns ----------------------------------------------------------------------------
+
+
+def test_every_column_is_someone_who_was_looked_at() -> None:
+    table = PAGE.text.partition("## Who was looked at")[2].partition("\n## ")[0]
+    peers = [line.strip("| ").split(" | ") for line in table.splitlines() if line[:2] == "| "][1:]
+    for columns, _ in GROUPS:
+        assert columns + NINE_MORE[0] == [peer[0] for peer in peers]
+    for _, _, version, date, how in peers:
+        assert version
+        assert re.fullmatch(r"2026-\d\d-\d\d", date)
+        assert re.search(r"\b(run|read)\b", how)
+    for columns, body in (*GROUPS, NINE_MORE):
+        for row in body:
+            assert len(row) == 2 + len(columns), row[0]
+            assert set(row[1:]) <= {"✓", "~", "–", "?", ""}
+            assert row[1] in {"✓", "~", "–"}
+    assert [row[:2] for row in NINE_MORE[1]] == [row[:2] for row in ROWS]
+
+
+def test_what_is_not_there_is_not_there() -> None:
+    """The rows that say no: should one of them come, the page is to be changed."""
+    told = {row[0] for row in ROWS if row[1] == "–"}
+    assert told == {
+        "Spaces between special tokens, as an option",
+        "Banned strings, with a rewind",
+        "Loops are recognised",
+    }
+    with pytest.raises(TypeError, match="spaces_between_special_tokens"):
+        DecodeStream(BYTES, spaces_between_special_tokens=True)  # type: ignore[call-arg]

@@ -1,0 +1,78 @@
+"""``docs/llms.txt`` is what the indexes say, and its code runs."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import re
+import runpy
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import streamdec
+from tests.support.pages import ROOT, Page, make_model_folder
+
+TEXT = Page("docs/llms.txt")
+LINK = re.compile(r"^- \[[^\]]+\]\(([^)]+)\): .+$", re.MULTILINE)
+ITEM = re.compile(r"^(?:-|\d+\.) \[[^\]]+\]\(([^)]+)\)", re.MULTILINE)
+
+
+def test_it_is_what_the_script_writes() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "make_llms_txt.py"))
+    assert TEXT.text == script["text"](), "run scripts/make_llms_txt.py"
+
+
+def test_it_has_the_form_of_llms_txt() -> None:
+    """A title, a quoted summary, then text without headings, then lists of links under headings."""
+    head, *sections = re.split(r"^## ", TEXT.text, flags=re.MULTILINE)
+    title, blank, summary, *_ = head.splitlines()
+    assert (title, blank, summary[:2]) == ("# streamdec", "", "> ")
+    outside_code = re.sub(r"^```.*?^```$", "", head, flags=re.MULTILINE | re.DOTALL)
+    assert [line for line in outside_code.splitlines() if line.startswith("#")] == ["# streamdec"]
+    assert len(sections) >= 4
+    for section in sections:
+        name, *lines = section.strip().splitlines()
+        assert name
+        assert all(LINK.fullmatch(line) for line in lines if line)
+
+
+def test_it_links_every_page_that_an_index_links() -> None:
+    found = {*LINK.findall(TEXT.text)}
+    pages = set()
+    for index in (ROOT / "docs").glob("*/index.md"):
+        for path in ITEM.findall(index.read_text("utf-8")):
+            room = index.parent.name
+            is_made = path.startswith("api/")
+            pages.add(f"{room}/{path[:-3]}.html" if is_made else f"_sources/{room}/{path}.txt")
+    assert found == pages
+    assert len(found) > 30
+
+
+def test_its_code_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_model_folder(tmp_path / "path" / "to" / "model")
+    monkeypatch.chdir(tmp_path)
+    around, by_hand = TEXT.of_kind("python")
+    names: dict[str, object] = {}
+    exec(around, names)
+    tokenizer, answer = names["tokenizer"], names["answer"]
+    ids = [*tokenizer.encode("It is 42.\nUser: no").ids]  # type: ignore[attr-defined]
+    asyncio.run(answer([ids], [41]))  # type: ignore[operator]
+    assert capsys.readouterr().out == "It is 42."
+    exec(by_hand, names)
+    assert capsys.readouterr().out == "It is 42."
+
+
+def test_the_names_it_uses_are_there() -> None:
+    options = {each.name for each in dataclasses.fields(streamdec.StopConditions)}
+    listed = re.search(r"themselves: (.+?)\. There\s+is\s+no", TEXT.text, re.DOTALL)
+    assert listed is not None
+    assert {*re.findall(r"`(\w+)`", listed[1])} == options
+    gist = TEXT.text.partition("\n## ")[0]
+    for name in re.findall(r"`([A-Z]\w+)[.(`]", gist):
+        assert hasattr(streamdec, name), name
+    for module, name in re.findall(r"`(streamdec\.[\w.]+)\.([A-Z]\w+)`", gist):
+        assert hasattr(import_module(module), name), name

@@ -1,0 +1,35 @@
+"""The alarms of the page on observing a service ask for metrics and labels that there are."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from streamdec.metrics import INSTRUMENTS
+from tests.metrics.test_prometheus import named
+from tests.support.pages import Page
+
+PAGE = Page("docs/how-to/observe-a-service.md")
+(RULES,) = PAGE.of_kind("yaml")
+ALARMS: list[dict[str, Any]] = yaml.safe_load(RULES)["groups"][0]["rules"]
+
+
+def test_alarms_are_about_what_is_counted() -> None:
+    labels = {label for each in INSTRUMENTS for label in each.labels}
+    for alarm in ALARMS:
+        asked = re.findall(r"(streamdec_\w+)(?:\{([^}]*)\})?", alarm["expr"])
+        assert asked
+        for name, selector in asked:
+            instrument = named(name)
+            assert name.endswith(("_sum", "_bucket")) == (instrument.kind == "histogram")
+            assert {*re.findall(r"(\w+)=", selector)} <= {*instrument.labels}
+        grouped = re.findall(r"sum by \(([^)]+)\)", alarm["expr"])
+        assert {label for group in grouped for label in group.split(", ")} <= labels
+
+
+def test_each_alarm_is_explained() -> None:
+    assert re.findall(r"^\| `(\w+)` \|", PAGE.text, re.MULTILINE) == [
+        alarm["alert"] for alarm in ALARMS
+    ]

@@ -1,0 +1,88 @@
+"""The last page of the tutorial, walked: a server, OpenAI's client, a trace on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pty
+import shlex
+import shutil
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.running import TOKENIZER, run
+from tests.server.test_command import serving
+from tests.support.pages import Page
+
+PAGE = Page("docs/tutorial/serve.md")
+(TEMPLATE,) = PAGE.of_kind("jinja")
+ENGINE, CLIENT, ASKING_FOR_IDS = PAGE.of_kind("python")
+INSTALL, RENDER, SERVE, TRACE = PAGE.of_kind("sh")
+RENDERED, SERVING, READ, TRACED = PAGE.of_kind("text")
+ADDRESS = "http://127.0.0.1:8000"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What a reader has who comes from the first page, and did what this one says of files."""
+    (tmp_path / "model").mkdir()
+    shutil.copy(TOKENIZER, tmp_path / "model" / "tokenizer.json")
+    (tmp_path / "model" / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
+    (tmp_path / "engine.py").write_text(ENGINE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_the_template_makes_of_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    question, render = RENDER.splitlines()
+    subprocess.run(["bash", "-c", question], check=True)
+    assert run(monkeypatch, *shlex.split(render)[1:]).out == RENDERED
+
+
+def test_the_client_reads_the_engine_and_the_trace_shows_it(folder: Path) -> None:
+    assert INSTALL == "pip install openai\n"
+    assert SERVING.startswith(f"Serving on {ADDRESS} ")
+    command = shlex.split(SERVE)
+    assert command[:2] == ["streamdec", "serve"]
+    out = io.StringIO()
+    with serving(folder, *command[2:]) as (_, url):
+        names: dict[str, Any] = {}
+        with contextlib.redirect_stdout(out):
+            exec(CLIENT.replace(ADDRESS, url), names)
+            exec(ASKING_FOR_IDS, names)
+        page = urllib.request.urlopen(url).read().decode()
+        names["client"].close()
+    assert out.getvalue() == READ
+    assert "<html" in page
+    assert _on_a_terminal(shlex.split(TRACE)[1:]) == TRACED.splitlines()
+
+
+def _on_a_terminal(arguments: list[str]) -> list[str]:
+    """What the command prints on a terminal of 80 columns without colours."""
+    ours, theirs = pty.openpty()
+    done = subprocess.Popen(
+        [sys.executable, "-m", "streamdec", *arguments],
+        env={
+            **os.environ,
+            "TERM": "dumb",
+            "COLUMNS": "80",
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(theirs)
+    printed = b""
+    with contextlib.suppress(OSError):  # the end of a terminal, on Linux
+        while piece := os.read(ours, 65_536):
+            printed += piece
+    os.close(ours)
+    assert done.wait(20) == 0
+    return [line.rstrip() for line in printed.decode().splitlines()]

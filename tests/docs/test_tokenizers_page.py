@@ -1,0 +1,299 @@
+"""Each cell of the tables of ``docs/reference/tokenizers.md`` is tried on a file of that kind."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import re
+import struct
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer as LibraryTokenizer
+
+from streamdec import (
+    DecodeStream,
+    EncodingSpec,
+    HuggingFaceTokenizer,
+    MockTokenizer,
+    StreamdecWarning,
+    load_tokenizer,
+)
+from streamdec.core.programs import route_of
+from streamdec.errors import (
+    ChatTemplateError,
+    EncodeError,
+    MissingExtraError,
+    UnsupportedFormatError,
+)
+from streamdec.protocols import Tokenizer
+from tests.support.files import SHARED, gguf, rank_file, sentencepiece, small_gguf, tekken
+from tests.support.pages import Page
+from tests.support.zoo import UNCOMPILED, ZOO
+
+PAGE = Page("docs/reference/tokenizers.md")
+SPEC = EncodingSpec("small", r"\s?\S+|\s+", {"<a>": 300})
+TEMPLATE = "{% for m in messages %}{{ m.role }}{% endfor %}"
+MESSAGES = [{"role": "user", "content": "Hi"}]
+
+
+def rows(title: str) -> list[list[str]]:
+    section = PAGE.text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| ")]
+    return [line.strip("| ").split(" | ") for line in lines[1:]]
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+GPT2 = {
+    "model": "gpt2",
+    "tokens": [
+        *(chr(n) for n in (*range(33, 127), *range(161, 173), *range(174, 324))),
+        "ab",
+        "<e>",
+    ],
+    "token_type": [1] * 257 + [3],
+    "scores": None,
+    "merges": ["a b"],
+    "eos_token_id": 257,
+    "bos_token_id": 257,
+}
+BERT = {
+    "model": "bert",
+    "tokens": ["[UNK]", "[SEP]", "\u2581hi", "x"],
+    "token_type": [2, 3, 1, 1],
+    "scores": None,
+    "unknown_token_id": 0,
+    "seperator_token_id": 1,
+    "eos_token_id": 1,
+    "bos_token_id": 1,
+}
+RWKV = {
+    "model": "rwkv",
+    "tokens": ["<s>", *(f"\\x{byte:02x}" for byte in range(256)), "hi"],
+    "token_type": [3] + [1] * 257,
+    "scores": None,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+SPM = {"byte_fallback": True, "vocab_size": 600}
+FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "`tokenizer.json`, byte-level": ("tokenizer.json", lambda: _json("byte_level_trained")),
+    "`tokenizer.json`, byte fallback": ("tokenizer.json", lambda: _json("byte_fallback_strip")),
+    "`tokenizer.json`, another decoder": ("tokenizer.json", lambda: _json("metaspace_always")),
+    "Tekken": ("tekken.json", lambda: json.dumps(tekken()).encode()),
+    "tiktoken's rank file": ("a.tiktoken", rank_file),
+    "SentencePiece, with byte fallback": ("tokenizer.model", lambda: sentencepiece(**SPM)),
+    "SentencePiece, without": ("tokenizer.model", sentencepiece),
+    "GGUF, `llama`": ("a.gguf", small_gguf),
+    "GGUF, `gpt2`, a known way of cutting": ("a.gguf", lambda: small_gguf(**GPT2, pre="gpt-2")),
+    "GGUF, `gpt2`, another": ("a.gguf", lambda: small_gguf(**GPT2, pre="of-nobody")),
+    "GGUF, `bert`": ("a.gguf", lambda: small_gguf(**BERT)),
+    "GGUF, `rwkv`": ("a.gguf", lambda: small_gguf(**RWKV)),
+    "GGUF, `t5`": ("a.gguf", lambda: small_gguf(model="t5")),
+}
+
+
+def _json(name: str) -> bytes:
+    return ZOO[name]().to_str().encode()
+
+
+def load(path: Path) -> Tokenizer:
+    spec = SPEC if any(path.glob("*.tiktoken*")) else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StreamdecWarning)
+        return load_tokenizer(path, encoding=spec)
+
+
+def encodes(tokenizer: Tokenizer) -> str:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            ids = tokenizer.encode("hi l").ids
+        except EncodeError:
+            return "no"
+    assert ids
+    return "best effort" if any("best effort" in str(one.message) for one in caught) else "exact"
+
+
+def of_a_bad_byte(tokenizer: Tokenizer) -> str:
+    """Whether the two ways of a run differ, on a character and a byte that is none."""
+    single = {tokenizer.token_bytes(i): i for i in reversed(range(tokenizer.vocab_size))}
+    if not all(bytes([byte]) in single for byte in (*b"\xc3\xa9", 0xFF)):
+        return "alike"  # there are no such tokens
+    ids = [single[bytes([byte])] for byte in b"\xc3\xa9\xff"]
+    texts = set()
+    for byte_runs in ("eager", "exact"):
+        stream = DecodeStream(tokenizer, byte_runs=byte_runs)
+        texts.add("".join(stream.step_batch(ids)) + stream.flush())
+    return "alike" if len(texts) == 1 else "differ"
+
+
+def in_or_beside(folder: Path, ask: Callable[[Tokenizer], Any], **files: Any) -> str:
+    """Whether the file itself says it, or only the files beside it."""
+    if ask(load(folder)):
+        return "in it"
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content), "utf-8")
+    assert ask(load(folder))
+    for name in files:
+        (folder / f"{name}.json").unlink()
+    return "beside it"
+
+
+def has_template(tokenizer: Any) -> bool:
+    try:
+        return bool(tokenizer.apply_chat_template(MESSAGES) == "user")
+    except ChatTemplateError:
+        return False
+
+
+def packed(folder: Path, name: str, content: bytes) -> str:
+    (folder / name).unlink()
+    (folder / f"{name}.xz").write_bytes(lzma.compress(content))
+    try:
+        load(folder)
+    except UnsupportedFormatError:
+        return "no"
+    return "yes"
+
+
+@pytest.mark.parametrize("row", rows("Files"), ids=lambda row: row[0])
+def test_a_file_does_what_its_row_says(row: list[str], tmp_path: Path) -> None:
+    name, make = FILES[row[0]]
+    content = make()
+    (tmp_path / name).write_bytes(content)
+    tokenizer = load(tmp_path)
+    route = route_of(tokenizer)
+    eos = "<a>" if name.endswith("tiktoken") else "<eos>"
+    roles = in_or_beside(
+        tmp_path, lambda it: it.special_tokens.eos_token, tokenizer_config={"eos_token": eos}
+    )
+    if name.endswith("gguf"):  # with a template it has one, and else those beside it
+        (tmp_path / name).write_bytes(with_template(content))
+        template = "in it" if has_template(load(tmp_path)) else ""
+        (tmp_path / name).write_bytes(content)
+        assert (
+            in_or_beside(tmp_path, has_template, tokenizer_config={"chat_template": TEMPLATE})
+            == "beside it"
+        )
+    else:
+        template = in_or_beside(
+            tmp_path, has_template, tokenizer_config={"chat_template": TEMPLATE}
+        )
+    assert row[1:7] == [
+        f"`{type(tokenizer).__name__}`",
+        encodes(tokenizer),
+        "see below" if row[0].endswith("another decoder") else route,
+        of_a_bad_byte(tokenizer),
+        roles,
+        template,
+    ]
+    assert packed(tmp_path, name, content) == ("no" if name.endswith("gguf") else "yes")
+    assert "All but GGUF may be compressed by xz" in PAGE.text
+
+
+def with_template(content: bytes) -> bytes:
+    """A GGUF file, and a template as a last key."""
+    start = struct.calcsize("<4sIQ")
+    (count,) = struct.unpack_from("<Q", content, start)
+    more = gguf([("tokenizer.chat_template", TEMPLATE)])[start + 8 :]
+    return content[:start] + struct.pack("<Q", count + 1) + content[start + 8 :] + more
+
+
+def test_each_kind_of_file_has_a_row() -> None:
+    assert [row[0] for row in rows("Files")] == [*FILES]
+
+
+@pytest.mark.parametrize("row", rows("Files"), ids=lambda row: row[0])
+def test_it_needs_the_extra_that_is_named(
+    row: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the library there is one error, with it none; for GGUF it is what encodes."""
+    name, make = FILES[row[0]]
+    (tmp_path / name).write_bytes(make())
+    for library in ("tiktoken", "sentencepiece", "fastokens"):
+        monkeypatch.setitem(sys.modules, library, None)
+    told = ""
+    try:
+        encodes(load(tmp_path))
+    except MissingExtraError as error:
+        told = str(error)
+    assert re.findall(r"`(\w+)`", row[7]) == re.findall(r"streamdec\[(\w+)\]", told)
+
+
+# --- decoders -------------------------------------------------------------------------------------
+
+CHAINS = {
+    "`ByteLevel`": "byte_level byte_level_trained",
+    "`ByteLevel`, `Fuse`, literal `Replace`, `Strip`": "byte_level_fused",
+    "`Replace`, `ByteFallback`, `Fuse`, `Strip`": "byte_fallback_strip byte_fallback_strip_two",
+    "the same without `Strip`": "byte_fallback byte_fallback_bare byte_fallback_silent_special",
+    "`ByteFallback`, `Metaspace`": "byte_fallback_metaspace byte_fallback_metaspace_never",
+    "`Metaspace`": "metaspace_always metaspace_first metaspace_never metaspace_underscore "
+    "metaspace_unigram",
+    "`WordPiece`": "wordpiece wordpiece_plain wordpiece_strip",
+    "`BPEDecoder`": "bpe_suffix bpe_suffix_short",
+    "`CTC`": "ctc ctc_plain ctc_metaspace",
+    "none": "no_decoder word_level",
+    "an empty `Sequence`, or `Fuse` alone": "empty_sequence fuse no_longer_special",
+    "`Replace` (a regex too) and `Strip` within tokens": "replace_in_pieces regex_in_pieces "
+    "strip_in_pieces empty_pattern_in_pieces normalized_specials",
+    "literal `Replace` after `Fuse`": "replaces_after_fuse byte_fallback_replaces",
+    "regex `Replace` after `Fuse`": "regex_after_fuse",
+    "`Strip` at the end of the text": "strip_stop",
+    "`Metaspace` after `Fuse`, `Strip` within tokens after `Metaspace`": "metaspace_after_fuse "
+    "metaspace_strip_unfused",
+    "`Strip` of text after a `Replace` of it": "strip_after_replace",
+    "a decoder written in Python": "python_decoder",
+}
+
+
+def test_each_kind_of_decoder_has_a_row() -> None:
+    assert [row[0] for row in rows("Decoders of a `tokenizer.json`")] == [*CHAINS]
+    assert sorted(" ".join(CHAINS.values()).split()) == sorted([*ZOO, *UNCOMPILED])
+
+
+@pytest.mark.parametrize("row", rows("Decoders of a `tokenizer.json`"), ids=lambda row: row[0])
+def test_a_chain_of_decoders_is_streamed_as_its_row_says(row: list[str]) -> None:
+    rules, routes = set(), set()
+    for name in CHAINS[row[0]].split():
+        tokenizer = HuggingFaceTokenizer((ZOO | UNCOMPILED)[name]())
+        rules |= {f"`{type(tokenizer.rules.rule).__name__}`" if tokenizer.rules else "–"}
+        routes |= {route_of(tokenizer)}
+    assert (set(row[1].split(", ")), {row[2]}) == (rules, routes)
+
+
+@pytest.mark.parametrize(
+    ("rule", "name"),
+    [
+        (row[1].strip("`"), name)
+        for row in rows("Decoders of a `tokenizer.json`")
+        for name in row[3].split(", ")
+        if name != "–"
+    ],
+)
+def test_a_real_one_is_of_that_rule(rule: str, name: str) -> None:
+    path = SHARED / name / "tokenizer.json"
+    if not path.exists():
+        pytest.skip("the folder of real tokenizers is not here")
+    tokenizer = HuggingFaceTokenizer(LibraryTokenizer.from_file(str(path)))
+    assert type(tokenizer.rules.rule if tokenizer.rules else None).__name__ == rule
+    assert route_of(tokenizer) == "bytes"
+
+
+def test_objects() -> None:
+    class Plain:
+        def decode(self, token_ids: Any, skip_special_tokens: bool = True) -> str:
+            return "".join(map(chr, token_ids))
+
+    library = ZOO["byte_level"]()
+    with pytest.warns(StreamdecWarning, match="streams over a window"):
+        found = ["as above", "as above", f"{DecodeStream(library).route}, and a warning"]
+    found += [DecodeStream(Plain()).route, "bytes", DecodeStream(MockTokenizer()).route]
+    assert [row[1] for row in rows("Objects")] == found
+    assert route_of(HuggingFaceTokenizer(library)) == "bytes"

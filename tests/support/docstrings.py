@@ -1,0 +1,387 @@
+"""The docstrings of streamdec as tests read them: what is public, and what is said of it.
+
+Docstrings are read from the sources, so that none is missed because its module needs a library that
+is not there, and those after constants and fields are found as well.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+__all__ = [
+    "DOORS",
+    "Docstring",
+    "Member",
+    "attribute_docstrings",
+    "docstrings",
+    "public_members",
+    "public_names",
+    "raised_by",
+    "says",
+]
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+# --- what is public -------------------------------------------------------------------------------
+
+DOORS: dict[str, frozenset[str] | None] = {
+    "streamdec": None,
+    "streamdec.bulk": None,
+    "streamdec.chat": None,
+    "streamdec.compat": None,
+    "streamdec.encoding": None,
+    "streamdec.flow": frozenset(
+        {"DecoderOptions", "DecodingOptions", "FlowOptions", "StreamOptions"}
+    ),
+    "streamdec.hooks": frozenset(
+        {
+            *("Call", "FallbackReason", "FellBack", "Hook", "Loaded", "StopKind", "StreamEnded"),
+            "add_hook",
+        }
+    ),
+    "streamdec.integrations.anthropic": None,
+    "streamdec.integrations.asgi": None,
+    "streamdec.integrations.dynamo": None,
+    "streamdec.integrations.logprobs": None,
+    "streamdec.integrations.mlx_lm": None,
+    "streamdec.integrations.openai": None,
+    "streamdec.integrations.sse": None,
+    "streamdec.integrations.transformers": None,
+    "streamdec.metrics": None,
+    "streamdec.preflight": None,
+    # The core gives backends their streams by the other two.
+    "streamdec.protocols": frozenset(
+        {
+            *("BPESuffix", "ByteFallback", "ByteLevel", "CTC", "Concatenation", "Decoder"),
+            *("DecodingRule", "Encoder", "IncrementalDecoder", "Joined", "LiteralReplace"),
+            *("Metaspace", "RawBytes", "TableDecoder", "TextRules", "Tokenizer", "WordPiece"),
+        }
+    ),
+    "streamdec.server": None,
+    "streamdec.sources": frozenset({"Delta", "Reader"}),
+    "streamdec.testing": None,
+    "streamdec.testing.strategies": None,
+    "streamdec.trace": None,
+    "streamdec.trace.html": None,
+}
+"""The modules from which people import, and which of their names; None: all of ``__all__``."""
+
+
+def public_names(door: str) -> dict[str, Any]:
+    """The public names of a module of DOORS, and what they are."""
+    module = importlib.import_module(door)
+    names = DOORS[door] or module.__all__
+    return {name: getattr(module, name) for name in sorted(names)}
+
+
+@dataclass(frozen=True)
+class Member:
+    """A public function, class, method or property."""
+
+    path: str
+    """``module.Class.method``, by the module that people import it from."""
+    value: Any
+    owner: type | None
+    """The class that defines it; None for a function or a class."""
+
+    @property
+    def doc(self) -> str:
+        """Its docstring, or that of what it overrides."""
+        return inspect.getdoc(self.value) or ""
+
+    @property
+    def is_property(self) -> bool:
+        return self.owner is not None and not callable(_function_of(self.value))
+
+
+def public_members(door: str) -> Iterator[Member]:
+    """The public functions and classes of a module, each class followed by its members."""
+    for name, value in public_names(door).items():
+        if inspect.isclass(value):
+            yield Member(f"{door}.{name}", value, None)
+            for each, found, owner in _members_of(value):
+                yield Member(f"{door}.{name}.{each}", found, owner)
+        elif inspect.isroutine(value):
+            yield Member(f"{door}.{name}", value, None)
+
+
+def _members_of(kind: type) -> Iterator[tuple[str, Any, type]]:
+    """Methods and properties that classes of ours define."""
+    for name in sorted(set(dir(kind))):
+        owner = next((base for base in kind.__mro__ if name in base.__dict__), None)
+        if name.startswith("_") or owner is None or not owner.__module__.startswith("streamdec"):
+            continue
+        found = owner.__dict__[name]
+        is_method = inspect.isroutine(_function_of(found))
+        if is_method or isinstance(found, property) or hasattr(found, "attrname"):
+            yield name, found, owner
+
+
+def _function_of(found: Any) -> Any:
+    return getattr(found, "__func__", found)
+
+
+# --- the docstrings -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Docstring:
+    """A docstring in a source file."""
+
+    module: str
+    name: str
+    """What it is of, from the module on; "" for the module itself."""
+    text: str
+    path: Path
+    line: int
+    """Where it begins, from 1."""
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}".rstrip(".")
+
+
+@cache
+def docstrings() -> tuple[Docstring, ...]:
+    """Every docstring of streamdec, those after constants and fields included."""
+    return tuple(
+        docstring
+        for path in sorted((ROOT / "streamdec").rglob("*.py"))
+        for docstring in _docstrings_of(path)
+    )
+
+
+def _docstrings_of(path: Path) -> Iterator[Docstring]:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    tree = ast.parse(path.read_text("utf-8"))
+    for name, node in _strings_in(tree, ""):
+        yield Docstring(module, name, node.value, path, node.lineno)
+
+
+def _strings_in(node: ast.AST, name: str) -> Iterator[tuple[str, Any]]:
+    """Strings that are docstrings, under the names of what they are about."""
+    body: list[ast.stmt] = getattr(node, "body", [])
+    last = name if isinstance(node, _DOCUMENTED) else None
+    for statement in body:
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            if isinstance(statement.value.value, str) and last is not None:
+                yield last, statement.value
+            last = None
+            continue
+        last = None
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)):
+            last = _dotted(name, _target(statement))
+        elif isinstance(statement, _DOCUMENTED):
+            yield from _strings_in(statement, _dotted(name, statement.name))
+        elif isinstance(statement, (ast.If, ast.Try)):
+            yield from _strings_in(statement, name)
+
+
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def _target(statement: ast.Assign | ast.AnnAssign) -> str:
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+    return target.attr if isinstance(target, ast.Attribute) else ast.unparse(target)
+
+
+def _dotted(*names: str) -> str:
+    return ".".join(filter(None, names))
+
+
+def attribute_docstrings(kind: type) -> dict[str, str]:
+    """What is said of the fields and attributes of a class, right behind them."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        found |= _attribute_docstrings(f"{base.__module__}.{base.__qualname__}")
+    return found
+
+
+@cache
+def _attribute_docstrings(path: str) -> dict[str, str]:
+    found = [each for each in docstrings() if f"{each}".startswith(f"{path}.")]
+    return {each.name.rpartition(".")[2]: each.text for each in found}
+
+
+# --- what is raised -------------------------------------------------------------------------------
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def raised_by(member: Member) -> set[str]:
+    """The exceptions that ``raise`` statements of a function name, and of its private helpers.
+
+    Those of other modules are not followed, so there may be more; those that are caught again, or
+    that a ``with`` may make others of, are left out. Of a class it is what making one raises.
+    """
+    value = _function_of(member.value)
+    if inspect.isclass(value):
+        found: set[str] = set()
+        for name in ("__new__", "__init__", "__post_init__"):
+            owner = next((base for base in value.__mro__ if name in base.__dict__), object)
+            if owner.__module__.startswith("streamdec"):
+                found |= _Reader(owner.__module__).raised(owner.__qualname__, name)
+        return found
+    if member.is_property:
+        value = getattr(value, "fget", getattr(value, "func", None))
+    else:
+        value = inspect.unwrap(value)
+    class_name = "" if member.owner is None else member.owner.__qualname__
+    return _Reader(value.__module__).raised(class_name, value.__name__)
+
+
+class _Reader:
+    """Reads the functions of one module."""
+
+    def __init__(self, module: str) -> None:
+        loaded: Any = importlib.import_module(module)
+        self._names = vars(loaded)
+        self._functions = _functions_of(module)
+        self._seen: set[tuple[str, str]] = set()
+
+    def raised(self, class_name: str, name: str) -> set[str]:
+        key = class_name, name
+        function = self._functions.get(key)
+        if function is None or key in self._seen:
+            return set()
+        self._seen.add(key)
+        return set(self._in(function.body, class_name, ()))
+
+    def _in(self, nodes: list[Any], class_name: str, caught: tuple[type, ...]) -> Iterator[str]:
+        for node in nodes:
+            if isinstance(node, (*_DOCUMENTED, ast.Lambda, ast.With)):
+                continue
+            if isinstance(node, ast.Try):
+                handled = tuple(kind for each in node.handlers for kind in self._kinds(each.type))
+                yield from self._in(node.body, class_name, (*caught, *handled))
+                rest = [*node.orelse, *node.finalbody, *node.handlers]
+                yield from self._in(rest, class_name, caught)
+                continue
+            if isinstance(node, ast.Raise) and node.exc is not None:
+                called = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+                for kind in self._kinds(called):
+                    if not issubclass(kind, caught):
+                        yield kind.__name__
+            if isinstance(node, ast.Call):
+                for name in self.raised(*self._called(node.func, class_name)):
+                    if not issubclass(self._kind(name), caught):
+                        yield name
+            yield from self._in(list(ast.iter_child_nodes(node)), class_name, caught)
+
+    def _called(self, function: ast.expr, class_name: str) -> tuple[str, str]:
+        """The class and the name of a private function of this module; or of none."""
+        if isinstance(function, ast.Name) and function.id.startswith("_"):
+            return "", function.id
+        if (
+            isinstance(function, ast.Attribute)
+            and function.attr.startswith("_")
+            and isinstance(function.value, ast.Name)
+            and function.value.id in ("self", "cls")
+        ):
+            return class_name, function.attr
+        return "", ""
+
+    def _kinds(self, node: ast.expr | None) -> Iterator[type]:
+        if node is None:
+            yield BaseException
+        elif isinstance(node, ast.Tuple):
+            for each in node.elts:
+                yield from self._kinds(each)
+        elif isinstance(node, ast.Name):
+            kind = self._names.get(node.id, getattr(builtins, node.id, None))
+            is_error = inspect.isclass(kind) and issubclass(kind, BaseException)
+            if is_error and kind is not NotImplementedError:  # what a base class leaves to others
+                yield kind
+
+    def _kind(self, name: str) -> type:
+        kind: type = self._names.get(name) or getattr(builtins, name)
+        return kind
+
+
+@cache
+def _functions_of(module: str) -> dict[tuple[str, str], _Function]:
+    """The functions of a module by the names of class and function."""
+    loaded = importlib.import_module(module)
+    tree = ast.parse(Path(_file_of(loaded)).read_text("utf-8"))
+    found: dict[tuple[str, str], _Function] = {}
+    for node in tree.body:
+        if isinstance(node, _Function):
+            found["", node.name] = node
+        elif isinstance(node, ast.ClassDef):
+            found |= {
+                (node.name, each.name): each for each in node.body if isinstance(each, _Function)
+            }
+    return found
+
+
+def _file_of(module: ModuleType) -> str:
+    assert module.__file__ is not None
+    return module.__file__
+
+
+# --- what is said ---------------------------------------------------------------------------------
+
+
+def says(
+    member: Member,
+    word: str,
+    resolve: Callable[[str], Member | None],
+    *,
+    by_class: bool = True,
+) -> bool:
+    """Whether a docstring has ``word``, or one that it refers to; ``by_class``: or its class's.
+
+    It refers to it by a sentence that says what something else raises ("Raises what ``step``
+    raises"), or that it is as something else ("All else as for ``restore``").
+    """
+    seen: set[str] = set()
+    waiting = [member]
+    while waiting:
+        each = waiting.pop()
+        if each.path in seen:
+            continue
+        seen.add(each.path)
+        fields = attribute_docstrings(each.value) if inspect.isclass(each.value) else {}
+        if _has(each.doc, word) or word in fields:
+            return True
+        waiting += filter(None, map(resolve, _references_in(each)))
+        if by_class and each.owner is not None:
+            home = f"{each.owner.__module__}.{each.owner.__name__}"
+            waiting += filter(None, [resolve(each.path.rpartition(".")[0])])
+            waiting.append(Member(home, each.owner, None))
+    return False
+
+
+def _has(text: str, word: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
+
+
+_REFERRING = re.compile(r"\b[Rr]aises? what\b|\b[Aa]s (?:for|of|``|:\w+:)|\b[Ss]ee\b|\ball else\b")
+_NAMES = re.compile(r"`~?([\w.]+)(?:\(\))?`|\b([A-Z]\w*[a-z]\w*[A-Z]\w*)\b|\b(Sequence|Face)\b")
+
+
+def _references_in(member: Member) -> Iterator[str]:
+    """What a docstring says something is raised by as well, as paths that may be none."""
+    before = member.path.rpartition(".")[0]
+    prefix = before if member.owner else member.path
+    for sentence in re.split(r"(?<=[.:;])\s|\n\n", member.doc):
+        flat = " ".join(sentence.split())
+        if not _REFERRING.search(flat):
+            continue
+        for found in _NAMES.findall(flat):
+            name = "".join(found)
+            last = name.rpartition(".")[2]
+            yield from (f"{place}.{last}" for place in (prefix, before, "streamdec"))
+            yield from (name, f"streamdec.{name}")
+        if "the constructor" in flat:
+            yield prefix
