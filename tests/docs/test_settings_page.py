@@ -6,6 +6,7 @@ import ast
 import importlib
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -80,6 +81,12 @@ def test_every_variable_is_on_the_page() -> None:
     assert [path for path, names in looks if not names] == []
     asked = {COMPLETES}.union(*(names for _, names in looks))  # click itself looks at this one
     assert {in_code(row[0]) for row in rows("Environment variables")} == asked
+
+
+def test_the_page_of_the_commands_names_no_other() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "make_cli_reference.py"))
+    there = {name for names in script["VARIABLES"] for name in names.split(", ")}
+    assert there <= {in_code(row[0]) for row in rows("Environment variables")}
 
 
 def test_no_module_looks_in_another_way() -> None:
