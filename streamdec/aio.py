@@ -250,7 +250,8 @@ def _iterator_of(source: Any) -> AsyncIterator[Any]:
         return _Blocking(source)
     if inspect.iscoroutine(source):
         source.close()
-    hint = ": await it, and give what it returns" if is_awaitable else ""
+    verb = "await" if is_awaitable else "call" if callable(source) else ""
+    hint = f": {verb} it, and give what it returns" if verb else ""
     raise TypeError(f"a source is an (async) iterable of outputs, not {source!r:.80}{hint}")
 
 

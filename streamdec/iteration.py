@@ -156,9 +156,16 @@ def _check_done(result: object) -> None:
 
 def _iterator_of(source: Any) -> Iterator[Any]:
     if not is_plain(source) or inspect.isawaitable(source):
-        raise TypeError(f"a source is an iterable of outputs, not {source!r:.80}")
+        raise TypeError(f"a source is an iterable of outputs, not {source!r:.80}{_hint(source)}")
     iterator = iter(source)
     return iterator if hasattr(iterator, "__iter__") else _Bare(iterator)
+
+
+def _hint(source: object) -> str:
+    """What to do with what is nearly a source."""
+    if hasattr(source, "__aiter__"):
+        return ": stream() reads what is asynchronous"
+    return ": call it, and give what it returns" if callable(source) else ""
 
 
 class _Bare:

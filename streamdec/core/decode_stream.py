@@ -101,7 +101,7 @@ class DecodeStream:
     ) -> None:
         options = Options(skip_special_tokens, byte_runs, unknown_ids, clean_up_tokenization_spaces)
         prompt = as_sequence(prompt_token_ids)
-        self.tokenizer = tokenizer
+        self.tokenizer: Decoder = tokenizer
         """The tokenizer of the stream."""
         self._program: AnyProgram = program_for(tokenizer, options)
         self._primed = self._program.prime(prompt)

@@ -102,8 +102,8 @@ class Program(Rows):
         *,
         max_entries: int = MAX_PROGRAM_ENTRIES,
     ) -> None:
-        self.token_bytes = token_bytes
-        self.options = options
+        self.token_bytes: TokenBytes = token_bytes
+        self.options: Options = options
         self._cascade = replaces
         # Most tokens are whole characters: programs of one tokenizer share what those do at rest.
         self._whole = {} if replaces.rules else token_bytes.whole

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 import weakref
 from collections.abc import Callable, Hashable, Sequence
@@ -142,10 +143,15 @@ def program_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> AnyProg
         if program is not None:
             return program
     if not callable(getattr(decoder, "decode", None)):
+        hint = "; load_tokenizer() makes one of a path" if _is_path(decoder) else ""
         raise TypeError(
-            f"a tokenizer must have decode(token_ids, ...), and {decoder!r:.80} has not"
+            f"a tokenizer must have decode(token_ids, ...), and {decoder!r:.80} has not{hint}"
         )
     return WindowProgram(decoder, options)
+
+
+def _is_path(given: object) -> bool:
+    return isinstance(given, (str, os.PathLike))
 
 
 def shared(decoder: Decoder, key: Hashable, make: Callable[[], R]) -> R:

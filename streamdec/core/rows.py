@@ -88,7 +88,7 @@ class LoneRow:
     __slots__ = ("memory",)
 
     def __init__(self, memory: Memory) -> None:
-        self.memory = memory
+        self.memory: Memory = memory
 
 
 class SparseRow:
@@ -147,8 +147,8 @@ class Rows(ABC):
     """The same as a dict, for the ids that ``dense`` does not have."""
 
     def __init__(self, rest: Memory, max_entries: int) -> None:
-        self.rest = rest
-        self.weight = 0
+        self.rest: Memory = rest
+        self.weight: int = 0
         """What it holds besides rows, in entries."""
         self.on_growth: Callable[[int], None] | None = None
         """Told now and then how many entries were added."""

@@ -110,7 +110,7 @@ class StopSequenceDecoder:
         if not isinstance(conditions, StopConditions):
             raise TypeError(f"conditions must be StopConditions, not {conditions!r:.80}")
         options = Options(skip_special_tokens, byte_runs, unknown_ids, clean_up_tokenization_spaces)
-        self.tokenizer = tokenizer
+        self.tokenizer: Decoder = tokenizer
         """The tokenizer of the stream."""
         self._program: StopProgram = stop_program_for(tokenizer, options, conditions)
         self._primed: StopMemory = self._program.prime(as_sequence(prompt_token_ids))

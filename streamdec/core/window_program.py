@@ -42,7 +42,7 @@ class WindowProgram:
                 "made of; on the windowed route leave it at 'skip'"
             )
         _hint(decoder)
-        self.options = options
+        self.options: Options = options
         self.dense: list[Any] = []
         self._cascade = cascade_of((), options)
         self._window = TokenWindow(_whole_decode(decoder, options.skip_special_tokens))
@@ -186,10 +186,13 @@ def _whole_decode(decoder: Decoder, skip_special_tokens: bool) -> Callable[[Sequ
 
 
 def _hint(decoder: Decoder) -> None:
-    """Says to whoever hands us the library's own object that a backend serves it better."""
-    if type(decoder).__module__.partition(".")[0] == "tokenizers":
+    """Says to whoever hands us a library's own object that a backend serves it better."""
+    library = type(decoder).__module__.partition(".")[0]
+    if library == "tokenizers" or (
+        library == "transformers" and getattr(decoder, "is_fast", False) is True
+    ):
         warnings.warn(
-            "a tokenizers.Tokenizer streams over a window of decode(); "
+            f"a {library}.{type(decoder).__name__} streams over a window of decode(); "
             "streamdec.HuggingFaceTokenizer(tokenizer) is exact and faster",
             StreamdecWarning,
             stacklevel=5,

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
+from pathlib import Path
 from threading import Barrier
 from typing import Any, cast
 
@@ -136,6 +137,12 @@ def test_what_cannot_decode_is_a_type_error() -> None:
             program_for(wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("path", ["path/to/model", Path("path/to/model")])
+def test_a_path_is_no_tokenizer_and_is_told_what_makes_one(path: Any) -> None:
+    with pytest.raises(TypeError, match=r"path/to/model.* has not; load_tokenizer\(\) makes one"):
+        DecodeStream(path)
+
+
 class Slotted:
     """A table of one word that nothing may refer to weakly, as some extension types are."""
 
@@ -146,6 +153,21 @@ class Slotted:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+
+@pytest.mark.parametrize(("is_fast", "told"), [(True, 1), (False, 0)])
+def test_a_tokenizer_of_transformers_is_told_what_is_better(is_fast: bool, told: int) -> None:
+    body = {"decode": lambda self, ids, **_: "", "is_fast": is_fast, "__module__": "transformers.x"}
+    tokenizer = type("AnyTokenizer", (), body)()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert DecodeStream(tokenizer).route == "window"
+    assert [(each.category, each.filename) for each in caught] == [
+        (StreamdecWarning, __file__)
+    ] * told
+    for each in caught:
+        assert "a transformers.AnyTokenizer streams over" in str(each.message)
+        assert "streamdec.HuggingFaceTokenizer(tokenizer)" in str(each.message)
 
 
 def test_a_tokenizer_without_weak_references_is_served() -> None:
