@@ -38,7 +38,7 @@ class DerivedTokenizer(ChatTokenizer, ABC):
     report: TokenizerReport
     """How it was loaded; only a tokenizer that ``load_tokenizer`` made, or a hybrid, has it."""
 
-    inline_chars = 4096
+    inline_chars: int = 4096
     """Texts up to this length are encoded on the event loop: a thread would cost more."""
 
     @abstractmethod

@@ -241,7 +241,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
                 self._settle_in_background()
             else:
                 # The first text takes seconds, so it is never encoded on an event loop.
-                self.inline_chars = 0
+                self.inline_chars: int = 0
 
     def _settle_in_background(self) -> None:
         # Not a daemon: one that is killed inside of a library takes the process along.

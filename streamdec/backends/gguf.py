@@ -87,12 +87,12 @@ class GGUFTokenizer(DerivedTokenizer):
 
     tokenizer_type = "gguf"
 
-    inline_chars = 512
+    inline_chars: int = 512
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
         path = Path(os.fsdecode(source))
         found = read_metadata(path, _is_wanted)
-        self.name = str(path)
+        self.name: str = str(path)
         try:
             self._take({key.rpartition("ggml.")[2]: value for key, value in found.items()})
         except (ValueError, TypeError) as error:

@@ -95,9 +95,11 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 
     tokenizer_type = "huggingface"
 
-    inline_chars = 512
+    inline_chars: int = 512
     """Texts up to this length are encoded on the event loop; a longer one takes a millisecond."""
 
+    name: str
+    """Its path, or the name that it was given; for messages."""
     overlay: Overlay | None = None
     """What the files beside the tokenizer.json changed; None if they were not asked."""
     _folder: Path | None

@@ -69,7 +69,7 @@ class SentencePieceTokenizer(DerivedTokenizer):
 
     tokenizer_type = "sentencepiece"
 
-    inline_chars = 512
+    inline_chars: int = 512
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
         path = Path(os.fsdecode(source))

@@ -55,7 +55,7 @@ class TekkenTokenizer(TiktokenTokenizer):
     def __init__(self, source: str | os.PathLike[str]) -> None:
         path = Path(os.fsdecode(source))
         self._take_tekken(read_bounded(path), repr(str(path)))
-        self.name = str(path)
+        self.name: str = str(path)
 
     @classmethod
     def from_tekken(cls, content: bytes, name: str = "Tekken file") -> Self:
@@ -75,7 +75,7 @@ class TekkenTokenizer(TiktokenTokenizer):
             told = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise TokenizerLoadError(f"{name}: not a Tekken file: {told:.300}") from error
         self._take_ranks(ranks, spec, name)
-        self.sha256 = sha256_of(content)
+        self.sha256: str | None = sha256_of(content)
 
 
 def _parse(data: Any) -> tuple[dict[bytes, int], EncodingSpec]:

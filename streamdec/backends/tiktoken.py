@@ -77,6 +77,8 @@ class TiktokenTokenizer(DerivedTokenizer):
 
     tokenizer_type = "tiktoken"
 
+    name: str
+    """Its path, or the name that it was given; for messages."""
     sha256: str | None
     """Of the rank file, in hexadecimal; None if it is from none."""
 

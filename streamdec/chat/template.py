@@ -154,7 +154,9 @@ class ChatTemplate:
         self.origin = origin
         """Where it is from, and why that one."""
         given = special_tokens or {}
-        self.special_tokens = {role: text for role, text in given.items() if text is not None}
+        self.special_tokens: dict[str, str] = {
+            role: text for role, text in given.items() if text is not None
+        }
         """The special tokens that the template sees, by their roles."""
         self.profile = profile
         self.trust = trust

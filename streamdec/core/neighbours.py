@@ -100,8 +100,8 @@ class WordSuffix(TokenBytes):
     does).
     """
 
-    start = ("", "")
-    rest = (" ", "")
+    start: State = ("", "")
+    rest: State = (" ", "")
 
     def __init__(self, decoder: TableDecoder, suffix: str, *, skip_special_tokens: bool) -> None:
         self._suffix = suffix
@@ -150,8 +150,8 @@ class WordSuffix(TokenBytes):
 class Collapse(TokenBytes):
     """CTC: a token counts once in a row. State: the last token, and whether any text came."""
 
-    start = (None, False)
-    rest = (None, True)
+    start: State = (None, False)
+    rest: State = (None, True)
 
     def __init__(self, decoder: TableDecoder, rule: CTC, *, skip_special_tokens: bool) -> None:
         self._rule = rule
@@ -215,8 +215,8 @@ class LeadingStrip(TokenBytes):
         self.whole = {}
         self.given = {}
         self.errors = inner.errors
-        self.start = (inner.start, count, b"")
-        self.rest = (inner.rest, 0, b"")
+        self.start: State = (inner.start, count, b"")
+        self.rest: State = (inner.rest, 0, b"")
         self.has_anchors = inner.has_anchors and len(char) == 1
 
     def prepare(self, piece: str | bytes) -> Element:

@@ -70,8 +70,8 @@ class Cascade:
     __slots__ = ("_letters", "rules", "start")
 
     def __init__(self, rules: Sequence[LiteralReplace]) -> None:
-        self.rules = tuple(rules)
-        self.start = ("",) * len(self.rules)
+        self.rules: tuple[LiteralReplace, ...] = tuple(rules)
+        self.start: tuple[str, ...] = ("",) * len(self.rules)
         self._letters = {letter for rule in self.rules for letter in rule.pattern}
 
     def step(self, tails: tuple[str, ...], text: str) -> tuple[str, tuple[str, ...]]:

@@ -215,6 +215,8 @@ class StopConditions(_Fields):
         request: Mapping[str, Any],
         *,
         eos_token_ids: Ids = (),
+        armed_after: str | int | None = None,
+        armed_until: str | int | None = None,
         limits: StopLimits | None = None,
     ) -> Self:
         """The conditions of a request to OpenAI, of any of its APIs that make text.
@@ -224,6 +226,8 @@ class StopConditions(_Fields):
         Args:
             request: its body as a dict, or what an object's ``model_dump()`` gives.
             eos_token_ids: the model's own, which no request names.
+            armed_after: as for the constructor; no API has a word for it.
+            armed_until: likewise.
             limits: as for the constructor.
 
         Raises what the constructor raises, and TypeError if ``request`` is no mapping. Messages
@@ -235,7 +239,13 @@ class StopConditions(_Fields):
         {'stop': ['User:'], 'max_tokens': 100, 'eos_token_ids': [2]}
         """
         with translated(request, OPENAI) as arguments:
-            return cls(**arguments, eos_token_ids=eos_token_ids, limits=limits)
+            return cls(
+                **arguments,
+                eos_token_ids=eos_token_ids,
+                armed_after=armed_after,
+                armed_until=armed_until,
+                limits=limits,
+            )
 
     @classmethod
     def from_vllm(
@@ -243,17 +253,25 @@ class StopConditions(_Fields):
         request: Mapping[str, Any],
         *,
         eos_token_ids: Ids = (),
+        armed_after: str | int | None = None,
+        armed_until: str | int | None = None,
         limits: StopLimits | None = None,
     ) -> Self:
         """The conditions of vLLM's ``SamplingParams`` as a dict, or of a body with its extra keys.
 
         Otherwise than there, the longest of the stops that are complete at one code point counts,
         not the first in the list; and a stop string that is the text of a skipped special token
-        ends the stream too. ``request``, ``eos_token_ids``, ``limits`` and what is raised are as
-        for ``from_openai``.
+        ends the stream too. ``request``, ``eos_token_ids``, ``armed_after``, ``armed_until``,
+        ``limits`` and what is raised are as for ``from_openai``.
         """
         with translated(request, VLLM) as arguments:
-            return cls(**arguments, eos_token_ids=eos_token_ids, limits=limits)
+            return cls(
+                **arguments,
+                eos_token_ids=eos_token_ids,
+                armed_after=armed_after,
+                armed_until=armed_until,
+                limits=limits,
+            )
 
     @classmethod
     def from_sglang(
@@ -261,6 +279,8 @@ class StopConditions(_Fields):
         request: Mapping[str, Any],
         *,
         eos_token_ids: Ids = (),
+        armed_after: str | int | None = None,
+        armed_until: str | int | None = None,
         max_hold: int | None = None,
         limits: StopLimits | None = None,
     ) -> Self:
@@ -269,13 +289,19 @@ class StopConditions(_Fields):
         As there, ``ignore_eos`` ignores ``stop_token_ids`` too. Otherwise than there,
         ``min_new_tokens`` holds for strings and not only for ids; the stop that is complete first
         counts, not the first in the list; and what ``stop_regex`` matches is hidden like any stop.
-        ``max_hold`` is for requests that have one. ``request``, ``eos_token_ids``, ``limits`` and
-        what is raised are as for ``from_openai``.
+        ``max_hold`` is for requests that have one. ``request``, ``eos_token_ids``,
+        ``armed_after``, ``armed_until``, ``limits`` and what is raised are as for ``from_openai``.
         """
         with translated(request, SGLANG) as arguments:
             if "stop_regex" in arguments:
                 arguments["max_hold"] = max_hold
-            return cls(**arguments, eos_token_ids=eos_token_ids, limits=limits)
+            return cls(
+                **arguments,
+                eos_token_ids=eos_token_ids,
+                armed_after=armed_after,
+                armed_until=armed_until,
+                limits=limits,
+            )
 
     # --- JSON
 

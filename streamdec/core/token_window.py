@@ -63,7 +63,7 @@ class TokenWindow:
     __slots__ = ("decode",)
 
     def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
-        self.decode = decode
+        self.decode: Callable[[Sequence[int]], str] = decode
         """The whole decode of some ids."""
 
     def prime(self, prompt_token_ids: Sequence[int]) -> WindowMemory:

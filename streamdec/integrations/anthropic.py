@@ -74,7 +74,7 @@ class _Format:
         self._input_tokens = input_tokens
         self._stop_sequences = None if stop_sequences is None else frozenset(stop_sequences)
         self._last: Chunk | None = None
-        self.output_tokens = 0
+        self.output_tokens: int = 0
         """How many tokens were read."""
 
     @property

@@ -36,6 +36,8 @@ _VLLM_KEYS = (
     "max_tokens",
     "max_completion_tokens",
 )
+_GATE_KEYS = ("armed_after", "armed_until")
+"""Ours: until and after which text, or id, no stop counts."""
 """What ends a stream in a request."""
 _UNSERVED: Mapping[str, str] = {
     "stop_regex": "patterns of a client are not served here",
@@ -193,12 +195,15 @@ def _conditions(
     if not {"max_tokens", "max_completion_tokens"} & given.keys():
         given["max_tokens"] = limits.default_max_tokens or limits.max_tokens
         given["max_tokens"] = max(given["max_tokens"], given.get("min_tokens", 0))
+    gate = {key: fields.get(key) for key in _GATE_KEYS}
     try:
-        return StopConditions.from_vllm(given, eos_token_ids=eos_token_ids, limits=limits.of_stops)
+        return StopConditions.from_vllm(
+            given, eos_token_ids=eos_token_ids, **gate, limits=limits.of_stops
+        )
     except (TypeError, ValueError) as error:
         message = str(error)
         word = re.match(r"\w+", message)
-        param = word[0] if word and word[0] in _VLLM_KEYS else None
+        param = word[0] if word and word[0] in (*_VLLM_KEYS, *_GATE_KEYS) else None
         if param is None and "longest stop" in message:
             param = "stop"
         raise RequestError(message, param=param) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from streamdec.metrics import INSTRUMENTS
 from tests.metrics.test_prometheus import named

@@ -87,6 +87,8 @@ def test_prompts_of_ids(server: Served, client: OpenAI) -> None:
     [
         ({"include_stop_str_in_output": True}, "One 🦉 two.\nUser:", "\nUser:"),
         ({"min_tokens": 1_000}, TEXT, None),
+        ({"stop": " ", "armed_after": "two."}, "One 🦉 two.\nUser:", " "),
+        ({"stop": " ", "armed_until": "One"}, TEXT, None),
         ({"stop": None, "max_tokens": 2}, "On", None),
     ],
 )

@@ -56,6 +56,8 @@ def checked(response: Any, status: int) -> dict[str, Any]:
         ({"prompt": "a", "max_tokens": 10**400}, "max_tokens", "from 1 to 1500"),
         ({"prompt": "a", "max_tokens": "3"}, "max_tokens", "not '3'"),
         ({"prompt": "a", "min_tokens": 5, "max_tokens": 4}, "min_tokens", "must not exceed"),
+        ({"prompt": "a", "armed_after": True}, "armed_after", "is a bool"),
+        ({"prompt": "a", "armed_until": -1}, "armed_until", "is out of range"),
         ({"prompt": "a", "stop": ""}, "stop", "empty"),
         ({"prompt": "a", "stop": ["a", 1]}, "stop", "not 1"),
         ({"prompt": "a", "stop": {"a": 1}}, "stop", "a string"),
