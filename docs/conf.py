@@ -16,6 +16,11 @@ from sphinx.errors import PycodeError
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.nodes import make_refnode
 
+from streamdec import StopConditions, errors
+
+ERRORS = "reference/errors"
+"""The page on which the errors are, each under a heading that is its name."""
+
 project = "streamdec"
 author = "The streamdec authors"
 project_copyright = author
@@ -39,10 +44,15 @@ mermaid_height = "auto"
 autodoc_default_options = {"members": True, "inherited-members": "BaseException,dict,tuple,object"}
 autodoc_member_order = "bysource"
 maximum_signature_line_length = 88
+toc_object_entries_show_parents = "hide"
+smartquotes_action = "De"  # quotes in docstrings are Python's
 
 copybutton_exclude = ".linenos, .gp, .go"
 html_theme = "furo"
 html_title = "streamdec"
+# Lines of examples have up to 92 letters; at the theme's own size every fourth example is cut off.
+_CODE_SIZE = {"code-font-size": "var(--font-size--small--3)"}
+html_theme_options = {"light_css_variables": _CODE_SIZE, "dark_css_variables": _CODE_SIZE}
 html_extra_path = ["llms.txt"]
 
 
@@ -60,6 +70,8 @@ def _resolve(app: Sphinx, env: Any, node: pending_xref, text: Node) -> Node | No
         if len(found) == 1:
             [(_, at)] = found
             return make_refnode(app.builder, node["refdoc"], at.docname, at.node_id, text)
+    if path[-1] in errors.__all__:
+        return make_refnode(app.builder, node["refdoc"], ERRORS, path[-1].lower(), text)
     return text if _exists(path, node.get("py:module")) else None
 
 
@@ -101,9 +113,20 @@ def _lent_constant(*event: Any) -> None:
 
 
 def _no_reprs(*event: Any) -> tuple[str, str] | None:
-    """Writes ``...`` for defaults that are no Python, such as a dataclass's ``<factory>``."""
-    *_, signature, returns = event
-    return (re.sub(r"= <[^<>]*>", "= ...", signature), returns) if signature else None
+    """Writes defaults as people would, and nothing of how one makes a protocol: nobody does.
+
+    They are ``...`` where they are no Python, such as a dataclass's ``<factory>``.
+    """
+    _app, what, _path, value, _options, signature, returns = event
+    if what == "class" and getattr(value, "_is_protocol", False):
+        return "", ""
+    if not signature:
+        return None
+    signature = re.sub(r", _\w+: \w+(?=[,)])", "", signature)  # private fields
+    signature = signature.replace(repr(StopConditions()), "StopConditions()")
+    signature = re.sub(r"\bM\b", "Machine", signature)  # a variable with that bound
+    returns = re.sub(r"\bM\b", "Machine", returns or "")
+    return re.sub(r"= <.*?>(?=[,)])", "= ...", signature), returns
 
 
 def setup(app: Sphinx) -> None:

@@ -39,7 +39,7 @@ class Message(NamedTuple):
 
 LAWS = "../explanation/laws.md The laws"
 STOPS = "../explanation/stops.md Stops"
-ASYNC = "../explanation/async.md Streams that are waited for"
+ASYNC = "../explanation/async.md Async streams"
 FORMATS = "../explanation/formats.md Tokenizer files"
 RENDER = "../how-to/render-chat-templates.md Render chat templates"
 HOSTILE = "../explanation/hostile-templates.md Hostile templates"

@@ -423,12 +423,20 @@ def stream(
         source: as for :func:`~streamdec.wrap`, and so ``on_stop`` and ``idle_timeout``.
         tokenizer: as for StopSequenceDecoder, and so ``prompt_token_ids``.
         prompt_token_ids: ids that came before; never given out.
-        conditions: when the text ends; or give its parts as options: ``stop="User:"``.
+        conditions: when the text ends; or give its parts as options: ``stop="User:"``. Without
+            either it ends where the source does.
         decoder: one that is ready, or restored from a snapshot, instead of all these.
         on_stop: called before the source is closed, to abort the engine's request.
         idle_timeout: seconds that the source may be silent.
-        options: those of StopConditions, of decoding, and of the stream: see
-            :class:`~streamdec.flow.StreamOptions`.
+        options: ``stop``, ``stop_token_ids``, ``eos_token_ids``, ``max_tokens``, ``min_tokens`` and
+            all else that StopConditions has; ``skip_special_tokens``, ``byte_runs``,
+            ``unknown_ids``, ``clean_up_tokenization_spaces`` of DecodeStream; ``ids``,
+            ``cumulative``, ``index``, ``split``, ``return_token_ids``, ``finish_reason`` of
+            :class:`~streamdec.flow.FlowOptions`.
+
+    Returns:
+        The chunks. Each has the ``text`` that is certain now; the last one, and no other, has a
+        ``finish_reason``, and comes once the source is closed.
 
     Raises what :func:`~streamdec.wrap`, StopConditions and StopSequenceDecoder raise; TypeError for
     a decoder beside what it would be made of, or for neither.

@@ -63,7 +63,7 @@ class Encoding:
 
     Args:
         ids: integers, or their buffer: four bytes each, little-endian.
-        text: what was encoded; it is kept.
+        text: what was encoded, None if nobody knows; it is kept.
         source: the tokenizer; it is kept too.
         add_special_tokens: whether special tokens were added around it.
         special: what became of special tokens in it.
@@ -91,7 +91,7 @@ class Encoding:
             raise ValueError(f"{len(self._data)} bytes are no ids of four bytes each")
         self._source = source
         self.text = text
-        """The text that was encoded."""
+        """The text that was encoded; None if it was not given."""
         self.add_special_tokens = add_special_tokens
         """Whether special tokens were added around it."""
         self.special: Special = special

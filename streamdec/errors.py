@@ -491,7 +491,7 @@ class ChatTemplateError(StreamdecError, ValueError):
     """A chat template that is missing or fails, or messages that it cannot be given.
 
     When: by ``apply_chat_template``, ``ChatTemplate`` and what looks for templates. What a template
-    says by ``raise_exception`` is the whole message.
+    says by ``raise_exception`` is the whole ``message``.
 
     What is left: ``template`` is the name of the template, ``line`` the line in it from 1, ``code``
     the kind of failure, as in ``"CHAT_TEMPLATE_RESOURCE_LIMIT"``; None where they are not known.
@@ -588,8 +588,8 @@ class MissingExtraError(StreamdecError, ImportError):
 class StreamdecWarning(UserWarning):
     """streamdec goes on, in another way than was hoped for.
 
-    When: while a tokenizer is loaded, the first stream of one is made, or ``stop_conditions`` are
-    read from a model's folder; never by a step.
+    When: while a tokenizer is loaded, the first stream of one is made, the first text is encoded by
+    a GGUF file, or ``stop_conditions`` are read from a model's folder; never by a step.
 
     What is left: a tokenizer that works as the message says.
 

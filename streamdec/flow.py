@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
 from typing import (
     Any,
@@ -346,7 +347,8 @@ class BaseStream(Generic[M]):
     def text_held(self) -> str:
         """The text that would come out if nothing followed; asking changes nothing.
 
-        "" after the last chunk.
+        "" after the last chunk; but of a Sequence, which has no end, always what it holds, as
+        U+FFFD.
         """
         return self._flow.text_held
 
@@ -437,11 +439,18 @@ def sorted_options(what: str, options: Mapping[str, Any]) -> tuple[FlowOptions, 
     flow, decoder = FlowOptions.__annotations__, DecoderOptions.__annotations__
     for name in options:
         if name not in flow and name not in decoder:
-            raise TypeError(f"{what} has no option {name!r}")
+            raise unknown_option(what, name, [*flow, *decoder])
     return (
         cast(FlowOptions, {name: value for name, value in options.items() if name in flow}),
         cast(DecoderOptions, {name: value for name, value in options.items() if name in decoder}),
     )
+
+
+def unknown_option(what: str, name: str, known: Iterable[str]) -> TypeError:
+    """What is raised for an option that ``what`` has not; it names one of like spelling."""
+    near = get_close_matches(name, known, n=1, cutoff=0.7)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    return TypeError(f"{what} has no option {name!r}{meant}")
 
 
 def decoder_of(

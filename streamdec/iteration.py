@@ -194,9 +194,31 @@ def iter_chunks(
 ) -> TextIterator[StopSequenceDecoder]:
     r"""The text of a plain ``source``, as it comes, until something says stop.
 
-    ``source`` (a plain iterable), ``tokenizer``, ``conditions``, ``prompt_token_ids``, ``decoder``,
-    ``on_stop`` (a plain function), ``options`` and what is raised: all as for
-    :func:`~streamdec.stream`, without an event loop and without ``idle_timeout``.
+    What :func:`~streamdec.stream` does, without an event loop.
+
+    Args:
+        source: a plain iterable of outputs: ids, lists, arrays or tensors of ids, or an engine's
+            own objects or dicts (:class:`~streamdec.sources.Reader` says which).
+        tokenizer: what decodes, as for DecodeStream: what :func:`~streamdec.load_tokenizer` gives.
+        conditions: when the text ends; or give its parts as options: ``stop="User:"``. Without
+            either it ends where the source does.
+        prompt_token_ids: ids that came before; never given out.
+        decoder: a StopSequenceDecoder that is ready, or restored from a snapshot, instead of all
+            these.
+        on_stop: a plain function, called before the source is closed, unless the engine has ended
+            by itself: to abort its request.
+        options: ``stop``, ``stop_token_ids``, ``eos_token_ids``, ``max_tokens``, ``min_tokens`` and
+            all else that StopConditions has; ``skip_special_tokens``, ``byte_runs``,
+            ``unknown_ids``, ``clean_up_tokenization_spaces`` of DecodeStream; ``ids``,
+            ``cumulative``, ``index``, ``split``, ``return_token_ids``, ``finish_reason`` of
+            :class:`~streamdec.flow.FlowOptions`.
+
+    Returns:
+        The chunks. Each has the ``text`` that is certain now; the last one, and no other, has a
+        ``finish_reason``, and comes once the source is closed.
+
+    Raises what :func:`~streamdec.stream` raises; SourceError, and what the source and the decoder
+    raise, while it is read.
 
     >>> from streamdec import MockTokenizer, iter_chunks
     >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"!", b"\nUs", b"er:"])

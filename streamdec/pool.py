@@ -46,7 +46,9 @@ class DecoderPool:
     r"""The StopSequenceDecoders of all requests that are under way.
 
     A request that ends (at a stop, by ``finish`` or ``abort``, by an error) leaves the pool with
-    its last chunk; until the next call it is in ``ended``, for its ``match`` and its counts.
+    its last chunk; until the next ``step``, ``finish`` or ``abort`` it is in ``ended``, for its
+    ``match`` and its counts. ``pool[request_id]`` is the decoder of one that is under way;
+    ``len(pool)``, ``in`` and iteration are about the ids of these.
 
     Args:
         tokenizer: what decodes, for all requests.
@@ -54,9 +56,9 @@ class DecoderPool:
 
     A request is named by its ``request_id``, text or a number.
 
-    **Memory** is that of its streams, some hundred bytes each, and of those in ``ended``. **Cost.**
-    A round costs what the steps of its requests do; those that get no ids cost nothing.
-    **Threads.** Not for two at once.
+    **Memory** is that of its streams, some 700 bytes each (1.7 KB with ``return_token_ids``), and
+    of those in ``ended``. **Cost.** A round costs what the steps of its requests do; those that get
+    no ids cost nothing. **Threads.** Not for two at once.
 
     >>> from streamdec import DecoderPool, MockTokenizer, StopConditions
     >>> pool = DecoderPool(MockTokenizer.from_tokens([b"Hi", b" there", b"\nUser:"]))
@@ -244,7 +246,10 @@ class DecoderPool:
     # --- what may be asked
 
     def __getitem__(self, request_id: RequestId) -> StopSequenceDecoder:
-        """The decoder of a request, to look at."""
+        """The decoder of the request ``request_id``, to look at; it is stepped by the pool alone.
+
+        Raises UnknownRequestError if there is no such request.
+        """
         try:
             return self._requests[request_id].decoder
         except KeyError:

@@ -255,7 +255,8 @@ class Encoder(Protocol):
     ) -> Encoding:
         """Encode ``text``; special tokens are added around it only when asked for.
 
-        Raises EncodeError for what cannot be encoded or must not be.
+        Raises EncodeError for what cannot be encoded or must not be, TypeError for what is no text,
+        ValueError for a ``special`` that is none.
         """
         ...
 

@@ -59,6 +59,9 @@ def test_picture_and_examples_come_before_all_else() -> None:
 
 # --- commands -------------------------------------------------------------------------------------
 
+PLUGINS = {"-n": "pytest-xdist"}
+"""The options of the test command, and what brings them along."""
+
 
 def test_one_line_installs_and_runs_the_demo() -> None:
     (line,) = [line for line in README.commands if line.endswith("streamdec demo")]
@@ -73,6 +76,15 @@ def test_one_line_installs_and_passes_the_tests_and_is_the_line_that_ci_runs() -
     # The pattern with which .ci/run takes the line out of the README.
     (pattern,) = re.findall(r"grep -m 1 -E '([^']+)' README\.md", (ROOT / ".ci/run").read_text())
     assert re.findall(f"{pattern}.*", README.text, re.MULTILINE) == [line]
+
+
+def test_the_plugins_that_the_test_command_asks_for_are_installed_by_it() -> None:
+    (line,) = [line for line in README.commands if "pytest" in line]
+    options = re.findall(r"(?<= )-\w+", line.partition("-m pytest")[2])
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    installed = {re.split(r"[\[<>=;]", it)[0] for it in extras["optional-dependencies"]["test"]}
+    assert options == [*PLUGINS]
+    assert {*PLUGINS.values()} <= installed
 
 
 # --- figures, laws, tables ------------------------------------------------------------------------

@@ -66,10 +66,10 @@ class _Counts:
 class EncodingCache:
     """The ids of recent texts, of at most ``max_bytes``, for one tokenizer or several.
 
-    It is used by a tokenizer whose ``encoding_cache`` it is. An entry takes the memory of its text,
-    4 bytes for each id, and 400 more; one that alone is larger than ``max_bytes`` is not kept. What
-    was used least recently goes first. Any thread may use it. In a forked process it is empty, and
-    so is a pickled one.
+    It is used by a tokenizer whose ``encoding_cache`` it is. An entry counts as the memory of its
+    text, 4 bytes for each id, and 400 more; one that alone is larger than ``max_bytes`` is not
+    kept. What was used least recently goes first. Any thread may use it. In a forked process it is
+    empty, and so is a pickled one.
 
     Raises ValueError if ``max_bytes`` is less than 1.
 

@@ -34,20 +34,25 @@ class DecodeStream:
             ``decode(ids, skip_special_tokens=...)`` will do; a backend makes it exact and fast.
         prompt_token_ids: ids that came before. They are never given out; they say what is pending
             and that something precedes. Looked at from the end, only as far as needed; not kept.
+            Unknown ones never raise.
         skip_special_tokens: leave special tokens out, as the tokenizer's own ``decode`` does.
         byte_runs: for byte-fallback tokenizers. ``"eager"`` gives characters as they complete and
             one U+FFFD for each bad byte; ``"exact"`` withholds an open run of byte tokens and
             renders it as the ``tokenizers`` library does, where one bad byte spoils the run.
         unknown_ids: ids that the tokenizer does not have (padded vocabularies make them normal).
             ``"skip"`` gives nothing and counts them, ``"error"`` raises UnknownTokenError,
-            ``"replace"`` gives U+FFFD.
+            ``"replace"`` gives U+FFFD. On the windowed route only ``"skip"`` can be had, and they
+            are not counted.
         clean_up_tokenization_spaces: apply the clean-up of ``transformers`` to the text.
         keep_tokens: keep the generated ids in ``token_ids`` (memory then grows with the stream).
-        anchors: note where each token stands in the text, for ``take_anchors()``.
+        anchors: note where each token stands in the text, for ``take_anchors()``. Not together with
+            the clean-up, nor on the windowed route.
 
     Raises:
-        ValueError: an option that is none, or that this tokenizer's route cannot honour.
-        TypeError: the same, of another type; or a tokenizer without ``decode``.
+        ValueError: an option's value that is none, or that cannot be had with this tokenizer or
+            with another option.
+        TypeError: a flag that is no bool, a prompt that is no list of ids, or a tokenizer without
+            ``decode``.
         TokenIdError: a prompt id (among those looked at) that is no token id.
 
     **Cost.** What a token does after what is withheld is worked out once and kept in a row, as a
@@ -56,8 +61,10 @@ class DecodeStream:
     The first stream of a tokenizer compares a few hundred ids with ``decode``; where they differ it
     warns (StreamdecWarning) and takes the windowed route.
 
-    **Memory.** A stream takes some 250 bytes, whatever its length. Rows belong to the tokenizer and
-    the options, are shared by all streams of both, and are forgotten when there are 65,536 entries
+    **Memory.** A stream takes some 250 bytes, whatever its length; on the windowed route, where
+    nothing is shared, 1.5 KB. With the tokenizer lives what was worked out, shared by all its
+    streams: of each id that was met some 250 bytes (40 MB once it was a whole vocabulary of
+    150,000), and, for each set of options, rows that are forgotten when they have 65,536 entries
     (of 100 to 210 bytes).
 
     **Threads.** Not for two at once; streams of one tokenizer may run in as many as there are.
@@ -213,8 +220,8 @@ class DecodeStream:
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> list[str]:
         r"""The text of each of ``token_ids``, one entry a token (which may be "").
 
-        Takes a list, an array or tensor of one dimension, or any other ordered iterable; the same
-        as a ``step`` for each.
+        Takes a list, an array or tensor of one dimension, or any other ordered iterable, which is
+        read to its end first; the same as a ``step`` for each.
 
         Raises what ``step`` raises, and TypeError for what is no list of ids; ``error.chunk`` then
         has the text of the tokens before, ``error.num_taken`` is how many they were, and the stream
@@ -306,7 +313,10 @@ class DecodeStream:
 
     @property
     def program(self) -> AnyProgram:
-        """What the stream runs on; shared with all streams of its tokenizer and options."""
+        """What the stream runs on, shared with all streams of its tokenizer and options.
+
+        To be looked at, as in a debugger: what it is may change with any release.
+        """
         return self._program
 
     @property
@@ -342,7 +352,7 @@ class DecodeStream:
 
     @property
     def unknown_tokens(self) -> int:
-        """How many of the generated ids the tokenizer does not have."""
+        """How many of the generated ids the tokenizer does not have; 0 on the windowed route."""
         return self._unknown_tokens
 
     @property
@@ -372,7 +382,7 @@ class DecodeStream:
 
         An anchor is settled when nothing that follows can change it: mostly with its token, else
         with the one that completes its character; at the latest by ``flush``. Until it is taken it
-        is kept, so memory grows with what is not taken.
+        is kept, so memory grows by some 240 bytes for each that is not; without any it is 3 KB.
 
         Raises ValueError unless ``anchors=True`` was given.
 
@@ -393,7 +403,7 @@ class DecodeStream:
     def fork(self) -> Self:
         """A stream that goes on from here on its own: for several samples of one prompt.
 
-        Costs some 250 bytes, and what ``keep_tokens`` and ``anchors`` have kept. ``copy.copy`` and
+        Costs 120 bytes, and what ``keep_tokens`` and ``anchors`` have kept. ``copy.copy`` and
         ``copy.deepcopy`` do the same; the tokenizer is shared.
         """
         other = object.__new__(type(self))

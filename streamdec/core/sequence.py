@@ -36,7 +36,8 @@ class Sequence:
 
     Raises what DecodeStream raises, and for ``token_ids`` what ``append_tokens`` raises.
 
-    **Memory** grows with the sequence, by a reference to an id and one to a text for each token.
+    **Memory** grows with the sequence, by some 25 bytes for each token: a reference to an id and
+    one to a text, of which equal ones are shared.
     **Cost** and **threads** are as for DecodeStream.
 
     >>> from streamdec import MockTokenizer, Sequence
@@ -89,7 +90,7 @@ class Sequence:
         return text
 
     def append_tokens(self, token_ids: Iterable[SupportsIndex]) -> str:
-        """Appends ``token_ids``; returns the text that they complete.
+        """Appends ``token_ids``, a list, an array or a tensor; returns the text that they complete.
 
         Raises what ``DecodeStream.step_batch`` raises. After an error the ids before the bad one
         are part of the sequence, and their text is ``error.chunk``; ``error.num_taken`` is how many

@@ -29,8 +29,8 @@ class StopLimits:
     r"""How much a caller from outside may ask for. None: no limit.
 
     Counted are stop strings, markers of a gate that are text, and patterns, in code points; and
-    sequences of ids, in ids. Memory and the cost of making conditions grow with these sums; the
-    cost of a token does not.
+    sequences of ids, in ids. Single ids are not. Memory and the cost of making conditions grow with
+    the total; the cost of a token grows with the longest stop, while much of it is withheld.
 
     Raises TypeError or ValueError for a limit that is no count.
 
@@ -108,15 +108,19 @@ class StopConditions(_Fields):
             both is hidden.
         include_stop_str_in_output: show every stop: strings, patterns, ids, sequences,
             end-of-sequence.
-        min_tokens: what is completed by token number ``min_tokens`` or an earlier one is ignored.
-        max_tokens: the stream ends in the step of this token, with ``finish_reason="length"``.
+        min_tokens: stops of every kind, end-of-sequence too, are ordinary text if they are complete
+            with generated token number ``min_tokens``, counted from 1, or an earlier one.
+        max_tokens: how many tokens are generated at most, skipped and unknown ones included: the
+            stream ends in the step of the last, with ``finish_reason="length"`` unless that is a
+            stop. None is no limit.
         ignore_eos: ``eos_token_ids`` do not end the stream.
         eos_token_ids: like ``stop_token_ids``, with ``stop_reason`` None. An id that the caller
             named as a stop as well is treated and reported as such.
         stop_token_sequences: several ids in a row, skipped and unknown ones included. The longest
             wins; ``stop_reason`` is the tuple of its ids.
         armed_after: a text or an id. Strings, ids, sequences and patterns sleep until it was
-            generated, and begin after it.
+            generated (in a prompt it does not count), and begin after it. End-of-sequence and
+            ``max_tokens`` never sleep.
         armed_until: a text or an id at which they fall asleep again.
         stop_regex: patterns of Python's ``re``, flags inline (``(?i)``). One is complete at the
             first code point up to which some text is a whole match, so ``\d+`` at the first digit:
@@ -130,8 +134,9 @@ class StopConditions(_Fields):
         limits: what callers from outside may ask for; checked, and not kept.
 
     Raises:
-        ValueError: an empty stop, a lone surrogate, a negative id, a bool for a number, counts that
-            contradict each other, a limit exceeded (``limits``). A pattern that is none, that may
+        ValueError: an empty stop, a lone surrogate, a negative id, a bool for a number,
+            ``max_tokens`` below 1 or ``min_tokens``, ``max_hold`` without ``stop_regex``, a limit
+            exceeded (``limits``). A pattern that is none, that may
             match nothing, or that asks for what follows the match: a look-ahead, ``$``, ``\b`` at
             its end, an atomic group or possessive repeat.
         TypeError: something that is no string, id or number at all.

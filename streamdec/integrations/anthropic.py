@@ -131,8 +131,8 @@ class MessageStream(_Format):
     chunk; ``content_block_stop``, ``message_delta`` (why it ended, and the usage) and
     ``message_stop``. Its methods are those of the streams of :mod:`streamdec.integrations.openai`.
 
-    Its options are those of :class:`~streamdec.integrations.anthropic.MessageOptions`. ValueError
-    for a count that is none.
+    Its ``options`` are those of :class:`~streamdec.integrations.anthropic.MessageOptions`.
+    ValueError for a count that is none.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.anthropic import MessageStream
@@ -258,7 +258,8 @@ class MessageStream(_Format):
 class MessageResponse(_Format):
     """A whole message, of the same chunks as a stream.
 
-    Its options are those of :class:`~streamdec.integrations.anthropic.MessageOptions`.
+    Its ``options`` are those of :class:`~streamdec.integrations.anthropic.MessageOptions`. Raises
+    ValueError as MessageStream does. The text is held.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.anthropic import MessageResponse

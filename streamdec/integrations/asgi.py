@@ -108,7 +108,7 @@ async def events(wire: WireStream, stream: TextStream[Any]) -> AsyncIterator[byt
     the engine is sent as an error of the API, and then raised: frameworks log it, and break the
     connection off.
 
-    ``wire`` is the wire format, for one sample.
+    ``wire`` is the wire format, for one sample; ``stream`` is what :func:`streamdec.stream` gives.
 
     >>> import asyncio
     >>> from streamdec import MockTokenizer, stream
@@ -189,7 +189,10 @@ class EventStreamResponse:
         ]
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Sends the response. What a stream raised is raised when all was sent and closed."""
+        """Sends the response. What a stream raised is raised when all was sent and closed.
+
+        ``scope``, ``receive`` and ``send`` are those of ASGI.
+        """
         sending = _Sending(self._wire, send)
         try:
             async with anyio.create_task_group() as group:

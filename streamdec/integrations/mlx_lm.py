@@ -70,7 +70,10 @@ class StreamingDetokenizer:
         self._offset = 0
 
     def add_token(self, token: SupportsIndex) -> None:
-        """Takes one id. Raises what ``DecodeStream.step`` raises; FinishedError after the end."""
+        """Takes one id, ``token``. Raises what ``DecodeStream.step`` raises.
+
+        So after ``finalize`` a FinishedError; ``reset`` begins anew.
+        """
         self._new.append(self._stream.step(token))
         self.tokens.append(token.__index__())
 

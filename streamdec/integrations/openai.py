@@ -409,7 +409,7 @@ class ChatStream(_Stream):
     was asked for, and ``[DONE]``. ``step_bytes`` of a chunk costs about as much as its text takes
     to be written as JSON.
 
-    Its options are those of :class:`~streamdec.integrations.openai.StreamOptions`, among them
+    Its ``options`` are those of :class:`~streamdec.integrations.openai.StreamOptions`, as are
     ``include_usage`` and ``continuous_usage_stats``. ValueError for a count that is none, and for a
     usage without ``prompt_tokens``.
 

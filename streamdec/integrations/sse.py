@@ -35,8 +35,8 @@ def event(
         event_id: what a reader that comes back sends as ``Last-Event-ID``.
         retry: milliseconds after which a reader that lost the connection comes back.
 
-    Raises ValueError for a name or an id that has a line of its own, an id with a NUL, which
-    readers ignore, and a ``retry`` less than 0; UnicodeEncodeError for a lone surrogate.
+    Raises ValueError for a name or an id that is empty, or has an end of a line or a NUL (which
+    readers ignore), and for a ``retry`` less than 0; UnicodeEncodeError for a lone surrogate.
 
     >>> from streamdec.integrations.sse import event
     >>> event('{"text":"Hi"}', name="delta")

@@ -26,7 +26,7 @@ import anyio
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.stop_conditions import StopConditions
 from streamdec.core.stop_sequence import StopSequenceDecoder
-from streamdec.flow import DecoderOptions, DecodingOptions
+from streamdec.flow import DecoderOptions, DecodingOptions, unknown_option
 from streamdec.integrations._row_feed import RowChunk, RowFeed
 from streamdec.integrations._tokenizers import decoder_for
 from streamdec.machines import joined
@@ -205,7 +205,9 @@ class GenerateStreamer:
             self.decoders.append(self._pool[row])
 
     def __call__(self, input_ids: Any, scores: Any = None, **kwargs: Any) -> Any:
-        """Which rows have ended, as a tensor of bools: (rows, tokens) ids in, (rows,) out.
+        """Which rows have ended, as a tensor of bools of (rows,).
+
+        ``input_ids`` are all ids so far, a tensor of (rows, tokens); ``scores`` are not looked at.
 
         Raises RuntimeError for ids that do not go on from those before.
         """
@@ -420,7 +422,7 @@ def _sorted(
     """The options of decoding, and the conditions: one for all rows, or several."""
     for name in options:
         if name not in DecoderOptions.__annotations__:
-            raise TypeError(f"GenerateStreamer() has no option {name!r}")
+            raise unknown_option("GenerateStreamer()", name, DecoderOptions.__annotations__)
     names = DecodingOptions.__annotations__
     decoding = {name: value for name, value in options.items() if name in names}
     others = {name: value for name, value in options.items() if name not in names}

@@ -21,7 +21,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, TypeGuard
 
-from streamdec.backends.added_vocabulary import AddedVocabulary, Token
+from streamdec.backends.added_vocabulary import AddedVocabulary, Token, takes_long
 from streamdec.backends.declared_tokens import DeclaredTokens, added_token, declared_tokens
 from streamdec.backends.tokenizer_config import content_of
 from streamdec.errors import TokenizerLoadError
@@ -222,6 +222,9 @@ class Tokens:
             return None
         if sum(map(len, texts)) > MAX_ADDED_TEXT:
             self.refused = f"added tokens of more than {MAX_ADDED_TEXT:,} characters"
+            return None
+        if takes_long(texts):
+            self.refused = "added tokens so long that tokenizers before 0.23 needs minutes for them"
             return None
         try:
             return AddedVocabulary(self.snapshot.content("tokenizer.json") or b"")

@@ -67,8 +67,6 @@ def create_app(
 ) -> Starlette:
     """The server as an application for any ASGI server; nothing begins before its lifespan.
 
-    Its state (``app.state.front``) is what a shutdown needs.
-
     Args:
         tokenizer: of the engine's model (:func:`streamdec.load_tokenizer`).
         engine: see :class:`~streamdec.server.Engine`.
@@ -81,7 +79,7 @@ def create_app(
         allow_request_templates: whether a request may bring a chat template, which is then
             rendered in a process of its own.
         simple_template: whether a model without a template gets lines of role and content.
-        page: whether ``/`` is a page to try it, which needs the route of traces.
+        page: whether ``/`` is a page to try it in a browser; it has a route of its own for traces.
 
     Raises ValueError for a key that no header can carry, and if there is no name.
 

@@ -114,7 +114,11 @@ class Engine(Protocol):
     def __call__(
         self, prompt_token_ids: list[int], params: SamplingParams, /
     ) -> AsyncIterable[Any] | Iterable[Any] | Awaitable[AsyncIterable[Any] | Iterable[Any]]:
-        """What follows the prompt."""
+        """What follows the prompt, as above.
+
+        Called once for each sample, with ``prompt_token_ids``, the ids of its prompt, and
+        ``params``, how it is to be generated.
+        """
         ...
 
 
@@ -198,7 +202,7 @@ class ReplayEngine:
     async def __call__(
         self, prompt_token_ids: list[int], params: SamplingParams
     ) -> AsyncIterator[int]:
-        """The ids; the prompt is not looked at."""
+        """The ids. ``prompt_token_ids`` are not looked at, and of ``params`` only the seed."""
         uneven = random.Random(params.seed or 0)
         for token_id in self._token_ids:
             await anyio.sleep(uneven.uniform(0.4, 1.6) / self._rate if self._rate else 0)

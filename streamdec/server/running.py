@@ -81,7 +81,7 @@ def serve(
 
 
 def listener(host: str, port: int) -> socket.socket:
-    """A socket that listens. Raises OSError if it cannot."""
+    """A socket that listens. Raises OSError, with the address, if it cannot."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Only where the protocol is named does asyncio switch off Nagle's algorithm, which otherwise
     # holds each response back by 40 ms.
@@ -90,6 +90,10 @@ def listener(host: str, port: int) -> socket.socket:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
         bound.listen(BACKLOG)
+    except OSError as error:
+        error.filename = f"{host}:{port}"
+        bound.close()
+        raise
     except BaseException:
         bound.close()
         raise

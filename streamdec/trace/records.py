@@ -164,7 +164,7 @@ class Verdict:
 class Trace:
     """All that happened in one stream; immutable.
 
-    Some hundred bytes for each token.
+    Some 300 bytes for each token.
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> from streamdec.trace import Trace, Tracer

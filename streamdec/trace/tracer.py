@@ -49,8 +49,8 @@ class Tracer(Generic[D]):
     trace, and so does cutting a Sequence back to before where its trace began; copies (``fork``,
     ``copy``, ``pickle``) are those of the decoder, and not traced.
 
-    **Cost** and **memory.** Each id costs some microseconds more and a record of some hundred
-    bytes, kept until ``reset``; so this is for looking into a stream and not for serving.
+    **Cost** and **memory.** Each id costs some microseconds more and a record of some 300 bytes,
+    kept until ``reset``; so this is for looking into a stream and not for serving.
 
     Args:
         decoder: a DecodeStream, a Sequence or a StopSequenceDecoder. From now on it is stepped

@@ -135,7 +135,9 @@ async def test_a_decoder_that_is_ready_takes_the_place_of_all_that_makes_one(
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"stopp": "x"}, "{} has no option 'stopp'"),
+        ({"stopp": "x"}, "{} has no option 'stopp'; did you mean stop[?]$"),
+        ({"max_new_tokens": 5}, "{} has no option 'max_new_tokens'; did you mean max_tokens[?]$"),
+        ({"temperature": 1.0}, "{} has no option 'temperature'$"),
         ({"conditions": StopConditions(), "stop": "x"}, "{} got conditions, which have .* stop"),
         (
             {"conditions": StopConditions(), "max_tokens": 1, "unknown_ids": "skip"},

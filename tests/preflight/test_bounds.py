@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from streamdec.backends import added_vocabulary
+from streamdec.backends.added_vocabulary import IS_QUADRATIC
 from streamdec.preflight import effective_stop_tokens, inspect
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.stop_tokens import MAX_IDS
@@ -65,8 +67,27 @@ def test_a_tokenizer_of_too_many_tokens_is_not_built(name: str, tmp_path: Path) 
 
 def test_one_less_is_built(tmp_path: Path) -> None:
     parts = control()
+    texts = [f"{i}".ljust(300, "x") for i in range(MAX_ADDED_TEXT // 300 - 2)]
+    parts.own.extend({"id": 260 + i, **added(text)} for i, text in enumerate(texts))
+    assert "TOKENIZER_JSON_INVALID" not in inspect(parts.write(tmp_path), render=False).codes
+
+
+@pytest.mark.skipif(IS_QUADRATIC, reason="tokenizers before 0.23 needs hours for it")
+def test_in_one_piece_it_is_built_too(tmp_path: Path) -> None:
+    parts = control()
     parts.own.append({"id": 260, **added("x" * (MAX_ADDED_TEXT - 1000))})
     assert "TOKENIZER_JSON_INVALID" not in inspect(parts.write(tmp_path), render=False).codes
+
+
+def test_a_library_that_takes_quadratic_time_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(added_vocabulary, "IS_QUADRATIC", True)
+    for length, is_built in (6_000, True), (7_000, False):
+        parts = control()
+        parts.own.append({"id": 260, **added("x" * length)})
+        codes = inspect(parts.write(tmp_path / str(length)), render=False).codes
+        assert ("TOKENIZER_JSON_INVALID" not in codes) is is_built
 
 
 def test_names_beyond_a_thousand_are_not_reported(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_it_runs_at_once(tmp_path: Path) -> None:
         (["--model", "a\nb"], "printable"),
         (["--text", "bytes.txt"], "bytes.txt is no UTF-8, from byte 3 on"),
         (["--port", "70000"], "70000"),
-        (["--host", "203.0.113.1"], "assign requested address"),
+        (["--host", "203.0.113.1"], "assign requested address: '203.0.113.1:8000'"),
         (["--text", "not_there.txt"], "not_there.txt"),
         (["--api-key", ""], "not empty"),
         (["--api-key", "a key"], "without spaces"),

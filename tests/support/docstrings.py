@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import doctest
 import importlib
 import inspect
 import re
@@ -28,6 +29,7 @@ __all__ = [
     "public_names",
     "raised_by",
     "says",
+    "says_parameter",
 ]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -119,12 +121,18 @@ def _members_of(kind: type) -> Iterator[tuple[str, Any, type]]:
     """Methods and properties that classes of ours define."""
     for name in sorted(set(dir(kind))):
         owner = next((base for base in kind.__mro__ if name in base.__dict__), None)
-        if name.startswith("_") or owner is None or not owner.__module__.startswith("streamdec"):
+        if name.startswith("_") and name not in OPERATORS:
+            continue
+        if owner is None or not owner.__module__.startswith("streamdec"):
             continue
         found = owner.__dict__[name]
         is_method = inspect.isroutine(_function_of(found))
         if is_method or isinstance(found, property) or hasattr(found, "attrname"):
             yield name, found, owner
+
+
+OPERATORS = frozenset({"__call__", "__getitem__"})
+"""Methods of other names that do what no other one does."""
 
 
 def _function_of(found: Any) -> Any:
@@ -259,7 +267,7 @@ class _Reader:
 
     def _in(self, nodes: list[Any], class_name: str, caught: tuple[type, ...]) -> Iterator[str]:
         for node in nodes:
-            if isinstance(node, (*_DOCUMENTED, ast.Lambda, ast.With)):
+            if isinstance(node, (*_DOCUMENTED, ast.Lambda)) or _may_catch(node):
                 continue
             if isinstance(node, ast.Try):
                 handled = tuple(kind for each in node.handlers for kind in self._kinds(each.type))
@@ -308,6 +316,13 @@ class _Reader:
         return kind
 
 
+def _may_catch(node: ast.AST) -> bool:
+    """Whether it is a ``with`` that may make others of exceptions: any but that of a lock."""
+    if not isinstance(node, ast.With):
+        return False
+    return any("lock" not in ast.unparse(item.context_expr) for item in node.items)
+
+
 @cache
 def _functions_of(module: str) -> dict[tuple[str, str], _Function]:
     """The functions of a module by the names of class and function."""
@@ -344,6 +359,33 @@ def says(
     It refers to it by a sentence that says what something else raises ("Raises what ``step``
     raises"), or that it is as something else ("All else as for ``restore``").
     """
+    return _says(member, resolve, by_class, lambda text: _has(text, word), word)
+
+
+def says_parameter(member: Member, name: str, resolve: Callable[[str], Member | None]) -> bool:
+    """The same of a parameter: as code, or at the head of its line under ``Args``.
+
+    Many are called as common words are (``text``, ``to``, ``only``).
+    """
+    head = re.compile(rf"^\s*(?:\w+, )*\*{{0,2}}{name}(?:, \*{{0,2}}\w+)*:", re.MULTILINE)
+
+    def has(text: str) -> bool:
+        return head.search(text) is not None or _has(" ".join(_CODE.findall(text)), name)
+
+    return _says(member, resolve, True, has, name)
+
+
+_CODE = re.compile(r"``(.+?)``", re.DOTALL)
+
+
+def _says(
+    member: Member,
+    resolve: Callable[[str], Member | None],
+    by_class: bool,
+    has: Callable[[str], bool],
+    field: str,
+) -> bool:
+    """Whether ``has`` a docstring, or one that it refers to; or it is of a class with ``field``."""
     seen: set[str] = set()
     waiting = [member]
     while waiting:
@@ -352,7 +394,7 @@ def says(
             continue
         seen.add(each.path)
         fields = attribute_docstrings(each.value) if inspect.isclass(each.value) else {}
-        if _has(each.doc, word) or word in fields:
+        if has(_prose(each.doc)) or field in fields:
             return True
         waiting += filter(None, map(resolve, _references_in(each)))
         if by_class and each.owner is not None:
@@ -360,6 +402,12 @@ def says(
             waiting += filter(None, [resolve(each.path.rpartition(".")[0])])
             waiting.append(Member(home, each.owner, None))
     return False
+
+
+def _prose(text: str) -> str:
+    """A docstring without its examples: what is only in one of them is not said."""
+    parts = doctest.DocTestParser().parse(text)
+    return "".join(part for part in parts if isinstance(part, str))
 
 
 def _has(text: str, word: str) -> bool:

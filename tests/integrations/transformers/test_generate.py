@@ -547,7 +547,7 @@ def test_without_start_the_end_of_sequence_must_be_told() -> None:
 @pytest.mark.parametrize(
     ("args", "options", "error", "message"),
     [
-        ((), {"stopp": "a"}, TypeError, "has no option 'stopp'"),
+        ((), {"stopp": "a"}, TypeError, "has no option 'stopp'; did you mean stop[?]$"),
         ((), {"split": "token"}, TypeError, "has no option 'split'"),
         ((), {"stop": ""}, ValueError, "stop"),
         (([],), {}, TypeError, "conditions must be StopConditions, one or several"),

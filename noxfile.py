@@ -1,0 +1,233 @@
+"""What is tried before a release, each session in an environment of its own: ``nox``.
+
+``nox --list`` says what there is. What stands behind ``--`` goes to pytest:
+``nox -s tests-3.12 -- tests/core``. A Python that is not installed is left out, and nox says so.
+
+Which Pythons, extras, tools and series of tokenizers there are is said in pyproject.toml alone:
+the classifiers, the optional dependencies and the dependency groups.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from pathlib import Path
+
+import nox
+
+nox.options.error_on_missing_interpreters = False
+nox.options.default_venv_backend = "uv|virtualenv"
+
+PROJECT = nox.project.load_toml("pyproject.toml")
+PYTHONS = nox.project.python_versions(PROJECT)
+LOWEST_PYTHON = PYTHONS[0]
+GROUPS = PROJECT["dependency-groups"]
+TOKENIZERS = [name for name in GROUPS if name.startswith("tokenizers-")]
+
+CORE_TESTS = ["tests/core", "tests/aio", "tests/test_laws.py", "tests/test_stop_laws.py"]
+"""What does with the dependencies of the core and three small libraries."""
+SDIST_TESTS = [
+    *CORE_TESTS,
+    "tests/backends",
+    "tests/cli",
+    "tests/loading",
+    "tests/platform",
+    "tests/test_api_snapshot.py",
+    "tests/test_exports.py",
+    "tests/test_house.py",
+    "tests/test_project_files.py",
+]
+"""What is run from the unpacked sdist: whatever reads files of the repository, and the laws."""
+TYPICAL_USES = "tests/typing/typical_uses.py"
+CHECK_PUBLIC_TYPES = "scripts/check_public_types.py"
+
+
+# --- tests ----------------------------------------------------------------------------------------
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """The whole suite."""
+    session.install("--editable", ".[test]")
+    session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session(python=LOWEST_PYTHON)
+def lowest(session: nox.Session) -> None:
+    """The whole suite with the lowest dependencies that pyproject.toml allows."""
+    _install_lowest(session, "--extra", "test")
+    session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session(name="lowest-core", python=LOWEST_PYTHON)
+def lowest_core(session: nox.Session) -> None:
+    """The core with its lowest dependencies, which other extras would raise."""
+    extras = ["testing", "regex", "sentencepiece", "tiktoken"]
+    _install_lowest(session, "--group", "core-tests", *(f"--extra={extra}" for extra in extras))
+    session.run("python", "-m", "pytest", *(session.posargs or CORE_TESTS))
+
+
+def _install_lowest(session: nox.Session, *wanted: str) -> None:
+    """Installs the package with extras or groups, all at the lowest versions allowed."""
+    session.install(*GROUPS["resolving"])
+    pins = Path(session.create_tmp(), "lowest.txt")
+    resolve = ["uv", "pip", "compile", "--quiet", "--resolution", "lowest-direct", *wanted]
+    python = ["--python-version", LOWEST_PYTHON, "--output-file", str(pins)]
+    session.run(*resolve, *python, "pyproject.toml")
+    session.install("--requirement", str(pins))
+    session.install("--no-deps", "--editable", ".")
+
+
+def _with_tokenizers(series: str) -> None:
+    """Makes the session of one series of tokenizers."""
+
+    @nox.session(name=series, python=LOWEST_PYTHON)
+    def session_of_series(session: nox.Session) -> None:
+        session.install("--editable", ".[test]", *GROUPS[series])
+        session.run("python", "-m", "pytest", *session.posargs)
+
+    session_of_series.__doc__ = f"The whole suite with {GROUPS[series][0]}."
+
+
+for each in TOKENIZERS:
+    _with_tokenizers(each)
+
+
+# --- what is read rather than run -----------------------------------------------------------------
+
+
+@nox.session(python=LOWEST_PYTHON)
+def lint(session: nox.Session) -> None:
+    """Ruff's rules and its format."""
+    session.install("--editable", ".[test]")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session(python=LOWEST_PYTHON)
+def types(session: nox.Session) -> None:
+    """The source under mypy, and under pyright."""
+    session.install("--editable", ".[test]", *GROUPS["typing"])
+    session.run("mypy")
+    session.run("pyright")
+
+
+@nox.session(python=PYTHONS)
+def typing(session: nox.Session) -> None:
+    """What users see of the types: typical uses of the wheel, and which public names have none."""
+    wheel, _ = _built(session)
+    session.install(f"{wheel}[test]", *GROUPS["typing"])
+    # From a folder of its own, where no source is to be found but that of the wheel.
+    folder = Path(session.create_tmp()).resolve()
+    uses = Path(shutil.copy(TYPICAL_USES, folder))
+    version = str(session.python)
+    settings = folder / "pyrightconfig.json"
+    settings.write_text(PYRIGHT_FOR_USERS % version)
+    with session.chdir(folder):
+        session.run("mypy", "--strict", "--python-version", version, uses.name)
+        session.run("pyright", "--project", str(settings))
+        verify = ["pyright", "--outputjson", "--ignoreexternal", "--verifytypes", "streamdec"]
+        report = session.run(*verify, silent=True, success_codes=[0, 1])  # 1: of internals too
+    session.run("python", CHECK_PUBLIC_TYPES, str(_kept(folder, report)))
+
+
+def _kept(folder: Path, report: object) -> Path:
+    """The file that a report is in."""
+    path = folder / "completeness.json"
+    path.write_text(str(report), "utf-8")
+    return path
+
+
+PYRIGHT_FOR_USERS = """\
+{
+    "include": ["typical_uses.py"],
+    "pythonVersion": "%s",
+    "typeCheckingMode": "strict",
+    "enableTypeIgnoreComments": false,
+    "reportUnnecessaryTypeIgnoreComment": "error"
+}
+"""
+"""Mypy's comments are not for pyright, so that each of the two has to find each error."""
+
+
+@nox.session(python=LOWEST_PYTHON)
+def docs(session: nox.Session) -> None:
+    """The documentation, where a warning is an error."""
+    session.install("--editable", ".[docs]")
+    folder = Path(session.create_tmp(), "html")
+    session.run("sphinx-build", "-q", "-W", "--keep-going", "-b", "html", "docs", str(folder))
+
+
+# --- what is released -----------------------------------------------------------------------------
+
+
+@nox.session(python=PYTHONS)
+def packages(session: nox.Session) -> None:
+    """Wheel and sdist, each installed into an empty environment and tried there."""
+    wheel, sdist = _built(session)
+    session.run("twine", "check", "--strict", str(wheel), str(sdist))
+    _try_wheel(session, wheel)
+    _try_sdist(session, sdist)
+
+
+def _built(session: nox.Session) -> tuple[Path, Path]:
+    """The sdist, and the wheel that is built from it."""
+    session.install(*GROUPS["packaging"])
+    folder = Path(session.create_tmp(), "dist").resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    session.run("python", "-m", "build", "--outdir", str(folder), silent=True)
+    (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    return wheel, sdist
+
+
+def _empty_environment(session: nox.Session, name: str) -> str:
+    """The Python of a fresh environment with nothing in it."""
+    folder = Path(session.create_tmp(), name).resolve()
+    session.run("python", "-m", "venv", "--clear", str(folder), silent=True)
+    return str(folder / ("Scripts" if (folder / "Scripts").exists() else "bin") / "python")
+
+
+SMOKE = """
+from importlib.metadata import requires, version
+from importlib.util import find_spec
+import streamdec
+from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+
+assert "site-packages" in streamdec.__file__, streamdec.__file__
+for absent in ("hypothesis", "jinja2", "numpy", "pytest", "starlette"):
+    assert find_spec(absent) is None, absent
+decoder = StopSequenceDecoder(
+    MockTokenizer.from_tokens([b"caf\\xc3", b"\\xa9", b"\\nUs", b"er:"]),
+    StopConditions(stop="\\nUser:"),
+)
+chunks = [decoder.step(token_id) for token_id in range(4)]
+assert "".join(chunk.text for chunk in chunks) == "caf\\u00e9", chunks
+assert chunks[-1].finish_reason == "stop", chunks
+print("streamdec", version("streamdec"), "streams and stops without any extra")
+"""
+
+
+def _try_wheel(session: nox.Session, wheel: Path) -> None:
+    """The core alone, then the command line."""
+    python = _empty_environment(session, "wheel")
+    with session.chdir(session.create_tmp()):
+        session.run(python, "-m", "pip", "install", "--quiet", str(wheel), external=True)
+        session.run(python, "-W", "error", "-c", SMOKE, external=True)
+        session.run(python, "-m", "pip", "install", "--quiet", f"{wheel}[cli]", external=True)
+        session.run(python, "-m", "streamdec", "demo", external=True)
+        session.run(python, "-m", "pip", "check", external=True)
+
+
+def _try_sdist(session: nox.Session, sdist: Path) -> None:
+    """The tests that the sdist brings along, in the folder that it unpacks to."""
+    folder = Path(session.create_tmp(), "unpacked").resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    (root,) = folder.iterdir()
+    python = _empty_environment(session, "sdist")
+    with session.chdir(root):
+        session.run(
+            python, "-m", "pip", "install", "--quiet", "--editable", ".[test]", external=True
+        )
+        session.run(python, "-m", "pytest", *(session.posargs or SDIST_TESTS), external=True)

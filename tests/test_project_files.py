@@ -1,0 +1,180 @@
+"""The files beside the code: what they say of the project is so."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import re
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from streamdec import DecodeStream, MockTokenizer
+from streamdec.testing import BugCase
+from tests.cli.running import LIBRARY, TOKENIZER, run
+from tests.support.pages import ROOT, Page
+
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+CHANGELOG, CONTRIBUTING, POLICY = map(
+    Page, ["CHANGELOG.md", "CONTRIBUTING.md", "docs/reference/compatibility.md"]
+)
+TEMPLATE = ROOT / ".github" / "ISSUE_TEMPLATE" / "wrong-text.yml"
+
+
+# --- versions -------------------------------------------------------------------------------------
+
+
+def test_the_citation_is_of_this_version_and_licence() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    project = PROJECT["project"]
+    assert citation["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors"} <= citation.keys()
+    assert (citation["version"], citation["license"]) == (project["version"], project["license"])
+    assert citation["authors"] == project["authors"]
+    assert citation["title"].startswith(project["name"])
+
+
+def test_the_changelog_has_this_version_and_the_kinds_of_changes_that_there_are() -> None:
+    headings = re.findall(r"^## \[(.+?)\](?: - (.+))?$", CHANGELOG.text, re.MULTILINE)
+    assert headings[0] == ("Unreleased", "")
+    assert headings[1][0] == PROJECT["project"]["version"]
+    assert all(re.fullmatch(r"unreleased|\d{4}-\d\d-\d\d", date) for _, date in headings[1:])
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"^### (.+)$", CHANGELOG.text, re.MULTILINE)) <= kinds
+
+
+def test_what_is_installed_is_this_version() -> None:
+    assert version("streamdec") == PROJECT["project"]["version"]
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def _exists(name: str) -> bool:
+    """Whether ``a.b.c`` can be had, by imports and attributes."""
+    parts = name.split(".")
+    found: Any = importlib.import_module(parts[0])
+    for number, part in enumerate(parts[1:], start=2):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            try:
+                found = importlib.import_module(".".join(parts[:number]))
+            except ModuleNotFoundError:
+                return False
+    return True
+
+
+@pytest.mark.parametrize("page", [CHANGELOG, CONTRIBUTING, POLICY], ids=lambda page: page.path)
+def test_the_names_of_python_that_a_page_has_are_there(page: Page) -> None:
+    names = set(re.findall(r"`(streamdec(?:\.\w+)+)`", page.text))
+    assert names
+    assert [name for name in sorted(names) if not _exists(name)] == []
+
+
+@pytest.mark.parametrize("name", [CONTRIBUTING.path, "SECURITY.md", POLICY.path])
+def test_the_paths_that_a_page_has_are_there(name: str) -> None:
+    text = Page(name).text
+    top = "|".join(path.name for path in ROOT.iterdir() if path.is_dir())
+    paths = set(re.findall(rf"(?:^|[`\s(])((?:{top})/[\w./-]*\w)", text))
+    links = set(re.findall(r"\]\(([^)#:]+)", text))
+    assert paths
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+    here = (ROOT / name).parent
+    assert [link for link in sorted(links) if not (here / link).exists()] == []
+
+
+def _name_of(decorator: ast.Call) -> str:
+    """The name that a session is given, if it is not that of its function."""
+    names = [each.value for each in decorator.keywords if each.arg == "name"]
+    return str(ast.literal_eval(names[0])) if names else ""
+
+
+def test_the_sessions_that_are_told_of_are_those_that_there_are() -> None:
+    tree = ast.parse((ROOT / "noxfile.py").read_text("utf-8"))
+    defined = {
+        _name_of(decorator) or function.name
+        for function in tree.body
+        if isinstance(function, ast.FunctionDef)
+        for decorator in function.decorator_list
+        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "nox.session"
+    }
+    series = {name for name in PROJECT["dependency-groups"] if name.startswith("tokenizers-")}
+    rows = re.findall(r"^\| (`.+?) \|", CONTRIBUTING.text, re.MULTILINE)
+    told = {name for row in rows[1:] for name in re.findall(r"`([\w.-]+)`", row)}
+    assert {re.sub(r"-3\.\d+$", "", name) for name in told} - series == defined
+    assert told & series == {min(series)}
+
+
+def test_the_lowest_versions_that_are_tested_are_those_of_the_extras() -> None:
+    """A tool that is named twice has one bound."""
+    extras, groups = PROJECT["project"]["optional-dependencies"], PROJECT["dependency-groups"]
+    bounds = {re.split(r"[<>=~\[;]", each)[0]: each for each in extras["test"]}
+    for each in groups["core-tests"]:
+        assert bounds[re.split(r"[<>=~]", each)[0]] == each
+
+
+def test_what_the_sdist_is_to_have_is_there() -> None:
+    included = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"]
+    assert [path for path in included if not (ROOT / path).exists()] == []
+    beside = {path.name for path in ROOT.glob("*.md")} | {"CITATION.cff", "noxfile.py"}
+    assert beside - {"README.md"} <= set(included)  # that one is in every sdist
+
+
+# --- what is to be done ---------------------------------------------------------------------------
+
+
+def test_the_bug_case_of_the_guide_is_one() -> None:
+    (row,) = map(json.loads, CONTRIBUTING.of_kind("json"))
+    tokens = [bytes.fromhex(token) for token in row.pop("tokens")]
+    case = BugCase(tokens=tuple(tokens), **row)
+    stream = DecodeStream(MockTokenizer.from_tokens(tokens))
+    text = "".join(map(stream.step, range(len(tokens)))) + stream.flush()
+    assert text == case.expected_text
+
+
+def test_the_issue_template_is_a_form_that_asks_for_a_trace() -> None:
+    form = yaml.safe_load(TEMPLATE.read_text("utf-8"))
+    assert {"name", "description", "body"} <= form.keys()
+    kinds = {"markdown", "textarea", "input", "dropdown", "checkboxes"}
+    assert {item["type"] for item in form["body"]} <= kinds
+    inputs = [item for item in form["body"] if item["type"] != "markdown"]
+    assert len({item["id"] for item in inputs}) == len(inputs)
+    required = {item["id"] for item in inputs if item.get("validations", {}).get("required")}
+    assert "trace" in required
+
+
+def _texts(trace: str) -> list[str]:
+    """The text that each token of a trace brought out."""
+    return [json.loads(line).get("text", "") for line in trace.splitlines() if '"index"' in line]
+
+
+def test_the_command_that_the_template_asks_for_makes_a_trace_that_can_be_replayed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    text = yaml.safe_load(TEMPLATE.read_text("utf-8"))["body"][0]["attributes"]["value"]
+    (line,) = re.findall(r"^ +streamdec (trace .+) > answer\.trace$", text, re.MULTILINE)
+    answer = tmp_path / "answer.ids"
+    ids = LIBRARY.encode("naïve 😋\nUser: no").ids
+    answer.write_text(" ".join(map(str, ids)), "utf-8")
+    places = {"path/to/model": str(TOKENIZER), "answer.ids": str(answer)}
+    arguments = [places.get(each.strip("'"), each.strip("'")) for each in line.split()]
+    traced = run(monkeypatch, *arguments)
+    assert traced.status == 0
+    assert "".join(_texts(traced.out)) == "naïve 😋"
+    trace = tmp_path / "answer.trace"
+    trace.write_text(traced.out, "utf-8")
+    assert run(monkeypatch, "trace", TOKENIZER, "--replay", trace).status == 0
+
+    redacted = run(monkeypatch, *arguments, "--redact")
+    assert len("".join(_texts(redacted.out))) == len("naïve 😋")
+    assert set("naïve😋") & set("".join(_texts(redacted.out))) == set()
+    named = set(re.findall(r"`(--\w+)", text))
+    assert {"--html", "--redact"} == named
+    help_text = run(monkeypatch, "trace", "--help").out
+    assert [option for option in named if option not in help_text] == []
