@@ -50,7 +50,7 @@ smartquotes_action = "De"  # quotes in docstrings are Python's
 copybutton_exclude = ".linenos, .gp, .go"
 html_theme = "furo"
 html_title = "streamdec"
-# Lines of examples have up to 92 letters; at the theme's own size every fourth example is cut off.
+# Lines of examples have up to 92 letters; at the theme's own size many are cut off.
 _CODE_SIZE = {"code-font-size": "var(--font-size--small--3)"}
 html_theme_options = {"light_css_variables": _CODE_SIZE, "dark_css_variables": _CODE_SIZE}
 html_extra_path = ["llms.txt"]

@@ -420,14 +420,17 @@ def stream(
     r"""The text of ``source``, as it comes, until something says stop.
 
     Args:
-        source: as for :func:`~streamdec.wrap`, and so ``on_stop`` and ``idle_timeout``.
-        tokenizer: as for StopSequenceDecoder, and so ``prompt_token_ids``.
+        source: an iterator of outputs, best an asynchronous one: ids, lists, arrays or tensors of
+            ids, or an engine's own objects or dicts; more at :func:`~streamdec.wrap`.
+        tokenizer: what decodes, as for DecodeStream: what :func:`~streamdec.load_tokenizer` gives.
         prompt_token_ids: ids that came before; never given out.
         conditions: when the text ends; or give its parts as options: ``stop="User:"``. Without
             either it ends where the source does.
-        decoder: one that is ready, or restored from a snapshot, instead of all these.
-        on_stop: called before the source is closed, to abort the engine's request.
-        idle_timeout: seconds that the source may be silent.
+        decoder: a StopSequenceDecoder that is ready, or restored from a snapshot, instead of all
+            these.
+        on_stop: called, and awaited if need be, before the source is closed, unless the engine has
+            ended by itself: to abort its request.
+        idle_timeout: seconds that an asynchronous source may be silent; None for any time.
         options: ``stop``, ``stop_token_ids``, ``eos_token_ids``, ``max_tokens``, ``min_tokens`` and
             all else that StopConditions has; ``skip_special_tokens``, ``byte_runs``,
             ``unknown_ids``, ``clean_up_tokenization_spaces`` of DecodeStream; ``ids``,

@@ -15,7 +15,7 @@ that changes none; :attr:`Overlay.undeclared` says where it would, and ``streamd
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,8 @@ def apply_overlay(tokenizer: Tokenizer, folder: Path) -> Overlay:
     if {repr(token) for token in tokens} <= {repr(token) for token in before.values()}:
         return Overlay(files, undeclared=undeclared)
     words = {token.content: tokenizer.token_to_id(token.content) for token in tokens}
-    guarded(tokenizer.add_tokens, tokens)
+    for group in _without_repetition(tokens):
+        guarded(tokenizer.add_tokens, group)
     other_ids = _with_other_ids(beside, tokenizer, folder / files[0])
     after = tokenizer.get_added_tokens_decoder()
     new = {i: token.content for i, token in after.items() if repr(token) != repr(before.get(i))}
@@ -89,6 +90,21 @@ def apply_overlay(tokenizer: Tokenizer, folder: Path) -> Overlay:
     appended = {i: text for i, text in new.items() if i not in changed}
     ascending = dict(sorted(changed.items())), dict(sorted(appended.items()))
     return Overlay(files, *ascending, undeclared, other_ids)
+
+
+def _without_repetition(tokens: Sequence[AddedToken]) -> list[list[AddedToken]]:
+    """``tokens`` for two calls, each text once in each: of several tokenizers 0.22 takes the first.
+
+    The last says what a text is, and one that ever was special is skipped for ever, as if each were
+    added by itself.
+    """
+    last = {token.content: token for token in tokens}
+    first: dict[str, AddedToken] = {}
+    for token in tokens:
+        if token.content not in first or (token.special and not first[token.content].special):
+            first[token.content] = token
+    again = [token for text, token in last.items() if repr(token) != repr(first[text])]
+    return [[*first.values()], again]
 
 
 def roles_beside(folder: Path) -> dict[str, str]:

@@ -430,8 +430,8 @@ class DecodeStream:
         r"""The stream as JSON (dicts, lists, text, numbers), for ``restore`` here or elsewhere.
 
         It has the tokenizer's fingerprint, the options, and what is withheld, not the text that was
-        given: 100 to 300 bytes, more with ``keep_tokens`` or ``anchors``. The stream goes on. The
-        format is kept readable by every later release.
+        given: 100 to 300 bytes (500 on the windowed route), more with ``keep_tokens`` or
+        ``anchors``. The stream goes on. The format is kept readable by every later release.
 
         >>> from streamdec import DecodeStream, MockTokenizer
         >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])

@@ -136,9 +136,9 @@ class StopConditions(_Fields):
     Raises:
         ValueError: an empty stop, a lone surrogate, a negative id, a bool for a number,
             ``max_tokens`` below 1 or ``min_tokens``, ``max_hold`` without ``stop_regex``, a limit
-            exceeded (``limits``). A pattern that is none, that may
-            match nothing, or that asks for what follows the match: a look-ahead, ``$``, ``\b`` at
-            its end, an atomic group or possessive repeat.
+            exceeded (``limits``). A pattern that is none, that may match nothing, or that asks for
+            what follows the match: a look-ahead, ``$``, ``\b`` at its end, an atomic group or
+            possessive repeat.
         TypeError: something that is no string, id or number at all.
         MissingExtraError: ``stop_regex`` without the ``regex`` library.
 

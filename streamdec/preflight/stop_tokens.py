@@ -317,8 +317,8 @@ def effective_stop_tokens(path: str | os.PathLike[str], engine: str) -> StopToke
 
     ``engine``: ``vllm``, ``sglang``, ``transformers``, ``dynamo``, ``smg`` or ``mlx-lm``, with a
     version after ``@`` or the newest that is known. A request can change this: see the notes. The
-    rules of each were read in its source; the head of
-    :mod:`streamdec.preflight.stop_tokens` has them in a table.
+    rules of each were read in its source; the head of :mod:`streamdec.preflight.stop_tokens` has
+    them in a table.
 
     Raises :class:`~streamdec.PreflightError` for what is no folder, ValueError for an unknown
     engine.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 
 from streamdec import DecodeStream, HybridTokenizer, load_tokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
@@ -21,6 +22,8 @@ SHARED = Path(__file__).resolve().parents[3] / "shared" / "snapshots"
 FACTS, *ROWS = [json.loads(line) for line in GOLDENS.read_text("utf-8").splitlines()]
 DRAWN = [row for row in ROWS if "files" in row]
 OF_SHARED = [row for row in ROWS if "shared" in row] if SHARED.is_dir() else []
+FINDS_WHAT_TURNED_NORMALIZED = tuple(map(int, tokenizers.__version__.split(".")[:2])) < (0, 23)
+"""Later ones, with which the goldens were made, do not find such a token in a text."""
 SHOWN = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
 
 
@@ -54,7 +57,14 @@ def test_tokens_are_those_of_transformers(row: dict[str, Any], tmp_path: Path) -
     assert isinstance(tokenizer, HybridTokenizer)
     assert added(tokenizer) == row["added"]
     assert [i for i in map(int, row["added"]) if tokenizer.is_skipped(i)] == row["skipped"]
-    assert list(tokenizer.encode(FACTS["text"], add_special_tokens=False).ids) == row["ids"]
+    if not (FINDS_WHAT_TURNED_NORMALIZED and _turned_normalized(row)):
+        assert list(tokenizer.encode(FACTS["text"], add_special_tokens=False).ids) == row["ids"]
+
+
+def _turned_normalized(row: dict[str, Any]) -> bool:
+    """Whether a token of the file is declared anew as one that is looked for in normalized text."""
+    own = {str(token["id"]): token["normalized"] for token in row.get("own", ())}
+    return any(own.get(i) is False and flags[4] for i, flags in row["added"].items())
 
 
 @pytest.mark.parametrize("row", DRAWN[:20])

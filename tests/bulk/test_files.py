@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import os
 import random
 import subprocess
@@ -168,6 +169,10 @@ IDS_OF = {
     "fixed size": pa.array([[0, 1], None, [2, 2]], pa.list_(pa.int32(), 2)),
 }
 
+OLD_PYARROW = int(pa.__version__.partition(".")[0]) < 26
+NOT_YET = "byte ranges not supported for type list_view|Lists with non-zero length null components"
+"""What such a one says of some of them, whatever is done with them."""
+
 
 @pytest.mark.parametrize("kind", IDS_OF)
 @pytest.mark.parametrize("write", FORMATS)
@@ -180,7 +185,12 @@ def test_ids_of_every_kind_of_array(tmp_path: Path, kind: str, write: Format) ->
         with pytest.raises(DatasetError, match=r"the format cannot have: .*dictionary"):
             one.run()
         return
-    done = one.run()
+    try:
+        done = one.run()
+    except DatasetError as error:
+        assert OLD_PYARROW, error
+        assert re.search(NOT_YET, str(error)), error
+        return
     assert done == Status(1.0, 3, sum(len(ids or ()) for ids in IDS_OF[kind].to_pylist()))
     assert content(one.target, write) == [
         {"token_ids": ids, "text": text}

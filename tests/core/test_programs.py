@@ -157,7 +157,7 @@ class Slotted:
 
 @pytest.mark.parametrize(("is_fast", "told"), [(True, 1), (False, 0)])
 def test_a_tokenizer_of_transformers_is_told_what_is_better(is_fast: bool, told: int) -> None:
-    body = {"decode": lambda self, ids, **_: "", "is_fast": is_fast, "__module__": "transformers.x"}
+    body = {"decode": MockTokenizer.decode, "is_fast": is_fast, "__module__": "transformers.x"}
     tokenizer = type("AnyTokenizer", (), body)()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -152,7 +153,13 @@ def test_the_defaults_of_configurations_are_there(
 
 
 texts = st.sampled_from(["a", "é", "<x>", "<y>", "<z>", "<|im_end|>", "<|pad|>", ""])
-tokens_to_add = st.lists(st.builds(Token, texts, special=st.booleans()), max_size=6)
+# Of several with one text in one call tokenizers 0.22 takes the first, later ones the last.
+DOUBLES = tuple(map(int, tokenizers.__version__.split(".")[:2])) >= (0, 23)
+tokens_to_add = st.lists(
+    st.builds(Token, texts, special=st.booleans()),
+    max_size=6,
+    unique_by=None if DOUBLES else lambda token: token.content,
+)
 ids = st.integers(256, 266)
 
 
