@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 import os
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -188,9 +188,9 @@ def test_ids_of_every_kind_of_array(tmp_path: Path, kind: str, write: Format) ->
     try:
         done = one.run()
     except DatasetError as error:
-        assert OLD_PYARROW, error
-        assert re.search(NOT_YET, str(error)), error
-        return
+        if OLD_PYARROW and re.search(NOT_YET, str(error)):
+            return
+        raise
     assert done == Status(1.0, 3, sum(len(ids or ()) for ids in IDS_OF[kind].to_pylist()))
     assert content(one.target, write) == [
         {"token_ids": ids, "text": text}
