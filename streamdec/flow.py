@@ -446,9 +446,23 @@ def sorted_options(what: str, options: Mapping[str, Any]) -> tuple[FlowOptions, 
     )
 
 
+_WORDS_OF_OTHERS = {
+    "max_completion_tokens": "max_tokens",
+    "max_new_tokens": "max_tokens",
+    "min_new_tokens": "min_tokens",
+    "no_stop_trim": "include_stop_str_in_output",
+    "stop_sequences": "stop",
+    "stop_strings": "stop",
+    "stop_words": "stop",
+}
+"""Options of engines and APIs, and ours."""
+
+
 def unknown_option(what: str, name: str, known: Iterable[str]) -> TypeError:
-    """What is raised for an option that ``what`` has not; it names one of like spelling."""
-    near = get_close_matches(name, known, n=1, cutoff=0.7)
+    """What is raised for an option that ``what`` has not; it names what may have been meant."""
+    known = list(known)
+    word = _WORDS_OF_OTHERS.get(name)
+    near = [word] if word in known else get_close_matches(name, known, n=1, cutoff=0.7)
     meant = f"; did you mean {near[0]}?" if near else ""
     return TypeError(f"{what} has no option {name!r}{meant}")
 

@@ -137,6 +137,7 @@ async def test_a_decoder_that_is_ready_takes_the_place_of_all_that_makes_one(
     [
         ({"stopp": "x"}, "{} has no option 'stopp'; did you mean stop[?]$"),
         ({"max_new_tokens": 5}, "{} has no option 'max_new_tokens'; did you mean max_tokens[?]$"),
+        ({"stop_sequences": "x"}, "{} has no option 'stop_sequences'; did you mean stop[?]$"),
         ({"temperature": 1.0}, "{} has no option 'temperature'$"),
         ({"conditions": StopConditions(), "stop": "x"}, "{} got conditions, which have .* stop"),
         (
