@@ -349,7 +349,14 @@ BORROWED = rows.ENTRIES_BEFORE_DENSE
 def _keeps_its_cap(table: program.Program) -> None:
     entries = sum(len(row) for row in table._rows.values())  # None, the row's own, among them
     assert entries <= table._max_entries + SLACK
-    assert entries + len(_at_rest(table.dense)) <= table._max_entries + SLACK + BORROWED
+    assert entries + _num_at_rest(table.dense) <= table._max_entries + SLACK + BORROWED
+
+
+def _num_at_rest(dense: Any) -> int:
+    """How many entries the row at rest has; asked at each step, of rows as long as vocabularies."""
+    if isinstance(dense, rows.SparseRow):
+        return len(dense.entries)
+    return len(dense) - dense.count(None)
 
 
 def _at_rest(dense: Any) -> dict[int, Any]:
