@@ -1,7 +1,8 @@
 """What is tried before a release, each session in an environment of its own: ``nox``.
 
 ``nox --list`` says what there is. What stands behind ``--`` goes to pytest:
-``nox -s tests-3.12 -- tests/core``. A Python that is not installed is left out, and nox says so.
+``nox -s tests-3.12 -- tests/core``. A Python that is not installed is fetched by uv; where that
+cannot be, it is left out, and nox says so (with ``CI`` in the environment that is an error).
 
 Which Pythons, extras, tools and series of tokenizers there are is said in pyproject.toml alone:
 the classifiers, the optional dependencies and the dependency groups.
@@ -15,7 +16,6 @@ from pathlib import Path
 
 import nox
 
-nox.options.error_on_missing_interpreters = False
 nox.options.default_venv_backend = "uv|virtualenv"
 
 PROJECT = nox.project.load_toml("pyproject.toml")
@@ -72,8 +72,9 @@ def _install_lowest(session: nox.Session, *wanted: str) -> None:
     session.install(*GROUPS["resolving"])
     pins = Path(session.create_tmp(), "lowest.txt")
     resolve = ["uv", "pip", "compile", "--quiet", "--resolution", "lowest-direct", *wanted]
-    python = ["--python-version", LOWEST_PYTHON, "--output-file", str(pins)]
-    session.run(*resolve, *python, "pyproject.toml")
+    # The lowest that this Python has a wheel of: what is older need not build on it.
+    there_is = ["--python-version", str(session.python), "--only-binary", ":all:"]
+    session.run(*resolve, *there_is, "--output-file", str(pins), "pyproject.toml")
     session.install("--requirement", str(pins))
     session.install("--no-deps", "--editable", ".")
 
@@ -155,7 +156,9 @@ def docs(session: nox.Session) -> None:
     """The documentation, where a warning is an error."""
     session.install("--editable", ".[docs]")
     folder = Path(session.create_tmp(), "html")
-    session.run("sphinx-build", "-q", "-W", "--keep-going", "-b", "html", "docs", str(folder))
+    # All pages anew: those of an earlier build would not be looked at again.
+    options = ["-q", "-W", "--keep-going", "--fresh-env", "--write-all"]
+    session.run("sphinx-build", *options, "docs", str(folder))
 
 
 # --- what is released -----------------------------------------------------------------------------

@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-NOT_COPIED = shutil.ignore_patterns(".git", ".venv", ".hypothesis", "__pycache__", ".*_cache")
+NOT_COPIED = shutil.ignore_patterns(
+    *(".git", ".venv", ".nox", "build", "dist", ".hypothesis", "__pycache__", ".*_cache")
+)
 TESTS_FAILED = 1
 """What pytest exits with; other numbers say that it could not run them."""
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import cached_property
 from importlib import import_module
@@ -73,7 +74,7 @@ def page() -> str:
     """The whole snapshot."""
     writer = Writer()
     parts = [writer.module(name) for name in modules()]
-    return "\n".join([INTRODUCTION, *parts, writer.options()])
+    return "\n".join([INTRODUCTION, *parts, writer.options(), writer.aliases()])
 
 
 def modules() -> list[str]:
@@ -91,6 +92,10 @@ class Writer:
         """Where each object was written, by its identity."""
         self._options: dict[str, type] = {}
         """Typed dictionaries that signatures unpack, by their names."""
+        self._aliases: set[str] = set()
+        """Types that annotations name and that are no classes, with what they stand for."""
+        self._written: set[str] = set()
+        """Those of them that have a public name."""
 
     def module(self, name: str) -> str:
         """All that ``__all__`` of the module has."""
@@ -127,7 +132,24 @@ class Writer:
         elif isinstance(value, ModuleType):
             yield f"module {full}"
         else:
+            self._written.add(f"{name} = {shown(value)}")
             yield f"{full} = {shown(value)}"
+
+    # --- types by name
+
+    def aliases(self) -> str:
+        """What the names in annotations stand for, where that is no class: what may be given."""
+        lines = sorted(self._aliases - self._written)
+        return "\n".join(["# Types that signatures name", "", *lines, ""])
+
+    def _type(self, annotation: Any, scope: Mapping[str, Any]) -> str:
+        """An annotation as text; the names in it are those of ``scope``."""
+        text = shown_type(annotation)
+        for name in re.findall(r"[A-Za-z]\w*", text):
+            value = scope.get(name)
+            if get_origin(value) is not None and get_args(value):
+                self._aliases.add(f"{name} = {shown_type(value)}")
+        return text
 
     # --- functions
 
@@ -135,10 +157,11 @@ class Writer:
         keyword = "async def" if _is_async(function) else "def"
         signature = inspect.signature(function)
         self._note_options(function, signature)
-        parts = [_parameter(each) for each in signature.parameters.values()]
+        scope = _scope_of(function)
+        parts = [self._parameter(each, scope) for each in signature.parameters.values()]
         parts = _with_marks(list(signature.parameters.values()), parts)
         returned = signature.return_annotation
-        end = "" if returned is signature.empty else f" -> {shown_type(returned)}"
+        end = "" if returned is signature.empty else f" -> {self._type(returned, scope)}"
         line = f"{indent}{keyword} {name}({', '.join(parts)}){end}"
         if len(line) <= WIDTH:
             return [line]
@@ -149,20 +172,30 @@ class Writer:
         for each in signature.parameters.values():
             found = re.fullmatch(r"Unpack\[(\w+)\]", str(each.annotation))
             if found is not None:
-                scope = inspect.unwrap(getattr(function, "__func__", function)).__globals__
-                options = scope[found[1]]
+                options = _scope_of(function)[found[1]]
                 self._options[f"{options.__module__}.{options.__name__}"] = options
+
+    def _parameter(self, each: inspect.Parameter, scope: Mapping[str, Any]) -> str:
+        text = STARS.get(each.kind, "") + each.name
+        if each.annotation is not each.empty:
+            text += f": {self._type(each.annotation, scope)}"
+        if each.default is not each.empty:
+            text += (" = " if ":" in text else "=") + shown(each.default)
+        return text
 
     # --- classes
 
     def _class(self, name: str, cls: type) -> Iterator[str]:
+        if "__dataclass_params__" in vars(cls):
+            yield f"@dataclass(frozen={vars(cls)['__dataclass_params__'].frozen})"
         bases = ", ".join(filter(None, map(_base, _bases(cls))))
         yield f"class {name}({bases}):" if bases else f"class {name}:"
         yield from self._members(cls) or ["    ..."]
 
     def _members(self, cls: type) -> list[str]:
         if is_typeddict(cls):
-            return sorted(_keys(cls))
+            scope = vars(sys.modules[cls.__module__])
+            return sorted(self._keys(cls, scope))
         if issubclass(cls, Enum):
             return [f"    {each.name} = {each.value!r}" for each in cls]
         lines = self._constructor(cls)
@@ -180,7 +213,8 @@ class Writer:
         own = list(inspect.signature(method).parameters.values())[1:]
         signature = inspect.Signature(own)
         self._note_options(method, signature)
-        parts = _with_marks(own, list(map(_parameter, own)))
+        scope = _scope_of(method)
+        parts = _with_marks(own, [self._parameter(each, scope) for each in own])
         line = f"    ({', '.join(parts)})"
         if len(line) <= WIDTH:
             return [line]
@@ -197,11 +231,23 @@ class Writer:
         if isinstance(value, (property, cached_property)):
             getter: Any = value.fget if isinstance(value, property) else value.func
             settable = " (may be set)" if getattr(value, "fset", None) else ""
-            returned = shown_type(inspect.signature(getter).return_annotation)
+            returned = self._type(inspect.signature(getter).return_annotation, _scope_of(getter))
             return [f"    {name}: {returned}{settable}"]
-        if annotation := _annotation(cls, name):
-            return [f"    {name}: {annotation}"]
+        annotation, home = _annotation(cls, name)
+        if annotation:
+            return [f"    {name}: {self._type(annotation, vars(sys.modules[home.__module__]))}"]
         return [f"    {name} = {shown(value)}" if type(value) in PLAIN else f"    {name}"]
+
+    def _keys(self, cls: type, scope: Mapping[str, Any]) -> Iterator[str]:
+        """The keys of a typed dictionary, with those of its bases."""
+        required: frozenset[str] = cls.__required_keys__  # type: ignore[attr-defined]
+        for name, annotation in cls.__annotations__.items():
+            text = self._type(annotation, scope)
+            # "Required[...]" is not evaluated, so required has it not.
+            found = re.fullmatch(r"((?:Not)?Required)\[(.*)\]", text)
+            is_required = found[1] == "Required" if found else name in required
+            mark = " (required)" if is_required else ""
+            yield f"    {name}: {found[2] if found else text}{mark}"
 
 
 # --- what a class has -----------------------------------------------------------------------------
@@ -222,16 +268,6 @@ def _base(base: Any) -> str:
     """A base as it is written; none for object, and for private classes, whose members are here."""
     name = shown_type(base)
     return "" if base is object or name.startswith("_") else name
-
-
-def _keys(cls: type) -> Iterator[str]:
-    """The keys of a typed dictionary, with those of its bases."""
-    required: frozenset[str] = cls.__required_keys__  # type: ignore[attr-defined]
-    for name, annotation in cls.__annotations__.items():
-        text = shown_type(annotation)  # "Required[...]" is not evaluated, so required has it not
-        found = re.fullmatch(r"((?:Not)?Required)\[(.*)\]", text)
-        is_required = found[1] == "Required" if found else name in required
-        yield f"    {name}: {found[2] if found else text}" + (" (required)" if is_required else "")
 
 
 def _public_names(cls: type) -> set[str]:
@@ -298,13 +334,14 @@ def _methods(cls: type) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     return [node for node in tree.body if isinstance(node, kinds)]
 
 
-def _annotation(cls: type, name: str) -> str:
+def _annotation(cls: type, name: str) -> tuple[str, type]:
+    """What is said of an attribute's type, if anything, and the class that says it."""
     for each in _own(cls):
         if name in vars(each).get("__annotations__", ()):
-            return shown_type(vars(each)["__annotations__"][name])
+            return shown_type(vars(each)["__annotations__"][name]), each
         if name in (found := _set_in_init(each)):
-            return found[name]
-    return ""
+            return found[name], each
+    return "", cls
 
 
 # --- as text --------------------------------------------------------------------------------------
@@ -314,13 +351,10 @@ def _is_async(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
-def _parameter(each: inspect.Parameter) -> str:
-    text = STARS.get(each.kind, "") + each.name
-    if each.annotation is not each.empty:
-        text += f": {shown_type(each.annotation)}"
-    if each.default is not each.empty:
-        text += (" = " if ":" in text else "=") + shown(each.default)
-    return text
+def _scope_of(function: Any) -> Mapping[str, Any]:
+    """The names of the module that has a function, or of none if it is not of Python."""
+    inner = inspect.unwrap(getattr(function, "__func__", function))
+    return getattr(inner, "__globals__", {})
 
 
 def _with_marks(parameters: list[inspect.Parameter], parts: list[str]) -> list[str]:

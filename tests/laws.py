@@ -352,7 +352,7 @@ def _keeps_its_cap(table: program.Program) -> None:
     assert entries + _num_at_rest(table.dense) <= table._max_entries + SLACK + BORROWED
 
 
-def _num_at_rest(dense: Any) -> int:
+def _num_at_rest(dense: list[Any] | rows.SparseRow) -> int:
     """How many entries the row at rest has; asked at each step, of rows as long as vocabularies."""
     if isinstance(dense, rows.SparseRow):
         return len(dense.entries)

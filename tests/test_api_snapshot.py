@@ -47,11 +47,14 @@ def test_it_has_every_name_of_the_reference() -> None:
 
 EXAMPLE = """
 from __future__ import annotations
+from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, NamedTuple, Required, TypedDict, Unpack
 
-__all__ = ["Colour", "Mode", "Paint", "Point", "Thing", "number"]
+__all__ = ["Colour", "Mode", "Paint", "Part", "Point", "Thing", "number"]
 Mode = Literal["a", "b"]
+Size = Literal["big", "small"]
+Text = str | bytes
 number = 1.5
 
 class Options(TypedDict, total=False):
@@ -62,6 +65,11 @@ class Colour(Enum):
     RED = "red"
 
 Paint = Colour
+
+@dataclass(frozen=True)
+class Part:
+    mode: Mode
+    size: Size = "big"
 
 class Point(NamedTuple):
     x: int
@@ -88,7 +96,7 @@ class Thing:
     def made(cls, *names: str, **options: Unpack[Options]) -> Thing:
         return cls(*names, **options)
 
-    async def run(self, one: int, /, two: str = "x") -> None: ...
+    async def run(self, one: int, /, two: Text = "x") -> None: ...
 """
 WRITTEN = """\
 # streamdec_example
@@ -97,6 +105,11 @@ class streamdec_example.Colour(Enum):
     RED = 'red'
 streamdec_example.Mode = Literal['a', 'b']
 streamdec_example.Paint = streamdec_example.Colour
+@dataclass(frozen=True)
+class streamdec_example.Part:
+    (mode: Mode, size: Size = 'big')
+    mode: Mode
+    size: Size
 class streamdec_example.Point(NamedTuple):
     (x: int, y: int = 0)
     x: int
@@ -109,7 +122,7 @@ class streamdec_example.Thing:
     @classmethod
     def made(cls, *names: str, **options: Unpack[Options]) -> Thing
     name: str
-    async def run(self, one: int, /, two: str = 'x') -> None
+    async def run(self, one: int, /, two: Text = 'x') -> None
     size: int
 streamdec_example.number = 1.5
 # Options that signatures unpack
@@ -117,6 +130,10 @@ streamdec_example.number = 1.5
 class streamdec_example.Options(TypedDict):
     name: str
     size: int (required)
+# Types that signatures name
+
+Size = Literal['big', 'small']
+Text = str | bytes
 """
 
 
@@ -131,4 +148,4 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def test_all_that_users_can_reach_is_written(example: str) -> None:
     writer = SCRIPT["Writer"]()
-    assert writer.module(example) + writer.options() == WRITTEN
+    assert writer.module(example) + writer.options() + writer.aliases() == WRITTEN
