@@ -298,7 +298,7 @@ def read_messages(body: Mapping[str, Any]) -> tuple[Chat, dict[str, Any]]:
     stops = fields.get("stop_sequences")
     if stops is not None and not isinstance(stops, list):
         raise fields.wrong("stop_sequences", "a list of strings")
-    names = ("model", "max_tokens", "stream", "temperature", "top_p", "top_k")
+    names = ("model", "max_tokens", "stream", "temperature", "top_p", "top_k", *_GATE_KEYS)
     rest = {name: body[name] for name in names if name in body}
     if stops:
         rest["stop"] = stops

@@ -151,6 +151,22 @@ def test_tools_of_anthropics_client_reach_the_template(server: Served) -> None:
             client.messages.create(tool_choice={"type": "any"}, **options)
 
 
+def test_stops_of_anthropics_client_sleep_until_the_marker(server: Served) -> None:
+    options: Any = {
+        "model": "tiny",
+        "max_tokens": 900,
+        "messages": [{"role": "user", "content": "one\nUser: two</think>three\nUser: four"}],
+        "stop_sequences": ["\nUser:"],
+        "extra_body": {"armed_after": "</think>"},
+    }
+    with Anthropic(api_key="none", base_url=server.url, max_retries=0) as client:
+        message = client.messages.create(**options)
+    assert message.stop_sequence == "\nUser:"
+    (block,) = message.content
+    assert block.type == "text"
+    assert block.text == "user: one\nUser: two</think>three"
+
+
 @pytest.mark.parametrize("is_streamed", [False, True])
 def test_anthropics_client(server: Served, is_streamed: bool) -> None:
     options: Any = {
