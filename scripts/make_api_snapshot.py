@@ -30,39 +30,19 @@ from typing import (
 )
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.support.public_api import DOORS  # noqa: E402 - the folder of the project is not installed
+
 TARGET = ROOT / "tests" / "public_api.txt"
 
-MODULES = (
-    "streamdec",
-    "streamdec.errors",
-    "streamdec.encoding",
-    "streamdec.protocols",
-    "streamdec.hooks",
-    "streamdec.sources",
-    "streamdec.chat",
-    "streamdec.metrics",
-    "streamdec.trace",
-    "streamdec.trace.html",
-    "streamdec.preflight",
-    "streamdec.bulk",
-    "streamdec.compat",
-    "streamdec.server",
-    "streamdec.testing",
-    "streamdec.testing.strategies",
-    "streamdec.cli",
-)
-"""What is public beside the integrations, which are all."""
+MODULES = (*DOORS, "streamdec.errors", "streamdec.cli")
+"""The last two have pages of their own in the reference."""
 
 INTRODUCTION = """\
 What streamdec promises to keep: docs/reference/compatibility.md says how long.
 Written by scripts/make_api_snapshot.py; a change of this file is a change for users.
 """
-
-NOT_PROMISED = {
-    "streamdec.hooks": {"installed", "tell", "type_of", "untold"},
-    "streamdec.sources": {"checked_ids", "ending", "ids_of", "is_plain"},
-}
-"""What modules of streamdec take from each other, by the module that has it."""
 
 WIDTH = 100
 STARS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
@@ -73,15 +53,8 @@ PLAIN = {bool, int, float, str, bytes}
 def page() -> str:
     """The whole snapshot."""
     writer = Writer()
-    parts = [writer.module(name) for name in modules()]
+    parts = [writer.module(name) for name in MODULES]
     return "\n".join([INTRODUCTION, *parts, writer.options(), writer.aliases()])
-
-
-def modules() -> list[str]:
-    """The public modules, in the order of the page."""
-    folder = ROOT / "streamdec" / "integrations"
-    names = sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
-    return [*MODULES, *(f"streamdec.integrations.{name}" for name in names)]
 
 
 class Writer:
@@ -98,10 +71,10 @@ class Writer:
         """Those of them that have a public name."""
 
     def module(self, name: str) -> str:
-        """All that ``__all__`` of the module has."""
+        """All that is public in the module."""
         module = import_module(name)
         lines = [f"# {name}", ""]
-        for public in sorted(set(module.__all__) - NOT_PROMISED.get(name, set())):
+        for public in sorted(DOORS.get(name) or module.__all__):
             lines += self._item(module, public)
         return "\n".join([*lines, ""])
 

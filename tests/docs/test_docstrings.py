@@ -25,18 +25,17 @@ from streamdec import hooks
 from streamdec.errors import MissingExtraError
 from tests.support import files
 from tests.support.docstrings import (
-    DOORS,
     Docstring,
     Member,
     attribute_docstrings,
     docstrings,
     public_members,
-    public_names,
     raised_by,
     says,
     says_parameter,
 )
-from tests.support.pages import ROOT, Page, make_model_folder
+from tests.support.pages import ROOT, make_model_folder
+from tests.support.public_api import DOORS, is_error, public_names
 
 # --- the examples ---------------------------------------------------------------------------------
 
@@ -179,7 +178,7 @@ def test_every_public_name_has_an_example(door: str) -> None:
     for member in _members(door):
         if member.owner is not None or ">>>" in member.doc:
             continue
-        if not (_is_error(member.value) and member.value.__name__ in shown):
+        if not (is_error(member.value) and member.value.__name__ in shown):
             missing.append(member.path)
     assert not missing, _listed(missing)
 
@@ -249,31 +248,6 @@ def test_whatever_the_pages_import_is_public() -> None:
     assert len(imported) > 20
     known = {door: set(DOORS[door] or importlib.import_module(door).__all__) for door in DOORS}
     assert {(m, name) for m, name in imported if name not in known.get(m, ())} <= EXCEPT
-
-
-def test_whatever_the_reference_has_is_public_and_the_other_way_round() -> None:
-    documented: dict[tuple[str, str], Any] = {}
-    for page in (ROOT / "docs" / "reference" / "api").glob("*.md"):
-        module = ""
-        for kind, name in DIRECTIVE.findall(page.read_text("utf-8")):
-            if kind == "currentmodule":
-                module = name
-            else:
-                documented[module, name] = _names(module).get(name)
-    public = {(door, name): each for door in DOORS for name, each in _names(door).items()}
-    assert documented.keys() - public.keys() == set()
-    found = {(name, id(value)) for (_, name), value in documented.items()}  # there or elsewhere
-    missing = {key[1]: value for key, value in public.items() if (key[1], id(value)) not in found}
-    errors = Page("docs/reference/errors.md").text  # which have a page of their own
-    told = {name for name, value in missing.items() if _is_error(value) and f"`{name}`" in errors}
-    assert missing.keys() - told == set()
-
-
-def _is_error(value: object) -> bool:
-    return inspect.isclass(value) and issubclass(value, BaseException)
-
-
-DIRECTIVE = re.compile(r"^\.\. (currentmodule|auto\w+):: (\S+)$", re.MULTILINE)
 
 
 EXCEPT = {("streamdec.cli", "demo")}

@@ -19,14 +19,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tests.support.public_api import public_names
+
 __all__ = [
-    "DOORS",
     "Docstring",
     "Member",
     "attribute_docstrings",
     "docstrings",
     "public_members",
-    "public_names",
     "raised_by",
     "says",
     "says_parameter",
@@ -35,55 +35,6 @@ __all__ = [
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 # --- what is public -------------------------------------------------------------------------------
-
-DOORS: dict[str, frozenset[str] | None] = {
-    "streamdec": None,
-    "streamdec.bulk": None,
-    "streamdec.chat": None,
-    "streamdec.compat": None,
-    "streamdec.encoding": None,
-    "streamdec.flow": frozenset(
-        {"DecoderOptions", "DecodingOptions", "FlowOptions", "StreamOptions"}
-    ),
-    "streamdec.hooks": frozenset(
-        {
-            *("Call", "FallbackReason", "FellBack", "Hook", "Loaded", "StopKind", "StreamEnded"),
-            "add_hook",
-        }
-    ),
-    "streamdec.integrations.anthropic": None,
-    "streamdec.integrations.asgi": None,
-    "streamdec.integrations.dynamo": None,
-    "streamdec.integrations.logprobs": None,
-    "streamdec.integrations.mlx_lm": None,
-    "streamdec.integrations.openai": None,
-    "streamdec.integrations.sse": None,
-    "streamdec.integrations.transformers": None,
-    "streamdec.metrics": None,
-    "streamdec.preflight": None,
-    # The core gives backends their streams by the other two.
-    "streamdec.protocols": frozenset(
-        {
-            *("BPESuffix", "ByteFallback", "ByteLevel", "CTC", "Concatenation", "Decoder"),
-            *("DecodingRule", "Encoder", "IncrementalDecoder", "Joined", "LiteralReplace"),
-            *("Metaspace", "RawBytes", "TableDecoder", "TextRules", "Tokenizer", "WordPiece"),
-        }
-    ),
-    "streamdec.server": None,
-    "streamdec.sources": frozenset({"Delta", "Reader"}),
-    "streamdec.testing": None,
-    "streamdec.testing.strategies": None,
-    "streamdec.trace": None,
-    "streamdec.trace.html": None,
-}
-"""The modules from which people import, and which of their names; None: all of ``__all__``."""
-
-
-def public_names(door: str) -> dict[str, Any]:
-    """The public names of a module of DOORS, and what they are."""
-    module = importlib.import_module(door)
-    names = DOORS[door] or module.__all__
-    return {name: getattr(module, name) for name in sorted(names)}
 
 
 @dataclass(frozen=True)
