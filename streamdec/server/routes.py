@@ -1,0 +1,277 @@
+"""The endpoints of the server: requests in, answers out, each by the parts that do it.
+
+Tried with Starlette 1.10.0.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import anyio
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from streamdec.backends._extras import library
+from streamdec.backends.report import versions_of
+from streamdec.errors import MissingExtraError
+from streamdec.hooks import add_hook
+from streamdec.integrations import anthropic, openai
+from streamdec.metrics import PrometheusMetrics
+from streamdec.server.answers import Answer
+from streamdec.server.bodies import MOST_LARGE, read_object
+from streamdec.server.fields import Fields
+from streamdec.server.front import Front
+from streamdec.server.gate import closing
+from streamdec.server.page import page_html, page_policy
+from streamdec.server.problems import RequestError
+from streamdec.server.requests import (
+    Generation,
+    Prompt,
+    generation_of,
+    read_chat,
+    read_messages,
+    read_prompts,
+)
+from streamdec.server.tracing import TraceStream
+
+__all__ = ["Routes"]
+
+
+class Routes:
+    """The endpoints of one server."""
+
+    def __init__(self, front: Front, *, page: bool, needs_key: bool) -> None:
+        self._front = front
+        self._has_page = page
+        self._needs_key = needs_key
+        self._created = int(time.time())
+        self._registry: Any = None
+        self._large = anyio.CapacityLimiter(MOST_LARGE)
+
+    def all(self) -> list[Route]:
+        """Where each is."""
+        found = [
+            self._post("/v1/completions", self.completions),
+            self._post("/v1/chat/completions", self.chat),
+            self._post("/v1/messages", self.messages),
+            Route("/v1/models", self.models),
+            Route("/v1/models/{name:path}", self.model),
+            Route("/health", self.health),
+            Route("/version", self.version),
+            Route("/metrics", self.metrics),
+        ]
+        if self._has_page:
+            found.append(Route("/", self.page))
+            found.append(self._post("/v1/streamdec/trace", self.trace))
+        return found
+
+    @staticmethod
+    def _post(path: str, endpoint: Callable[..., Any]) -> Route:
+        return Route(path, endpoint, methods=["POST"])
+
+    @asynccontextmanager
+    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        """Around all requests: the engine's own, and the metrics."""
+        async with AsyncExitStack() as stack:
+            own = getattr(self._front.engine, "lifespan", None)
+            if own is not None:
+                await stack.enter_async_context(own())
+            try:
+                client = library("prometheus_client", "prometheus", "/metrics needs")
+                self._registry = client.CollectorRegistry()
+                stack.callback(add_hook(PrometheusMetrics(self._registry)))
+            except MissingExtraError:
+                pass
+            yield
+
+    # --- what is generated
+
+    async def completions(self, request: Request) -> Any:
+        """``/v1/completions``."""
+        front = self._front
+        body = await self._body(request)
+        fields = Fields(body)
+        prompts = read_prompts(body, front.vocab_size, front.limits)
+        asked = self._asked(body, fields.integer("logprobs", 0, front.limits.top_logprobs))
+        self._check_samples(len(prompts) * asked.n)
+        adds = fields.flag("add_special_tokens", default=True)
+        ids = [await front.prompt_ids(each, add_special_tokens=adds) for each in prompts]
+        options = self._options("cmpl", asked, ids)
+        if fields.flag("echo"):
+            if asked.logprobs is not None:
+                raise RequestError("echo has no logprobs here", param="echo")
+            options["echo"] = self._echoes(asked, prompts, ids)
+        stream, whole = openai.CompletionStream, openai.CompletionResponse
+        return self._answer(request, asked, ids, options, stream, whole)
+
+    async def chat(self, request: Request) -> Any:
+        """``/v1/chat/completions``."""
+        body = await self._body(request)
+        fields = Fields(body)
+        chat = read_chat(body)
+        top = fields.integer("top_logprobs", 0, self._front.limits.top_logprobs)
+        wants = fields.flag("logprobs")
+        if top and not wants:
+            raise RequestError("top_logprobs needs logprobs: true", param="top_logprobs")
+        asked = self._asked(body, (top or 0) if wants else None)
+        self._check_samples(asked.n)
+        ids = [await self._front.chat_ids(chat)]
+        options = self._options("chatcmpl", asked, ids)
+        return self._answer(request, asked, ids, options, openai.ChatStream, openai.ChatResponse)
+
+    async def messages(self, request: Request) -> Any:
+        """Anthropic's ``/v1/messages``."""
+        chat, body = read_messages(await self._body(request))
+        asked = self._asked(body, None)
+        ids = await self._front.chat_ids(chat)
+        options: dict[str, Any] = {
+            "response_id": f"msg_{request.state.request_id}",
+            "model": asked.model,
+            "input_tokens": len(ids),
+            "stop_sequences": asked.conditions.stop,
+        }
+        formats: dict[str, Any] = (
+            {"wire": anthropic.MessageStream(**options)}
+            if asked.stream
+            else {"whole": anthropic.MessageResponse(**options)}
+        )
+        samples = self._front.samples(asked, [ids])
+        return Answer(
+            self._front,
+            samples,
+            request_id=request.state.request_id,
+            is_anthropic=True,
+            **formats,
+        )
+
+    async def trace(self, request: Request) -> Any:
+        """``/v1/streamdec/trace``: a completion, and what happened to each token of it."""
+        front = self._front
+        body = await self._body(request)
+        asked = self._asked(body, None)
+        prompt = Fields(body).text("prompt")
+        if prompt is None:
+            raise RequestError("prompt must be a string", param="prompt")
+        ids = await front.prompt_ids(Prompt(prompt), add_special_tokens=True)
+        sample, tracer = front.traced(asked, ids)
+        wire = TraceStream(tracer, asked.model)
+        return Answer(front, [sample], request_id=request.state.request_id, wire=wire)
+
+    async def _body(self, request: Request) -> dict[str, Any]:
+        if self._front.gate.is_closed:
+            raise closing()
+        return await read_object(request, self._front.limits, self._large)
+
+    def _asked(self, body: dict[str, Any], logprobs: int | None) -> Generation:
+        front = self._front
+        if logprobs is not None and not front.gives_logprobs:
+            message = "the engine gives no log probabilities"
+            raise RequestError(message, param="logprobs", code="unsupported_parameter")
+        return generation_of(
+            body,
+            served=front.models,
+            limits=front.limits,
+            eos_token_ids=front.eos_token_ids,
+            logprobs=logprobs,
+        )
+
+    def _check_samples(self, count: int) -> None:
+        most = self._front.limits.samples
+        if count > most:
+            message = f"n: {count} samples are asked for, and the limit is {most}"
+            raise RequestError(message, param="n")
+
+    def _echoes(self, asked: Generation, prompts: list[Prompt], ids: list[list[int]]) -> list[str]:
+        skips = asked.skip_special_tokens
+        return [
+            echo
+            for prompt, each in zip(prompts, ids, strict=True)
+            for echo in [self._front.echo_of(prompt, each, skip_special_tokens=skips)] * asked.n
+        ]
+
+    def _options(self, kind: str, asked: Generation, ids: list[list[int]]) -> dict[str, Any]:
+        return {
+            "response_id": kind,
+            "model": asked.model,
+            "created": int(time.time()),
+            "n": len(ids) * asked.n,
+            "prompt_tokens": sum(map(len, ids)),
+            "return_token_ids": asked.return_token_ids,
+        }
+
+    def _answer(
+        self,
+        request: Request,
+        asked: Generation,
+        ids: list[list[int]],
+        options: dict[str, Any],
+        stream: Callable[..., Any],
+        whole: Callable[..., Any],
+    ) -> Answer:
+        options["response_id"] += f"-{request.state.request_id}"
+        formats: dict[str, Any]
+        if asked.stream:
+            usage = {
+                "include_usage": asked.include_usage,
+                "continuous_usage_stats": asked.continuous_usage_stats,
+            }
+            formats = {"wire": stream(**options, **usage)}
+        else:
+            formats = {"whole": whole(**options, logprobs=asked.logprobs is not None)}
+        samples = self._front.samples(asked, ids)
+        return Answer(self._front, samples, request_id=request.state.request_id, **formats)
+
+    # --- what is told
+
+    async def models(self, request: Request) -> Response:
+        """``/v1/models``."""
+        data = [self._model(name) for name in self._front.models]
+        return JSONResponse({"object": "list", "data": data})
+
+    async def model(self, request: Request) -> Response:
+        """``/v1/models/NAME``."""
+        name = request.path_params["name"]
+        if name not in self._front.models:
+            message = "this model is not served here; /v1/models lists what is"
+            raise RequestError(message, status=404, param="model", code="model_not_found")
+        return JSONResponse(self._model(name))
+
+    def _model(self, name: str) -> dict[str, Any]:
+        return {"id": name, "object": "model", "created": self._created, "owned_by": "streamdec"}
+
+    async def health(self, request: Request) -> Response:
+        """``/health``: 200, and 503 once the server is being shut down."""
+        gate = self._front.gate
+        if gate.is_closed:
+            raise closing()
+        return JSONResponse(
+            {"status": "ok", "running": gate.num_running, "waiting": gate.num_waiting}
+        )
+
+    async def version(self, request: Request) -> Response:
+        """``/version``."""
+        return JSONResponse({"version": versions_of(()).get("streamdec", "not installed")})
+
+    async def metrics(self, request: Request) -> Response:
+        """``/metrics``, for Prometheus."""
+        if self._registry is None:
+            message = "no metrics here: pip install 'streamdec[prometheus]'"
+            raise RequestError(message, status=501, code="not_installed")
+        client = library("prometheus_client", "prometheus")
+        data = client.generate_latest(self._registry)
+        return Response(data, headers={"content-type": client.CONTENT_TYPE_LATEST})
+
+    async def page(self, request: Request) -> Response:
+        """``/``: to try it in a browser."""
+        headers = {"content-security-policy": page_policy(), "referrer-policy": "no-referrer"}
+        text = page_html(
+            self._front.models[0],
+            needs_key=self._needs_key,
+            max_tokens=self._front.limits.max_tokens,
+        )
+        return HTMLResponse(text, headers=headers)
