@@ -94,6 +94,13 @@ for each in TOKENIZERS:
     _with_tokenizers(each)
 
 
+@nox.session(python=LOWEST_PYTHON, default=False)
+def mutants(session: nox.Session) -> None:
+    """Random mutants of the core and the streams, which the tests must catch. Takes hours."""
+    session.install("--editable", ".[test]")
+    session.run("python", "-m", "fuzz.random_mutants", *session.posargs)
+
+
 # --- what is read rather than run -----------------------------------------------------------------
 
 

@@ -1,0 +1,260 @@
+"""``python -m fuzz.random_mutants``: change the code at random places and run the tests.
+
+A *mutant* is one module with one small change: ``<`` becomes ``<=``, a statement is dropped, a
+``not`` is removed. The tests catch a mutant if one of them fails or takes far too long. A mutant
+that survives either behaves like the original or shows a gap in the tests. Needs a Unix system.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
+from pathlib import Path
+from queue import SimpleQueue
+from typing import NamedTuple
+
+from fuzz.mutants import NOT_COPIED, ROOT
+from fuzz.mutations import Mutant, differs, mutants_of
+
+MODULES = (
+    "streamdec/core/**/*.py",
+    "streamdec/streams/**/*.py",
+    "streamdec/{aio,iteration,pool,feed,waits,sources,flow,watch,machines}.py",
+)
+"""What is mutated by default. A pattern without files is skipped."""
+
+JUDGES = (
+    "tests/core",
+    "tests/test_stop_laws.py",
+    "tests/aio",
+    "tests/hooks",
+    "tests/test_laws.py",  # The slowest by far.
+)
+"""The tests that judge a mutant, in this order. Missing paths are skipped."""
+
+MEMORY = 4 << 30
+"""Bytes of address space for each run of the tests: a mutated loop may append without end."""
+PYTEST = f"""
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, ({MEMORY}, {MEMORY}))
+import pytest
+sys.exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *sys.argv[1:]]))
+"""
+
+
+class Outcome(NamedTuple):
+    """The judgement of the tests on a mutant."""
+
+    path: str
+    line: int
+    kind: str
+    old: str
+    new: str
+    caught_by: str
+    """The first failed test, or the timeout; empty if the mutant survived."""
+    seconds: float
+
+    def as_json(self) -> str:
+        """Return a line of the report."""
+        return json.dumps({"outcome": "caught" if self.caught_by else "survived"} | self._asdict())
+
+    def __str__(self) -> str:
+        place = f"{self.path}:{self.line}"
+        if self.caught_by:
+            return f"caught   {self.seconds:5.0f} s  {place}  {self.kind}  ({self.caught_by})"
+        return f"SURVIVED {self.seconds:5.0f} s  {shown(place, self.kind, self.old, self.new)}"
+
+
+def shown(place: str, kind: str, old: str, new: str) -> str:
+    """Return a mutant as a person reads it, in three lines."""
+    return f"{place}  {kind}\n    - {old}\n    + {new}"
+
+
+def modules(root: Path, only: Sequence[str] = ()) -> list[str]:
+    """Return the modules to mutate: the default ones, or the files and folders of ``only``.
+
+    Raises ValueError if a path of ``only`` has no module.
+    """
+    found: set[Path] = set()
+    for pattern in only or MODULES:
+        stem, _, names = pattern.partition("{")
+        choices, _, end = names.partition("}")
+        paths = [root / (stem + choice + end) for choice in choices.split(",")]
+        folders = [file for path in paths for file in path.rglob("*.py")]
+        files = [file for path in paths for file in root.glob(str(path.relative_to(root)))]
+        files = [file for file in (*folders, *files) if file.suffix == ".py"]
+        if only and not files:
+            raise ValueError(f"--only {pattern}: no module found")
+        found.update(files)
+    return sorted(path.relative_to(root).as_posix() for path in found)
+
+
+def drawn(root: Path, paths: Iterable[str], count: int, seed: int) -> list[Mutant]:
+    """Draw ``count`` different mutants of the modules ``paths``: the same ones for a seed."""
+    sources = {path: (root / path).read_bytes() for path in paths}
+    every = [mutant for path, source in sources.items() for mutant in mutants_of(path, source)]
+    random.Random(seed).shuffle(every)
+    chosen: list[Mutant] = []
+    for mutant in every:
+        if len(chosen) < count and differs(mutant, sources[mutant.path]):
+            chosen.append(mutant)
+    return chosen
+
+
+def first_failure(tree: Path, tests: str, timeout: float | None, *, is_mutant: bool = True) -> str:
+    """Run tests in ``tree``. Return the first failed one or the timeout; empty if all pass."""
+    settings = {"HYPOTHESIS_PROFILE": "unshrunk", "PYTHONHASHSEED": "0", "PYTHONPATH": str(tree)}
+    if is_mutant:  # Two mutants of one size, written in one second, would share their bytecode.
+        settings["PYTHONDONTWRITEBYTECODE"] = "1"
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", PYTEST, tests],
+            cwd=tree,
+            env=os.environ | settings,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            status = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return f"{tests}: timeout"
+        finally:
+            if process.poll() is None:  # Ctrl-C does not reach it.
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        output.seek(0)
+        failed = [line for line in output if line.startswith(("FAILED ", "ERROR "))]
+    if status == 0:
+        return ""
+    test = failed[-1].split(" - ")[0].split(maxsplit=1)[1].strip() if failed else tests
+    return test if status == 1 else f"{test} (exit {status})"
+
+
+def copied(root: Path, folder: Path) -> Path:
+    """Copy the tree at ``root`` into ``folder``, beside a link to the shared files."""
+    if (root.parent / "shared").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "shared").symlink_to((root.parent / "shared").resolve())
+    return Path(shutil.copytree(root, folder / "tree", ignore=NOT_COPIED))
+
+
+def timeouts(tree: Path, judges: Iterable[str]) -> dict[str, float]:
+    """Run the judges without a mutant. Return the seconds that each may take with one.
+
+    Raises ValueError if a test fails: it would seem to catch every mutant.
+    """
+    found: dict[str, float] = {}
+    for judge in judges:
+        if (tree / judge).exists():
+            began = time.monotonic()
+            if failed := first_failure(tree, judge, None, is_mutant=False):
+                raise ValueError(f"the tests fail without a mutant: {failed}")
+            found[judge] = 30 + 3 * (time.monotonic() - began)
+    if not found:
+        raise ValueError("none of the tests exist")
+    return found
+
+
+def judged(mutant: Mutant, tree: Path, limits: dict[str, float]) -> Outcome:
+    """Run the tests on a mutant, first those named after its module, until one fails."""
+    began = time.monotonic()
+    module = tree / mutant.path
+    source = module.read_bytes()
+    own = {
+        file.relative_to(tree).as_posix(): limit
+        for judge, limit in limits.items()
+        for file in sorted((tree / judge).rglob(f"test_{module.stem}.py"))
+    }
+    Path(importlib.util.cache_from_source(str(module))).unlink(missing_ok=True)
+    module.write_bytes(mutant.applied(source))
+    try:
+        runs = (first_failure(tree, tests, limit) for tests, limit in (own | limits).items())
+        failed = next(filter(None, runs), "")
+    finally:
+        module.write_bytes(source)
+    line, old, new = mutant.lines(source)
+    seconds = round(time.monotonic() - began, 1)
+    return Outcome(mutant.path, line, mutant.kind, old, new, failed, seconds)
+
+
+def outcomes(
+    mutants: Iterable[Mutant], tree: Path, judges: Iterable[str], jobs: int
+) -> Iterator[Outcome]:
+    """Judge the mutants, ``jobs`` at a time, in ``tree`` and copies of it, which it changes.
+
+    Yields each outcome as soon as it is known. Raises ValueError as ``timeouts`` does.
+    """
+    limits = timeouts(tree, judges)
+    idle: SimpleQueue[Path] = SimpleQueue()
+
+    def judged_in_a_tree(mutant: Mutant) -> Outcome:
+        free = idle.get()
+        try:
+            return judged(mutant, free, limits)
+        finally:
+            idle.put(free)
+
+    with ExitStack() as stack:
+        idle.put(tree)
+        for _ in range(jobs - 1):
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()), "copy")
+            # With the bytecode of the first run, which a mutant's run does not write.
+            shutil.copytree(tree.parent, folder, symlinks=True)
+            idle.put(folder / tree.name)
+        pool = stack.enter_context(ThreadPoolExecutor(jobs))
+        stack.callback(pool.shutdown, cancel_futures=True)
+        for future in as_completed([pool.submit(judged_in_a_tree, each) for each in mutants]):
+            yield future.result()
+
+
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    """Run the command on the tree at ``root``. Return 1 if a mutant survived."""
+    parser = argparse.ArgumentParser(prog="python -m fuzz.random_mutants", description=__doc__)
+    parser.add_argument("--count", type=int, default=300, help="how many mutants")
+    parser.add_argument("--seed", type=int, default=1, help="draws the same mutants again")
+    parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
+    parser.add_argument("--only", action="append", help="a module or a folder to mutate")
+    parser.add_argument("--tests", action="append", help="a test file or folder that judges")
+    parser.add_argument("--report", type=Path, help="append the outcomes to this file, as JSON")
+    parser.add_argument("--list", action="store_true", help="print the mutants; run no tests")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        tree = copied(root, Path(folder))
+        survivors = tried = 0
+        try:
+            mutants = drawn(tree, modules(tree, options.only or ()), options.count, options.seed)
+            if options.list:
+                for mutant in mutants:
+                    line, old, new = mutant.lines((tree / mutant.path).read_bytes())
+                    print(shown(f"{mutant.path}:{line}", mutant.kind, old, new))
+                return 0
+            print(f"{len(mutants)} mutants; first the tests run without one", flush=True)
+            for outcome in outcomes(mutants, tree, options.tests or JUDGES, options.jobs):
+                tried += 1
+                survivors += not outcome.caught_by
+                print(outcome, flush=True)
+                if options.report:
+                    with options.report.open("a", encoding="utf-8") as report:
+                        report.write(outcome.as_json() + "\n")
+        except ValueError as error:
+            parser.error(str(error))
+    print(f"{tried - survivors} of {tried} mutants caught (seed {options.seed})")
+    return 1 if survivors or not tried else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
