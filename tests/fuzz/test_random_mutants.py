@@ -94,6 +94,7 @@ class B:
         assert not self.size > 1
         a = f"{a + 1}" + "a"
         warn(a, stacklevel=2) if a else ...
+        a = zip(a, a, strict=True)
         raise NotImplementedError
 '''
 
