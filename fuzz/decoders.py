@@ -60,9 +60,9 @@ def _skip(case: Case) -> dict[str, Any]:
 
 
 def _options(case: Case) -> dict[str, Any]:
-    runs = case.choice("byte_runs", ["eager", "exact"])
+    runs = case.choice("byte_fallback", ["eager", "exact"])
     clean_up = case.flag("clean_up")
-    return {**_skip(case), "byte_runs": runs, "clean_up_tokenization_spaces": clean_up}
+    return {**_skip(case), "byte_fallback": runs, "clean_up_tokenization_spaces": clean_up}
 
 
 def _exactly(subject: Subject, case: Case) -> dict[str, Any]:
@@ -137,12 +137,12 @@ def _unknown_ids(subject: Subject, case: Case) -> None:
     laws.unknown_ids(subject, case.ids("ids"), **_exactly(subject, case))
 
 
-def _anchors(subject: Subject, case: Case) -> None:
+def _spans(subject: Subject, case: Case) -> None:
     prompt, ids = case.ids("prompt", 5), case.ids("ids")
     if laws.traceable(subject):
         if laws.gives_bytes_at_once(subject):
-            laws.anchors(subject, ids, case.cuts("cuts", len(ids)), **_skip(case))
-        laws.anchors_cover(subject, prompt, ids, **_exactly(subject, case))
+            laws.token_spans(subject, ids, case.cuts("cuts", len(ids)), **_skip(case))
+        laws.spans_cover(subject, prompt, ids, **_exactly(subject, case))
 
 
 def _sequences(subject: Subject, case: Case) -> None:
@@ -166,7 +166,7 @@ LAWS: Mapping[str, Law] = {
     "bounded_table": _bounded_table,
     "nothing_lost": _nothing_lost,
     "unknown_ids": _unknown_ids,
-    "anchors": _anchors,
+    "spans": _spans,
     "sequences": _sequences,
 }
 
@@ -208,7 +208,7 @@ def _seeds(names: Sequence[str]) -> dict[str, bytes]:
             number=draw.randrange(8),
             specials=draw.random() < 0.3,
             clean_up=draw.random() < 0.3,
-            byte_runs=draw.choice(["eager", "exact"]),
+            byte_fallback=draw.choice(["eager", "exact"]),
         )
     return made
 

@@ -184,7 +184,7 @@ def _options(subject: Subject, case: Case) -> dict[str, Any]:
     """Those under which the library's own text is promised for any ids."""
     rules = subject.tokenizer.rules
     runs = rules is not None and isinstance(rules.rule, ByteFallback)
-    exact = {"byte_runs": "exact"} if runs else {}
+    exact = {"byte_fallback": "exact"} if runs else {}
     return {"skip_special_tokens": case.skip_special_tokens, **exact}
 
 

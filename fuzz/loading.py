@@ -50,7 +50,7 @@ def law(data: bytes) -> None:
         return
     assert found.format != "unsupported"
     rule = tokenizer.rules and tokenizer.rules.rule
-    runs: dict[str, Any] = {"byte_runs": "exact"} if isinstance(rule, ByteFallback) else {}
+    runs: dict[str, Any] = {"byte_fallback": "exact"} if isinstance(rule, ByteFallback) else {}
     ids = [*tokenizer.sample_ids()][:CHECKED]
     for part in (ids, ids[::-1], [*ids[:3] * 3, 2**32 - 1]):
         try:

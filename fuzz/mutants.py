@@ -278,7 +278,7 @@ MUTANTS = (
     ),
     _core(
         "17: a token of a shared character begins after it",
-        "anchors",
+        "spans",
         "if first <= span.first < last:",
         "if first == span.first:",
     ),

@@ -133,18 +133,18 @@ def _end(stream: Stream) -> object:
 CONDITIONS: Mapping[str, dict[str, Any]] = {
     "stop": {"stop": "\nUser:"},
     "visible": {"stop": " b\nUsx", "visible_stop": "a b\nUser:"},
-    "gate": {"stop": "a", "armed_after": 2, "armed_until": "er:"},
+    "gate": {"stop": "a", "enable_stops_after": 2, "disable_stops_after": "er:"},
     "sequence": {"stop": " bx", "stop_token_sequences": [[0, 1, 2], [1, 1]]},
     "limits": {"min_tokens": 2, "max_tokens": 5},
     "ended": {"stop_token_ids": [2]},
-    "regex": {"stop_regex": "a b[ab]?x", "max_hold": 20},
+    "regex": {"stop_regex": "a b[ab]?x", "max_match_length": 20},
 }
 
 
 def seeds() -> dict[str, bytes]:
     made = {}
     for of, tokenizer in TOKENIZERS.items():
-        stream = DecodeStream(tokenizer, [0, 5], keep_tokens=True, anchors=of == "bytes")
+        stream = DecodeStream(tokenizer, [0, 5], keep_tokens=True, spans=of == "bytes")
         stream.step_batch([6, 99])
         made[f"stream-{of}"] = of, stream.snapshot()
     for name, given in CONDITIONS.items():
@@ -155,7 +155,7 @@ def seeds() -> dict[str, bytes]:
     windowed.step_batch([0, 2])
     made["stops-window"] = "window", windowed.snapshot()
     pool = DecoderPool(TOKENIZERS["fallback"], return_token_ids=True)
-    pool.add("a", StopConditions(stop="\nUser:"), [5], byte_runs="exact")
+    pool.add("a", StopConditions(stop="\nUser:"), [5], byte_fallback="exact")
     pool.add(7, unknown_ids="error")
     pool.step({"a": [6, 7, 2], 7: 1})
     made["pool"] = "fallback", pool.snapshot()

@@ -30,10 +30,10 @@ def situation_of(case: Case) -> Situation:
     table = TABLES[case.number("table", len(TABLES) - 1)]
     options = Options(
         not case.flag("specials"),
-        case.choice("byte_runs", ["eager", "exact"]),
+        case.choice("byte_fallback", ["eager", "exact"]),
         case.choice("unknown_ids", ["skip", "error", "replace"]),
     )
-    exact = table.decoder == "byte_fallback" and options.byte_runs == "exact"
+    exact = table.decoder == "byte_fallback" and options.byte_fallback == "exact"
     conditions = _conditions(case)
     if exact:  # the reference does not say what a sequence does that breaks a run
         conditions = replace(conditions, stop_token_sequences=())
@@ -59,7 +59,7 @@ def _conditions(case: Case) -> Conditions:
     given["min_tokens"] = case.number("min_tokens", 20)
     if case.flag("max_tokens"):
         given["max_tokens"] = case.number("max_tokens", 24, max(given["min_tokens"], 1))
-    for name in ("armed_after", "armed_until"):
+    for name in ("enable_stops_after", "disable_stops_after"):
         marker = case.fields.get(name)
         if type(marker) is int:
             given[name] = abs(marker) % 2**32
@@ -97,7 +97,7 @@ def _finality(situation: Situation, _: Case) -> None:
 
 
 def _bounded(situation: Situation, _: Case) -> None:
-    options = replace(situation.options, byte_runs="eager")
+    options = replace(situation.options, byte_fallback="eager")
     laws.bounded(laws.setup_of(replace(situation, options=options)), situation.ids)
 
 
@@ -107,7 +107,7 @@ def _nothing_lost(situation: Situation, case: Case) -> None:
 
 
 def _what_an_engine_may_keep(situation: Situation, _: Case) -> None:
-    options = replace(situation.options, byte_runs="eager", unknown_ids="skip")
+    options = replace(situation.options, byte_fallback="eager", unknown_ids="skip")
     laws.what_an_engine_may_keep(laws.setup_of(replace(situation, options=options)), situation.ids)
 
 
@@ -165,11 +165,27 @@ def _situations() -> Sequence[dict[str, Any]]:
         {"ids": [a, ab, b, a], "stop": ["bba", "abb"], "visible_stop": ["b"]},
         {"ids": [b, cut[0], cut[1], a], "stop": ["你b", "\ufffda"], "min_tokens": 1},
         {"ids": [a, b, a, b, 99], "stop_token_sequences": [[a, b, 99], [b, b]], "stop": ["bb"]},
-        {"ids": [a, t, b, ab, b], "armed_after": t, "armed_until": "ba", "stop": ["abb", "b"]},
-        {"ids": [ab, ab, ab], "armed_until": "ba", "armed_after": "b", "stop": ["aba"]},
+        {
+            "ids": [a, t, b, ab, b],
+            "enable_stops_after": t,
+            "disable_stops_after": "ba",
+            "stop": ["abb", "b"],
+        },
+        {
+            "ids": [ab, ab, ab],
+            "disable_stops_after": "ba",
+            "enable_stops_after": "b",
+            "stop": ["aba"],
+        },
         {"ids": [cut[2], b, 0, b], "visible_stop_token_ids": [b], "stop": ["\ufffd"]},
         {"ids": [a, 0, b], "stop": ["</s>"], "eos_token_ids": [b], "ignore_eos": True},
-        {"ids": [*fallback, 0], "table": 1, "stop": ["你"], "byte_runs": "exact", "prompt": [a]},
+        {
+            "ids": [*fallback, 0],
+            "table": 1,
+            "stop": ["你"],
+            "byte_fallback": "exact",
+            "prompt": [a],
+        },
         {
             "ids": [*fallback[:2], *fallback],
             "table": 1,
@@ -177,7 +193,14 @@ def _situations() -> Sequence[dict[str, Any]]:
             "max_tokens": 5,
         },
         {"ids": [a, 99, b], "unknown_ids": "error", "stop": ["ab"], "prompt": cut[:1]},
-        {"conditions": {"stop": ["a", ""], "stop_regex": ["a+b"], "max_hold": 9, "min_tokens": -1}},
+        {
+            "conditions": {
+                "stop": ["a", ""],
+                "stop_regex": ["a+b"],
+                "max_match_length": 9,
+                "min_tokens": -1,
+            }
+        },
     )
 
 
@@ -192,7 +215,7 @@ def seeds() -> dict[str, bytes]:
     return made
 
 
-FIELDS = [*Conditions.__dataclass_fields__, "prompt", "ids", "cuts", "byte_runs", "specials"]
+FIELDS = [*Conditions.__dataclass_fields__, "prompt", "ids", "cuts", "byte_fallback", "specials"]
 WORDS = [*LAWS, *FIELDS, *SUBJECTS, *range(45), "a", "b", "ab", "\ufffd", "你", "</s>", "exact"]
 TARGET = Target("stops", law, seeds, json_edit([*WORDS, "replace", "a+b?", "(a|aa)+b"]), shown)
 

@@ -183,9 +183,9 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "ValueError",
-            "stop_regex 'ab+' can match text of any length: max_hold must say how much may be "
-            "withheld",
-            "Say `max_hold=`, or bound it: `ab{1,20}`.",
+            "stop_regex 'ab+' can match text of any length: max_match_length must say how much may "
+            "be withheld",
+            "Say `max_match_length=`, or bound it: `ab{1,20}`.",
             STOPS,
         ),
         Message(
@@ -209,7 +209,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             STOPS,
         ),
     ),
-    "Engines, feeds and pools": (
+    "Engines, queues and pools": (
         Message(
             "SourceError",
             "no token ids in what the source gave, a dict of ['text']; expected an id, ids, or an "
@@ -240,7 +240,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "ValueError",
             "idle_timeout needs an async source: a plain one cannot be interrupted",
-            "Let a thread put its ids into a `TokenFeed`.",
+            "Let a thread put its ids into a `TokenQueue`.",
             ASYNC,
         ),
         Message(
@@ -525,7 +525,7 @@ Hello world 2 -1 2
 ```
 
 A `TextStream` gives out the text first and raises then, so there `error.chunk` is None; what was
-withheld is `stream.text_held`, and `stream.snapshot()` goes on with another source
+withheld is `stream.pending_text`, and `stream.snapshot()` goes on with another source
 ([how it ends](../explanation/async.md#how-it-ends)).
 
 This page is written by `scripts/make_errors_reference.py` from the docstrings of
@@ -598,7 +598,7 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "- What an engine raises reaches the reader as it is, after all text that was certain;"
     yield "  what closing the engine raised meanwhile is in its `__notes__`."
-    yield "- A second reader of one stream or feed gets `anyio.BusyResourceError`."
+    yield "- A second reader of one stream or `TokenQueue` gets `anyio.BusyResourceError`."
     yield "- Cancellation stays cancellation; the engine is closed first."
     yield ""
 

@@ -63,17 +63,17 @@ What is often got wrong:
   tokenizer, ...)` is `stream` for plain iterables.
 - `StopSequenceDecoder` takes a `StopConditions`, not a string. `stream` and `iter_chunks` take its
   options themselves: `stop`, `stop_token_ids`, `visible_stop`, `visible_stop_token_ids`,
-  `stop_regex`, `max_hold`, `stop_token_sequences`, `eos_token_ids`, `ignore_eos`, `min_tokens`,
-  `max_tokens`, `include_stop_str_in_output`, `armed_after`, `armed_until`. There is no `stops`,
-  `stop_strings` or `max_new_tokens`.
+  `stop_regex`, `max_match_length`, `stop_token_sequences`, `eos_token_ids`, `ignore_eos`,
+  `min_tokens`, `max_tokens`, `include_stop_str_in_output`, `enable_stops_after`,
+  `disable_stops_after`. There is no `stops`, `stop_strings` or `max_new_tokens`.
 - Nothing ends a stream that was not named: no end-of-sequence id and no limit is assumed.
 - Of a request use `StopConditions.from_openai(body)`, `.from_vllm(params)`, `.from_sglang(params)`.
 - After a chunk with a `finish_reason` a further `step` raises `FinishedError`.
-- Options of decoding: `skip_special_tokens=True` (False for `Sequence`), `byte_runs="eager"` or
+- Options of decoding: `skip_special_tokens=True` (False for `Sequence`), `byte_fallback="eager"` or
   `"exact"`, `unknown_ids="skip"`, `"error"` or `"replace"`, `clean_up_tokenization_spaces=False`.
 - An engine whose outputs repeat all ids (vLLM's and SGLang's default) needs `cumulative=True`.
   Outputs of another shape: `ids=lambda output: ...`.
-- A plain iterator blocks the event loop. A thread puts its ids into a `TokenFeed`, which is a
+- A plain iterator blocks the event loop. A thread puts its ids into a `TokenQueue`, which is a
   source.
 - `break` does not end a stream; `async with` does, and then the engine's iterator is closed.
 - A tokenizer that exists already is wrapped once:
@@ -83,9 +83,9 @@ What is often got wrong:
   `add_special_tokens=True`); `tokenizer.decode(ids)` leaves special tokens out.
 - Many requests at once: `DecoderPool`. For `generate` of transformers:
   `streamdec.integrations.transformers.GenerateStreamer`. Events for clients of OpenAI and
-  Anthropic: `streamdec.integrations.openai.ChatStream` and
-  `streamdec.integrations.openai.CompletionStream`,
-  `streamdec.integrations.anthropic.MessageStream`, and for ASGI servers
+  Anthropic: `streamdec.integrations.openai.ChatCompletionEncoder` and
+  `streamdec.integrations.openai.CompletionEncoder`,
+  `streamdec.integrations.anthropic.MessageEncoder`, and for ASGI servers
   `streamdec.integrations.asgi.EventStreamResponse`.
 - `snapshot()` is JSON; `StopSequenceDecoder.restore(tokenizer, snapshot)` goes on elsewhere.
 """

@@ -7,7 +7,7 @@ r"""streamdec: an LLM engine's token ids as text, live and exact to the byte.
 'Good morning 😀'
 
 Text around an engine: :func:`stream` and :func:`wrap` (``async for``), :func:`iter_chunks`,
-:class:`TokenFeed` for an engine that pushes, :class:`DecoderPool` for many requests at once. The
+:class:`TokenQueue` for an engine that pushes, :class:`DecoderPool` for many requests at once. The
 machines beneath, without I/O: :class:`DecodeStream`, :class:`StopSequenceDecoder` with
 :class:`StopConditions`, :class:`Sequence`. Tokenizers: :func:`load_tokenizer`, and a class for each
 library. All errors are :class:`StreamdecError`.
@@ -25,7 +25,7 @@ from streamdec.backends.report import LoadedTokenizer, TokenizerReport
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
-from streamdec.chunks import Anchor, Chunk, FinishReason, StopMatch, StopReason, Withheld
+from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason, TokenSpan, Withheld
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.sequence import Sequence
 from streamdec.core.stop_conditions import StopConditions, StopLimits
@@ -57,7 +57,7 @@ from streamdec.errors import (
     UnknownTokenError,
     UnsupportedFormatError,
 )
-from streamdec.feed import TokenFeed
+from streamdec.feed import TokenQueue
 from streamdec.hooks import Hook, add_hook
 from streamdec.iteration import TextIterator, iter_chunks
 from streamdec.loading.detect import detect_format
@@ -68,7 +68,6 @@ from streamdec.protocols import Decoder, Encoder, Tokenizer
 
 __all__ = [
     "INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET",
-    "Anchor",
     "ChatTemplateError",
     "Chunk",
     "DecodeStream",
@@ -112,9 +111,10 @@ __all__ = [
     "TextStream",
     "TiktokenTokenizer",
     "TokenChunk",
-    "TokenFeed",
     "TokenIdError",
     "TokenIdTypeError",
+    "TokenQueue",
+    "TokenSpan",
     "Tokenizer",
     "TokenizerLibraryError",
     "TokenizerLoadError",

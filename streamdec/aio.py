@@ -4,7 +4,7 @@ In: an iterator of an engine's outputs, and a machine. Out: chunks as soon as th
 and the engine closed as soon as it is not needed. Runs on asyncio and on trio, through anyio.
 
 A stream pulls from the engine's own iterator in the reader's own task: there is no queue and no
-second task. An engine that pushes puts into a TokenFeed, which is pulled from.
+second task. An engine that pushes puts into a TokenQueue, which is pulled from.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class TextStream(BaseStream[M]):
     * The source is closed at once and once, shielded from cancellation: at the end, when a step or
       the source raises, when the reader is cancelled or leaves the block.
     * What raises comes after all text that was certain before it. The machine is as it was after
-      that text: ``snapshot()`` goes on from there with another source, ``text_held`` is what was
+      that text: ``snapshot()`` goes on from there with another source, ``pending_text`` is what was
       withheld.
     * A chunk covers 256 tokens at most, and after as many a stream looks whether it was cancelled
       and lets other tasks run, however ready the source is.
@@ -432,9 +432,9 @@ def stream(
             ended by itself: to abort its request.
         idle_timeout: seconds that an asynchronous source may be silent; None for any time.
         options: ``stop``, ``stop_token_ids``, ``eos_token_ids``, ``max_tokens``, ``min_tokens`` and
-            all else that StopConditions has; ``skip_special_tokens``, ``byte_runs``,
+            all else that StopConditions has; ``skip_special_tokens``, ``byte_fallback``,
             ``unknown_ids``, ``clean_up_tokenization_spaces`` of DecodeStream; ``ids``,
-            ``cumulative``, ``index``, ``split``, ``return_token_ids``, ``finish_reason`` of
+            ``cumulative``, ``index``, ``chunk_by``, ``return_token_ids``, ``finish_reason`` of
             :class:`~streamdec.flow.FlowOptions`.
 
     Returns:

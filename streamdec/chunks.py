@@ -1,11 +1,11 @@
-"""The nouns that come out of a stream: chunks of text and anchors of tokens in it."""
+"""What a stream returns: chunks of text, and the spans of tokens in it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-__all__ = ["Anchor", "Chunk", "FinishReason", "StopMatch", "StopReason", "Withheld"]
+__all__ = ["Chunk", "FinishReason", "StopMatch", "StopReason", "TokenSpan", "Withheld"]
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 """Why a stream ended, in the words of OpenAI and vLLM."""
@@ -42,7 +42,7 @@ class Chunk:
     """How many ids of the same call came after the end, and were not looked at."""
 
     @property
-    def held(self) -> bool:
+    def is_empty(self) -> bool:
         """True when there is nothing to show yet: neither text nor an end."""
         return not self.text and self.finish_reason is None
 
@@ -123,7 +123,7 @@ class Withheld(NamedTuple):
     """How many tokens the oldest of them waits for: 1 if it is of the last; 0 if there are none."""
 
 
-class Anchor(NamedTuple):
+class TokenSpan(NamedTuple):
     r"""Where one generated token stands in the generated text.
 
     A token covers every code point that it gave a byte to, so the spans of tokens that share a
@@ -131,10 +131,10 @@ class Anchor(NamedTuple):
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9!"])
-    >>> stream = DecodeStream(tokenizer, anchors=True)
+    >>> stream = DecodeStream(tokenizer, spans=True)
     >>> texts = stream.step_batch([0, 1, 2])
-    >>> stream.take_anchors()[1]
-    Anchor(token_index=1, start=3, end=4, byte_start=3, byte_end=5)
+    >>> stream.take_spans()[1]
+    TokenSpan(token_index=1, start=3, end=4, byte_start=3, byte_end=5)
     """
 
     token_index: int

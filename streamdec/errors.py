@@ -10,8 +10,8 @@
     │   └── SnapshotMismatchError            … as it belongs to another tokenizer or options
     ├── SourceError (ValueError)             an engine's output that cannot be read
     ├── IdleTimeoutError (TimeoutError)      a source that gave nothing for too long
-    ├── FeedClosedError (RuntimeError)       a put into a feed that has ended
-    ├── FeedFullError (RuntimeError)         a put into a full feed, where it was not to wait
+    ├── FeedClosedError (RuntimeError)       a put into a TokenQueue that has ended
+    ├── FeedFullError (RuntimeError)         a put into a full TokenQueue, where it was not to wait
     ├── UnknownRequestError (KeyError)       a request that a pool does not have
     ├── TokenizerLoadError (ValueError)      a tokenizer file that cannot be read
     │   └── UnsupportedFormatError           … as its format is none that streamdec serves
@@ -264,7 +264,7 @@ class SourceError(StreamdecError, ValueError):
     output with ids in it, for a second sample, or for a ``cumulative`` output that took ids back.
 
     What is left: all text until then was given out, and the source was closed.
-    ``stream.snapshot()`` goes on from there, ``stream.text_held`` is what was withheld.
+    ``stream.snapshot()`` goes on from there, ``stream.pending_text`` is what was withheld.
 
     What to do: say where the ids are, by ``ids=``; which sample is meant, by ``index=``; and
     ``cumulative=True`` only for engines that repeat all ids in each output.
@@ -319,16 +319,16 @@ class IdleTimeoutError(StreamdecError, TimeoutError):
 
 
 class FeedClosedError(StreamdecError, RuntimeError):
-    """A put into a feed that was ended, or whose reader has closed it.
+    """A put into a TokenQueue that was ended, or whose reader has closed it.
 
-    When: by ``TokenFeed.put`` and ``send``, in the producer's thread or task.
+    When: by ``TokenQueue.put`` and ``send``, in the producer's thread or task.
 
     What is left: nothing of this put was taken; what was put before ``end`` is still read.
 
     What to do: stop producing: the stream had its stop, or nobody reads it any more.
 
-    >>> from streamdec import TokenFeed
-    >>> feed = TokenFeed()
+    >>> from streamdec import TokenQueue
+    >>> feed = TokenQueue()
     >>> feed.end()
     >>> feed.put(1)
     Traceback (most recent call last):
@@ -338,18 +338,18 @@ class FeedClosedError(StreamdecError, RuntimeError):
 
 
 class FeedFullError(StreamdecError, RuntimeError):
-    """A put into a full feed, where it was not to wait or could not.
+    """A put into a full TokenQueue, where it was not to wait or could not.
 
-    When: by ``TokenFeed.put`` with ``wait=False``, after ``timeout``, or in the thread of an event
+    When: by ``TokenQueue.put`` with ``wait=False``, after ``timeout``, or in the thread of an event
     loop, which waiting would hold up.
 
-    What is left: nothing of this put was taken; the feed is as before.
+    What is left: nothing of this put was taken; the queue is as before.
 
     What to do: ``await feed.send(ids)`` in a task, ``put`` without ``wait=False`` in a thread; or
     a greater ``maxsize``. Nothing is ever dropped to make room.
 
-    >>> from streamdec import TokenFeed
-    >>> feed = TokenFeed(maxsize=1)
+    >>> from streamdec import TokenQueue
+    >>> feed = TokenQueue(maxsize=1)
     >>> feed.put(1)
     >>> feed.put(2, wait=False)
     Traceback (most recent call last):
@@ -469,7 +469,7 @@ class StopRegexTimeoutError(StreamdecError, TimeoutError):
     ...     MockTokenizer, StopConditions, StopRegexTimeoutError, StopSequenceDecoder
     ... )
     >>> tokenizer = MockTokenizer.from_tokens([b"a" * 60])
-    >>> slow = StopConditions(stop_regex="(a|aa)+(a|aa)+b", max_hold=64)
+    >>> slow = StopConditions(stop_regex="(a|aa)+(a|aa)+b", max_match_length=64)
     >>> decoder = StopSequenceDecoder(tokenizer, slow)
     >>> try:
     ...     decoder.step(0)

@@ -19,7 +19,7 @@ from streamdec.errors import FeedClosedError, FeedFullError
 from streamdec.sources import Delta, checked_ids
 from streamdec.waits import Wait, is_in_event_loop, new_wait
 
-__all__ = ["TokenFeed"]
+__all__ = ["TokenQueue"]
 
 MAX_SIZE = 1_024
 """Ids that may wait: ten seconds of a quick engine; a stream makes four chunks of them."""
@@ -30,13 +30,13 @@ ENDS_OF_LOOPS = StopIteration, StopAsyncIteration
 """But for these."""
 
 
-class TokenFeed:
+class TokenQueue:
     """Ids on their way from a producer, in any thread or task, to one reader.
 
     A thread calls ``put``, which waits for room; a task awaits ``send``, which waits too; and
     ``put(..., wait=False)`` raises instead. ``end`` and ``fail`` come after all that was put.
 
-    When the reader has closed the feed, as a stream does when it has seen its stop, ``put`` raises
+    When the reader has closed the queue, as a stream does when it has seen its stop, ``put`` raises
     FeedClosedError, and ``closed`` is true: there is no use in generating more.
 
     Args:
@@ -48,8 +48,8 @@ class TokenFeed:
     **Memory.** Held are the ids that wait, and no text.
 
     >>> import anyio
-    >>> from streamdec import MockTokenizer, TokenFeed, stream
-    >>> feed = TokenFeed()
+    >>> from streamdec import MockTokenizer, TokenQueue, stream
+    >>> feed = TokenQueue()
     >>> feed.put([1, 2])
     >>> feed.put(3)
     >>> feed.end("stop")
@@ -86,18 +86,18 @@ class TokenFeed:
     ) -> None:
         """Hands over ``token_ids``: an id, or a list, array or tensor of ids; from any thread.
 
-        While the feed is full it waits, ``timeout`` seconds at most (None: as long as it takes). It
-        does not wait with ``wait=False``, nor in the thread of an event loop, which that would hold
-        up. Ids put by one thread come out in their order. Costs a lock, and when the reader waits
-        the call that wakes it.
+        While the queue is full it waits, ``timeout`` seconds at most (None: as long as it takes).
+        It does not wait with ``wait=False``, nor in the thread of an event loop, which that would
+        hold up. Ids put by one thread come out in their order. Costs a lock, and when the reader
+        waits the call that wakes it.
 
         Raises:
             FeedFullError: it is full. Nothing was put.
             FeedClosedError: it was ended, or its reader has closed it, or is no more.
             TypeError: what was given is no ids. (Each id is checked when it is read.)
 
-        >>> from streamdec import FeedFullError, TokenFeed
-        >>> feed = TokenFeed(maxsize=2)
+        >>> from streamdec import FeedFullError, TokenQueue
+        >>> feed = TokenQueue(maxsize=2)
         >>> feed.put([1, 2, 3])
         >>> try:
         ...     feed.put(4, wait=False)
@@ -121,7 +121,7 @@ class TokenFeed:
             raise FeedClosedError("the event loop of the feed's reader is no more") from error
 
     async def send(self, token_ids: SupportsIndex | Iterable[SupportsIndex]) -> None:
-        """``put`` from a task: while the feed is full other tasks run. ``token_ids`` as there.
+        """``put`` from a task: while the queue is full other tasks run. ``token_ids`` as there.
 
         Raises FeedClosedError and TypeError as ``put`` does. If it is cancelled while it waits,
         nothing was put.
@@ -164,7 +164,7 @@ class TokenFeed:
 
     @property
     def closed(self) -> bool:
-        """Whether the reader has closed the feed, so that more ids are of no use.
+        """Whether the reader has closed the queue, so that more ids are of no use.
 
         After ``end`` or ``fail`` alone it is false: what was put may still be read.
         """

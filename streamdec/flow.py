@@ -25,7 +25,7 @@ from typing import (
 
 from streamdec import hooks
 from streamdec.chunks import NOTHING, Chunk, FinishReason, StopReason
-from streamdec.core.byte_runs import ByteRuns
+from streamdec.core.byte_runs import ByteFallbackMode
 from streamdec.core.program import UnknownIds
 from streamdec.core.stop_conditions import StopConditions, StopLimits
 from streamdec.core.stop_sequence import StopSequenceDecoder
@@ -54,7 +54,7 @@ MAX_TOKENS_AT_ONCE = 256
 
 NO_PROMPT: tuple[int, ...] = ()
 
-Split = Literal["output", "token"]
+ChunkBy = Literal["output", "token"]
 M = TypeVar("M", bound=Machine | StandIn)
 
 
@@ -73,7 +73,7 @@ class FlowOptions(TypedDict, total=False):
 
     >>> from streamdec import MockTokenizer, iter_chunks
     >>> from streamdec.flow import FlowOptions
-    >>> options: FlowOptions = {"ids": lambda output: output["new"], "split": "token"}
+    >>> options: FlowOptions = {"ids": lambda output: output["new"], "chunk_by": "token"}
     >>> [chunk.text for chunk in iter_chunks([{"new": [1, 2]}], MockTokenizer(), **options)]
     ['Hello', ' world', '']
     """
@@ -84,7 +84,7 @@ class FlowOptions(TypedDict, total=False):
     """Whether each output has all ids since the beginning, and not only the new ones."""
     index: int | None
     """Which sample of a request is read, where there are several."""
-    split: Split
+    chunk_by: ChunkBy
     """``"output"`` (the default): one chunk for each output that brings out text. ``"token"``: one
     for each token, text or not, for those who need an even cadence."""
     return_token_ids: bool
@@ -104,7 +104,7 @@ class DecodingOptions(TypedDict, total=False):
     """
 
     skip_special_tokens: bool
-    byte_runs: ByteRuns
+    byte_fallback: ByteFallbackMode
     unknown_ids: UnknownIds
     clean_up_tokenization_spaces: bool
 
@@ -131,10 +131,10 @@ class DecoderOptions(DecodingOptions, total=False):
     ignore_eos: bool
     eos_token_ids: SupportsIndex | Iterable[SupportsIndex]
     stop_token_sequences: Iterable[Iterable[SupportsIndex]]
-    armed_after: str | int | None
-    armed_until: str | int | None
+    enable_stops_after: str | int | None
+    disable_stops_after: str | int | None
     stop_regex: str | Iterable[str]
-    max_hold: int | None
+    max_match_length: int | None
     limits: StopLimits | None
 
 
@@ -165,11 +165,11 @@ class Flow:
         ids: Callable[[Any], Any] | None = None,
         cumulative: bool = False,
         index: int | None = None,
-        split: Split = "output",
+        chunk_by: ChunkBy = "output",
         return_token_ids: bool = False,
         finish_reason: FinishReason = "length",
     ) -> None:
-        _check("split", split, get_args(Split))
+        _check("chunk_by", chunk_by, get_args(ChunkBy))
         _check("finish_reason", finish_reason, get_args(FinishReason))
         if ids is not None and (inspect.iscoroutinefunction(ids) or not callable(ids)):
             raise TypeError(f"ids must be a plain function of an output, not {ids!r:.80}")
@@ -180,7 +180,7 @@ class Flow:
         self.machine = machine
         self.watch: Watch | None = None
         """Counts for the hooks, if there are any."""
-        self.shows_all = split == "token"
+        self.shows_all = chunk_by == "token"
         """Whether chunks without text are given out."""
         self.num_taken = 0
         """How many tokens the last chunk took."""
@@ -214,7 +214,7 @@ class Flow:
         Raises SourceError if it cannot be read. What a step raises comes after the last chunk.
         """
         reason, stop_reason = None, None
-        if self._takes_ids and type(output) is list:  # as a feed's are: a third of the time
+        if self._takes_ids and type(output) is list:  # as a TokenQueue's are: a third of the time
             token_ids: Sequence[SupportsIndex] = output
         else:
             token_ids, reason, stop_reason = self._reader.read(output)
@@ -307,13 +307,13 @@ class Flow:
     # --- what may be asked
 
     @property
-    def text_held(self) -> str:
+    def pending_text(self) -> str:
         """What would still come out if nothing followed."""
         last = "" if self.last is None else self.last.text
         return last + self._face.release()
 
     @property
-    def token_ids_held(self) -> tuple[int, ...]:
+    def pending_token_ids(self) -> tuple[int, ...]:
         """The ids that no chunk that was given out has covered."""
         last = self.last.token_ids if isinstance(self.last, TokenChunk) else ()
         return last + (() if self._cover is None else self._cover.uncovered)
@@ -344,22 +344,22 @@ class BaseStream(Generic[M]):
         return self.machine.snapshot()
 
     @property
-    def text_held(self) -> str:
+    def pending_text(self) -> str:
         """The text that would come out if nothing followed; asking changes nothing.
 
         "" after the last chunk; but of a Sequence, which has no end, always what it holds, as
         U+FFFD.
         """
-        return self._flow.text_held
+        return self._flow.pending_text
 
     @property
-    def token_ids_held(self) -> tuple[int, ...]:
+    def pending_token_ids(self) -> tuple[int, ...]:
         """With ``return_token_ids``, the ids that were read and that no chunk has covered yet.
 
-        They are those of ``text_held``, and of what gave no text; a snapshot does not have them.
+        They are those of ``pending_text``, and of what gave no text; a snapshot does not have them.
         Without ``return_token_ids`` there are none.
         """
-        return self._flow.token_ids_held
+        return self._flow.pending_token_ids
 
     @property
     def engine_finish_reason(self) -> str | None:

@@ -41,7 +41,7 @@ class TextIterator(BaseStream[M]):
     The last chunk, and no other, has a ``finish_reason``. The source is closed once: before the
     last chunk is given out, when a step or the source raises, on ``close`` and on leaving the
     block. What raises comes after all text that was certain before it; ``snapshot()`` goes on from
-    there with another source, ``text_held`` is what was withheld.
+    there with another source, ``pending_text`` is what was withheld.
 
     A reader that breaks off outside of a ``with`` block leaves the source open until it is
     collected.
@@ -208,9 +208,9 @@ def iter_chunks(
         on_stop: a plain function, called before the source is closed, unless the engine has ended
             by itself: to abort its request.
         options: ``stop``, ``stop_token_ids``, ``eos_token_ids``, ``max_tokens``, ``min_tokens`` and
-            all else that StopConditions has; ``skip_special_tokens``, ``byte_runs``,
+            all else that StopConditions has; ``skip_special_tokens``, ``byte_fallback``,
             ``unknown_ids``, ``clean_up_tokenization_spaces`` of DecodeStream; ``ids``,
-            ``cumulative``, ``index``, ``split``, ``return_token_ids``, ``finish_reason`` of
+            ``cumulative``, ``index``, ``chunk_by``, ``return_token_ids``, ``finish_reason`` of
             :class:`~streamdec.flow.FlowOptions`.
 
     Returns:

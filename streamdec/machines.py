@@ -336,7 +336,7 @@ class Covering(FaceBefore):
 
     def covering(self, chunk: Chunk) -> TokenChunk:
         """``chunk``, which the machine gives now, with the ids that it covers."""
-        covered = [] if chunk.held else self._complete(all_=chunk.finish_reason is not None)
+        covered = [] if chunk.is_empty else self._complete(all_=chunk.finish_reason is not None)
         return TokenChunk(
             chunk.text, chunk.finish_reason, chunk.stop_reason, chunk.unread_tokens, tuple(covered)
         )

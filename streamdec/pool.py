@@ -207,7 +207,7 @@ class DecoderPool:
             before = getattr(error, "chunk", None) or NOTHING
             error.chunk = None  # type: ignore[attr-defined]
             return joined(before, _last_chunk(request, "error")[0])
-        if chunk.held and ids and request.watch is not None:
+        if chunk.is_empty and ids and request.watch is not None:
             request.watch.silent()
         return chunk
 

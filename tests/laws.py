@@ -21,7 +21,7 @@ import pytest
 
 from streamdec import DecodeStream
 from streamdec import Sequence as TokenSequence
-from streamdec.chunks import Anchor
+from streamdec.chunks import TokenSpan
 from streamdec.core import program, programs, rows
 from streamdec.core.token_window import MAX_WINDOW
 from streamdec.errors import (
@@ -223,7 +223,7 @@ def sentencepiece_runs(subject: Subject, token_ids: Sequence[int]) -> None:
         text, count = text[len(char) :], count - 1
     for rule in tokenizer.rules.replaces:
         text = text.replace(rule.pattern, rule.content)
-    stream = stream_of(subject, byte_runs="eager")
+    stream = stream_of(subject, byte_fallback="eager")
     assert "".join(stream.step_batch(token_ids)) + stream.flush() == text
 
 
@@ -474,37 +474,37 @@ def unknown_ids_replaced(
     assert text == whole(subject, shown, **options)
 
 
-# --- law 17: anchors ------------------------------------------------------------------------------
+# --- law 17: spans --------------------------------------------------------------------------------
 
 
-def anchors(
+def token_spans(
     subject: Subject, token_ids: Sequence[int], cuts: Sequence[int], **options: Any
 ) -> None:
     """Each token's place, as defined from the bytes it contributes; settled ones never change."""
     raw = stream_of(subject, **options)
     contributions = [raw.step_bytes(token_id) for token_id in token_ids]
     per_byte = isinstance(_rule(subject), ByteFallback)
-    expected = reference.anchors(contributions, per_byte=per_byte)
-    stream = stream_of(subject, anchors=True, keep_tokens=True, **options)
-    taken: list[Anchor] = []
+    expected = reference.token_spans(contributions, per_byte=per_byte)
+    stream = stream_of(subject, spans=True, keep_tokens=True, **options)
+    taken: list[TokenSpan] = []
     for start, end in itertools.pairwise([0, *cuts, len(token_ids)]):
         stream.step_batch(token_ids[start:end])
-        taken += stream.take_anchors()
+        taken += stream.take_spans()
         snapshot = json.loads(json.dumps(stream.snapshot()))
         stream = DecodeStream.restore(subject.streamed, snapshot).fork()
     stream.flush()
-    taken += stream.take_anchors()
-    assert taken == [Anchor(n, *place) for n, place in enumerate(expected)]
+    taken += stream.take_spans()
+    assert taken == [TokenSpan(n, *place) for n, place in enumerate(expected)]
     assert stream.token_ids == list(token_ids)
 
 
-def anchors_cover(
+def spans_cover(
     subject: Subject, prompt: Sequence[int], token_ids: Sequence[int], **options: Any
 ) -> None:
     """In order, within the text, units agreeing; without a prompt they cover all of it."""
-    stream = stream_of(subject, prompt, anchors=True, **options)
+    stream = stream_of(subject, prompt, spans=True, **options)
     text = "".join(stream.step_batch(token_ids)) + stream.flush()
-    places = stream.take_anchors()
+    places = stream.take_spans()
     assert [place.token_index for place in places] == list(range(len(token_ids)))
     covered = set()
     for place in places:
@@ -517,9 +517,9 @@ def anchors_cover(
 
 
 def traceable(subject: Subject) -> bool:
-    """Whether the anchors of a tokenizer can be had."""
+    """Whether a tokenizer's streams can record token spans."""
     try:
-        stream_of(subject, anchors=True)
+        stream_of(subject, spans=True)
     except ValueError:
         return False
     return True
@@ -531,7 +531,7 @@ def _rule(subject: Subject) -> object:
 
 
 def gives_bytes_at_once(subject: Subject) -> bool:
-    """Whether each token's bytes depend on it alone, so that the definition of anchors applies."""
+    """Whether each token's bytes depend on it alone, so that the definition of spans applies."""
     return isinstance(_rule(subject), (ByteLevel, RawBytes, ByteFallback))
 
 

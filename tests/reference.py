@@ -103,7 +103,7 @@ def window_offsets(
     return offsets
 
 
-def anchors(contributions: Sequence[bytes], *, per_byte: bool = False) -> list[tuple[int, ...]]:
+def token_spans(contributions: Sequence[bytes], *, per_byte: bool = False) -> list[tuple[int, ...]]:
     """Law 17, from what each token contributes: (start, end, byte_start, byte_end) of each."""
     # Of each code point: where its bytes came in, its index, and where its bytes go out.
     places: list[tuple[int, int, int, int, int]] = []

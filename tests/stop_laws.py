@@ -82,7 +82,7 @@ def fits(chunk: Chunk, decoder: StopSequenceDecoder, unread: int = 0) -> Chunk:
     assert chunk.unread_tokens == unread
     assert chunk.finish_reason == decoder.finish_reason
     assert chunk.stop_reason == (decoder.match.stop if decoder.match else None)
-    assert chunk.held == (not chunk.text and chunk.finish_reason is None)
+    assert chunk.is_empty == (not chunk.text and chunk.finish_reason is None)
     return chunk
 
 
@@ -479,7 +479,7 @@ def what_an_engine_may_keep(setup: Setup, ids: Sequence[int]) -> None:
     text = "".join(stream.step_batch(ids[:kept]))
     assert len(text) <= match.start, "kept text is before the match"
     decode = decoder._program.decode
-    if match.start < match.end and (not isinstance(decode, Program) or decode.has_anchors):
+    if match.start < match.end and (not isinstance(decode, Program) or decode.has_spans):
         longer = lenient.stream()
         rules = getattr(setup.tokenizer, "rules", None)
         # The space of a suffix is the token's, and comes only if another one follows.
@@ -514,10 +514,10 @@ BAD_CONDITIONS: tuple[dict[str, Any], ...] = (
     {"max_tokens": -1},
     {"max_tokens": True},
     {"min_tokens": 3, "max_tokens": 2},
-    {"armed_after": ""},
-    {"armed_after": "\udc00"},
-    {"armed_after": -1},
-    {"armed_after": True},
-    {"armed_until": ""},
-    {"armed_until": False},
+    {"enable_stops_after": ""},
+    {"enable_stops_after": "\udc00"},
+    {"enable_stops_after": -1},
+    {"enable_stops_after": True},
+    {"disable_stops_after": ""},
+    {"disable_stops_after": False},
 )

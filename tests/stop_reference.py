@@ -90,10 +90,10 @@ class Conditions:
     ignore_eos: bool = False
     eos_token_ids: tuple[int, ...] = ()
     stop_token_sequences: tuple[tuple[int, ...], ...] = ()
-    armed_after: Marker = None
-    armed_until: Marker = None
+    enable_stops_after: Marker = None
+    disable_stops_after: Marker = None
     stop_regex: tuple[str, ...] = ()
-    max_hold: int | None = None
+    max_match_length: int | None = None
 
     def arguments(self) -> dict[str, Any]:
         """Those that are not the default, by name."""
@@ -120,7 +120,7 @@ class Options:
     """The options of decoding."""
 
     skip_special_tokens: bool = True
-    byte_runs: Literal["eager", "exact"] = "eager"
+    byte_fallback: Literal["eager", "exact"] = "eager"
     unknown_ids: Literal["skip", "error", "replace"] = "skip"
 
 
@@ -273,7 +273,7 @@ def cells_of(
 
 
 def _runs(pieces: Sequence[Piece]) -> list[tuple[bytes, bool, bool]]:
-    """The runs of ``byte_runs="exact"``: bytes, whether of byte pieces, whether it is the last."""
+    """The runs of ``byte_fallback="exact"``: bytes, whether of byte pieces, whether the last."""
     heard = [piece for piece in pieces if piece.counts]
     groups = [
         (b"".join(piece.data for piece in group), is_byte)
@@ -323,7 +323,7 @@ def may_become(pattern: str, text: str, start: int) -> bool:
 
 
 class Gate(NamedTuple):
-    """Whether conditions are armed, and since where (what is closed looks for its marker so)."""
+    """Whether stops count, and since where (what is closed looks for its marker so)."""
 
     is_open: bool
     first_unit: int
@@ -363,7 +363,7 @@ class _Replay:
         """The unit at which each token begins, and the end."""
         self.seen: list[Cell] = []
         """The generated text as far as it was looked at."""
-        self.gate = Gate(conditions.armed_after is None, 0, 0)
+        self.gate = Gate(conditions.enable_stops_after is None, 0, 0)
 
     def run(self, flush: str | None) -> Observation:
         conditions = self.conditions
@@ -390,7 +390,7 @@ class _Replay:
 
     def decode(self, pieces: tuple[Piece, ...], *, final: bool = False) -> tuple[Cell, ...]:
         per_byte = self.table.decoder == "byte_fallback"
-        exact = per_byte and self.options.byte_runs == "exact"
+        exact = per_byte and self.options.byte_fallback == "exact"
         return cells_of(pieces, per_byte=per_byte, exact=exact, final=final)
 
     def contributed(self, count: int) -> tuple[Piece, ...]:
@@ -440,7 +440,7 @@ class _Replay:
         found = []
         for pattern in sorted({*self.conditions.stop_regex}):
             sizes = [len(text) - start for start in range(len(text))]
-            sizes = [size for size in sizes if size <= (self.conditions.max_hold or size)]
+            sizes = [size for size in sizes if size <= (self.conditions.max_match_length or size)]
             whole = [size for size in sizes if matches(pattern, text, len(text) - size)]
             if whole:
                 is_hidden = not self.conditions.include_stop_str_in_output
@@ -530,11 +530,13 @@ class _Replay:
     def marker(self) -> Marker:
         """What moves the gate next.
 
-        Reading: with both markers the gate toggles. With only armed_until it begins open and, once
-        closed, stays so; with only armed_after, once open, it stays open.
+        Reading: with both markers the gate toggles. With only disable_stops_after it begins
+        open and, once closed, stays so; with only enable_stops_after, once open, it stays open.
         """
         conditions = self.conditions
-        return conditions.armed_until if self.gate.is_open else conditions.armed_after
+        return (
+            conditions.disable_stops_after if self.gate.is_open else conditions.enable_stops_after
+        )
 
     # --- the ends
 
@@ -601,7 +603,7 @@ class _Replay:
         return Observation(self.text(0, free), jailed, self.held(), len(self.ids))
 
     def jailed_by_strings(self) -> int:
-        """The size of the longest suffix that is a proper prefix of an armed hidden stop."""
+        """The size of the longest suffix that is a proper prefix of a hidden stop that counts."""
         text = self.counted_text() if self.gate.is_open else ""
         suffixes = [text[start:] for start in range(len(text))]
         return max(
@@ -616,7 +618,9 @@ class _Replay:
     def may_become_a_match(self, text: str, size: int) -> bool:
         """Whether a hidden pattern would match the last ``size`` code points and some more."""
         conditions = self.conditions
-        if conditions.include_stop_str_in_output or size >= (conditions.max_hold or size + 1):
+        if conditions.include_stop_str_in_output or size >= (
+            conditions.max_match_length or size + 1
+        ):
             return False
         return any(may_become(pattern, text, len(text) - size) for pattern in conditions.stop_regex)
 
@@ -624,7 +628,7 @@ class _Replay:
         return any(stop != suffix and stop.startswith(suffix) for stop in self.conditions.hidden)
 
     def live_sequence(self) -> int | None:
-        """The first token of the longest suffix of the ids that may become an armed hidden one."""
+        """The first token of the longest suffix of the ids that may become a hidden stop."""
         if not self.gate.is_open:
             return None
         for first in range(self.gate.first_token, len(self.ids)):
@@ -695,7 +699,7 @@ def situations(draw: st.DrawFn, features: Features = ALL, max_size: int = 16) ->
     options = draw(_options(features))
     ids = draw(_ids(table, features, max_size))
     prompt = draw(_prompt(table, features)) if features.prompts else ()
-    exact = table.decoder == "byte_fallback" and options.byte_runs == "exact"
+    exact = table.decoder == "byte_fallback" and options.byte_fallback == "exact"
     # Reading: with exact runs nothing says what a sequence does that begins within a run that it
     # breaks (the U+FFFD of the run's first bytes are out when the run is cut): never drawn.
     features = replace(features, sequences=features.sequences and not exact)
@@ -715,7 +719,7 @@ def _options(features: Features) -> st.SearchStrategy[Options]:
     return st.builds(
         Options,
         skip_special_tokens=st.booleans() if features.specials else st.just(False),
-        byte_runs=st.sampled_from(("eager", "exact") if features.exact_runs else ("eager",)),
+        byte_fallback=st.sampled_from(("eager", "exact") if features.exact_runs else ("eager",)),
         unknown_ids=st.sampled_from(unknown),
     )
 
@@ -779,8 +783,8 @@ _ALONE: Mapping[str, Any] = {
     "stop_token_ids": (),
     "min_tokens": 0,
     "max_tokens": None,
-    "armed_after": None,
-    "armed_until": None,
+    "enable_stops_after": None,
+    "disable_stops_after": None,
 }
 """Nothing else that might end the stream before."""
 _PERHAPS_ALONE = st.sampled_from([{}, _ALONE])
@@ -850,9 +854,12 @@ def _gate_turned_twice(
     turning = draw(st.sampled_from([i for i in apart if i not in table.special_ids]))
     text = table.tokens[turning].decode()
     given: dict[str, Any]
-    given = {"armed_until": text[0], "armed_after": draw(st.sampled_from([text[1], text[1:]]))}
+    given = {
+        "disable_stops_after": text[0],
+        "enable_stops_after": draw(st.sampled_from([text[1], text[1:]])),
+    }
     if draw(_SELDOM):
-        given = {"armed_after": text[0], "armed_until": text[1]}
+        given = {"enable_stops_after": text[0], "disable_stops_after": text[1]}
     opened = tuple(i for i, token in enumerate(table.tokens) if token == b"b" and text[1] == "b")
     if not (features.sequences and draw(st.booleans())):
         return Meeting(_inserted(draw, ids, (*opened, turning)), given)
@@ -872,7 +879,7 @@ def _gate_within_a_character(draw: st.DrawFn, table: Table, ids: tuple[int, ...]
     after = draw(st.sampled_from([marker, REPLACEMENT, "a", None]))
     until = marker if after != marker else draw(st.sampled_from([marker, REPLACEMENT, None]))
     alone = {**_ALONE, "stop": draw(_few(st.sampled_from([REPLACEMENT, "a", "你", "é"]), 3))}
-    gate = {"armed_after": after, "armed_until": until}
+    gate = {"enable_stops_after": after, "disable_stops_after": until}
     return Meeting(ids, {**draw(st.sampled_from([{}, alone])), **gate})
 
 
@@ -902,7 +909,7 @@ def _conditions(draw: st.DrawFn, text: str, ids: tuple[int, ...], features: Feat
     markers += [one_id] * features.gates_by_id
     if draw(_SELDOM) and markers:
         marker = st.one_of(st.none(), *markers)
-        given["armed_after"], given["armed_until"] = draw(marker), draw(marker)
+        given["enable_stops_after"], given["disable_stops_after"] = draw(marker), draw(marker)
     return Conditions(**given)
 
 

@@ -38,7 +38,7 @@ MODULES: Mapping[str, float] = {
     "streamdec.core.byte_runs": 1.75,
     "streamdec.core.compile": 1.9,
     "streamdec.core.token_window": 1.5,
-    "streamdec.core.anchors": 1.5,
+    "streamdec.core.spans": 1.5,
     "streamdec.core.rows": 1,
     "streamdec.core.shelf": 1.1,
     "streamdec.core.counting": 1,

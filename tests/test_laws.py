@@ -137,7 +137,7 @@ def exact(subject: Subject) -> dict[str, Any]:
     """The options under which the whole decode is the library's own for any ids."""
     rules = subject.tokenizer.rules
     runs = rules is not None and isinstance(rules.rule, ByteFallback)
-    return {"byte_runs": "exact"} if runs else {}
+    return {"byte_fallback": "exact"} if runs else {}
 
 
 @given(data=st.data(), skip=skipping(), runs=st.sampled_from(["eager", "exact"]))
@@ -146,7 +146,9 @@ def test_law_0_chunk_invariance(
 ) -> None:
     prompt, ids = draw_ids(data, subject, max_size=8), draw_ids(data, subject)
     places = data.draw(cuts(ids))
-    laws.chunk_invariance(subject, prompt, ids, places, skip_special_tokens=skip, byte_runs=runs)
+    laws.chunk_invariance(
+        subject, prompt, ids, places, skip_special_tokens=skip, byte_fallback=runs
+    )
 
 
 @given(data=st.data(), max_entries=st.sampled_from([1, 2, 3, 7]))
@@ -199,7 +201,7 @@ def test_law_4_prompt_is_as_if_streamed(
     subject: Subject, data: st.DataObject, skip: bool, clean: bool, runs: str
 ) -> None:
     prompt, ids = draw_ids(data, subject), draw_ids(data, subject, max_size=12)
-    options = {"byte_runs": runs, "clean_up_tokenization_spaces": clean}
+    options = {"byte_fallback": runs, "clean_up_tokenization_spaces": clean}
     laws.prompt_is_as_if_streamed(subject, prompt, ids, skip_special_tokens=skip, **options)
 
 
@@ -268,13 +270,13 @@ def test_law_16_unknown_ids(subject: Subject, data: st.DataObject, skip: bool) -
 
 
 @given(data=st.data(), skip=skipping())
-def test_law_17_anchors(subject: Subject, data: st.DataObject, skip: bool) -> None:
+def test_law_17_spans(subject: Subject, data: st.DataObject, skip: bool) -> None:
     ids = draw_ids(data, subject)
     if laws.traceable(subject):
         if laws.gives_bytes_at_once(subject):
-            laws.anchors(subject, ids, data.draw(cuts(ids)), skip_special_tokens=skip)
+            laws.token_spans(subject, ids, data.draw(cuts(ids)), skip_special_tokens=skip)
         prompt = draw_ids(data, subject, max_size=5)
-        laws.anchors_cover(subject, prompt, ids, skip_special_tokens=skip, **exact(subject))
+        laws.spans_cover(subject, prompt, ids, skip_special_tokens=skip, **exact(subject))
 
 
 @given(data=st.data(), skip=skipping())

@@ -59,7 +59,7 @@ MOST_LETTERS = 5
 
 
 MOST = 6
-"""The greatest ``max_hold`` that is drawn."""
+"""The greatest ``max_match_length`` that is drawn."""
 
 
 class Part(NamedTuple):
@@ -125,7 +125,7 @@ def _most(pattern: str) -> int:
 def refusal(conditions: Conditions) -> str:
     """Why the patterns are refused, or nothing."""
     try:
-        read_patterns(conditions.stop_regex, conditions.max_hold)
+        read_patterns(conditions.stop_regex, conditions.max_match_length)
     except ValueError as error:
         return str(error)
     return ""
@@ -139,7 +139,7 @@ def situations(draw: st.DrawFn, one: st.SearchStrategy[str] | None = None) -> Si
     one = patterns() if one is None else one
     given_: dict[str, Any] = {
         "stop_regex": draw(st.lists(one, min_size=1, max_size=2).map(tuple)),
-        "max_hold": draw(st.none() | st.integers(1, 6)),
+        "max_match_length": draw(st.none() | st.integers(1, 6)),
         "min_tokens": draw(st.sampled_from([0, 0, 0, 1, 3])),
         "include_stop_str_in_output": draw(st.sampled_from([False, False, True])),
     }
@@ -149,7 +149,7 @@ def situations(draw: st.DrawFn, one: st.SearchStrategy[str] | None = None) -> Si
         given_ |= {"stop": draw(texts), "visible_stop": draw(texts)}
     if draw(st.integers(0, 2)) == 0:
         marker = st.none() | text | st.integers(0, len(table.tokens))
-        given_ |= {"armed_after": draw(marker), "armed_until": draw(marker)}
+        given_ |= {"enable_stops_after": draw(marker), "disable_stops_after": draw(marker)}
     if not given_["include_stop_str_in_output"] and draw(st.integers(0, 3)) == 0:
         places = st.integers(0, max(len(ids) - 2, 0))
         given_["stop_token_sequences"] = (ids[(place := draw(places)) : place + 2] or (1,),)
@@ -159,8 +159,8 @@ def situations(draw: st.DrawFn, one: st.SearchStrategy[str] | None = None) -> Si
         given_["max_tokens"] = draw(st.integers(max(given_["min_tokens"], 1), len(ids) + 3))
     conditions = Conditions(**given_)
     why = refusal(conditions)
-    if why:  # a match of any length, or of more than max_hold
-        assert "max_hold" in why
+    if why:  # a match of any length, or of more than max_match_length
+        assert "max_match_length" in why
         reject()
     prompt = draw(st.lists(st.integers(0, len(table.tokens) - 1), max_size=2).map(tuple))
     return Situation(table, conditions, ids, prompt, Options(draw(st.booleans())))
@@ -275,7 +275,7 @@ def test_memory_is_bounded(situation: Situation, size: int) -> None:
 def test_what_is_withheld_is_not_cached() -> None:
     """There would be a row for each text that may become a match."""
     tokenizer = MockTokenizer.from_tokens([b"%d" % digit for digit in range(10)])
-    decoder = StopSequenceDecoder(tokenizer, StopConditions(stop_regex=r"\d*x", max_hold=9))
+    decoder = StopSequenceDecoder(tokenizer, StopConditions(stop_regex=r"\d*x", max_match_length=9))
     for number in range(300):
         decoder.step(number * number % 10)
     assert len(decoder._program._rows) == 1
@@ -316,20 +316,20 @@ CASES = [
     Case(
         "a run of digits is complete at its first: greedy or lazy",
         ["a1", "23"], ["a"], r"\d+", (1, 2, 1, 2, 0, 0),
-        conditions={"stop_regex": r"\d+", "max_hold": 8},
+        conditions={"stop_regex": r"\d+", "max_match_length": 8},
     ),
     Case(
         "the longest match that ends there is the stop",
         ["xaa", "ab"], ["x", ""], "a*b", (1, 5, 1, 5, 1, 0),
-        conditions={"stop_regex": "a*b", "max_hold": 8},
+        conditions={"stop_regex": "a*b", "max_match_length": 8},
     ),
     Case(
-        "a match has at most max_hold code points; what cannot be part of one goes out",
+        "a match has at most max_match_length code points; what cannot be part of one goes out",
         ["xaa", "ab"], ["xa", "a"], "a*b", (3, 5, 3, 5, 1, 1),
-        conditions={"stop_regex": "a*b", "max_hold": 2},
+        conditions={"stop_regex": "a*b", "max_match_length": 2},
     ),
     Case(
-        "a bounded pattern needs no max_hold",
+        "a bounded pattern needs no max_match_length",
         ["Us", "er", "  :", "!"], ["", "", ""], r"(?i)user {0,2}:",
         (0, 7, 0, 7, 2, 0), conditions={"stop_regex": r"(?i)user {0,2}:"},
     ),
@@ -452,12 +452,12 @@ CASES = [
     Case(
         "min_tokens: what was complete is text, and may be the beginning of a longer match",
         ["abab", "ab"], ["", ""], "(?:ab)+", (0, 6, 0, 6, 1, 0),
-        conditions={"stop_regex": "(?:ab)+", "max_hold": 6, "min_tokens": 1},
+        conditions={"stop_regex": "(?:ab)+", "max_match_length": 6, "min_tokens": 1},
     ),
     Case(
         "also where it is lazy",
         ["b-", "-"], ["", ""], "b.*?", (0, 3, 0, 3, 1, 0),
-        conditions={"stop_regex": "b.*?", "max_hold": 4, "min_tokens": 1},
+        conditions={"stop_regex": "b.*?", "max_match_length": 4, "min_tokens": 1},
     ),
     Case(
         "min_tokens: what cannot go on is not withheld",
@@ -470,14 +470,14 @@ CASES = [
         conditions={"stop_regex": "a[-a]{1,2}a", "min_tokens": 1},
     ),
     Case(
-        "armed_after: the matcher begins afresh, so ^ is there",
+        "enable_stops_after: the matcher begins afresh, so ^ is there",
         ["ab", "<go>a", "b"], ["ab", "<go>", ""], "^ab", (6, 8, 6, 8, 2, 1),
-        conditions={"stop_regex": "^ab", "armed_after": "<go>"},
+        conditions={"stop_regex": "^ab", "enable_stops_after": "<go>"},
     ),
     Case(
-        "armed_until: what was withheld goes out, and nothing is looked for",
+        "disable_stops_after: what was withheld goes out, and nothing is looked for",
         ["a", "<no>", "ab"], ["", "a<no>", "ab"], flush="",
-        conditions={"stop_regex": "ab", "armed_until": "<no>"},
+        conditions={"stop_regex": "ab", "disable_stops_after": "<no>"},
     ),
     Case(
         "the limit releases what is withheld",
@@ -520,7 +520,7 @@ def test_case(case: Case) -> None:
 
 def test_more_than_the_stop_is_never_given_out_however_the_text_is_cut() -> None:
     text, pattern = "He said:\n\nUser 12: hi", r"\n+(?i:user) \d{1,3}:"
-    conditions = StopConditions(stop_regex=pattern, max_hold=20)
+    conditions = StopConditions(stop_regex=pattern, max_match_length=20)
     for size in range(1, len(text) + 1):
         pieces = [text[start : start + size] for start in range(0, len(text), size)]
         tokenizer = MockTokenizer.from_tokens([piece.encode() for piece in pieces])
@@ -570,8 +570,8 @@ def test_more_than_the_stop_is_never_given_out_however_the_text_is_cut() -> None
         (r"[\udfff]", "lone surrogate"),
         ("\ud800", "lone surrogate"),
         ("", "empty"),
-        ("a+", "max_hold"),
-        ("a{3,}", "max_hold"),
+        ("a+", "max_match_length"),
+        ("a{3,}", "max_match_length"),
         ("a{4294967294}", "parts"),
         ("(?:a{1000}){1000}", "parts"),
         ("(?:a?){20000}a", "parts"),
@@ -613,14 +613,14 @@ def test_good_patterns_are_served(pattern: str) -> None:
         ({"stop_regex": [None]}, TypeError),
         ({"stop_regex": [b"a"]}, TypeError),
         ({"stop_regex": [re.compile("a")]}, TypeError),
-        ({"stop_regex": "a", "max_hold": 0}, ValueError),
-        ({"stop_regex": "a", "max_hold": -1}, ValueError),
-        ({"stop_regex": "a", "max_hold": True}, ValueError),
-        ({"stop_regex": "a", "max_hold": 1.0}, TypeError),
-        ({"stop_regex": "a", "max_hold": "1"}, TypeError),
-        ({"stop_regex": "abc", "max_hold": 2}, ValueError),
-        ({"max_hold": 2}, ValueError),
-        ({"stop": "a", "max_hold": 2}, ValueError),
+        ({"stop_regex": "a", "max_match_length": 0}, ValueError),
+        ({"stop_regex": "a", "max_match_length": -1}, ValueError),
+        ({"stop_regex": "a", "max_match_length": True}, ValueError),
+        ({"stop_regex": "a", "max_match_length": 1.0}, TypeError),
+        ({"stop_regex": "a", "max_match_length": "1"}, TypeError),
+        ({"stop_regex": "abc", "max_match_length": 2}, ValueError),
+        ({"max_match_length": 2}, ValueError),
+        ({"stop": "a", "max_match_length": 2}, ValueError),
     ],
 )
 def test_bad_arguments_are_refused(given_: dict[str, Any], kind: type[Exception]) -> None:
@@ -640,31 +640,33 @@ def test_what_the_library_cannot_compile_is_refused(monkeypatch: pytest.MonkeyPa
 def test_limits_count_the_longest_match_and_the_patterns() -> None:
     limits = StopLimits(longest_stop=5, total_size=12)
     StopConditions(["a"], stop_regex=["a{5}", "bbbb"], limits=limits)
-    StopConditions(stop_regex="a+", max_hold=5, limits=limits)
-    for stop_regex, max_hold in (("a{6}", None), ("a+", 6), ("[abcdefghijk]", None)):
+    StopConditions(stop_regex="a+", max_match_length=5, limits=limits)
+    for stop_regex, max_match_length in (("a{6}", None), ("a+", 6), ("[abcdefghijk]", None)):
         with pytest.raises(ValueError, match="the limit is"):
-            StopConditions("ab", stop_regex=stop_regex, max_hold=max_hold, limits=limits)
+            StopConditions(
+                "ab", stop_regex=stop_regex, max_match_length=max_match_length, limits=limits
+            )
 
 
 # --- conditions as data ---------------------------------------------------------------------------
 
 
 def test_conditions_with_regexes_are_data() -> None:
-    conditions = StopConditions(stop_regex=["b+", "a", "b+"], max_hold=3)
+    conditions = StopConditions(stop_regex=["b+", "a", "b+"], max_match_length=3)
     assert conditions.stop_regex == ("a", "b+")
-    assert conditions.to_json() == {"stop_regex": ["a", "b+"], "max_hold": 3}
+    assert conditions.to_json() == {"stop_regex": ["a", "b+"], "max_match_length": 3}
     assert pickle.loads(pickle.dumps(conditions)) == conditions
-    assert hash(conditions) == hash(StopConditions(stop_regex=("a", "b+"), max_hold=3))
-    assert replace(conditions, max_hold=4).max_hold == 4
+    assert hash(conditions) == hash(StopConditions(stop_regex=("a", "b+"), max_match_length=3))
+    assert replace(conditions, max_match_length=4).max_match_length == 4
 
 
-def test_max_hold_is_said_beside_a_request_that_has_none() -> None:
+def test_max_match_length_is_said_beside_a_request_that_has_none() -> None:
     request = {"stop_regex": "a+b", "max_new_tokens": 9}
-    with pytest.raises(ValueError, match="max_hold must say"):
+    with pytest.raises(ValueError, match="max_match_length must say"):
         StopConditions.from_sglang(request)
-    found = StopConditions.from_sglang(request, max_hold=5)
-    assert found == StopConditions(stop_regex="a+b", max_hold=5, max_tokens=9)
-    assert StopConditions.from_sglang({"stop": "a"}, max_hold=5) == StopConditions("a")
+    found = StopConditions.from_sglang(request, max_match_length=5)
+    assert found == StopConditions(stop_regex="a+b", max_match_length=5, max_tokens=9)
+    assert StopConditions.from_sglang({"stop": "a"}, max_match_length=5) == StopConditions("a")
 
 
 def test_a_stream_with_regexes_can_be_pickled() -> None:
@@ -687,7 +689,7 @@ HOSTILE: list[Any] = [
 @pytest.mark.parametrize("pattern", ["ab+c", "(?<=a)b+c"])
 def test_hostile_tails_are_refused_or_harmless(pattern: str) -> None:
     tokenizer = MockTokenizer.from_tokens([b"ab", b"c"])
-    conditions = StopConditions(stop_regex=pattern, max_hold=5)
+    conditions = StopConditions(stop_regex=pattern, max_match_length=5)
     decoder = StopSequenceDecoder(tokenizer, conditions)
     decoder.step(0)
     snapshot = decoder.snapshot()
@@ -708,10 +710,10 @@ def test_hostile_tails_are_refused_or_harmless(pattern: str) -> None:
     [
         {"stop_regex": ["("]},
         {"stop_regex": ["a+"]},
-        {"stop_regex": "a", "max_hold": "5"},
+        {"stop_regex": "a", "max_match_length": "5"},
         {"stop_regex": [1]},
         {"stop_regex": ["\ud800"]},
-        {"max_hold": 1},
+        {"max_match_length": 1},
     ],
 )
 def test_hostile_conditions_are_refused(conditions: dict[str, Any]) -> None:
@@ -732,7 +734,7 @@ def test_an_evil_pattern_is_given_up_and_the_token_was_not_taken(
 ) -> None:
     monkeypatch.setattr(regex_stops, "TIMEOUT", 0.02)
     tokenizer = MockTokenizer.from_tokens([b"a", b"x"])
-    decoder = StopSequenceDecoder(tokenizer, StopConditions(stop_regex=EVIL, max_hold=200))
+    decoder = StopSequenceDecoder(tokenizer, StopConditions(stop_regex=EVIL, max_match_length=200))
     befores: list[dict[str, Any]] = []
 
     def until_it_fails() -> None:

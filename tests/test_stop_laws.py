@@ -269,13 +269,13 @@ ENDS = [
     Row(
         "exact runs: a visible stop id closes a character that the token before began",
         [b"\xc3", b"\xa9"], ["", "é"], "stop", (0, 1, 0, 2, 1, 0), 1, visible=True,
-        decoder="byte_fallback", options=Options(byte_runs="exact"),
+        decoder="byte_fallback", options=Options(byte_fallback="exact"),
         stops={"visible_stop_token_ids": (1,)},
     ),
     Row(
         "exact runs: what an empty visible stop id releases is matched",
         [b"\xc3"], ["", ""], "stop", (0, 1, 0, 3, 1, 0), "\ufffd", ids=[0, 9],
-        decoder="byte_fallback", options=Options(byte_runs="exact"),
+        decoder="byte_fallback", options=Options(byte_fallback="exact"),
         stops={"visible_stop_token_ids": (9,), "stop": ("\ufffd",)},
     ),
 ]  # fmt: skip
@@ -318,7 +318,7 @@ BYTES = [
     Row(
         "exact runs: a character is read when its run closes",
         [b"\xe4", b"\xbd", b"\xa0", b"!"], ["", "", "", ""], "stop", (0, 1, 0, 3, 3, 0), "你",
-        decoder="byte_fallback", options=Options(byte_runs="exact"), stops={"stop": ("你",)},
+        decoder="byte_fallback", options=Options(byte_fallback="exact"), stops={"stop": ("你",)},
     ),
     Row(
         "unknown_ids='replace' interrupts a character",
@@ -423,106 +423,108 @@ SEQUENCES = [
 ]  # fmt: skip
 GATES = [
     Row(
-        "armed after an id: neither before it nor in it",
+        "enabled after an id: neither before it nor in it",
         [b"x", b"x", b"yx"], ["x", "x", "y"], "stop", (3, 4, 3, 4, 2, 2), "x",
-        stops={"stop": ("x",), "armed_after": 1},
+        stops={"stop": ("x",), "enable_stops_after": 1},
     ),
     Row(
         "the opening token is not itself a stop",
         [b"a", b"b"], ["a", "b", ""], "stop", (2, 2, 2, 2, 2, 2), 1, ids=[0, 1, 1],
-        stops={"stop_token_ids": (1,), "armed_after": 1},
+        stops={"stop_token_ids": (1,), "enable_stops_after": 1},
     ),
     Row(
-        "armed after a text, in the same token",
+        "enabled after a text, in the same token",
         [b"\n\n</think>ok\n\nno"], ["\n\n</think>ok"], "stop", (12, 14, 12, 14, 0, 0), "\n\n",
-        stops={"stop": ("\n\n",), "armed_after": "</think>"},
+        stops={"stop": ("\n\n",), "enable_stops_after": "</think>"},
     ),
     Row(
         "a stop does not begin in the marker",
         [b"ab", b"cbc"], ["ab", "c"], "stop", (3, 5, 3, 5, 1, 1), "bc",
-        stops={"stop": ("bc",), "armed_after": "ab"},
+        stops={"stop": ("bc",), "enable_stops_after": "ab"},
     ),
     Row(
         "nothing is jailed before the gate opens",
         [b"STO", b"|ST", b"x"], ["STO", "|", "STx"], flush="",
-        stops={"stop": ("STOP",), "armed_after": "|"},
+        stops={"stop": ("STOP",), "enable_stops_after": "|"},
     ),
     Row(
         "a character that the marker interrupts does not count",
         [b"\xe4", b"<s>", b"\xbd\xa0", "你".encode()], ["", "", "你", ""], "stop",
         (1, 2, 3, 6, 3, 3), "你", special=frozenset({1}),
-        stops={"stop": ("你",), "armed_after": 1},
+        stops={"stop": ("你",), "enable_stops_after": 1},
     ),
     Row(
         "nor one that the marker begins",
         [b"x\xe4", b"\xbd\xa0\xe4", b"\xbd\xa0"], ["x", "你", "你"], flush="",
-        stops={"stop": ("你",), "armed_after": 1},
+        stops={"stop": ("你",), "enable_stops_after": 1},
     ),
     Row(
         "but the one after it does, also if it waits for its end",
         [b"\xe4", b"<s>", b"\xbd\xa0\xe4", b"\xbd\xa0"], ["", "", "你", ""], "stop",
         (1, 2, 3, 6, 3, 2), "你", special=frozenset({1}),
-        stops={"stop": ("你",), "armed_after": 1},
+        stops={"stop": ("你",), "enable_stops_after": 1},
     ),
     Row(
         "a stop that is complete with the closing marker counts",
         [b"xab", b"x"], ["x"], "stop", (1, 3, 1, 3, 0, 0), "ab",
-        stops={"stop": ("ab",), "armed_until": "b"},
+        stops={"stop": ("ab",), "disable_stops_after": "b"},
     ),
     Row(
         "one that is complete behind it does not",
         [b"xabab", b"x"], ["xabab", "x"], flush="",
-        stops={"stop": ("abab",), "armed_until": "ba"},
+        stops={"stop": ("abab",), "disable_stops_after": "ba"},
     ),
     Row(
         "nor does one that a closing id begins open the gate again",
         ["\ufffd".encode(), b"\xe4", b"ab"], ["\ufffd", "", "\ufffdab"], flush="",
-        stops={"stop": ("b",), "armed_after": "\ufffd", "armed_until": 1},
+        stops={"stop": ("b",), "enable_stops_after": "\ufffd", "disable_stops_after": 1},
     ),
     Row(
         "a skipped special's text opens the gate by its id",
         [b"x", b"<t>", b"x"], ["x", "", ""], "stop", (1, 2, 1, 2, 2, 2), "x",
-        special=frozenset({1}), stops={"stop": ("x",), "armed_after": "<t>"},
+        special=frozenset({1}), stops={"stop": ("x",), "enable_stops_after": "<t>"},
     ),
     Row(
-        "armed until: open from the beginning, closed after the marker",
+        "disabled after: open from the beginning, closed after the marker",
         [b"</t", b">x"], ["</t", ">x"], flush="",
-        stops={"stop": ("x",), "armed_until": "</t>"},
+        stops={"stop": ("x",), "disable_stops_after": "</t>"},
     ),
     Row(
         "both: the gate opens, closes and opens again",
         [b"x(", b")x", b"(x"], ["x(", ")x", "("], "stop", (5, 6, 5, 6, 2, 2), "x",
-        stops={"stop": ("x",), "armed_after": "(", "armed_until": ")"},
+        stops={"stop": ("x",), "enable_stops_after": "(", "disable_stops_after": ")"},
     ),
     Row(
         "the closing of the gate empties the jail",
         [b"ab", b"", b"c"], ["", "ab", "c"], flush="",
-        stops={"stop": ("abc",), "armed_until": 1},
+        stops={"stop": ("abc",), "disable_stops_after": 1},
     ),
     Row(
         "a sequence begins after the opening token",
         [b"a", b"b"], ["a", "b", "", ""], "stop", (2, 2, 2, 2, 3, 2), (0, 1), ids=[0, 1, 0, 1],
-        stops={"stop_token_sequences": ((0, 1),), "armed_after": 0},
+        stops={"stop_token_sequences": ((0, 1),), "enable_stops_after": 0},
     ),
     Row(
         "end of sequence needs no gate",
         [b"a", b"b"], ["a", ""], "stop", (1, 1, 1, 1, 1, 1), None,
-        stops={"eos_token_ids": (1,), "armed_after": "never"},
+        stops={"eos_token_ids": (1,), "enable_stops_after": "never"},
     ),
     Row(
         "nor do the limits",
         [b"a", b"b", b"c"], ["a", "b"], "length",
-        stops={"stop": ("b",), "max_tokens": 2, "armed_after": "never"},
+        stops={"stop": ("b",), "max_tokens": 2, "enable_stops_after": "never"},
     ),
     Row(
         "a marker in the prompt opens nothing",
         [b"x"], ["x"], flush="", prompt=[b"</think>"],
-        stops={"stop": ("x",), "armed_after": "</think>"},
+        stops={"stop": ("x",), "enable_stops_after": "</think>"},
     ),
     Row(
         "end of sequence that is named as a stop is no more than that while the gate is closed",
         [b"a", b"b"], ["a", ""], "stop", (1, 1, 1, 1, 1, 1), None,
-        stops={"eos_token_ids": (1,), "visible_stop_token_ids": (1,), "armed_after": "never"},
+        stops={
+            "eos_token_ids": (1,), "visible_stop_token_ids": (1,), "enable_stops_after": "never",
+        },
     ),
 ]  # fmt: skip
 ROWS = [*WHICH, *LIMITS, *ENDS, *BYTES, *SEQUENCES, *GATES]
@@ -715,7 +717,7 @@ def exact(subject: Subject) -> dict[str, Any]:
     """The options under which the whole decode is the library's own for any ids."""
     rules = subject.tokenizer.rules
     runs = rules is not None and isinstance(rules.rule, ByteFallback)
-    return {"byte_runs": "exact"} if runs else {}
+    return {"byte_fallback": "exact"} if runs else {}
 
 
 @given(data=st.data(), skip=st.booleans())
@@ -729,7 +731,7 @@ def test_law_6_whole_decode(subject: Subject, data: st.DataObject, skip: bool) -
 @given(data=st.data(), runs=st.sampled_from(["eager", "exact"]))
 def test_laws_9_to_11_which_stop(subject: Subject, data: st.DataObject, runs: str) -> None:
     # With specials shown no string is an id as well.
-    setup, ids = draw_setup(data, subject, skip_special_tokens=False, byte_runs=runs)
+    setup, ids = draw_setup(data, subject, skip_special_tokens=False, byte_fallback=runs)
     laws.which_stop(setup, ids)
     laws.least_hold(setup, ids)
     if runs == "eager":

@@ -3,7 +3,7 @@
 In: a model file or its content. Out: a :class:`~streamdec.Tokenizer`. Pieces, their kinds
 and how a text begins are asked of the library. It writes one U+FFFD for each byte that makes no
 character, which is what streams do that decode eagerly; ``decode``, and streams with
-``byte_runs="exact"``, make a whole run of bytes U+FFFD if one of them is bad, as ``tokenizers``
+``byte_fallback="exact"``, make a whole run of bytes U+FFFD if one of them is bad, as ``tokenizers``
 does for such models. Where all runs are UTF-8 all are alike.
 
 What differs from the library: control pieces have a text, their name, if special tokens are not

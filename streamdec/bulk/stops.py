@@ -2,7 +2,7 @@
 
 What comes out is what :class:`~streamdec.StopSequenceDecoder` gives: a stop is found whatever
 tokens spell it, and ends at the token at which it would have ended live, as runs of byte tokens are
-not withheld until they close (``byte_runs="eager"``).
+not withheld until they close (``byte_fallback="eager"``).
 
 Most rows have no stop in their text: they end by an id, by their length or not at all. Those are
 gathered up to there, and looked through for stops. Only the others go through the decoder.
@@ -76,7 +76,9 @@ class StoppedRows:
             named = program.stop_named(program.rest, token_id)
             if named is not None and named[1] and not conditions.include_stop_str_in_output:
                 self._ends[token_id] = named[0]
-        is_gated = conditions.armed_after is not None or conditions.armed_until is not None
+        is_gated = (
+            conditions.enable_stops_after is not None or conditions.disable_stops_after is not None
+        )
         is_slow = is_gated or conditions.stop_regex
         self._gather = None if is_slow else gather_for(tokenizer, skip_special_tokens=skip)
 

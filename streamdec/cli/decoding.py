@@ -24,7 +24,7 @@ _OPTIONS = (
         help="Leave special tokens out (the default), or show them.",
     ),
     click.option(
-        "--byte-runs",
+        "--byte-fallback",
         type=click.Choice(["eager", "exact"]),
         default="eager",
         show_default=True,

@@ -139,8 +139,8 @@ _OPTIONS = {
         metavar="PATTERN",
         help="End before what this pattern of Python's re matches; may be given several times.",
     ),
-    "max_hold": click.option(
-        "--max-hold",
+    "max_match_length": click.option(
+        "--max-match-length",
         type=click.IntRange(min=1),
         metavar="N",
         help="The most characters that a match of --stop-regex may have; needed for patterns that "
@@ -153,14 +153,14 @@ _OPTIONS = {
         callback=_each(parse_stop),
         help="End after this text, which is shown; may be given several times.",
     ),
-    "armed_after": click.option(
-        "--armed-after",
+    "enable_stops_after": click.option(
+        "--enable-stops-after",
         metavar="TEXT",
         callback=_one(parse_stop),
         help="Stops count only once this text has come: '</think>'.",
     ),
-    "armed_until": click.option(
-        "--armed-until",
+    "disable_stops_after": click.option(
+        "--disable-stops-after",
         metavar="TEXT",
         callback=_one(parse_stop),
         help="Stops no longer count once this text has come.",

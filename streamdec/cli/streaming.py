@@ -1,8 +1,8 @@
 """Every way to stream token ids, against the whole decode of them: what ``verify`` tries on a row.
 
 In: a tokenizer, ids, and a source of chance. Out: the first difference, or None. The judge is the
-tokenizer's own ``decode``; with ``byte_runs="eager"`` it is that wherever runs of byte tokens are
-UTF-8, and elsewhere all ways must agree (laws 0 and 6 of ``docs/explanation/laws.md``).
+tokenizer's own ``decode``; with ``byte_fallback="eager"`` it is that wherever runs of byte tokens
+are UTF-8, and elsewhere all ways must agree (laws 0 and 6 of ``docs/explanation/laws.md``).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Streaming:
         self._has_byte_runs = isinstance(rule, ByteFallback)
         policies = ("exact", "eager") if self._has_byte_runs else ("eager",)
         self._options = [
-            {"skip_special_tokens": skip, "byte_runs": policy}
+            {"skip_special_tokens": skip, "byte_fallback": policy}
             for policy in policies
             for skip in (True, False)
         ]
@@ -167,7 +167,7 @@ class _Row:
         rules = self._tokenizer.rules
         if rules is None or not isinstance(rules.rule, ByteFallback):
             return whole
-        if self._options["byte_runs"] == "exact" or REPLACEMENT not in given:
+        if self._options["byte_fallback"] == "exact" or REPLACEMENT not in given:
             return whole
         # A run that is no UTF-8 has one U+FFFD for each bad byte here, and is all U+FFFD there.
         self.is_unjudged = whole != given

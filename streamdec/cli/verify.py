@@ -208,8 +208,8 @@ class _Again(NamedTuple):
         options = []
         if not found.options["skip_special_tokens"]:
             options.append("--keep-special-tokens")
-        if found.options["byte_runs"] != "eager":
-            options.append(f"--byte-runs {found.options['byte_runs']}")
+        if found.options["byte_fallback"] != "eager":
+            options.append(f"--byte-fallback {found.options['byte_fallback']}")
         if found.prompt:
             options.append(f"--prompt-ids {shlex.quote(' '.join(map(str, ids[: found.prompt])))}")
         if found.stop is not None:

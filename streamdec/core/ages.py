@@ -51,14 +51,14 @@ def traced(
     found = decode.contribution(memory.core, token_id)
     data, rest = found["data"], len(core[1])
     own = found["own"]
-    if memory.waiting_ages and not decode.token_bytes.has_anchors:
+    if memory.waiting_ages and not decode.token_bytes.has_spans:
         own = 0  # whose bytes they are is not known, and the oldest token's is never too late
     carried = _shared_out(decode.token_bytes, memory.waiting_ages, len(data) - own)
     ages = (*memory.pending_ages, *carried, *(0,) * own)
     pending = _older(ages[len(ages) - rest :])
     waiting_ages = _older(_last(found["waiting"], memory.waiting_ages, found["contributes"]))
     raw, firsts, lasts = _letters(decode.token_bytes, memory.core[1] + data, ages)
-    if decode.has_anchors:
+    if decode.has_spans:
         if memory.live:  # a space between words is the older word's, but not without the newer
             sure = _sure_of(decode, memory, text)
             lasts = lasts[:sure] + (0,) * (len(text) - sure)
@@ -138,7 +138,7 @@ def parted(decode: AnyProgram, memory: StopMemory, token_id: int, *, unknown: bo
     step = decode.unknown(memory.core) if unknown else decode.transition(memory.core, token_id)
     text, core = step
     text += decode.flush(core)[0]
-    if not (isinstance(decode, Program) and decode.has_anchors):
+    if not (isinstance(decode, Program) and decode.has_spans):
         return _parted_by_text(decode, memory, text)
     found, machine = decode.contribution(memory.core, token_id), decode.token_bytes
     flushed = machine.flush(core[0])
@@ -188,7 +188,7 @@ def _shared_out(machine: TokenBytes, waiting: Ages, size: int) -> Ages:
     """
     if not (size and waiting):
         return (1,) * size
-    if not machine.has_anchors:
+    if not machine.has_spans:
         return (waiting[0],) * size
     part = -(-size // len(waiting))
     return tuple(age for age in waiting for _ in range(part))[-size:]

@@ -15,9 +15,9 @@ from streamdec.core.neighbours import metaspace_forms
 from streamdec.core.token_bytes import REPLACEMENT_BYTES, TokenBytes, expect
 from streamdec.protocols import Metaspace, TableDecoder
 
-__all__ = ["ByteRuns", "ExactRuns", "RunsThenSpaces", "fallback_byte", "fallback_bytes"]
+__all__ = ["ByteFallbackMode", "ExactRuns", "RunsThenSpaces", "fallback_byte", "fallback_bytes"]
 
-ByteRuns = Literal["eager", "exact"]
+ByteFallbackMode = Literal["eager", "exact"]
 
 
 def fallback_byte(piece: str) -> int | None:
@@ -158,18 +158,18 @@ class RunsThenSpaces(TokenBytes):
     NOTHING, FIRST_RUN, MORE = range(3)
     start = (NOTHING, None)
     rest = (MORE, None)
-    has_anchors = False
+    has_spans = False
 
     def __init__(
         self,
         decoder: TableDecoder,
         rule: Metaspace,
-        byte_runs: ByteRuns,
+        byte_fallback: ByteFallbackMode,
         *,
         skip_special_tokens: bool,
     ) -> None:
         self._rule = rule
-        self._eager = byte_runs == "eager"
+        self._eager = byte_fallback == "eager"
         super().__init__(decoder, skip_special_tokens=skip_special_tokens)
 
     def prepare(self, piece: str | bytes) -> int | str:

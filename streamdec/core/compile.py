@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamdec.core import utf8
-from streamdec.core.byte_runs import ByteRuns, ExactRuns, RunsThenSpaces, fallback_bytes
+from streamdec.core.byte_runs import ByteFallbackMode, ExactRuns, RunsThenSpaces, fallback_bytes
 from streamdec.core.neighbours import (
     Collapse,
     FirstThenLater,
@@ -33,19 +33,19 @@ __all__ = ["compile_token_bytes"]
 
 
 def compile_token_bytes(
-    decoder: TableDecoder, *, skip_special_tokens: bool, byte_runs: ByteRuns
+    decoder: TableDecoder, *, skip_special_tokens: bool, byte_fallback: ByteFallbackMode
 ) -> TokenBytes | None:
     """The machine for ``decoder``'s rules; None if they cannot be followed byte by byte."""
     rules: TextRules | None = decoder.rules
     if rules is None:
         return None
-    machine = _machine(decoder, rules.rule, skip_special_tokens, byte_runs)
+    machine = _machine(decoder, rules.rule, skip_special_tokens, byte_fallback)
     char, count = rules.strip_left
     return LeadingStrip(machine, char.encode(), count) if count else machine
 
 
 def _machine(
-    decoder: TableDecoder, rule: DecodingRule, skip: bool, byte_runs: ByteRuns
+    decoder: TableDecoder, rule: DecodingRule, skip: bool, byte_fallback: ByteFallbackMode
 ) -> TokenBytes:
     match rule:
         case RawBytes() | Concatenation():
@@ -69,11 +69,11 @@ def _machine(
         case CTC():
             return Collapse(decoder, rule, skip_special_tokens=skip)
         case ByteFallback(metaspace=None):
-            if byte_runs == "exact":
+            if byte_fallback == "exact":
                 return ExactRuns(decoder, skip_special_tokens=skip)
             return FixedBytes(
                 decoder, fallback_bytes, skip_special_tokens=skip, errors=utf8.PER_BYTE
             )
         case ByteFallback(metaspace=metaspace):
             assert metaspace is not None
-            return RunsThenSpaces(decoder, metaspace, byte_runs, skip_special_tokens=skip)
+            return RunsThenSpaces(decoder, metaspace, byte_fallback, skip_special_tokens=skip)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self, SupportsIndex
 
-from streamdec.chunks import Anchor, Chunk, Withheld
+from streamdec.chunks import Chunk, TokenSpan, Withheld
 from streamdec.core import snapshots
-from streamdec.core.byte_runs import ByteRuns
+from streamdec.core.byte_runs import ByteFallbackMode
 from streamdec.core.counting import FIRST_TICK, TICKS, Tick
 from streamdec.core.program import Options, Program, Route, UnknownIds
 from streamdec.core.programs import AnyProgram, program_for
@@ -25,9 +25,10 @@ class DecodeStream:
     r"""Turns token ids into text as they come; the chunks joined are the whole decode.
 
     Withheld is only what must be: the bytes of an unfinished character, three at most (and, with
-    ``byte_runs="exact"``, an open run of byte tokens). Bytes that are no UTF-8 become one U+FFFD
-    for each maximal part of a character, as the Unicode Standard advises (section 3.9, *U+FFFD
-    Substitution of Maximal Subparts*); those of byte-fallback tokens as ``byte_runs`` says.
+    ``byte_fallback="exact"``, an open run of byte tokens). Bytes that are no UTF-8 become one
+    U+FFFD for each maximal part of a character, as the Unicode Standard advises (section 3.9,
+    *U+FFFD Substitution of Maximal Subparts*); those of byte-fallback tokens as ``byte_fallback``
+    says.
 
     Args:
         tokenizer: what decodes; see :mod:`streamdec.protocols`. Anything with
@@ -36,8 +37,8 @@ class DecodeStream:
             and that something precedes. Looked at from the end, only as far as needed; not kept.
             Unknown ones never raise.
         skip_special_tokens: leave special tokens out, as the tokenizer's own ``decode`` does.
-        byte_runs: for byte-fallback tokenizers. ``"eager"`` gives characters as they complete and
-            one U+FFFD for each bad byte; ``"exact"`` withholds an open run of byte tokens and
+        byte_fallback: for byte-fallback tokenizers. ``"eager"`` gives characters as they complete
+            and one U+FFFD for each bad byte; ``"exact"`` withholds an open run of byte tokens and
             renders it as the ``tokenizers`` library does, where one bad byte spoils the run.
         unknown_ids: ids that the tokenizer does not have (padded vocabularies make them normal).
             ``"skip"`` gives nothing and counts them, ``"error"`` raises UnknownTokenError,
@@ -45,7 +46,7 @@ class DecodeStream:
             are not counted.
         clean_up_tokenization_spaces: apply the clean-up of ``transformers`` to the text.
         keep_tokens: keep the generated ids in ``token_ids`` (memory then grows with the stream).
-        anchors: note where each token stands in the text, for ``take_anchors()``. Not together with
+        spans: note where each token stands in the text, for ``take_spans()``. Not together with
             the clean-up, nor on the windowed route.
 
     Raises:
@@ -100,13 +101,15 @@ class DecodeStream:
         prompt_token_ids: Iterable[SupportsIndex] = (),
         *,
         skip_special_tokens: bool = True,
-        byte_runs: ByteRuns = "eager",
+        byte_fallback: ByteFallbackMode = "eager",
         unknown_ids: UnknownIds = "skip",
         clean_up_tokenization_spaces: bool = False,
         keep_tokens: bool = False,
-        anchors: bool = False,
+        spans: bool = False,
     ) -> None:
-        options = Options(skip_special_tokens, byte_runs, unknown_ids, clean_up_tokenization_spaces)
+        options = Options(
+            skip_special_tokens, byte_fallback, unknown_ids, clean_up_tokenization_spaces
+        )
         prompt = as_sequence(prompt_token_ids)
         self.tokenizer: Decoder = tokenizer
         """The tokenizer of the stream."""
@@ -114,16 +117,14 @@ class DecodeStream:
         self._primed = self._program.prime(prompt)
         self._num_prompt_tokens = len(prompt)
         self._recorder: Recorder | None = None
-        if keep_tokens or anchors:
-            self._recorder = Recorder(
-                self._program, self._primed, tokens=keep_tokens, anchors=anchors
-            )
+        if keep_tokens or spans:
+            self._recorder = Recorder(self._program, self._primed, tokens=keep_tokens, spans=spans)
         self.reset()
 
     def reset(self) -> None:
         """Back to where the stream was after its prompt; at any time, also after ``flush``.
 
-        Kept ids and untaken anchors are forgotten.
+        Kept ids and untaken spans are forgotten.
         """
         if self._recorder:
             self._recorder.reset()
@@ -287,7 +288,8 @@ class DecodeStream:
     def flush_bytes(self) -> bytes:
         """``flush`` after ``step_bytes``: the bytes that had not come out.
 
-        b"" but for what waits for its neighbour (as in an open run under ``byte_runs="exact"``).
+        b"" but for what waits for its neighbour (as in an open run under
+        ``byte_fallback="exact"``).
         Raises ValueError on the windowed route.
         """
         program = self._bytes_program("flush_bytes()")
@@ -377,25 +379,25 @@ class DecodeStream:
             raise AttributeError("token_ids are kept only with keep_tokens=True")
         return self._recorder.token_ids.copy()
 
-    def take_anchors(self) -> list[Anchor]:
-        r"""The anchors settled since the last call, in the order of the tokens.
+    def take_spans(self) -> list[TokenSpan]:
+        r"""The spans settled since the last call, in the order of the tokens.
 
-        An anchor is settled when nothing that follows can change it: mostly with its token, else
+        A span is settled when nothing that follows can change it: mostly with its token, else
         with the one that completes its character; at the latest by ``flush``. Until it is taken it
         is kept, so memory grows by some 240 bytes for each that is not; without any it is 3 KB.
 
-        Raises ValueError unless ``anchors=True`` was given.
+        Raises ValueError unless ``spans=True`` was given.
 
         >>> from streamdec import DecodeStream, MockTokenizer
         >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
-        >>> stream = DecodeStream(tokenizer, anchors=True)
+        >>> stream = DecodeStream(tokenizer, spans=True)
         >>> stream.step_batch([0, 1, 2])
         ['caf', '', 'é']
-        >>> [(anchor.token_index, anchor.start, anchor.end) for anchor in stream.take_anchors()]
+        >>> [(span.token_index, span.start, span.end) for span in stream.take_spans()]
         [(0, 0, 3), (1, 3, 4), (2, 3, 4)]
         """
         if self._recorder is None or self._recorder.tracker is None:
-            raise ValueError("anchors are noted only with anchors=True")
+            raise ValueError("spans are noted only with spans=True")
         return self._recorder.tracker.take()
 
     # --- copies
@@ -403,7 +405,7 @@ class DecodeStream:
     def fork(self) -> Self:
         """A stream that goes on from here on its own: for several samples of one prompt.
 
-        Costs 120 bytes, and what ``keep_tokens`` and ``anchors`` have kept. ``copy.copy`` and
+        Costs 120 bytes, and what ``keep_tokens`` and ``spans`` have kept. ``copy.copy`` and
         ``copy.deepcopy`` do the same; the tokenizer is shared.
         """
         other = object.__new__(type(self))
@@ -431,7 +433,7 @@ class DecodeStream:
 
         It has the tokenizer's fingerprint, the options, and what is withheld, not the text that was
         given: 100 to 300 bytes (500 on the windowed route), more with ``keep_tokens`` or
-        ``anchors``. The stream goes on. The format is kept readable by every later release.
+        ``spans``. The stream goes on. The format is kept readable by every later release.
 
         >>> from streamdec import DecodeStream, MockTokenizer
         >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
@@ -497,7 +499,7 @@ class DecodeStream:
         if sum(program.offsets(memory)) > self._num_prompt_tokens + self.num_tokens:
             raise ValueError("more tokens are withheld than there are")
         if self._recorder and not self._recorder.fits(memory):
-            raise ValueError("the anchors are of another stream")
+            raise ValueError("the spans are of another stream")
         self._go(program.row(memory))
         if fields.flag("finished"):
             self._finish(memory)

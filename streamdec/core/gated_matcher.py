@@ -1,7 +1,7 @@
 """A matcher behind a gate: text, and how old its letters are, to what may go out.
 
-The gate (``armed_after``, ``armed_until``) says whether stops count. What opens or closes it is a
-*marker*, a text or an id; the marker that turns it back is looked for behind it.
+The gate (``enable_stops_after``, ``disable_stops_after``) says whether stops count. A *marker*, a
+text or an id, opens or closes it; the marker that turns it back is looked for behind it.
 """
 
 from __future__ import annotations

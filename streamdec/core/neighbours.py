@@ -217,7 +217,7 @@ class LeadingStrip(TokenBytes):
         self.errors = inner.errors
         self.start: State = (inner.start, count, b"")
         self.rest: State = (inner.rest, 0, b"")
-        self.has_anchors = inner.has_anchors and len(char) == 1
+        self.has_spans = inner.has_spans and len(char) == 1
 
     def prepare(self, piece: str | bytes) -> Element:
         return self._inner.prepare(piece)

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, SupportsIndex, TypedDict
 
 from streamdec.chunks import Withheld
 from streamdec.core import utf8
-from streamdec.core.byte_runs import ByteRuns
+from streamdec.core.byte_runs import ByteFallbackMode
 from streamdec.core.rewrite import CLEAN_UP_TOKENIZATION_SPACES, Cascade
 from streamdec.core.rows import MAX_ENTRIES, Entry, Memory, Rows
 from streamdec.core.token_bytes import TokenBytes
@@ -42,7 +42,7 @@ class Options(NamedTuple):
     """What a program is made for, besides its tokenizer."""
 
     skip_special_tokens: bool = True
-    byte_runs: ByteRuns = "eager"
+    byte_fallback: ByteFallbackMode = "eager"
     unknown_ids: UnknownIds = "skip"
     clean_up_tokenization_spaces: bool = False
 
@@ -52,7 +52,7 @@ class Options(NamedTuple):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False, not {getattr(self, name)!r}")
         for name, known in (
-            ("byte_runs", ("eager", "exact")),
+            ("byte_fallback", ("eager", "exact")),
             ("unknown_ids", ("skip", "error", "replace")),
         ):
             if getattr(self, name) not in known:
@@ -63,7 +63,7 @@ DEFAULT_OPTIONS = Options()
 
 
 class Contribution(TypedDict):
-    """What one token brings out: the arguments of ``AnchorTracker.token``."""
+    """What one token brings out: the arguments of ``SpanRecorder.token``."""
 
     data: bytes
     own: int
@@ -191,7 +191,7 @@ class Program(Rows):
             return False
         return True
 
-    # --- bytes and anchors
+    # --- bytes and spans
 
     @property
     def given(self) -> dict[int, Any]:
@@ -216,9 +216,9 @@ class Program(Rows):
         return self._cascade.trace(memory[2], text, tails_ages, ages, final=final)
 
     @property
-    def has_anchors(self) -> bool:
+    def has_spans(self) -> bool:
         """Whether each code point can be traced to the tokens that gave it."""
-        return self.token_bytes.has_anchors and not self.rewrites
+        return self.token_bytes.has_spans and not self.rewrites
 
     def data(self, memory: Memory, token_id: int) -> bytes:
         """The raw bytes that ``token_id`` brings out in ``memory``."""

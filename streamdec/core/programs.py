@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeAlias, TypeVar, cast
 
-from streamdec.core.byte_runs import ByteRuns
+from streamdec.core.byte_runs import ByteFallbackMode
 from streamdec.core.compile import compile_token_bytes
 from streamdec.core.program import DEFAULT_OPTIONS, Options, Program, Route, cascade_of
 from streamdec.core.rows import Rows
@@ -41,7 +41,7 @@ class _Compiled:
                 f"{decoder!r:.80} has rules, so it must have all of TableDecoder "
                 f"(streamdec.protocols), and has not: {', '.join(missing)}"
             )
-        self._machines: dict[tuple[bool, ByteRuns], TokenBytes] = {}
+        self._machines: dict[tuple[bool, ByteFallbackMode], TokenBytes] = {}
         self._programs: dict[Options, Program] = {}
         self.is_exact = True
         with untold:
@@ -54,17 +54,21 @@ class _Compiled:
                 stacklevel=5,
             )
 
-    def machine(self, decoder: TableDecoder, skip: bool, byte_runs: ByteRuns) -> TokenBytes | None:
-        machine = self._machines.get((skip, byte_runs))
+    def machine(
+        self, decoder: TableDecoder, skip: bool, byte_fallback: ByteFallbackMode
+    ) -> TokenBytes | None:
+        machine = self._machines.get((skip, byte_fallback))
         if machine is None:
-            compiled = compile_token_bytes(decoder, skip_special_tokens=skip, byte_runs=byte_runs)
+            compiled = compile_token_bytes(
+                decoder, skip_special_tokens=skip, byte_fallback=byte_fallback
+            )
             if compiled is None:
                 return None
-            machine = self._machines.setdefault((skip, byte_runs), compiled)
+            machine = self._machines.setdefault((skip, byte_fallback), compiled)
         return machine
 
     def program(self, decoder: TableDecoder, options: Options) -> Program | None:
-        machine = self.machine(decoder, options.skip_special_tokens, options.byte_runs)
+        machine = self.machine(decoder, options.skip_special_tokens, options.byte_fallback)
         if machine is None or decoder.rules is None:
             return None
         program = self._programs.get(options)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from streamdec.core.anchors import AnchorTracker
 from streamdec.core.program import Program
 from streamdec.core.programs import AnyProgram
 from streamdec.core.rows import LoneRow, Memory, Row
+from streamdec.core.spans import SpanRecorder
 from streamdec.core.token_ids import check_token_id
 
 __all__ = ["Recorder"]
@@ -18,10 +18,10 @@ class Recorder:
 
     __slots__ = ("_primed", "_program", "row", "token_ids", "tracker")
 
-    def __init__(self, program: AnyProgram, primed: Memory, *, tokens: bool, anchors: bool) -> None:
-        if anchors and not (isinstance(program, Program) and program.has_anchors):
+    def __init__(self, program: AnyProgram, primed: Memory, *, tokens: bool, spans: bool) -> None:
+        if spans and not (isinstance(program, Program) and program.has_spans):
             raise ValueError(
-                "anchors=True needs text whose bytes can be told apart by token: the bytes route, "
+                "spans=True needs text whose bytes can be told apart by token: the bytes route, "
                 "without clean-up or replacements of the finished text"
             )
         self._program = program
@@ -29,12 +29,12 @@ class Recorder:
         self.row: Row = LoneRow(primed)
         """Where the stream is."""
         self.token_ids: list[int] | None = [] if tokens else None
-        self.tracker: AnchorTracker | None = self._tracker() if anchors else None
+        self.tracker: SpanRecorder | None = self._tracker() if spans else None
 
-    def _tracker(self) -> AnchorTracker:
+    def _tracker(self) -> SpanRecorder:
         program = cast(Program, self._program)
         waiting = program.token_bytes.waiting(self._primed[0])
-        return AnchorTracker(program.token_bytes.errors, self._primed[1], prompt_tokens=waiting)
+        return SpanRecorder(program.token_bytes.errors, self._primed[1], prompt_tokens=waiting)
 
     def reset(self) -> None:
         """Forgets what was noted."""
@@ -67,19 +67,19 @@ class Recorder:
         """The notes as JSON."""
         return {
             "token_ids": None if self.token_ids is None else self.token_ids.copy(),
-            "anchors": self.tracker and self.tracker.dump(),
+            "spans": self.tracker and self.tracker.dump(),
         }
 
     @classmethod
     def load(cls, program: AnyProgram, primed: Memory, data: Any, num_tokens: int) -> Recorder:
         """The recorder of a stream of ``num_tokens`` that ``dump`` gave ``data`` for."""
-        token_ids, anchors = data["token_ids"], data["anchors"]
-        recorder = cls(program, primed, tokens=token_ids is not None, anchors=anchors is not None)
+        token_ids, spans = data["token_ids"], data["spans"]
+        recorder = cls(program, primed, tokens=token_ids is not None, spans=spans is not None)
         if token_ids is not None:
             recorder.token_ids = [check_token_id(token_id) for token_id in token_ids]
             if len(token_ids) != num_tokens:
                 raise ValueError(f"{len(token_ids)} token_ids of {num_tokens} tokens")
-        if anchors is not None:
+        if spans is not None:
             errors = cast(Program, program).token_bytes.errors
-            recorder.tracker = AnchorTracker.load(errors, anchors, num_tokens)
+            recorder.tracker = SpanRecorder.load(errors, spans, num_tokens)
         return recorder

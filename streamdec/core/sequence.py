@@ -7,7 +7,7 @@ from typing import Any, Self, SupportsIndex, cast
 
 from streamdec.chunks import Chunk, Withheld
 from streamdec.core import snapshots
-from streamdec.core.byte_runs import ByteRuns
+from streamdec.core.byte_runs import ByteFallbackMode
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.program import Route, UnknownIds
 from streamdec.core.token_ids import as_sequence, check_token_id
@@ -30,7 +30,7 @@ class Sequence:
         tokenizer: what decodes (and, for ``append_text``, encodes).
         token_ids: the first ids; their text is part of ``text``.
         skip_special_tokens: as for DecodeStream; off here, where ids are a whole text.
-        byte_runs: as for DecodeStream.
+        byte_fallback: as for DecodeStream.
         unknown_ids: as for DecodeStream.
         clean_up_tokenization_spaces: as for DecodeStream.
 
@@ -59,14 +59,14 @@ class Sequence:
         token_ids: Iterable[SupportsIndex] = (),
         *,
         skip_special_tokens: bool = False,
-        byte_runs: ByteRuns = "eager",
+        byte_fallback: ByteFallbackMode = "eager",
         unknown_ids: UnknownIds = "skip",
         clean_up_tokenization_spaces: bool = False,
     ) -> None:
         self._stream = DecodeStream(
             tokenizer,
             skip_special_tokens=skip_special_tokens,
-            byte_runs=byte_runs,
+            byte_fallback=byte_fallback,
             unknown_ids=unknown_ids,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )

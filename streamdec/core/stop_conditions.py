@@ -86,10 +86,10 @@ class _Fields:
     ignore_eos: bool = False
     eos_token_ids: tuple[int, ...] = ()
     stop_token_sequences: tuple[tuple[int, ...], ...] = ()
-    armed_after: Marker = None
-    armed_until: Marker = None
+    enable_stops_after: Marker = None
+    disable_stops_after: Marker = None
     stop_regex: tuple[str, ...] = ()
-    max_hold: int | None = None
+    max_match_length: int | None = None
 
 
 class StopConditions(_Fields):
@@ -118,27 +118,28 @@ class StopConditions(_Fields):
             named as a stop as well is treated and reported as such.
         stop_token_sequences: several ids in a row, skipped and unknown ones included. The longest
             wins; ``stop_reason`` is the tuple of its ids.
-        armed_after: a text or an id. Strings, ids, sequences and patterns sleep until it was
+        enable_stops_after: a text or an id. Strings, ids, sequences and patterns sleep until it was
             generated (in a prompt it does not count), and begin after it. End-of-sequence and
             ``max_tokens`` never sleep.
-        armed_until: a text or an id at which they fall asleep again.
+        disable_stops_after: a text or an id at which they fall asleep again.
         stop_regex: patterns of Python's ``re``, flags inline (``(?i)``). One is complete at the
             first code point up to which some text is a whole match, so ``\d+`` at the first digit:
             greedy and lazy are the same. Of the matches that end there the longest is the stop, and
             ``stop_reason`` is the pattern. ``^`` is where the generated text begins, or what
-            follows ``armed_after``; look-behinds and ``\b`` see the generated text before. Hidden,
-            and withheld as stop strings are. What is a letter, a digit or a space is as in the
-            ``regex`` library: ``pip install 'streamdec[regex]'``.
-        max_hold: the most code points of a match of ``stop_regex``; longer ones are not found, so
-            fewer than this are ever withheld. Must be given where a match may be of any length.
+            follows ``enable_stops_after``; look-behinds and ``\b`` see the generated text before.
+            Hidden, and withheld as stop strings are. What is a letter, a digit or a space is as in
+            the ``regex`` library: ``pip install 'streamdec[regex]'``.
+        max_match_length: the most code points of a match of ``stop_regex``; longer ones are not
+            found, so fewer than this are ever withheld. Must be given where a match may be of any
+            length.
         limits: what callers from outside may ask for; checked, and not kept.
 
     Raises:
         ValueError: an empty stop, a lone surrogate, a negative id, a bool for a number,
-            ``max_tokens`` below 1 or ``min_tokens``, ``max_hold`` without ``stop_regex``, a limit
-            exceeded (``limits``). A pattern that is none, that may match nothing, or that asks for
-            what follows the match: a look-ahead, ``$``, ``\b`` at its end, an atomic group or
-            possessive repeat.
+            ``max_tokens`` below 1 or ``min_tokens``, ``max_match_length`` without ``stop_regex``, a
+            limit exceeded (``limits``). A pattern that is none, that may match nothing, or that
+            asks for what follows the match: a look-ahead, ``$``, ``\b`` at its end, an atomic group
+            or possessive repeat.
         TypeError: something that is no string, id or number at all.
         MissingExtraError: ``stop_regex`` without the ``regex`` library.
 
@@ -170,10 +171,10 @@ class StopConditions(_Fields):
         ignore_eos: bool = False,
         eos_token_ids: Ids = (),
         stop_token_sequences: Iterable[Iterable[SupportsIndex]] = (),
-        armed_after: Marker = None,
-        armed_until: Marker = None,
+        enable_stops_after: Marker = None,
+        disable_stops_after: Marker = None,
         stop_regex: Texts = (),
-        max_hold: int | None = None,
+        max_match_length: int | None = None,
         limits: StopLimits | None = None,
     ) -> None:
         values = {
@@ -189,10 +190,12 @@ class StopConditions(_Fields):
             "ignore_eos": _flag("ignore_eos", ignore_eos),
             "eos_token_ids": _ids("eos_token_ids", eos_token_ids),
             "stop_token_sequences": _sequences(stop_token_sequences),
-            "armed_after": _marker("armed_after", armed_after),
-            "armed_until": _marker("armed_until", armed_until),
+            "enable_stops_after": _marker("enable_stops_after", enable_stops_after),
+            "disable_stops_after": _marker("disable_stops_after", disable_stops_after),
             "stop_regex": _texts("stop_regex", stop_regex),
-            "max_hold": None if max_hold is None else _count("max_hold", max_hold, least=1),
+            "max_match_length": None
+            if max_match_length is None
+            else _count("max_match_length", max_match_length, least=1),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -200,13 +203,15 @@ class StopConditions(_Fields):
             raise ValueError(
                 f"min_tokens ({self.min_tokens}) must not exceed max_tokens ({self.max_tokens})"
             )
-        if self.max_hold is not None and not self.stop_regex:
-            raise ValueError("max_hold is about stop_regex, and there is none")
-        patterns = read_patterns(self.stop_regex, self.max_hold)
+        if self.max_match_length is not None and not self.stop_regex:
+            raise ValueError("max_match_length is about stop_regex, and there is none")
+        patterns = read_patterns(self.stop_regex, self.max_match_length)
         if limits is not None:
             if not isinstance(limits, StopLimits):
                 raise TypeError(f"limits must be StopLimits, not {limits!r:.60}")
-            markers = [each for each in (armed_after, armed_until) if isinstance(each, str)]
+            markers = [
+                each for each in (enable_stops_after, disable_stops_after) if isinstance(each, str)
+            ]
             texts = (*self.stop, *self.visible_stop, *markers)
             limits.check((*texts, *self.stop_token_sequences), patterns)
         if patterns:
@@ -220,8 +225,8 @@ class StopConditions(_Fields):
         request: Mapping[str, Any],
         *,
         eos_token_ids: Ids = (),
-        armed_after: str | int | None = None,
-        armed_until: str | int | None = None,
+        enable_stops_after: str | int | None = None,
+        disable_stops_after: str | int | None = None,
         limits: StopLimits | None = None,
     ) -> Self:
         """The conditions of a request to OpenAI, of any of its APIs that make text.
@@ -231,8 +236,8 @@ class StopConditions(_Fields):
         Args:
             request: its body as a dict, or what an object's ``model_dump()`` gives.
             eos_token_ids: the model's own, which no request names.
-            armed_after: as for the constructor; no API has a word for it.
-            armed_until: likewise.
+            enable_stops_after: as for the constructor; no API has a word for it.
+            disable_stops_after: likewise.
             limits: as for the constructor.
 
         Raises what the constructor raises, and TypeError if ``request`` is no mapping. Messages
@@ -247,8 +252,8 @@ class StopConditions(_Fields):
             return cls(
                 **arguments,
                 eos_token_ids=eos_token_ids,
-                armed_after=armed_after,
-                armed_until=armed_until,
+                enable_stops_after=enable_stops_after,
+                disable_stops_after=disable_stops_after,
                 limits=limits,
             )
 
@@ -258,23 +263,23 @@ class StopConditions(_Fields):
         request: Mapping[str, Any],
         *,
         eos_token_ids: Ids = (),
-        armed_after: str | int | None = None,
-        armed_until: str | int | None = None,
+        enable_stops_after: str | int | None = None,
+        disable_stops_after: str | int | None = None,
         limits: StopLimits | None = None,
     ) -> Self:
         """The conditions of vLLM's ``SamplingParams`` as a dict, or of a body with its extra keys.
 
         Otherwise than there, the longest of the stops that are complete at one code point counts,
         not the first in the list; and a stop string that is the text of a skipped special token
-        ends the stream too. ``request``, ``eos_token_ids``, ``armed_after``, ``armed_until``,
-        ``limits`` and what is raised are as for ``from_openai``.
+        ends the stream too. ``request``, ``eos_token_ids``, ``enable_stops_after``,
+        ``disable_stops_after``, ``limits`` and what is raised are as for ``from_openai``.
         """
         with translated(request, VLLM) as arguments:
             return cls(
                 **arguments,
                 eos_token_ids=eos_token_ids,
-                armed_after=armed_after,
-                armed_until=armed_until,
+                enable_stops_after=enable_stops_after,
+                disable_stops_after=disable_stops_after,
                 limits=limits,
             )
 
@@ -284,9 +289,9 @@ class StopConditions(_Fields):
         request: Mapping[str, Any],
         *,
         eos_token_ids: Ids = (),
-        armed_after: str | int | None = None,
-        armed_until: str | int | None = None,
-        max_hold: int | None = None,
+        enable_stops_after: str | int | None = None,
+        disable_stops_after: str | int | None = None,
+        max_match_length: int | None = None,
         limits: StopLimits | None = None,
     ) -> Self:
         """The conditions of SGLang's ``sampling_params``, or of a body with its extra keys.
@@ -294,17 +299,18 @@ class StopConditions(_Fields):
         As there, ``ignore_eos`` ignores ``stop_token_ids`` too. Otherwise than there,
         ``min_new_tokens`` holds for strings and not only for ids; the stop that is complete first
         counts, not the first in the list; and what ``stop_regex`` matches is hidden like any stop.
-        ``max_hold`` is for requests that have one. ``request``, ``eos_token_ids``,
-        ``armed_after``, ``armed_until``, ``limits`` and what is raised are as for ``from_openai``.
+        ``max_match_length`` is for requests that have one. ``request``, ``eos_token_ids``,
+        ``enable_stops_after``, ``disable_stops_after``, ``limits`` and what is raised are as for
+        ``from_openai``.
         """
         with translated(request, SGLANG) as arguments:
             if "stop_regex" in arguments:
-                arguments["max_hold"] = max_hold
+                arguments["max_match_length"] = max_match_length
             return cls(
                 **arguments,
                 eos_token_ids=eos_token_ids,
-                armed_after=armed_after,
-                armed_until=armed_until,
+                enable_stops_after=enable_stops_after,
+                disable_stops_after=disable_stops_after,
                 limits=limits,
             )
 

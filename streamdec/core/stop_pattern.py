@@ -55,14 +55,14 @@ class StopPattern(NamedTuple):
     r"""The same, but at the very end of the text ``\b`` and ``\B`` hold: more may follow."""
 
 
-def read_patterns(sources: Iterable[str], max_hold: int | None) -> tuple[StopPattern, ...]:
+def read_patterns(sources: Iterable[str], max_match_length: int | None) -> tuple[StopPattern, ...]:
     """``read_pattern`` of each."""
-    return tuple(read_pattern(source, max_hold) for source in sources)
+    return tuple(read_pattern(source, max_match_length) for source in sources)
 
 
 @lru_cache(maxsize=256)
-def read_pattern(source: str, max_hold: int | None) -> StopPattern:
-    """What ``source`` means as a stop of which matches have at most ``max_hold`` code points.
+def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
+    """What ``source`` means as a stop with matches of at most ``max_match_length`` code points.
 
     Raises ValueError, which names the pattern, if it cannot be one.
     """
@@ -72,7 +72,7 @@ def read_pattern(source: str, max_hold: int | None) -> StopPattern:
         least, most = tree.getwidth()
         pattern = StopPattern(
             source,
-            most if max_hold is None else min(most, max_hold),
+            most if max_match_length is None else min(most, max_match_length),
             0,
             spelled.whole(tree),
             open_ended.whole(tree),
@@ -85,12 +85,16 @@ def read_pattern(source: str, max_hold: int | None) -> StopPattern:
         raise _refused(source, str(error)) from None
     if least == 0:
         raise _refused(source, "may match the empty string, which is everywhere")
-    if most >= _constants.MAXREPEAT and max_hold is None:
+    if most >= _constants.MAXREPEAT and max_match_length is None:
         raise _refused(
-            source, "can match text of any length: max_hold must say how much may be withheld"
+            source,
+            "can match text of any length: max_match_length must say how much may be withheld",
         )
-    if max_hold is not None and max_hold < least:
-        raise _refused(source, f"matches {least} code points or more, and max_hold is {max_hold}")
+    if max_match_length is not None and max_match_length < least:
+        raise _refused(
+            source,
+            f"matches {least} code points or more, and max_match_length is {max_match_length}",
+        )
     return pattern._replace(reach=spelled.reach)
 
 

@@ -70,9 +70,9 @@ class StopProgram(Rows):
         shown = conditions.include_stop_str_in_output
         hidden = () if shown else conditions.stop
         visible = (*conditions.stop, *conditions.visible_stop) if shown else conditions.visible_stop
-        patterns = read_patterns(conditions.stop_regex, conditions.max_hold)
+        patterns = read_patterns(conditions.stop_regex, conditions.max_match_length)
         found = matcher(hidden, visible, patterns, shown=shown)
-        after, until = conditions.armed_after, conditions.armed_until
+        after, until = conditions.enable_stops_after, conditions.disable_stops_after
         self.gated = GatedMatcher(found, after, until, self._names, holds_for_ids=not shown)
         self.never_stored = frozenset(
             [

@@ -40,7 +40,7 @@ def _skipped(decoder: Decoder, options: Options, conditions: StopConditions) -> 
     is_skipped = getattr(decoder, "is_skipped", None)
     if not options.skip_special_tokens or token_to_id is None or is_skipped is None:
         return {}
-    markers = (conditions.armed_after, conditions.armed_until)
+    markers = (conditions.enable_stops_after, conditions.disable_stops_after)
     texts = (*conditions.stop, *conditions.visible_stop, *markers)
     found: dict[str, int] = {}
     for text in texts:

@@ -82,15 +82,17 @@ WRAPPERS: Mapping[str, str] = {
 
 STRANGERS = frozenset({
     # StopConditions' own
-    "armed_after", "armed_until", "eos_token_ids", "max_hold", "visible_stop",
-    "visible_stop_token_ids",
+    "enable_stops_after", "disable_stops_after", "eos_token_ids", "max_match_length",
+    "visible_stop", "visible_stop_token_ids",
     # and those of others
     "eos_token_id", "max_length", "max_token", "min_length", "min_token",
 }).union(OPENAI.keys, VLLM.keys, SGLANG.keys)  # fmt: skip
 """Keys that mean an end of the stream somewhere, as does every key that begins with "stop"."""
 
 
-IDS = frozenset({"eos_token_id", "stop_token_id", "stop_id", "armed_after", "armed_until"})
+IDS = frozenset(
+    {"eos_token_id", "stop_token_id", "stop_id", "enable_stops_after", "disable_stops_after"}
+)
 """Of them those that are ids."""
 
 

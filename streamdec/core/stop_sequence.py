@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self, SupportsIndex, get_args
 
 from streamdec.chunks import NOTHING, Chunk, FinishReason, StopMatch, Withheld, chunk_of
 from streamdec.core import snapshots, stop_endings, stop_json
-from streamdec.core.byte_runs import ByteRuns
+from streamdec.core.byte_runs import ByteFallbackMode
 from streamdec.core.counting import (
     MOST_TALLIED,
     TOKEN,
@@ -46,7 +46,7 @@ class StopSequenceDecoder:
         conditions: when the stream ends.
         prompt_token_ids: as for DecodeStream. A stop does not begin in the prompt.
         skip_special_tokens: as for DecodeStream.
-        byte_runs: as for DecodeStream.
+        byte_fallback: as for DecodeStream.
         unknown_ids: as for DecodeStream.
         clean_up_tokenization_spaces: as for DecodeStream.
 
@@ -104,13 +104,15 @@ class StopSequenceDecoder:
         prompt_token_ids: Iterable[SupportsIndex] = (),
         *,
         skip_special_tokens: bool = True,
-        byte_runs: ByteRuns = "eager",
+        byte_fallback: ByteFallbackMode = "eager",
         unknown_ids: UnknownIds = "skip",
         clean_up_tokenization_spaces: bool = False,
     ) -> None:
         if not isinstance(conditions, StopConditions):
             raise TypeError(f"conditions must be StopConditions, not {conditions!r:.80}")
-        options = Options(skip_special_tokens, byte_runs, unknown_ids, clean_up_tokenization_spaces)
+        options = Options(
+            skip_special_tokens, byte_fallback, unknown_ids, clean_up_tokenization_spaces
+        )
         self.tokenizer: Decoder = tokenizer
         """The tokenizer of the stream."""
         self._program: StopProgram = stop_program_for(tokenizer, options, conditions)

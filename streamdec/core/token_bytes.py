@@ -91,7 +91,7 @@ class TokenBytes(ABC):
     """Before any token."""
     rest: State = None
     """Where most streams are most of the time."""
-    has_anchors = True
+    has_spans = True
     """Whether the bytes that come out can be told apart by token."""
 
     def __init__(self, decoder: TableDecoder, *, skip_special_tokens: bool) -> None:

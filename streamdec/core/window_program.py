@@ -30,10 +30,10 @@ class WindowProgram:
     __slots__ = ("_cascade", "_piece", "_window", "dense", "options")
 
     def __init__(self, decoder: Decoder, options: Options) -> None:
-        if options.byte_runs == "exact":
+        if options.byte_fallback == "exact":
             raise ValueError(
-                "byte_runs='exact' needs a decoder that can be compiled, and this one runs on the "
-                "windowed route; leave it at 'eager'"
+                "byte_fallback='exact' needs a decoder that can be compiled, and this one runs on "
+                "the windowed route; leave it at 'eager'"
             )
         self._piece: Callable[[int], object] | None = getattr(decoder, "piece", None)
         if options.unknown_ids == "replace" or (options.unknown_ids == "error" and not self._piece):

@@ -1,6 +1,6 @@
 """Chunks of a batch on their way from the thread that decodes to one reader.
 
-In: chunks by row. Out, to a plain reader or a task: a row and what there is of it. TokenFeed hands
+In: chunks by row. Out, to a plain reader or a task: a row and what there is of it. TokenQueue hands
 over ids, of one stream, and has the reader decode; here the thread itself must know which rows have
 ended.
 """
@@ -55,7 +55,7 @@ class RowFeed:
         """Hands over what there is to show of each row."""
         with self._changed:
             for row, chunk in chunks.items():
-                if not chunk.held and not self._is_closed:
+                if not chunk.is_empty and not self._is_closed:
                     self._waiting.setdefault(row, []).append(chunk)
             self._wake()
 

@@ -18,7 +18,7 @@ from streamdec.integrations.logprobs import PlacedLogprob
 from streamdec.integrations.sse import event
 from streamdec.machines import TokenChunk
 
-__all__ = ["FAILED", "MessageOptions", "MessageResponse", "MessageStream", "error_body"]
+__all__ = ["FAILED", "MessageEncoder", "MessageOptions", "MessageResponse", "error_body"]
 
 
 def error_body(message: str, *, kind: str = "api_error") -> Json:
@@ -37,9 +37,9 @@ def error_body(message: str, *, kind: str = "api_error") -> Json:
 class MessageOptions(TypedDict, total=False):
     """What a message is made of, however it is sent: keyword arguments of both classes.
 
-    >>> from streamdec.integrations.anthropic import MessageOptions, MessageStream
+    >>> from streamdec.integrations.anthropic import MessageEncoder, MessageOptions
     >>> options: MessageOptions = {"response_id": "msg_1", "model": "tiny", "input_tokens": 3}
-    >>> MessageStream(**options).start()[0]["message"]["usage"]
+    >>> MessageEncoder(**options).start()[0]["message"]["usage"]
     {'input_tokens': 3, 'output_tokens': 0}
     """
 
@@ -124,7 +124,7 @@ class _Format:
         return {"input_tokens": self._input_tokens, "output_tokens": self.output_tokens}
 
 
-class MessageStream(_Format):
+class MessageEncoder(_Format):
     r"""A message, as it comes: the events of the API, in their order.
 
     ``message_start``, ``content_block_start`` and ``ping``; a ``content_block_delta`` for each
@@ -135,8 +135,8 @@ class MessageStream(_Format):
     ValueError for a count that is none.
 
     >>> from streamdec import Chunk
-    >>> from streamdec.integrations.anthropic import MessageStream
-    >>> wire = MessageStream(response_id="msg_1", model="tiny", input_tokens=3)
+    >>> from streamdec.integrations.anthropic import MessageEncoder
+    >>> wire = MessageEncoder(response_id="msg_1", model="tiny", input_tokens=3)
     >>> [each["type"] for each in wire.step(Chunk("Hi"))]
     ['message_start', 'content_block_start', 'ping', 'content_block_delta']
     >>> wire.step(Chunk("", "stop", "\nUser:"), num_tokens=4)
@@ -259,7 +259,7 @@ class MessageResponse(_Format):
     """A whole message, of the same chunks as a stream.
 
     Its ``options`` are those of :class:`~streamdec.integrations.anthropic.MessageOptions`. Raises
-    ValueError as MessageStream does. The text is held.
+    ValueError as MessageEncoder does. The text is held.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.anthropic import MessageResponse
@@ -274,7 +274,7 @@ class MessageResponse(_Format):
         self._texts: list[str] = []
 
     def step(self, chunk: Chunk, *, num_tokens: int | None = None) -> None:
-        """Takes ``chunk``; ``num_tokens`` and what is raised are as for ``MessageStream.step``."""
+        """Takes ``chunk``; ``num_tokens`` and what is raised are as for ``MessageEncoder.step``."""
         self._take(chunk, 0, num_tokens)
         self._texts.append(chunk.text)
 

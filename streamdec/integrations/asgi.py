@@ -31,14 +31,15 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 
 class WireStream(Protocol):
-    r"""A wire format, as a response is sent in it: a ChatStream, CompletionStream, MessageStream.
+    r"""The wire format in which a response is sent.
 
-    For a format of one's own: five members, each of which gives bytes to be sent as they are.
+    ChatCompletionEncoder, CompletionEncoder and MessageEncoder are wire formats. A format of your
+    own has five members, and each of them gives bytes to be sent as they are.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.asgi import WireStream
-    >>> from streamdec.integrations.anthropic import MessageStream
-    >>> wire: WireStream = MessageStream(response_id="msg_1", model="tiny", input_tokens=1)
+    >>> from streamdec.integrations.anthropic import MessageEncoder
+    >>> wire: WireStream = MessageEncoder(response_id="msg_1", model="tiny", input_tokens=1)
     >>> wire.step_bytes(Chunk("Hi")).endswith(b'"text":"Hi"}}\n\n')
     True
     """
@@ -84,10 +85,10 @@ def encoded(wire: WireStream, stream: TextStream[Any], chunk: Chunk, index: int 
 
     >>> import asyncio
     >>> from streamdec import MockTokenizer, stream
-    >>> from streamdec.integrations.anthropic import MessageStream
+    >>> from streamdec.integrations.anthropic import MessageEncoder
     >>> from streamdec.integrations.asgi import encoded
     >>> async def last_event():
-    ...     wire = MessageStream(response_id="msg_1", model="tiny", input_tokens=1)
+    ...     wire = MessageEncoder(response_id="msg_1", model="tiny", input_tokens=1)
     ...     async with stream([1, 2], MockTokenizer()) as chunks:
     ...         return [encoded(wire, chunks, chunk) async for chunk in chunks][1]
     >>> asyncio.run(last_event())[:45]
@@ -113,9 +114,9 @@ async def events(wire: WireStream, stream: TextStream[Any]) -> AsyncIterator[byt
     >>> import asyncio
     >>> from streamdec import MockTokenizer, stream
     >>> from streamdec.integrations.asgi import events
-    >>> from streamdec.integrations.openai import CompletionStream
+    >>> from streamdec.integrations.openai import CompletionEncoder
     >>> async def body():
-    ...     wire = CompletionStream(response_id="cmpl-1", model="tiny", created=0)
+    ...     wire = CompletionEncoder(response_id="cmpl-1", model="tiny", created=0)
     ...     return [data async for data in events(wire, stream([1, 2], MockTokenizer()))]
     >>> sent = asyncio.run(body())
     >>> len(sent), sent[-1]
@@ -136,7 +137,7 @@ class EventStreamResponse:
     r"""A response that is streamed: an ASGI application of its own, which a route may return.
 
     * Samples are read side by side, each in a task of its own, and each chunk is sent when it
-      comes. (One engine that makes several samples gives the ids of each to its own TokenFeed.)
+      comes. (One engine that makes several samples gives the ids of each to its own TokenQueue.)
     * A slow client holds its streams back: nothing is read while the server does not take more.
     * When the client goes, whatever a stream waits for is cancelled, and all of them are closed.
       The response then returns; nothing is raised.
@@ -157,9 +158,9 @@ class EventStreamResponse:
     >>> import asyncio
     >>> from streamdec import MockTokenizer, stream
     >>> from streamdec.integrations.asgi import EventStreamResponse
-    >>> from streamdec.integrations.openai import CompletionStream
+    >>> from streamdec.integrations.openai import CompletionEncoder
     >>> async def application(scope, receive, send):
-    ...     wire = CompletionStream(response_id="cmpl-1", model="tiny", created=0)
+    ...     wire = CompletionEncoder(response_id="cmpl-1", model="tiny", created=0)
     ...     await EventStreamResponse(wire, stream([1, 2], MockTokenizer()))(scope, receive, send)
     >>> messages = []  # what a server is given to send
     >>> async def send(message):

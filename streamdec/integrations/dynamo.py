@@ -39,7 +39,10 @@ Json = dict[str, Any]
 
 
 class Wire(Protocol):
-    """What makes objects of chunks: :class:`streamdec.integrations.openai.ChatStream` does."""
+    """What makes objects of chunks.
+
+    :class:`streamdec.integrations.openai.ChatCompletionEncoder` is one.
+    """
 
     def start(self) -> Iterable[Json]:
         """The objects that come before any text."""
@@ -127,7 +130,7 @@ class TextWorker:
         self._decoding, self._flow = decoding, flow
         self._reading = {name: flow.pop(name) for name in _READING if name in flow}
         if resumable:
-            flow["split"] = "token"
+            flow["chunk_by"] = "token"
 
     async def generate(self, request: Any, context: Any = None) -> AsyncIterator[Json]:
         """The handler: the objects of the answer to ``request``.

@@ -108,8 +108,8 @@ class LogprobTracker:
       of its text was given out, or if it has none and stands before the stop.
     * The bytes of a token are those that it gave: of the half of a character the half, of the first
       token without the space that is stripped from it. A character that the prompt began has the
-      bytes of generated tokens alone. (A run that ``byte_runs="exact"`` finds broken has those of
-      its U+FFFD.) On the windowed route there are none.
+      bytes of generated tokens alone. (A run that ``byte_fallback="exact"`` finds broken has those
+      of its U+FFFD.) On the windowed route there are none.
 
     Args:
         decoder: a StopSequenceDecoder at its beginning, or what stands before one.
@@ -324,7 +324,7 @@ class _Places:
         self._program = program if isinstance(program, Program) else None
         self._spans: _Spans
         try:
-            self._spans = _Anchored(DecodeStream(tokenizer, prompt, anchors=True, **options))
+            self._spans = _Recorded(DecodeStream(tokenizer, prompt, spans=True, **options))
         except ValueError:  # the windowed route, or text that is rewritten
             self._spans = _Counted(DecodeStream(tokenizer, prompt, **options))
         # Tokens of which the decoder holds bytes; those of the prompt have no place.
@@ -362,7 +362,7 @@ class _Places:
         del self._waiting[: len(self._waiting) - found["waiting"]]
 
     def _hand_on(self, data: bytes) -> None:
-        """To the tokens that wait, in equal parts; the first may have less (see AnchorTracker)."""
+        """To the tokens that wait, in equal parts; the first may have less (see SpanRecorder)."""
         for count, token in zip(range(len(self._waiting), 0, -1), self._waiting, strict=True):
             size = len(data) // count
             token.data = (token.data or b"") + data[:size]
@@ -416,8 +416,8 @@ class _Spans(Protocol):
     def take(self) -> list[tuple[int, int]]: ...
 
 
-class _Anchored:
-    """By the anchors of a stream."""
+class _Recorded:
+    """By the spans that a stream records."""
 
     def __init__(self, stream: DecodeStream) -> None:
         self._stream = stream
@@ -425,7 +425,7 @@ class _Anchored:
         self.flush = stream.flush
 
     def take(self) -> list[tuple[int, int]]:
-        return [(each.start, each.end) for each in self._stream.take_anchors()]
+        return [(each.start, each.end) for each in self._stream.take_spans()]
 
 
 class _Counted:

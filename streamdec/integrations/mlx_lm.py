@@ -24,9 +24,9 @@ class StreamingDetokenizer:
     r"""What ``mlx_lm.tokenizer_utils.StreamingDetokenizer`` promises, and the text is exact.
 
     After ``finalize`` the text is ``tokenizer.decode(tokens)`` (where runs of byte tokens are
-    broken, with ``byte_runs="exact"``); before, all of it that no later token can change. A copy
-    shares nothing with its original once it was reset, which is how ``TokenizerWrapper`` makes one
-    for each request.
+    broken, with ``byte_fallback="exact"``); before, all of it that no later token can change. A
+    copy shares nothing with its original once it was reset, which is how ``TokenizerWrapper`` makes
+    one for each request.
 
     Args:
         tokenizer: one of transformers, or of streamdec.

@@ -26,10 +26,10 @@ from streamdec.machines import TokenChunk
 __all__ = [
     "DONE",
     "FAILED",
+    "ChatCompletionEncoder",
     "ChatResponse",
-    "ChatStream",
+    "CompletionEncoder",
     "CompletionResponse",
-    "CompletionStream",
     "ResponseOptions",
     "StreamOptions",
     "error_body",
@@ -94,9 +94,9 @@ class StreamOptions(ResponseOptions, total=False):
     ``response_id``, ``model`` and ``created`` are required; ``n``, ``prompt_tokens``,
     ``system_fingerprint``, ``stop_reason`` and ``return_token_ids`` are not.
 
-    >>> from streamdec.integrations.openai import ChatStream, StreamOptions
+    >>> from streamdec.integrations.openai import ChatCompletionEncoder, StreamOptions
     >>> options: StreamOptions = {"response_id": "chatcmpl-1", "model": "tiny", "created": 0}
-    >>> len(ChatStream(**options, n=2).start())
+    >>> len(ChatCompletionEncoder(**options, n=2).start())
     2
     """
 
@@ -402,7 +402,7 @@ class _Stream(_Format):
         return 0
 
 
-class ChatStream(_Stream):
+class ChatCompletionEncoder(_Stream):
     r"""A chat completion, as it comes: ``chat.completion.chunk`` objects.
 
     The first of each sample has the role, the last the finish_reason; then comes the usage if it
@@ -414,8 +414,8 @@ class ChatStream(_Stream):
     usage without ``prompt_tokens``.
 
     >>> from streamdec import Chunk
-    >>> from streamdec.integrations.openai import ChatStream
-    >>> wire = ChatStream(response_id="chatcmpl-1", model="tiny", created=0)
+    >>> from streamdec.integrations.openai import ChatCompletionEncoder
+    >>> wire = ChatCompletionEncoder(response_id="chatcmpl-1", model="tiny", created=0)
     >>> [each["choices"][0]["delta"] for each in wire.step(Chunk("Hi"))]
     [{'role': 'assistant', 'content': ''}, {'content': 'Hi'}]
     >>> wire.step(Chunk("", "stop", "\nUser:"))[0]["choices"]  # doctest: +NORMALIZE_WHITESPACE
@@ -437,7 +437,7 @@ class ChatStream(_Stream):
         return {"delta": {"content": chunk.text} if has_content else {}}
 
 
-class CompletionStream(_Stream):
+class CompletionEncoder(_Stream):
     r"""A completion, as it comes: ``text_completion`` objects.
 
     Args:
@@ -447,11 +447,12 @@ class CompletionStream(_Stream):
         echo_logprobs: of the prompt's tokens, for each sample
             (:func:`~streamdec.integrations.logprobs.prompt_logprobs`).
 
-    Raises what ChatStream does, and ValueError for another number of echoes than of samples.
+    Raises what ChatCompletionEncoder does, and ValueError for another number of echoes than of
+    samples.
 
     >>> from streamdec import Chunk
-    >>> from streamdec.integrations.openai import CompletionStream
-    >>> wire = CompletionStream(response_id="cmpl-1", model="tiny", created=0, echo="Once")
+    >>> from streamdec.integrations.openai import CompletionEncoder
+    >>> wire = CompletionEncoder(response_id="cmpl-1", model="tiny", created=0, echo="Once")
     >>> [each["choices"][0]["text"] for each in wire.step(Chunk(" upon"))]
     ['Once', ' upon']
     """
@@ -504,7 +505,7 @@ class _Response(_Format):
     ) -> None:
         """Takes ``chunk``, of the sample ``index``.
 
-        ``num_tokens``, ``logprobs`` and what is raised are as for ``ChatStream.step``.
+        ``num_tokens``, ``logprobs`` and what is raised are as for ``ChatCompletionEncoder.step``.
         """
         self._sample(chunk, index, num_tokens).take(chunk, num_tokens)
         self._texts[index].append(chunk.text)
@@ -554,7 +555,7 @@ class ChatResponse(_Response):
             ``prompt_tokens``.
         logprobs: whether the client asked for them.
 
-    Raises ValueError as ChatStream does. The texts of all samples are held.
+    Raises ValueError as ChatCompletionEncoder does. The texts of all samples are held.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.openai import ChatResponse
@@ -579,9 +580,9 @@ class CompletionResponse(_Response):
         options: those of :class:`~streamdec.integrations.openai.ResponseOptions`; with
             ``prompt_tokens``.
         logprobs: whether the client asked for them.
-        echo, echo_logprobs: as for CompletionStream.
+        echo, echo_logprobs: as for CompletionEncoder.
 
-    Raises ValueError as CompletionStream does. The texts of all samples are held.
+    Raises ValueError as CompletionEncoder does. The texts of all samples are held.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.openai import CompletionResponse

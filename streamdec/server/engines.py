@@ -20,7 +20,7 @@ from typing import Any, Protocol, Self
 import anyio
 
 from streamdec.errors import FeedClosedError, StreamdecError
-from streamdec.feed import TokenFeed
+from streamdec.feed import TokenQueue
 from streamdec.integrations.logprobs import TokenLogprob
 from streamdec.sources import Delta, Reader, is_plain
 from streamdec.waits import Wait, new_wait
@@ -228,7 +228,7 @@ class EngineRun:
         self._reader = None if put_logprobs is None else Reader(ids=self._ids_of)
         self._pull: Callable[[], Awaitable[Any]] | None = None
         self._close: Callable[[], Any] | None = None
-        self._feed: TokenFeed | None = None
+        self._feed: TokenQueue | None = None
         self._scope: anyio.CancelScope | None = None
         self._is_aborted = False
         self._has_ended = False
@@ -308,7 +308,7 @@ class EngineRun:
             return
         if not is_plain(source):
             raise EngineError(f"an engine gives an (async) iterator of ids, not {source!r:.80}")
-        self._feed = feed = TokenFeed(_AHEAD)
+        self._feed = feed = TokenQueue(_AHEAD)
         self._pull, self._close = feed.__anext__, feed.aclose
         reader, self._reader = self._reader or Reader(), None
         self._has_thread = True
@@ -317,7 +317,7 @@ class EngineRun:
             target=context.run, args=(self._work, source, reader, feed), daemon=True
         ).start()
 
-    def _work(self, source: Iterable[Any], reader: Reader, feed: TokenFeed) -> None:
+    def _work(self, source: Iterable[Any], reader: Reader, feed: TokenQueue) -> None:
         try:
             _produce(source, reader, feed)
         finally:
@@ -338,7 +338,7 @@ def _field(output: Any, name: str) -> Any:
     return getattr(output, name, None)
 
 
-def _produce(source: Iterable[Any], reader: Reader, feed: TokenFeed) -> None:
+def _produce(source: Iterable[Any], reader: Reader, feed: TokenQueue) -> None:
     """All that a plain engine gives, in its thread, where it is also closed."""
     iterator: Any = None
     try:

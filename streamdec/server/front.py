@@ -185,7 +185,7 @@ class Front:
         """One stream that gives a chunk for each token, and what it writes down."""
         tracer = Tracer(self._decoder(asked, prompt), prompt)
         run = self._run(asked, prompt, 0, None)
-        text = stream(run, decoder=tracer, split="token", finish_reason="stop")
+        text = stream(run, decoder=tracer, chunk_by="token", finish_reason="stop")
         return Sample(text, run), tracer
 
     def _decoder(self, asked: Generation, prompt: list[int]) -> StopSequenceDecoder:

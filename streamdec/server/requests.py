@@ -36,7 +36,7 @@ _VLLM_KEYS = (
     "max_tokens",
     "max_completion_tokens",
 )
-_GATE_KEYS = ("armed_after", "armed_until")
+_GATE_KEYS = ("enable_stops_after", "disable_stops_after")
 """Ours: until and after which text, or id, no stop counts."""
 """What ends a stream in a request."""
 _UNSERVED: Mapping[str, str] = {

@@ -106,7 +106,7 @@ class Routes:
             if asked.logprobs is not None:
                 raise RequestError("echo has no logprobs here", param="echo")
             options["echo"] = self._echoes(asked, prompts, ids)
-        stream, whole = openai.CompletionStream, openai.CompletionResponse
+        stream, whole = openai.CompletionEncoder, openai.CompletionResponse
         return self._answer(request, asked, ids, options, stream, whole)
 
     async def chat(self, request: Request) -> Any:
@@ -122,7 +122,9 @@ class Routes:
         self._check_samples(asked.n)
         ids = [await self._front.chat_ids(chat)]
         options = self._options("chatcmpl", asked, ids)
-        return self._answer(request, asked, ids, options, openai.ChatStream, openai.ChatResponse)
+        return self._answer(
+            request, asked, ids, options, openai.ChatCompletionEncoder, openai.ChatResponse
+        )
 
     async def messages(self, request: Request) -> Any:
         """Anthropic's ``/v1/messages``."""
@@ -136,7 +138,7 @@ class Routes:
             "stop_sequences": asked.conditions.stop,
         }
         formats: dict[str, Any] = (
-            {"wire": anthropic.MessageStream(**options)}
+            {"wire": anthropic.MessageEncoder(**options)}
             if asked.stream
             else {"whole": anthropic.MessageResponse(**options)}
         )

@@ -23,7 +23,7 @@ def possible_stops(decoder: StopSequenceDecoder) -> tuple[PossibleStop, ...]:
     conditions, memory = decoder.conditions, decoder._memory
     begun = [(_begun(stop, memory.tail), stop) for stop in conditions.stop]
     begun += [
-        (_begun_pattern(source, conditions.max_hold, memory.tail), source)
+        (_begun_pattern(source, conditions.max_match_length, memory.tail), source)
         for source in conditions.stop_regex
     ]
     found = sorted((-size, stop) for size, stop in begun if size)
@@ -37,9 +37,9 @@ def _begun(stop: str, tail: str) -> int:
     return next((size for size in sizes if tail.endswith(stop[:size])), 0)
 
 
-def _begun_pattern(source: str, max_hold: int | None, tail: str) -> int:
+def _begun_pattern(source: str, max_match_length: int | None, tail: str) -> int:
     """How many last letters of ``tail`` may become a match; 1 if that takes too long to know."""
-    alone = matcher((), (), read_patterns([source], max_hold))
+    alone = matcher((), (), read_patterns([source], max_match_length))
     try:
         return len(alone.jailed(tail))
     except StopRegexTimeoutError:

@@ -358,7 +358,7 @@ def _stop(value: Any) -> Any:
 
 # --- redaction ------------------------------------------------------------------------------------
 
-_IDS = ("armed_after", "armed_until")
+_IDS = ("enable_stops_after", "disable_stops_after")
 """Conditions that may be one id."""
 _LEFT_OUT = "both texts are left out"
 

@@ -21,7 +21,7 @@ __all__ = ["verdict_on"]
 _UNKNOWN_TO_DECODE = {"clean_up_tokenization_spaces": True, "unknown_ids": "replace"}
 _SHOWN = 24
 """Characters of each text around a difference."""
-_EXACT = 'but for runs of bad bytes, which byte_runs="exact" gives as decode() does'
+_EXACT = 'but for runs of bad bytes, which byte_fallback="exact" gives as decode() does'
 
 
 def verdict_on(
@@ -128,14 +128,16 @@ class _Reference:
         """The same, and what else is as good, with the reason why it is."""
         whole = self.whole(count)
         yield whole, ""
-        if self._options["byte_runs"] == "eager" and self._streamed(count, "exact") == whole:
+        if self._options["byte_fallback"] == "eager" and self._streamed(count, "exact") == whole:
             # What comes must be what comes of these ids, and the other way with runs be decode()'s.
             yield self._streamed(count, "eager"), _EXACT
 
-    def _streamed(self, count: int, byte_runs: str) -> str:
+    def _streamed(self, count: int, byte_fallback: str) -> str:
         """The whole text of a stream; "" if this tokenizer cannot have these runs."""
         try:
-            stream = DecodeStream(self._tokenizer, **{**self._options, "byte_runs": byte_runs})
+            stream = DecodeStream(
+                self._tokenizer, **{**self._options, "byte_fallback": byte_fallback}
+            )
         except ValueError:
             return ""
         return "".join(stream.step_batch([*self._prompt, *self.ids[:count]])) + stream.flush()

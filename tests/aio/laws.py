@@ -24,8 +24,8 @@ from streamdec import (
     TextIterator,
     TextStream,
     TokenChunk,
-    TokenFeed,
     TokenIdError,
+    TokenQueue,
     wrap,
 )
 from streamdec import Sequence as TokenSequence
@@ -213,7 +213,7 @@ def _pulled_no_more_than_needed(
 
 
 def one_chunk_a_token(chunks: Sequence[Chunk], trail: Trail) -> None:
-    """``split="token"``: as many chunks as tokens, and the end if it is none of theirs."""
+    """``chunk_by="token"``: as many chunks as tokens, and the end if it is none of theirs."""
     assert len(chunks) == trail.num_read + (trail.last is not None and not trail.is_stopped)
     texts = itertools.accumulate((chunk.text for chunk in chunks), initial="")
     assert [*texts][: trail.num_read + 1] == trail.texts
@@ -245,8 +245,8 @@ def unread_ids(chunks: Sequence[Chunk], trail: Trail, outputs: Sequence[Sequence
 
 
 async def fed(machine: Machine, trail: Trail, outputs: Sequence[Any]) -> None:
-    """The same ids by way of a feed, put at the pace of a task."""
-    feed = TokenFeed()
+    """The same ids by way of a TokenQueue, put at the pace of a task."""
+    feed = TokenQueue()
     text = ""
     error: Exception | None = None
 
@@ -295,7 +295,7 @@ async def resumes(
         return
     assert text == trail.texts[place]
     assert stream.snapshot() == trail.snapshots[place]
-    assert stream.text_held == end_of(restore(stream.snapshot()))
+    assert stream.pending_text == end_of(restore(stream.snapshot()))
     assert stream.snapshot() == trail.snapshots[place], "asking changed something"
     rest = restore(json.loads(json.dumps(stream.snapshot())))
     more, error = await read(wrap(Engine(token_ids[place:]), rest, **options))
@@ -350,8 +350,8 @@ async def ids_that_wait_are_named(
             assert isinstance(chunk, TokenChunk)
             covered += chunk.token_ids
             read = num_tokens(machine)
-            assert [*covered, *stream.token_ids_held] == [*token_ids[:read]]
-    assert [*covered, *stream.token_ids_held] == [*token_ids[: num_tokens(machine)]]
+            assert [*covered, *stream.pending_token_ids] == [*token_ids[:read]]
+    assert [*covered, *stream.pending_token_ids] == [*token_ids[: num_tokens(machine)]]
 
 
 def ids_are_given_with_the_end_of_their_text(

@@ -18,7 +18,7 @@ from streamdec import (
     StopConditions,
     StopSequenceDecoder,
     TextStream,
-    TokenFeed,
+    TokenQueue,
     stream,
     wrap,
 )
@@ -235,7 +235,7 @@ async def test_a_task_that_is_cancelled_while_closing_has_not_lost_the_last_text
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert chunks.text_held == "b"
+    assert chunks.pending_text == "b"
     assert chunks.machine.finished
     await chunks.aclose()
     assert engine.closings == 1
@@ -258,12 +258,12 @@ async def test_a_task_that_is_cancelled_in_on_stop_closes_all_the_same() -> None
     assert (engine.closings, engine.is_closed) == (1, True)
 
 
-# --- feeds ----------------------------------------------------------------------------------------
+# --- token queues ---------------------------------------------------------------------------------
 
 
 @pytest.mark.anyio
-async def test_a_reader_of_a_feed_that_is_cancelled_leaves_it_closed() -> None:
-    feed = TokenFeed()
+async def test_a_reader_of_a_queue_that_is_cancelled_leaves_it_closed() -> None:
+    feed = TokenQueue()
     feed.put(A)
     reader = Reader(stream(feed, TOKENIZER))
     async with anyio.create_task_group() as group:
@@ -274,9 +274,9 @@ async def test_a_reader_of_a_feed_that_is_cancelled_leaves_it_closed() -> None:
 
 
 @pytest.mark.anyio
-async def test_waiting_for_a_feed_can_be_cancelled_and_begun_again() -> None:
+async def test_waiting_for_a_queue_can_be_cancelled_and_begun_again() -> None:
     """Without a stream around it nothing is closed, and nothing that is put is lost."""
-    feed = TokenFeed()
+    feed = TokenQueue()
     with anyio.move_on_after(0.01):
         await anext(feed)
     with anyio.move_on_after(0.01) as scope:
@@ -291,7 +291,7 @@ async def test_a_reader_that_is_cancelled_while_a_thread_wakes_it() -> None:
     """The waking comes too late, and must not complain to the event loop."""
     complaints: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-    feed = TokenFeed()
+    feed = TokenQueue()
     reader = asyncio.create_task(feed.__anext__())
     await asyncio.sleep(0)
     thread = threading.Thread(target=feed.put, args=(A,))
@@ -307,7 +307,7 @@ async def test_a_reader_that_is_cancelled_while_a_thread_wakes_it() -> None:
 
 @pytest.mark.anyio
 async def test_waiting_to_send_can_be_cancelled_and_nothing_was_put() -> None:
-    feed = TokenFeed(maxsize=1)
+    feed = TokenQueue(maxsize=1)
     feed.put(A)
     with anyio.move_on_after(0.01):
         await feed.send(B)

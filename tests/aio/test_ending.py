@@ -486,7 +486,7 @@ async def test_what_the_end_raises_comes_after_the_text_and_the_source_is_closed
     text += (await anext(chunks)).text if not is_stopping else ""
     with pytest.raises(RewriteError):
         await anext(chunks)
-    assert (text, chunks.text_held) == (("x", "x") if is_stopping else ("xx", ""))
+    assert (text, chunks.pending_text) == (("x", "x") if is_stopping else ("xx", ""))
     assert (engine.closings, engine.is_closed) == (1, True)
     assert not machine.finished
 
@@ -494,15 +494,15 @@ async def test_what_the_end_raises_comes_after_the_text_and_the_source_is_closed
 # --- what is held ---------------------------------------------------------------------------------
 
 
-async def test_text_held_is_what_would_come_out_and_asking_changes_nothing() -> None:
+async def test_pending_text_is_what_would_come_out_and_asking_changes_nothing() -> None:
     engine = Engine([A, B, 4], error=BoomError())
     chunks = stream(engine, TOKENIZER, stop="ab!")
-    assert chunks.text_held == ""
+    assert chunks.pending_text == ""
     with pytest.raises(BoomError):
         await drained(chunks)
-    assert chunks.text_held == "ab\ufffd" == chunks.text_held
+    assert chunks.pending_text == "ab\ufffd" == chunks.pending_text
     assert isinstance(chunks.machine, StopSequenceDecoder)
     assert (chunks.machine.jailed, chunks.machine.held) == ("ab", b"\xc3")
     done = stream([A, [B, STOP]], TOKENIZER, stop="STOP")
     assert [chunk.text for chunk in await drained(done)] == ["a", "b"]
-    assert done.text_held == ""
+    assert done.pending_text == ""

@@ -144,7 +144,7 @@ def test_an_engine_that_raises_anywhere_is_resumed(place: int) -> None:
         next(chunks)
     assert raised.value is error
     assert engine.closings == 1
-    assert chunks.text_held == ["", "a", "ab", "ab\ufffd"][place]
+    assert chunks.pending_text == ["", "a", "ab", "ab\ufffd"][place]
     rest = StopSequenceDecoder.restore(TOKENIZER, chunks.snapshot())
     text += "".join(chunk.text for chunk in iter_chunks(ids[place:], decoder=rest))
     assert text == "ab\ufffd"
@@ -195,7 +195,7 @@ def test_a_finished_machine_gives_its_finish_again() -> None:
 def test_long_outputs_become_several_chunks_and_split_token_one_each() -> None:
     output = [A] * (MAX_TOKENS_AT_ONCE + 1)
     assert [len(c.text) for c in iter_chunks([output], TOKENIZER)] == [MAX_TOKENS_AT_ONCE, 1, 0]
-    chunks = [*iter_chunks([[A, 4, 5]], TOKENIZER, split="token")]
+    chunks = [*iter_chunks([[A, 4, 5]], TOKENIZER, chunk_by="token")]
     assert [chunk.text for chunk in chunks] == ["a", "", "é", ""]
 
 

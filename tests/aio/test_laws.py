@@ -26,7 +26,7 @@ ROUNDS = USES_BEFORE_DENSE + 2
 """Streams until the rows at rest are a list, which is what a stream walks by itself."""
 
 BACKENDS = st.sampled_from(["asyncio", "trio"])
-SPLITS = st.sampled_from(["output", "token"])
+CHUNK_BY = st.sampled_from(["output", "token"])
 
 
 @pytest.fixture(params=[*MACHINES])
@@ -73,7 +73,7 @@ def as_the_machine(
     for _ in range(ROUNDS):
         chunks: list[Chunk] = run(backend, laws.as_the_machine, make(), trail, outputs, **options)
         assert chunks == laws.plain_as_the_machine(make(), trail, outputs, **options)
-    if options["split"] == "token":
+    if options["chunk_by"] == "token":
         laws.one_chunk_a_token(chunks, trail)
     else:
         laws.one_chunk_an_output(chunks, trail, outputs)
@@ -83,7 +83,7 @@ def as_the_machine(
 @given(
     data=st.data(),
     situation=situations(),
-    split=SPLITS,
+    chunk_by=CHUNK_BY,
     shape=st.sampled_from([*SHAPES]),
     backend=BACKENDS,
 )
@@ -91,14 +91,14 @@ def test_law_0_however_the_ids_come(
     make: Callable[[Setup], Machine],
     data: st.DataObject,
     situation: Situation,
-    split: str,
+    chunk_by: str,
     shape: str,
     backend: str,
 ) -> None:
     setup, ids = setup_of(situation), situation.ids
     outputs = data.draw(one_by_one(ids), label="outputs")
     trail = trail_of(make(setup), ids)
-    options: dict[str, Any] = {"shape": SHAPES[shape], "split": split}
+    options: dict[str, Any] = {"shape": SHAPES[shape], "chunk_by": chunk_by}
     chunks = as_the_machine(backend, lambda: make(setup), trail, outputs, **options)
     laws.unread_ids(chunks, trail, outputs)
 
@@ -106,7 +106,7 @@ def test_law_0_however_the_ids_come(
 @given(
     data=st.data(),
     situation=situations(),
-    split=SPLITS,
+    chunk_by=CHUNK_BY,
     bad=st.sampled_from([True, -1, 2**32, *range(-DENSE_STEP, 5 - DENSE_STEP)]),
     backend=BACKENDS,
 )
@@ -114,7 +114,7 @@ def test_law_16_a_bad_id_comes_after_the_text_before_it(
     make: Callable[[Setup], Machine],
     data: st.DataObject,
     situation: Situation,
-    split: str,
+    chunk_by: str,
     bad: int,
     backend: str,
 ) -> None:
@@ -123,7 +123,7 @@ def test_law_16_a_bad_id_comes_after_the_text_before_it(
     ids = [*situation.ids[:place], bad, *situation.ids[place:]]
     outputs = data.draw(one_by_one(ids), label="outputs")
     trail = trail_of(make(setup), ids)
-    options: dict[str, Any] = {"shape": SHAPES["ids"], "split": split}
+    options: dict[str, Any] = {"shape": SHAPES["ids"], "chunk_by": chunk_by}
     as_the_machine(backend, lambda: make(setup), trail, outputs, **options)
 
 
@@ -133,7 +133,7 @@ def test_law_16_a_bad_id_comes_after_the_text_before_it(
     shape=st.sampled_from(["ids", "lists", "tuples", "arrays", "numpy ids"]),
     backend=BACKENDS,
 )
-def test_a_feed_changes_nothing(
+def test_a_token_queue_changes_nothing(
     data: st.DataObject, situation: Situation, shape: str, backend: str
 ) -> None:
     """However much the reader finds waiting each time."""
@@ -143,11 +143,11 @@ def test_a_feed_changes_nothing(
     run(backend, laws.fed, setup.decoder(), trail, [SHAPES[shape](part) for part in outputs])
 
 
-@given(situation=situations(), split=SPLITS, backend=BACKENDS)
+@given(situation=situations(), chunk_by=CHUNK_BY, backend=BACKENDS)
 def test_law_16_a_broken_engine_is_resumed_anywhere(
     make: Callable[[Setup], Machine],
     situation: Situation,
-    split: str,
+    chunk_by: str,
     backend: str,
 ) -> None:
     setup, ids = setup_of(situation), situation.ids
@@ -158,37 +158,41 @@ def test_law_16_a_broken_engine_is_resumed_anywhere(
         return kind.restore(setup.tokenizer, snapshot)
 
     for place in range(len(ids) + 1):
-        run(backend, laws.resumes, make(setup), trail, ids, place, restore, split=split)
+        run(backend, laws.resumes, make(setup), trail, ids, place, restore, chunk_by=chunk_by)
 
 
-@given(data=st.data(), situation=situations(), split=SPLITS, backend=BACKENDS)
+@given(data=st.data(), situation=situations(), chunk_by=CHUNK_BY, backend=BACKENDS)
 def test_ids_belong_to_text(
     make: Callable[[Setup], Machine],
     data: st.DataObject,
     situation: Situation,
-    split: str,
+    chunk_by: str,
     backend: str,
 ) -> None:
     setup, ids = setup_of(situation), situation.ids
     outputs = data.draw(one_by_one(ids), label="outputs")
     trail = trail_of(make(setup), ids)
-    options: dict[str, Any] = {"shape": SHAPES["ids"], "split": split, "return_token_ids": True}
+    options: dict[str, Any] = {
+        "shape": SHAPES["ids"],
+        "chunk_by": chunk_by,
+        "return_token_ids": True,
+    }
     for _ in range(ROUNDS):
         chunks = run(backend, laws.as_the_machine, make(setup), trail, outputs, **options)
         laws.ids_belong_to_text(chunks, trail, ids)
 
 
-@given(data=st.data(), situation=situations(), split=SPLITS, backend=BACKENDS)
+@given(data=st.data(), situation=situations(), chunk_by=CHUNK_BY, backend=BACKENDS)
 def test_ids_that_wait_for_their_text_are_named(
     make: Callable[[Setup], Machine],
     data: st.DataObject,
     situation: Situation,
-    split: str,
+    chunk_by: str,
     backend: str,
 ) -> None:
     setup, ids = setup_of(situation), situation.ids
     place = data.draw(st.integers(0, len(ids)), label="place")
-    run(backend, laws.ids_that_wait_are_named, make(setup), ids, place, split=split)
+    run(backend, laws.ids_that_wait_are_named, make(setup), ids, place, chunk_by=chunk_by)
 
 
 BYTE_LEVEL = situations().filter(lambda situation: situation.table.decoder == "byte_level")
@@ -196,23 +200,23 @@ BYTE_LEVEL = situations().filter(lambda situation: situation.table.decoder == "b
 
 @given(situation=BYTE_LEVEL, kind=st.sampled_from(["StopSequenceDecoder", "DecodeStream"]))
 def test_ids_are_given_with_the_end_of_their_text(situation: Situation, kind: str) -> None:
-    """The judge is where anchors place each token in the text."""
+    """The judge is where the spans place each token in the text."""
     setup, ids = setup_of(situation), situation.ids
     trail = trail_of(MACHINES[kind](setup), ids)
     options = asdict(setup.options)
     if options["unknown_ids"] == "error":  # it may be a stop id, which is no error
         options["unknown_ids"] = "skip"
-    anchored = DecodeStream(setup.tokenizer, setup.prompt, anchors=True, **options)
-    anchored.step_batch(ids[: trail.num_read])
-    anchored.flush()
-    ends = [anchor.end for anchor in anchored.take_anchors()]
+    recording = DecodeStream(setup.tokenizer, setup.prompt, spans=True, **options)
+    recording.step_batch(ids[: trail.num_read])
+    recording.flush()
+    ends = [span.end for span in recording.take_spans()]
     chunks = run(
         "asyncio",
         laws.as_the_machine,
         MACHINES[kind](setup),
         trail,
         [[token_id] for token_id in ids],
-        split="token",
+        chunk_by="token",
         return_token_ids=True,
     )
     laws.ids_are_given_with_the_end_of_their_text(chunks, trail, ends)

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from streamdec import MockTokenizer, TokenFeed, stream
+from streamdec import MockTokenizer, TokenQueue, stream
 from tests.aio.engines import Engine, Script, async_generator
 
 pytestmark = pytest.mark.anyio
@@ -19,13 +19,13 @@ TOKENIZER = MockTokenizer.from_tokens([bytes([byte]) for byte in range(256)])
 
 
 async def test_a_thousand_streams_of_one_loop_stay_apart() -> None:
-    """Each has its own ids, stop and pace; half of them come by way of a feed."""
+    """Each has its own ids, stop and pace; half of them come by way of a TokenQueue."""
     found: dict[int, tuple[str, Any]] = {}
     expected: dict[int, tuple[str, Any]] = {}
 
     async def serve(number: int) -> None:
         text = f"stream {number}: é你😀 " * 3
-        feed = TokenFeed()
+        feed = TokenQueue()
         source: Any = feed if number % 2 else Engine(text.encode())
         expected[number] = (text, None) if number % 3 else (text.partition("你")[0], "你")
         stop = [] if number % 3 else ["你"]

@@ -93,19 +93,19 @@ def test_a_stream_takes_all_options_of_the_machine_and_the_flow() -> None:
         ({"eos_token_ids": [2]}, "a"),
         ({"eos_token_ids": [2], "ignore_eos": True}, "ab\ufffd"),
         ({"stop_token_sequences": [[1, 2]]}, ""),
-        ({"stop": "b", "armed_after": "b"}, "ab\ufffd"),
-        ({"stop": "b", "armed_until": "a"}, "ab\ufffd"),
+        ({"stop": "b", "enable_stops_after": "b"}, "ab\ufffd"),
+        ({"stop": "b", "disable_stops_after": "a"}, "ab\ufffd"),
         ({"stop_regex": "[bc]"}, "a"),
-        ({"stop_regex": "[bc]+", "max_hold": 5}, "a"),
+        ({"stop_regex": "[bc]+", "max_match_length": 5}, "a"),
         ({"stop": "b", "limits": StopLimits(longest_stop=5)}, "a"),
         ({"skip_special_tokens": False}, "<s>ab\ufffd"),
         ({"unknown_ids": "replace"}, "ab\ufffd"),
-        ({"byte_runs": "exact"}, "ab\ufffd"),
+        ({"byte_fallback": "exact"}, "ab\ufffd"),
         ({"clean_up_tokenization_spaces": True}, "ab\ufffd"),
         ({"conditions": StopConditions(stop="b")}, "a"),
         ({"prompt_token_ids": [3]}, "\ufffdab\ufffd"),
         ({"ids": lambda token_id: [token_id]}, "ab\ufffd"),
-        ({"split": "token"}, "ab\ufffd"),
+        ({"chunk_by": "token"}, "ab\ufffd"),
         ({"index": 0}, "ab\ufffd"),
         ({"return_token_ids": True}, "ab\ufffd"),
     ],
@@ -169,10 +169,10 @@ def test_what_is_wrong_is_named(
     ("options", "problem"),
     [
         ({"stop": ""}, "an empty stop would match everywhere"),
-        ({"split": "word"}, r"split must be one of \('output', 'token'\), not 'word'"),
+        ({"chunk_by": "word"}, r"chunk_by must be one of \('output', 'token'\), not 'word'"),
         ({"finish_reason": "eos"}, "finish_reason must be one of .*, not 'eos'"),
         ({"index": -1}, "index must be a number from 0 up, not -1"),
-        ({"byte_runs": "lazy"}, "byte_runs"),
+        ({"byte_fallback": "lazy"}, "byte_fallback"),
     ],
 )
 def test_values_that_are_none(
@@ -189,7 +189,7 @@ def test_values_that_are_none(
         ({"conditions": StopConditions()}, "conditions"),
         ({"prompt_token_ids": [1]}, "prompt_token_ids"),
         ({"tokenizer": OTHER}, "tokenizer"),
-        ({"max_tokens": 1, "byte_runs": "exact"}, "max_tokens, byte_runs"),
+        ({"max_tokens": 1, "byte_fallback": "exact"}, "max_tokens, byte_fallback"),
     ],
 )
 def test_a_decoder_has_its_own_of_everything(
@@ -248,8 +248,8 @@ def test_nothing_is_asked_of_a_source_where_an_option_is_wrong() -> None:
         def __aiter__(self) -> Any:
             raise AssertionError("touched")
 
-    with pytest.raises(ValueError, match="split"):
-        stream(Untouchable(), TOKENIZER, split="word")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="chunk_by"):
+        stream(Untouchable(), TOKENIZER, chunk_by="word")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("machine", [None, "decoder", TOKENIZER, StopConditions()])

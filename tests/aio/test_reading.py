@@ -46,9 +46,9 @@ async def test_a_chunk_is_what_an_output_brings_out() -> None:
 
 async def test_split_token_gives_a_chunk_for_each_token() -> None:
     source = Engine([[A, B], [4], [], [5, A], SKIPPED])
-    chunks = [chunk async for chunk in stream(source, TOKENIZER, split="token")]
+    chunks = [chunk async for chunk in stream(source, TOKENIZER, chunk_by="token")]
     assert [chunk.text for chunk in chunks] == ["a", "b", "", "é", "a", "", ""]
-    assert [chunk.held for chunk in chunks] == [False, False, True, False, False, True, False]
+    assert [chunk.is_empty for chunk in chunks] == [False, False, True, False, False, True, False]
 
 
 async def test_an_output_of_many_ids_becomes_several_chunks() -> None:
@@ -60,8 +60,9 @@ async def test_an_output_of_many_ids_becomes_several_chunks() -> None:
 
 async def test_ids_after_the_finish_are_counted_as_unread_across_all_of_the_output() -> None:
     output = [A] * 10 + [6] + [A] * MAX_TOKENS_AT_ONCE * 2
-    for split in ("output", "token"):
-        chunks = [c async for c in stream(Engine([output]), TOKENIZER, stop="STOP", split=split)]
+    for chunk_by in ("output", "token"):
+        source = Engine([output])
+        chunks = [c async for c in stream(source, TOKENIZER, stop="STOP", chunk_by=chunk_by)]
         assert chunks[-1].unread_tokens == MAX_TOKENS_AT_ONCE * 2
 
 
@@ -117,7 +118,7 @@ async def test_an_engine_that_gives_lists_is_taken_at_its_word() -> None:
 
 
 async def test_lists_of_ids_are_read_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are what feeds give: to look for ids in them would take longer than to decode them."""
+    """A TokenQueue gives these: to look for ids in them would take longer than to decode them."""
     read: list[Any] = []
 
     def noted_read(_: Reader, output: Any) -> Delta:

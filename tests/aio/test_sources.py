@@ -78,7 +78,7 @@ def test_what_is_in_a_list_is_for_the_machine_to_refuse(value: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [list, tuple, np.array, deque, UserList])
-@pytest.mark.parametrize("options", [{}, {"split": "token"}, {"cumulative": True}])
+@pytest.mark.parametrize("options", [{}, {"chunk_by": "token"}, {"cumulative": True}])
 def test_ids_of_any_kind_are_divided_where_they_must_be(
     kind: Callable[[list[int]], Any], options: dict[str, Any]
 ) -> None:

@@ -135,14 +135,14 @@ async def test_a_stream_names_the_ids_that_wait() -> None:
     engine = Engine([A, SKIPPED, E4, [BDA0, STOP]], in_close=in_close)
     chunks = stream(engine, TOKENIZER, stop="STOP", return_token_ids=True)
     assert await anext(chunks) == TokenChunk("a", token_ids=(A,))
-    assert chunks.token_ids_held == ()
+    assert chunks.pending_token_ids == ()
     reading = asyncio.create_task(chunks.__anext__())
     await closing.wait()
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
-    assert chunks.text_held == "你"
-    assert [*chunks.token_ids_held] == [SKIPPED, E4, BDA0, STOP]
+    assert chunks.pending_text == "你"
+    assert [*chunks.pending_token_ids] == [SKIPPED, E4, BDA0, STOP]
     await chunks.aclose()
 
 
@@ -150,12 +150,12 @@ async def test_a_stream_names_the_ids_that_wait() -> None:
 async def test_a_stream_that_covers_no_ids_names_none() -> None:
     async with stream([A, E4], TOKENIZER) as chunks:
         await anext(chunks)
-        assert chunks.token_ids_held == ()
+        assert chunks.pending_token_ids == ()
 
 
 def test_a_token_chunk_is_a_chunk() -> None:
     chunk = TokenChunk("a", token_ids=(1,))
     assert isinstance(chunk, Chunk)
-    assert not chunk.held
-    assert TokenChunk().held
+    assert not chunk.is_empty
+    assert TokenChunk().is_empty
     assert hash(chunk) == hash(TokenChunk("a", token_ids=(1,)))

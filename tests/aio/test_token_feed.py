@@ -1,4 +1,4 @@
-"""TokenFeed: from any thread or task to one reader, nothing lost, nothing twice, in order."""
+"""TokenQueue: from any thread or task to one reader, nothing lost, nothing twice, in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from streamdec import (
     FeedClosedError,
     FeedFullError,
     MockTokenizer,
-    TokenFeed,
+    TokenQueue,
     stream,
 )
 from streamdec.sources import Delta
@@ -61,19 +61,19 @@ class Thread:
 
 @pytest.mark.parametrize("given", [5, np.int64(5), [5], (5,), np.array([5]), range(5, 6)], ids=repr)
 async def test_ids_are_put_in_every_shape(given: Any) -> None:
-    feed = TokenFeed()
+    feed = TokenQueue()
     feed.put(given)
     assert [*await anext(feed)] == [5]
 
 
 async def test_ids_are_put_as_an_iterator() -> None:
-    feed = TokenFeed()
+    feed = TokenQueue()
     feed.put(iter([5, 6]))
     assert await anext(feed) == [5, 6]
 
 
 async def test_what_waits_is_taken_at_once() -> None:
-    feed = TokenFeed()
+    feed = TokenQueue()
     feed.put(1)
     feed.put([2, 3])
     await feed.send(4)
@@ -85,7 +85,7 @@ async def test_what_waits_is_taken_at_once() -> None:
 
 
 async def test_the_first_ids_go_through_at_once_and_later_ones_together() -> None:
-    feed = TokenFeed()
+    feed = TokenQueue()
     chunks: list[str] = []
 
     async def read() -> None:
@@ -105,8 +105,8 @@ async def test_the_first_ids_go_through_at_once_and_later_ones_together() -> Non
     assert chunks == ["a", "bcd", ""]
 
 
-async def test_a_stream_reads_the_end_with_its_reason_and_the_feed_is_closed() -> None:
-    feed = TokenFeed()
+async def test_a_stream_reads_the_end_with_its_reason_and_the_queue_is_closed() -> None:
+    feed = TokenQueue()
     feed.put([65])
     feed.end("cancelled")
     chunks = stream(feed, TOKENIZER)
@@ -116,13 +116,13 @@ async def test_a_stream_reads_the_end_with_its_reason_and_the_feed_is_closed() -
 
 
 async def test_the_stop_of_the_engine_goes_with_it() -> None:
-    feed = TokenFeed()
+    feed = TokenQueue()
     feed.end("stop", 7)
     assert await drained(stream(feed, TOKENIZER)) == [Chunk("", "stop", 7)]
 
 
 async def test_an_end_without_a_reason_is_a_bare_end() -> None:
-    feed = TokenFeed()
+    feed = TokenQueue()
     feed.put(65)
     feed.end()
     chunks = stream(feed, TOKENIZER, finish_reason="stop")
@@ -131,7 +131,7 @@ async def test_an_end_without_a_reason_is_a_bare_end() -> None:
 
 
 async def test_a_failure_comes_after_all_that_was_put_and_is_the_very_exception() -> None:
-    feed, error = TokenFeed(), BoomError("out of memory")
+    feed, error = TokenQueue(), BoomError("out of memory")
     feed.put([65, 66])
     feed.fail(error)
     chunks = stream(feed, TOKENIZER)
@@ -157,7 +157,7 @@ async def test_a_failure_is_one_whatever_it_would_tell_the_readers_task(
     error: BaseException,
 ) -> None:
     """That its loop is over, or that it was cancelled: then text would just end, or a task."""
-    feed = TokenFeed()
+    feed = TokenQueue()
     feed.put(65)
     feed.fail(error)
     chunks = stream(feed, TOKENIZER)
@@ -169,7 +169,7 @@ async def test_a_failure_is_one_whatever_it_would_tell_the_readers_task(
 
 
 async def test_a_user_who_interrupts_the_producer_is_heard() -> None:
-    feed, error = TokenFeed(), KeyboardInterrupt()
+    feed, error = TokenQueue(), KeyboardInterrupt()
     feed.fail(error)
     with pytest.raises(KeyboardInterrupt) as raised:
         await anext(feed)
@@ -178,14 +178,14 @@ async def test_a_user_who_interrupts_the_producer_is_heard() -> None:
 
 async def test_the_first_end_counts() -> None:
     """A producer may end in a finally what it failed before."""
-    feed = TokenFeed()
+    feed = TokenQueue()
     feed.fail(BoomError())
     feed.end()
     with pytest.raises(BoomError):
         await anext(feed)
     with pytest.raises(StopAsyncIteration):
         await anext(feed)
-    ended = TokenFeed()
+    ended = TokenQueue()
     ended.end("stop")
     ended.fail(BoomError())
     ended.end("length")
@@ -197,7 +197,7 @@ async def test_the_first_end_counts() -> None:
 @pytest.mark.parametrize("wake", ["put", "end", "fail", "close"])
 @pytest.mark.parametrize("is_thread", [False, True])
 async def test_a_reader_that_waits_is_woken(wake: str, is_thread: bool) -> None:
-    feed = TokenFeed()
+    feed = TokenQueue()
     found: list[Any] = []
     verbs: dict[str, Callable[[], object]] = {
         "put": lambda: feed.put(65),
@@ -236,7 +236,7 @@ async def test_many_puts_wake_a_reader_once(
         end(wait)
 
     monkeypatch.setattr(Wait, "end", noted_end)
-    feed = TokenFeed()
+    feed = TokenQueue()
     found: list[Any] = []
 
     def produce() -> None:
@@ -272,7 +272,7 @@ async def test_many_readers_are_woken_by_one_call(
             call(bell)
 
         monkeypatch.setattr(kind, "_call", noted_call)
-    feeds = [TokenFeed() for _ in range(5)]
+    feeds = [TokenQueue() for _ in range(5)]
 
     def produce() -> None:
         for feed in feeds:
@@ -294,7 +294,7 @@ async def test_many_readers_are_woken_by_one_call(
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_loop_that_was_begun_in_one_thread_may_go_on_in_another() -> None:
     """As in a plain function that starts its engine, and leaves the loop to a thread."""
-    loop, feed, found = asyncio.new_event_loop(), TokenFeed(), []
+    loop, feed, found = asyncio.new_event_loop(), TokenQueue(), []
     loop.set_debug(True)  # it complains of calls from outside, and would hear of no other
 
     async def read() -> None:
@@ -322,7 +322,7 @@ async def test_a_loop_that_was_begun_in_one_thread_may_go_on_in_another() -> Non
 
 
 async def test_an_empty_put_is_nothing() -> None:
-    feed = TokenFeed()
+    feed = TokenQueue()
     async with anyio.create_task_group() as group:
         group.start_soon(anext, feed)
         await anyio.wait_all_tasks_blocked()
@@ -338,7 +338,7 @@ async def test_an_empty_put_is_nothing() -> None:
 @pytest.mark.parametrize("maxsize", [1, 3, 64, None])
 @pytest.mark.parametrize("size", [1, 2, 5])
 async def test_a_thread_and_a_reader_at_full_speed(maxsize: int | None, size: int) -> None:
-    feed = TokenFeed(maxsize)
+    feed = TokenQueue(maxsize)
 
     def produce() -> None:
         for start in range(0, len(IDS), size):
@@ -352,9 +352,9 @@ async def test_a_thread_and_a_reader_at_full_speed(maxsize: int | None, size: in
     assert text == TEXT
 
 
-async def test_several_threads_put_into_one_feed() -> None:
+async def test_several_threads_put_into_one_queue() -> None:
     """Each one's ids stay in their order."""
-    feed = TokenFeed(7)
+    feed = TokenQueue(7)
 
     def produce(number: int) -> None:
         for place in range(200):
@@ -375,7 +375,7 @@ async def test_several_threads_put_into_one_feed() -> None:
 
 
 async def test_a_thread_is_told_that_its_reader_has_seen_enough() -> None:
-    feed = TokenFeed(4)
+    feed = TokenQueue(4)
 
     def produce() -> None:
         for count in range(10_000):
@@ -394,7 +394,7 @@ async def test_a_thread_is_told_that_its_reader_has_seen_enough() -> None:
 
 
 async def test_a_thread_that_waits_for_room_is_told_too() -> None:
-    feed = TokenFeed(1)
+    feed = TokenQueue(1)
     feed.put(1)
     started = threading.Event()
 
@@ -412,8 +412,8 @@ async def test_a_thread_that_waits_for_room_is_told_too() -> None:
 # --- bounds ---------------------------------------------------------------------------------------
 
 
-async def test_a_full_feed_refuses_where_it_is_not_to_wait() -> None:
-    feed = TokenFeed(2)
+async def test_a_full_queue_refuses_where_it_is_not_to_wait() -> None:
+    feed = TokenQueue(2)
     feed.put([1, 2, 3])
     with pytest.raises(FeedFullError, match="the feed is full: 3 ids wait"):
         feed.put(4, wait=False)
@@ -424,7 +424,7 @@ async def test_a_full_feed_refuses_where_it_is_not_to_wait() -> None:
 
 async def test_put_never_holds_up_the_event_loop() -> None:
     """It would wait for itself."""
-    feed = TokenFeed(1)
+    feed = TokenQueue(1)
     feed.put(1)
     with pytest.raises(FeedFullError, match=r"await send\(\)"):
         feed.put(2)
@@ -432,7 +432,7 @@ async def test_put_never_holds_up_the_event_loop() -> None:
 
 
 async def test_a_thread_waits_for_room_no_longer_than_it_said() -> None:
-    feed = TokenFeed(1)
+    feed = TokenQueue(1)
     feed.put(1)
 
     def produce() -> None:
@@ -444,7 +444,7 @@ async def test_a_thread_waits_for_room_no_longer_than_it_said() -> None:
 
 
 async def test_a_thread_that_waits_goes_on_when_there_is_room() -> None:
-    feed = TokenFeed(1)
+    feed = TokenQueue(1)
     feed.put(1)
     thread = Thread(lambda: feed.put(2))
     time.sleep(0.01)  # noqa: ASYNC251 (the thread is to wait meanwhile)
@@ -454,7 +454,7 @@ async def test_a_thread_that_waits_goes_on_when_there_is_room() -> None:
 
 
 async def test_a_task_that_sends_waits_for_room() -> None:
-    feed = TokenFeed(2)
+    feed = TokenQueue(2)
     sent: list[int] = []
 
     async def produce() -> None:
@@ -476,7 +476,7 @@ async def test_a_task_that_sends_waits_for_room() -> None:
 async def test_room_that_comes_just_before_a_task_waits_for_it_is_seen() -> None:
     """As when a reader in another thread takes all at that moment."""
 
-    class ReadMeanwhile(TokenFeed):
+    class ReadMeanwhile(TokenQueue):
         def put(self, token_ids: Any, **options: Any) -> None:
             try:
                 super().put(token_ids, **options)
@@ -493,7 +493,7 @@ async def test_room_that_comes_just_before_a_task_waits_for_it_is_seen() -> None
 
 
 async def test_a_task_that_sends_is_told_when_it_is_closed() -> None:
-    feed = TokenFeed(1)
+    feed = TokenQueue(1)
     feed.put(1)
     told: list[str] = []
 
@@ -511,15 +511,15 @@ async def test_a_task_that_sends_is_told_when_it_is_closed() -> None:
     assert told == ["nothing can be put into the feed: its reader has closed it"] * 2
 
 
-async def test_a_feed_without_a_bound_takes_all() -> None:
-    feed = TokenFeed(None)
+async def test_a_queue_without_a_bound_takes_all() -> None:
+    feed = TokenQueue(None)
     for _ in range(3_000):
         feed.put(1, wait=False)
     assert len(await anext(feed)) == 3_000
 
 
-async def test_a_slow_reader_of_a_bounded_feed_holds_its_thread_back() -> None:
-    feed = TokenFeed(8)
+async def test_a_slow_reader_of_a_bounded_queue_holds_its_thread_back() -> None:
+    feed = TokenQueue(8)
     most = 0
 
     def produce() -> None:
@@ -542,7 +542,7 @@ async def test_a_slow_reader_of_a_bounded_feed_holds_its_thread_back() -> None:
 
 
 async def test_nothing_can_be_put_after_the_end() -> None:
-    feed = TokenFeed()
+    feed = TokenQueue()
     feed.end()
     with pytest.raises(FeedClosedError, match="it was ended"):
         feed.put(1)
@@ -554,7 +554,7 @@ async def test_nothing_can_be_put_after_the_end() -> None:
 
 
 async def test_closing_forgets_what_was_not_read_and_may_be_done_twice() -> None:
-    feed = TokenFeed()
+    feed = TokenQueue()
     feed.put([1, 2])
     await feed.aclose()
     await feed.aclose()
@@ -567,7 +567,7 @@ async def test_closing_forgets_what_was_not_read_and_may_be_done_twice() -> None
 
 
 async def test_a_second_reader_is_refused() -> None:
-    feed = TokenFeed()
+    feed = TokenQueue()
     async with anyio.create_task_group() as group:
         group.start_soon(drained, stream(feed, TOKENIZER))
         await anyio.wait_all_tasks_blocked()
@@ -578,7 +578,7 @@ async def test_a_second_reader_is_refused() -> None:
 
 def test_producers_are_told_that_the_readers_event_loop_is_no_more(anyio_backend: str) -> None:
     """A loop that was broken off, with its readers still in it."""
-    feeds = [TokenFeed(), TokenFeed()]
+    feeds = [TokenQueue(), TokenQueue()]
 
     async def main() -> list[Generator[Any, Any, Any]]:
         readers = [feed.__anext__().__await__() for feed in feeds]
@@ -602,7 +602,7 @@ def test_producers_are_told_that_the_readers_event_loop_is_no_more(anyio_backend
 
 def test_a_loop_that_ends_before_it_answers() -> None:
     """The first put calls it, the second relies on that. (Of trio each call is answered.)"""
-    feeds = [TokenFeed(), TokenFeed()]
+    feeds = [TokenQueue(), TokenQueue()]
 
     async def wait() -> list[Generator[Any, Any, Any]]:
         readers = [feed.__anext__().__await__() for feed in feeds]
@@ -623,7 +623,7 @@ def test_a_loop_that_ends_before_it_answers() -> None:
 
 async def test_a_loop_that_takes_no_more_calls_ends_what_it_was_told_to_end() -> None:
     """It is trio's last breath: it still answers, but does not look again."""
-    feeds = [TokenFeed(), TokenFeed()]
+    feeds = [TokenQueue(), TokenQueue()]
     async with anyio.create_task_group() as group:
         for feed in feeds:
             group.start_soon(anext, feed)
@@ -644,10 +644,10 @@ def refuse() -> None:
 
 
 async def test_two_loops_each_wake_their_own_readers(anyio_backend: str) -> None:
-    """One thread fills feeds whose readers are in several threads."""
-    feeds = [TokenFeed(4) for _ in range(4)]
+    """One thread fills queues whose readers are in several threads."""
+    feeds = [TokenQueue(4) for _ in range(4)]
 
-    def serve(feed: TokenFeed) -> str:
+    def serve(feed: TokenQueue) -> str:
         async def main() -> str:
             return "".join([chunk.text async for chunk in stream(feed, TOKENIZER)])
 
@@ -664,7 +664,7 @@ async def test_two_loops_each_wake_their_own_readers(anyio_backend: str) -> None
     async with anyio.create_task_group() as group:
         texts: list[str] = []
 
-        async def serve_in_thread(feed: TokenFeed) -> None:
+        async def serve_in_thread(feed: TokenQueue) -> None:
             texts.append(await anyio.to_thread.run_sync(serve, feed))
 
         for feed in feeds:
@@ -673,8 +673,8 @@ async def test_two_loops_each_wake_their_own_readers(anyio_backend: str) -> None
     assert texts == [TEXT] * 4
 
 
-async def test_many_feeds_of_one_thread_wake_all_their_readers() -> None:
-    feeds = [TokenFeed() for _ in range(200)]
+async def test_many_queues_of_one_thread_wake_all_their_readers() -> None:
+    feeds = [TokenQueue() for _ in range(200)]
 
     def produce() -> None:
         for token_id in IDS[:17]:
@@ -686,7 +686,7 @@ async def test_many_feeds_of_one_thread_wake_all_their_readers() -> None:
 
     texts: list[str] = []
 
-    async def read(feed: TokenFeed) -> None:
+    async def read(feed: TokenQueue) -> None:
         texts.append("".join([chunk.text async for chunk in stream(feed, TOKENIZER)]))
 
     producer = Thread(produce)
@@ -699,7 +699,7 @@ async def test_many_feeds_of_one_thread_wake_all_their_readers() -> None:
 
 @pytest.mark.parametrize("value", ["text", None, {1: 2}, {1}, 1.5])
 def test_what_is_no_ids_is_refused_where_it_is_put(value: Any) -> None:
-    feed = TokenFeed()
+    feed = TokenQueue()
     with pytest.raises(TypeError, match="token ids come as"):
         feed.put(value)
     assert feed.num_waiting == 0
@@ -707,25 +707,25 @@ def test_what_is_no_ids_is_refused_where_it_is_put(value: Any) -> None:
 
 def test_a_failure_is_an_exception() -> None:
     with pytest.raises(TypeError, match=r"fail\(\) takes an exception, not 'oops'"):
-        TokenFeed().fail("oops")  # type: ignore[arg-type]
+        TokenQueue().fail("oops")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("maxsize", "kind"), [(0, ValueError), (-1, ValueError), (1.5, TypeError)])
 def test_a_bound_is_a_number_of_ids(maxsize: Any, kind: type[Exception]) -> None:
     with pytest.raises(kind, match="maxsize must be"):
-        TokenFeed(maxsize)
+        TokenQueue(maxsize)
 
 
-def test_a_feed_says_what_state_it_is_in() -> None:
-    feed = TokenFeed()
-    assert repr(feed) == "<TokenFeed open, 0 ids wait>"
+def test_a_queue_says_what_state_it_is_in() -> None:
+    feed = TokenQueue()
+    assert repr(feed) == "<TokenQueue open, 0 ids wait>"
     feed.put([1, 2])
     feed.end()
-    assert repr(feed) == "<TokenFeed ended, 2 ids wait>"
+    assert repr(feed) == "<TokenQueue ended, 2 ids wait>"
 
 
-def test_a_feed_can_be_filled_where_no_event_loop_runs(anyio_backend: str) -> None:
-    feed = TokenFeed()
+def test_a_queue_can_be_filled_where_no_event_loop_runs(anyio_backend: str) -> None:
+    feed = TokenQueue()
     feed.put([*b"ab"])
     feed.end("stop")
 

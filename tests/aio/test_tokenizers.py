@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 from tokenizers import Tokenizer
 
-from streamdec import DecodeStream, HuggingFaceTokenizer, TokenFeed, iter_chunks, stream, wrap
+from streamdec import DecodeStream, HuggingFaceTokenizer, TokenQueue, iter_chunks, stream, wrap
 from tests.aio.engines import Engine
 from tests.support.zoo import UNCOMPILED, ZOO, shared_tokenizers
 
@@ -68,21 +68,23 @@ def test_a_stream_gives_what_the_library_decodes(
     async def read(chunks: Any) -> str:
         return "".join([chunk.text async for chunk in chunks])
 
-    def produce(feed: TokenFeed) -> None:
+    def produce(feed: TokenQueue) -> None:
         for group in groups:
             feed.put(group)
         feed.end()
 
     async def main() -> None:
-        feed = TokenFeed(None)
-        assert await read(wrap(Engine(groups), DecodeStream(tokenizer, byte_runs=runs))) == whole
-        stopped = stream(Engine(token_ids), tokenizer, stop=STOP, byte_runs=runs)
+        feed = TokenQueue(None)
+        assert (
+            await read(wrap(Engine(groups), DecodeStream(tokenizer, byte_fallback=runs))) == whole
+        )
+        stopped = stream(Engine(token_ids), tokenizer, stop=STOP, byte_fallback=runs)
         assert await read(stopped) == expected
         async with anyio.create_task_group() as group:
             group.start_soon(anyio.to_thread.run_sync, produce, feed)
-            assert await read(stream(feed, tokenizer, byte_runs=runs)) == whole
+            assert await read(stream(feed, tokenizer, byte_fallback=runs)) == whole
 
     anyio.run(main, backend=anyio_backend)
-    chunks = [*iter_chunks(groups, tokenizer, stop=STOP, byte_runs=runs)]
+    chunks = [*iter_chunks(groups, tokenizer, stop=STOP, byte_fallback=runs)]
     assert "".join(chunk.text for chunk in chunks) == expected
     assert chunks[-1].finish_reason == ("stop" if STOP in whole else "length")

@@ -84,7 +84,7 @@ def test_decode_is_the_library_where_all_bytes_make_characters(
     ids = draw_ids(data, theirs)
     if "\ufffd" not in theirs.DecodeIds(ids):
         assert ours.decode(ids) == theirs.DecodeIds(ids)
-    stream = DecodeStream(ours, byte_runs="exact")
+    stream = DecodeStream(ours, byte_fallback="exact")
     assert "".join(stream.step_batch(ids)) + stream.flush() == ours.decode(ids)
 
 

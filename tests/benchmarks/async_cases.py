@@ -36,7 +36,7 @@ from streamdec import (
     Hook,
     StopConditions,
     StopSequenceDecoder,
-    TokenFeed,
+    TokenQueue,
     add_hook,
     wrap,
 )
@@ -295,7 +295,7 @@ def _feed(count: int) -> str:
 async def _through_feed(
     token_ids: Sequence[int], handed: list[int], *, tokens_per_wake: int
 ) -> float:
-    feed = TokenFeed()
+    feed = TokenQueue()
 
     async def produce() -> None:
         for place, token_id in enumerate(token_ids, 1):
@@ -337,7 +337,7 @@ async def _timed(*tasks: Callable[[], Coroutine[Any, Any, None]]) -> float:
 
 async def _through_feed_from_thread(token_ids: Sequence[int], handed: list[int]) -> float:
     """As fast as both can; on the clock of the wall, for there are two threads."""
-    feed = TokenFeed()
+    feed = TokenQueue()
 
     def produce() -> None:
         for token_id in token_ids:
@@ -432,7 +432,7 @@ class _Load:
         self._tokenizer = subject.tokenizer
         self._conditions = StopConditions(markers)
         self._token_ids = token_ids
-        self._feeds = [TokenFeed() for _ in range(streams)]
+        self._feeds = [TokenQueue() for _ in range(streams)]
         self._began = 0.0
         self._chunks = 0
         self.texts: list[str] = []
@@ -467,7 +467,7 @@ class _Load:
         """When the engine has a token."""
         return self._began + place / TOKENS_PER_SECOND
 
-    async def _read(self, place: int, feed: TokenFeed, lags: list[float]) -> None:
+    async def _read(self, place: int, feed: TokenQueue, lags: list[float]) -> None:
         text, read = [], 0
         decoder = StopSequenceDecoder(self._tokenizer, self._conditions)
         async with wrap(feed, decoder) as chunks:

@@ -11,7 +11,7 @@ from typing import Any, SupportsIndex
 import pytest
 
 import streamdec.bench.entrants
-from streamdec import Chunk, DecodeStream, FinishReason, StopSequenceDecoder, TokenFeed
+from streamdec import Chunk, DecodeStream, FinishReason, StopSequenceDecoder, TokenQueue
 from streamdec.bench.clock import Samples, Spread, fresh, in_turns, per_token
 from streamdec.bench.entrants import fixed_window
 from tests.benchmarks import async_cases, cases, entrants, stop_cases, stops, texts
@@ -281,7 +281,7 @@ class Silent(StopSequenceDecoder):
         return Chunk()
 
 
-class Leaky(TokenFeed):
+class Leaky(TokenQueue):
     """Loses every tenth id."""
 
     count = 0
@@ -297,7 +297,7 @@ class Leaky(TokenFeed):
     [
         ("async", "StopSequenceDecoder", Mute),
         ("async-load", "StopSequenceDecoder", Silent),
-        ("async-hand-over", "TokenFeed", Leaky),
+        ("async-hand-over", "TokenQueue", Leaky),
     ],
 )
 def test_a_wrong_text_of_a_stream_that_waits_fails(

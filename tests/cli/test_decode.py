@@ -266,7 +266,7 @@ def test_byte_runs_are_eager_or_exact(monkeypatch: pytest.MonkeyPatch, tmp_path:
     ids = jsonl([0xE6, 0xB2, 0xB3, 0xFF, 256]).encode()
     decode = ["decode", "--tokenizer", str(byte_fallback_tokenizer(tmp_path))]
     assert run(monkeypatch, *decode, stdin=ids).out == "河\ufffda\n"
-    exact = run(monkeypatch, *decode, "--byte-runs=exact", stdin=ids)
+    exact = run(monkeypatch, *decode, "--byte-fallback=exact", stdin=ids)
     assert exact.out == "\ufffd" * 4 + "a\n"
 
 

@@ -212,7 +212,7 @@ def test_a_sequence_of_ids_ends_the_text_before_its_first(decode: Decoding) -> N
 
 def test_a_pattern_is_a_stop(decode: Decoding) -> None:
     expected = (BEFORE, "stop", r"\nU[a-z]+:")
-    assert ends(decode, IDS, r"--stop-regex=\nU[a-z]+:", "--max-hold=9")[:3] == expected
+    assert ends(decode, IDS, r"--stop-regex=\nU[a-z]+:", "--max-match-length=9")[:3] == expected
 
 
 def test_a_visible_stop_is_shown(decode: Decoding) -> None:
@@ -220,9 +220,11 @@ def test_a_visible_stop_is_shown(decode: Decoding) -> None:
     assert ends(decode, IDS, r"--visible-stop=\nUser:")[:3] == expected
 
 
-def test_stops_count_while_they_are_armed(decode: Decoding) -> None:
-    assert ends(decode, IDS, "--stop=\\nUse", "--armed-after=Use it,")[:1] == ("One. 🦉\nUse it,",)
-    assert ends(decode, IDS, "--stop=\\nUsers", "--armed-until=Use it,")[:2] == (TEXT, None)
+def test_stops_count_while_they_are_enabled(decode: Decoding) -> None:
+    assert ends(decode, IDS, "--stop=\\nUse", "--enable-stops-after=Use it,")[:1] == (
+        "One. 🦉\nUse it,",
+    )
+    assert ends(decode, IDS, "--stop=\\nUsers", "--disable-stops-after=Use it,")[:2] == (TEXT, None)
 
 
 @pytest.mark.parametrize(
@@ -270,9 +272,12 @@ def test_stops_within_min_tokens_are_text(decode: Decoding) -> None:
         (["--stop-ids=1 x"], "Invalid value for '--stop-ids': 'x' is not a token id"),
         (["--stop-ids= "], "Invalid value for '--stop-ids': a sequence has at least one id"),
         ([r"--stop-regex=a+"], "stop_regex 'a+'"),
-        (["--max-hold=5"], "max_hold is about stop_regex, and there is none"),
+        (["--max-match-length=5"], "max_match_length is about stop_regex, and there is none"),
         (["--stop-regex=("], "stop_regex '(' is no pattern"),
-        (["--armed-after="], "Invalid value for '--armed-after': an empty stop would match"),
+        (
+            ["--enable-stops-after="],
+            "Invalid value for '--enable-stops-after': an empty stop would match",
+        ),
         (["--eos-id=1,2"], "Invalid value for '--eos-id': '1,2' is not a token id"),
         (["--eos-id", "-5"], "Invalid value for '--eos-id': token is out of range: -5"),
         (["--min-tokens=-1"], "Invalid value for '--min-tokens': -1"),

@@ -171,7 +171,7 @@ def test_the_token_and_the_character_are_the_first_that_differ(
     assert len(before) <= 20
     assert one.expected == (before + texts[LOST] + after)[:end]
     assert one.given == (before + after)[:end]
-    assert one.options == {"skip_special_tokens": True, "byte_runs": "eager"}
+    assert one.options == {"skip_special_tokens": True, "byte_fallback": "eager"}
 
 
 def test_what_is_raised_is_a_difference_with_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,13 +249,13 @@ def test_eager_text_of_whole_characters_is_judged_by_the_library(
 
         def flush(self) -> str:
             super().flush()
-            return "" if self.options["byte_runs"] == "exact" else "x"
+            return "" if self.options["byte_fallback"] == "exact" else "x"
 
     tried = Streaming(HuggingFaceTokenizer(library))
     assert tried.difference(ids, random.Random("0")) is None
     assert tried.unjudged == 0
     monkeypatch.setattr(streaming, "DecodeStream", LosesWhenEager)
-    tried._options = [one for one in tried._options if one["byte_runs"] == "eager"]
+    tried._options = [one for one in tried._options if one["byte_fallback"] == "eager"]
     one = tried.difference(ids, random.Random("0"))
     assert one is not None
     assert (one.how, one.token_index) == ("DecodeStream, one by one", None)

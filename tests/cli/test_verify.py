@@ -141,7 +141,7 @@ def test_a_difference_is_shown_with_how_to_see_it_again(
     assert found.status == 1
     heading, *lines, summary = found.out.splitlines()
     assert heading == (
-        "line 2: DecodeStream in random batches (skip_special_tokens=True, byte_runs=eager)"
+        "line 2: DecodeStream in random batches (skip_special_tokens=True, byte_fallback=eager)"
     )
     told = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
     assert list(told) == ["where", "came", "decode()", "again", "look"]

@@ -75,17 +75,20 @@ KINDS: dict[str, Kind] = {
         RAW, (0, 5, 99), (5, 99), options={"skip_special_tokens": False, "unknown_ids": "replace"}
     ),
     "clean-up": Kind(RAW, (0, 6), (7, 0), options={"clean_up_tokenization_spaces": True}),
-    "noting": Kind(RAW, (0, 2, 5), (3, 4, 0), options={"keep_tokens": True, "anchors": True}),
+    "noting": Kind(RAW, (0, 2, 5), (3, 4, 0), options={"keep_tokens": True, "spans": True}),
     "first token": Kind(pieces(Metaspace(), "▁a", "▁b"), (), (0, 1)),
     "later token": Kind(pieces(Metaspace(), "▁a", "▁b"), (0,), (0, 1)),
     "word suffix": Kind(pieces(BPESuffix(), "a</w>", "b"), (1, 0), (1, 0)),
     "repetition": Kind(pieces(CTC(), "a", "<pad>", "|"), (0, 2, 0), (0, 1, 0)),
-    "exact run": Kind(FALLBACK, (0, 2, 3), (4, 2, 0), options={"byte_runs": "exact"}),
-    "broken run": Kind(FALLBACK, (0, 3), (3, 0), options={"byte_runs": "exact"}),
+    "exact run": Kind(FALLBACK, (0, 2, 3), (4, 2, 0), options={"byte_fallback": "exact"}),
+    "broken run": Kind(FALLBACK, (0, 3), (3, 0), options={"byte_fallback": "exact"}),
     "eager run": Kind(FALLBACK, (0, 2, 3), (4, 2, 0)),
     "spaced run": Kind(pieces(ByteFallback(Metaspace()), *MARKS), (0, 2, 3), (4, 1)),
     "exact spaced run": Kind(
-        pieces(ByteFallback(Metaspace()), *MARKS), (2, 3), (4, 1), options={"byte_runs": "exact"}
+        pieces(ByteFallback(Metaspace()), *MARKS),
+        (2, 3),
+        (4, 1),
+        options={"byte_fallback": "exact"},
     ),
     "leading strip": Kind(
         pieces(TextRules(ByteFallback(), ("é", 2)), "é", "<0xC3>", "<0xA9>", "a"), (0, 1), (2, 0, 3)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from streamdec import MockTokenizer
 from streamdec.core import utf8
-from streamdec.core.byte_runs import ByteRuns
+from streamdec.core.byte_runs import ByteFallbackMode
 from streamdec.core.compile import compile_token_bytes
 from streamdec.core.token_bytes import State, TokenBytes
 from streamdec.protocols import DecodingRule, TextRules
@@ -26,13 +26,15 @@ class Table:
         *pieces: Piece,
         special: Sequence[Piece] = (),
         skip: bool = True,
-        byte_runs: ByteRuns = "exact",
+        byte_fallback: ByteFallbackMode = "exact",
     ) -> None:
         self.pieces = [*dict.fromkeys([*pieces, *special])]
         tokens = [piece.encode() if isinstance(piece, str) else piece for piece in self.pieces]
         skipped = [self.pieces.index(piece) for piece in special]
         self.tokenizer = MockTokenizer.from_tokens(tokens, skipped, rule)
-        machine = compile_token_bytes(self.tokenizer, skip_special_tokens=skip, byte_runs=byte_runs)
+        machine = compile_token_bytes(
+            self.tokenizer, skip_special_tokens=skip, byte_fallback=byte_fallback
+        )
         assert machine is not None
         self.skip = skip
         self.machine: TokenBytes = machine

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec.core.byte_runs import BROKEN, ByteRuns, fallback_byte, fallback_bytes
+from streamdec.core.byte_runs import BROKEN, ByteFallbackMode, fallback_byte, fallback_bytes
 from streamdec.protocols import ByteFallback, DecodingRule, Metaspace
 from tests.core.tables import Table, through_json
 
@@ -114,7 +114,8 @@ def test_a_shown_unknown_id_closes_a_run() -> None:
 )
 def test_valid_runs_are_the_same_text_under_both_policies(pieces: list[str]) -> None:
     exact, eager = (
-        Table(ByteFallback(), *pieces, byte_runs=byte_runs) for byte_runs in ("exact", "eager")
+        Table(ByteFallback(), *pieces, byte_fallback=byte_fallback)
+        for byte_fallback in ("exact", "eager")
     )
     assert b"".join(exact.outputs()) == b"".join(eager.outputs()) == exact.whole().encode()
     assert eager.machine.held(eager.machine.start) == b""
@@ -149,7 +150,7 @@ def test_eager_spaced_runs_give_the_same_text_where_every_run_is_valid(
 ) -> None:
     parts: st.SearchStrategy[bytes | str] = st.sampled_from([MARK, YOU, b"A", "▁a", "b", ""])
     pieces = pieces_of(*data.draw(st.lists(parts, max_size=8)))
-    table = Table(rule, *pieces, byte_runs="eager")
+    table = Table(rule, *pieces, byte_fallback="eager")
     assert b"".join(table.outputs()).decode() == table.whole()
     for _, state in table.steps():
         assert through_json(table.machine, state) == state
@@ -157,7 +158,7 @@ def test_eager_spaced_runs_give_the_same_text_where_every_run_is_valid(
 
 # --- JSON -----------------------------------------------------------------------------------------
 
-MALFORMED: list[tuple[DecodingRule, ByteRuns, list[object]]] = [
+MALFORMED: list[tuple[DecodingRule, ByteFallbackMode, list[object]]] = [
     (ByteFallback(), "exact", ["", "zz", "ff", "e4f", 1, [], "BROKEN", "e4bda0ff", True]),
     (ByteFallback(Metaspace()), "exact", [None, [], [0], [3, None], [True, None], [0, "e4"]]),
     (ByteFallback(Metaspace()), "exact", [[1, "ff"], [1, ""], [-1, None], [1, 1], [1, None, 0]]),
@@ -165,11 +166,11 @@ MALFORMED: list[tuple[DecodingRule, ByteRuns, list[object]]] = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "byte_runs", "states"), MALFORMED)
+@pytest.mark.parametrize(("rule", "byte_fallback", "states"), MALFORMED)
 def test_what_is_no_state_is_refused(
-    rule: DecodingRule, byte_runs: ByteRuns, states: list[object]
+    rule: DecodingRule, byte_fallback: ByteFallbackMode, states: list[object]
 ) -> None:
-    table = Table(rule, "a", byte_runs=byte_runs)
+    table = Table(rule, "a", byte_fallback=byte_fallback)
     for state in states:
         with pytest.raises((ValueError, TypeError)):
             table.machine.load(state)

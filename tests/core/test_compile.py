@@ -6,7 +6,7 @@ import pytest
 
 from streamdec import HuggingFaceTokenizer
 from streamdec.core import utf8
-from streamdec.core.byte_runs import ByteRuns, ExactRuns, RunsThenSpaces
+from streamdec.core.byte_runs import ByteFallbackMode, ExactRuns, RunsThenSpaces
 from streamdec.core.compile import compile_token_bytes
 from streamdec.core.neighbours import Collapse, FirstThenLater, LeadingStrip, WordSuffix
 from streamdec.core.token_bytes import FixedBytes, TokenBytes
@@ -26,7 +26,7 @@ from streamdec.protocols import (
 from tests.core.tables import Table
 from tests.support.zoo import UNCOMPILED
 
-MACHINES: list[tuple[DecodingRule | TextRules, ByteRuns, type[TokenBytes]]] = [
+MACHINES: list[tuple[DecodingRule | TextRules, ByteFallbackMode, type[TokenBytes]]] = [
     (RawBytes(), "exact", FixedBytes),
     (ByteLevel(), "exact", FixedBytes),
     (Concatenation(), "exact", FixedBytes),
@@ -44,20 +44,20 @@ MACHINES: list[tuple[DecodingRule | TextRules, ByteRuns, type[TokenBytes]]] = [
 ]
 
 
-@pytest.mark.parametrize(("rules", "byte_runs", "machine"), MACHINES)
+@pytest.mark.parametrize(("rules", "byte_fallback", "machine"), MACHINES)
 def test_each_rule_has_its_machine(
-    rules: DecodingRule | TextRules, byte_runs: ByteRuns, machine: type[TokenBytes]
+    rules: DecodingRule | TextRules, byte_fallback: ByteFallbackMode, machine: type[TokenBytes]
 ) -> None:
-    assert type(Table(rules, "a", byte_runs=byte_runs).machine) is machine
+    assert type(Table(rules, "a", byte_fallback=byte_fallback).machine) is machine
 
 
 def test_eager_byte_runs_replace_each_bad_byte() -> None:
-    assert Table(ByteFallback(), "a", byte_runs="eager").machine.errors == utf8.PER_BYTE
+    assert Table(ByteFallback(), "a", byte_fallback="eager").machine.errors == utf8.PER_BYTE
     assert Table(ByteLevel(), "a").machine.errors == utf8.PER_PART
 
 
 @pytest.mark.parametrize("name", UNCOMPILED)
 def test_a_tokenizer_without_rules_has_none(name: str) -> None:
     tokenizer = HuggingFaceTokenizer(UNCOMPILED[name]())
-    compiled = compile_token_bytes(tokenizer, skip_special_tokens=True, byte_runs="eager")
+    compiled = compile_token_bytes(tokenizer, skip_special_tokens=True, byte_fallback="eager")
     assert compiled is None

@@ -104,8 +104,8 @@ def test_what_is_no_id_names_its_place(tokenizer: MockTokenizer, bad: Any) -> No
         ({"skip_special_tokens": 1}, TypeError),
         ({"skip_special_tokens": None}, TypeError),
         ({"clean_up_tokenization_spaces": "no"}, TypeError),
-        ({"byte_runs": "lazy"}, ValueError),
-        ({"byte_runs": None}, ValueError),
+        ({"byte_fallback": "lazy"}, ValueError),
+        ({"byte_fallback": None}, ValueError),
         ({"unknown_ids": "ignore"}, ValueError),
         ({"max_tokens": 3}, TypeError),
     ],
@@ -161,7 +161,7 @@ def test_unknown_ids_are_logged_once_for_a_tokenizer(
 def test_byte_runs_are_eager_or_exact() -> None:
     tokenizer = MockTokenizer.from_tokens([b"\xe4", b"\xbd", b"\xa0", b"a"], (), "byte_fallback")
     assert DecodeStream(tokenizer).step_batch([0, 1, 2, 0, 3]) == ["", "", "你", "", "\ufffda"]
-    exact = DecodeStream(tokenizer, byte_runs="exact")
+    exact = DecodeStream(tokenizer, byte_fallback="exact")
     assert exact.step_batch([0, 1, 2, 0, 3]) == ["", "", "", "", "\ufffd" * 4 + "a"]
     exact.reset()
     exact.step_batch([0, 1, 2])
@@ -271,7 +271,7 @@ def test_of_a_prompts_character_only_the_generated_bytes_come(tokenizer: MockTok
 
 def test_bytes_that_a_machine_withheld_come_out_at_the_end() -> None:
     tokenizer = MockTokenizer.from_tokens([b"\xe4", b"\xbd", b"\xa0", b"a"], (), "byte_fallback")
-    exact = DecodeStream(tokenizer, byte_runs="exact")
+    exact = DecodeStream(tokenizer, byte_fallback="exact")
     assert raw(exact, [3, 0, 1, 2]) == b"a\xe4\xbd\xa0"
     assert exact.finished
     assert exact.flush_bytes() == b""
@@ -283,7 +283,7 @@ def test_bytes_and_text_may_be_mixed(tokenizer: MockTokenizer) -> None:
     assert stream.step(REST) == "你"
 
 
-# --- ids and anchors ------------------------------------------------------------------------------
+# --- ids and spans --------------------------------------------------------------------------------
 
 
 def test_ids_are_kept_if_asked_for(tokenizer: MockTokenizer) -> None:
@@ -304,27 +304,27 @@ def test_ids_are_not_kept_by_default(tokenizer: MockTokenizer) -> None:
     with pytest.raises(AttributeError, match="keep_tokens=True"):
         DecodeStream(tokenizer).token_ids  # noqa: B018 (it is the look that fails)
     with pytest.raises(AttributeError):
-        DecodeStream(tokenizer, anchors=True).token_ids  # noqa: B018
+        DecodeStream(tokenizer, spans=True).token_ids  # noqa: B018
 
 
-def test_anchors_are_drained(tokenizer: MockTokenizer) -> None:
-    stream = DecodeStream(tokenizer, anchors=True)
+def test_spans_are_drained(tokenizer: MockTokenizer) -> None:
+    stream = DecodeStream(tokenizer, spans=True)
     stream.step_batch([A, LEAD])
-    assert [anchor.token_index for anchor in stream.take_anchors()] == [0]
-    assert stream.take_anchors() == []
+    assert [span.token_index for span in stream.take_spans()] == [0]
+    assert stream.take_spans() == []
     stream.step(REST)
-    assert [anchor[:3] for anchor in stream.take_anchors()] == [(1, 1, 2), (2, 1, 2)]
-    with pytest.raises(ValueError, match="anchors=True"):
-        DecodeStream(tokenizer).take_anchors()
+    assert [span[:3] for span in stream.take_spans()] == [(1, 1, 2), (2, 1, 2)]
+    with pytest.raises(ValueError, match="spans=True"):
+        DecodeStream(tokenizer).take_spans()
 
 
-def test_anchors_of_rewritten_text_are_refused(tokenizer: MockTokenizer) -> None:
+def test_spans_of_rewritten_text_are_refused(tokenizer: MockTokenizer) -> None:
     with pytest.raises(ValueError, match="clean-up"):
-        DecodeStream(tokenizer, anchors=True, clean_up_tokenization_spaces=True)
+        DecodeStream(tokenizer, spans=True, clean_up_tokenization_spaces=True)
 
 
 def test_a_stream_that_notes_says_the_same(tokenizer: MockTokenizer) -> None:
-    noting = DecodeStream(tokenizer, keep_tokens=True, anchors=True)
+    noting = DecodeStream(tokenizer, keep_tokens=True, spans=True)
     assert isinstance(noting, DecodeStream)
     assert noting.step_batch([A, LEAD, REST]) == ["a", "", "你"]
     assert noting.flush() == ""
@@ -335,7 +335,7 @@ class Own(DecodeStream):
 
 
 def test_subclasses_stream_and_note(tokenizer: MockTokenizer) -> None:
-    stream = Own(tokenizer, keep_tokens=True, anchors=True)
+    stream = Own(tokenizer, keep_tokens=True, spans=True)
     assert stream.step_batch([A, B]) == ["a", " b"]
     for other in (stream.fork(), Own.restore(tokenizer, stream.snapshot())):
         assert type(other) is Own
@@ -391,7 +391,7 @@ def test_it_knows_its_tokenizer_route_and_options(tokenizer: MockTokenizer) -> N
     assert stream.route == "bytes"
     assert stream.options == {
         "skip_special_tokens": True,
-        "byte_runs": "eager",
+        "byte_fallback": "eager",
         "unknown_ids": "replace",
         "clean_up_tokenization_spaces": False,
     }

@@ -142,7 +142,7 @@ def test_the_front_of_the_text_is_stripped_once(
 def test_a_character_to_strip_may_come_in_bytes() -> None:
     rules = TextRules(ByteFallback(), strip_left=("é", 2))
     both = ["<0xC3>", "<0xA9>", "<0xC3>", "x"]
-    table = Table(rules, *both, byte_runs="eager")
+    table = Table(rules, *both, byte_fallback="eager")
     assert table.outputs() == [b"", b"", b"", b"\xc3x", b""]
     table = Table(TextRules(RawBytes(), strip_left=("é", 1)), b"\xc3", b"\xc3\xa9")
     table.check(b"", b"\xc3\xc3\xa9", b"")

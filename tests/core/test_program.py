@@ -181,7 +181,7 @@ def test_tails_that_begin_no_pattern_are_refused() -> None:
 WRONG: list[tuple[str, type[Exception], list[Any]]] = [
     ("skip_special_tokens", TypeError, [1, None, "yes"]),
     ("clean_up_tokenization_spaces", TypeError, [0, None, "no"]),
-    ("byte_runs", ValueError, ["", "Eager", None, ["eager"], 1]),
+    ("byte_fallback", ValueError, ["", "Eager", None, ["eager"], 1]),
     ("unknown_ids", ValueError, ["", "Skip", None, ["skip"], 1]),
 ]
 
@@ -211,8 +211,8 @@ def test_rows_of_repetitions_are_bounded_by_the_vocabulary() -> None:
     assert len(compiled(tokenizer)._rows) <= 8
 
 
-def test_only_traceable_programs_have_anchors() -> None:
-    assert compiled(tokenizer_of()).has_anchors
-    assert not compiled(tokenizer_of(), Options(clean_up_tokenization_spaces=True)).has_anchors
+def test_only_traceable_programs_have_spans() -> None:
+    assert compiled(tokenizer_of()).has_spans
+    assert not compiled(tokenizer_of(), Options(clean_up_tokenization_spaces=True)).has_spans
     stripped = TextRules(ByteFallback(), strip_left=("é", 1))
-    assert not compiled(tokenizer_of([b"a"], decoder=stripped)).has_anchors
+    assert not compiled(tokenizer_of([b"a"], decoder=stripped)).has_spans

@@ -200,7 +200,7 @@ def test_a_tokenizer_and_its_programs_go_when_the_last_stream_does() -> None:
 def test_a_library_tokenizer_goes_as_well() -> None:
     tokenizer = HuggingFaceTokenizer(ZOO["byte_fallback_strip"]())
     known = [i for i in tokenizer.sample_ids() if tokenizer.piece(i) is not None]
-    DecodeStream(tokenizer, known[:3], byte_runs="exact").step_batch(known)
+    DecodeStream(tokenizer, known[:3], byte_fallback="exact").step_batch(known)
     gone = weakref.ref(tokenizer)
     del tokenizer
     gc.collect()

@@ -14,9 +14,9 @@ from streamdec.core.recorder import Recorder
 TOKENIZER = MockTokenizer.from_tokens([b"a", b"\xe4", b"\xbd\xa0"])
 
 
-def recorder(*, tokens: bool = True, anchors: bool = True) -> Recorder:
+def recorder(*, tokens: bool = True, spans: bool = True) -> Recorder:
     program = program_for(TOKENIZER)
-    return Recorder(program, program.prime(()), tokens=tokens, anchors=anchors)
+    return Recorder(program, program.prime(()), tokens=tokens, spans=spans)
 
 
 def test_ids_and_places_are_noted_if_asked_for() -> None:
@@ -25,8 +25,8 @@ def test_ids_and_places_are_noted_if_asked_for() -> None:
     noting.token(memory, 0)
     assert noting.token_ids == [0]
     assert noting.tracker is not None
-    assert [anchor.token_index for anchor in noting.tracker.take()] == [0]
-    silent = recorder(tokens=False, anchors=False)
+    assert [span.token_index for span in noting.tracker.take()] == [0]
+    silent = recorder(tokens=False, spans=False)
     silent.token(memory, 0)
     silent.finish(memory)
     assert (silent.token_ids, silent.tracker) == (None, None)
@@ -53,7 +53,7 @@ def test_a_fork_notes_on_its_own() -> None:
 
 
 def test_the_notes_survive_json() -> None:
-    stream = DecodeStream(TOKENIZER, keep_tokens=True, anchors=True)
+    stream = DecodeStream(TOKENIZER, keep_tokens=True, spans=True)
     stream.step_batch([0, 1])
     assert stream._recorder is not None
     dumped = json.loads(json.dumps(stream._recorder.dump()))
@@ -62,7 +62,7 @@ def test_the_notes_survive_json() -> None:
 
 
 def test_what_was_dumped_does_not_change_as_the_stream_goes_on() -> None:
-    noting = recorder(anchors=False)
+    noting = recorder(spans=False)
     dumped = noting.dump()
     noting.token(noting._primed, 0)
     assert dumped["token_ids"] == []
@@ -74,11 +74,11 @@ def test_what_was_dumped_does_not_change_as_the_stream_goes_on() -> None:
         None,
         {},
         [],
-        {"token_ids": [], "anchors": 1},
-        {"token_ids": ["a"], "anchors": None},
-        {"token_ids": [-1], "anchors": None},
-        {"token_ids": 1, "anchors": None},
-        {"token_ids": [0], "anchors": None},
+        {"token_ids": [], "spans": 1},
+        {"token_ids": ["a"], "spans": None},
+        {"token_ids": [-1], "spans": None},
+        {"token_ids": 1, "spans": None},
+        {"token_ids": [0], "spans": None},
     ],
 )
 def test_what_are_no_notes_is_refused(data: Any) -> None:

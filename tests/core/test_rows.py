@@ -69,8 +69,8 @@ def test_a_second_stream_works_nothing_out_again(monkeypatch: pytest.MonkeyPatch
 
 def test_a_row_of_an_open_exact_run_or_a_long_wait_is_not_kept() -> None:
     tokenizer = MockTokenizer.from_tokens([b"\xe4", b"a"], decoder="byte_fallback")
-    exact = compiled(tokenizer, Options(byte_runs="exact"))
-    stream = DecodeStream(tokenizer, byte_runs="exact")
+    exact = compiled(tokenizer, Options(byte_fallback="exact"))
+    stream = DecodeStream(tokenizer, byte_fallback="exact")
     stream.step_batch([1, 0])
     assert stream._row not in exact._rows.values()
     tokenizer = tokenizer_of()

@@ -198,7 +198,7 @@ FOREIGN: list[dict[str, Any]] = [
     {"memory": {"pending": "e4"}},
     {"num_tokens": 7},
     {"finished": True},
-    {"recorder": {"token_ids": [0], "anchors": None}},
+    {"recorder": {"token_ids": [0], "spans": None}},
 ]
 TAKEN: list[dict[str, Any]] = [
     {"memory": {"pending": "e4", "span": 0}},

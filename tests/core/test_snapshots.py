@@ -270,7 +270,7 @@ def test_what_is_no_mapping_is_refused(snapshot: object) -> None:
         ("recorder", {"token_ids": None}),
         ("options", {"skip_special_tokens": 1}),
         ("options", {"nothing": 1}),
-        ("options", {"byte_runs": []}),
+        ("options", {"byte_fallback": []}),
         ("options", None),
         ("options", [1]),
         ("another", 0),
@@ -296,7 +296,7 @@ def test_a_deep_value_is_refused(field: str) -> None:
     """900 is what ``json.loads`` lets through in 3.11."""
     for depth in (100, 600, 900, 5000):
         deep: Any = nested(depth)
-        within = {"memory": {"state": deep}, "recorder": {"token_ids": deep, "anchors": None}}
+        within = {"memory": {"state": deep}, "recorder": {"token_ids": deep, "spans": None}}
         assert refused(DecodeStream(RAW).snapshot() | {field: within.get(field, deep)})
 
 
@@ -306,17 +306,21 @@ def test_a_number_too_long_to_print_is_refused(field: str) -> None:
 
 
 def test_options_that_the_route_cannot_honour_are_refused() -> None:
-    for options in ({"byte_runs": "exact"}, {"unknown_ids": "replace"}, {"unknown_ids": "error"}):
+    for options in (
+        {"byte_fallback": "exact"},
+        {"unknown_ids": "replace"},
+        {"unknown_ids": "error"},
+    ):
         assert refused(DecodeStream(Windowed()).snapshot() | {"options": options}, Windowed())
 
 
 def test_notes_that_are_not_of_this_stream_are_refused() -> None:
     snapshot = DecodeStream(RAW, keep_tokens=True).snapshot()
-    assert refused(snapshot | {"recorder": {"token_ids": [0, 1], "anchors": None}})
+    assert refused(snapshot | {"recorder": {"token_ids": [0, 1], "spans": None}})
 
 
 @pytest.mark.parametrize("change", [{"tail": "e4bda0"}, {"tail": "e4"}, {"more": 1}])
-def test_anchors_that_are_not_of_this_stream_are_refused(change: dict[str, Any]) -> None:
-    snapshot = DecodeStream(RAW, anchors=True).snapshot()
-    anchors = snapshot["recorder"]["anchors"] | change
-    assert refused(snapshot | {"recorder": {"token_ids": None, "anchors": anchors}})
+def test_spans_that_are_not_of_this_stream_are_refused(change: dict[str, Any]) -> None:
+    snapshot = DecodeStream(RAW, spans=True).snapshot()
+    spans = snapshot["recorder"]["spans"] | change
+    assert refused(snapshot | {"recorder": {"token_ids": None, "spans": spans}})

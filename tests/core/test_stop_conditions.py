@@ -43,8 +43,8 @@ def arguments(draw: st.DrawFn) -> dict[str, Any]:
         "ignore_eos": st.booleans(),
         "eos_token_ids": st.lists(ids, max_size=4),
         "stop_token_sequences": st.lists(st.lists(ids, min_size=1, max_size=3), max_size=3),
-        "armed_after": markers,
-        "armed_until": markers,
+        "enable_stops_after": markers,
+        "disable_stops_after": markers,
     }
     return draw(st.fixed_dictionaries({}, optional=optional))
 
@@ -120,7 +120,7 @@ def test_bad_sequences_are_refused(given: Any, kind: type[Exception], message: s
         StopConditions(stop_token_sequences=given)
 
 
-@pytest.mark.parametrize("name", ["armed_after", "armed_until"])
+@pytest.mark.parametrize("name", ["enable_stops_after", "disable_stops_after"])
 @pytest.mark.parametrize(
     ("given", "kind", "message"),
     [
@@ -193,11 +193,16 @@ def test_a_long_stop_is_not_repeated_whole_in_the_message() -> None:
 
 def test_the_smallest_and_the_largest_are_accepted() -> None:
     made = StopConditions(
-        "\x00", [0, 2**32 - 1], min_tokens=1, max_tokens=1, armed_after=0, armed_until="\U0010ffff"
+        "\x00",
+        [0, 2**32 - 1],
+        min_tokens=1,
+        max_tokens=1,
+        enable_stops_after=0,
+        disable_stops_after="\U0010ffff",
     )
     assert (made.stop, made.stop_token_ids) == (("\x00",), (0, 2**32 - 1))
     assert (made.min_tokens, made.max_tokens) == (1, 1)
-    assert (made.armed_after, made.armed_until) == (0, "\U0010ffff")
+    assert (made.enable_stops_after, made.disable_stops_after) == (0, "\U0010ffff")
 
 
 def test_their_number_is_not_limited() -> None:
@@ -243,13 +248,22 @@ def test_numbers_become_plain_ints(seven: Any) -> None:
         stop_token_ids=seven,
         min_tokens=seven,
         max_tokens=seven,
-        armed_after=seven,
+        enable_stops_after=seven,
         stop_token_sequences=[[seven]],
     )
     assert made == StopConditions(
-        stop_token_ids=7, min_tokens=7, max_tokens=7, armed_after=7, stop_token_sequences=[[7]]
+        stop_token_ids=7,
+        min_tokens=7,
+        max_tokens=7,
+        enable_stops_after=7,
+        stop_token_sequences=[[7]],
     )
-    numbers = (made.min_tokens, made.max_tokens, made.armed_after, made.stop_token_sequences[0][0])
+    numbers = (
+        made.min_tokens,
+        made.max_tokens,
+        made.enable_stops_after,
+        made.stop_token_sequences[0][0],
+    )
     assert [type(number) for number in numbers] == [int] * 4
 
 
@@ -290,7 +304,7 @@ def test_hidden_and_visible_are_different() -> None:
     assert StopConditions("a") != StopConditions(visible_stop="a")
     assert StopConditions(stop_token_ids=1) != StopConditions(visible_stop_token_ids=1)
     assert StopConditions(stop_token_ids=1) != StopConditions(eos_token_ids=1)
-    assert StopConditions(armed_after="1") != StopConditions(armed_after=1)
+    assert StopConditions(enable_stops_after="1") != StopConditions(enable_stops_after=1)
 
 
 # --- immutable
@@ -317,14 +331,16 @@ def test_they_are_not_those_of_the_caller() -> None:
 
 
 def test_all_values_are_hashable_and_so_are_they() -> None:
-    made = StopConditions(["b", "a"], [1], stop_token_sequences=[[1, 2]], armed_after="x")
-    assert {made: 1}[StopConditions(["a", "b"], 1, stop_token_sequences=[(1, 2)], armed_after="x")]
+    made = StopConditions(["b", "a"], [1], stop_token_sequences=[[1, 2]], enable_stops_after="x")
+    assert {made: 1}[
+        StopConditions(["a", "b"], 1, stop_token_sequences=[(1, 2)], enable_stops_after="x")
+    ]
 
 
 def test_replace_makes_others_and_checks_them() -> None:
     made = StopConditions("a", max_tokens=3)
-    assert dataclasses.replace(made, armed_after="</think>") == StopConditions(
-        "a", max_tokens=3, armed_after="</think>"
+    assert dataclasses.replace(made, enable_stops_after="</think>") == StopConditions(
+        "a", max_tokens=3, enable_stops_after="</think>"
     )
     with pytest.raises(ValueError, match=r"min_tokens \(4\) must not exceed max_tokens \(3\)"):
         dataclasses.replace(made, min_tokens=4)
@@ -401,8 +417,8 @@ def test_limits_count_code_points_of_hidden_and_visible(limits: StopLimits, mess
     [
         {"stop_token_sequences": [[1, 2, 3, 4]]},
         {"stop": "ab", "stop_token_sequences": [[1, 2], [3]]},
-        {"stop": "x", "armed_after": "1234"},
-        {"stop": "xyz", "armed_until": "12"},
+        {"stop": "x", "enable_stops_after": "1234"},
+        {"stop": "xyz", "disable_stops_after": "12"},
     ],
 )
 def test_limits_count_sequences_and_markers_too(conditions: dict[str, Any]) -> None:

@@ -234,7 +234,7 @@ def test_other_keys_do_not_matter(others: dict[str, Any]) -> None:
         (openai, {"max_token": 5}, "max_token=5: .*OpenAI"),
         (openai, {"max_length": 5}, "max_length=5: .*OpenAI"),
         (openai, {"eos_token_ids": [2]}, r"eos_token_ids=\[2\]: .*OpenAI"),
-        (openai, {"armed_after": "</think>"}, "armed_after='</think>': .*OpenAI"),
+        (openai, {"enable_stops_after": "</think>"}, "enable_stops_after='</think>': .*OpenAI"),
         (openai, {"extra_body": {"ignore_eos": True}}, "extra_body=.* merge the two"),
         (vllm, {"max_new_tokens": 5}, "max_new_tokens=5: .*vLLM.* max_tokens; .* from_sglang$"),
         (vllm, {"no_stop_trim": True}, "no_stop_trim=True: .*vLLM.* from_sglang$"),

@@ -74,7 +74,7 @@ def test_the_limit_is_met_to_the_token_however_long_the_stream(limit: int, id_at
 def test_equal_ages_of_tokens_that_wait_survive_a_snapshot() -> None:
     tokenizer = MockTokenizer.from_tokens([b"x", b"\xf0", b"\x9f"], decoder="byte_fallback")
     conditions = StopConditions("\ufffd\ufffd", visible_stop_token_ids=[2])
-    decoder = StopSequenceDecoder(tokenizer, conditions, [0, 1, 2], byte_runs="exact")
+    decoder = StopSequenceDecoder(tokenizer, conditions, [0, 1, 2], byte_fallback="exact")
     moved = StopSequenceDecoder.restore(tokenizer, json.loads(json.dumps(decoder.snapshot())))
     assert moved._memory == decoder._memory
     assert moved.step(2) == decoder.step(2) == Chunk("", "stop", "\ufffd\ufffd")
@@ -146,16 +146,16 @@ def test_the_tokens_before_a_stop_in_cleaned_up_text_of_a_window() -> None:
     assert (decoder.match.start, decoder.match.tokens_before) == (1, 1)
 
 
-@pytest.mark.parametrize("byte_runs", ["eager", "exact"])
-def test_the_tokens_before_a_stop_where_bytes_cannot_be_told_apart(byte_runs: Any) -> None:
+@pytest.mark.parametrize("byte_fallback", ["eager", "exact"])
+def test_the_tokens_before_a_stop_where_bytes_cannot_be_told_apart(byte_fallback: Any) -> None:
     rule = ByteFallback(Metaspace("\u2581", prepend=True))
     tokenizer = MockTokenizer.from_tokens([b"a", b"<0xE4>", b"x"], decoder=rule)
-    decoder = StopSequenceDecoder(tokenizer, StopConditions("\ufffdx"), byte_runs=byte_runs)
+    decoder = StopSequenceDecoder(tokenizer, StopConditions("\ufffdx"), byte_fallback=byte_fallback)
     decoder.step_batch([0, 1, 2])
     assert decoder.match is not None
     assert (decoder.match.start, decoder.match.tokens_before) == (1, 1)
     shown = StopConditions("\ufffd", visible_stop_token_ids=[2])
-    decoder = StopSequenceDecoder(tokenizer, shown, byte_runs=byte_runs)
+    decoder = StopSequenceDecoder(tokenizer, shown, byte_fallback=byte_fallback)
     assert [decoder.step(token_id) for token_id in (0, 1, 2)][-1] == Chunk("", "stop", "\ufffd")
 
 
@@ -183,7 +183,7 @@ def test_a_stop_that_begins_in_text_let_out_by_what_is_cut_is_none() -> None:
 
 def test_a_sequence_does_not_outlive_a_gate_that_closes_and_opens_within_a_token() -> None:
     conditions = StopConditions(
-        stop_token_sequences=[[0, 1, 2]], armed_after="<t>", armed_until="</t>"
+        stop_token_sequences=[[0, 1, 2]], enable_stops_after="<t>", disable_stops_after="</t>"
     )
     decoder = decoder_of([b"A", b"</t><t>", b"C", b"<t>"], conditions)
     texts = [decoder.step(token_id).text for token_id in (3, 0, 1, 2)]
@@ -230,7 +230,7 @@ def test_the_tokens_before_a_stop_in_a_run_whose_first_space_was_removed() -> No
     rules = TextRules(ByteFallback(), strip_left=(" ", 1))
     pieces = [b"<0x20>", b"<0xE4>", b"<0xBD>", b"<0xA0>", b"x"]
     tokenizer = MockTokenizer.from_tokens(pieces, decoder=rules)
-    decoder = StopSequenceDecoder(tokenizer, StopConditions("你"), byte_runs="exact")
+    decoder = StopSequenceDecoder(tokenizer, StopConditions("你"), byte_fallback="exact")
     decoder.step_batch([0, 1, 2, 3, 4])
     assert decoder.match is not None
     assert (decoder.match.token_index, decoder.match.tokens_before) == (4, 1)

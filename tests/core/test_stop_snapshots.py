@@ -44,10 +44,12 @@ KINDS = {
     "after a prompt": Kind(USER, [6], [7, 2, 3], [0, LEAD]),
     "a tail that is shown": Kind(StopConditions(visible_stop="a b b"), [0, 1], [1]),
     "longer than the jail": Kind(StopConditions(stop="bx", visible_stop="a by"), [0, 1], [0]),
-    "a closed gate": Kind(StopConditions(stop="a", armed_after="\nUser:"), [0, 2], [3, 0]),
-    "an open gate": Kind(StopConditions(stop="a", armed_after=2, armed_until="er:"), [2], [3, 0]),
+    "a closed gate": Kind(StopConditions(stop="a", enable_stops_after="\nUser:"), [0, 2], [3, 0]),
+    "an open gate": Kind(
+        StopConditions(stop="a", enable_stops_after=2, disable_stops_after="er:"), [2], [3, 0]
+    ),
     "opened within a character": Kind(
-        StopConditions(stop="你", armed_after=SKIPPED), [LEAD, SKIPPED], [6, 7]
+        StopConditions(stop="你", enable_stops_after=SKIPPED), [LEAD, SKIPPED], [6, 7]
     ),
     "a sequence": Kind(StopConditions(stop_token_sequences=[[0, 1, 2], [1, 1]]), [0, 1], [2]),
     "a sequence and a tail": Kind(

@@ -73,7 +73,7 @@ class Asked(MockTokenizer):
 
 def test_the_tokenizer_is_asked_for_an_id_when_it_is_first_used_and_never_again() -> None:
     tokenizer = Asked.from_tokens([b"a", b"b"])
-    machine = compile_token_bytes(tokenizer, skip_special_tokens=True, byte_runs="eager")
+    machine = compile_token_bytes(tokenizer, skip_special_tokens=True, byte_fallback="eager")
     assert machine is not None
     assert tokenizer.asked == []
     for _ in range(3):

@@ -144,7 +144,7 @@ def test_what_cannot_be_compiled_says_its_whole_decode_on_ordinary_text(
 @pytest.mark.parametrize(
     "options",
     [
-        Options(byte_runs="exact"),
+        Options(byte_fallback="exact"),
         Options(unknown_ids="replace"),
         Options(unknown_ids="error"),
     ],
@@ -215,10 +215,10 @@ def test_offsets_move_as_the_reference_windows_do() -> None:
     assert (stream.prefix_offset, stream.read_offset) == (7, 10)
 
 
-def test_bytes_and_anchors_need_the_other_route() -> None:
+def test_bytes_and_spans_need_the_other_route() -> None:
     with pytest.raises(ValueError, match="bytes route"):
         DecodeStream(SlowTokenizer()).step_bytes(1)
     with pytest.raises(ValueError, match="bytes route"):
         DecodeStream(SlowTokenizer()).flush_bytes()
     with pytest.raises(ValueError, match="bytes route"):
-        DecodeStream(SlowTokenizer(), anchors=True)
+        DecodeStream(SlowTokenizer(), spans=True)

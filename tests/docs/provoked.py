@@ -25,7 +25,7 @@ from streamdec import (
     MockTokenizer,
     StopConditions,
     StopSequenceDecoder,
-    TokenFeed,
+    TokenQueue,
     iter_chunks,
     load_tokenizer,
     stream,
@@ -193,9 +193,8 @@ CONDITIONS: dict[str, dict[str, Any]] = {
     "max_tokens must be at least 1, not 0": {"max_tokens": 0},
     "min_tokens (4) must not exceed max_tokens (3)": {"min_tokens": 4, "max_tokens": 3},
     "stop_regex 'a*' may match the empty string, which is everywhere": {"stop_regex": "a*"},
-    "stop_regex 'ab+' can match text of any length: max_hold must say how much may be withheld": {
-        "stop_regex": "ab+"
-    },
+    "stop_regex 'ab+' can match text of any length: max_match_length must say how much may be "
+    "withheld": {"stop_regex": "ab+"},
     "stop_regex 'a(?=b)' looks ahead, at text that is not known yet": {"stop_regex": "a(?=b)"},
     "stop_regex 'a$' asks for the end of the text ($ or \\Z), which is not known while text "
     "comes": {"stop_regex": "a$"},
@@ -209,11 +208,11 @@ for said, arguments in CONDITIONS.items():
     "matches in few ways only"
 )
 def _(_: Path) -> Any:
-    conditions = StopConditions(stop_regex="(a|aa)+(a|aa)+b", max_hold=64)
+    conditions = StopConditions(stop_regex="(a|aa)+(a|aa)+b", max_match_length=64)
     StopSequenceDecoder(MockTokenizer.from_tokens([b"a" * 60]), conditions).step_batch([0, 0])
 
 
-# --- engines, feeds and pools ---------------------------------------------------------------------
+# --- engines, queues and pools --------------------------------------------------------------------
 
 
 @gives(
@@ -254,8 +253,8 @@ def _(_: Path) -> Any:
     stream([1], WORDS, idle_timeout=1)
 
 
-def full() -> TokenFeed:
-    feed = TokenFeed(maxsize=1)
+def full() -> TokenQueue:
+    feed = TokenQueue(maxsize=1)
     feed.put(1)
     return feed
 
@@ -279,7 +278,7 @@ def _(_: Path) -> Any:
 @gives("nothing can be put into the feed: its reader has closed it")
 def _(_: Path) -> Any:
     async def main() -> None:
-        feed = TokenFeed()
+        feed = TokenQueue()
         await feed.aclose()
         feed.put(1)
 

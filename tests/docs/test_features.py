@@ -24,7 +24,7 @@ from streamdec import (
     MockTokenizer,
     StopConditions,
     StopSequenceDecoder,
-    TokenFeed,
+    TokenQueue,
     UnknownTokenError,
     hooks,
     iter_chunks,
@@ -214,13 +214,13 @@ def ignore_eos() -> None:
 
 
 def stops_that_sleep() -> None:
-    text, decoder = stopped(b"A</think>xA!", stop="A", armed_after="</think>")
+    text, decoder = stopped(b"A</think>xA!", stop="A", enable_stops_after="</think>")
     assert (text, decoder.finish_reason) == ("A</think>x", "stop")
 
 
 def stops_switch_on_and_off() -> None:
     """What is claimed partly: no more than that."""
-    text, _ = stopped(b"<a>A</a>A", stop="A", armed_after="</a>", armed_until="<a>")
+    text, _ = stopped(b"<a>A</a>A", stop="A", enable_stops_after="</a>", disable_stops_after="<a>")
     assert text == "<a>A</a>"
 
 
@@ -285,7 +285,7 @@ def an_asynchronous_iterator_that_cancels() -> None:
 
 
 def a_slow_reader_holds_back_and_reads_all() -> None:
-    feed = TokenFeed(maxsize=3)
+    feed = TokenQueue(maxsize=3)
     for token_id in b"Hi!":
         feed.put(token_id)
     with pytest.raises(Exception, match="the feed is full"):
@@ -309,9 +309,9 @@ def ids_the_tokenizer_lacks() -> None:
 
 
 def places() -> None:
-    anchored = DecodeStream(BYTES, anchors=True)
-    anchored.step_batch([*"aé".encode()])
-    found = [(anchor.start, anchor.end) for anchor in anchored.take_anchors()]
+    recording = DecodeStream(BYTES, spans=True)
+    recording.step_batch([*"aé".encode()])
+    found = [(span.start, span.end) for span in recording.take_spans()]
     assert found == [(0, 1), (1, 2), (1, 2)]
 
 
@@ -516,7 +516,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     "A slow reader holds the producer back": (
         a_slow_reader_holds_back_and_reads_all,
         "tests/aio/test_reading.py::test_a_slow_reader_holds_the_engine_back",
-        "tests/aio/test_token_feed.py::test_a_slow_reader_of_a_bounded_feed_holds_its_thread_back",
+        "tests/aio/test_token_feed.py::test_a_slow_reader_of_a_bounded_queue_holds_its_thread_back",
     ),
     "What has piled up is decoded at once": (
         a_slow_reader_holds_back_and_reads_all,
@@ -537,7 +537,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
         "tests/test_laws.py::test_law_16_unknown_ids",
     ),
     # observability
-    "Each token's place in the text": (places, "tests/test_laws.py::test_law_17_anchors"),
+    "Each token's place in the text": (places, "tests/test_laws.py::test_law_17_spans"),
     "Each token's bytes": (
         bytes_of_tokens,
         "tests/integrations/wire/test_logprobs.py::test_the_bytes_are_the_text_and_say_where_it_is",

@@ -22,7 +22,7 @@ def test_the_marker_of_qwen3_opens_the_gate_as_a_text_and_as_an_id(path: Path) -
     assert not tokenizer.is_skipped(int(told))
     ids = tokenizer.encode("<think>User: 🦉?\n\n</think>\n\nAn owl.\n\nUser: thanks").ids
     for marker in ("</think>", int(told)):
-        conditions = StopConditions("User:", armed_after=marker)
+        conditions = StopConditions("User:", enable_stops_after=marker)
         chunk = StopSequenceDecoder(tokenizer, conditions).step_batch(ids)
         assert chunk.text == "<think>User: 🦉?\n\n</think>\n\nAn owl.\n\n"
     quoted = tokenizer.encode("I write </th", special="text").ids
@@ -32,6 +32,6 @@ def test_the_marker_of_qwen3_opens_the_gate_as_a_text_and_as_an_id(path: Path) -
         ("</think>", "I write </think>: "),
         (int(told), "I write </think>: User:"),
     ):
-        conditions = StopConditions("User:", armed_after=marker)
+        conditions = StopConditions("User:", enable_stops_after=marker)
         decoder = StopSequenceDecoder(tokenizer, conditions)
         assert decoder.step_batch(spelled).text + decoder.flush().text == text

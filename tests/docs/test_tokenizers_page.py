@@ -127,8 +127,8 @@ def of_a_bad_byte(tokenizer: Tokenizer) -> str:
         return "alike"  # there are no such tokens
     ids = [single[bytes([byte])] for byte in b"\xc3\xa9\xff"]
     texts = set()
-    for byte_runs in ("eager", "exact"):
-        stream = DecodeStream(tokenizer, byte_runs=byte_runs)
+    for byte_fallback in ("eager", "exact"):
+        stream = DecodeStream(tokenizer, byte_fallback=byte_fallback)
         texts.add("".join(stream.step_batch(ids)) + stream.flush())
     return "alike" if len(texts) == 1 else "differ"
 

@@ -28,8 +28,8 @@ from streamdec import (
     SourceError,
     StopConditions,
     StopSequenceDecoder,
-    TokenFeed,
     TokenizerLoadError,
+    TokenQueue,
     UnsupportedFormatError,
     iter_chunks,
     load_tokenizer,
@@ -113,7 +113,7 @@ def test_the_first_space_is_that_of_the_prompt() -> None:
 def test_a_marker_in_the_prompt_does_not_wake_stops(tokenizer: Any) -> None:
     says("the marker was not *generated*")
     prompt, answer = ids_of(tokenizer, "<think></think>"), ids_of(tokenizer, "42. User: no")
-    conditions = StopConditions("User:", armed_after="</think>")
+    conditions = StopConditions("User:", enable_stops_after="</think>")
     decoder = StopSequenceDecoder(tokenizer, conditions, prompt)
     assert decoder.step_batch(answer).finish_reason is None
 
@@ -161,7 +161,7 @@ def test_a_loop_that_is_left_does_not_end_a_stream(tokenizer: Any) -> None:
 
 def test_a_producer_learns_that_the_reader_has_gone() -> None:
     says("put raises FeedClosedError when the reader has gone")
-    feed = TokenFeed()
+    feed = TokenQueue()
     feed.end()
     with pytest.raises(FeedClosedError):
         feed.put(41)

@@ -148,7 +148,7 @@ def test_a_stream_counts_what_its_reader_can(
 def test_single_ids_are_counted_as_lists_of_one_are(situation: Situation) -> None:
     """The stream takes those from the rows by itself."""
     expected = counted(decoder_of(situation), [[i] for i in situation.ids], ends=True)
-    for options in ({}, {"split": "token"}):
+    for options in ({}, {"chunk_by": "token"}):
         with recording() as hook:
             read_async(decoder_of(situation), situation.ids, **options)
         assert [told(event) for event in hook.streams] == [expected]
@@ -183,7 +183,7 @@ def test_a_stream_that_records_is_counted_as_one_that_does_not() -> None:
         for machine in (
             DecodeStream(TOKENIZER),
             DecodeStream(TOKENIZER, keep_tokens=True),
-            DecodeStream(TOKENIZER, anchors=True),
+            DecodeStream(TOKENIZER, spans=True),
         ):
             assert [*TextIterator(iter(ids), machine)]
     plain, *others = hook.streams

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from streamdec import FeedClosedError, TokenFeed, stream
+from streamdec import FeedClosedError, TokenQueue, stream
 from tests.platform.subjects import CONDITIONS, expected, token_ids, tokenizer
 
 SHARED = tokenizer()
@@ -31,7 +31,7 @@ async def engine() -> AsyncIterator[int]:
 
 
 async def fed_by_a_thread() -> str:
-    feed = TokenFeed(maxsize=4)
+    feed = TokenQueue(maxsize=4)
 
     def push() -> None:
         with suppress(FeedClosedError):  # the stop comes before the last of them

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from streamdec import FeedClosedError, FeedFullError, TokenFeed
+from streamdec import FeedClosedError, FeedFullError, TokenQueue
 from tests.platform.subjects import begun, ended, expected, token_ids, tokenizer
 
 PATIENCE = 60
@@ -94,8 +94,8 @@ def test_a_fork_decodes_while_threads_of_its_parent_are_in_the_midst_of_it() -> 
 
 @needs_fork
 @forks
-def test_a_thread_that_waits_for_room_in_a_feed_does_not_hold_up_a_fork() -> None:
-    feed = TokenFeed(maxsize=1)
+def test_a_thread_that_waits_for_room_in_a_queue_does_not_hold_up_a_fork() -> None:
+    feed = TokenQueue(maxsize=1)
     feed.put(1)
 
     def wait_for_room() -> None:

@@ -87,8 +87,8 @@ def test_prompts_of_ids(server: Served, client: OpenAI) -> None:
     [
         ({"include_stop_str_in_output": True}, "One 🦉 two.\nUser:", "\nUser:"),
         ({"min_tokens": 1_000}, TEXT, None),
-        ({"stop": " ", "armed_after": "two."}, "One 🦉 two.\nUser:", " "),
-        ({"stop": " ", "armed_until": "One"}, TEXT, None),
+        ({"stop": " ", "enable_stops_after": "two."}, "One 🦉 two.\nUser:", " "),
+        ({"stop": " ", "disable_stops_after": "One"}, TEXT, None),
         ({"stop": None, "max_tokens": 2}, "On", None),
     ],
 )
@@ -157,7 +157,7 @@ def test_stops_of_anthropics_client_sleep_until_the_marker(server: Served) -> No
         "max_tokens": 900,
         "messages": [{"role": "user", "content": "one\nUser: two</think>three\nUser: four"}],
         "stop_sequences": ["\nUser:"],
-        "extra_body": {"armed_after": "</think>"},
+        "extra_body": {"enable_stops_after": "</think>"},
     }
     with Anthropic(api_key="none", base_url=server.url, max_retries=0) as client:
         message = client.messages.create(**options)

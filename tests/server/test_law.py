@@ -26,8 +26,8 @@ def test_the_text_is_that_of_the_decoder(running: Served, data: st.DataObject) -
         "stop": data.draw(st.lists(st.sampled_from(STOPS), max_size=4)),
         "include_stop_str_in_output": data.draw(st.booleans()),
         "min_tokens": data.draw(st.integers(0, 3)),
-        "armed_after": data.draw(st.sampled_from([None, None, "e", "🦉", ids[0]])),
-        "armed_until": data.draw(st.sampled_from([None, None, " the", ids[-1]])),
+        "enable_stops_after": data.draw(st.sampled_from([None, None, "e", "🦉", ids[0]])),
+        "disable_stops_after": data.draw(st.sampled_from([None, None, " the", ids[-1]])),
         "max_tokens": data.draw(st.integers(3, 45)),
     }
     skips = data.draw(st.booleans())

@@ -442,7 +442,7 @@ def test_whatever_happened_there_are_words_for_it(chromium: Browser, tmp_path: P
             "include_stop_str_in_output": draw.random() < 0.2,
             "min_tokens": draw.randrange(4),
             "max_tokens": draw.choice([None, 8]),
-            "armed_after": draw.choice([None, None, "ing", 4]),
+            "enable_stops_after": draw.choice([None, None, "ing", 4]),
         }
         trace = stopped(ids, group=draw.randrange(1, 4), **conditions)
         traces.append(draw.choice([trace, trace, trace.redacted()]))

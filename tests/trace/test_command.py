@@ -34,7 +34,7 @@ def played(monkeypatch: pytest.MonkeyPatch, file: Path, *options: str) -> Run:
     [
         *("--stop=x", "--stop-id=1", "--max-tokens=3", "--eos-id=1", "--keep-special-tokens"),
         *("--group=2", "--line=1", "--prompt-ids=1", "--jsonl", "--html=x.html", "--redact"),
-        *("--input-format=ids", "--byte-runs=exact"),
+        *("--input-format=ids", "--byte-fallback=exact"),
     ],
 )
 def test_what_is_in_the_trace_cannot_be_said_again(

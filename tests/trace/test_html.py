@@ -73,7 +73,12 @@ def test_the_page_names_no_other_place() -> None:
 
 def test_what_stands_above() -> None:
     page = html_page(trace_of())
-    for told in ("equal to the whole decode: yes", "StopSequenceDecoder", "byte_runs", "\\nUser:"):
+    for told in (
+        "equal to the whole decode: yes",
+        "StopSequenceDecoder",
+        "byte_fallback",
+        "\\nUser:",
+    ):
         assert told in page, told
     tracer = Tracer(DecodeStream(MockTokenizer(), [1]))
     assert "tokens came before" in html_page(tracer.trace())

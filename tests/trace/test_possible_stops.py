@@ -27,7 +27,12 @@ def may_become(ids: list[int], **conditions: Any) -> tuple[object, ...]:
     return last.may_become
 
 
-NONE: dict[str, Any] = {"stop": (), "stop_token_sequences": (), "stop_regex": (), "max_hold": None}
+NONE: dict[str, Any] = {
+    "stop": (),
+    "stop_token_sequences": (),
+    "stop_regex": (),
+    "max_match_length": None,
+}
 
 
 @given(situation=situations() | test_regex_stops.situations())
@@ -40,7 +45,7 @@ def test_each_of_them_alone_would_withhold_text(situation: Situation) -> None:
         for stop in getattr(conditions, name):
             only: dict[str, Any] = {**NONE, name: (stop,)}
             if name == "stop_regex":
-                only["max_hold"] = conditions.max_hold
+                only["max_match_length"] = conditions.max_match_length
             one = replace(conditions, **only, visible_stop=(), max_tokens=None)
             alone[stop] = setup_of(replace(situation, conditions=one)).decoder()
     try:
@@ -74,15 +79,17 @@ def test_they_are_named_in_the_order_in_which_they_would_begin() -> None:
 
 def test_a_sequence_is_no_reason_to_name_patterns() -> None:
     pytest.importorskip("regex")
-    assert may_become([0], stop_token_sequences=[[0, 0]], stop_regex=["b+c"], max_hold=9) == (
-        (0, 0),
-    )
+    assert may_become(
+        [0], stop_token_sequences=[[0, 0]], stop_regex=["b+c"], max_match_length=9
+    ) == ((0, 0),)
 
 
 def test_what_sleeps_or_began_before_a_gate_is_not_named() -> None:
-    assert may_become([0], stop="ax", armed_after="b") == ()
-    assert may_become([1, 0], stop=["ax", "bax"], armed_after="b") == ("ax",)
-    assert may_become([1, 0], stop_token_sequences=[[1, 0, 2], [0, 2]], armed_after=1) == ((0, 2),)
+    assert may_become([0], stop="ax", enable_stops_after="b") == ()
+    assert may_become([1, 0], stop=["ax", "bax"], enable_stops_after="b") == ("ax",)
+    assert may_become([1, 0], stop_token_sequences=[[1, 0, 2], [0, 2]], enable_stops_after=1) == (
+        (0, 2),
+    )
 
 
 def test_a_sequence_that_began_before_the_trace_is_named() -> None:

@@ -458,7 +458,7 @@ def test_a_stream_of_a_tracer_goes_on_from_its_snapshot() -> None:
     async def read() -> tuple[Any, ...]:
         async for _ in chunks:
             break
-        return chunks.text_held, chunks.snapshot()
+        return chunks.pending_text, chunks.snapshot()
 
     assert anyio.run(read)[1] == tracer.snapshot()
 
@@ -492,7 +492,10 @@ def test_redacted_nothing_of_text_ids_stops_or_paths_is_left(
     # Its ids begin high, so that none is also an index or a count.
     made = Named.from_tokens([b"?"] * 700 + pieces)
     conditions = StopConditions(
-        [words[-1]], stop_token_ids=[799], stop_token_sequences=[[701, 798]], armed_until=797
+        [words[-1]],
+        stop_token_ids=[799],
+        stop_token_sequences=[[701, 798]],
+        disable_stops_after=797,
     )
     ids = range(700, 700 + len(pieces))
     for decoder in (
@@ -552,13 +555,13 @@ def test_runs_of_bad_bytes_are_no_difference_and_lost_text_is_one(
     ids: list[int], data: st.DataObject
 ) -> None:
     made = MockTokenizer.from_tokens(RUNS, decoder="byte_fallback")
-    for byte_runs in ("eager", "exact"):
-        tracer = Tracer(DecodeStream(made, byte_runs=byte_runs))
+    for byte_fallback in ("eager", "exact"):
+        tracer = Tracer(DecodeStream(made, byte_fallback=byte_fallback))
         tracer.step_batch(ids)
         tracer.flush()
         trace = tracer.trace()
         assert trace.verdict.equal, trace.verdict
-        assert not (byte_runs == "exact" and trace.verdict.reason)
+        assert not (byte_fallback == "exact" and trace.verdict.reason)
         said = [token for token in trace.tokens if token.text]
         if said:
             lost = replace(data.draw(st.sampled_from(said)), text="")
@@ -572,5 +575,5 @@ def test_a_run_of_bad_bytes_is_told() -> None:
     assert "".join([*tracer.step_batch([0, 2, 3, 4, 5, 1]), tracer.flush()]) == " a日\ufffdb"
     assert str(tracer.trace().verdict) == (
         "equal to the whole decode: yes (but for runs of bad bytes, "
-        'which byte_runs="exact" gives as decode() does)'
+        'which byte_fallback="exact" gives as decode() does)'
     )

@@ -35,7 +35,7 @@ MACHINES: dict[str, Callable[[Situation], Any]] = {
     "stops": lambda situation: setup_of(situation).decoder(),
     "stream": lambda situation: setup_of(situation).stream(),
     "stream that records": lambda situation: DecodeStream(
-        tokenizer_of(situation.table), situation.prompt, keep_tokens=True, anchors=True
+        tokenizer_of(situation.table), situation.prompt, keep_tokens=True, spans=True
     ),
     "sequence": lambda situation: TokenSequence(tokenizer_of(situation.table), situation.prompt),
 }
@@ -44,7 +44,7 @@ MACHINES: dict[str, Callable[[Situation], Any]] = {
 
 ONE = st.sampled_from(["step", "append_token", "step_bytes"])
 SEVERAL = st.sampled_from(["step_batch", "append_tokens"])
-ALONE = ["flush", "flush_bytes", "reset", "fork", "copy", "deepcopy", "pickle", "take_anchors"]
+ALONE = ["flush", "flush_bytes", "reset", "fork", "copy", "deepcopy", "pickle", "take_spans"]
 
 
 def calls(ids: Sequence[int]) -> st.SearchStrategy[list[tuple[Any, ...]]]:

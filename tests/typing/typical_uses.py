@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, assert_type
 
 from streamdec import (
-    Anchor,
     Chunk,
     Decoder,
     DecoderPool,
@@ -33,9 +32,10 @@ from streamdec import (
     TextIterator,
     TextStream,
     TiktokenTokenizer,
-    TokenFeed,
     Tokenizer,
     TokenizerLoadError,
+    TokenQueue,
+    TokenSpan,
     Withheld,
     add_hook,
     iter_chunks,
@@ -102,14 +102,14 @@ async def encode_in_an_event_loop(tokenizer: Tokenizer) -> None:
 
 
 def decode(tokenizer: Decoder) -> None:
-    text_stream = DecodeStream(tokenizer, [1, 2], byte_runs="exact", anchors=True)
+    text_stream = DecodeStream(tokenizer, [1, 2], byte_fallback="exact", spans=True)
     assert_type(text_stream.step(1), str)
     assert_type(text_stream.step_batch(iter([1, 2])), list[str])
     assert_type(text_stream.step_bytes(1), bytes)
     assert_type(text_stream.flush(), str)
     assert_type(text_stream.held, bytes)
     assert_type(text_stream.withheld, Withheld)
-    assert_type(text_stream.take_anchors(), list[Anchor])
+    assert_type(text_stream.take_spans(), list[TokenSpan])
     assert_type(text_stream.fork(), DecodeStream)
     assert_type(text_stream.snapshot(), dict[str, Any])
     assert_type(DecodeStream.restore(tokenizer, text_stream.snapshot()), DecodeStream)
@@ -120,7 +120,7 @@ def decode(tokenizer: Decoder) -> None:
     assert_type(sequence.text, str)
 
     DecodeStream(NoDecoder())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    DecodeStream(tokenizer, byte_runs="now")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    DecodeStream(tokenizer, byte_fallback="now")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     DecodeStream(tokenizer, skip_specials=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     text_stream.step("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     text_stream.step([1])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -187,7 +187,7 @@ async def around_an_engine(tokenizer: Decoder) -> None:
     async for chunk in stream(plain_engine(), tokenizer, conditions=StopConditions("a")):
         assert_type(chunk.finish_reason, FinishReason | None)
 
-    feed = TokenFeed(maxsize=64)
+    feed = TokenQueue(maxsize=64)
     feed.put([1, 2], timeout=1.5)
     await feed.send(1)
     feed.end("stop")
@@ -214,7 +214,7 @@ def around_a_plain_engine(tokenizer: Decoder) -> None:
 
 def many(tokenizer: Decoder) -> None:
     pool = DecoderPool(tokenizer)
-    pool.add("a", StopConditions(stop="b"), [1, 2], byte_runs="exact")
+    pool.add("a", StopConditions(stop="b"), [1, 2], byte_fallback="exact")
     assert_type(pool.step({"a": [1, 2], 7: 3})["a"].text, str)
     assert_type(pool.finish("a", "length"), Chunk)
     assert_type(pool.abort("a"), Chunk | None)

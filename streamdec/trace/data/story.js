@@ -216,7 +216,7 @@ const streamdecStory = ({ options = {}, conditions = null, redacted = false } = 
   const explainHeld = (token, index) => {
     const bytes = bytesOf(token.held), missing = sizeOf(bytes[0]) - bytes.length;
     const needs = missing > 0 ? `${missing} more ${missing === 1 ? "byte is" : "bytes are"}` : "its end is";
-    const said = [[options.byte_runs === "exact"
+    const said = [[options.byte_fallback === "exact"
       ? `The bytes ${spaced(token.held)} are held: the run of byte tokens is not over.`
       : `The bytes ${spaced(token.held)} are held: they begin a character, and ${needs} missing.`]];
     const span = charactersOf[index][charactersOf[index].length - 1];

@@ -19,7 +19,7 @@ from streamdec import (
     UnknownTokenError,
 )
 from streamdec.integrations.dynamo import STATE, TextWorker, resuming
-from streamdec.integrations.openai import ChatStream
+from streamdec.integrations.openai import ChatCompletionEncoder
 from tests.support.zoo import ZOO
 
 TOKENIZER = HuggingFaceTokenizer(ZOO["byte_level_trained"]())
@@ -112,7 +112,7 @@ def test_objects_are_made_by_the_wire_of_the_request() -> None:
     worker = TextWorker(
         Engine(IDS),
         TOKENIZER,
-        wire=lambda request: ChatStream(
+        wire=lambda request: ChatCompletionEncoder(
             response_id="chatcmpl-1",
             created=0,
             model=request["model"],
@@ -268,8 +268,8 @@ def test_an_answer_that_ends_too_early_is_gone_on_with() -> None:
 def test_a_worker_may_die_between_the_objects_of_one_chunk() -> None:
     """The end and the usage have one state between them: neither comes twice."""
 
-    def wire(_: Any) -> ChatStream:
-        return ChatStream(
+    def wire(_: Any) -> ChatCompletionEncoder:
+        return ChatCompletionEncoder(
             response_id="r", model="m", created=0, include_usage=True, prompt_tokens=1
         )
 

@@ -27,7 +27,7 @@ async def serve(model: str, log: Path, dies_at: int, kind: str) -> None:
 
     from streamdec import HuggingFaceTokenizer
     from streamdec.integrations.dynamo import TextWorker
-    from streamdec.integrations.openai import ChatStream
+    from streamdec.integrations.openai import ChatCompletionEncoder
 
     tokenizer = HuggingFaceTokenizer(f"{model}/tokenizer.json")
 
@@ -60,8 +60,8 @@ async def serve(model: str, log: Path, dies_at: int, kind: str) -> None:
         await endpoint.serve_endpoint(worker.generate)
         return
 
-    def wire(request: Any) -> ChatStream:
-        return ChatStream(response_id="chatcmpl-1", created=0, model=request["model"])
+    def wire(request: Any) -> ChatCompletionEncoder:
+        return ChatCompletionEncoder(response_id="chatcmpl-1", created=0, model=request["model"])
 
     worker = TextWorker(opened, tokenizer, wire=wire)
     await register_model(

@@ -118,7 +118,9 @@ def test_without_a_limit_it_fails_where_the_context_is_full(
     texts: list[str] = []
     with pytest.raises(RuntimeError, match="llama_decode returned"):
         texts.extend(chunk.text for chunk in chunks)
-    assert "".join(texts) + chunks.text_held == ("abcdefgh" * 40)[: llm.n_ctx() - len(prompt) + 1]
+    assert (
+        "".join(texts) + chunks.pending_text == ("abcdefgh" * 40)[: llm.n_ctx() - len(prompt) + 1]
+    )
     scripted(llm, said)
     limit = llm.n_ctx() - len(prompt)
     last = [*iter_chunks(llm.generate(prompt), tokenizer, max_tokens=limit)][-1]

@@ -548,7 +548,7 @@ def test_without_start_the_end_of_sequence_must_be_told() -> None:
     ("args", "options", "error", "message"),
     [
         ((), {"stopp": "a"}, TypeError, "has no option 'stopp'; did you mean stop[?]$"),
-        ((), {"split": "token"}, TypeError, "has no option 'split'"),
+        ((), {"chunk_by": "token"}, TypeError, "has no option 'chunk_by'"),
         ((), {"stop": ""}, ValueError, "stop"),
         (([],), {}, TypeError, "conditions must be StopConditions, one or several"),
         (("ab",), {}, TypeError, "conditions must be StopConditions, one or several"),

@@ -148,7 +148,11 @@ class Server:
             options["echo"] = body["prompt"]
         if body.get("stream"):
             options |= body.get("stream_options", {})
-            wire = openai.ChatStream(**options) if chat else openai.CompletionStream(**options)
+            wire = (
+                openai.ChatCompletionEncoder(**options)
+                if chat
+                else openai.CompletionEncoder(**options)
+            )
             if self.iterates:
                 return StreamingResponse(events(wire, streams[0]), headers=dict(HEADERS))
             return EventStreamResponse(wire, *streams, keep_alive=self.keep_alive)
@@ -167,7 +171,7 @@ class Server:
         streams = self._streams(body, body.get("stop_sequences"), logprobs=False)
         options = {"response_id": "msg_1", "model": body["model"], "input_tokens": len(PROMPT)}
         if body.get("stream"):
-            wire = anthropic.MessageStream(**options, **self.wire_options)
+            wire = anthropic.MessageEncoder(**options, **self.wire_options)
             return EventStreamResponse(wire, *streams, keep_alive=self.keep_alive)
         return await self._whole(anthropic.MessageResponse(**options), streams)
 

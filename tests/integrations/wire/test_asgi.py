@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint
 from streamdec import MockTokenizer, stream
 from streamdec.aio import TextStream
 from streamdec.integrations.asgi import EventStreamResponse, events
-from streamdec.integrations.openai import CompletionStream
+from streamdec.integrations.openai import CompletionEncoder
 
 TOKENIZER = MockTokenizer.from_tokens([b"Hello", b" world"])
 both_loops = pytest.mark.parametrize("loop", ["asyncio", "trio"])
@@ -46,8 +46,8 @@ class Engine:
             raise RuntimeError("does not close")
 
 
-def wire(n: int) -> CompletionStream:
-    return CompletionStream(response_id="r", model="m", created=0, n=n)
+def wire(n: int) -> CompletionEncoder:
+    return CompletionEncoder(response_id="r", model="m", created=0, n=n)
 
 
 class Client:

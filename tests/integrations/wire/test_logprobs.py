@@ -26,7 +26,7 @@ from streamdec.integrations.logprobs import (
     TokenLogprob,
     prompt_logprobs,
 )
-from streamdec.integrations.openai import ChatStream, CompletionStream
+from streamdec.integrations.openai import ChatCompletionEncoder, CompletionEncoder
 from streamdec.protocols import ByteFallback, Metaspace
 from streamdec.trace import Tracer
 from tests import reference
@@ -100,7 +100,9 @@ def tracked(
     tracker.put(TokenLogprob(each, -float(place)) for place, each in enumerate(ids))
     steps = [
         (chunk, tracker.take())
-        for chunk in iter_chunks(list(ids), decoder=tracker, return_token_ids=True, split="token")
+        for chunk in iter_chunks(
+            list(ids), decoder=tracker, return_token_ids=True, chunk_by="token"
+        )
     ]
     text = "".join(chunk.text for chunk, _ in steps)
     return text, [each for _, placed in steps for each in placed], steps, decoder
@@ -143,13 +145,13 @@ def test_what_is_placed_is_what_was_given(
 
 
 @pytest.mark.parametrize("name", [*KINDS, *REAL])
-@given(found=st.data(), byte_runs=st.sampled_from(["eager", "exact"]))
+@given(found=st.data(), byte_fallback=st.sampled_from(["eager", "exact"]))
 def test_the_bytes_are_the_text_and_say_where_it_is(
-    name: str, found: st.DataObject, byte_runs: Any
+    name: str, found: st.DataObject, byte_fallback: Any
 ) -> None:
     subject = subject_named(name)
     ids = found.draw(st.one_of(token_ids(subject), running_text(subject, skip_special_tokens=True)))
-    options = {"byte_runs": byte_runs, "skip_special_tokens": found.draw(st.booleans())}
+    options = {"byte_fallback": byte_fallback, "skip_special_tokens": found.draw(st.booleans())}
     decoder = StopSequenceDecoder(subject.streamed, StopConditions(), **options)
     tracker = LogprobTracker(decoder)
     placed = []
@@ -166,9 +168,9 @@ def test_the_bytes_are_the_text_and_say_where_it_is(
     data = [each.data or b"" for each in placed]
     if "\ufffd" not in text:
         assert b"".join(data) == text.encode()
-    if byte_runs == "eager" or "\ufffd" not in text:
-        per_byte = byte_runs == "eager" and spells_bytes(subject)
-        offsets = [place[0] for place in reference.anchors(data, per_byte=per_byte)]
+    if byte_fallback == "eager" or "\ufffd" not in text:
+        per_byte = byte_fallback == "eager" and spells_bytes(subject)
+        offsets = [place[0] for place in reference.token_spans(data, per_byte=per_byte)]
         assert [each.text_offset for each in placed] == offsets
 
 
@@ -264,7 +266,7 @@ def test_the_space_that_is_stripped_is_no_byte_of_the_first_token() -> None:
 def test_runs_that_are_withheld_whole_have_their_own_bytes() -> None:
     hi, (first, second, third) = 256, ids_of("你")
     ids = [second, third, hi, *ids_of("é"), hi, first]
-    decoder = StopSequenceDecoder(FALLBACK, StopConditions(), [first], byte_runs="exact")
+    decoder = StopSequenceDecoder(FALLBACK, StopConditions(), [first], byte_fallback="exact")
     tracker = LogprobTracker(decoder, [first])
     tracker.put(TokenLogprob(each, -1.0, {hi: -1.0}) for each in ids)
     text = "".join(tracker.step(each).text for each in ids) + tracker.flush().text
@@ -335,7 +337,10 @@ def test_numbers_of_numpy_are_json() -> None:
     tracker.put([TokenLogprob(token_id, logprob, top)])
     tracker.step(token_id)
     [placed] = tracker.take()
-    wires = [kind(response_id="r", model="m", created=0) for kind in (ChatStream, CompletionStream)]
+    wires = [
+        kind(response_id="r", model="m", created=0)
+        for kind in (ChatCompletionEncoder, CompletionEncoder)
+    ]
     found = [wire.step_bytes(Chunk("Hello"), logprobs=[placed]) for wire in wires]
     assert all(b"-0.5" in each and b"-9999.0" in each for each in found)
 

@@ -45,7 +45,7 @@ def objects_in(stream: bytes) -> list[Any]:
 @given(
     chunks,
     ends,
-    st.sampled_from([openai.ChatStream, openai.CompletionStream]),
+    st.sampled_from([openai.ChatCompletionEncoder, openai.CompletionEncoder]),
     st.fixed_dictionaries(
         {},
         optional={
@@ -82,7 +82,7 @@ def test_the_bytes_are_the_objects(
 
 @given(chunks, ends)
 def test_the_bytes_of_a_message_are_its_events(found: list[Chunk], end: Chunk) -> None:
-    one, other = anthropic.MessageStream(**MESSAGE), anthropic.MessageStream(**MESSAGE)
+    one, other = anthropic.MessageEncoder(**MESSAGE), anthropic.MessageEncoder(**MESSAGE)
     objects, stream = [], b""
     for chunk in [*found, end]:
         objects += one.step(chunk, num_tokens=3)
@@ -90,7 +90,7 @@ def test_the_bytes_of_a_message_are_its_events(found: list[Chunk], end: Chunk) -
     assert objects_in(stream + other.flush_bytes()) == objects + one.flush()
 
 
-@pytest.mark.parametrize("kind", [openai.ChatStream, openai.CompletionStream])
+@pytest.mark.parametrize("kind", [openai.ChatCompletionEncoder, openai.CompletionEncoder])
 def test_token_chunks_are_counted_and_shown(kind: Any) -> None:
     wire = kind(**HEAD, include_usage=True, prompt_tokens=3, return_token_ids=True)
     wire.start()
@@ -101,7 +101,7 @@ def test_token_chunks_are_counted_and_shown(kind: Any) -> None:
 
 
 def test_token_chunks_of_a_message_are_counted() -> None:
-    wire = anthropic.MessageStream(**MESSAGE)
+    wire = anthropic.MessageEncoder(**MESSAGE)
     wire.step_bytes(TokenChunk("a", token_ids=(5,)))
     wire.step_bytes(TokenChunk("b", token_ids=(6,)))
     wire.step_bytes(TokenChunk("", "length", token_ids=(7,)))
@@ -110,34 +110,37 @@ def test_token_chunks_of_a_message_are_counted() -> None:
 
 def test_chunks_without_a_count_make_no_usage() -> None:
     options: Any = {**HEAD, "prompt_tokens": 3}
-    for wire in (openai.ChatStream(**options, include_usage=True), openai.ChatResponse(**options)):
+    for wire in (
+        openai.ChatCompletionEncoder(**options, include_usage=True),
+        openai.ChatResponse(**options),
+    ):
         wire.step(Chunk("a"))
         with pytest.raises(ValueError, match="num_tokens"):
             wire.step(Chunk("b", "stop"))
     with pytest.raises(ValueError, match="num_tokens"):
-        anthropic.MessageStream(**MESSAGE).step(Chunk("b", "stop"))
+        anthropic.MessageEncoder(**MESSAGE).step(Chunk("b", "stop"))
     with pytest.raises(ValueError, match="prompt_tokens"):
         openai.ChatResponse(**HEAD)
 
 
 def test_a_sequence_of_ids_that_stopped_is_a_list() -> None:
-    wire = openai.CompletionStream(**HEAD)
+    wire = openai.CompletionEncoder(**HEAD)
     assert wire.step(Chunk("", "stop", (7, 8)))[0]["choices"][0]["stop_reason"] == [7, 8]
 
 
 def test_a_name_that_is_no_unicode_is_json_all_the_same() -> None:
-    wire = openai.ChatStream(**{**HEAD, "model": "\ud800"})
+    wire = openai.ChatCompletionEncoder(**{**HEAD, "model": "\ud800"})
     assert {each["model"] for each in objects_in(wire.step_bytes(Chunk("a")))} == {"\ud800"}
 
 
 def test_the_chosen_token_is_among_the_likeliest() -> None:
-    wire = openai.CompletionStream(**HEAD)
+    wire = openai.CompletionEncoder(**HEAD)
     found = wire.step(Chunk("b"), logprobs=LOGPROBS)[0]["choices"][0]["logprobs"]
     assert found["top_logprobs"] == [{"a": -0.1, "bytes:\\xf0": -0.5}]
 
 
 def test_what_is_refused_changes_nothing() -> None:
-    wire = openai.ChatStream(**HEAD, include_usage=True, prompt_tokens=1)
+    wire = openai.ChatCompletionEncoder(**HEAD, include_usage=True, prompt_tokens=1)
     with pytest.raises(ValueError, match="num_tokens"):
         wire.step(Chunk("a", "stop"))
     found = wire.step(Chunk("a", "stop"), num_tokens=1)
@@ -145,7 +148,7 @@ def test_what_is_refused_changes_nothing() -> None:
 
 
 def test_nothing_comes_after_the_end() -> None:
-    for wire in (openai.ChatStream(**HEAD, n=2), anthropic.MessageStream(**MESSAGE)):
+    for wire in (openai.ChatCompletionEncoder(**HEAD, n=2), anthropic.MessageEncoder(**MESSAGE)):
         wire.start()
         for step in (wire.step, wire.step_bytes):
             with pytest.raises(ValueError, match="index"):
@@ -157,11 +160,11 @@ def test_nothing_comes_after_the_end() -> None:
             with pytest.raises(FinishedError, match="has ended"):
                 step(Chunk("a"))
     with pytest.raises(ValueError, match="log probabilities"):
-        anthropic.MessageStream(**MESSAGE).step(Chunk("a"), logprobs=LOGPROBS)
+        anthropic.MessageEncoder(**MESSAGE).step(Chunk("a"), logprobs=LOGPROBS)
 
 
 def test_a_sample_that_failed_fails_the_response_at_its_end() -> None:
-    wire = openai.ChatStream(**HEAD, n=2, include_usage=True, prompt_tokens=1)
+    wire = openai.ChatCompletionEncoder(**HEAD, n=2, include_usage=True, prompt_tokens=1)
     wire.start()
     assert wire.step(Chunk("", "abort"), num_tokens=0) == []
     assert wire.step(Chunk("a", "abort"), 1, num_tokens=1)[0]["choices"][0]["finish_reason"] is None
@@ -184,14 +187,14 @@ def test_a_sample_that_failed_fails_the_response_at_its_end() -> None:
 )
 def test_what_is_no_response_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
-        openai.CompletionStream(**{**HEAD, **options})
+        openai.CompletionEncoder(**{**HEAD, **options})
 
 
 def test_what_is_no_message_is_refused() -> None:
     with pytest.raises(ValueError, match="input_tokens"):
-        anthropic.MessageStream(**{**MESSAGE, "input_tokens": None})
+        anthropic.MessageEncoder(**{**MESSAGE, "input_tokens": None})
     with pytest.raises(TypeError, match="stop_sequences"):
-        anthropic.MessageStream(**MESSAGE, stop_sequences="\nUser:")
+        anthropic.MessageEncoder(**MESSAGE, stop_sequences="\nUser:")
 
 
 def test_what_the_api_always_has_is_there() -> None:
@@ -207,7 +210,7 @@ def test_what_the_api_always_has_is_there() -> None:
 def test_an_echo_for_each_sample() -> None:
     place = [PlacedLogprob(1, "Say", b"Say", None, 0), PlacedLogprob(2, ":", b":", -1.0, 3)]
     echo: Any = {"echo": ["Say:", ""], "echo_logprobs": [place, []], "n": 2}
-    wire = openai.CompletionStream(**HEAD, **echo)
+    wire = openai.CompletionEncoder(**HEAD, **echo)
     first = wire.start()
     assert [each["choices"][0]["text"] for each in first] == ["Say:"]
     assert first[0]["choices"][0]["logprobs"]["token_logprobs"] == [None, -1.0]

@@ -2,7 +2,7 @@
 
 The tracker is told, token by token, which bytes came out and whose they are. A token covers every
 code point that it gave a byte to; one that gave nothing sits, empty, before the character it
-interrupts. An anchor is handed out once nothing that follows can change it, in the order of the
+interrupts. A span is handed out once nothing that follows can change it, in the order of the
 tokens.
 """
 
@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from streamdec.chunks import Anchor
+from streamdec.chunks import TokenSpan
 from streamdec.core import utf8
 
-__all__ = ["AnchorTracker"]
+__all__ = ["SpanRecorder"]
 
 
 class _Span:
     """A token on its way: its bytes in the stream, then its place in the text."""
 
-    __slots__ = ("anchor", "first", "index", "last", "waits")
+    __slots__ = ("bounds", "first", "index", "last", "waits")
 
     def __init__(self, index: int, first: int, last: int) -> None:
         self.index = index
@@ -30,15 +30,15 @@ class _Span:
         """One past the last."""
         self.waits = False
         """Whether the decoder still has bytes of it."""
-        self.anchor: list[int] = [-1, -1, -1, -1]
+        self.bounds: list[int] = [-1, -1, -1, -1]
         """start, end, byte_start, byte_end; -1 where not yet known."""
 
     @property
     def is_settled(self) -> bool:
-        return -1 not in self.anchor
+        return -1 not in self.bounds
 
 
-class AnchorTracker:
+class SpanRecorder:
     """Follows one stream. Holds the tokens whose place is open, and those not yet taken."""
 
     __slots__ = (
@@ -67,7 +67,7 @@ class AnchorTracker:
         # Tokens that gave nothing while others waited: they stand between those.
         self._idle: deque[_Span] = deque()
         self._open: deque[_Span] = deque()  # tokens in order, unsettled ones and those behind them
-        self._settled: list[Anchor] = []
+        self._settled: list[TokenSpan] = []
 
     def token(self, data: bytes, own: int, *, contributes: bool, waiting: int) -> None:
         """One token went in and ``data`` came out, its last ``own`` bytes from this token.
@@ -111,8 +111,8 @@ class AnchorTracker:
         """The bytes that are no character yet."""
         return self._tail
 
-    def take(self) -> list[Anchor]:
-        """The anchors settled since the last call."""
+    def take(self) -> list[TokenSpan]:
+        """The spans settled since the last call."""
         taken, self._settled = self._settled, []
         return taken
 
@@ -128,7 +128,7 @@ class AnchorTracker:
                 if span.first == span.last:
                     span.first = span.last = position
                 if part > left:  # a place known so far was of fewer bytes
-                    span.anchor[1] = span.anchor[3] = -1
+                    span.bounds[1] = span.bounds[3] = -1
                 span.last += part - left
                 position, left = position + part - left, 0
             self._seat_idle(self._index, position)
@@ -157,20 +157,20 @@ class AnchorTracker:
             if span.first >= last:
                 break  # they are in order
             if first <= span.first < last:
-                span.anchor[0], span.anchor[2] = self._chars, self._size
+                span.bounds[0], span.bounds[2] = self._chars, self._size
                 if span.first == span.last:
-                    span.anchor[1], span.anchor[3] = self._chars, self._size
+                    span.bounds[1], span.bounds[3] = self._chars, self._size
             if span.first < span.last and first < span.last <= last:
-                span.anchor[1], span.anchor[3] = self._chars + 1, self._size + size
+                span.bounds[1], span.bounds[3] = self._chars + 1, self._size + size
 
     def _settle(self) -> None:
         while self._open and not self._open[0].waits:
             span = self._open[0]
             if span.first == span.last == self._decided:  # between two characters, or at the end
-                span.anchor = [self._chars, self._chars, self._size, self._size]
+                span.bounds = [self._chars, self._chars, self._size, self._size]
             if not span.is_settled:
                 break
-            self._settled.append(Anchor(span.index, *span.anchor))
+            self._settled.append(TokenSpan(span.index, *span.bounds))
             self._open.popleft()
 
     # --- JSON
@@ -180,14 +180,14 @@ class AnchorTracker:
         return {
             "at": [self._decided, self._chars, self._size, self._index],
             "tail": self._tail.hex(),
-            "open": [[span.index, span.first, span.last, *span.anchor] for span in self._open],
+            "open": [[span.index, span.first, span.last, *span.bounds] for span in self._open],
             "waiting": [span.index for span in self._waiting],
             **({"idle": [span.index for span in self._idle]} if self._idle else {}),
-            "settled": [list(anchor) for anchor in self._settled],
+            "settled": [list(span) for span in self._settled],
         }
 
     @classmethod
-    def load(cls, errors: str, data: Any, num_tokens: int) -> AnchorTracker:
+    def load(cls, errors: str, data: Any, num_tokens: int) -> SpanRecorder:
         """The tracker of a stream of ``num_tokens`` that ``dump`` gave ``data`` for.
 
         ValueError, TypeError or KeyError if there is none.
@@ -195,11 +195,11 @@ class AnchorTracker:
         tracker = cls(errors)
         tracker._decided, tracker._chars, tracker._size, tracker._index = _ints(data["at"], 4)
         tracker._tail = bytes.fromhex(data["tail"])
-        tracker._settled = [Anchor(*_ints(row, 5)) for row in data["settled"]]
+        tracker._settled = [TokenSpan(*_ints(row, 5)) for row in data["settled"]]
         for row in data["open"]:
-            index, first, last, *anchor = _ints(row, 7)
+            index, first, last, *bounds = _ints(row, 7)
             span = _Span(index, first, last)
-            span.anchor = anchor
+            span.bounds = bounds
             tracker._open.append(span)
         spans = {span.index: span for span in tracker._open}
         for index in data["waiting"]:
@@ -224,7 +224,7 @@ class AnchorTracker:
             for each in self._settled
         )
         if self._index != num_tokens or indexes != expected or not in_text:
-            raise ValueError("anchors that no stream of this length has")
+            raise ValueError("spans that no stream of this length has")
 
 
 def _ints(row: Any, length: int) -> list[int]:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from streamdec import DecodeStream, MockTokenizer
-from streamdec.chunks import Anchor
+from streamdec.chunks import TokenSpan
 from streamdec.core import utf8
-from streamdec.core.anchors import AnchorTracker
+from streamdec.core.spans import SpanRecorder
 from streamdec.protocols import CTC, BPESuffix, ByteFallback, DecodingRule, Metaspace, TextRules
 
 Place = tuple[int, int, int, int]
@@ -25,19 +25,19 @@ def stream_of(
     **options: bool | str,
 ) -> DecodeStream:
     tokenizer = MockTokenizer.from_tokens(tokens, special, rule)
-    return DecodeStream(tokenizer, prompt, anchors=True, **options)  # type: ignore[arg-type]
+    return DecodeStream(tokenizer, prompt, spans=True, **options)  # type: ignore[arg-type]
 
 
 def places(stream: DecodeStream, token_ids: Sequence[int]) -> list[Place]:
     """Of each token in turn; none is handed out twice or out of order."""
-    taken: list[Anchor] = []
+    taken: list[TokenSpan] = []
     for token_id in token_ids:
         stream.step(token_id)
-        taken += stream.take_anchors()
+        taken += stream.take_spans()
     stream.flush()
-    taken += stream.take_anchors()
-    assert [anchor.token_index for anchor in taken] == list(range(len(token_ids)))
-    return [anchor[1:] for anchor in taken]
+    taken += stream.take_spans()
+    assert [span.token_index for span in taken] == list(range(len(token_ids)))
+    return [span[1:] for span in taken]
 
 
 def of_bytes(*tokens: bytes, special: Sequence[int] = ()) -> list[Place]:
@@ -79,12 +79,12 @@ def test_a_skipped_token_after_what_turns_out_broken_sits_after_it() -> None:
     assert found == [(0, 1, 0, 3), (1, 1, 3, 3), (1, 2, 3, 4)]
 
 
-def test_an_anchor_is_handed_out_when_nothing_can_change_it() -> None:
+def test_a_span_is_handed_out_when_nothing_can_change_it() -> None:
     stream = stream_of("byte_level", [b"a", b"b\xe4", b"\xbd", b"\xa0"])
     taken = []
     for token_id in range(4):
         stream.step(token_id)
-        taken.append([anchor.token_index for anchor in stream.take_anchors()])
+        taken.append([span.token_index for span in stream.take_spans()])
     assert taken == [[0], [], [], [1, 2, 3]]
 
 
@@ -95,16 +95,16 @@ def test_the_end_of_a_prompts_character_is_character_0() -> None:
 
 def test_each_token_of_an_exact_run_has_its_own_byte() -> None:
     tokens = [b"\xe4", b"\xbd", b"\xa0", b"a", b"\xff"]
-    whole = stream_of("byte_fallback", tokens, byte_runs="exact")
+    whole = stream_of("byte_fallback", tokens, byte_fallback="exact")
     assert places(whole, [3, 0, 1, 2, 3]) == [(0, 1, 0, 1), *[(1, 2, 1, 4)] * 3, (2, 3, 4, 5)]
-    broken = stream_of("byte_fallback", tokens, byte_runs="exact")
+    broken = stream_of("byte_fallback", tokens, byte_fallback="exact")
     found = places(broken, [0, 1, 4, 0, 3])
     assert found == [(n, n + 1, 3 * n, 3 * n + 3) for n in range(4)] + [(4, 5, 12, 13)]
 
 
 def test_a_run_that_a_prompt_began_is_the_prompts_too() -> None:
     tokens = [b"\xe4", b"\xbd", b"\xa0", b"a"]
-    stream = stream_of("byte_fallback", tokens, prompt=[0, 1], byte_runs="exact")
+    stream = stream_of("byte_fallback", tokens, prompt=[0, 1], byte_fallback="exact")
     assert places(stream, [2, 3]) == [(0, 1, 0, 3), (1, 2, 3, 4)]
 
 
@@ -126,7 +126,7 @@ def test_what_is_stripped_is_nobodys() -> None:
     rules = TextRules(ByteFallback(), strip_left=(" ", 2))
     stream = stream_of(rules, [b" ", b" a", b" b"])
     assert places(stream, [0, 1, 2]) == [(0, 0, 0, 0), (0, 1, 0, 1), (1, 3, 1, 3)]
-    stream = stream_of(rules, [b"<0x20>", b"<0x41>", b"b"], byte_runs="exact")
+    stream = stream_of(rules, [b"<0x20>", b"<0x41>", b"b"], byte_fallback="exact")
     assert places(stream, [0, 1, 2]) == [(0, 0, 0, 0), (0, 1, 0, 1), (1, 2, 1, 2)]
     stream = stream_of(Metaspace(), ["▁a".encode(), "▁b".encode()])
     assert places(stream, [0, 1]) == [(0, 1, 0, 1), (1, 3, 1, 3)]
@@ -152,18 +152,18 @@ def test_a_tracker_survives_json_between_any_two_tokens() -> None:
         (b"", 0, True, 1),
         (b"\xbd\xa0bc", 1, True, 0),
     ]
-    plain = AnchorTracker(utf8.PER_PART)
+    plain = SpanRecorder(utf8.PER_PART)
     for data, own, contributes, waiting in told:
         plain.token(data, own, contributes=contributes, waiting=waiting)
     expected = plain.take()
     assert len(expected) == 4
     for cut in range(len(told) + 1):
-        tracker, taken = AnchorTracker(utf8.PER_PART), []
+        tracker, taken = SpanRecorder(utf8.PER_PART), []
         for count, (data, own, contributes, waiting) in enumerate(told):
             if count == cut:
                 taken = tracker.take()
                 dumped = json.loads(json.dumps(tracker.dump()))
-                tracker = AnchorTracker.load(utf8.PER_PART, dumped, count)
+                tracker = SpanRecorder.load(utf8.PER_PART, dumped, count)
             tracker.token(data, own, contributes=contributes, waiting=waiting)
         assert taken + tracker.take() == expected
 
@@ -186,9 +186,9 @@ def test_a_tracker_survives_json_between_any_two_tokens() -> None:
     ],
 )
 def test_what_is_no_tracker_is_refused(field: str, value: object) -> None:
-    dumped = AnchorTracker(utf8.PER_PART).dump()
+    dumped = SpanRecorder(utf8.PER_PART).dump()
     with pytest.raises((ValueError, TypeError)):
-        AnchorTracker.load(utf8.PER_PART, dumped | {field: value}, 0)
+        SpanRecorder.load(utf8.PER_PART, dumped | {field: value}, 0)
     del dumped[field]
     with pytest.raises(KeyError):
-        AnchorTracker.load(utf8.PER_PART, dumped, 0)
+        SpanRecorder.load(utf8.PER_PART, dumped, 0)
