@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -15,10 +16,16 @@ from streamdec.backends._common import guarded
 from streamdec.backends._reading import read_bounded
 from streamdec.errors import StreamdecWarning, TokenizerLibraryError, TokenizerLoadError
 
-__all__ = ["parse", "read_json"]
+__all__ = ["parse", "read_json", "vocabulary_hash"]
 
 _BOM = "\ufeff"
 _ADDED_TOKENS = re.compile(rb'"added_tokens"\s*:\s*(\[)')
+# None of these matches inside a vocabulary: a quote in a string follows a backslash, and the value
+# of a token is a number.
+_VOCABULARY = re.compile(rb'"vocab"\s*:\s*[{\[]')
+_MERGES = re.compile(rb'"merges"\s*:\s*\[')
+_LAST_FIELD = re.compile(rb'"(?:byte_fallback|unk_token)"\s*:\s*["tfn]')
+_LAST_FIELD_SIZE = 200
 
 
 def read_json(source: str | os.PathLike[str]) -> tuple[bytes, str, Path | None]:
@@ -82,3 +89,29 @@ def _declared_ids(content: bytes) -> Iterator[tuple[str, object]]:
             # Elsewhere in a file a key of this name may be anything.
             if isinstance(token, dict) and isinstance(token.get("content"), str):
                 yield token["content"], token.get("id")
+
+
+def vocabulary_hash(content: bytes, size: int) -> str:
+    """Return 16 hexadecimal digits over the vocabulary as a tokenizer.json spells it.
+
+    Args:
+        content: The file.
+        size: The number of tokens of its model.
+
+    The compact and the indented form of a file have the same digits. Another order of the tokens,
+    or another way to escape characters, gives other digits. This takes 1 to 2 % of the time of
+    loading; parsing the vocabulary would take 15 %.
+    """
+    found = _VOCABULARY.search(content)
+    start = found.end() if found else 0
+    tail = max(start, len(content) - _LAST_FIELD_SIZE)
+    after = _MERGES.search(content, start) or _LAST_FIELD.search(content, tail)
+    vocabulary = content[start : after.start() if after else None].rstrip(b"}], \n")
+    if b"\n" in vocabulary:
+        compact = vocabulary.translate(None, b" \n")
+        indent = len(vocabulary) - len(vocabulary.lstrip(b" \n"))
+        # So much white space indents an object, or an array of pairs as the library writes it. If
+        # there is more, some of it may belong to tokens and is kept.
+        if len(vocabulary) - len(compact) in ((indent + 1) * size, 32 * size - 7):
+            vocabulary = compact
+    return hashlib.sha256(vocabulary).hexdigest()[:16]

@@ -8,7 +8,6 @@ not, or is not there, the other library encodes, and ``report`` says why.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import threading
@@ -205,7 +204,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
         revision: str | None = None,
     ) -> None:
         started = perf_counter()
-        self._take(content, name, path, overlay)
+        sha256 = self._take(content, name, path, overlay)
         self.report = TokenizerReport(
             format="huggingface",
             requested=options.backend,
@@ -213,7 +212,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
             active="huggingface",
             reason="it was asked for",
             versions=versions_of(("tokenizers", "fastokens")),
-            sha256=hashlib.sha256(content).hexdigest(),
+            sha256=sha256.hex(),
             revision=revision,
             seconds={"huggingface": perf_counter() - started},
         )

@@ -24,7 +24,7 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from streamdec.backends._common import checked_ids, fingerprint_of, sample_of
+from streamdec.backends._common import checked_ids, fingerprint_of, packed, sample_of
 from streamdec.backends._derived import DerivedTokenizer
 from streamdec.backends._guard import guarded
 from streamdec.backends._lazy import cached_property
@@ -188,10 +188,8 @@ class GGUFTokenizer(DerivedTokenizer):
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits over the rules and every token."""
-        ids = range(len(self._tokens))
-        pieces = (self.piece(token_id) or b"" for token_id in ids)
-        return fingerprint_of(self.rules, ids, list(pieces), self._special)
+        """16 hexadecimal digits over the rules and every token as the file spells it."""
+        return fingerprint_of(self.rules, self._kind, packed(self._tokens), bytes(self._types))
 
     def sample_ids(self) -> list[int]:
         """Special tokens, bytes, and ids spread over the vocabulary."""

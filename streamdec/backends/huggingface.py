@@ -26,7 +26,7 @@ from streamdec.backends._decoder_chain import Stage, byte_names, compiled, rewri
 from streamdec.backends._derived import DerivedTokenizer, Span
 from streamdec.backends._lazy import cached_property
 from streamdec.backends._pieces import bytes_of
-from streamdec.backends._tokenizer_json import parse, read_json
+from streamdec.backends._tokenizer_json import parse, read_json, vocabulary_hash
 from streamdec.backends._told import told_decode
 from streamdec.backends.overlay import Overlay, apply_overlay, roles_beside
 from streamdec.encoding import Encoding, Special, SpecialTokens
@@ -50,6 +50,8 @@ _PATIENCE = 0.1
 """Seconds, in which lists of ten million ids are made."""
 _ADDED_IN_SAMPLE = 64
 _SPREAD_IN_SAMPLE = 128
+_MOST_ASKED = 1024
+"""How many tokens of the vocabulary a fingerprint asks the library for, at 1 µs each."""
 
 
 class FastTokenizer(Protocol):
@@ -106,6 +108,8 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     """Where the files beside the tokenizer.json are; None if it is from no file."""
     _content_hash: bytes | None
     """SHA-256 of the tokenizer.json; None if it is from none."""
+    _vocabulary_hash: str | None
+    """Hash of the vocabulary in the tokenizer.json; None without a file, or if it is small."""
     _renumbered: Sequence[str] = ()
     """Added tokens whose ids are others than the tokenizer.json says."""
 
@@ -121,22 +125,25 @@ class HuggingFaceTokenizer(DerivedTokenizer):
             raise TypeError("overlay=True needs a path: nothing is beside a tokenizer that exists")
         else:
             self._tokenizer, self.name = _given(source)
-            self._folder = self._content_hash = None
+            self._folder = self._content_hash = self._vocabulary_hash = None
             self._forget()
 
-    def _take(self, content: bytes, name: str, path: Path | None, overlay: bool | None) -> None:
-        """Opens what was read of ``path``; None if it was no file."""
+    def _take(self, content: bytes, name: str, path: Path | None, overlay: bool | None) -> bytes:
+        """Opens what was read of ``path``; None if it was no file. Returns its SHA-256."""
         self.name = name
         shown = name if path is None else repr(str(path))
         self._tokenizer, self._renumbered = parse(content, shown)
         self._folder = None if path is None else path.parent
-        self._content_hash = hashlib.sha256(content).digest()
+        self._content_hash = found = hashlib.sha256(content).digest()
+        size = self._model_size
+        self._vocabulary_hash = vocabulary_hash(content, size) if size > _MOST_ASKED else None
         if overlay and path is None:
             raise TypeError("overlay=True needs a path: nothing is beside JSON text")
         # A folder is named by its own name, and not by that of the file in it.
         if path is not None and (path != Path(name) if overlay is None else overlay):
             self._lay_over(path.parent)
         self._forget()
+        return found
 
     def _lay_over(self, folder: Path) -> None:
         """Applies what the files in ``folder`` say of added tokens."""
@@ -169,6 +176,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
             "name": self.name,
             "folder": self._folder,
             "content_hash": self._content_hash,
+            "vocabulary_hash": self._vocabulary_hash,
             "overlay": self.overlay,
             "renumbered": self._renumbered,
             "chat": self._chat,
@@ -179,6 +187,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._tokenizer, self.name = state["tokenizer"], state["name"]
         self._folder, self._content_hash = state["folder"], state["content_hash"]
+        self._vocabulary_hash = state["vocabulary_hash"]
         self.overlay, self._cache = state["overlay"], state["cache"]
         self._renumbered, self._chat = state["renumbered"], state["chat"]
         self._forget()
@@ -241,25 +250,48 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits over the rules and every id's piece and skipping.
+        """16 hexadecimal digits, and 16 more for a tokenizer.json with more than 1,024 tokens.
 
-        The same however the tokenizer was loaded. Computed once, in 0.2 to 0.4 s for 150,000 ids.
+        The first 16 cover the decoder, the size, all added tokens, the skipped ids, and 1,024
+        tokens spread over the vocabulary. They are the same however the tokenizer was loaded. The
+        others cover the whole vocabulary as the file spells it, and were computed while loading.
+
+        A ``tokenizers.Tokenizer`` that was passed as an object has only the first 16: its library
+        takes 60 ms or more to list 150,000 tokens. A tokenizer that differs from it in a few
+        ordinary tokens may therefore have the same fingerprint.
         """
-        texts = self._all_texts()
-        pieces = map(self._rewrite, texts.values())
-        asked = [
-            i for i, text in texts.items() if i in self._added_tokens or text in self._added_texts
-        ]
-        skipped = filter(self.is_skipped, asked)
-        return fingerprint_of(self.rules or self._stages, list(texts), pieces, skipped)
+        size = self._model_size
+        if size <= _MOST_ASKED:
+            texts = self._all_texts()
+        else:
+            texts = self._texts((*_spread(range(size), _MOST_ASKED), *sorted(self._added_tokens)))
+        each, rules = self._compiled
+        decoder = (each, rules or self._stages)
+        digits = fingerprint_of(decoder, size, texts, self._skipped_ids)
+        return f"{digits}-{self._vocabulary_hash}" if self._vocabulary_hash else digits
+
+    @property
+    def _skipped_ids(self) -> list[int]:
+        """The added tokens that are skipped, ids ascending.
+
+        Usually they are the tokens marked as special, which two calls of the library confirm.
+        """
+        added = sorted(self._added_tokens)
+        ordinary = [i for i in added if i not in self._special_ids]
+        try:
+            with untold:
+                if self.decode(added) == self.decode(ordinary, skip_special_tokens=False):
+                    return sorted(self._special_ids)
+        except TokenizerLibraryError:  # a decoder that panics
+            pass
+        return [i for i in added if self.is_skipped(i)]
 
     def sample_ids(self) -> list[int]:
         """Ids to verify a table with: added tokens, byte tokens, and some of the whole vocabulary.
 
         At most 450, the same ones each time, in ≤ 1 ms (2 ms with 1,000 added tokens).
         """
-        size = guarded(self._tokenizer.get_vocab_size, with_added_tokens=False)
-        spread = _spread(range(size), _SPREAD_IN_SAMPLE)
+        spread = _spread(range(self._model_size), _SPREAD_IN_SAMPLE)
         sample = (
             *_spread(sorted(self._added_tokens), _ADDED_IN_SAMPLE),
             *self._byte_ids(),
@@ -516,9 +548,15 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         """The highest id and one: holes and added tokens count. 0.2 s for 150,000 ids, once."""
         return max(self._all_texts(), default=-1) + 1
 
+    @property
+    def _model_size(self) -> int:
+        """The number of tokens without added ones."""
+        size: int = guarded(self._tokenizer.get_vocab_size, with_added_tokens=False)
+        return size
+
     def _all_texts(self) -> dict[int, str]:
         """The text of every id that has one, ids ascending."""
-        dense = range(guarded(self._tokenizer.get_vocab_size, with_added_tokens=False))
+        dense = range(self._model_size)
         texts = self._texts(dense)
         # The model has as many ids as texts, so without a hole none is higher.
         if len(texts) < len(dense):

@@ -137,7 +137,7 @@ class MockTokenizer(DerivedTokenizer):
         """16 hexadecimal digits over the rules and all tokens."""
         ids = sorted(self._pieces)
         pieces = [_as_bytes(self._pieces[i]) for i in ids]
-        return fingerprint_of(self._rules, ids, pieces, self._special_ids)
+        return fingerprint_of(self._rules, ids, pieces, sorted(self._special_ids))
 
     def sample_ids(self) -> list[int]:
         """The first 512 ids, and the special ones."""

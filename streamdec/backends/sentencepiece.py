@@ -18,12 +18,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any, Self
 
 from tokenizers import decoders
 
-from streamdec.backends._common import checked_ids, fingerprint_of, sample_of
+from streamdec.backends._common import checked_ids, fingerprint_of, packed, sample_of
 from streamdec.backends._derived import DerivedTokenizer
 from streamdec.backends._extras import library
 from streamdec.backends._guard import guarded
@@ -195,13 +196,14 @@ class SentencePieceTokenizer(DerivedTokenizer):
     @cached_property
     def _control(self) -> dict[int, str]:
         """Control pieces and their names."""
-        return {i: self._names[i] for i in range(self._size) if self._processor.IsControl(i)}
+        is_control = guarded(self._processor.IsControl, list(range(self._size)))
+        return {i: self._names[i] for i in compress(range(self._size), is_control)}
 
     @cached_property
     def fingerprint(self) -> str:
         """16 hexadecimal digits over the rules and every piece."""
-        pieces = [self.piece(i) or "" for i in range(self._size)]
-        return fingerprint_of(self.rules, range(self._size), pieces, self._control)
+        control, unknown = list(self._control), self._unknown
+        return fingerprint_of(self.rules, packed(self._names), control, unknown)
 
     def sample_ids(self) -> list[int]:
         """Control pieces, all bytes, and ids spread over the vocabulary."""

@@ -81,6 +81,8 @@ class TiktokenTokenizer(DerivedTokenizer):
     """Its path, or the name that it was given; for messages."""
     sha256: str | None
     """Of the rank file, in hexadecimal; None if it is from none."""
+    _ranks_hash: str
+    """The fingerprint of all tokens and their ranks, taken while loading."""
 
     def __init__(
         self,
@@ -97,6 +99,7 @@ class TiktokenTokenizer(DerivedTokenizer):
             self._encoding, self._spec, self.name = source, EncodingSpec("", ""), source.name
             self.sha256 = None
             self._declared = Declared()
+            self._ranks_hash = _hash_of(source._mergeable_ranks)
 
     @classmethod
     def named(
@@ -173,6 +176,7 @@ class TiktokenTokenizer(DerivedTokenizer):
             raise TokenizerLoadError(f"{name}: {error.__cause__}") from error
         self._spec = spec
         self._declared = Declared()
+        self._ranks_hash = _hash_of(ranks)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.encoding_name})"
@@ -233,9 +237,9 @@ class TiktokenTokenizer(DerivedTokenizer):
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits over every id's bytes and skipping. 0.2 s for 200,000 ids, once."""
-        pieces = {i: piece for i in range(self.vocab_size) if (piece := self.piece(i)) is not None}
-        return fingerprint_of(_RULES, list(pieces), pieces.values(), self._skipped_ids)
+        """16 hexadecimal digits over every id's bytes and skipping."""
+        special = {i: self.piece(i) for i in self._special_ids.values()}
+        return fingerprint_of(_RULES, self._ranks_hash, special, sorted(self._skipped_ids))
 
     def sample_ids(self) -> list[int]:
         """Special tokens, all single bytes, and ids spread over the vocabulary."""
@@ -384,12 +388,13 @@ def _with_declared(
 ) -> EncodingSpec:
     """``spec`` with the special tokens that ``declared`` has for ids that are no ranks."""
     by_id = {token_id: token for token, token_id in spec.special_tokens.items()}
-    reserved = range(max(ranks.values()) + 1, max(ranks.values()) + 1 + spec.num_reserved)
+    first = max(ranks.values()) + 1
+    reserved = range(first, first + spec.num_reserved)
     by_id.update({token_id: f"<|reserved_token_{token_id}|>" for token_id in reserved})
     if not declared.tokens:
         special_tokens = {**spec.special_tokens, **{by_id[i]: i for i in reserved}}
         return replace(spec, special_tokens=special_tokens)
-    taken = frozenset(ranks.values()) & declared.tokens.keys()
+    taken = frozenset(declared.tokens).intersection(ranks.values())
     if taken:
         some = ", ".join(map(str, sorted(taken)[:5]))
         raise TokenizerLoadError(f"{name}: tokenizer_config.json adds tokens that it has: {some}")
@@ -407,9 +412,14 @@ def _check(ranks: Mapping[bytes, int], spec: EncodingSpec, name: str) -> None:
         raise TokenizerLoadError(
             f"{name}: {len(missing)} bytes without a token of their own, as {missing[0]:#04x}"
         )
-    clash = frozenset(ranks.values()) & frozenset(spec.special_tokens.values())
+    clash = frozenset(spec.special_tokens.values()).intersection(ranks.values())
     if clash:
         raise TokenizerLoadError(f"{name}: the id {min(clash)} is a special token's too")
+
+
+def _hash_of(ranks: dict[bytes, int]) -> str:
+    """Return a hash of tokens, ranks and their order, in 7 ms for 150,000 tokens."""
+    return fingerprint_of(_RULES, ranks if type(ranks) is dict else dict(ranks))
 
 
 # --- finding a rank file --------------------------------------------------------------------------

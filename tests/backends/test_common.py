@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -9,6 +10,7 @@ from streamdec.backends._common import (
     checked_ids,
     fingerprint_of,
     guarded,
+    packed,
     sample_of,
 )
 from streamdec.errors import TokenizerLibraryError
@@ -105,7 +107,23 @@ def test_another_table_has_another_fingerprint(
     assert fingerprint_of(*other) != fingerprint_of(*TABLE)
 
 
-def test_the_order_of_skipped_ids_does_not_matter() -> None:
-    assert fingerprint_of(None, [1, 2], [b"", b""], [2, 1]) == fingerprint_of(
-        None, [1, 2], [b"", b""], [1, 2]
-    )
+def test_the_fingerprint_of_equal_tables_is_the_same_in_every_process() -> None:
+    """Whether the strings are interned and how often they are referred to does not matter."""
+    for one in (b"word".decode(), sys.intern("word")):
+        table: list[object] = [one, one, b"\xff", {1: one, 2**40: None}]
+        assert fingerprint_of(TextRules(Joined()), table, "") == "93b6298361fc39dc"
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ([], []),
+        ([""], ""),
+        (["a"], "a"),
+        (["a", "", "b"], "a\0\0b"),
+        (["\0"], ["\0"]),
+        (["a", "\0", "b"], ["a", "\0", "b"]),
+    ],
+)
+def test_texts_are_packed_if_they_can_be_told_apart(texts: list[str], expected: object) -> None:
+    assert packed(texts) == expected

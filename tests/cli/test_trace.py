@@ -61,7 +61,7 @@ def test_a_row_for_each_token(trace: Tracing) -> None:
     assert above["verdict"] == "equal to the whole decode: yes"
     assert above["stops"] == r'{"stop": ["\nUser:"]}'
     assert (above["route"], above["tokens"]) == ("bytes", str(len(rows)))
-    assert len(above["fingerprint"]) == 16
+    assert len(above["fingerprint"]) == 33
 
 
 def test_ids_are_read_as_decode_reads_them(trace: Tracing, tmp_path: Path) -> None:

@@ -1,0 +1,284 @@
+"""Tokenizers with equal fingerprints decode alike; a snapshot of another tokenizer is refused."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import AddedToken, decoders, models
+from tokenizers import Tokenizer as LibraryTokenizer
+
+from streamdec import DecodeStream, EncodingSpec, MockTokenizer, SnapshotMismatchError, Tokenizer
+from streamdec.backends._tokenizer_json import vocabulary_hash
+from streamdec.backends.fast import HybridTokenizer
+from streamdec.backends.gguf import GGUFTokenizer, _model_proto
+from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.backends.sentencepiece import SentencePieceTokenizer
+from streamdec.backends.tiktoken import TiktokenTokenizer
+from streamdec.protocols import ByteFallback, ByteLevel, Concatenation, DecodingRule
+from tests.support.files import rank_file, small_gguf
+
+BYTES = [bytes([byte]) for byte in range(256)]
+SIZE = 3000
+"""More than a HuggingFaceTokenizer asks its library for."""
+TOKENS = tuple(f"w{i}" for i in range(SIZE))
+SPECIAL = frozenset({7, 1501})
+PLACES = [0, 1500, SIZE - 2]
+
+
+# --- one of each backend --------------------------------------------------------------------------
+
+
+def library(
+    tokens: Sequence[str] = TOKENS,
+    special: Collection[int] = SPECIAL,
+    decoder: decoders.Decoder | None = None,
+) -> LibraryTokenizer:
+    made = LibraryTokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, []))
+    made.decoder = decoders.ByteLevel() if decoder is None else decoder
+    made.add_tokens([AddedToken(tokens[i], special=i in special) for i in (7, 8, 1501)])
+    return made
+
+
+def huggingface(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:
+    return HuggingFaceTokenizer(library(tokens, special).to_str())
+
+
+def hybrid(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:
+    return HybridTokenizer(library(tokens, special).to_str(), backend="huggingface")
+
+
+def small_object(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:
+    """One that was given, and is small enough for its library to be asked for every token."""
+    few = [*tokens[:10], *tokens[1490:1510], *tokens[2990:]]
+    made = LibraryTokenizer(models.WordLevel({token: i for i, token in enumerate(few)}, few[0]))
+    for token in ("w7", "w8", "w1501"):
+        if token in few:
+            made.add_tokens([AddedToken(token, special=tokens.index(token) in special)])
+    return HuggingFaceTokenizer(made)
+
+
+def tiktoken(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:
+    pytest.importorskip("tiktoken")
+    ranks = {token: i for i, token in enumerate([*BYTES, *(token.encode() for token in tokens)])}
+    spec = EncodingSpec("mine", r"\S+|\s+", {f"<{i}>": 10_000 + i for i in special})
+    return TiktokenTokenizer.from_content(rank_file(ranks), "mine", spec)
+
+
+def sentencepiece(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:
+    pytest.importorskip("sentencepiece")
+    pieces = [("<unk>", 0.0, 2), *((f"<0x{byte:02X}>", 0.0, 6) for byte in range(256))]
+    pieces += [(token, -float(i), 3 if i in special else 1) for i, token in enumerate(tokens)]
+    return SentencePieceTokenizer.from_content(_model_proto(iter(pieces), True))
+
+
+def mock(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:
+    return MockTokenizer.from_tokens([token.encode() for token in tokens], special)
+
+
+@pytest.fixture
+def gguf(tmp_path: Path) -> Callable[..., Tokenizer]:
+    def make(tokens: Sequence[str], special: Collection[int], **changes: Any) -> Tokenizer:
+        types = [3 if i in special else 1 for i in range(len(tokens))]
+        facts = {"tokens": [*tokens], "token_type": types, "scores": [0.0] * len(tokens)}
+        (tmp_path / "file.gguf").write_bytes(small_gguf(**facts, **changes))
+        return GGUFTokenizer(tmp_path / "file.gguf")
+
+    return make
+
+
+MAKERS = [huggingface, hybrid, small_object, tiktoken, sentencepiece, mock, "gguf"]
+
+
+@pytest.fixture(params=MAKERS, ids=lambda maker: getattr(maker, "__name__", maker))
+def make(request: pytest.FixtureRequest) -> Callable[..., Tokenizer]:
+    found: Callable[..., Tokenizer] = (
+        request.getfixturevalue(request.param) if request.param == "gguf" else request.param
+    )
+    return found
+
+
+# --- equal and other tokenizers -------------------------------------------------------------------
+
+
+def refuses(taken_with: Any, other: Any) -> None:
+    snapshot = DecodeStream(taken_with).snapshot()
+    with pytest.raises(SnapshotMismatchError, match="another tokenizer"):
+        DecodeStream.restore(other, snapshot)
+
+
+def accepts(taken_with: Any, other: Any) -> None:
+    assert DecodeStream.restore(other, DecodeStream(taken_with).snapshot()).num_tokens == 0
+
+
+def test_an_equal_tokenizer_has_an_equal_fingerprint(make: Callable[..., Tokenizer]) -> None:
+    tokenizer, equal = make(TOKENS, SPECIAL), make(TOKENS, SPECIAL)
+    copy = pickle.loads(pickle.dumps(make(TOKENS, SPECIAL)))
+    assert tokenizer.fingerprint == equal.fingerprint == copy.fingerprint
+    accepts(tokenizer, equal)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_two_swapped_tokens_are_another_tokenizer(
+    make: Callable[..., Tokenizer], place: int
+) -> None:
+    first, second = TOKENS[place : place + 2]
+    swapped = (*TOKENS[:place], second, first, *TOKENS[place + 2 :])
+    refuses(make(TOKENS, SPECIAL), make(swapped, SPECIAL))
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_one_changed_token_is_another_tokenizer(make: Callable[..., Tokenizer], place: int) -> None:
+    changed = (*TOKENS[:place], "other", *TOKENS[place + 1 :])
+    refuses(make(TOKENS, SPECIAL), make(changed, SPECIAL))
+
+
+def test_another_size_is_another_tokenizer(make: Callable[..., Tokenizer]) -> None:
+    refuses(make(TOKENS, SPECIAL), make((*TOKENS, "more"), SPECIAL))
+    refuses(make(TOKENS, SPECIAL), make(TOKENS[:-1], SPECIAL))
+
+
+@pytest.mark.parametrize("special", [{7}, {7, 8, 1501}, {8, 1501}, {}])
+def test_other_special_tokens_are_another_tokenizer(
+    make: Callable[..., Tokenizer], special: Collection[int]
+) -> None:
+    refuses(make(TOKENS, SPECIAL), make(TOKENS, special))
+
+
+def test_tokens_with_another_end_are_another_tokenizer(make: Callable[..., Tokenizer]) -> None:
+    one, other = ((*pair, *TOKENS[2:]) for pair in (("ab", "c"), ("a", "bc")))
+    refuses(make(one, SPECIAL), make(other, SPECIAL))
+
+
+def test_a_nul_in_a_token_is_no_end(gguf: Callable[..., Tokenizer]) -> None:
+    """Hashing puts one between tokens."""
+    one, other = ((*pair, *TOKENS[2:]) for pair in (("a\0", "b"), ("a", "\0b")))
+    refuses(gguf(one, SPECIAL), gguf(other, SPECIAL))
+
+
+RULES: list[DecodingRule] = [Concatenation(), ByteLevel(), ByteFallback()]
+
+
+def test_another_decoder_is_another_tokenizer(gguf: Callable[..., Tokenizer]) -> None:
+    refuses(gguf(TOKENS, SPECIAL), gguf(TOKENS, SPECIAL, add_space_prefix=False))
+    refuses(gguf(TOKENS, SPECIAL), gguf(TOKENS, SPECIAL, model="gpt2"))
+    fused = HuggingFaceTokenizer(library(decoder=decoders.Fuse()).to_str())
+    refuses(huggingface(TOKENS, SPECIAL), fused)
+    tables = [MockTokenizer.from_tokens([b"a", b"b"], decoder=rule) for rule in RULES]
+    for one in tables:
+        for other in tables:
+            (accepts if one is other else refuses)(one, other)
+
+
+# --- a tokenizer.json, and a tokenizer that was given ---------------------------------------------
+
+
+def added(*tokens: str | AddedToken) -> LibraryTokenizer:
+    made = library()
+    made.add_tokens(list(tokens))
+    return made
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda: added("<new>"),
+        lambda: added(AddedToken("w9", special=True)),
+        lambda: library(special={7}),
+        lambda: library(decoder=decoders.Fuse()),
+        lambda: library((*TOKENS, "more")),
+        lambda: library(TOKENS[:-1]),
+        lambda: library((*TOKENS[:300], "more", *TOKENS[300:])),
+    ],
+)
+def test_a_given_tokenizer_is_told_from_others(changed: Callable[[], LibraryTokenizer]) -> None:
+    for taken_with in (HuggingFaceTokenizer(library()), huggingface(TOKENS, SPECIAL)):
+        refuses(taken_with, HuggingFaceTokenizer(changed()))
+        refuses(HuggingFaceTokenizer(changed()), taken_with)
+
+
+def test_a_given_tokenizer_is_that_of_its_file() -> None:
+    """It lacks the hash of the file, so only what both have is compared."""
+    given, loaded = HuggingFaceTokenizer(library()), huggingface(TOKENS, SPECIAL)
+    assert loaded.fingerprint.startswith(f"{given.fingerprint}-")
+    assert [len(given.fingerprint), len(loaded.fingerprint)] == [16, 33]
+    accepts(given, loaded)
+    accepts(loaded, given)
+
+
+@pytest.mark.parametrize("tokenizer", ["", "-", None, 3, ["a"], "0" * 16])
+def test_a_part_of_a_fingerprint_is_none(tokenizer: object) -> None:
+    loaded = huggingface(TOKENS, SPECIAL)
+    snapshot = DecodeStream(loaded).snapshot()
+    cut = [loaded.fingerprint[:8], f"{loaded.fingerprint[:16]}-", f"{loaded.fingerprint}-"]
+    for wrong in (tokenizer, *cut):
+        with pytest.raises(SnapshotMismatchError):
+            DecodeStream.restore(loaded, snapshot | {"tokenizer": wrong})
+
+
+KINDS: dict[str, Callable[[Sequence[str]], Any]] = {
+    "bpe": lambda tokens: models.BPE(ids_of(tokens), []),
+    "merges": lambda tokens: models.BPE(ids_of([*tokens, "p", "q", "pq"]), [("p", "q")]),
+    "word_piece": lambda tokens: models.WordPiece(ids_of(tokens), unk_token=tokens[0]),
+    "word_level": lambda tokens: models.WordLevel(ids_of(tokens), unk_token=tokens[0]),
+    "unigram": lambda tokens: models.Unigram([(token, -1.5) for token in tokens], 0, False),
+}
+
+
+def ids_of(tokens: Sequence[str]) -> dict[str, int]:
+    return {token: i for i, token in enumerate(tokens)}
+
+
+def hashes_of(kind: str, *tokens: str) -> list[str]:
+    """Of the compact form and the indented one."""
+    made = LibraryTokenizer(KINDS[kind](tokens))
+    texts = [made.to_str(pretty=pretty).encode() for pretty in (False, True)]
+    return [vocabulary_hash(text, made.get_vocab_size()) for text in texts]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_white_space_and_other_parts_of_a_file_do_not_matter(kind: str) -> None:
+    made = LibraryTokenizer(KINDS[kind](TOKENS))
+    before = HuggingFaceTokenizer(made.to_str())
+    made.enable_truncation(5)
+    made.enable_padding()
+    texts = [made.to_str(), made.to_str(pretty=True)]
+    if kind != "unigram":
+        texts.append(json.dumps(json.loads(made.to_str()), indent=4))
+    for text in texts:
+        assert HuggingFaceTokenizer(text).fingerprint == before.fingerprint
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_spaces_in_tokens_matter(kind: str) -> None:
+    one, other = hashes_of(kind, "x", "a b", "ab"), hashes_of(kind, "x", "ab", "a b")
+    assert not {*one} & {*other}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_token_that_looks_like_a_part_of_the_file_is_one_of_the_tokens(kind: str) -> None:
+    fields = ("merges", "vocab", "byte_fallback", "unk_token")
+    names = [
+        *fields,
+        *(f'"{name}":[' for name in fields),
+        *(f'}}],"{name}":"' for name in fields),
+        *("}", "]}", '",', "\\", '\\"'),
+    ]
+    compact, indented = hashes_of(kind, "x", *names, "y", "z")
+    assert compact == indented
+    for place in (0, 5, len(names)):
+        changed = ["x", *names[:place], "other", *names[place + 1 :], "y", "z"]
+        assert compact not in hashes_of(kind, *changed)
+    assert compact not in hashes_of(kind, "x", *names, "z", "y")
+
+
+# --- tiktoken -------------------------------------------------------------------------------------
+
+
+def test_an_encoding_that_is_given_has_the_fingerprint_of_its_file() -> None:
+    made: Any = tiktoken(TOKENS, SPECIAL)
+    assert TiktokenTokenizer(made._encoding).fingerprint == made.fingerprint
