@@ -28,9 +28,9 @@ from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason, TokenSpan, Withheld
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.sequence import Sequence
-from streamdec.core.stop_conditions import StopConditions, StopLimits
-from streamdec.core.stop_sequence import StopSequenceDecoder
-from streamdec.core.token_window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.conditions import StopConditions, StopLimits
+from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 from streamdec.encoding import Encoding, SpecialTokens
 from streamdec.errors import (
     ChatTemplateError,

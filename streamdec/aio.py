@@ -25,10 +25,8 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from streamdec.chunks import Chunk
-from streamdec.core.counting import counted, first_tally, tokens_in
-from streamdec.core.rows import CODE
-from streamdec.core.stop_conditions import StopConditions
-from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.conditions import StopConditions
 from streamdec.errors import IdleTimeoutError
 from streamdec.flow import (
     MAX_TOKENS_AT_ONCE,
@@ -42,10 +40,9 @@ from streamdec.flow import (
     decoder_of,
     sorted_options,
 )
-from streamdec.machines import Machine, StandIn
+from streamdec.machines import Machine
 from streamdec.protocols import Decoder
 from streamdec.sources import is_plain
-from streamdec.watch import MAX_CODES
 
 __all__ = ["TextStream", "stream", "wrap"]
 
@@ -166,40 +163,9 @@ async def _chunks(
     flow: Flow, source: AsyncIterator[Any], closing: _Closing
 ) -> AsyncGenerator[Chunk, None]:
     """The chunks of a TextStream, without a reference to it: nothing then has to be collected."""
-    walked, step, shows_all, watch = flow.walked, flow.step, flow.shows_all, flow.watch
-    row, begun, left = walked._row, walked._tally, MAX_TOKENS_AT_ONCE
-    due = _due(begun, left)
+    step, left = flow.step, MAX_TOKENS_AT_ONCE
     async with closing:
         async for output in source:
-            if row is not None:
-                # What StopSequenceDecoder.step does, written out: to call it would take a tenth of
-                # the time that a token takes, and to count another one. What a row has is never
-                # the end; where the tally has no more room for it, or it is due, others run.
-                try:
-                    if output <= 1 and (type(output) is not int or output < 0):
-                        raise LookupError
-                    chunk, tally, after = row[output]
-                    tally += walked._tally
-                    if tally >= due or (after is not None and type(output) is not int):
-                        raise LookupError
-                except Exception:  # noqa: BLE001 (what is wrong, if anything is, is named below)
-                    left -= tokens_in(counted(walked._tally - begun))
-                    walked = flow.walked_after(output)
-                else:
-                    walked._tally = tally
-                    if after is not None:
-                        walked._row = row = after
-                    if chunk.text:
-                        yield chunk
-                        continue
-                    if watch is not None:
-                        try:
-                            watch.codes.append(row[CODE])
-                        except (LookupError, TypeError):
-                            watch.silent()
-                    if shows_all:
-                        yield chunk
-                    continue
             if step is not None and type(output) is int:
                 chunk = step(output)
                 if chunk.finish_reason is not None:
@@ -221,20 +187,10 @@ async def _chunks(
             if left <= 0:
                 left = MAX_TOKENS_AT_ONCE
                 await checkpoint()
-            if row is not None:
-                row, begun = walked._row, walked._tally
-                due = _due(begun, left)
-                if watch is not None:
-                    watch.look(MAX_CODES)
         else:
             flow.end()
     for chunk in flow.ending(closing):
         yield chunk
-
-
-def _due(tally: float, tokens: int) -> float:
-    """The tally that comes after so many tokens more; 0 at the most, where it is the machine's."""
-    return min(tally - first_tally(tokens), 0.0)
 
 
 # --- the source -----------------------------------------------------------------------------------
@@ -295,9 +251,7 @@ class _Blocking:
 class _Timed:
     """An iterator that may not be silent for too long."""
 
-    def __init__(
-        self, iterator: AsyncIterator[Any], seconds: float, machine: Machine | StandIn
-    ) -> None:
+    def __init__(self, iterator: AsyncIterator[Any], seconds: float, machine: Machine) -> None:
         if isinstance(iterator, _Blocking):
             raise ValueError(
                 "idle_timeout needs an async source: a plain one cannot be interrupted"
@@ -412,7 +366,7 @@ def stream(
     *,
     conditions: StopConditions | None = None,
     prompt_token_ids: Iterable[SupportsIndex] = NO_PROMPT,
-    decoder: StopSequenceDecoder | StandIn | None = None,
+    decoder: StopSequenceDecoder | Machine | None = None,
     on_stop: Callable[[], object] | None = None,
     idle_timeout: float | None = None,
     **options: Unpack[StreamOptions],

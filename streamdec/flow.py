@@ -25,11 +25,11 @@ from typing import (
 
 from streamdec import hooks
 from streamdec.chunks import NOTHING, Chunk, FinishReason, StopReason
-from streamdec.core.byte_runs import ByteFallbackMode
-from streamdec.core.program import UnknownIds
-from streamdec.core.stop_conditions import StopConditions, StopLimits
-from streamdec.core.stop_sequence import StopSequenceDecoder
-from streamdec.machines import Covering, Face, Machine, StandIn, TokenChunk, face_of
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.conditions import StopConditions, StopLimits
+from streamdec.core.table import UnknownIds
+from streamdec.core.token_rules.byte_fallback import ByteFallbackMode
+from streamdec.machines import Covering, Machine, TokenChunk, check_machine
 from streamdec.protocols import Decoder
 from streamdec.sources import Reader, ending
 from streamdec.watch import Watch
@@ -55,17 +55,7 @@ MAX_TOKENS_AT_ONCE = 256
 NO_PROMPT: tuple[int, ...] = ()
 
 ChunkBy = Literal["output", "token"]
-M = TypeVar("M", bound=Machine | StandIn)
-
-
-class _Unwalked:
-    """Stands for a decoder whose rows are not walked from outside: it has none."""
-
-    _row = None
-    _tally = 0.0
-
-
-UNWALKED = _Unwalked()
+M = TypeVar("M", bound=Machine)
 
 
 class FlowOptions(TypedDict, total=False):
@@ -160,7 +150,7 @@ class Flow:
 
     def __init__(
         self,
-        machine: Machine | StandIn,
+        machine: Machine,
         *,
         ids: Callable[[Any], Any] | None = None,
         cumulative: bool = False,
@@ -176,7 +166,7 @@ class Flow:
         if index is not None and (type(index) is not int or index < 0):
             kind = ValueError if type(index) is int else TypeError
             raise kind(f"index must be a number from 0 up, not {index!r:.40}")
-        face: Face = face_of(machine)
+        check_machine(machine)
         self.machine = machine
         self.watch: Watch | None = None
         """Counts for the hooks, if there are any."""
@@ -192,18 +182,17 @@ class Flow:
         """The engine's own word."""
         self.source_ended = False
         """Whether the engine has ended by itself, so that there is nothing to stop."""
-        self._cover = Covering(face) if return_token_ids else None
-        self._is_walked = type(machine) is StopSequenceDecoder and self._cover is None
-        self._face: Face = self._cover or face
-        if hooks.installed and not face.finished:
+        self._cover = Covering(machine) if return_token_ids else None
+        self._stepped: Machine = self._cover or machine
+        if hooks.installed and not machine.finished:
             self.watch = Watch(machine, hooks.installed)
-            self._face = self.watch.face(self._face)
+            self._stepped = self.watch.before(self._stepped)
         self._most = 1 if self.shows_all else MAX_TOKENS_AT_ONCE
         self._reader = Reader(ids=ids, cumulative=cumulative, index=index)
         self._takes_ids = ids is None and not cumulative
         self._finish_reason: FinishReason = finish_reason
         self._error: Exception | None = None
-        if face.finished:
+        if machine.finished:
             self._end(finish_reason)
 
     # --- taking outputs
@@ -237,9 +226,9 @@ class Flow:
         self.num_taken = len(token_ids)
         try:
             if len(token_ids) == 1:
-                chunk = self._face.step(token_ids[0])
+                chunk = self._stepped.step_chunk(token_ids[0])
             else:
-                chunk = self._face.step_batch(token_ids)
+                chunk = self._stepped.feed(token_ids)
         except Exception as error:  # noqa: BLE001 (it is raised once the chunk was given out)
             chunk = getattr(error, "chunk", None) or NOTHING
             error.chunk = None  # type: ignore[attr-defined]
@@ -262,7 +251,7 @@ class Flow:
 
     def _end(self, reason: FinishReason, stop_reason: StopReason = None) -> None:
         self.is_over = True
-        chunk = self._face.flush(reason)
+        chunk = self._stepped.end(reason)
         if chunk.finish_reason == "stop" and chunk.stop_reason is None:
             chunk = replace(chunk, stop_reason=stop_reason)
         self.last = chunk
@@ -293,16 +282,7 @@ class Flow:
     @property
     def step(self) -> Callable[[SupportsIndex], Chunk] | None:
         """What is to be done with an output that is one id; None if ``read`` is to see it."""
-        return self._face.step if self._takes_ids else None
-
-    @property
-    def walked(self) -> Any:
-        """The StopSequenceDecoder whose rows say what ``step`` would; UNWALKED where none do."""
-        return self.machine if self._is_walked and self._takes_ids else UNWALKED
-
-    def walked_after(self, output: Any) -> Any:
-        """``walked``, after an output that no row has: outputs that are no ids are not walked."""
-        return self.walked if type(output) is int else UNWALKED
+        return self._stepped.step_chunk if self._takes_ids else None
 
     # --- what may be asked
 
@@ -310,7 +290,7 @@ class Flow:
     def pending_text(self) -> str:
         """What would still come out if nothing followed."""
         last = "" if self.last is None else self.last.text
-        return last + self._face.release()
+        return last + self._stepped.pending_text
 
     @property
     def pending_token_ids(self) -> tuple[int, ...]:
@@ -472,7 +452,7 @@ def decoder_of(
     tokenizer: Decoder | None,
     conditions: StopConditions | None,
     prompt_token_ids: Iterable[SupportsIndex],
-    decoder: StopSequenceDecoder | StandIn | None,
+    decoder: StopSequenceDecoder | Machine | None,
     options: DecoderOptions,
 ) -> StopSequenceDecoder:
     """The decoder that ``what`` is to run on: a given one, or one made of all the rest.
@@ -487,8 +467,8 @@ def decoder_of(
     if decoder is None:
         return _made_decoder(what, tokenizer, prompt_token_ids, given)
     machine: Any = decoder
-    if not isinstance(decoder, StopSequenceDecoder) and isinstance(decoder, StandIn):
-        machine = decoder.decoder
+    if not isinstance(decoder, StopSequenceDecoder):
+        machine = getattr(decoder, "decoder", decoder)  # what is behind a tracer
     if not isinstance(machine, StopSequenceDecoder):
         raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}")
     if tokenizer is not None and tokenizer is not machine.tokenizer:

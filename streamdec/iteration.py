@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Any, Self, SupportsIndex, Unpack
 
 from streamdec.chunks import Chunk
-from streamdec.core.stop_conditions import StopConditions
-from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.conditions import StopConditions
 from streamdec.flow import (
     NO_PROMPT,
     BaseStream,
@@ -24,7 +24,7 @@ from streamdec.flow import (
     decoder_of,
     sorted_options,
 )
-from streamdec.machines import StandIn
+from streamdec.machines import Machine
 from streamdec.protocols import Decoder
 from streamdec.sources import is_plain
 
@@ -188,7 +188,7 @@ def iter_chunks(
     *,
     conditions: StopConditions | None = None,
     prompt_token_ids: Iterable[SupportsIndex] = NO_PROMPT,
-    decoder: StopSequenceDecoder | StandIn | None = None,
+    decoder: StopSequenceDecoder | Machine | None = None,
     on_stop: Callable[[], object] | None = None,
     **options: Unpack[StreamOptions],
 ) -> TextIterator[StopSequenceDecoder]:

@@ -1,40 +1,29 @@
-"""The three machines with one face: ids in, chunks out, and whatever they withhold.
+"""What streams run on, and what may stand in front of it.
 
-``face_of`` finds the face of a machine. ``Covering`` is put before one where chunks shall say which
-ids they cover.
+The machines of the core have the verbs of :class:`Machine`. ``Covering`` is put in front of one if
+chunks shall say which ids they cover.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import chain
 from typing import Any, Protocol, Self, SupportsIndex, runtime_checkable
 
-from streamdec.chunks import Chunk, FinishReason, chunk_of
-from streamdec.core.decode_stream import DecodeStream
-from streamdec.core.sequence import Sequence as TokenSequence
-from streamdec.core.stop_sequence import StopSequenceDecoder
-from streamdec.errors import SnapshotError, StreamdecError
+from streamdec.chunks import Chunk, FinishReason
+from streamdec.errors import SnapshotError
+from streamdec.protocols import Decoder
 
 __all__ = [
     "Covering",
-    "Face",
-    "FaceBefore",
     "Machine",
-    "StandIn",
+    "MachineBefore",
     "TokenChunk",
-    "face_of",
+    "check_machine",
     "joined",
 ]
-
-CACHED_CHUNKS = 4_096
-"""Texts of which a ready-made chunk is kept: what a token gives is mostly one of few texts."""
-
-_chunk = lru_cache(CACHED_CHUNKS)(Chunk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +61,34 @@ def joined(*chunks: Chunk) -> Chunk:
     return chunk
 
 
-class Face(Protocol):
-    """A machine as a stream of chunks sees it."""
+@runtime_checkable
+class Machine(Protocol):
+    """What a stream can run on: one of the three classes of the core, or a tracer of one."""
 
-    def step(self, token_id: SupportsIndex) -> Chunk:
-        """What one id brings out. Raises what the machine does, and is then as it was before."""
+    @property
+    def tokenizer(self) -> Decoder:
+        """What decodes."""
         ...
 
-    def step_batch(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        """What several ids bring out. An error has the chunk of the ids before it."""
+    def step_chunk(self, token_id: SupportsIndex) -> Chunk:
+        """Return what one id brings out. Raises what ``step`` does; nothing is then taken."""
         ...
 
-    def flush(self, finish_reason: FinishReason) -> Chunk:
-        """The end: what was withheld, and why it ended."""
+    def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
+        """Return what several ids bring out. An error has the chunk of the ids before it."""
         ...
 
-    def release(self) -> str:
-        """What ``flush`` would bring out; changes nothing."""
+    def end(self, finish_reason: FinishReason) -> Chunk:
+        """End the stream: return what was withheld, with the reason."""
+        ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the machine as JSON."""
+        ...
+
+    @property
+    def pending_text(self) -> str:
+        """What ``end`` would return."""
         ...
 
     @property
@@ -107,177 +107,71 @@ class Face(Protocol):
         ...
 
 
-Machine = DecodeStream | TokenSequence | StopSequenceDecoder
+def check_machine(machine: object) -> None:
+    """Raise TypeError for an object that a stream cannot run on."""
+    if isinstance(machine, type) or not isinstance(machine, Machine):
+        raise TypeError(
+            "a machine is a DecodeStream, a Sequence or a StopSequenceDecoder, "
+            f"not {type(machine).__name__}: {machine!r:.80}"
+        )
 
 
-@runtime_checkable
-class StandIn(Protocol):
-    """What stands before a machine, as a tracer does: it has the machine's methods, and a face."""
+class MachineBefore:
+    """A machine in front of another one, which does something more at each verb."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
 
     @property
-    def decoder(self) -> Any:
-        """The machine itself."""
-        ...
-
-    def face(self) -> Face:
-        """Its face, which does what that of the machine does."""
-        ...
+    def tokenizer(self) -> Decoder:
+        """See Machine."""
+        return self._machine.tokenizer
 
     def snapshot(self) -> dict[str, Any]:
-        """The machine as JSON."""
-        ...
+        """See Machine."""
+        return self._machine.snapshot()
 
-
-def face_of(machine: Machine | StandIn) -> Face:
-    """The face of one of the three, or of what stands before one; TypeError for anything else."""
-    if isinstance(machine, StopSequenceDecoder):
-        return _Stopping(machine)
-    if isinstance(machine, DecodeStream):
-        return _Decoding(machine)
-    if isinstance(machine, TokenSequence):
-        return _Growing(machine)
-    if isinstance(machine, StandIn):
-        return machine.face()
-    raise TypeError(
-        "a machine is a DecodeStream, a Sequence or a StopSequenceDecoder, "
-        f"not {type(machine).__name__}: {machine!r:.80}"
-    )
-
-
-# --- the faces ------------------------------------------------------------------------------------
-
-
-class _Stopping:
-    """StopSequenceDecoder gives chunks by itself."""
-
-    def __init__(self, decoder: StopSequenceDecoder) -> None:
-        self._decoder = decoder
-        self.step = decoder.step
-        self.step_batch = decoder.step_batch
-        self.flush = decoder.flush
-
-    def release(self) -> str:
-        with suppress(StreamdecError):
-            return self._decoder.fork().flush("error").text
-        return self.jailed
+    @property
+    def pending_text(self) -> str:
+        """See Machine."""
+        return self._machine.pending_text
 
     @property
     def finished(self) -> bool:
-        return self._decoder.finished
+        """See Machine."""
+        return self._machine.finished
 
     @property
     def jailed(self) -> str:
-        return self._decoder.jailed
+        """See Machine."""
+        return self._machine.jailed
 
     @property
     def held(self) -> bytes:
-        return self._decoder.held
-
-
-class _Decoding:
-    """DecodeStream never stops by itself."""
-
-    jailed = ""
-
-    def __init__(self, stream: DecodeStream) -> None:
-        self._stream = stream
-        self._step = stream.step
-
-    def step(self, token_id: SupportsIndex) -> Chunk:
-        return _chunk(self._step(token_id))
-
-    def step_batch(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        return chunk_of("".join(self._stream.step_batch(token_ids)))
-
-    def flush(self, finish_reason: FinishReason) -> Chunk:
-        return Chunk(self._stream.flush(), finish_reason)
-
-    def release(self) -> str:
-        with suppress(StreamdecError):
-            return self._stream.fork().flush()
-        return ""
-
-    @property
-    def finished(self) -> bool:
-        return self._stream.finished
-
-    @property
-    def held(self) -> bytes:
-        return self._stream.held
-
-
-class _Growing:
-    """Sequence has no end: after ``flush`` it can still grow, so what it holds stays there."""
-
-    jailed = ""
-    finished = False
-
-    def __init__(self, sequence: TokenSequence) -> None:
-        self._sequence = sequence
-
-    def step(self, token_id: SupportsIndex) -> Chunk:
-        return _chunk(self._sequence.append_token(token_id))
-
-    def step_batch(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        return chunk_of(self._sequence.append_tokens(token_ids))
-
-    def flush(self, finish_reason: FinishReason) -> Chunk:
-        return Chunk("", finish_reason)
-
-    def release(self) -> str:
-        return self.held.decode("utf-8", "replace")
-
-    @property
-    def held(self) -> bytes:
-        return self._sequence.held
-
-
-# --- what is put before a face --------------------------------------------------------------------
-
-
-class FaceBefore:
-    """What is put before a face to do something more at each verb; all else is the face's."""
-
-    def __init__(self, face: Face) -> None:
-        self._face = face
-        self.release = face.release
-
-    @property
-    def finished(self) -> bool:
-        """See Face."""
-        return self._face.finished
-
-    @property
-    def jailed(self) -> str:
-        """See Face."""
-        return self._face.jailed
-
-    @property
-    def held(self) -> bytes:
-        """See Face."""
-        return self._face.held
+        """See Machine."""
+        return self._machine.held
 
 
 # --- ids that belong to text ----------------------------------------------------------------------
 
 
-class Covering(FaceBefore):
-    """A face whose chunks are TokenChunks.
+class Covering(MachineBefore):
+    """A machine whose chunks are TokenChunks.
 
     It knows where in the text each token ends, as soon as that is decided, and how much is out.
     (Where an unfinished character becomes several U+FFFD, its tokens end with the first of them.)
     """
 
-    def __init__(self, face: Face) -> None:
-        super().__init__(face)
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
         self._given = 0
-        self._decided = len(face.jailed)
+        self._decided = len(machine.jailed)
         self._unfinished: list[int] = []
         self._ends: deque[tuple[int, int]] = deque()
 
-    def fork(self, face: Face) -> Self:
-        """The same for ``face``, a copy of the machine."""
-        other = type(self)(face)
+    def fork(self, machine: Machine) -> Self:
+        """The same for ``machine``, a copy of the one behind this."""
+        other = type(self)(machine)
         other._given, other._decided = self._given, self._decided
         other._unfinished, other._ends = self._unfinished.copy(), self._ends.copy()
         return other
@@ -287,7 +181,7 @@ class Covering(FaceBefore):
         """The ids that were read and that no chunk has covered."""
         return *(token_id for token_id, _ in self._ends), *self._unfinished
 
-    def snapshot(self) -> list[list[int | None]]:
+    def uncovered_as_json(self) -> list[list[int | None]]:
         """``uncovered`` as JSON, for ``resume``.
 
         Each id with how many code points must come out until its text is complete, or None where
@@ -297,7 +191,7 @@ class Covering(FaceBefore):
         return ends + [[each, None] for each in self._unfinished]
 
     def resume(self, snapshot: object) -> None:
-        """Takes up what ``snapshot()`` was, for the machine as it was then.
+        """Takes up what ``uncovered_as_json()`` was, for the machine as it was then.
 
         SnapshotError for anything else.
         """
@@ -306,16 +200,16 @@ class Covering(FaceBefore):
         self._ends.extend((each, self._given + end) for each, end in snapshot if end is not None)
         self._unfinished += (each for each, end in snapshot if end is None)
 
-    def step(self, token_id: SupportsIndex) -> Chunk:
-        """See Face."""
-        chunk = self._face.step(token_id)
+    def step_chunk(self, token_id: SupportsIndex) -> Chunk:
+        """See Machine."""
+        chunk = self._machine.step_chunk(token_id)
         self._note(token_id.__index__(), chunk.text)
         return self.covering(chunk)
 
-    def step_batch(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        """See Face."""
+    def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
+        """See Machine."""
         texts: list[str] = []
-        step, note = self._face.step, self._note
+        step, note = self._machine.step_chunk, self._note
         try:
             for count, token_id in enumerate(token_ids, 1):
                 chunk = step(token_id)
@@ -330,9 +224,9 @@ class Covering(FaceBefore):
             raise
         return self.covering(Chunk("".join(texts)))
 
-    def flush(self, finish_reason: FinishReason) -> Chunk:
-        """See Face."""
-        return self.covering(self._face.flush(finish_reason))
+    def end(self, finish_reason: FinishReason) -> Chunk:
+        """See Machine."""
+        return self.covering(self._machine.end(finish_reason))
 
     def covering(self, chunk: Chunk) -> TokenChunk:
         """``chunk``, which the machine gives now, with the ids that it covers."""
@@ -344,8 +238,8 @@ class Covering(FaceBefore):
     def _note(self, token_id: int, text: str) -> None:
         """One token more, which brought out ``text``."""
         self._given += len(text)
-        before, self._decided = self._decided, self._given + len(self._face.jailed)
-        holds = bool(self._face.held)
+        before, self._decided = self._decided, self._given + len(self._machine.jailed)
+        holds = bool(self._machine.held)
         if self._decided > before or not holds:
             # The first code point that was decided now is the one that was unfinished.
             end = min(before + 1, self._decided)

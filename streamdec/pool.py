@@ -11,11 +11,12 @@ from typing import Any, NamedTuple, Self, SupportsIndex, Unpack, get_args
 
 from streamdec import hooks
 from streamdec.chunks import Chunk, FinishReason
-from streamdec.core.stop_conditions import StopConditions
-from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.snapshots import shown
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.conditions import StopConditions
 from streamdec.errors import SnapshotError, StreamdecError, UnknownRequestError
 from streamdec.flow import DecodingOptions
-from streamdec.machines import Covering, Face, face_of, joined
+from streamdec.machines import Covering, Machine, joined
 from streamdec.protocols import Decoder
 from streamdec.sources import checked_ids
 from streamdec.watch import Watch
@@ -34,8 +35,8 @@ class _Request(NamedTuple):
     """One that is under way."""
 
     decoder: StopSequenceDecoder
-    face: Face
-    """By which it is stepped."""
+    stepped: Machine
+    """The decoder, or what is in front of it."""
     cover: Covering | None
     """What knows the ids of its chunks, if that is asked for."""
     watch: Watch | None
@@ -136,7 +137,7 @@ class DecoderPool:
         decoder = self[request_id].fork()
         self._check_new(new_request_id)
         cover = self._requests[request_id].cover
-        self._begin(new_request_id, decoder, cover and cover.fork(face_of(decoder)))
+        self._begin(new_request_id, decoder, cover and cover.fork(decoder))
 
     def _check_new(self, request_id: object) -> None:
         if isinstance(request_id, bool) or not isinstance(request_id, get_args(RequestId)):
@@ -145,16 +146,16 @@ class DecoderPool:
             raise ValueError(f"the pool has a request {request_id!r:.80} already")
 
     def _take_in(self, request_id: RequestId, decoder: StopSequenceDecoder) -> None:
-        self._begin(request_id, decoder, Covering(face_of(decoder)) if self._covers else None)
+        self._begin(request_id, decoder, Covering(decoder) if self._covers else None)
 
     def _begin(
         self, request_id: RequestId, decoder: StopSequenceDecoder, cover: Covering | None
     ) -> None:
-        face: Face = cover or face_of(decoder)
+        stepped: Machine = cover or decoder
         watch = Watch(decoder, hooks.installed) if hooks.installed else None
         if watch is not None:
-            face = watch.face(face)
-        self._requests[request_id] = _Request(decoder, face, cover, watch)
+            stepped = watch.before(stepped)
+        self._requests[request_id] = _Request(decoder, stepped, cover, watch)
 
     # --- being
 
@@ -198,10 +199,10 @@ class DecoderPool:
 
     def _step(self, request_id: RequestId, request: _Request, token_ids: Any) -> Chunk:
         """The chunk of one request, whatever happens."""
-        face = request.face
+        stepped = request.stepped
         try:
             ids = checked_ids(token_ids)
-            chunk = face.step(ids[0]) if len(ids) == 1 else face.step_batch(ids)
+            chunk = stepped.step_chunk(ids[0]) if len(ids) == 1 else stepped.feed(ids)
         except Exception as error:  # noqa: BLE001 (one bad request does not disturb the others)
             self.errors[request_id] = error
             before = getattr(error, "chunk", None) or NOTHING
@@ -310,23 +311,23 @@ class DecoderPool:
                 if uncovered and cover is not None:
                     cover.resume(uncovered[0])
             except SnapshotError as error:
-                raise type(error)(f"request {name!r:.80}: {error}") from error
+                raise type(error)(f"request {shown(name)}: {error}") from error
             except (TypeError, ValueError) as error:
-                raise SnapshotError(f"request {name!r:.80}: {error}") from error
+                raise SnapshotError(f"request {shown(name)}: {error}") from error
         return pool
 
 
 def _requests(snapshot: Any) -> list[Any]:
     """An id and a snapshot each, and perhaps the ids that are not covered."""
     if not isinstance(snapshot, Mapping) or snapshot.get("machine") != "pool":
-        raise SnapshotError(f"not a snapshot of a pool: {snapshot!r:.80}")
+        raise SnapshotError(f"not a snapshot of a pool: {shown(snapshot)}")
     if snapshot.get("format") != FORMAT:
         found = snapshot.get("format")
-        raise SnapshotError(f"pool format {found!r:.40} is not known; this release reads {FORMAT}")
+        raise SnapshotError(f"pool format {shown(found)} is not known; this release reads {FORMAT}")
     requests = snapshot.get("requests")
     if isinstance(requests, list) and all(map(_is_request, requests)):
         return requests
-    raise SnapshotError(f"requests must be pairs of an id and a snapshot, not {requests!r:.80}")
+    raise SnapshotError(f"requests must be pairs of an id and a snapshot, not {shown(requests)}")
 
 
 def _is_request(item: object) -> bool:
@@ -335,7 +336,7 @@ def _is_request(item: object) -> bool:
 
 def _uncovered(cover: Covering | None) -> list[Any]:
     """What a request's snapshot has beside its decoder's."""
-    return [cover.snapshot()] if cover is not None and cover.uncovered else []
+    return [cover.uncovered_as_json()] if cover is not None and cover.uncovered else []
 
 
 # --- ends -----------------------------------------------------------------------------------------
@@ -346,7 +347,7 @@ def _last_chunk(
 ) -> tuple[Chunk, StreamdecError | None]:
     """The end; with why it is not the one that was asked for, if it is not."""
     try:
-        return request.face.flush(finish_reason), None
+        return request.stepped.end(finish_reason), None
     except StreamdecError as error:  # a tokenizer that takes back text cannot even end it
-        chunk = Chunk(request.face.jailed, "error")
+        chunk = Chunk(request.stepped.jailed, "error")
         return chunk if request.cover is None else request.cover.covering(chunk), error

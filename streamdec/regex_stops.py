@@ -1,26 +1,27 @@
-"""Stop regexes, matched by the ``regex`` library.
+"""Stop patterns, matched by the ``regex`` library.
 
 That library can say of a text that it does not match yet but may once more of it is there (a
 *partial* match). So what must be withheld is found by a search, and no automaton is needed:
 
-* *complete*: is there a match that ends in the new text? If so, where does the first one end?
+* *complete*: is there a match that ends in the new text, and where does the first one end?
 * *begun*: from where on may the text, as it ends now, still become a match?
 
-The tail of a stream is what has begun. Only if a pattern looks at the text before a match (by a
-look-behind, a word boundary, or ``^``) it is always the same number of last code points, so that
-what is there decides where a match may begin, and not what was cut off.
+What is remembered is a :class:`RegexTail`: the end of the text, and the place in it before which no
+match may begin. Without a pattern that looks at the text before a match the tail is what has begun.
+With one (a look-behind, a word boundary, ``^``) it is always the same number of last code points,
+also of text that was generated while the gate was closed, so that what is there decides and not
+what was cut off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from time import thread_time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streamdec.core.jail import Hit, Jail
-from streamdec.core.matcher import Letters, provide_regex_matcher
-from streamdec.core.stop_pattern import StopPattern
+from streamdec.core.stops.matcher import Hit, StopStrings, provide_regex_matcher
+from streamdec.core.stops.patterns import StopPattern
 from streamdec.errors import MissingExtraError, StopRegexTimeoutError
 
 if TYPE_CHECKING:
@@ -33,14 +34,18 @@ TIMEOUT = 0.5
 a second for a token. (Within one search ``regex`` counts the work of all threads.)"""
 
 
-class _AllLetters:
-    """What a pattern may begin with is not asked."""
+class RegexTail(NamedTuple):
+    """What is remembered of the text."""
 
-    def isdisjoint(self, letters: Iterable[str], /) -> bool:
-        return not letters
+    text: str
+    """The end of it."""
+    floor: int
+    """No match begins before this place in it."""
+    is_place: bool
+    """Whether ``^`` holds there: the gate opened there, or the generated text begins."""
 
 
-ALL_LETTERS = _AllLetters()
+START = RegexTail("", 0, True)
 
 
 class _Regex:
@@ -49,31 +54,69 @@ class _Regex:
     def __init__(self, pattern: StopPattern) -> None:
         self.source = pattern.source
         self.longest = pattern.longest
-        self._anywhere = _compiled(pattern, pattern.spelled)
-        self._at_end = _compiled(pattern, rf"{pattern.spelled}\Z")
+        self._anywhere = _compiled(pattern, pattern.inner)
+        self._at_end = _compiled(pattern, rf"{pattern.inner}\Z")
         # What is complete is not partial, unless more could follow: after a match this one fails.
-        self._begun = _compiled(pattern, f"{pattern.open_ended}(?!)")
+        self._begun = _compiled(pattern, f"{pattern.inner_open_ended}(?!)")
+        self._has_place = pattern.spelled != pattern.inner
+        if self._has_place:
+            self._place_anywhere = _compiled(pattern, pattern.spelled)
+            self._place_at_end = _compiled(pattern, rf"{pattern.spelled}\Z")
+            self._place_begun = _compiled(pattern, f"{pattern.open_ended}(?!)")
 
-    def complete(self, text: str, seen: int, deadline: float) -> tuple[int, int] | None:
-        """Start and end of the first match in ``text`` that ends after its first ``seen`` letters.
+    def complete(
+        self, tail: RegexTail, text: str, seen: int, deadline: float
+    ) -> tuple[int, int] | None:
+        """Return start and end of the first match that ends after the first ``seen`` letters.
 
-        The first is the one that ends first; of several that end there the longest.
+        ``text`` begins with that of ``tail``. The first match is the one that ends first; of
+        several that end there the longest.
         """
-        first = self._search(self._anywhere, text, max(seen + 1 - self.longest, 0), deadline)
-        if first is None:
+        floor = tail.floor
+        first = self._search(self._anywhere, text, max(seen + 1 - self.longest, floor), deadline)
+        at_place = self._has_place and tail.is_place
+        if at_place:
+            at_place = self._at(self._place_anywhere, text, floor, deadline) is not None
+        if first is None and not at_place:
             return None
-        for end in range(max(seen, first.start()) + 1, len(text) + 1):
-            start = max(end - self.longest, first.start())
+        least = floor if at_place or first is None else first.start()
+        for end in range(max(seen, least) + 1, len(text) + 1):
+            if at_place and end - floor <= self.longest:
+                found = self._at(self._place_at_end, text, floor, deadline, end=end)
+                if found is not None:
+                    return floor, end
+            start = max(end - self.longest, least)
             found = self._search(self._at_end, text, start, deadline, end=end)
             if found is not None:
                 return found.start(), end
         return None
 
-    def begun(self, text: str, deadline: float) -> int:
-        """How many last letters of ``text`` may become a match."""
-        start = max(len(text) + 1 - self.longest, 0)
+    def begun(self, tail: RegexTail, deadline: float) -> int:
+        """Return how many last letters of the tail's text may become a match."""
+        text, floor = tail.text, tail.floor
+        may_begin = self._has_place and tail.is_place and 0 < len(text) - floor < self.longest
+        if may_begin and self._at(self._place_begun, text, floor, deadline, partial=True):
+            return len(text) - floor
+        start = max(len(text) + 1 - self.longest, floor)
         found = self._search(self._begun, text, start, deadline, partial=True)
         return 0 if found is None else len(text) - found.start()
+
+    def _at(
+        self,
+        program: regex.Pattern[str],
+        text: str,
+        place: int,
+        deadline: float,
+        *,
+        end: int | None = None,
+        partial: bool = False,
+    ) -> regex.Match[str] | None:
+        """The match that begins at ``place``."""
+        left = max(deadline - thread_time(), 0.0)
+        try:
+            return program.match(text, place, end, partial=partial, timeout=left)
+        except TimeoutError:
+            raise self._timeout() from None
 
     def _search(
         self,
@@ -89,87 +132,121 @@ class _Regex:
         try:
             return program.search(text, start, end, partial=partial, timeout=left)
         except TimeoutError:
-            raise StopRegexTimeoutError(
-                f"stop_regex {self.source!r:.100} took more than {TIMEOUT} seconds on the text of "
-                "one token: rewrite it so that a text matches in few ways only",
-                self.source,
-            ) from None
+            raise self._timeout() from None
+
+    def _timeout(self) -> StopRegexTimeoutError:
+        return StopRegexTimeoutError(
+            f"stop_regex {self.source!r:.100} took more than {TIMEOUT} seconds on the text of one "
+            "token: rewrite it so that a text matches in few ways only",
+            self.source,
+        )
 
 
 class RegexStops:
-    """Finds the first of some stop strings and regexes in text that comes in pieces.
+    """Finds the first of some stop strings and patterns. A ``Matcher``; the tail is a RegexTail.
 
-    A :class:`streamdec.core.matcher.Matcher`. Of stops that are complete at one code point the
-    longest wins; of equal ones the hidden, then the string, then the pattern that sorts first.
+    Of stops that are complete at one code point the longest wins; of equal ones the hidden, then
+    the string, then the pattern that comes first.
 
     Args:
         strings: finds the stop strings.
-        patterns: the regexes, sorted.
-        visible: whether the text of these is shown.
+        patterns: the patterns, in the caller's order.
+        visible: whether their text is output.
     """
 
+    start = START
+    firsts: frozenset[str] | None = None
     is_cacheable = False
-    firsts: Letters = ALL_LETTERS
 
-    def __init__(self, strings: Jail, patterns: Sequence[StopPattern], visible: bool) -> None:
+    def __init__(
+        self, strings: StopStrings, patterns: Sequence[StopPattern], visible: bool
+    ) -> None:
         self._strings = strings
         self._regexes = [_regex(pattern) for pattern in patterns]
         self._visible = visible
-        self._longest_tail = max(
-            strings.longest_tail, *(pattern.longest - 1 for pattern in patterns)
-        )
-        reach = max(pattern.reach for pattern in patterns)
-        self._looks_back = reach > 0
+        self._reach = max(pattern.reach for pattern in patterns)
+        longest = max(strings.longest_tail, *(pattern.longest - 1 for pattern in patterns))
         # Where text was cut off, what decides about the longest match is still there before it.
-        self._longest_tail += reach
+        self._longest_tail = longest + self._reach
 
-    def step(self, tail: str, text: str, *, ignore: bool = False) -> tuple[str, Hit | None]:
-        """The tail after ``text``, or the first stop in it.
-
-        With ``ignore``, stops that are complete count as ordinary text, and none is given.
-        Raises StopRegexTimeoutError.
-        """
+    def step(
+        self, tail: RegexTail, text: str, *, ignore: bool = False
+    ) -> tuple[RegexTail, Hit | None]:
+        """See Matcher. Raises StopRegexTimeoutError."""
         if not text:
             return tail, None
         deadline = thread_time() + TIMEOUT
         hit = None if ignore else self._first(tail, text, deadline)
         if hit is not None:
             return tail, hit
-        return self._tail_of(tail + text, deadline), None
+        return self._cut(tail._replace(text=tail.text + text), deadline), None
 
-    def _first(self, tail: str, text: str, deadline: float) -> Hit | None:
-        _, best = self._strings.step(self._strings.tail_of(tail), text)
+    def _first(self, tail: RegexTail, text: str, deadline: float) -> Hit | None:
+        _, best = self._strings.step(self._strings_tail(tail), text)
+        seen = len(tail.text)
         for each in self._regexes:
-            whole = tail + (text if best is None else text[: best.end])
-            found = each.complete(whole, len(tail), deadline)
+            whole = tail.text + (text if best is None else text[: best.end])
+            found = each.complete(tail, whole, seen, deadline)
             if found is not None:
                 start, end = found
-                hit = Hit(each.source, self._visible, end - len(tail), whole[start:end])
+                hit = Hit(each.source, self._visible, end - seen, whole[start:end])
                 if best is None or _rank(hit) > _rank(best):
                     best = hit
         return best
 
-    def _tail_of(self, text: str, deadline: float) -> str:
+    def _strings_tail(self, tail: RegexTail) -> str:
+        return self._strings.tail_of(tail.text[tail.floor :])
+
+    def _cut(self, tail: RegexTail, deadline: float) -> RegexTail:
         size = self._longest_tail
-        if not self._looks_back:
-            size = max(len(self._strings.tail_of(text)), self._begun(text, deadline))
-        return _end(text, size)
+        if not self._reach:
+            size = max(len(self._strings_tail(tail)), self._begun(tail, deadline))
+        left_out = max(len(tail.text) - size, 0)
+        is_place = tail.is_place and tail.floor >= left_out
+        return RegexTail(tail.text[left_out:], max(tail.floor - left_out, 0), is_place)
 
-    def _begun(self, text: str, deadline: float) -> int:
-        return max(each.begun(text, deadline) for each in self._regexes)
+    def _begun(self, tail: RegexTail, deadline: float) -> int:
+        return max(each.begun(tail, deadline) for each in self._regexes)
 
-    def jailed(self, tail: str) -> str:
-        """The end of the tail that must be withheld. Raises StopRegexTimeoutError."""
-        size = len(self._strings.jailed(self._strings.tail_of(tail)))
-        if tail and not self._visible:
+    def skip(self, tail: RegexTail, text: str) -> RegexTail:
+        """See Matcher."""
+        if not self._reach:
+            return START
+        before = _end(tail.text + text, self._longest_tail)
+        return RegexTail(before, len(before), True)
+
+    def restart(self, tail: RegexTail) -> RegexTail:
+        """See Matcher."""
+        if not self._reach:
+            return START
+        is_place = tail.is_place and tail.floor == len(tail.text)
+        return RegexTail(tail.text, len(tail.text), is_place)
+
+    def jailed(self, tail: RegexTail) -> str:
+        """See Matcher. Raises StopRegexTimeoutError."""
+        size = len(self._strings.jailed(self._strings_tail(tail)))
+        if tail.text and not self._visible:
             size = max(size, self._begun(tail, thread_time() + TIMEOUT))
-        return _end(tail, size)
+        return _end(tail.text, size)
 
-    def is_tail(self, text: str) -> bool:
-        """Whether ``text`` can be a tail. Raises StopRegexTimeoutError."""
-        if len(text) > self._longest_tail or any("\ud800" <= letter < "\ue000" for letter in text):
-            return False
-        return self._tail_of(text, thread_time() + TIMEOUT) == text
+    def size(self, tail: RegexTail) -> int:
+        """See Matcher."""
+        return len(tail.text) - tail.floor
+
+    def dump(self, tail: RegexTail) -> list[Any]:
+        """See Matcher."""
+        return list(tail)
+
+    def load(self, data: Any) -> RegexTail:
+        """See Matcher. Raises StopRegexTimeoutError."""
+        if not isinstance(data, list) or [*map(type, data)] != [str, int, bool]:
+            raise ValueError("expected a text, a place in it and a flag")
+        tail = RegexTail(*data)
+        is_text = not any("\ud800" <= letter < "\ue000" for letter in tail.text)
+        fits = len(tail.text) <= self._longest_tail and 0 <= tail.floor <= len(tail.text)
+        if not (is_text and fits) or self._cut(tail, thread_time() + TIMEOUT) != tail:
+            raise ValueError("expected the end of a text that these stops remember")
+        return tail
 
 
 def _end(text: str, size: int) -> str:
@@ -184,7 +261,7 @@ def _rank(hit: Hit) -> tuple[int, int, bool]:
 
 @lru_cache(maxsize=16)
 def _regex(pattern: StopPattern) -> _Regex:
-    """``pattern``, compiled once for conditions and all programs that have it."""
+    """Return ``pattern`` compiled: once for all conditions that have it."""
     return _Regex(pattern)
 
 

@@ -178,6 +178,11 @@ class GGUFTokenizer(DerivedTokenizer):
         """The bytes of ``token_id``; None if there is no such id."""
         return self.piece(token_id)
 
+    def skipped_ids(self, text: str) -> list[int]:
+        """Return the ids of the skipped special tokens whose text is ``text``."""
+        data = text.encode()
+        return [token_id for token_id in self._special if self.piece(token_id) == data]
+
     def is_skipped(self, token_id: int) -> bool:
         """Whether ``token_id`` is a control token or the unknown one."""
         return 0 <= token_id < len(self._types) and self._types[token_id] in (_UNKNOWN, _CONTROL)

@@ -232,6 +232,11 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         text = self.id_to_token(token_id)
         return text if text is None else self._rewrite(text)
 
+    def skipped_ids(self, text: str) -> list[int]:
+        """Return the ids of the skipped special tokens whose text is ``text``."""
+        known = sorted(self._added_tokens)
+        return [i for i in known if self.id_to_token(i) == text and self.is_skipped(i)]
+
     def is_skipped(self, token_id: int) -> bool:
         """Whether ``skip_special_tokens`` leaves ``token_id`` out.
 

@@ -128,6 +128,11 @@ class MockTokenizer(DerivedTokenizer):
         """What ``token_id`` contributes, bytes for ``RawBytes``, else text; None if unknown."""
         return self._pieces.get(token_id)
 
+    def skipped_ids(self, text: str) -> list[int]:
+        """Return the ids of the skipped special tokens whose text is ``text``."""
+        data = text.encode()
+        return [i for i in sorted(self._special_ids) if _as_bytes(self._pieces[i]) == data]
+
     def is_skipped(self, token_id: int) -> bool:
         """Whether ``token_id`` is one of the special ids."""
         return token_id in self._special_ids

@@ -189,6 +189,10 @@ class SentencePieceTokenizer(DerivedTokenizer):
             return bytes([int(piece[3:5], 16)])
         return None if piece is None else piece.replace(_SPACE, " ").encode()
 
+    def skipped_ids(self, text: str) -> list[int]:
+        """Return the ids of the control pieces whose name is ``text``."""
+        return [token_id for token_id, name in self._control.items() if name == text]
+
     def is_skipped(self, token_id: int) -> bool:
         """Whether ``token_id`` is a control piece."""
         return token_id in self._control

@@ -219,6 +219,11 @@ class TiktokenTokenizer(DerivedTokenizer):
         """The bytes of ``token_id``; None if there is no such id."""
         return self.piece(token_id)
 
+    def skipped_ids(self, text: str) -> list[int]:
+        """Return the ids of the skipped special tokens whose text is ``text``."""
+        token_id = self._special_ids.get(text)
+        return [] if token_id is None or token_id not in self._skipped_ids else [token_id]
+
     def is_skipped(self, token_id: int) -> bool:
         """Whether ``token_id`` is special, and no ``tokenizer_config.json`` says it is not."""
         return token_id in self._skipped_ids

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from streamdec.backends.library_stream import library_decode, library_stream, library_tokenizer
 from streamdec.core.decode_stream import DecodeStream
-from streamdec.core.stop_conditions import StopConditions
-from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.conditions import StopConditions
 from streamdec.protocols import Decoder
 
 __all__ = [

@@ -24,8 +24,8 @@ from streamdec.bench.entrants import (
 )
 from streamdec.bench.memory import bytes_per_stream
 from streamdec.bench.withheld import Count, Withheld, first_text, withheld_by
-from streamdec.core.stop_conditions import StopConditions
-from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.conditions import StopConditions
 from streamdec.protocols import Decoder
 
 __all__ = ["Difference", "Figures", "Findings", "measure", "streams_of"]

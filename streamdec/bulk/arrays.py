@@ -9,7 +9,7 @@ from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.bulk.column import Column, column_of, in_row
 from streamdec.bulk.gather import MOST_BYTES, gather_for
 from streamdec.bulk.stops import StoppedRows
-from streamdec.core.stop_conditions import StopConditions
+from streamdec.core.stops.conditions import StopConditions
 from streamdec.protocols import Decoder
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.arrays import decoded
 from streamdec.bulk.errors import DatasetError
 from streamdec.bulk.stops import stopped_type
-from streamdec.core.stop_conditions import StopConditions
+from streamdec.core.stops.conditions import StopConditions
 from streamdec.errors import TokenIdError
 from streamdec.loading.factory import load_tokenizer
 from streamdec.locks import Lock

@@ -26,10 +26,10 @@ from typing import Any, Literal
 from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.bulk.column import Column
 from streamdec.core import utf8
-from streamdec.core.neighbours import metaspace_forms
-from streamdec.core.program import Options, Program
-from streamdec.core.programs import program_for
-from streamdec.core.token_bytes import REPLACEMENT_BYTES
+from streamdec.core.table import Options, Table
+from streamdec.core.tables import table_for
+from streamdec.core.token_rules.base import REPLACEMENT_BYTES
+from streamdec.core.token_rules.contextual import metaspace_forms
 from streamdec.protocols import (
     CTC,
     BPESuffix,
@@ -77,7 +77,7 @@ Forms = tuple[bytes, bytes]
 class Gather:
     """The tables of one tokenizer, and what is done with them. Costs some bytes for each id."""
 
-    def __init__(self, decoder: Any, program: Program, *, skip_special_tokens: bool) -> None:
+    def __init__(self, decoder: Any, table: Table, *, skip_special_tokens: bool) -> None:
         pa, rules = pyarrow(), decoder.rules
         self._decoder = _reference(decoder)
         self._skip = skip_special_tokens
@@ -85,7 +85,7 @@ class Gather:
         self._replaces: Sequence[Any] = rules.replaces
         self._rule: DecodingRule = rules.rule
         self._size: int = decoder.vocab_size
-        elements = [_element(program, token_id) for token_id in range(self._size)]
+        elements = [_element(table, token_id) for token_id in range(self._size)]
         elements.append(None)  # for all unknown ids
         forms = [_forms(self._rule, each) for each in elements]
         self._edge = _edge(self._rule) if any(usual != edge for usual, edge in forms) else None
@@ -270,9 +270,9 @@ def _changes(values: Any, edge: Edge) -> Any:
 # --- what a token gives ---------------------------------------------------------------------------
 
 
-def _element(program: Program, token_id: int) -> Any:
+def _element(table: Table, token_id: int) -> Any:
     try:
-        return program.token_bytes.element(token_id)
+        return table.rule.element(token_id)
     except KeyError:
         return None
 
@@ -288,7 +288,7 @@ def _edge(rule: DecodingRule) -> Edge | None:
 
 
 def _forms(rule: DecodingRule, element: Any) -> Forms:
-    """What a machine's element (see :mod:`streamdec.core.compile`) comes to."""
+    """What a machine's element (see :mod:`streamdec.core.token_rules.compile`) comes to."""
     if element is None:
         return b"", b""
     match rule:
@@ -348,19 +348,19 @@ def gather_for(tokenizer: Decoder, *, skip_special_tokens: bool) -> Gather | Non
     except TypeError:  # no weak references to it, or no hash
         known = {}
     if skip_special_tokens not in known:
-        program = _program(tokenizer, skip_special_tokens)
-        if program is None or tokenizer.rules.strip_left[1] > MOST_STRIPPED:  # type: ignore[attr-defined]
+        table = _table(tokenizer, skip_special_tokens)
+        if table is None or tokenizer.rules.strip_left[1] > MOST_STRIPPED:  # type: ignore[attr-defined]
             return None
-        made = Gather(tokenizer, program, skip_special_tokens=skip_special_tokens)
+        made = Gather(tokenizer, table, skip_special_tokens=skip_special_tokens)
         known[skip_special_tokens] = made
     return known[skip_special_tokens]
 
 
-def _program(tokenizer: Decoder, skip: bool) -> Program | None:
+def _table(tokenizer: Decoder, skip: bool) -> Table | None:
     """What streams of ``tokenizer`` run on, if it agrees with ``decode``."""
-    if not isinstance(program_for(tokenizer, Options(skip)), Program):
+    if not isinstance(table_for(tokenizer, Options(skip)), Table):
         return None
     # ``decode`` of all backends renders runs of bytes as the tokenizers library does.
-    program = program_for(tokenizer, Options(skip, "exact"))
-    assert isinstance(program, Program)
-    return program
+    table = table_for(tokenizer, Options(skip, "exact"))
+    assert isinstance(table, Table)
+    return table

@@ -18,10 +18,11 @@ from streamdec.bulk.column import Column, in_row, integers
 from streamdec.bulk.gather import gather_for
 from streamdec.chunks import FinishReason, StopReason
 from streamdec.core import utf8
-from streamdec.core.program import Options
-from streamdec.core.stop_conditions import StopConditions
-from streamdec.core.stop_programs import stop_program_for
-from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.conditions import StopConditions
+from streamdec.core.stops.stop_set import stop_set_for
+from streamdec.core.table import Options
+from streamdec.core.tables import table_for
 from streamdec.protocols import Decoder
 
 __all__ = ["StoppedRows", "stopped_type"]
@@ -66,16 +67,17 @@ class StoppedRows:
         self._decoder = StopSequenceDecoder(tokenizer, conditions, skip_special_tokens=skip)
         self._conditions = conditions
         self._stops = (*conditions.stop, *conditions.visible_stop)
-        program = stop_program_for(tokenizer, Options(skip), conditions)
-        self._watched = program.never_stored
+        table = table_for(tokenizer, Options(skip))
+        stops = stop_set_for(tokenizer, table, conditions)
+        self._watched = stops.ids
         """Ids that may do something by themselves."""
         self._ends: dict[int, StopReason] = {}
         """Those that are a stop by themselves, and hidden."""
         begins = {ids[0] for ids in conditions.stop_token_sequences}
         for token_id in self._watched - begins:
-            named = program.stop_named(program.rest, token_id)
-            if named is not None and named[1] and not conditions.include_stop_str_in_output:
-                self._ends[token_id] = named[0]
+            named = stops.named(stops.first, token_id)
+            if named is not None and named.hidden and not conditions.include_stop_str_in_output:
+                self._ends[token_id] = named.reason
         is_gated = (
             conditions.enable_stops_after is not None or conditions.disable_stops_after is not None
         )

@@ -27,7 +27,7 @@ from streamdec.cli.progress import Progress
 from streamdec.cli.rows import SOME_INPUT_WAS_BAD, chunks_of, counted
 from streamdec.cli.stops import parse_stop, stop_option
 from streamdec.cli.text_input import numbered_texts
-from streamdec.core.programs import route_of
+from streamdec.core.tables import route_of
 
 __all__ = ["bench"]
 

@@ -21,7 +21,7 @@ from streamdec.cli.progress import Progress, say
 from streamdec.cli.rows import counted
 from streamdec.cli.statuses import CannotBeginError
 from streamdec.cli.stops import stop_options
-from streamdec.core.stop_conditions import StopConditions
+from streamdec.core.stops.conditions import StopConditions
 
 __all__ = ["bulk"]
 

@@ -25,8 +25,8 @@ from streamdec.cli.loading import Loader, loading_options, tokenizer_option
 from streamdec.cli.progress import Progress, say
 from streamdec.cli.rows import SOME_INPUT_WAS_BAD, Complaints, chunks_of, json_line
 from streamdec.cli.stops import RAN_OUT, cause_of_end, stop_options
-from streamdec.core.stop_conditions import StopConditions
-from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.conditions import StopConditions
 from streamdec.protocols import Tokenizer
 
 __all__ = ["decode"]

@@ -16,8 +16,8 @@ from streamdec.backends.fast import HybridTokenizer
 from streamdec.cli.loading import backend_option
 from streamdec.cli.screen import open_screen
 from streamdec.cli.stops import RAN_OUT
-from streamdec.core.stop_conditions import StopConditions
-from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.conditions import StopConditions
 
 __all__ = ["STOP", "demo", "simulated_engine"]
 

@@ -20,7 +20,7 @@ from streamdec.backends.oddities import Oddity, oddities_of
 from streamdec.backends.overlay import Overlay
 from streamdec.backends.report import LoadedTokenizer
 from streamdec.cli.loading import Loader, loading_options, tokenizer_argument
-from streamdec.core.programs import route_of
+from streamdec.core.tables import route_of
 from streamdec.errors import StreamdecWarning
 from streamdec.loading.detect import detect_format
 

@@ -15,8 +15,8 @@ import click
 
 from streamdec.chunks import FinishReason
 from streamdec.cli.id_input import parse_id
-from streamdec.core.stop_conditions import StopConditions
-from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.token_ids import check_token_id
 
 __all__ = ["RAN_OUT", "cause_of_end", "parse_stop", "stop_option", "stop_options"]

@@ -19,8 +19,8 @@ from typing import Any
 from streamdec.backends.comparison import smallest
 from streamdec.bench.entrants import first_stop
 from streamdec.core.decode_stream import DecodeStream
-from streamdec.core.stop_conditions import StopConditions
-from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.token_ids import check_token_id
 from streamdec.protocols import ByteFallback, Tokenizer
 

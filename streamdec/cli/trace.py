@@ -36,8 +36,8 @@ from streamdec.cli.loading import (
 )
 from streamdec.cli.rows import SOME_INPUT_WAS_BAD, Complaints, chunks_of
 from streamdec.cli.stops import RAN_OUT, stop_options
-from streamdec.core.stop_conditions import StopConditions
-from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.token_ids import check_token_id
 from streamdec.errors import UnsupportedFormatError
 from streamdec.protocols import Tokenizer

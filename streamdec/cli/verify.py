@@ -35,7 +35,7 @@ from streamdec.cli.row_input import IdsOrText, RowFormat, detect_rows, numbered_
 from streamdec.cli.rows import SOME_INPUT_WAS_BAD, Complaints, chunks_of, counted, json_line
 from streamdec.cli.streaming import Difference, Streaming
 from streamdec.cli.text_input import field_option, numbered_texts, text_of
-from streamdec.core.programs import route_of
+from streamdec.core.tables import route_of
 from streamdec.errors import UnsupportedFormatError
 
 __all__ = ["verify"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Self, SupportsIndex, cast
 
-from streamdec.chunks import Chunk, Withheld
+from streamdec.chunks import Chunk, FinishReason, Withheld
 from streamdec.core import snapshots
-from streamdec.core.byte_runs import ByteFallbackMode
 from streamdec.core.decode_stream import DecodeStream
-from streamdec.core.program import Route, UnknownIds
-from streamdec.core.token_ids import as_sequence, check_token_id
+from streamdec.core.table import Route, UnknownIds
+from streamdec.core.token_ids import as_sequence
+from streamdec.core.token_rules.byte_fallback import ByteFallbackMode
 from streamdec.errors import TokenIdError
 from streamdec.protocols import Decoder, Encoder
 
@@ -51,7 +51,7 @@ class Sequence:
     'Hello'
     """
 
-    __slots__ = ("_ids", "_stream", "_texts")
+    __slots__ = ("_ids", "_releases", "_stream", "_texts")
 
     def __init__(
         self,
@@ -72,6 +72,8 @@ class Sequence:
         )
         self._ids: list[int] = []
         self._texts: list[str] = []
+        self._releases: list[int] = []
+        """After how many tokens there was a release."""
         self.append_tokens(token_ids)
 
     # --- growing
@@ -123,6 +125,37 @@ class Sequence:
         encoding = cast(Encoder, self.tokenizer).encode(text, add_special_tokens=add_special_tokens)
         return self.append_tokens(encoding.ids)
 
+    # --- as a stream runs on it
+
+    def step_chunk(self, token_id: SupportsIndex) -> Chunk:
+        """Append ``token_id``; return a chunk with the text that it completes."""
+        return Chunk(self.append_token(token_id))
+
+    def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
+        """Append ``token_ids``; return a chunk with the text that they complete."""
+        return Chunk(self.append_tokens(token_ids))
+
+    def end(self, finish_reason: FinishReason = "length") -> Chunk:
+        """Return an empty chunk with ``finish_reason``: a sequence can always grow."""
+        return Chunk("", finish_reason)
+
+    def release(self) -> str:
+        r"""Return the text of what is held, which becomes part of ``text``; the sequence goes on.
+
+        As ``DecodeStream.release``; ``truncate`` to a place before it takes it back.
+
+        >>> from streamdec import MockTokenizer, Sequence
+        >>> sequence = Sequence(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]), [0, 1])
+        >>> sequence.release(), sequence.append_token(0), sequence.text
+        ('\ufffd', 'caf', 'caf\ufffdcaf')
+        """
+        text = self._stream.release()
+        if self._ids and self._releases[-1:] != [len(self._ids)]:
+            self._releases.append(len(self._ids))
+        if text:
+            self._texts[-1] += text
+        return text
+
     # --- cutting back
 
     def truncate(self, num_tokens: int) -> None:
@@ -147,6 +180,7 @@ class Sequence:
             return
         stream = self._stream_after(num_tokens)
         del self._ids[num_tokens:], self._texts[num_tokens:]
+        self._releases = [place for place in self._releases if place <= num_tokens]
         self._stream = stream
 
     def _stream_after(self, num_tokens: int) -> DecodeStream:
@@ -156,7 +190,11 @@ class Sequence:
         while True:
             start = max(num_tokens - look_back, 0)
             stream = self._fresh_stream(self._ids[:start])
-            stream.step_batch(self._ids[start:num_tokens])
+            for place in self._releases:
+                if start < place <= num_tokens:
+                    stream.step_batch(self._ids[start + stream.num_tokens : place])
+                    stream.release()
+            stream.step_batch(self._ids[start + stream.num_tokens : num_tokens])
             # What the offsets were at ``start`` is not known, so both must lie after it.
             if start == 0 or stream.prefix_offset > start:
                 return stream
@@ -189,6 +227,41 @@ class Sequence:
     def held(self) -> bytes:
         """The bytes that wait for the end of their character (or run)."""
         return self._stream.held
+
+    @property
+    def pending_text(self) -> str:
+        """The text that would come out if nothing followed: what is held, as U+FFFD."""
+        return self._stream.pending_text
+
+    @property
+    def jailed(self) -> str:
+        """A sequence has no stops: ""."""
+        return ""
+
+    @property
+    def finished(self) -> bool:
+        """A sequence has no end: False."""
+        return False
+
+    @property
+    def num_tokens(self) -> int:
+        """How many ids there are."""
+        return len(self._ids)
+
+    @property
+    def num_characters(self) -> int:
+        """How many code points were output."""
+        return self._stream.num_characters
+
+    @property
+    def unknown_tokens(self) -> int:
+        """How many of the ids the tokenizer does not have; 0 on the windowed route."""
+        return self._stream.unknown_tokens
+
+    @property
+    def stream(self) -> DecodeStream:
+        """A copy of the DecodeStream that the sequence stands on."""
+        return self._stream.fork()
 
     @property
     def withheld(self) -> Withheld:
@@ -224,6 +297,7 @@ class Sequence:
         other._stream = self._stream.fork()
         other._ids = self._ids.copy()
         other._texts = self._texts.copy()
+        other._releases = self._releases.copy()
         return other
 
     __copy__ = fork
@@ -236,8 +310,14 @@ class Sequence:
 
     def snapshot(self) -> dict[str, Any]:
         """The sequence as JSON, ids included, for ``restore`` here or elsewhere."""
-        fields = {"token_ids": self._ids.copy()}
-        return snapshots.dump("sequence", self.tokenizer, self._stream.program, fields)
+        fields = {"token_ids": self._ids.copy(), "releases": self._releases.copy()}
+        return snapshots.dump(
+            "sequence",
+            self.tokenizer,
+            self.route,
+            snapshots.options_of(self._stream.options),
+            fields,
+        )
 
     @classmethod
     def restore(cls, tokenizer: Decoder, snapshot: dict[str, Any], **expected: object) -> Self:
@@ -255,9 +335,10 @@ class Sequence:
         with snapshots.reading(fields):
             sequence = cls(tokenizer, **options._asdict())
             fields.check_route(sequence.route)
-            start = sequence._stream.snapshot()
-            for name in ("memory", "primed"):  # of the stream at its start; older ones have them
-                if fields.take(name, start.get(name)) != start.get(name):
-                    raise ValueError(f"{name} is not that of a stream at its start")
-            sequence.append_tokens(check_token_id(i) for i in fields.take("token_ids", []))
+            token_ids = snapshots.token_ids(fields.take("token_ids", []))
+            releases = snapshots.places(fields.take("releases", []), len(token_ids))
+            for place in releases:
+                sequence.append_tokens(token_ids[len(sequence) : place])
+                sequence.release()
+            sequence.append_tokens(token_ids[len(sequence) :])
         return sequence

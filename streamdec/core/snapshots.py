@@ -1,26 +1,51 @@
-"""The common shell of all snapshots: format, machine, tokenizer, options.
+"""Snapshots: a stream as JSON, and back.
 
-A snapshot is JSON. What is as at the start is left out, so an ordinary one is about 100 bytes. It
-comes from outside: everything in it is checked, and what cannot be right is a SnapshotError that
-says what and where. A format once released stays readable; a new one gets a new number and a
-reader of its own.
+What is as at the start is left out, so an ordinary snapshot has about 100 bytes. A snapshot comes
+from
+outside: everything in it is checked, and a SnapshotError says what cannot be right and where.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from dataclasses import astuple
+from typing import Any, get_args
 
-from streamdec.core.program import DEFAULT_OPTIONS, Options, Route
-from streamdec.core.programs import AnyProgram
+from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason
+from streamdec.core.counting import code_points_in, count_of, text_in, tokens_in
+from streamdec.core.provenance import BEFORE
+from streamdec.core.stops.conditions import StopConditions
+from streamdec.core.stops.endings import Checkpoint
+from streamdec.core.stops.stop_set import Matching, StopSet
+from streamdec.core.table import DEFAULT_OPTIONS, Options, Route, Table
+from streamdec.core.tables import AnyTable
+from streamdec.core.token_ids import check_token_id
 from streamdec.errors import SnapshotError, SnapshotMismatchError
 from streamdec.hooks import untold
 from streamdec.protocols import Decoder
 
-__all__ = ["FORMAT", "Fields", "dump", "fingerprint", "load", "reading"]
+__all__ = [
+    "FORMAT",
+    "Fields",
+    "check_match",
+    "dump",
+    "dump_checkpoint",
+    "dump_end",
+    "fingerprint",
+    "load",
+    "load_checkpoint",
+    "load_end",
+    "offsets",
+    "options_of",
+    "places",
+    "reading",
+    "shown",
+    "token_ids",
+]
 
 FORMAT = 1
 
@@ -68,17 +93,18 @@ def _sampled(tokenizer: Decoder) -> str:
 
 
 def dump(
-    machine: str, tokenizer: Decoder, program: AnyProgram, fields: Mapping[str, Any]
+    machine: str, tokenizer: Decoder, route: Route, options: Options, fields: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A snapshot of ``fields``, those that are empty, zero or false left out."""
-    options = program.options._asdict()
+    """Return a snapshot of ``fields``, without those that are empty, zero or false."""
     default = DEFAULT_OPTIONS._asdict()
     shell = {
         "format": FORMAT,
         "machine": machine,
         "tokenizer": fingerprint(tokenizer),
-        "route": None if program.route == "bytes" else program.route,
-        "options": {name: value for name, value in options.items() if value != default[name]},
+        "route": None if route == "bytes" else route,
+        "options": {
+            name: value for name, value in options._asdict().items() if value != default[name]
+        },
     }
     return {key: value for key, value in (shell | dict(fields)).items() if value}
 
@@ -101,7 +127,7 @@ class Fields:
         return value
 
     def size(self) -> tuple[int, int]:
-        """A number of code points and one of bytes; one number if they are equal."""
+        """Return a number of code points and one of bytes; equal ones are one number."""
         value = self.take("size", 0)
         chars, size = value if isinstance(value, list) else (value, value)
         is_size = all(type(n) is int and 0 <= n < MOST_TOKENS for n in (chars, size))
@@ -140,7 +166,7 @@ def load(
     found = fields.pop("format", None)
     if type(found) is not int or found != FORMAT:
         raise SnapshotError(
-            f"snapshot format {_shown(found)} is not known; this release reads {FORMAT}"
+            f"snapshot format {shown(found)} is not known; this release reads {FORMAT}"
         )
     _match("machine", fields.pop("machine", None), machine)
     taken_with, own = fields.pop("tokenizer", None), fingerprint(tokenizer)
@@ -165,12 +191,11 @@ def _are_alike(one: object, other: str) -> bool:
 def _match(what: str, found: object, expected: object) -> None:
     if found != expected:
         raise SnapshotMismatchError(
-            f"the snapshot is of another {what}: it has {_shown(found)}, "
-            f"here it is {expected!r:.80}"
+            f"the snapshot is of another {what}: it has {shown(found)}, here it is {expected!r:.80}"
         )
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """``value`` for a message, whatever it is: it comes from outside."""
     try:
         return f"{value!r:.60}"
@@ -204,3 +229,183 @@ def reading(fields: Fields) -> Iterator[None]:
         ValueError,
     ) as error:
         raise SnapshotError(f"malformed snapshot: {type(error).__name__}: {error}") from error
+
+
+# --- a stream with stops --------------------------------------------------------------------------
+
+
+def dump_checkpoint(
+    stops: StopSet, table: AnyTable, at: Checkpoint, *, has_ended: bool
+) -> dict[str, Any]:
+    """Return the fields of ``at``."""
+    code_points, size = text_in(at.count)
+    fields: dict[str, Any] = {
+        "num_tokens": tokens_in(at.count),
+        "size": code_points if code_points == size else [code_points, size],
+    }
+    if has_ended:
+        return fields
+    matching, first = at.matching, stops.first
+    fields["state"] = table.dump(at.state)
+    fields["marks"] = [[tokens_in(mark), code_points_in(mark)] for mark in at.marks]
+    if at.shield != BEFORE:
+        fields["shield"] = [at.shield]
+    if matching is not first:
+        tail = stops.matcher.dump(matching.tail)
+        seen = {"open": matching.is_open, "marker": matching.marker_tail, "tail": tail}
+        known = {"open": True, "marker": "", "tail": stops.matcher.dump(stops.matcher.start)}
+        fields["matching"] = {key: seen[key] for key in seen if seen[key] != known[key]} or {
+            "open": True
+        }
+    return fields
+
+
+def load_checkpoint(
+    stops: StopSet, table: AnyTable, fields: Fields, *, has_ended: bool
+) -> Checkpoint:
+    """Return what ``dump_checkpoint`` gave ``fields`` for.
+
+    Raises ValueError, TypeError or KeyError if there is none.
+    """
+    tokens = fields.count("num_tokens")
+    code_points, size = fields.size()
+    count = count_of(tokens, code_points, size)
+    if has_ended:
+        return Checkpoint(None, stops.first, "", (), BEFORE, tokens, count)
+    state = table.load(fields.take("state", {}))
+    if isinstance(table, Table) and table.oldest(state) > tokens + 2:
+        raise ValueError("something withheld is older than the stream")
+    matching = _matching(stops, fields.take("matching", None))
+    marks = _marks(fields.take("marks", []), tokens, code_points)
+    if code_points < max(len(matching.jailed), matching.size) or len(marks) > matching.size:
+        raise ValueError(f"a tail of {matching.size} letters in a text of {code_points}")
+    shield = fields.take("shield", [BEFORE])
+    _numbers(shield, BEFORE, tokens)
+    if len(shield) != 1:
+        raise ValueError(f"shield must be one index, not {shield!r:.60}")
+    return Checkpoint(state, matching, matching.jailed, marks, shield[0], tokens, count)
+
+
+def _matching(stops: StopSet, data: Any) -> Matching:
+    if data is None:
+        return stops.first
+    if data.keys() - {"open", "marker", "tail"}:
+        raise ValueError(f"unexpected {sorted(map(str, data))} in matching")
+    is_open, marker = data.get("open", True), data.get("marker", "")
+    if not isinstance(is_open, bool) or not isinstance(marker, str):
+        raise TypeError("matching has a flag, a text and a tail")
+    matcher = stops.matcher
+    tail = matcher.load(data["tail"]) if "tail" in data else matcher.start
+    if not stops.can_be(is_open, tail, marker):
+        raise ValueError("matching cannot be so under these conditions")
+    return stops.state(is_open, tail, marker)
+
+
+def _marks(data: Any, tokens: int, code_points: int) -> tuple[int, ...]:
+    marks = [_numbers(each, 0, MOST_TOKENS) for each in data]
+    if any(len(mark) != 2 for mark in marks):
+        raise ValueError("a mark is a count of tokens and one of code points")
+    places = [place for _, place in marks]
+    fits = all(token <= tokens and place <= code_points for token, place in marks)
+    if not fits or places != sorted(places):
+        raise ValueError("marks of another text")
+    return tuple(count_of(token, place, place) for token, place in marks)
+
+
+def _numbers(data: Any, least: int, below: int) -> tuple[int, ...]:
+    if not isinstance(data, list) or not all(type(n) is int and least <= n <= below for n in data):
+        raise ValueError(f"expected numbers from {least} to {below}, got {shown(data)}")
+    return tuple(data)
+
+
+def _lists(value: Any) -> Any:
+    return [_lists(item) for item in value] if isinstance(value, tuple) else value
+
+
+def token_ids(data: Any) -> list[int]:
+    """Return a list of ids from outside."""
+    if not isinstance(data, list):
+        raise TypeError(f"expected a list of ids, got {shown(data)}")
+    return [check_token_id(token_id) for token_id in data]
+
+
+def options_of(given: Mapping[str, Any]) -> Options:
+    """Return the options that a stream has, by name."""
+    return Options(**given)
+
+
+def places(data: Any, most: int) -> tuple[int, ...]:
+    """Return places from outside, each greater than the one before and at most ``most``."""
+    found = _numbers(data, 1, most)
+    if list(found) != sorted({*found}):
+        raise ValueError(f"expected places in their order, got {shown(data)}")
+    return found
+
+
+def offsets(data: Any, least: int, tokens: int) -> tuple[int, int]:
+    """Return the two offsets of a stream of so many tokens."""
+    prefix, read = _numbers(data, least, tokens)
+    if read < 0 or prefix > read:
+        raise ValueError(f"offsets that no stream of {tokens} tokens has: {data!r:.60}")
+    return prefix, read
+
+
+def dump_end(end: Chunk | None, match: StopMatch | None) -> dict[str, Any]:
+    """Return the last chunk and the match as fields."""
+    found: dict[str, Any] = {}
+    if end is not None:
+        found["end"] = [end.text, end.finish_reason, _lists(end.stop_reason)]
+    if match is not None:
+        found["match"] = list(astuple(match)[1:])
+    return found
+
+
+def load_end(
+    conditions: StopConditions, end: Any, match: Any
+) -> tuple[Chunk | None, StopMatch | None]:
+    """Return the chunk and the match whose fields these are. ValueError or TypeError if none."""
+    if end is None:
+        if match is not None:
+            raise ValueError("a match without an end")
+        return None, None
+    if not isinstance(end, list) or len(end) != 3:
+        raise ValueError(f"end must be a text, a finish reason and a stop, not {shown(end)}")
+    text, reason, stop = end
+    if not isinstance(text, str) or reason not in get_args(FinishReason):
+        raise ValueError(f"end must be a text, a finish reason and a stop, not {shown(end)}")
+    last = Chunk(text, reason, _stop_reason(conditions, stop))
+    if match is None:
+        return last, None
+    if not isinstance(match, list) or len(match) != 7 or not isinstance(match[0], bool):
+        raise ValueError(f"match must be a flag and six counts, not {shown(match)}")
+    counts = [0 if place == 5 and number is None else number for place, number in enumerate(match)]
+    _numbers(counts[1:], 0, MOST_TOKENS)
+    return last, StopMatch(last.stop_reason, *match)
+
+
+def check_match(match: StopMatch | None, tokens: int) -> None:
+    """Raise ValueError for a match that no stream of so many tokens has."""
+    if match is None:
+        return
+    if not (
+        match.start <= match.end <= match.byte_end
+        and match.start <= match.byte_start <= match.byte_end
+        and match.tokens_before <= tokens
+        and (match.token_index is None or match.token_index < tokens)
+    ):
+        raise ValueError(f"a match that no stream of {tokens} tokens has: {shown(match)}")
+
+
+def _stop_reason(conditions: StopConditions, data: Any) -> StopReason:
+    reason = tuple(data) if isinstance(data, list) else data
+    known = itertools.chain(
+        conditions.stop,
+        conditions.visible_stop,
+        conditions.stop_regex,
+        conditions.stop_token_ids,
+        conditions.visible_stop_token_ids,
+        conditions.stop_token_sequences,
+    )
+    if reason is not None and (isinstance(reason, bool) or reason not in known):
+        raise ValueError(f"{shown(data)} is not a stop of these conditions")
+    return reason

@@ -1,20 +1,42 @@
-"""Where each token stands in the text (law 17).
+r"""Where each token stands in the text: spans (law 17).
 
-The tracker is told, token by token, which bytes came out and whose they are. A token covers every
-code point that it gave a byte to; one that gave nothing sits, empty, before the character it
-interrupts. A span is handed out once nothing that follows can change it, in the order of the
-tokens.
+**Theory.** Tokens own bytes, spans count code points, and a code point may have bytes of several
+tokens. So each token goes through three stages. It is *waiting* while the tokenizer's rule
+withholds a part of it (an open run of byte tokens); it is *open* once all its bytes have a place in
+the stream of bytes; and it is *settled* once all of these bytes have become code points. A token
+covers every code point that it gave a byte to; a token that gave nothing has an empty span before
+the character that it interrupts. Tokens settle in their order, so a recorder holds only the few
+that are not settled, and the settled ones that were not taken yet.
+
+**A worked example.** The first token leaves the first byte of "é" behind, and the third one
+completes it; the second token is special, gives nothing, and stands between:
+
+>>> from streamdec import DecodeStream, MockTokenizer
+>>> tokens = [b"caf\xc3", b"<s>", b"\xa9!"]
+>>> stream = DecodeStream(MockTokenizer.from_tokens(tokens, special_ids=[1]), spans=True)
+>>> stream.step_batch([0, 1])                            # no span is settled: "é" is unfinished
+['caf', '']
+>>> stream.take_spans()
+[]
+>>> stream.step(2)
+'é!'
+>>> [(span.start, span.end) for span in stream.take_spans()]
+[(0, 4), (3, 3), (3, 5)]
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import Any, cast
 
 from streamdec.chunks import TokenSpan
 from streamdec.core import utf8
+from streamdec.core.provenance import State
+from streamdec.core.table import Table
+from streamdec.core.tables import AnyTable
+from streamdec.core.token_ids import check_token_id
 
-__all__ = ["SpanRecorder"]
+__all__ = ["Recorder", "SpanRecorder"]
 
 
 class _Span:
@@ -86,10 +108,10 @@ class SpanRecorder:
         self._read(data, final=False)
         self._settle()
 
-    def finish(self, data: bytes) -> None:
-        """Nothing follows; ``data`` came out."""
+    def release(self, data: bytes, *, waiting: int = 0) -> None:
+        """All that is held comes out, last ``data``; ``waiting`` tokens still wait."""
         self._share_out(len(data))
-        self._release(0)
+        self._release(waiting)
         self._read(data, final=True)
         self._settle()
 
@@ -111,10 +133,26 @@ class SpanRecorder:
         """The bytes that are no character yet."""
         return self._tail
 
-    def take(self) -> list[TokenSpan]:
-        """The spans settled since the last call."""
-        taken, self._settled = self._settled, []
+    def take(self, output: int) -> list[TokenSpan]:
+        """Return the spans settled since the last call, of the text that is output so far."""
+        size = 0
+        while size < len(self._settled) and self._settled[size].end <= output:
+            size += 1
+        taken, self._settled = self._settled[:size], self._settled[size:]
         return taken
+
+    def cut(self, code_points: int, size: int) -> None:
+        """Cut the spans that were not taken after so many code points and bytes."""
+        self._settled = [
+            TokenSpan(
+                span.token_index,
+                min(span.start, code_points),
+                min(span.end, code_points),
+                min(span.byte_start, size),
+                min(span.byte_end, size),
+            )
+            for span in self._settled
+        ]
 
     def _share_out(self, carried: int) -> int:
         """Gives ``carried`` bytes to the waiting tokens, in equal parts; returns where they end."""
@@ -143,7 +181,7 @@ class SpanRecorder:
 
     def _read(self, data: bytes, *, final: bool) -> None:
         self._tail += data
-        for width, char in utf8.spans(self._tail, self._errors, final=final):
+        for width, char in utf8.code_points(self._tail, self._errors, final=final):
             self._place(self._decided, self._decided + width, len(char.encode()))
             self._decided += width
             self._chars += 1
@@ -231,3 +269,103 @@ def _ints(row: Any, length: int) -> list[int]:
     if not (isinstance(row, list) and len(row) == length and all(type(n) is int for n in row)):
         raise ValueError(f"expected {length} integers, got {row!r:.80}")
     return row
+
+
+class Recorder:
+    """What a stream records besides its text: its ids, and the span of each token.
+
+    Args:
+        table: the stream's.
+        primed: its state after the prompt.
+        tokens: record the ids.
+        spans: record the spans.
+
+    Raises ValueError for spans of text whose bytes cannot be told apart by token.
+    """
+
+    __slots__ = ("_primed", "_table", "spans", "token_ids")
+
+    def __init__(self, table: AnyTable, primed: State, *, tokens: bool, spans: bool) -> None:
+        if spans and not table.has_spans:
+            raise ValueError(
+                "spans=True needs text whose bytes can be told apart by token: the bytes route, "
+                "without clean-up or replacements of the finished text"
+            )
+        self._table = table
+        self._primed = primed
+        self.token_ids: list[int] | None = [] if tokens else None
+        self.spans: SpanRecorder | None = self._new_spans() if spans else None
+
+    def _new_spans(self) -> SpanRecorder:
+        rule = cast(Table, self._table).rule
+        waiting = rule.waiting(self._primed[0])
+        return SpanRecorder(rule.errors, self._primed[1], prompt_tokens=waiting)
+
+    def reset(self) -> None:
+        """Drop what was recorded."""
+        self.token_ids = None if self.token_ids is None else []
+        self.spans = None if self.spans is None else self._new_spans()
+
+    def token(self, state: State, token_id: int) -> None:
+        """Record ``token_id``, stepped in ``state``."""
+        if self.token_ids is not None:
+            self.token_ids.append(token_id)
+        if self.spans is not None:
+            data, own, contributes, waiting = cast(Table, self._table).contribution(state, token_id)
+            self.spans.token(data, own, contributes=contributes, waiting=waiting)
+
+    def without_text(self) -> None:
+        """Record the span of a token whose text is not output."""
+        if self.spans is not None:
+            self.spans.token(b"", 0, contributes=False, waiting=0)
+
+    def finish(self, state: State) -> None:
+        """The text ends in ``state``."""
+        if self.spans is not None:
+            self.spans.release(cast(Table, self._table).rule.flush(state[0]))
+
+    def release(self, state: State) -> None:
+        """What is held in ``state`` is output, and the stream goes on."""
+        if self.spans is not None:
+            rule = cast(Table, self._table).rule
+            data, after = rule.release(state[0])
+            self.spans.release(data, waiting=rule.waiting(after))
+
+    def cut(self, code_points: int, size: int) -> None:
+        """The output ends after so many code points and bytes."""
+        if self.spans is not None:
+            self.spans.cut(code_points, size)
+
+    def fits(self, state: State) -> bool:
+        """Whether a stream with these records can be in ``state``."""
+        return self.spans is None or self.spans.tail == state[1]
+
+    # --- copies
+
+    def fork(self, num_tokens: int) -> Recorder:
+        """Return a copy that goes on alone, of a stream of ``num_tokens``."""
+        return self.load(self._table, self._primed, self.dump(), num_tokens)
+
+    def dump(self) -> dict[str, Any]:
+        """Return the records as JSON."""
+        return {
+            "token_ids": None if self.token_ids is None else self.token_ids.copy(),
+            "spans": self.spans and self.spans.dump(),
+        }
+
+    @classmethod
+    def load(cls, table: AnyTable, primed: State, data: Any, num_tokens: int) -> Recorder:
+        """Return the recorder of a stream of ``num_tokens`` that ``dump`` gave ``data`` for.
+
+        Raises ValueError, TypeError or KeyError if there is none.
+        """
+        token_ids, spans = data["token_ids"], data["spans"]
+        recorder = cls(table, primed, tokens=token_ids is not None, spans=spans is not None)
+        if token_ids is not None:
+            recorder.token_ids = [check_token_id(token_id) for token_id in token_ids]
+            if len(token_ids) != num_tokens:
+                raise ValueError(f"{len(token_ids)} token_ids of {num_tokens} tokens")
+        if spans is not None:
+            errors = cast(Table, table).rule.errors
+            recorder.spans = SpanRecorder.load(errors, spans, num_tokens)
+        return recorder

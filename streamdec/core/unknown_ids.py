@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from streamdec.core.once import Once
+from streamdec.core.warn_once import WarnOnce
 from streamdec.errors import UnknownTokenError
 from streamdec.protocols import Decoder
 
@@ -23,7 +23,7 @@ def unknown_id(token_id: int, index: int) -> UnknownTokenError:
     )
 
 
-_warned = Once()
+_warned = WarnOnce()
 
 
 def warn_once(tokenizer: Decoder, token_id: int) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import codecs
 from codecs import utf_8_decode
 
-__all__ = ["PER_BYTE", "PER_PART", "REPLACEMENT", "decode", "flush", "spans"]
+__all__ = ["PER_BYTE", "PER_PART", "REPLACEMENT", "code_points", "decode", "flush"]
 
 REPLACEMENT = "\ufffd"
 PER_PART = "replace"
@@ -45,7 +45,7 @@ def flush(pending: bytes, errors: str) -> str:
     return utf_8_decode(pending, errors, True)[0]
 
 
-def spans(data: bytes, errors: str, *, final: bool = False) -> list[tuple[int, str]]:
+def code_points(data: bytes, errors: str, *, final: bool = False) -> list[tuple[int, str]]:
     """The code points that ``data`` has decided, each with the number of bytes it was made of.
 
     The numbers add up to what is decided; with ``final`` nothing stays unfinished.

@@ -21,8 +21,8 @@ from typing import Any, Protocol, Self, SupportsIndex, Unpack
 
 from streamdec.aio import stream
 from streamdec.chunks import Chunk
-from streamdec.core.stop_conditions import StopConditions
-from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.conditions import StopConditions
 from streamdec.errors import SnapshotError
 from streamdec.flow import StreamOptions, sorted_options
 from streamdec.protocols import Decoder

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple, Protocol, SupportsIndex
 
 from streamdec.chunks import Chunk, FinishReason, chunk_of
 from streamdec.core.decode_stream import DecodeStream
-from streamdec.core.program import Program
-from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import check_token_id
 from streamdec.errors import StreamdecError
-from streamdec.machines import Face, StandIn, face_of
+from streamdec.machines import Machine
 from streamdec.protocols import Decoder
 
 __all__ = [
@@ -133,18 +132,17 @@ class LogprobTracker:
 
     def __init__(
         self,
-        decoder: StopSequenceDecoder | StandIn,
+        decoder: StopSequenceDecoder | Machine,
         prompt_token_ids: Iterable[SupportsIndex] = (),
     ) -> None:
-        machine: Any = decoder.decoder if isinstance(decoder, StandIn) else decoder
+        machine: Any = getattr(decoder, "decoder", decoder)  # what is behind a tracer
         if not isinstance(machine, StopSequenceDecoder):
             raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}")
         if machine.num_tokens or machine.finished:
             raise ValueError(f"the decoder is under way: {machine!r:.80}")
         self.decoder = machine
         """The decoder itself."""
-        self._standing = decoder
-        self._face = face_of(decoder)
+        self._stepped: Machine = decoder
         prompt = list(prompt_token_ids)
         self._places = _Places(machine.tokenizer, prompt, machine.options)
         self._waiting: deque[TokenLogprob] = deque()
@@ -173,11 +171,7 @@ class LogprobTracker:
             rest = [each for each in rest if each.text_offset < self._given]
         return taken + rest
 
-    # --- a machine, and its face
-
-    def face(self) -> Face:
-        """See StandIn: the tracker has all that a face has."""
-        return self
+    # --- as a stream runs on it
 
     def step(self, token_id: SupportsIndex) -> Chunk:
         """What the decoder gives for ``token_id``, and raises.
@@ -185,13 +179,13 @@ class LogprobTracker:
         ValueError if nothing, or another id, was put for the token; all is then as before.
         """
         if self.decoder.finished:
-            return self._face.step(token_id)
+            return self._stepped.step_chunk(token_id)
         place = self.decoder.num_tokens
         number = check_token_id(token_id, place)
         if not self._waiting or self._waiting[0].token_id != number:
             found = f"that of {self._waiting[0].token_id}" if self._waiting else "none"
             raise ValueError(f"token {place} is {number}, and its log probability is {found}")
-        chunk = self._face.step(token_id)
+        chunk = self._stepped.step_chunk(token_id)
         logprob = self._waiting.popleft()
         if chunk.finish_reason is None or not self._is_cut():
             self._places.step(logprob)
@@ -219,16 +213,34 @@ class LogprobTracker:
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
         """The end: what the decoder gives for ``finish_reason``, and raises."""
         if self.decoder.finished:
-            return self._face.flush(finish_reason)
-        return self._told(self._face.flush(finish_reason))
+            return self._stepped.end(finish_reason)
+        return self._told(self._stepped.end(finish_reason))
 
-    def release(self) -> str:
-        """See Face."""
-        return self._face.release()
+    def step_chunk(self, token_id: SupportsIndex) -> Chunk:
+        """As ``step``."""
+        return self.step(token_id)
+
+    def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
+        """As ``step_batch``."""
+        return self.step_batch(token_ids)
+
+    def end(self, finish_reason: FinishReason = "length") -> Chunk:
+        """As ``flush``."""
+        return self.flush(finish_reason)
+
+    @property
+    def tokenizer(self) -> Decoder:
+        """The decoder's tokenizer."""
+        return self.decoder.tokenizer
+
+    @property
+    def pending_text(self) -> str:
+        """The text that ``flush`` would give."""
+        return self.decoder.pending_text
 
     def snapshot(self) -> dict[str, Any]:
         """The decoder as JSON: a tracker cannot be taken up again."""
-        return self._standing.snapshot()
+        return self._stepped.snapshot()
 
     @property
     def finished(self) -> bool:
@@ -320,8 +332,7 @@ class _Places:
     ) -> None:
         self._tokenizer = tokenizer
         self._stream = DecodeStream(tokenizer, prompt, **options)
-        program = self._stream.program
-        self._program = program if isinstance(program, Program) else None
+        self._knows_bytes = self._stream.route == "bytes"
         self._spans: _Spans
         try:
             self._spans = _Recorded(DecodeStream(tokenizer, prompt, spans=True, **options))
@@ -329,8 +340,8 @@ class _Places:
             self._spans = _Counted(DecodeStream(tokenizer, prompt, **options))
         # Tokens of which the decoder holds bytes; those of the prompt have no place.
         self._waiting: list[_Token] = []
-        if self._program is not None:
-            held = self._program.token_bytes.waiting(self._stream._memory[0])
+        if self._knows_bytes:
+            held = self._stream.num_waiting
             self._waiting = [_Token(TokenLogprob(0, None), b"", None) for _ in range(held)]
         self._unplaced: deque[_Token] = deque()
         self._placed: deque[tuple[PlacedLogprob, int]] = deque()
@@ -343,23 +354,23 @@ class _Places:
             top = tuple(self._alternative(each, value) for each, value in likeliest)
         token = _Token(logprob, None, top)
         self._unplaced.append(token)
-        if self._program is not None:
-            self._share_out(token, self._program)
+        if self._knows_bytes:
+            self._share_out(token)
         with suppress(StreamdecError):  # an id that the tokenizer does not have
             self._stream.step(logprob.token_id)
         self._spans.step(logprob.token_id)
         self._place()
 
-    def _share_out(self, token: _Token, program: Program) -> None:
+    def _share_out(self, token: _Token) -> None:
         """Gives the bytes that ``token`` brings out to those that they are of."""
-        found = program.contribution(self._stream._memory, token.logprob.token_id)
-        data, own = found["data"], found["own"]
+        found = self._stream.contribution(token.logprob.token_id)
+        data, own = found.data, found.own
         carried = len(data) - own
         token.data = data[carried:] if self._waiting else data
         self._hand_on(data[:carried])
-        if found["contributes"]:
+        if found.contributes:
             self._waiting.append(token)
-        del self._waiting[: len(self._waiting) - found["waiting"]]
+        del self._waiting[: len(self._waiting) - found.waiting]
 
     def _hand_on(self, data: bytes) -> None:
         """To the tokens that wait, in equal parts; the first may have less (see SpanRecorder)."""
@@ -370,9 +381,9 @@ class _Places:
 
     def _alternative(self, token_id: int, value: float) -> Alternative:
         data = None
-        if self._program is not None:
-            found = self._program.contribution(self._stream._memory, token_id)
-            data = found["data"][len(found["data"]) - found["own"] :]
+        if self._knows_bytes:
+            found = self._stream.contribution(token_id)
+            data = found.data[len(found.data) - found.own :]
         return Alternative(self._name(token_id, data), data, _shown(value))
 
     def _name(self, token_id: int, data: bytes | None) -> str:
@@ -386,8 +397,8 @@ class _Places:
 
     def flush(self) -> None:
         """Nothing follows."""
-        if self._program is not None:
-            self._hand_on(self._program.token_bytes.flush(self._stream._memory[0]))
+        if self._knows_bytes:
+            self._hand_on(self._stream.flush_bytes())
         self._spans.flush()
         self._place()
 

@@ -24,8 +24,8 @@ from typing import Any, Self, Unpack, cast
 import anyio
 
 from streamdec.chunks import Chunk, FinishReason
-from streamdec.core.stop_conditions import StopConditions
-from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.conditions import StopConditions
 from streamdec.flow import DecoderOptions, DecodingOptions, unknown_option
 from streamdec.integrations._row_feed import RowChunk, RowFeed
 from streamdec.integrations._tokenizers import decoder_for

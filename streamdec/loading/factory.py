@@ -24,7 +24,7 @@ from streamdec.backends.oddities import warn_of_oddities
 from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.report import LoadedTokenizer, TokenizerReport, versions_of
 from streamdec.chat.tokenizer_chat import TokenizerChat
-from streamdec.core.programs import route_of
+from streamdec.core.tables import route_of
 from streamdec.errors import MissingExtraError, TokenizerLoadError, UnsupportedFormatError
 from streamdec.loading.content import content_of
 from streamdec.loading.detect import Detected, Format, detect_format

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from streamdec.backends.encoding_cache import CacheStatistics, total_statistics
-from streamdec.core.programs import table_statistics
-from streamdec.core.shelf import ShelfStatistics
+from streamdec.core.stops.stop_set import StopSetStatistics, stop_set_statistics
 from streamdec.hooks import Call, FellBack, Loaded, StreamEnded
 
 __all__ = ["INSTRUMENTS", "STATISTICS", "Buckets", "Elsewhere", "Instrument", "attribute", "field"]
@@ -546,7 +545,7 @@ _CACHES = (
         unit="{text}",
         description="Texts that are in an EncodingCache now.",
         source=CacheStatistics,
-        value="entries",
+        value="texts",
         elsewhere=(Elsewhere("SMG", "smg_tokenizer_cache_l0_entries", "in older versions"),),
     ),
     Instrument(
@@ -559,40 +558,38 @@ _CACHES = (
     ),
 )
 
-_TABLES = (
+_STOP_SETS = (
     Instrument(
-        name="streamdec.stop_tables",
+        name="streamdec.stop_sets",
         kind="updowncounter",
-        unit="{table}",
-        description="Tables of stop conditions that are kept now: one for each tokenizer with its "
-        "options and stops, 64 at most.",
-        source=ShelfStatistics,
-        value="tables",
+        unit="{set}",
+        description="Stop conditions that are kept ready, 4,096 at most for each tokenizer.",
+        source=StopSetStatistics,
+        value="sets",
     ),
     Instrument(
-        name="streamdec.stop_tables.entries",
+        name="streamdec.stop_sets.texts",
         kind="updowncounter",
-        unit="{entry}",
-        description="Entries of these tables, of about 128 bytes each.",
-        source=ShelfStatistics,
-        value="entries",
+        unit="{text}",
+        description="Texts whose effect on them is stored, of about 250 bytes each.",
+        source=StopSetStatistics,
+        value="texts",
     ),
     Instrument(
-        name="streamdec.stop_tables.retired",
+        name="streamdec.stop_sets.dropped",
         kind="counter",
-        unit="{table}",
-        description="Tables of stop conditions that made room for others; streams on them go on, "
-        "slower.",
-        source=ShelfStatistics,
-        value="retired",
+        unit="{set}",
+        description="Stop conditions that made room for others.",
+        source=StopSetStatistics,
+        value="dropped",
     ),
 )
 
-INSTRUMENTS: tuple[Instrument, ...] = (*_STREAMS, *_CALLED, *_LOADED, *_CACHES, *_TABLES)
+INSTRUMENTS: tuple[Instrument, ...] = (*_STREAMS, *_CALLED, *_LOADED, *_CACHES, *_STOP_SETS)
 """All of them."""
 
 STATISTICS: dict[type, Callable[[], tuple[int, ...]]] = {
     CacheStatistics: total_statistics,
-    ShelfStatistics: table_statistics,
+    StopSetStatistics: stop_set_statistics,
 }
 """What is not told to hooks, and how it is asked for."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamdec.backends._extras import library
 from streamdec.backends.encoding_cache import CacheStatistics
-from streamdec.core.shelf import ShelfStatistics
+from streamdec.core.stops.stop_set import StopSetStatistics
 from streamdec.hooks import Call, StreamEnded
 from streamdec.metrics.instruments import INSTRUMENTS, STATISTICS, Instrument
 from streamdec.metrics.recorder import Record, Recorder, readings
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["PrometheusMetrics"]
 
 _METHODS = {"counter": "inc", "histogram": "observe", "gauge": "set"}
-_MOVED_BY: dict[type, type] = {Call: CacheStatistics, StreamEnded: ShelfStatistics}
+_MOVED_BY: dict[type, type] = {Call: CacheStatistics, StreamEnded: StopSetStatistics}
 """Which statistics are others after an event."""
 _VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """Set where several processes count together; the library reads it too."""

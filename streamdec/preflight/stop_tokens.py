@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from streamdec.core.stop_conditions import StopConditions
+from streamdec.core.stops.conditions import StopConditions
 from streamdec.errors import StreamdecWarning
 from streamdec.preflight.engines import Engine, parse_engine
 from streamdec.preflight.facts import ABSENT, facts

@@ -20,7 +20,7 @@ from streamdec.backends._chat import ChatRenderer
 from streamdec.backends.report import LoadedTokenizer
 from streamdec.backends.tokenizer_config import ROLES
 from streamdec.core.decode_stream import DecodeStream
-from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import ChatTemplateError, StreamdecError
 from streamdec.integrations.logprobs import LogprobTracker
 from streamdec.server.engines import Engine, EngineError, EngineRun

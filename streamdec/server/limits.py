@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from streamdec.core.stop_conditions import StopLimits
+from streamdec.core.stops.conditions import StopLimits
 
 __all__ = ["ServerLimits"]
 

@@ -6,10 +6,9 @@ memory that is asked, so gates, prompts and what was ignored are as they are the
 
 from __future__ import annotations
 
-from streamdec.core.matcher import matcher
-from streamdec.core.stop_memory import StopMemory
-from streamdec.core.stop_pattern import read_patterns
-from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.matcher import matcher_of
+from streamdec.core.stops.patterns import read_patterns
 from streamdec.errors import StopRegexTimeoutError
 from streamdec.trace.records import PossibleStop
 
@@ -20,14 +19,14 @@ def possible_stops(decoder: StopSequenceDecoder) -> tuple[PossibleStop, ...]:
     """The strings and patterns, those that would begin first before others, then the sequences."""
     if not decoder.jailed:
         return ()
-    conditions, memory = decoder.conditions, decoder._memory
-    begun = [(_begun(stop, memory.tail), stop) for stop in conditions.stop]
+    conditions, (tail, live) = decoder.conditions, decoder.seen
+    begun = [(_begun(stop, tail), stop) for stop in conditions.stop]
     begun += [
-        (_begun_pattern(source, conditions.max_match_length, memory.tail), source)
+        (_begun_pattern(source, conditions.max_match_length, tail), source)
         for source in conditions.stop_regex
     ]
     found = sorted((-size, stop) for size, stop in begun if size)
-    sequences = (each for each in conditions.stop_token_sequences if _is_begun(each, memory))
+    sequences = (each for each in conditions.stop_token_sequences if _is_begun(each, live))
     return *(stop for _, stop in found), *sequences
 
 
@@ -39,15 +38,14 @@ def _begun(stop: str, tail: str) -> int:
 
 def _begun_pattern(source: str, max_match_length: int | None, tail: str) -> int:
     """How many last letters of ``tail`` may become a match; 1 if that takes too long to know."""
-    alone = matcher((), (), read_patterns([source], max_match_length))
+    alone = matcher_of((), (), read_patterns([source], max_match_length))
     try:
-        return len(alone.jailed(tail))
+        return len(alone.jailed(alone.step(alone.start, tail, ignore=True)[0]))
     except StopRegexTimeoutError:
         return 1
 
 
-def _is_begun(sequence: tuple[int, ...], memory: StopMemory) -> bool:
-    """Whether the last ids begin ``sequence``, and are not all of it."""
-    ids = tuple(mark.token_id for mark in memory.live)
+def _is_begun(sequence: tuple[int, ...], ids: tuple[int, ...]) -> bool:
+    """Whether the last of ``ids`` begin ``sequence``, and are not all of it."""
     sizes = range(1, min(len(sequence) - 1, len(ids)) + 1)
     return any(ids[-size:] == sequence[:size] for size in sizes)

@@ -10,7 +10,7 @@ from typing import Any
 
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.sequence import Sequence as TokenSequence
-from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import StreamdecError, TraceError
 from streamdec.protocols import Decoder
 from streamdec.trace.records import MachineName, TokenRecord, Trace

@@ -19,9 +19,8 @@ from typing import Any, Generic, SupportsIndex, TypeVar
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.sequence import Sequence as TokenSequence
-from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import as_sequence
-from streamdec.machines import Face, FaceBefore, face_of
 from streamdec.protocols import Decoder
 from streamdec.trace.possible_stops import possible_stops
 from streamdec.trace.records import End, Header, Kind, MachineName, TokenRecord, Trace
@@ -205,9 +204,22 @@ class Tracer(Generic[D]):
         snapshot: dict[str, Any] = self._machine.snapshot()
         return snapshot
 
-    def face(self) -> Face:
-        """The decoder's face, written down: with it the tracer stands in for it in a stream."""
-        return _TracedFace(self, face_of(self.decoder))
+    # --- as a stream runs on it
+
+    def step_chunk(self, token_id: SupportsIndex) -> Chunk:
+        """The decoder's ``step_chunk`` of ``token_id``, written down."""
+        chunk: Chunk = self._one(self._machine.step_chunk, token_id)
+        return chunk
+
+    def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
+        """The decoder's ``feed`` of ``token_ids``, written down token by token."""
+        chunk: Chunk = self._several(self._machine.feed, token_ids, token_ids)
+        return chunk
+
+    def end(self, finish_reason: FinishReason = "length") -> Chunk:
+        """The decoder's ``end`` with ``finish_reason``, written down."""
+        chunk: Chunk = self._flushed(self._machine.end, finish_reason)
+        return chunk
 
     def trace(self) -> Trace:
         """What happened so far; the verdict is there as soon as the stream has ended.
@@ -308,29 +320,9 @@ class Tracer(Generic[D]):
         self._given += len(chunk.text)
 
 
-class _TracedFace(FaceBefore):
-    """The face of a decoder; what goes through it is written down."""
-
-    def __init__(self, tracer: Tracer[Any], face: Face) -> None:
-        super().__init__(face)
-        self._tracer = tracer
-
-    def step(self, token_id: SupportsIndex) -> Chunk:
-        chunk: Chunk = self._tracer._one(self._face.step, token_id)
-        return chunk
-
-    def step_batch(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        chunk: Chunk = self._tracer._several(self._face.step_batch, token_ids, token_ids)
-        return chunk
-
-    def flush(self, finish_reason: FinishReason) -> Chunk:
-        chunk: Chunk = self._tracer._flushed(self._face.flush, finish_reason)
-        return chunk
-
-
 def _stepped(decoder: Traceable) -> Any:
     """What is stepped: of a Sequence its stream, whose copies do not grow with it."""
-    return decoder._stream if isinstance(decoder, TokenSequence) else decoder
+    return decoder.stream if isinstance(decoder, TokenSequence) else decoder
 
 
 def _header(decoder: Traceable) -> Header:
@@ -341,7 +333,7 @@ def _header(decoder: Traceable) -> Header:
     if isinstance(decoder, TokenSequence):
         after_prompt = len(decoder) > 0
     else:
-        after_prompt = decoder.num_tokens > 0 or decoder._primed != decoder._program.prime(())
+        after_prompt = decoder.num_tokens > 0 or decoder.has_context
     return Header(
         machine=next(name for kind, name in _NAMES.items() if isinstance(decoder, kind)),
         tokenizer=str(getattr(tokenizer, "name", None) or ""),
@@ -400,7 +392,7 @@ def _asked(tokenizer: object, name: str, token_id: int, kind: type) -> Any:
 
 
 def _kind(decoder: Any, token_id: int) -> Kind:
-    if not decoder._program.knows(token_id):
+    if not decoder.knows(token_id):
         return "unknown"
     if _asked(decoder.tokenizer, "is_skipped", token_id, bool):
         return "skipped" if decoder.options["skip_special_tokens"] else "special"

@@ -1,14 +1,14 @@
-"""What is said once of an object: in a log, or as a warning."""
+"""Remembers what was said of which object, so that a log line or a warning comes once."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Hashable
 
-__all__ = ["Once"]
+__all__ = ["WarnOnce"]
 
 
-class Once:
+class WarnOnce:
     """Knows what was said of which objects, for as long as these live.
 
     An object is known by its identity. Of those that take no weak references nobody tells when one

@@ -1,10 +1,9 @@
 """Token ids in, bytes out: what each token contributes in its place.
 
-:class:`TokenBytes` is a table, filled lazily from the tokenizer (never from its file), and a small
-state. Which state is needed depends on the rule by which the tokenizer's library joins tokens; each
-rule has a machine of a few lines:
+A :class:`TokenRule` is a lazily filled table of the tokenizer's pieces plus a small state. Which
+state is needed depends on how the tokenizer's library joins tokens:
 
-    rule                         machine         what must be remembered between two tokens
+    decoder of the library       class           what is remembered between two tokens
     RawBytes, ByteLevel,         FixedBytes      nothing
       Concatenation,
       ByteFallback (eager)
@@ -15,10 +14,16 @@ rule has a machine of a few lines:
     ByteFallback with Metaspace  RunsThenSpaces  the run, and whether any token came
     strip_left                   LeadingStrip    how many characters may still be removed
 
+An example, for Metaspace ("\u2581" spells a space, and the first piece loses its spaces):
+
+    state    token           bytes    next state
+    False    "\u2581Hi"       "Hi"     True
+    True     "\u2581there"    " there" True
+
 The rules were read off the ``tokenizers`` library (0.22 and 0.23), whose ``decode`` is the oracle
-of the tests. A state is an immutable value, hashable, and goes to JSON and back by ``dump`` and
-``load``. FixedBytes stands here, the others in ``neighbours`` and ``byte_runs``; ``compile``
-chooses.
+of the tests. A state is an immutable, hashable value; ``dump`` and ``load`` turn it into JSON and
+back. FixedBytes is in this module, the others are in ``contextual`` and ``byte_fallback``;
+``compile`` chooses.
 """
 
 from __future__ import annotations
@@ -38,16 +43,16 @@ __all__ = [
     "Element",
     "FixedBytes",
     "State",
-    "TokenBytes",
+    "TokenRule",
     "byte_level",
     "expect",
     "text_bytes",
 ]
 
 State = Any
-"""What a machine remembers: None, a bool, an int, a str, bytes, or a tuple of these."""
+"""What a rule remembers: None, a bool, an int, a str, bytes, or a tuple of these."""
 Element = Any
-"""A token prepared for its machine: what ``prepare`` made of its piece."""
+"""A token prepared for its rule: what ``prepare`` made of its piece."""
 
 REPLACEMENT_BYTES = utf8.REPLACEMENT.encode()
 
@@ -82,24 +87,20 @@ class _Elements(dict[int, Element]):
         return element
 
 
-class TokenBytes(ABC):
+class TokenRule(ABC):
     """What each token contributes, given the state that the tokens before it left."""
 
     errors = utf8.PER_PART
     """How bytes that become no character are rendered."""
     start: State = None
     """Before any token."""
-    rest: State = None
-    """Where most streams are most of the time."""
+    idle: State = None
+    """The state in which most streams are most of the time."""
     has_spans = True
-    """Whether the bytes that come out can be told apart by token."""
+    """Whether each byte that comes out can be attributed to one token."""
 
     def __init__(self, decoder: TableDecoder, *, skip_special_tokens: bool) -> None:
         self._elements = _Elements(decoder, self.prepare, skip_special_tokens)
-        self.whole: dict[int, tuple[str, None]] = {}
-        """Of tokens that are whole characters at rest and leave it as it is: what programs do."""
-        self.given: dict[int, Any] = {}
-        """The same, of programs with stops."""
 
     def element(self, token_id: int) -> Element:
         """``token_id`` prepared, or None if it is skipped. KeyError: unknown id."""
@@ -116,7 +117,15 @@ class TokenBytes(ABC):
         """The bytes that come out because nothing follows."""
         return b""
 
-    # --- what a machine defines
+    def release(self, state: State) -> tuple[bytes, State]:
+        """The bytes of ``held``, output although more will follow, and the state after that."""
+        return b"", state
+
+    def settle(self, state: State) -> tuple[bytes, State]:
+        """The bytes that a prompt which ends in ``state`` has decided, and what is left of it."""
+        return b"", state
+
+    # --- what a rule defines
 
     @abstractmethod
     def prepare(self, piece: str | bytes) -> Element:
@@ -245,7 +254,7 @@ def text_bytes(piece: str | bytes) -> bytes:
     return piece.encode() if isinstance(piece, str) else piece
 
 
-class FixedBytes(TokenBytes):
+class FixedBytes(TokenRule):
     """Each token is always the same bytes."""
 
     def __init__(

@@ -1,6 +1,6 @@
 """Machines of tokens whose text depends on their neighbours: first, last, repeated, stripped.
 
-See :mod:`streamdec.core.token_bytes` for what a machine is and which rule has which.
+See :mod:`streamdec.core.token_rules.base` for what a machine is and which rule has which.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from os.path import commonprefix
 from typing import Any, SupportsIndex
 
-from streamdec.core.rewrite import CLEANED_UP
-from streamdec.core.token_bytes import REPLACEMENT_BYTES, Element, State, TokenBytes, expect
+from streamdec.core.replacers import CLEANED_UP
+from streamdec.core.token_rules.base import REPLACEMENT_BYTES, Element, State, TokenRule, expect
 from streamdec.protocols import CTC, Joined, Metaspace, TableDecoder, WordPiece
 
 __all__ = [
@@ -28,11 +28,11 @@ __all__ = [
 # --- tokens whose text depends on being the first -------------------------------------------------
 
 
-class FirstThenLater(TokenBytes):
+class FirstThenLater(TokenRule):
     """Each token has two forms: as the first one, and after another. State: whether any came."""
 
     start = False
-    rest = True
+    idle = True
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ def wordpiece_forms(rule: WordPiece, piece: str) -> tuple[str, str]:
 # --- tokens whose text depends on being the last --------------------------------------------------
 
 
-class WordSuffix(TokenBytes):
+class WordSuffix(TokenRule):
     """The suffix in a token is a space, but nothing if the token is the last.
 
     State: what of the last token is open, as (its end if another token follows, its end if none
@@ -101,7 +101,7 @@ class WordSuffix(TokenBytes):
     """
 
     start: State = ("", "")
-    rest: State = (" ", "")
+    idle: State = (" ", "")
 
     def __init__(self, decoder: TableDecoder, suffix: str, *, skip_special_tokens: bool) -> None:
         self._suffix = suffix
@@ -147,11 +147,11 @@ class WordSuffix(TokenBytes):
 # --- tokens that depend on the one before ---------------------------------------------------------
 
 
-class Collapse(TokenBytes):
+class Collapse(TokenRule):
     """CTC: a token counts once in a row. State: the last token, and whether any text came."""
 
     start: State = (None, False)
-    rest: State = (None, True)
+    idle: State = (None, True)
 
     def __init__(self, decoder: TableDecoder, rule: CTC, *, skip_special_tokens: bool) -> None:
         self._rule = rule
@@ -201,22 +201,20 @@ Stripping = tuple[State, int, bytes]
 """The state of a LeadingStrip."""
 
 
-class LeadingStrip(TokenBytes):
+class LeadingStrip(TokenRule):
     """Removes up to ``count`` times ``char`` from the very beginning of what ``inner`` gives.
 
     State: inner's; how many may still be removed; the bytes that may begin one more of them.
     """
 
-    def __init__(self, inner: TokenBytes, char: bytes, count: int) -> None:
+    def __init__(self, inner: TokenRule, char: bytes, count: int) -> None:
         self._inner = inner
         self._char = char
         self._count = count
         self._elements = inner._elements
-        self.whole = {}
-        self.given = {}
         self.errors = inner.errors
         self.start: State = (inner.start, count, b"")
-        self.rest: State = (inner.rest, 0, b"")
+        self.idle: State = (inner.idle, 0, b"")
         self.has_spans = inner.has_spans and len(char) == 1
 
     def prepare(self, piece: str | bytes) -> Element:
@@ -244,6 +242,11 @@ class LeadingStrip(TokenBytes):
         data, _, begun = self._strip(begun + self._inner.flush(inner), left)
         return data + begun
 
+    def release(self, state: Stripping) -> tuple[bytes, Stripping]:
+        inner, left, begun = state
+        data, inner = self._inner.release(inner)
+        return begun + data, (inner, 0 if begun or data else left, b"")
+
     def held(self, state: Stripping) -> bytes:
         return state[2] + self._inner.held(state[0])
 
@@ -269,7 +272,11 @@ class LeadingStrip(TokenBytes):
             if state[1] == 0:
                 break
         else:
-            return state, b""
+            inner, left, begun = state
+            data, inner = self._inner.settle(inner)
+            if data:
+                _, left, begun = self._strip(begun + data, left)
+            return (inner, left, begun), b""
         inner, tail = self._inner.prime(token_ids, show_unknown=show_unknown)
         return (inner, 0, b""), tail
 

@@ -51,10 +51,6 @@ class WindowMemory(NamedTuple):
     """Ids after them whose text was not all given."""
     given: str
     """The text of context and pending that was given."""
-    span: int
-    """How many tokens before ``read_offset`` the context begins (``prefix_offset``)."""
-    wait: int
-    """How many tokens came since ``read_offset``."""
 
 
 class TokenWindow:
@@ -71,18 +67,18 @@ class TokenWindow:
 
         Looks back as far as there is no text.
         """
-        span = min(len(prompt_token_ids), INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
+        size = min(len(prompt_token_ids), INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
         for end in range(len(prompt_token_ids), 0, -HALF):
             if self.decode(prompt_token_ids[max(end - HALF, 0) : end]):
                 # Twice as far, for these may begin inside a character.
                 ids = tuple(prompt_token_ids[max(end - MAX_WINDOW + 1, 0) : end])
-                context = self._context(ids, self.decode(ids), span)
-                return WindowMemory(context, (), _without_held(self.decode(context)), span, 0)
+                context = self._context(ids, self.decode(ids), size)
+                return WindowMemory(context, (), _without_held(self.decode(context)))
         # No text at all, but a token without text may still be the first: one of each is kept.
         silent = {token_id for token_id in set(prompt_token_ids) if self._is_silent(token_id)}
         kept = [token_id for token_id in prompt_token_ids if token_id not in silent]
         once = [token_id for token_id in dict.fromkeys(prompt_token_ids) if token_id in silent]
-        return WindowMemory(tuple([*once, *kept][-HALF:]), (), "", span, 0)
+        return WindowMemory(tuple([*once, *kept][-HALF:]), (), "")
 
     def step(self, memory: WindowMemory, token_id: int) -> tuple[str, WindowMemory]:
         """The new text, and the memory after ``token_id``.
@@ -99,15 +95,24 @@ class TokenWindow:
         if new and len(settled) == len(text):
             context = self._context(context + pending, text, len(pending))
             text = self.decode(context)
-            memory = WindowMemory(context, (), text, memory.wait + 1, 0)
+            memory = WindowMemory(context, (), text)
             return new, self._bounded(memory, text)
-        memory = WindowMemory(context, pending, given, memory.span, memory.wait + 1)
+        memory = WindowMemory(context, pending, given)
         return new, self._bounded(memory, text)
 
     def flush(self, memory: WindowMemory) -> str:
         """What was withheld. Raises RewriteError if it contradicts what was given."""
         ids = memory.context + memory.pending
         return _appended(memory.given, self.decode(ids) if ids else "")
+
+    def release(self, memory: WindowMemory) -> tuple[str, WindowMemory]:
+        """What ``flush`` gives, and a memory from which the stream goes on."""
+        ids = memory.context + memory.pending
+        text = self.decode(ids) if ids else ""
+        new = _appended(memory.given, text)
+        if text.endswith(REPLACEMENT):  # a later id must not complete what was given as U+FFFD
+            return new, WindowMemory((), (), "")
+        return new, self._bounded(WindowMemory(ids, (), text), text)
 
     def _context(self, ids: tuple[int, ...], text: str, size: int) -> tuple[int, ...]:
         """The last ``size`` ids, or more, until their text is a whole end of ``text``."""
@@ -160,22 +165,22 @@ class TokenWindow:
 
     def load(self, data: Any) -> WindowMemory:
         """The memory that ``dump`` gave ``data`` for. ValueError, TypeError or KeyError if none."""
+        if len(data) != 3:
+            raise ValueError(f"expected context, pending and given, got {sorted(map(str, data))}")
         context, pending = tuple(data["context"]), tuple(data["pending"])
-        given, span, wait = data["given"], data["span"], data["wait"]
+        given = data["given"]
         ids = context + pending
         if not (
             len(ids) <= MAX_WINDOW
-            and all(type(n) is int and 0 <= n < 2**32 for n in (*ids, span))
-            and type(wait) is int
-            and wait >= 0
+            and all(type(n) is int and 0 <= n < 2**32 for n in ids)
             and isinstance(given, str)
         ):
-            raise ValueError("expected a window of ids, the text given and two counts")
+            raise ValueError("expected a window of ids and the text given")
         text = self.decode(ids) if ids else ""
         fits = text.startswith(given) and given.startswith(_without_held(text))
         if not fits and not text.endswith(REPLACEMENT):
             raise ValueError("the given text is not that of the window")
-        return WindowMemory(context, pending, given, span, wait)
+        return WindowMemory(context, pending, given)
 
 
 def _appended(given: str, text: str) -> str:

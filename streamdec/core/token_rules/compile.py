@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from streamdec.core import utf8
-from streamdec.core.byte_runs import ByteFallbackMode, ExactRuns, RunsThenSpaces, fallback_bytes
-from streamdec.core.neighbours import (
+from streamdec.core.token_rules.base import FixedBytes, TokenRule, byte_level, text_bytes
+from streamdec.core.token_rules.byte_fallback import (
+    ByteFallbackMode,
+    ExactRuns,
+    RunsThenSpaces,
+    fallback_bytes,
+)
+from streamdec.core.token_rules.contextual import (
     Collapse,
     FirstThenLater,
     LeadingStrip,
@@ -13,7 +19,6 @@ from streamdec.core.neighbours import (
     metaspace_forms,
     wordpiece_forms,
 )
-from streamdec.core.token_bytes import FixedBytes, TokenBytes, byte_level, text_bytes
 from streamdec.protocols import (
     CTC,
     BPESuffix,
@@ -29,12 +34,12 @@ from streamdec.protocols import (
     WordPiece,
 )
 
-__all__ = ["compile_token_bytes"]
+__all__ = ["compile_rule"]
 
 
-def compile_token_bytes(
+def compile_rule(
     decoder: TableDecoder, *, skip_special_tokens: bool, byte_fallback: ByteFallbackMode
-) -> TokenBytes | None:
+) -> TokenRule | None:
     """The machine for ``decoder``'s rules; None if they cannot be followed byte by byte."""
     rules: TextRules | None = decoder.rules
     if rules is None:
@@ -46,7 +51,7 @@ def compile_token_bytes(
 
 def _machine(
     decoder: TableDecoder, rule: DecodingRule, skip: bool, byte_fallback: ByteFallbackMode
-) -> TokenBytes:
+) -> TokenRule:
     match rule:
         case RawBytes() | Concatenation():
             return FixedBytes(decoder, text_bytes, skip_special_tokens=skip)

@@ -12,9 +12,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields
 from typing import Any, Self, SupportsIndex, TypeGuard
 
-from streamdec.core.matcher import matcher
-from streamdec.core.stop_pattern import StopPattern, read_patterns
-from streamdec.core.stop_requests import OPENAI, SGLANG, VLLM, translated
+from streamdec.core.stops.matcher import matcher_of
+from streamdec.core.stops.patterns import StopPattern, read_patterns
+from streamdec.core.stops.requests import OPENAI, SGLANG, VLLM, translated
 from streamdec.core.token_ids import check_token_id, is_bool
 
 __all__ = ["StopConditions", "StopLimits"]
@@ -130,8 +130,8 @@ class StopConditions(_Fields):
             Hidden, and withheld as stop strings are. What is a letter, a digit or a space is as in
             the ``regex`` library: ``pip install 'streamdec[regex]'``.
         max_match_length: the most code points of a match of ``stop_regex``; longer ones are not
-            found, so fewer than this are ever withheld. Must be given where a match may be of any
-            length.
+        found, so
+            fewer than this are ever withheld. Must be given where a match may be of any length.
         limits: what callers from outside may ask for; checked, and not kept.
 
     Raises:
@@ -192,7 +192,7 @@ class StopConditions(_Fields):
             "stop_token_sequences": _sequences(stop_token_sequences),
             "enable_stops_after": _marker("enable_stops_after", enable_stops_after),
             "disable_stops_after": _marker("disable_stops_after", disable_stops_after),
-            "stop_regex": _texts("stop_regex", stop_regex),
+            "stop_regex": _in_order("stop_regex", stop_regex),
             "max_match_length": None
             if max_match_length is None
             else _count("max_match_length", max_match_length, least=1),
@@ -215,7 +215,7 @@ class StopConditions(_Fields):
             texts = (*self.stop, *self.visible_stop, *markers)
             limits.check((*texts, *self.stop_token_sequences), patterns)
         if patterns:
-            matcher((), (), patterns)  # what cannot be compiled is refused here
+            matcher_of((), (), patterns)  # what cannot be compiled is refused here
 
     # --- requests
 
@@ -358,6 +358,14 @@ def _texts(name: str, given: Any) -> tuple[str, ...]:
         _check_text(name, text)
     # Plain strings: those of NumPy and other subclasses may compare in their own way.
     return tuple(sorted({str.__str__(text) for text in texts}))
+
+
+def _in_order(name: str, given: Any) -> tuple[str, ...]:
+    """Each once, in the caller's order: the first of equal matches wins."""
+    texts = list(given) if _is_list(given) else [given]
+    for text in texts:
+        _check_text(name, text)
+    return tuple(dict.fromkeys(str.__str__(text) for text in texts))
 
 
 def _check_text(name: str, text: object) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from streamdec.protocols import LiteralReplace
 
-__all__ = ["CLEANED_UP", "CLEAN_UP_TOKENIZATION_SPACES", "Cascade"]
+__all__ = ["CLEANED_UP", "CLEAN_UP_TOKENIZATION_SPACES", "Replacers"]
 
 CLEANED_UP = (
     (" .", "."),
@@ -64,7 +64,7 @@ def _trace(rule: LiteralReplace, text: str, ages: Ages, *, final: bool) -> tuple
     return settled + ages[place:cut], ages[cut:]
 
 
-class Cascade:
+class Replacers:
     """Literal replacements one after another. Its state is one withheld tail for each."""
 
     __slots__ = ("_letters", "rules", "start")

@@ -50,9 +50,16 @@ class StopPattern(NamedTuple):
     """How many code points before its beginning say whether there is a match (also by not being
     there); 0: it does not look back."""
     spelled: str
-    """The same pattern, in words that ``re`` and ``regex`` read alike."""
+    r"""The same pattern, in words that ``re`` and ``regex`` read alike.
+
+    ``^`` is ``\G``: it holds where a
+    search begins, which must be the place where the gate opened or the text begins."""
     open_ended: str
     r"""The same, but at the very end of the text ``\b`` and ``\B`` hold: more may follow."""
+    inner: str
+    """``spelled`` for searches that begin at any other place: ``^`` never holds."""
+    inner_open_ended: str
+    """``open_ended`` likewise."""
 
 
 def read_patterns(sources: Iterable[str], max_match_length: int | None) -> tuple[StopPattern, ...]:
@@ -62,13 +69,14 @@ def read_patterns(sources: Iterable[str], max_match_length: int | None) -> tuple
 
 @lru_cache(maxsize=256)
 def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
-    """What ``source`` means as a stop with matches of at most ``max_match_length`` code points.
+    """What ``source`` means as a stop whose matches have ``max_match_length`` code points at most.
 
     Raises ValueError, which names the pattern, if it cannot be one.
     """
     try:
         tree = _parser.parse(source)
         spelled, open_ended = _Speller(), _Speller(is_open=True)
+        inner = _Speller(is_inner=True), _Speller(is_open=True, is_inner=True)
         least, most = tree.getwidth()
         pattern = StopPattern(
             source,
@@ -76,6 +84,7 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
             0,
             spelled.whole(tree),
             open_ended.whole(tree),
+            *(each.whole(tree) for each in inner),
         )
     except re.error as error:
         raise _refused(source, f"is no pattern of Python's re: {error}") from None
@@ -121,9 +130,10 @@ class _Place(NamedTuple):
 class _Speller:
     """Spells what the parser found, and notes how far back it looks."""
 
-    def __init__(self, *, is_open: bool = False) -> None:
+    def __init__(self, *, is_open: bool = False, is_inner: bool = False) -> None:
         self.reach = 0
         self._is_open = is_open
+        self._is_inner = is_inner
         self._parts = 0
 
     def whole(self, tree: Any) -> str:
@@ -214,9 +224,12 @@ class _Speller:
             raise _RefusedError(
                 r"asks for the end of the text ($ or \Z), which is not known while text comes"
             )
+        if place.back:
+            raise _RefusedError("has ^ or \\A inside a look-behind")
+        first = "(?!)" if self._is_inner else r"\G"
         if name == "AT_BEGINNING" and place.flags & re.MULTILINE:
-            return r"(?<![^\n])"
-        return r"\A"
+            return rf"(?:{first}|(?<=\n))"
+        return first
 
     def _look(self, value: Any, place: _Place, *, wanted: bool) -> str:
         direction, tree = value

@@ -83,7 +83,8 @@ WRAPPERS: Mapping[str, str] = {
 STRANGERS = frozenset({
     # StopConditions' own
     "enable_stops_after", "disable_stops_after", "eos_token_ids", "max_match_length",
-    "visible_stop", "visible_stop_token_ids",
+    "visible_stop",
+    "visible_stop_token_ids",
     # and those of others
     "eos_token_id", "max_length", "max_token", "min_length", "min_token",
 }).union(OPENAI.keys, VLLM.keys, SGLANG.keys)  # fmt: skip

@@ -1,18 +1,26 @@
-"""Machines of byte fallback: runs of tokens that are one byte each.
+"""Rules for byte fallback: byte tokens such as ``<0xE4>``, and runs of them.
 
-Two policies exist for a run. *Eager*: its bytes go out as they come, and a bad one is one U+FFFD
-(the SentencePiece library's rule); that needs no machine of its own but FixedBytes. *Exact*: the
-run is withheld until it closes, because one bad byte turns the whole of it into U+FFFD (the
-``tokenizers`` library's rule); once it is certainly broken each byte is a U+FFFD at once.
+There are two modes. *Eager*: bytes come out as they arrive, and each bad byte is one U+FFFD (the
+rule of the SentencePiece library); FixedBytes does that. *Exact*: a run is withheld until it
+closes, because one bad byte turns every byte of the run into U+FFFD (the rule of the ``tokenizers``
+library). Once a run is certainly bad, each of its bytes becomes a U+FFFD at once. An example of the
+exact mode:
+
+    token     "a"   <0xE4>  <0xBD>  <0xA0>  "b"      <0xE4>  "c"
+    output    "a"   ""      ""      ""      "\u4f60b"     ""      "\ufffdc"
+
+A run that was opened by the prompt: its complete characters are the prompt's text and are not
+output again, so after the prompt only the bytes of its unfinished character remain in the run.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal, SupportsIndex
 
 from streamdec.core import utf8
-from streamdec.core.neighbours import metaspace_forms
-from streamdec.core.token_bytes import REPLACEMENT_BYTES, TokenBytes, expect
+from streamdec.core.token_rules.base import REPLACEMENT_BYTES, TokenRule, expect
+from streamdec.core.token_rules.contextual import metaspace_forms
 from streamdec.protocols import Metaspace, TableDecoder
 
 __all__ = ["ByteFallbackMode", "ExactRuns", "RunsThenSpaces", "fallback_byte", "fallback_bytes"]
@@ -87,6 +95,18 @@ def run_close(run: Run) -> bytes:
     return REPLACEMENT_BYTES * length if unfinished else run_bytes(run)
 
 
+def run_settle(run: Run) -> tuple[bytes, Run]:
+    """The complete characters of a run that a prompt ends in, and the run without them."""
+    if not isinstance(run, tuple):
+        return b"", run
+    unfinished = run[2]
+    after: Run = None
+    for byte in unfinished:
+        _, after = run_step(after, byte)
+    data = run_bytes(run)
+    return data[: len(data) - len(unfinished)], after
+
+
 def dump_run(run: Run) -> str | None:
     """A run as JSON: null, "broken", or its bytes in hex."""
     return run if run is None or run == BROKEN else run_bytes(run).hex()
@@ -104,7 +124,7 @@ def load_run(data: Any) -> Run:
     return run
 
 
-class ExactRuns(TokenBytes):
+class ExactRuns(TokenRule):
     """Byte fallback, a run withheld until it closes. State: the open run."""
 
     def prepare(self, piece: str | bytes) -> int | bytes:
@@ -122,6 +142,16 @@ class ExactRuns(TokenBytes):
 
     def flush(self, state: Run) -> bytes:
         return run_close(state)
+
+    def release(self, state: Run) -> tuple[bytes, Run]:
+        return run_close(state), None
+
+    def prime(self, token_ids: Sequence[SupportsIndex], *, show_unknown: bool) -> tuple[Run, bytes]:
+        run, _ = super().prime(token_ids, show_unknown=show_unknown)
+        return run_settle(run)[1], b""
+
+    def settle(self, state: Run) -> tuple[bytes, Run]:
+        return run_settle(state)
 
     def held(self, state: Run) -> bytes:
         return run_bytes(state)
@@ -148,7 +178,7 @@ class ExactRuns(TokenBytes):
         return load_run(data)
 
 
-class RunsThenSpaces(TokenBytes):
+class RunsThenSpaces(TokenRule):
     """Byte fallback whose runs and texts go through Metaspace one by one (ChatGLM3).
 
     State: what came, and the open run. What came: nothing, a first run of bytes that is still open
@@ -157,7 +187,7 @@ class RunsThenSpaces(TokenBytes):
 
     NOTHING, FIRST_RUN, MORE = range(3)
     start = (NOTHING, None)
-    rest = (MORE, None)
+    idle = (MORE, None)
     has_spans = False
 
     def __init__(
@@ -202,6 +232,22 @@ class RunsThenSpaces(TokenBytes):
 
     def flush(self, state: tuple[int, Run]) -> bytes:
         return self._spaced(self._run_close(state[1]), state[0])
+
+    def release(self, state: tuple[int, Run]) -> tuple[bytes, tuple[int, Run]]:
+        return self.flush(state), (self.MORE if state[0] else self.NOTHING, None)
+
+    def prime(
+        self, token_ids: Sequence[SupportsIndex], *, show_unknown: bool
+    ) -> tuple[tuple[int, Run], bytes]:
+        state, _ = super().prime(token_ids, show_unknown=show_unknown)
+        return self.settle(state)[1], b""
+
+    def settle(self, state: tuple[int, Run]) -> tuple[bytes, tuple[int, Run]]:
+        came, run = state
+        if self._eager:
+            return b"", state
+        data, run = run_settle(run)
+        return self._spaced(data.decode(), came), (came, run)
 
     def held(self, state: tuple[int, Run]) -> bytes:
         return (state[1] or b"") if self._eager else run_bytes(state[1])

@@ -1,0 +1,1 @@
+"""When a stream ends: conditions, and the matching of stops in its text."""

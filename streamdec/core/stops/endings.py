@@ -1,0 +1,341 @@
+"""How a stream with stops ends: what is output, and where in the text the stop stands.
+
+In: a :class:`Checkpoint`, all that a stream knows at one moment. Out: an :class:`Ending`. Nothing
+here changes a stream, so an end that raises (a pattern that takes too long) leaves the stream as it
+was.
+
+Positions are counts (:mod:`streamdec.core.counting`) of the whole generated text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from os.path import commonprefix
+from typing import Any, NamedTuple
+
+from streamdec.chunks import StopReason
+from streamdec.core import provenance
+from streamdec.core.counting import code_points_in, count_of, size_of, text_in, tokens_in
+from streamdec.core.provenance import Ages
+from streamdec.core.spans import Recorder
+from streamdec.core.stops.matcher import Hit
+from streamdec.core.stops.stop_set import Matching, Read, StopSet
+from streamdec.core.table import Table
+from streamdec.core.tables import AnyTable
+from streamdec.errors import RewriteError
+
+__all__ = [
+    "Checkpoint",
+    "Ending",
+    "Found",
+    "Mark",
+    "advanced",
+    "at_found",
+    "at_release",
+    "by_id",
+    "by_sequence",
+    "find",
+    "marks_of",
+    "origin_of",
+    "released_ages",
+]
+
+
+class Checkpoint(NamedTuple):
+    """All that a stream with stops knows at one moment."""
+
+    state: Any
+    """Of the table."""
+    matching: Matching
+    withheld: str
+    """Decided text that is not output: what is jailed, and more while a sequence may begin."""
+    marks: tuple[int, ...]
+    """For each token of the jailed text: the count after its letters, its tokens included."""
+    shield: int
+    """Code points that began in this token or an earlier one cannot be part of a stop."""
+    since: int
+    """The index of the first token of which something may be withheld."""
+    count: int  # type: ignore[assignment]
+    """Of the tokens so far, and of the text that they decided."""
+
+
+class Mark(NamedTuple):
+    """A token that may belong to a stop sequence, and the stream before it."""
+
+    token_id: int
+    before: Checkpoint
+    offsets: tuple[int, int]
+    """The stream's before it."""
+    recorder: Recorder | None = None
+    """What the stream had recorded before it."""
+    since: str = ""
+    """The text decided since."""
+    before_it: int = 0
+    """How many of its first code points have no byte of the token or a later one."""
+    spared: int = 0
+    """How many of these may be output: those that would have come without the token too."""
+    origin: int | None = None
+    """The token that began the first of the others."""
+
+    @property
+    def place(self) -> int:
+        """The index of the token."""
+        return tokens_in(self.before.count)
+
+    @property
+    def limit(self) -> int:
+        """The code point before which the text has no byte of the token or a later one."""
+        return code_points_in(self.before.count) + self.spared
+
+
+class Found(NamedTuple):
+    """A stop that was found in some text."""
+
+    hit: Hit
+    text: str
+    """Text to output, of all that was not output before."""
+    start: int
+    """The count of the text before the stop."""
+    end: int
+    """The count up to its end."""
+    origin: int
+    """The index of the token that gave its first byte."""
+
+
+class Ending(NamedTuple):
+    """An end."""
+
+    text: str
+    """The text to output."""
+    stop: StopReason = None
+    visible: bool = False
+    start: int = -1
+    """The count of the text before the stop; -1 if no stop ended the stream."""
+    end: int = 0
+    """The count up to its end."""
+    origin: int = 0
+    """The index of the token in which it began."""
+
+
+# --- finding a stop -------------------------------------------------------------------------------
+
+
+def find(
+    stops: StopSet, at: Checkpoint, text: str, firsts: Ages, *, ignore: bool = False
+) -> tuple[Read, Found | None]:
+    """Read ``text``, decided at ``at``, whose code points began so many tokens ago (``firsts``).
+
+    Returns what it did, its text including what was withheld; and the stop that it completed.
+    """
+    index = tokens_in(at.count)
+    skip = sum(index - age <= at.shield for age in firsts)
+    read = stops.read(at.matching, text, skip=skip, ignore=ignore)
+    more = len(at.withheld) - len(at.matching.jailed)  # withheld for a sequence of ids
+    if more:
+        read = read._replace(text=at.withheld[:more] + read.text)
+    hit = read.hit
+    if hit is None:
+        return read, None
+    decided = _text_count(at.count)
+    end = decided + size_of(text[: read.end])
+    start = end - size_of(hit.text)
+    place = read.end - hit.size
+    marked = _origin(at.marks, code_points_in(start)) if place < 0 else 0
+    origin = marked if place < 0 else index - firsts[place]
+    return read, Found(hit, read.text, start, end, origin)
+
+
+def origin_of(at: Checkpoint, text: str) -> int:
+    """Return the index of the token that began ``text``, the end of what is decided at ``at``."""
+    return _origin(at.marks, code_points_in(at.count) - len(text))
+
+
+def _text_count(count: int) -> int:
+    """``count`` without its tokens."""
+    return count - tokens_in(count)
+
+
+def _origin(marks: Sequence[int], place: int) -> int:
+    """The token that began code point ``place``: the first mark that ends after it."""
+    return next((tokens_in(mark) - 1 for mark in marks if code_points_in(mark) > place), 0)
+
+
+def marks_of(count: int, firsts: Ages) -> tuple[int, ...]:
+    """Return the marks of letters that began so many tokens ago; ``count`` is before them.
+
+    There is one for each run of letters that began in the same token.
+    """
+    marks: list[int] = []
+    index, (code_points, _) = tokens_in(count), text_in(count)
+    for place, age in enumerate(firsts, 1):
+        tokens = max(index - age, -1) + 1
+        mark = count_of(tokens, code_points + place, code_points + place)
+        if marks and tokens_in(marks[-1]) == tokens:
+            marks[-1] = mark
+        else:
+            marks.append(mark)
+    return tuple(marks)
+
+
+def advanced(mark: Mark, table: AnyTable, at: Checkpoint, token_id: int, text: str) -> Mark:
+    """Return ``mark`` after ``token_id``, which decides ``text`` at ``at``."""
+    if not text:
+        return mark
+    index, since, known = tokens_in(at.count), mark.since + text, None
+    alone: str | None = None
+    if isinstance(table, Table):
+        known = table.letters_before(at.state, token_id, index - mark.place)
+        firsts = table.firsts(at.state, token_id, text)
+    else:
+        firsts = (index - at.since,) * len(text)
+    if known is None or mark.before.state[3].waiting:
+        # A token that waited may give other text with this token than without it.
+        alone = ""
+        with suppress(RewriteError):
+            alone = table.flush(mark.before.state)
+    common = len(since)
+    if alone is not None:
+        common = len(commonprefix([alone, since]))  # noqa: RUF071 (letters, not paths)
+    size = mark.before_it
+    if known is None:
+        size = max(size, common)
+    elif size == len(mark.since):
+        size += known
+    origin = mark.origin
+    if origin is None and size < len(since):
+        origin = index - firsts[size - len(mark.since)]
+    spared = max(mark.spared, min(size, common))
+    return mark._replace(since=since, before_it=size, spared=spared, origin=origin)
+
+
+# --- the ends -------------------------------------------------------------------------------------
+
+
+def at_found(found: Found) -> Ending:
+    """Return the end at a stop that was found in the text."""
+    hit = found.hit
+    return Ending(found.text, hit.stop, hit.visible, found.start, found.end, found.origin)
+
+
+def at_release(stops: StopSet, table: AnyTable, at: Checkpoint, *, ignore: bool) -> Ending:
+    """Return the end because nothing follows. What comes out may complete a stop."""
+    text, found = _released(stops, table, at, ignore=ignore)
+    return Ending(text) if found is None else at_found(found)
+
+
+def by_id(
+    stops: StopSet,
+    table: AnyTable,
+    at: Checkpoint,
+    token_id: int,
+    reason: StopReason,
+    *,
+    hidden: bool,
+) -> Ending:
+    """Return the end by a stop id or end-of-sequence id, before whose text the rest is released."""
+    index = tokens_in(at.count)
+    if hidden and stops.hides:
+        text, found = _released(stops, table, at)
+        if found is not None:
+            return at_found(found)
+        end = _end_of(at, text)
+        return Ending(text, reason, False, end, end, index)
+    text, found, parted = _parted(stops, table, at, token_id)
+    if found is not None:
+        return at_found(found)
+    start = _end_of(at, text)
+    text += parted.own
+    return Ending(
+        text, reason, True, start, start + size_of(parted.own), tokens_in(at.count) - parted.age
+    )
+
+
+def by_sequence(
+    stops: StopSet,
+    table: AnyTable,
+    at: Checkpoint,
+    sequence: Sequence[Mark],
+    token_id: int,
+) -> Ending:
+    """Return the end by ``sequence``, the last of which is ``token_id``."""
+    first, ids = sequence[0], tuple(mark.token_id for mark in sequence)
+    index = tokens_in(at.count)
+    if not stops.hides:
+        text, found, parted = _parted(stops, table, at, token_id)
+        if found is not None:
+            return at_found(found)
+        before = first.since[: first.before_it]
+        origin = first.origin
+        if origin is None:
+            size = sum(last > index - first.place for last in parted.lasts)
+            before += parted.before[:size]
+            if size < len(parted.firsts):
+                origin = index - parted.firsts[size]
+            elif parted.own:
+                origin = index - parted.age
+        start = _text_count(first.before.count) + size_of(before)
+        origin = first.place if origin is None else min(origin, first.place)
+        text += parted.own
+        return Ending(text, ids, True, start, _end_of(at, text), origin)
+    # A hidden sequence is cut from the first byte of its first token. What that token found
+    # unfinished and a later one decided was matched then.
+    held = first.before
+    text, found = _released(stops, table, held, ignore=bool(first.spared))
+    output = code_points_in(at.count) - len(at.withheld)
+    if found and not found.hit.visible and code_points_in(found.start) < output:
+        # It begins in text that was output, released by what is cut now: the sequence is the stop.
+        text, found = _released(stops, table, held, ignore=True)
+    text = text[output - (code_points_in(held.count) - len(held.withheld)) :]
+    if found is not None:
+        return at_found(found._replace(text=text))
+    end = _text_count(at.count) - size_of(at.withheld) + size_of(text)
+    return Ending(text, ids, False, end, end, first.place)
+
+
+def _end_of(at: Checkpoint, text: str) -> int:
+    """The count of all text once ``text``, which begins with what was withheld, is output."""
+    return _text_count(at.count) - size_of(at.withheld) + size_of(text)
+
+
+def _released(
+    stops: StopSet, table: AnyTable, at: Checkpoint, *, ignore: bool = False
+) -> tuple[str, Found | None]:
+    """The text that comes out because nothing follows, and the stop that it completes."""
+    text = table.flush(at.state)
+    firsts = released_ages(table, at, text)
+    return _emptied(*find(stops, at, text, firsts, ignore=ignore))
+
+
+def released_ages(table: AnyTable, at: Checkpoint, text: str, *, goes_on: bool = False) -> Ages:
+    """Return the ages of ``text``, which a flush gives at ``at``, or a release (``goes_on``)."""
+    if isinstance(table, Table):
+        return table.released(at.state, goes_on=goes_on)
+    return (tokens_in(at.count) - at.since,) * len(text)
+
+
+def _parted(
+    stops: StopSet, table: AnyTable, at: Checkpoint, token_id: int
+) -> tuple[str, Found | None, provenance.Parted]:
+    """What comes out before a token that ends the stream by its id; and the token's own text.
+
+    Of that nothing is matched. It begins with a character that an earlier token may have begun.
+    """
+    if isinstance(table, Table):
+        parted = table.parted(at.state, token_id)
+    else:
+        alone = table.flush(at.state)
+        row = table.row(at.state)
+        try:
+            chunk, _, _, after = table.transition(row, token_id)
+        except KeyError:
+            chunk, _, _, after = table.unknown(row)
+        text = chunk.text + table.flush(table.state(after))
+        parted = provenance.parted_by_text(alone, released_ages(table, at, alone), text)
+    text, found = _emptied(*find(stops, at, parted.before, parted.firsts))
+    return text, found, parted
+
+
+def _emptied(read: Read, found: Found | None) -> tuple[str, Found | None]:
+    """The text with what is withheld after it, unless a stop is complete."""
+    return (read.text, found) if found else (read.text + read.after.jailed, None)

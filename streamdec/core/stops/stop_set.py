@@ -1,0 +1,513 @@
+r"""Stop conditions at work: what each text does to them, computed once and then looked up.
+
+**Theory.** A stream with stops walks two automata side by side. The table
+(:mod:`streamdec.core.table`) turns ids into text; this module turns text into text that may be
+output. Its states are :class:`Matching` objects: the matcher's tail, whether the gate is open, and
+what was seen of the gate's next marker. In nearly all streams the state is nearly always the first
+one, in which nothing was seen. Its ``alert`` is the mask of the letters with which a stop (or
+marker) may begin, and a token whose text has none of these letters is not looked at. In every other
+state each text matters, so ``alert`` is -1.
+
+What a text does is kept in ``memo``: text → (chunk to output, next state, how many older marks
+to keep). It is filled on first use. A token that completes a stop is never stored, nor is a token
+that acts by its id, so a stream need not ask at each token whether it has ended.
+
+Nothing in a stop set has the size of a vocabulary. A set of four strings takes some kilobytes, is
+made in microseconds, and is warm from the start, since the table belongs to the tokenizer.
+
+**A worked example.** The stop ``"\nUser:"``, and the texts ``"Hi"``, ``"\nUs"``, ``"e!"``:
+
+>>> from streamdec import MockTokenizer, StopConditions
+>>> from streamdec.core.stops.stop_set import stop_set_for
+>>> from streamdec.core.table import Options, letters_of
+>>> from streamdec.core.tables import table_for
+>>> tokenizer = MockTokenizer()
+>>> stops = stop_set_for(tokenizer, table_for(tokenizer), StopConditions("\nUser:"))
+>>> letters_of("Hi") & stops.first.alert            # no letter of it can begin a stop
+0
+>>> read = stops.read(stops.first, "\nUs")
+>>> read.text, read.after.jailed, read.after.alert  # withheld, and any letter matters now
+('', '\nUs', -1)
+>>> stops.read(read.after, "e!").text               # no stop: what was withheld comes out
+'\nUse!'
+
+**Marks.** For the position of a match a stream must know which token began it. Where the text that
+is jailed came from is noted in the stream, not in the state: a *mark* for each token that gave a
+part of it (see :mod:`streamdec.core.provenance`). The state says how many of the older marks are
+still needed.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from streamdec.chunks import Chunk, StopReason
+from streamdec.core.stops.conditions import StopConditions
+from streamdec.core.stops.matcher import Hit, Matcher, StopStrings, matcher_of, proper_prefix_test
+from streamdec.core.stops.patterns import read_patterns
+from streamdec.core.table import MOVES, NAMED, SLOW, Table, letters_of
+from streamdec.core.tables import AnyTable
+from streamdec.core.warn_once import WarnOnce
+from streamdec.locks import Lock
+from streamdec.protocols import Decoder
+
+__all__ = [
+    "Matching",
+    "NamedStop",
+    "Read",
+    "StopSet",
+    "StopSetStatistics",
+    "StopSets",
+    "stop_set_for",
+    "stop_set_statistics",
+]
+
+logger = logging.getLogger("streamdec")
+
+MAX_STORED = 2_048
+"""Texts that the states of one stop set know together; each takes about 250 bytes."""
+MAX_SETS = 4_096
+"""Stop sets that are kept for one table."""
+MAX_SETS_SIZE = 2**19
+"""How large they may be together: code points of their stops, and stored texts 16 times."""
+STORED_SIZE = 16
+"""A stored text takes as much memory as so many code points of stops."""
+
+Memo = dict[str, tuple[Chunk, "Matching", int]]
+
+
+class Matching:
+    """A state: what was seen of stops and markers. Immutable, but for what ``memo`` learns."""
+
+    __slots__ = ("alert", "cached", "is_open", "jailed", "marker_tail", "memo", "size", "tail")
+
+    def __init__(
+        self, alert: int, is_open: bool, tail: Any, marker_tail: str, jailed: str, size: int
+    ) -> None:
+        self.alert: int = alert
+        """A text with none of these letters leaves the state as it is, and is output."""
+        self.is_open: bool = is_open
+        """Whether stops count: always, if there is no gate."""
+        self.tail: Any = tail
+        """The matcher's."""
+        self.marker_tail: str = marker_tail
+        """The suffix of the text that may become the next marker."""
+        self.jailed: str = jailed
+        """Decided text that is not output yet."""
+        self.size: int = size
+        """How many of the last code points may be part of a later stop."""
+        self.memo: Memo = {}
+        self.cached: Matching = self
+        """The state itself; of an uncached one, the state that it stands for."""
+
+    @property
+    def uncached(self) -> Matching:
+        """The same state, with an ``alert`` that lets nothing pass and an empty ``memo``."""
+        twin = Matching(-1, self.is_open, self.tail, self.marker_tail, self.jailed, self.size)
+        twin.cached = self.cached
+        return twin
+
+
+class Read(NamedTuple):
+    """What some text did."""
+
+    text: str
+    """Text to output. With a hit: all that comes before the end, or of a hidden stop its start."""
+    after: Matching
+    hit: Hit | None = None
+    """The stop that is complete."""
+    end: int = 0
+    """With a hit: how many code points of the text that was read come before its end."""
+    turned: bool = False
+    """Whether a marker in the text turned the gate."""
+
+
+class NamedStop(NamedTuple):
+    """A stop that an id is by itself."""
+
+    reason: StopReason
+    hidden: bool
+
+
+class StopSet:
+    """Stop conditions for one table.
+
+    Args:
+        table: the table of the streams.
+        conditions: when they end.
+        skipped: stops and markers that are the text of skipped special tokens, with those ids.
+    """
+
+    __slots__ = (
+        "_alert",
+        "_begins",
+        "_jails",
+        "_markers",
+        "_named",
+        "_sequences",
+        "_sizes",
+        "_states",
+        "conditions",
+        "first",
+        "has_gate",
+        "ids",
+        "matcher",
+        "num_stored",
+        "reads_all",
+        "reads_text",
+        "traces",
+    )
+
+    def __init__(
+        self,
+        table: AnyTable,
+        conditions: StopConditions,
+        skipped: dict[str, tuple[int, ...]],
+    ) -> None:
+        self.conditions: StopConditions = conditions
+        shown = conditions.include_stop_str_in_output
+        hidden = () if shown else conditions.stop
+        visible = (*conditions.stop, *conditions.visible_stop) if shown else conditions.visible_stop
+        patterns = read_patterns(conditions.stop_regex, conditions.max_match_length)
+        self.matcher: Matcher = matcher_of(hidden, visible, patterns, shown=shown)
+        after, until = conditions.enable_stops_after, conditions.disable_stops_after
+        self.has_gate: bool = after is not None or until is not None
+        # By whether the gate is open: the ids and the text that turn it.
+        self._markers = tuple(
+            frozenset(
+                skipped.get(each, ()) if isinstance(each, str) else [] if each is None else [each]
+            )
+            for each in (after, until)
+        )
+        self._jails = tuple(
+            StopStrings([each]) if isinstance(each, str) else None for each in (after, until)
+        )
+        self._sequences = frozenset(conditions.stop_token_sequences)
+        self._sizes = sorted({len(sequence) for sequence in self._sequences}, reverse=True)
+        self._begins = proper_prefix_test(self._sequences)
+        self._named = _named_stops(conditions, skipped)
+        self.ids: frozenset[int] = frozenset(
+            [
+                *self._named,
+                *conditions.eos_token_ids,
+                *(sequence[0] for sequence in self._sequences),
+                *self._markers[0],
+                *self._markers[1],
+            ]
+        )
+        """Ids that may do something by themselves."""
+        self.reads_text: bool = bool(
+            hidden or visible or patterns or self._jails[0] or self._jails[1]
+        )
+        """Whether any text can matter."""
+        self.traces: bool = self.reads_text or bool(self.ids)
+        """Whether anything can stop a stream, so that it must know which token gave what."""
+        self._alert = MOVES | SLOW | (NAMED if self.ids else 0)
+        self.reads_all: bool = not table.name_ids(self.ids)
+        """Whether each token must be looked at: the table marks no more ids."""
+        self._states: dict[tuple[bool, Any, str], Matching] = {}
+        self.num_stored = 0
+        """How many texts the states know."""
+        is_open = after is None
+        self.first: Matching = self._made(is_open, self.matcher.start, "")
+        """The state of a stream that begins."""
+
+    @property
+    def size(self) -> int:
+        """How much memory it takes, in code points of stops."""
+        texts = (*self.conditions.stop, *self.conditions.visible_stop)
+        patterns = len(self.conditions.stop_regex) * 8_192
+        return 64 + sum(map(len, texts)) + patterns + STORED_SIZE * self.num_stored
+
+    # --- states
+
+    def state(self, is_open: bool, tail: Any, marker_tail: str) -> Matching:
+        """Return the state in which that was seen."""
+        first = self.first
+        if is_open is first.is_open and tail == first.tail and marker_tail == "":
+            return first
+        known = self._states.get((is_open, tail, marker_tail))
+        return self._made(is_open, tail, marker_tail) if known is None else known
+
+    def _made(self, is_open: bool, tail: Any, marker_tail: str) -> Matching:
+        matcher = self.matcher
+        jailed = matcher.jailed(tail) if is_open else ""
+        size = matcher.size(tail)
+        jail = self._jails[is_open]
+        alert = -1
+        if not size and not marker_tail and matcher.firsts is not None:
+            letters = "".join(jail.firsts) if jail else ""
+            if is_open:
+                letters += "".join(matcher.firsts)
+            alert = self._alert | letters_of(letters)
+        return Matching(alert, is_open, tail, marker_tail, jailed, size)
+
+    def can_be(self, is_open: bool, tail: Any, marker_tail: str) -> bool:
+        """Whether a stream can have seen that; ``tail`` is one of the matcher's."""
+        if not self.has_gate and not is_open:
+            return False
+        jail = self._jails[is_open]
+        if marker_tail:
+            return jail is not None and jail.is_tail(marker_tail)
+        return is_open or tail == self.matcher.skip(tail, "")
+
+    def store(self, state: Matching, text: str, chunk: Chunk, read: Read) -> Matching:
+        """Keep what ``text`` did in ``state``. Return the next state as it is kept."""
+        if not self.matcher.is_cacheable or state.cached is not state:
+            return read.after
+        if self.num_stored >= MAX_STORED:
+            self._forget()
+        after = read.after
+        if after is not self.first:
+            after = self._states.setdefault((after.is_open, after.tail, after.marker_tail), after)
+        if state is not self.first:
+            key = state.is_open, state.tail, state.marker_tail
+            state = self._states.setdefault(key, state)
+        kept = max(after.size - len(text), 0) if after.size else -1
+        state.memo[text] = chunk, after, kept
+        self.num_stored += 1
+        return after
+
+    def _forget(self) -> None:
+        states, self._states = self._states, {}
+        self.num_stored = 0
+        for state in [*states.values(), self.first]:
+            state.memo.clear()
+
+    # --- text
+
+    def read(self, state: Matching, text: str, *, skip: int = 0, ignore: bool = False) -> Read:
+        """Return what ``text`` does in ``state``.
+
+        The first ``skip`` code points cannot be part of a stop or marker. With ``ignore``, complete
+        stops are ordinary text. Raises StopRegexTimeoutError.
+        """
+        matcher, withheld = self.matcher, state.jailed + text
+        is_open, tail, marker_tail = state.is_open, state.tail, state.marker_tail
+        place, turned = 0, False
+        if skip:
+            tail, place = matcher.skip(tail, text[:skip]), skip
+        while True:
+            part = text[place:]
+            turn, marker_tail = self._turn(is_open, marker_tail, part)
+            if is_open:
+                after, hit = matcher.step(
+                    tail, part if turn is None else part[:turn], ignore=ignore
+                )
+                if hit is not None:
+                    end = place + hit.end
+                    size = len(state.jailed) + end - (0 if hit.visible else hit.size)
+                    return Read(withheld[: max(size, 0)], state, hit, end, turned)
+                tail = after
+            if turn is None:
+                if not is_open:
+                    tail = matcher.skip(tail, part)
+                break
+            # What was open is skipped from here on, and what was closed up to here.
+            tail = matcher.skip(tail, "" if is_open else part[:turn])
+            is_open, place, turned = not is_open, place + turn, True
+        after_state = self.state(is_open, tail, marker_tail)
+        kept = len(after_state.jailed)
+        return Read(withheld[: len(withheld) - kept], after_state, turned=turned)
+
+    def _turn(self, is_open: bool, marker_tail: str, text: str) -> tuple[int | None, str]:
+        """Where in ``text`` the gate's marker ends; and what may begin the next marker."""
+        jail = self._jails[is_open]
+        if jail is None:
+            return None, ""
+        tail, hit = jail.step(marker_tail, text)
+        return (None, tail) if hit is None else (hit.end, "")
+
+    # --- ids
+
+    def named(self, state: Matching, token_id: int) -> NamedStop | None:
+        """Return the stop that ``token_id`` is by itself."""
+        found = self._named.get(token_id) if state.is_open else None
+        if found is not None:
+            return found
+        conditions = self.conditions
+        if token_id in conditions.eos_token_ids and not conditions.ignore_eos:
+            return NamedStop(None, hidden=True)
+        return None
+
+    def is_marker(self, state: Matching, token_id: int) -> bool:
+        """Whether ``token_id`` turns the gate."""
+        return token_id in self._markers[state.is_open]
+
+    def turned(self, state: Matching, text: str) -> Matching:
+        """Return the state after a marker that is an id, whose own text is ``text``."""
+        return self.state(not state.is_open, self.matcher.skip(state.tail, text), "")
+
+    def restarted(self, state: Matching) -> Matching:
+        """Return the state after a release in ``state``."""
+        return self.state(state.is_open, self.matcher.restart(state.tail), "")
+
+    def completed(self, token_ids: Sequence[int]) -> int:
+        """Return the size of the longest sequence that ``token_ids`` end in; 0 without one."""
+        ids = tuple(token_ids)
+        sizes = (
+            size for size in self._sizes if size <= len(ids) and ids[-size:] in self._sequences
+        )
+        return next(sizes, 0)
+
+    def begun(self, token_ids: Sequence[int]) -> int:
+        """Return how many of the last of ``token_ids`` may begin a sequence."""
+        ids = tuple(token_ids)
+        starts = (start for start in range(len(ids)) if self._begins(ids[start:]))
+        return len(ids) - next(starts, len(ids))
+
+    @property
+    def has_sequences(self) -> bool:
+        """Whether there are stop sequences of ids."""
+        return bool(self._sequences)
+
+    @property
+    def hides(self) -> bool:
+        """Whether the text of hidden stops is withheld (``include_stop_str_in_output`` is off)."""
+        return not self.conditions.include_stop_str_in_output
+
+
+def _named_stops(
+    conditions: StopConditions, skipped: dict[str, tuple[int, ...]]
+) -> dict[int, NamedStop]:
+    """The stop that each id is by itself: hidden before visible, a string before an id."""
+    named: dict[int, NamedStop] = {}
+    for ids, hidden in (
+        (conditions.visible_stop_token_ids, False),
+        (conditions.stop_token_ids, True),
+    ):
+        named.update((token_id, NamedStop(token_id, hidden)) for token_id in ids)
+    for texts, hidden in ((conditions.visible_stop, False), (conditions.stop, True)):
+        for text in texts:
+            for token_id in skipped.get(text, ()):
+                by_id = named.get(token_id)
+                # A visible string does not win over a hidden id, unless all stops are visible.
+                if hidden or not (by_id and by_id.hidden) or conditions.include_stop_str_in_output:
+                    named[token_id] = NamedStop(text, hidden)
+    return named
+
+
+# --- sharing --------------------------------------------------------------------------------------
+
+
+class StopSetStatistics(NamedTuple):
+    """The stop sets of all tables."""
+
+    sets: int
+    """Those that are kept now."""
+    texts: int
+    """Texts that they know."""
+    dropped: int
+    """Those that made room for others, since the process began."""
+
+
+class StopSets:
+    """The stop sets of one table, one for equal conditions; the least recently used go first."""
+
+    __slots__ = ("__weakref__", "_lock", "_sets", "_size", "_sizes", "dropped")
+
+    def __init__(self) -> None:
+        _all.add(self)
+        self.dropped = 0
+        """How many made room for others."""
+        self._sets: dict[StopConditions, StopSet] = {}
+        self._sizes: dict[StopConditions, int] = {}
+        self._size = 0
+        self._lock = Lock()
+
+    def get(self, conditions: StopConditions) -> StopSet | None:
+        """Return the stop set of ``conditions``, if it is kept."""
+        found = self._sets.get(conditions)
+        if found is not None and len(self._sets) > 1:
+            with self._lock:  # to the end: it is used now
+                if self._sets.pop(conditions, None) is not None:
+                    self._sets[conditions] = found
+                self._weigh(conditions, found)
+        return found
+
+    def put(self, stops: StopSet) -> StopSet:
+        """Keep ``stops``; return the one that is kept for its conditions."""
+        with self._lock:
+            kept = self._sets.setdefault(stops.conditions, stops)
+            self._weigh(stops.conditions, kept)
+            while len(self._sets) > 1 and (
+                len(self._sets) > MAX_SETS or self._size > MAX_SETS_SIZE
+            ):
+                oldest = next(iter(self._sets))
+                del self._sets[oldest]
+                self.dropped += 1
+                self._size -= self._sizes.pop(oldest, 0)
+        return kept
+
+    def _weigh(self, conditions: StopConditions, stops: StopSet) -> None:
+        size = stops.size
+        self._size += size - self._sizes.get(conditions, 0)
+        self._sizes[conditions] = size
+
+    def __iter__(self) -> Iterator[StopSet]:
+        return iter([*self._sets.values()])
+
+
+_all: weakref.WeakSet[StopSets] = weakref.WeakSet()
+
+
+def stop_set_statistics() -> StopSetStatistics:
+    """Return how many stop sets are kept now for all tables, and how many were dropped."""
+    kept = [stops for sets in [*_all] for stops in sets]
+    dropped = sum(sets.dropped for sets in [*_all])
+    return StopSetStatistics(len(kept), sum(stops.num_stored for stops in kept), dropped)
+
+
+def stop_set_for(tokenizer: Decoder, table: AnyTable, conditions: StopConditions) -> StopSet:
+    """Return the stop set of ``conditions``, shared by all streams of ``table`` with equal ones."""
+    if not isinstance(table, Table):
+        return StopSet(table, conditions, _skipped(tokenizer, table, conditions))
+    if table.stop_sets is None:
+        table.stop_sets = StopSets()
+    sets: StopSets = table.stop_sets
+    found = sets.get(conditions)
+    if found is None:
+        found = sets.put(StopSet(table, conditions, _skipped(tokenizer, table, conditions)))
+    return found
+
+
+_said = WarnOnce()
+
+
+def _skipped(
+    tokenizer: Decoder, table: AnyTable, conditions: StopConditions
+) -> dict[str, tuple[int, ...]]:
+    """The ids of stops and markers that are the text of skipped special tokens.
+
+    As text they could only be met where ordinary tokens spell them.
+    """
+    if not table.options.skip_special_tokens:
+        return {}
+    markers = (conditions.enable_stops_after, conditions.disable_stops_after)
+    texts = (*conditions.stop, *conditions.visible_stop, *markers)
+    found: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        ids = _ids_of(tokenizer, text) if isinstance(text, str) else ()
+        if isinstance(text, str) and ids:
+            found[text] = ids
+            if _said.first(tokenizer, ids):
+                logger.info(
+                    "%r is the text of a skipped special token; its ids %s stop too", text, ids
+                )
+    return found
+
+
+def _ids_of(tokenizer: Any, text: str) -> tuple[int, ...]:
+    """The ids of all skipped special tokens whose text is ``text``."""
+    ids_by_text = getattr(tokenizer, "skipped_ids", None)
+    if ids_by_text is not None:
+        return tuple(ids_by_text(text))
+    token_to_id = getattr(tokenizer, "token_to_id", None)
+    is_skipped = getattr(tokenizer, "is_skipped", None)
+    if token_to_id is None or is_skipped is None:
+        return ()
+    token_id = token_to_id(text)
+    return (token_id,) if token_id is not None and is_skipped(token_id) else ()
