@@ -383,15 +383,30 @@ class _Replay:
 
     def cells(self, count: int, *, final: bool = False) -> tuple[Cell, ...]:
         """The generated text that the first ``count`` tokens have decided."""
-        known = self.decode(self.prompt)
         found = self.decode(self.prompt + self.contributed(count), final=final)
-        assert found[: len(known)] == known, "what a prompt has decided stays"
-        return found[len(known) :]
+        return tuple(cell for cell in found if cell.end > self.shown)
+
+    @property
+    def shown(self) -> int:
+        """The units of the prompt that its own decode has decided: never output again."""
+        data = b"".join(piece.data for piece in self.prompt)
+        if self.is_exact:
+            runs = _runs(self.prompt)
+            if not runs:
+                return 0
+            run, is_byte, _ = runs[-1]
+            complete = run[: len(run) - len(unfinished(run))]
+            if is_byte and not _is_utf8(complete):
+                return len(data)  # a spoiled run is decided byte by byte
+        return len(data) - len(unfinished(data))
+
+    @property
+    def is_exact(self) -> bool:
+        return self.table.decoder == "byte_fallback" and self.options.byte_fallback == "exact"
 
     def decode(self, pieces: tuple[Piece, ...], *, final: bool = False) -> tuple[Cell, ...]:
         per_byte = self.table.decoder == "byte_fallback"
-        exact = per_byte and self.options.byte_fallback == "exact"
-        return cells_of(pieces, per_byte=per_byte, exact=exact, final=final)
+        return cells_of(pieces, per_byte=per_byte, exact=self.is_exact, final=final)
 
     def contributed(self, count: int) -> tuple[Piece, ...]:
         return tuple(piece or NOTHING for piece in self.pieces[:count])
@@ -428,8 +443,8 @@ class _Replay:
         complete += self.regexes_of(text)
         if not complete:
             return None
-        # Reading: of a string and a pattern that match the same the string is reported, of
-        # patterns the one that sorts first.
+        # Of a string and a pattern that match the same the string is reported, of patterns the
+        # first.
         size, is_hidden, _, stop = max(complete, key=lambda found: found[:3])
         start = len(self.seen) - size
         before = self.owner(self.seen[start].start)
@@ -438,7 +453,7 @@ class _Replay:
     def regexes_of(self, text: str) -> list[tuple[int, bool, int, str]]:
         """The patterns that end at the end of ``text``: the longest size of each."""
         found = []
-        for pattern in sorted({*self.conditions.stop_regex}):
+        for pattern in dict.fromkeys(self.conditions.stop_regex):
             sizes = [len(text) - start for start in range(len(text))]
             sizes = [size for size in sizes if size <= (self.conditions.max_match_length or size)]
             whole = [size for size in sizes if matches(pattern, text, len(text) - size)]
@@ -467,7 +482,7 @@ class _Replay:
 
         Reading: a sequence is complete when its last id comes, as a stop id is, so before that
         token's text; and a stop id is a sequence of one. Between equals that are both hidden or
-        both visible, the sequence is reported, then the id, then the string of a special.
+        both visible, the sequence is reported, then the string of a special, then the id.
         """
         conditions, token_id = self.conditions, self.ids[index]
         include = conditions.include_stop_str_in_output
@@ -479,19 +494,19 @@ class _Replay:
 
         if self.gate.is_open:
             if token_id in conditions.stop_token_ids:
-                add(token_id, include, 1, 2)
+                add(token_id, include, 1, 1)
             if token_id in conditions.visible_stop_token_ids:
-                add(token_id, True, 1, 2)
+                add(token_id, True, 1, 1)
             for sequence in conditions.stop_token_sequences:
                 first = index + 1 - len(sequence)
                 if first >= self.gate.first_token and self.ids[first : index + 1] == sequence:
                     add(sequence, include, len(sequence), 3)
             for stop in conditions.stop:
                 if self.is_skipped_special(token_id, stop):
-                    add(stop, include, 1, 1)
+                    add(stop, include, 1, 2)
             for stop in conditions.visible_stop:
                 if self.is_skipped_special(token_id, stop):
-                    add(stop, True, 1, 1)
+                    add(stop, True, 1, 2)
         if found:
             return max(found)[-1]
         # Reading: EOS is asked last and under any gate; an id that is named as a stop too is EOS
@@ -572,9 +587,9 @@ class _Replay:
             before = list(cells)
             self.seen = [cell for cell in self.seen if cell.end <= self.starts[stop.first]]
         match = self.read(before, index)
-        # Reading: text is never taken back. What let it go may be cut with a hidden sequence; then
-        # no stop begins in it, and the sequence counts.
-        if match and (stop.visible or match.start >= self.size_given(index)):
+        # Text is never taken back. What let it go may be cut with a hidden sequence; then no hidden
+        # stop begins in it, and the sequence counts.
+        if match and (stop.visible or match.visible or match.start >= self.size_given(index)):
             return self.end_by_string(match)
         self.seen = list(cells)
         own = [i for i, cell in enumerate(cells) if cell.end > self.starts[stop.first]]
@@ -642,7 +657,8 @@ class _Replay:
         """The bytes that have decided no code point yet."""
         pieces = self.prompt + self.contributed(len(self.ids))
         cells = self.decode(pieces)
-        return b"".join(piece.data for piece in pieces)[cells[-1].end if cells else 0 :]
+        decided = max(cells[-1].end if cells else 0, self.shown)
+        return b"".join(piece.data for piece in pieces)[decided:]
 
 
 # --- what it is tried on --------------------------------------------------------------------------

@@ -612,7 +612,7 @@ def test_law_0_chunk_invariance(situation: Situation, data: st.DataObject) -> No
 
 @given(situation=situations(FEATURES), max_entries=st.sampled_from([1, 2, 3, 7]))
 def test_law_0_cache_state(situation: Situation, max_entries: int) -> None:
-    laws.small_caches(laws.setup_of(situation), situation.ids, max_entries)
+    laws.with_small_caches(laws.setup_of(situation), situation.ids, max_entries)
 
 
 @given(situation=situations(FEATURES))

@@ -1,0 +1,138 @@
+"""``StopSequenceDecoder`` does what the second slow model reads in the laws.
+
+The model is ``tests/stop_model.py``. Longer runs: ``python -m tests.stop_model --cases 100000``.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from streamdec import MockTokenizer
+from tests.stop_model import (
+    RELEASE,
+    Conditions,
+    Model,
+    Situation,
+    Table,
+    can_release,
+    difference_of,
+    draw_case,
+    draw_situation,
+    draw_table,
+    main,
+    shown,
+    smallest,
+    text_of,
+)
+
+RANDOM = st.randoms(use_true_random=False)
+# The cases are made small by the model's own rules, which know what can be dropped.
+UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
+
+
+@given(RANDOM)
+@settings(phases=UNSHRUNK)
+def test_decoder_does_what_the_model_says(rng: random.Random) -> None:
+    """After each token, in groups, after a snapshot, in a fork, after a reset."""
+    case = draw_case(rng, draw_table(rng), releases=can_release())
+    if difference_of(case) is not None:
+        pytest.fail(shown(*smallest(case)), pytrace=False)
+
+
+def test_many_small_cases(capsys: pytest.CaptureFixture[str]) -> None:
+    """The run of the command line, on a few fixed cases."""
+    status = main(["--cases", "400", "--seed", "7"])
+    assert status == 0, capsys.readouterr().out
+
+
+# --- the model itself -----------------------------------------------------------------------------
+
+
+@given(RANDOM)
+@settings(phases=UNSHRUNK)
+def test_model_decodes_as_the_tokenizer_does(rng: random.Random) -> None:
+    """Law 6, with the tokenizer's own decode as the oracle."""
+    table = draw_table(rng)
+    drawn = replace(draw_situation(rng, table, releases=False), prompt=(), unknown_ids="skip")
+    mode = "eager" if table.decoder == "byte_level" else "exact"
+    situation = replace(drawn, byte_fallback=mode)
+    tokenizer = MockTokenizer.from_tokens(table.tokens, table.special_ids, table.decoder)
+    text = text_of(Table(situation).decode(situation.operations, closed=True)[0])
+    skip = situation.skip_special_tokens
+    assert text == tokenizer.decode(situation.operations, skip_special_tokens=skip)
+
+
+@given(RANDOM)
+@settings(phases=UNSHRUNK)
+def test_model_continues_the_prompt(rng: random.Random) -> None:
+    """Law 4: what the prompt has decided and the output, joined, are the decode of all ids."""
+    table = draw_table(rng)
+    drawn = draw_situation(rng, replace(table, decoder="byte_level"), releases=False)
+    situation = replace(drawn, unknown_ids="skip")
+    tokenizer = MockTokenizer.from_tokens(table.tokens, table.special_ids)
+    decided = text_of(Table(replace(situation, prompt=())).decode(situation.prompt)[0])
+    text = text_of(Table(situation).decode(situation.operations, closed=True)[0])
+    ids = situation.prompt + situation.operations
+    skip = situation.skip_special_tokens
+    assert decided + text == tokenizer.decode(ids, skip_special_tokens=skip)
+
+
+@given(RANDOM)
+@settings(phases=UNSHRUNK)
+def test_model_never_takes_text_back(rng: random.Random) -> None:
+    """Law 1 and law 14: the text only grows, and stays as it is after the finish."""
+    situation = draw_situation(rng, draw_table(rng), releases=True)
+    model = Model(situation)
+    before = model.after(0)
+    for count in range(1, len(situation.operations) + 1):
+        after = model.after(count)
+        assert after.text.startswith(before.text), situation
+        if before.finish_reason is not None:
+            assert after == before, situation
+        before = after
+    if situation.flush is not None:
+        last = model.after(len(situation.operations), flush=situation.flush)
+        assert last.text.startswith(before.text), situation
+        assert last.finish_reason is not None
+
+
+LETTERS = (b"a", b"b", b"\xc3", b"\xa9", b"ab")
+
+
+def model_of(conditions: Conditions, *operations: int) -> Model:
+    return Model(Situation(LETTERS, conditions=conditions, operations=operations))
+
+
+def test_release_outputs_what_is_jailed() -> None:
+    model = model_of(Conditions(stop=("ab",)), 0, RELEASE, 1)
+    assert [model.after(count).text for count in range(4)] == ["", "", "a", "ab"]
+    assert model.after(3).finish_reason is None
+
+
+def test_release_may_complete_a_stop() -> None:
+    model = model_of(Conditions(stop=("a\ufffd",)), 0, 2, RELEASE)
+    assert model.after(2)[:3] == ("", b"\xc3", "a")
+    seen = model.after(3)
+    assert (seen.text, seen.finish_reason, seen.stop_reason) == ("", "stop", "a\ufffd")
+    assert seen.match is not None
+    assert seen.match.token_index == 1
+
+
+def test_sequence_has_no_part_before_a_release() -> None:
+    model = model_of(Conditions(stop_token_sequences=((0, 1),)), 0, RELEASE, 1, 0, 1)
+    seen = [model.after(count) for count in range(6)]
+    assert [each.text for each in seen] == ["", "", "a", "ab", "ab", "ab"]
+    assert seen[-1].stop_reason == (0, 1)
+
+
+def test_release_leaves_the_gate_as_it_is() -> None:
+    conditions = Conditions(stop=("b",), enable_stops_after="a")
+    model = model_of(conditions, 0, RELEASE, 1)
+    assert model.after(3).stop_reason == "b"
+    model = model_of(replace(conditions, enable_stops_after="ab"), 0, RELEASE, 1, 1)
+    assert (model.after(4).text, model.after(4).finish_reason) == ("abb", None)
