@@ -326,8 +326,8 @@ class TableDecoder(Decoder, Protocol):
 
         A HuggingFaceTokenizer with more than 1,024 tokens is an exception, because its library
         takes much longer to list them. Its 16 digits cover the rules, the size, all added tokens
-        and 1,024 tokens spread over the vocabulary. If it was loaded from a tokenizer.json, a dash
-        and 16 more digits cover the whole vocabulary as the file spells it. A
+        and 512 to 1,024 tokens spread over the vocabulary. If it was loaded from a tokenizer.json,
+        a dash and 16 more digits cover the whole vocabulary as the file spells it. A
         ``tokenizers.Tokenizer`` or a tokenizer of transformers that was passed as an object has
         the first 16 digits only, and then only those are compared: one that differs in a few
         ordinary tokens may be accepted. Load both from files to rule that out.
