@@ -312,7 +312,7 @@ class DecoderPool:
                     cover.resume(uncovered[0])
             except SnapshotError as error:
                 raise type(error)(f"request {shown(name)}: {error}") from error
-            except (TypeError, ValueError) as error:
+            except (RecursionError, TypeError, ValueError) as error:
                 raise SnapshotError(f"request {shown(name)}: {error}") from error
         return pool
 

@@ -59,6 +59,7 @@ class _Regex:
         # What is complete is not partial, unless more could follow: after a match this one fails.
         self._begun = _compiled(pattern, f"{pattern.inner_open_ended}(?!)")
         self._has_place = pattern.spelled != pattern.inner
+        self._looks_to_place = pattern.looks_to_place
         if self._has_place:
             self._place_anywhere = _compiled(pattern, pattern.spelled)
             self._place_at_end = _compiled(pattern, rf"{pattern.spelled}\Z")
@@ -81,10 +82,10 @@ class _Regex:
             return None
         least = floor if at_place or first is None else first.start()
         for end in range(max(seen, least) + 1, len(text) + 1):
-            if at_place and end - floor <= self.longest:
+            if at_place:
                 found = self._at(self._place_at_end, text, floor, deadline, end=end)
-                if found is not None:
-                    return floor, end
+                if found is not None and end - found.start() <= self.longest:
+                    return found.start(), end
             start = max(end - self.longest, least)
             found = self._search(self._at_end, text, start, deadline, end=end)
             if found is not None:
@@ -94,9 +95,10 @@ class _Regex:
     def begun(self, tail: RegexTail, deadline: float) -> int:
         """Return how many last letters of the tail's text may become a match."""
         text, floor = tail.text, tail.floor
-        may_begin = self._has_place and tail.is_place and 0 < len(text) - floor < self.longest
-        if may_begin and self._at(self._place_begun, text, floor, deadline, partial=True):
-            return len(text) - floor
+        if self._has_place and tail.is_place and len(text) > floor:
+            found = self._at(self._place_begun, text, floor, deadline, partial=True)
+            if found is not None and len(text) - found.start() < self.longest:
+                return len(text) - found.start()
         start = max(len(text) + 1 - self.longest, floor)
         found = self._search(self._begun, text, start, deadline, partial=True)
         return 0 if found is None else len(text) - found.start()
@@ -111,10 +113,11 @@ class _Regex:
         end: int | None = None,
         partial: bool = False,
     ) -> regex.Match[str] | None:
-        """The match that begins at ``place``."""
+        """The match that begins at ``place``; or, if ``^`` is in a look-behind, after it."""
         left = max(deadline - thread_time(), 0.0)
+        find = program.search if self._looks_to_place else program.match
         try:
-            return program.match(text, place, end, partial=partial, timeout=left)
+            return find(text, place, end, partial=partial, timeout=left)
         except TimeoutError:
             raise self._timeout() from None
 

@@ -308,15 +308,17 @@ MORE = [
 """What may follow a text: enough to complete the patterns that are drawn."""
 
 
-def matches(pattern: str, text: str, start: int) -> bool:
-    """Whether ``text`` from ``start`` on is a whole match."""
+def matches(pattern: str, text: str, start: int, place: int = 0) -> bool:
+    """Whether ``text`` from ``start`` on is a whole match; ``^`` holds at ``place``."""
+    if start == place and "^" in pattern:
+        text, start = text[place:], 0
     return re.compile(pattern).fullmatch(text, start) is not None
 
 
 @lru_cache(maxsize=100_000)
-def may_become(pattern: str, text: str, start: int) -> bool:
+def may_become(pattern: str, text: str, start: int, place: int = 0) -> bool:
     """Whether ``text`` from ``start`` on, and something more, is a whole match: tried out."""
-    return any(matches(pattern, text + more, start) for more in MORE)
+    return any(matches(pattern, text + more, start, place) for more in MORE)
 
 
 # --- the replay -----------------------------------------------------------------------------------
@@ -453,10 +455,11 @@ class _Replay:
     def regexes_of(self, text: str) -> list[tuple[int, bool, int, str]]:
         """The patterns that end at the end of ``text``: the longest size of each."""
         found = []
+        text, place = self.text(0, len(self.seen)), len(self.seen) - len(text)
         for pattern in dict.fromkeys(self.conditions.stop_regex):
-            sizes = [len(text) - start for start in range(len(text))]
+            sizes = [len(text) - start for start in range(place, len(text))]
             sizes = [size for size in sizes if size <= (self.conditions.max_match_length or size)]
-            whole = [size for size in sizes if matches(pattern, text, len(text) - size)]
+            whole = [size for size in sizes if matches(pattern, text, len(text) - size, place)]
             if whole:
                 is_hidden = not self.conditions.include_stop_str_in_output
                 found.append((max(whole), is_hidden, 0, pattern))
@@ -637,7 +640,10 @@ class _Replay:
             conditions.max_match_length or size + 1
         ):
             return False
-        return any(may_become(pattern, text, len(text) - size) for pattern in conditions.stop_regex)
+        place, whole = len(self.seen) - len(text), self.text(0, len(self.seen))
+        return any(
+            may_become(each, whole, len(whole) - size, place) for each in conditions.stop_regex
+        )
 
     def may_become_a_stop(self, suffix: str) -> bool:
         return any(stop != suffix and stop.startswith(suffix) for stop in self.conditions.hidden)

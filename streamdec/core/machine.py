@@ -745,7 +745,12 @@ class Machine(Generic[Out]):
         tokens, since = self.num_tokens, []
         num_bytes, jailed = len(self.held), self._jailed_text
         if num_bytes:
-            since.append(self._since(tokens))
+            table = self._table
+            since.append(
+                tokens - table.oldest(table.state(self._row))
+                if isinstance(table, Table)
+                else self._since(tokens)
+            )
         if jailed:
             at = self._checkpoint()
             since.append(endings.origin_of(at, jailed))

@@ -244,12 +244,14 @@ class Table:
         return self.idle_row if state == self.idle else self._row(state)
 
     def _row(self, state: State) -> Row:
+        # An open run is a deep chain of tuples: hashing or comparing it is slow, and may not end well.
+        if not self._is_bounded(state):
+            return Row(state, holds=self.holds(state))
         row = self._rows.get(state)
         if row is None:
             row = Row(state, holds=self.holds(state))
-            if self._is_bounded(state):
-                self._make_room()
-                row = self._rows.setdefault(state, row)
+            self._make_room()
+            row = self._rows.setdefault(state, row)
         return row
 
     def _is_bounded(self, state: State) -> bool:
@@ -340,7 +342,7 @@ class Table:
             mask |= MOVES
         if not (state == idle or self.holds(state)) or not (row is None or row.holds):
             mask |= SLOW  # the rule is in a state of its own
-        elif state == after == idle and (not text or any(idle[3])):
+        elif state == idle and row is None and (not text or any(idle[3])):
             mask |= SLOW
         if token_id in self._named:
             mask |= NAMED

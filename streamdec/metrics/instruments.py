@@ -545,7 +545,7 @@ _CACHES = (
         unit="{text}",
         description="Texts that are in an EncodingCache now.",
         source=CacheStatistics,
-        value="texts",
+        value="entries",
         elsewhere=(Elsewhere("SMG", "smg_tokenizer_cache_l0_entries", "in older versions"),),
     ),
     Instrument(

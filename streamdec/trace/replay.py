@@ -76,15 +76,14 @@ def replay(trace: Trace, tokenizer: Decoder) -> Difference | None:
         raise TraceError("a redacted trace has no ids to play")
     kind = _MACHINES[header.machine]
     tracer: Tracer[Any] = Tracer(kind.restore(tokenizer, dict(header.snapshot)))
-    face = tracer.face()
     try:
         for _, group in groupby(ids, key=itemgetter(0)):
-            face.step_batch([token_id for _, token_id in group])
-        if trace.end is not None and not face.finished:
+            tracer.feed([token_id for _, token_id in group])
+        if trace.end is not None and not tracer.finished:
             if trace.end.finish_reason is None and header.machine == "decode_stream":
                 tracer.flush()
             else:
-                face.flush(trace.end.finish_reason or "length")
+                tracer.end(trace.end.finish_reason or "length")
     except StreamdecError as error:
         played = len(tracer.trace().tokens)
         return Difference(played, "error", None, f"{type(error).__name__}: {error}")

@@ -60,6 +60,8 @@ class StopPattern(NamedTuple):
     """``spelled`` for searches that begin at any other place: ``^`` never holds."""
     inner_open_ended: str
     """``open_ended`` likewise."""
+    looks_to_place: bool = False
+    """Whether ``^`` is inside a look-behind, so that it may hold before a match begins."""
 
 
 def read_patterns(sources: Iterable[str], max_match_length: int | None) -> tuple[StopPattern, ...]:
@@ -104,7 +106,7 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
             source,
             f"matches {least} code points or more, and max_match_length is {max_match_length}",
         )
-    return pattern._replace(reach=spelled.reach)
+    return pattern._replace(reach=spelled.reach, looks_to_place=spelled.looks_to_place)
 
 
 def _refused(source: str, why: str) -> ValueError:
@@ -132,6 +134,7 @@ class _Speller:
 
     def __init__(self, *, is_open: bool = False, is_inner: bool = False) -> None:
         self.reach = 0
+        self.looks_to_place = False
         self._is_open = is_open
         self._is_inner = is_inner
         self._parts = 0
@@ -224,8 +227,7 @@ class _Speller:
             raise _RefusedError(
                 r"asks for the end of the text ($ or \Z), which is not known while text comes"
             )
-        if place.back:
-            raise _RefusedError("has ^ or \\A inside a look-behind")
+        self.looks_to_place = self.looks_to_place or place.back > 0
         first = "(?!)" if self._is_inner else r"\G"
         if name == "AT_BEGINNING" and place.flags & re.MULTILINE:
             return rf"(?:{first}|(?<=\n))"

@@ -407,12 +407,10 @@ class StopSetStatistics(NamedTuple):
 class StopSets:
     """The stop sets of one table, one for equal conditions; the least recently used go first."""
 
-    __slots__ = ("__weakref__", "_lock", "_sets", "_size", "_sizes", "dropped")
+    __slots__ = ("__weakref__", "_lock", "_sets", "_size", "_sizes")
 
     def __init__(self) -> None:
         _all.add(self)
-        self.dropped = 0
-        """How many made room for others."""
         self._sets: dict[StopConditions, StopSet] = {}
         self._sizes: dict[StopConditions, int] = {}
         self._size = 0
@@ -438,7 +436,7 @@ class StopSets:
             ):
                 oldest = next(iter(self._sets))
                 del self._sets[oldest]
-                self.dropped += 1
+                _count_dropped()
                 self._size -= self._sizes.pop(oldest, 0)
         return kept
 
@@ -452,13 +450,21 @@ class StopSets:
 
 
 _all: weakref.WeakSet[StopSets] = weakref.WeakSet()
+_dropped = 0
+"""Of all tables, also of those that are gone: a total that never falls."""
+_dropped_lock = Lock()
+
+
+def _count_dropped() -> None:
+    global _dropped
+    with _dropped_lock:
+        _dropped += 1
 
 
 def stop_set_statistics() -> StopSetStatistics:
     """Return how many stop sets are kept now for all tables, and how many were dropped."""
     kept = [stops for sets in [*_all] for stops in sets]
-    dropped = sum(sets.dropped for sets in [*_all])
-    return StopSetStatistics(len(kept), sum(stops.num_stored for stops in kept), dropped)
+    return StopSetStatistics(len(kept), sum(stops.num_stored for stops in kept), _dropped)
 
 
 def stop_set_for(tokenizer: Decoder, table: AnyTable, conditions: StopConditions) -> StopSet:
