@@ -75,7 +75,7 @@ def _chunk_invariance(subject: Subject, case: Case) -> None:
 
 
 def _small_caches(subject: Subject, case: Case) -> None:
-    laws.small_caches(subject, case.ids("ids"), case.number("number", 7, 1))
+    laws.with_small_caches(subject, case.ids("ids"), case.number("number", 7, 1))
 
 
 def _emission(subject: Subject, case: Case) -> None:
@@ -123,11 +123,6 @@ def _bounded(subject: Subject, case: Case) -> None:
     laws.bounded(subject, case.ids("ids"), **_skip(case))
 
 
-def _bounded_table(subject: Subject, case: Case) -> None:
-    entries, options = case.number("number", 5, 1), _exactly(subject, case)
-    laws.bounded_table(subject, case.ids("ids", 6), entries, **options)
-
-
 def _nothing_lost(subject: Subject, case: Case) -> None:
     bad = laws.BAD_IDS[case.number("number", len(laws.BAD_IDS) - 1)]
     laws.nothing_lost(subject, case.ids("prompt", 10), bad, case.ids("ids", 5))
@@ -163,7 +158,6 @@ LAWS: Mapping[str, Law] = {
     "skipped_specials": _skipped_specials,
     "finality": _finality,
     "bounded": _bounded,
-    "bounded_table": _bounded_table,
     "nothing_lost": _nothing_lost,
     "unknown_ids": _unknown_ids,
     "spans": _spans,

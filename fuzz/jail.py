@@ -13,8 +13,8 @@ from unittest.mock import patch
 from fuzz.cases import Case, shown, written
 from fuzz.edits import json_edit
 from fuzz.harness import Target, main
-from streamdec.core import jail
-from streamdec.core.jail import Hit, Jail
+from streamdec.core.stops import matcher as jail
+from streamdec.core.stops.matcher import Hit, StopStrings
 
 LETTERS = ["a", "b", "ab", "aab", "aba", "abab", "\n", "é", "\ufffd"]
 
@@ -24,12 +24,12 @@ def law(data: bytes) -> None:
     hidden, visible = (frozenset(t for t in case.texts(n) if t) for n in ("hidden", "visible"))
     ways = (-1, jail.MOST_PREFIXES)
     with patch.object(jail, "MOST_PREFIXES", ways[case.flag("sorted")]):
-        matcher = Jail(hidden, visible)
+        matcher = StopStrings(hidden, visible)
     finds_the_first(matcher, hidden, visible, case.texts("pieces", 12), case.number("ignored", 12))
 
 
 def finds_the_first(
-    matcher: Jail,
+    matcher: StopStrings,
     hidden: AbstractSet[str],
     visible: AbstractSet[str],
     pieces: tuple[str, ...],

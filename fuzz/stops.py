@@ -81,7 +81,7 @@ def _chunk_invariance(situation: Situation, case: Case) -> None:
 
 
 def _small_caches(situation: Situation, case: Case) -> None:
-    laws.small_caches(laws.setup_of(situation), situation.ids, case.number("number", 7, 1))
+    laws.with_small_caches(laws.setup_of(situation), situation.ids, case.number("number", 7, 1))
 
 
 def _at_once(situation: Situation, _: Case) -> None:

@@ -93,13 +93,13 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
     "Streams and snapshots": (
         Message(
             "FinishedError",
-            "the stream was flushed; reset() begins anew",
+            "the stream has ended (length); reset() begins again",
             "A `step` after `flush`.",
             LAWS,
         ),
         Message(
             "FinishedError",
-            "the stream has ended (stop); reset() begins anew",
+            "the stream has ended (stop); reset() begins again",
             "A `step` after a chunk that had a `finish_reason`; it is in the brackets. The engine "
             "was not cancelled, or its loop does not look at `chunk.finish_reason`.",
             STOPS,
@@ -486,7 +486,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "log INFO",
-            "'<eos>' is a special token that is skipped: id 999 counts too",
+            "'<eos>' is the text of a skipped special token; its ids (999,) stop too",
             "Once for each stop: as text such a stop could never be complete.",
             LAWS,
         ),

@@ -181,7 +181,7 @@ class FinishedError(StreamdecError, RuntimeError):
     again.
 
     What to do: stop at the first chunk with a ``finish_reason``, and cancel the engine;
-    ``reset()`` begins anew.
+    ``reset()`` begins again.
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> stream = DecodeStream(MockTokenizer())
@@ -190,7 +190,7 @@ class FinishedError(StreamdecError, RuntimeError):
     >>> stream.step(1)
     Traceback (most recent call last):
     ...
-    streamdec.errors.FinishedError: the stream was flushed; reset() begins anew
+    streamdec.errors.FinishedError: the stream has ended (length); reset() begins again
     """
 
 

@@ -22,7 +22,7 @@ LENT = {
     "streamdec.backends.report": {"LoadedTokenizer", "TokenizerReport"},
     "streamdec.loading.factory": {"load_tokenizer"},
     "streamdec.loading.detect": {"detect_format"},
-    "streamdec.core.token_window": {"INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET"},
+    "streamdec.core.window": {"INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET"},
     # The decoding rules are for those who write a backend; they import them from their module.
     "streamdec.protocols": {"Decoder", "Encoder", "Tokenizer"},
     "streamdec.encoding": {"Encoding", "SpecialTokens"},

@@ -1,7 +1,7 @@
 """The house: which module stands on which floor, read from the imports themselves.
 
-Imports point strictly down. From floor 4 on, modules of one folder may also use each other,
-without cycles. A half floor is a landing: it uses the floor below it and is used by the next.
+Imports point down: a module may import modules with a smaller number. From floor 4 on, modules of
+one folder may also import each other, without cycles. Numbers between two floors are landings.
 """
 
 from __future__ import annotations
@@ -25,41 +25,38 @@ MODULES: Mapping[str, float] = {
     "streamdec.hooks": 0.5,
     "streamdec.protocols": 0.5,
     "streamdec.core": 0,
+    "streamdec.core.stops": 0,
+    "streamdec.core.token_rules": 0,
+    # Pieces that stand alone, and the rules and conditions made of them.
+    "streamdec.core.counting": 1,
+    "streamdec.core.replacers": 1,
+    "streamdec.core.stops.patterns": 1,
+    "streamdec.core.stops.requests": 1,
     "streamdec.core.token_ids": 1,
     "streamdec.core.utf8": 1,
-    "streamdec.core.rewrite": 1,
-    "streamdec.core.jail": 1,
-    "streamdec.core.stop_requests": 1,
-    "streamdec.core.stop_pattern": 1,
-    "streamdec.core.matcher": 1.25,
-    "streamdec.core.stop_conditions": 1.5,
-    "streamdec.core.token_bytes": 1.25,
-    "streamdec.core.neighbours": 1.5,
-    "streamdec.core.byte_runs": 1.75,
-    "streamdec.core.compile": 1.9,
-    "streamdec.core.token_window": 1.5,
-    "streamdec.core.spans": 1.5,
-    "streamdec.core.rows": 1,
-    "streamdec.core.shelf": 1.1,
-    "streamdec.core.counting": 1,
-    "streamdec.core.once": 0.5,
-    "streamdec.core.unknown_ids": 1,
-    "streamdec.core.program": 2,
-    "streamdec.core.window_program": 2.2,
-    "streamdec.core.programs": 2.4,
+    "streamdec.core.warn_once": 1,
+    "streamdec.core.stops.matcher": 1.1,
+    "streamdec.core.unknown_ids": 1.1,
+    "streamdec.core.window": 1.1,
+    "streamdec.core.stops.conditions": 1.2,
+    "streamdec.core.token_rules.base": 1.2,
+    "streamdec.core.token_rules.contextual": 1.3,
+    "streamdec.core.token_rules.byte_fallback": 1.4,
+    "streamdec.core.token_rules.compile": 1.5,
+    # From ids to text, and from text to text that may be output.
+    "streamdec.core.provenance": 2,
+    "streamdec.core.table": 2.1,
+    "streamdec.core.window_table": 2.2,
+    "streamdec.core.tables": 2.3,
+    "streamdec.core.spans": 2.4,
+    "streamdec.core.stops.stop_set": 2.4,
+    "streamdec.core.stops.endings": 2.5,
     "streamdec.core.snapshots": 2.6,
-    "streamdec.core.recorder": 2.6,
-    "streamdec.core.stop_memory": 1.5,
-    "streamdec.core.gated_matcher": 1.6,
-    "streamdec.core.id_sequences": 1.6,
-    "streamdec.core.ages": 2.45,
-    "streamdec.core.stop_program": 2.5,
-    "streamdec.core.stop_endings": 2.6,
-    "streamdec.core.stop_json": 2.6,
-    "streamdec.core.stop_programs": 2.6,
-    "streamdec.core.decode_stream": 3,
-    "streamdec.core.sequence": 3.5,
-    "streamdec.core.stop_sequence": 3.5,
+    # The machine and the three classes that callers use.
+    "streamdec.core.machine": 3,
+    "streamdec.core.decode_stream": 3.1,
+    "streamdec.core.stop_sequence_decoder": 3.1,
+    "streamdec.core.sequence": 3.2,
     "streamdec.regex_stops": 4,
     "streamdec.sources": 4,
     "streamdec.waits": 4,
@@ -253,15 +250,18 @@ def test_every_module_stands_on_its_floor_and_imports_point_down() -> None:
     ("sources", "fault"),
     [
         (
-            {"streamdec.core.utf8": "from streamdec.core import jail", "streamdec.core.jail": ""},
-            "streamdec.core.utf8 imports streamdec.core.jail, which does not stand below it",
+            {
+                "streamdec.core.utf8": "from streamdec.core import window",
+                "streamdec.core.window": "",
+            },
+            "streamdec.core.utf8 imports streamdec.core.window, which does not stand below it",
         ),
         (
             {"streamdec.errors": "import streamdec.chunks"},
             "streamdec.errors imports streamdec.chunks, which does not stand below it",
         ),
         (
-            {"streamdec.core.jail": "def late():\n    import regex"},
+            {"streamdec.core.stops.matcher": "def late():\n    import regex"},
             "core knows the standard library and the nouns only",
         ),
         (
@@ -286,7 +286,7 @@ def test_a_crooked_house_is_noticed(sources: dict[str, str], fault: str) -> None
 @pytest.mark.parametrize(
     "sources",
     [
-        {"streamdec.core.program": "import json\nfrom streamdec.core.utf8 import decode"},
+        {"streamdec.core.table": "import json\nfrom streamdec.core.utf8 import decode"},
         {"streamdec.cli.app": "import click\nfrom streamdec.cli.demo import demo"},
         {"streamdec.errors": "if TYPE_CHECKING:\n    from streamdec.chunks import Chunk"},
     ],

@@ -30,28 +30,24 @@ class DecodeStream(Machine[str]):
         tokenizer: what decodes; see :mod:`streamdec.protocols`. Any object with
             ``decode(ids, skip_special_tokens=...)`` will do; a backend makes it exact and fast.
         prompt_token_ids: ids that came before, used as context and never output. They are read from
-        the
-            end, only as far as needed, and not kept. Unknown ids among them never raise.
+            the end, only as far as needed, and not kept. Unknown ids among them never raise.
         skip_special_tokens: leave special tokens out, as the tokenizer's own ``decode`` does.
         byte_fallback: for tokenizers with byte fallback. ``"eager"`` outputs characters as they
-        complete
-            and one U+FFFD for each bad byte; ``"exact"`` withholds an open run of byte tokens and
-            renders it as the ``tokenizers`` library does, where one bad byte spoils the run.
+            complete and one U+FFFD for each bad byte; ``"exact"`` withholds an open run of byte
+            tokens and renders it as the ``tokenizers`` library does, where one bad byte spoils the
+            run.
         unknown_ids: what to do with ids that the tokenizer does not have (padded vocabularies make
-        them
-            normal). ``"skip"`` outputs nothing and counts them, ``"error"`` raises
+            them normal). ``"skip"`` outputs nothing and counts them, ``"error"`` raises
             UnknownTokenError, ``"replace"`` outputs U+FFFD. The windowed route has ``"skip"``
             alone, without the count.
         clean_up_tokenization_spaces: apply the clean-up of ``transformers`` to the text.
         keep_tokens: keep the generated ids in ``token_ids`` (memory then grows with the stream).
         spans: record where each token stands in the text, for ``take_spans()``. Not together with
-        the
-            clean-up, nor on the windowed route.
+            the clean-up, nor on the windowed route.
 
     Raises:
         ValueError: an option has a value that does not exist, or that this tokenizer or another
-        option
-            does not allow.
+            option does not allow.
         TypeError: a flag is not a bool, the prompt is not a list of ids, or the tokenizer has no
             ``decode``.
         TokenIdError: a prompt id (among those that are read) is not a token id.
@@ -104,8 +100,7 @@ class DecodeStream(Machine[str]):
 
         Args:
             token_ids: a list, an array or tensor of one dimension, or any other ordered iterable,
-            which
-                is read to its end first. The result is that of a ``step`` for each.
+                which is read to its end first. The result is that of a ``step`` for each.
 
         Raises what ``step`` raises, and TypeError for what is not a list of ids; ``error.chunk`` is
         then the text of the tokens before, ``error.num_taken`` their number, and the stream is as

@@ -531,7 +531,7 @@ class Machine(Generic[Out]):
     # --- as streams and pools call it
 
     def step_chunk(self, token_id: SupportsIndex) -> Chunk:
-        """Do a ``step``; return a chunk. What streams and pools call."""
+        """Do a ``step`` with ``token_id``; return a chunk. What streams and pools call."""
         return self.feed((token_id,))
 
     def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
@@ -900,8 +900,7 @@ class Machine(Generic[Out]):
         Args:
             tokenizer: must decode as the tokenizer of the snapshot does.
             snapshot: as ``snapshot()`` returned it, possibly by way of JSON. It may come from
-            anywhere:
-                all of it is checked.
+                anywhere: all of it is checked.
             expected: options that the snapshot must have been taken with.
 
         Raises:

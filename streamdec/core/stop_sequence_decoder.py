@@ -82,7 +82,7 @@ class StopSequenceDecoder(Machine[Chunk]):
         self._begin(tokenizer, table, conditions, prompt_token_ids, spans=spans)
 
     def step_chunk(self, token_id: SupportsIndex) -> Chunk:
-        """Do a ``step``. What streams and pools call."""
+        """Do a ``step`` with ``token_id``. What streams and pools call."""
         return self.step(token_id)
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
@@ -92,8 +92,7 @@ class StopSequenceDecoder(Machine[Chunk]):
 
         Args:
             token_ids: a list, an array, a tensor or another ordered iterable, which is read to its
-            end
-                first.
+                end first.
 
         Raises what ``step`` raises, and TypeError for what is not a list of ids; ``error.chunk`` is
         then the text of the tokens before, ``error.num_taken`` their number, and the stream is as

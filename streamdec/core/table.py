@@ -29,7 +29,8 @@ its :class:`Row`.
 >>> from streamdec import MockTokenizer
 >>> from streamdec.core.table import MOVES
 >>> from streamdec.core.tables import table_for
->>> table = table_for(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9!"]))
+>>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9!"])
+>>> table = table_for(tokenizer)
 >>> chunk, letters, tally, row = table.transition(table.idle_row, 0)
 >>> chunk.text, letters & MOVES, row is None                    # idle to idle
 ('caf', 0, True)
@@ -244,7 +245,7 @@ class Table:
         return self.idle_row if state == self.idle else self._row(state)
 
     def _row(self, state: State) -> Row:
-        # An open run is a deep chain of tuples: hashing or comparing it is slow, and may not end well.
+        # An open run is a deep chain of tuples. Hashing or comparing it would recurse as deep.
         if not self._is_bounded(state):
             return Row(state, holds=self.holds(state))
         row = self._rows.get(state)

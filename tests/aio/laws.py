@@ -88,7 +88,7 @@ def stepped(machine: Machine, token_id: Any) -> Chunk:
         return machine.step(token_id)
     if isinstance(machine, DecodeStream):
         return Chunk(machine.step(token_id))
-    return Chunk(machine.append_token(token_id))
+    return machine.step_chunk(token_id)
 
 
 def flushed(machine: Machine) -> Chunk:
@@ -98,7 +98,7 @@ def flushed(machine: Machine) -> Chunk:
 
 
 def num_tokens(machine: Machine) -> int:
-    return len(machine) if isinstance(machine, TokenSequence) else machine.num_tokens
+    return int(getattr(machine, "num_tokens"))  # noqa: B009 (all three have it)
 
 
 # --- what a reader gets ---------------------------------------------------------------------------

@@ -79,7 +79,8 @@ async def test_in_any_pull(make: Callable[[], Machine], place: int) -> None:
     assert (engine.pulls, engine.closings) == (place, 1)
     assert engine.is_closed
     assert machine.snapshot() == stepped_to(place, make())
-    rest = type(machine).restore(TOKENIZER, reader.chunks.snapshot())
+    kind: Any = type(machine)
+    rest = kind.restore(TOKENIZER, reader.chunks.snapshot())
     assert reader.text + await text_of(wrap(IDS[place:], rest)) == await text_of(wrap(IDS, make()))
 
 

@@ -21,13 +21,15 @@ from streamdec import (
     stream,
     wrap,
 )
-from streamdec.core.rows import DENSE_STEP, USES_BEFORE_DENSE
+from streamdec.core.table import LIST_STEP
 from streamdec.flow import MAX_TOKENS_AT_ONCE
 from streamdec.sources import Delta, Reader
 from tests.aio.engines import Engine, Script, async_generator, drained
 
 pytestmark = pytest.mark.anyio
 
+COLD_AND_WARM = 2
+"""Streams: the first fills the table, the second finds it filled."""
 TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
 A, B, SKIPPED = 2, 3, 0
 
@@ -67,7 +69,7 @@ async def test_ids_after_the_finish_are_counted_as_unread_across_all_of_the_outp
 
 
 async def test_chunks_without_news_are_the_machines_own() -> None:
-    """A chunk that a row has ready is handed on, not copied."""
+    """A chunk that the table has is handed on, not copied."""
     ready = StopSequenceDecoder(TOKENIZER, StopConditions(stop="x")).step(A)
     for output in (A, [A], {"token_ids": [A]}):
         async with stream([output], TOKENIZER, stop="x") as chunks:
@@ -75,46 +77,13 @@ async def test_chunks_without_news_are_the_machines_own() -> None:
 
 
 async def test_max_tokens_counts_what_is_walked() -> None:
-    """Rows at rest are walked without the machine's step; the limit is kept all the same."""
-    for _ in range(USES_BEFORE_DENSE + 2):
+    """With a cold table and with a warm one."""
+    for _ in range(COLD_AND_WARM):
         engine = Engine([A] * 50)
         chunks = [chunk async for chunk in stream(engine, TOKENIZER, max_tokens=20)]
         assert "".join(chunk.text for chunk in chunks) == "a" * 20
         assert chunks[-1].finish_reason == "length"
         assert engine.pulls == 20
-
-
-async def test_what_rows_have_is_not_stepped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To call a step for each token would be a tenth of what it costs; one that rows lack is."""
-    tokenizer = MockTokenizer.from_tokens([b"a", b"b", b"\xc3", b"\xa9", b"."])
-    ids = [0, 1, 0, 2, 3, 0] * 10
-    for _ in range(USES_BEFORE_DENSE + 2):
-        await drained(stream(Engine(ids), tokenizer, stop="bx"))
-    steps: list[Any] = []
-    step = StopSequenceDecoder.step
-
-    def noted_step(decoder: StopSequenceDecoder, token_id: Any) -> Chunk:
-        steps.append(token_id)
-        return step(decoder, token_id)
-
-    monkeypatch.setattr(StopSequenceDecoder, "step", noted_step)
-    chunks = stream(Engine([*ids, 4, *ids, True, *ids]), tokenizer, stop="bx")
-    with pytest.raises(TokenIdError):
-        await drained(chunks)
-    assert steps == [4, True]
-
-
-async def test_an_engine_that_gives_lists_is_taken_at_its_word() -> None:
-    """The first one is looked at as if it were an id; that takes longer than it should."""
-
-    class Ids(list[int]):
-        def __le__(self, other: Any) -> bool:
-            asked.append(self)
-            return NotImplemented
-
-    asked: list[Ids] = []
-    assert await texts(stream(Engine([Ids([A]), Ids([B]), Ids([A])]), TOKENIZER)) == [*"aba", ""]
-    assert len(asked) == 1
 
 
 async def test_lists_of_ids_are_read_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,11 +100,11 @@ async def test_lists_of_ids_are_read_as_they_are(monkeypatch: pytest.MonkeyPatch
     assert read == [{"token_ids": [A]}]
 
 
-async def test_negative_ids_are_not_counted_from_the_end_of_a_row() -> None:
-    """A row at rest is a list once it is warm."""
-    for _ in range(USES_BEFORE_DENSE + 2):
+async def test_negative_ids_are_not_counted_from_the_end_of_a_list() -> None:
+    """The transitions of the idle state are in a list."""
+    for _ in range(COLD_AND_WARM):
         assert await texts(stream(Engine([A, B]), TOKENIZER, stop="x")) == ["a", "b", ""]
-    chunks = stream(Engine([A, A - DENSE_STEP]), TOKENIZER, stop="x")
+    chunks = stream(Engine([A, A - LIST_STEP]), TOKENIZER, stop="x")
     assert (await anext(chunks)).text == "a"
     with pytest.raises(TokenIdError, match="token 1 is out of range"):
         await anext(chunks)
@@ -144,8 +113,8 @@ async def test_negative_ids_are_not_counted_from_the_end_of_a_row() -> None:
 @pytest.mark.parametrize("first", [A, B, 4])
 @pytest.mark.parametrize("bad", [3.0, 2.0, True, 1.0])
 async def test_what_is_equal_to_an_id_is_none(first: int, bad: Any) -> None:
-    """Wherever the rows are that are walked: at rest, in a stop, in a character."""
-    for _ in range(USES_BEFORE_DENSE + 2):
+    """In every state: idle, inside a stop, inside a character."""
+    for _ in range(COLD_AND_WARM):
         await texts(stream(Engine([first, A, first, B, first, 1]), TOKENIZER, stop="bx"))
     engine = Engine([first, bad, A])
     chunks = stream(engine, TOKENIZER, stop="bx")
@@ -155,8 +124,8 @@ async def test_what_is_equal_to_an_id_is_none(first: int, bad: Any) -> None:
 
 
 async def test_ids_that_a_callable_makes_of_numbers_are_those_that_count() -> None:
-    """Also where the rows that are walked by themselves are warm."""
-    for _ in range(USES_BEFORE_DENSE + 2):
+    """With a cold table and with a warm one."""
+    for _ in range(COLD_AND_WARM):
         for machine in (StopSequenceDecoder(TOKENIZER, StopConditions()), DecodeStream(TOKENIZER)):
             source = Engine([A - 1, B - 1, A - 1])
             assert await texts(wrap(source, machine, ids=lambda n: n + 1)) == ["a", "b", "a", ""]
@@ -181,7 +150,7 @@ async def test_a_subclass_with_a_step_of_its_own_is_stepped() -> None:
             chunk = super().step(token_id)
             return Chunk(chunk.text.upper(), chunk.finish_reason)
 
-    for _ in range(USES_BEFORE_DENSE + 2):
+    for _ in range(COLD_AND_WARM):
         decoder = Loud(TOKENIZER, StopConditions(stop="x"))
         assert await texts(wrap(Engine([A, B]), decoder)) == ["A", "B", ""]
 
@@ -270,10 +239,10 @@ async def test_others_run_each_256_tokens_and_no_more_often(
 
 
 @pytest.mark.parametrize("each", [1, 100, 255])
-async def test_tokens_that_rows_have_count_with_those_that_they_do_not(
+async def test_tokens_on_the_hot_path_count_with_those_that_take_the_slow_path(
     each: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A text that is too long for a row is stepped each time."""
+    """A text that is too long for a tally takes the slow path each time."""
     tokenizer = MockTokenizer.from_tokens([b"a", b"long" * 100])
     ids = ([0] * each + [1]) * (8 * MAX_TOKENS_AT_ONCE // (each + 1))
     places: list[int] = []
@@ -283,7 +252,7 @@ async def test_tokens_that_rows_have_count_with_those_that_they_do_not(
         await checkpoint()
 
     monkeypatch.setattr(aio, "checkpoint", noted_checkpoint)
-    for _ in range(USES_BEFORE_DENSE + 2):
+    for _ in range(COLD_AND_WARM):
         places.clear()
         chunks = stream(Engine(ids), tokenizer, stop="x")
         assert len(await drained(chunks)) == len(ids) + 1

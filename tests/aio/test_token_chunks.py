@@ -16,7 +16,7 @@ from streamdec import (
     TokenChunk,
     stream,
 )
-from streamdec.machines import Covering, face_of
+from streamdec.machines import Covering
 from tests.aio.engines import Engine
 
 TOKENS = [b"a", b"\xe4", b"\xbd\xa0", b"\xbd\xa0\xe5", b"\xa5\xbdS", b"STOP", b"<s>", b"\xbd\xa0S"]
@@ -25,12 +25,12 @@ A, E4, BDA0, BDA0E5, A5BDS, STOP, SKIPPED, BDA0S = range(8)
 
 
 def covering(stop: str = "STOP") -> Covering:
-    return Covering(face_of(StopSequenceDecoder(TOKENIZER, StopConditions(stop=stop))))
+    return Covering(StopSequenceDecoder(TOKENIZER, StopConditions(stop=stop)))
 
 
-def covered(ids: list[int], face: Covering) -> list[tuple[str, tuple[int, ...]]]:
+def covered(ids: list[int], machine: Covering) -> list[tuple[str, tuple[int, ...]]]:
     """The text and the ids of each chunk, one id at a time."""
-    chunks = [face.step(token_id) for token_id in ids]
+    chunks = [machine.step_chunk(token_id) for token_id in ids]
     assert all(isinstance(chunk, TokenChunk) for chunk in chunks)
     return [(chunk.text, chunk.token_ids) for chunk in chunks if isinstance(chunk, TokenChunk)]
 
@@ -60,59 +60,61 @@ def test_a_token_is_covered_where_its_text_is_complete(
 
 def test_one_call_covers_what_many_do() -> None:
     ids = [E4, BDA0E5, A5BDS, A, SKIPPED]
-    chunk = covering().step_batch(ids)
+    chunk = covering().feed(ids)
     assert chunk == TokenChunk("你好Sa", token_ids=tuple(ids))
-    cut = covering().step_batch([A, STOP, A, A])
+    cut = covering().feed([A, STOP, A, A])
     assert cut == TokenChunk("a", "stop", "STOP", 2, (A, STOP))
 
 
 def test_the_end_covers_what_is_left() -> None:
-    face = covering()
-    face.step_batch([A, SKIPPED, E4])
-    assert face.flush("length") == TokenChunk("\ufffd", "length", token_ids=(E4,))
-    assert face.flush("length") == TokenChunk("", "length")
+    machine = covering()
+    machine.feed([A, SKIPPED, E4])
+    assert machine.end("length") == TokenChunk("\ufffd", "length", token_ids=(E4,))
+    assert machine.end("length") == TokenChunk("", "length")
 
 
 def test_an_error_has_the_chunk_of_the_ids_before_it() -> None:
-    face = covering()
+    machine = covering()
     with pytest.raises(ValueError, match="token 2 is out of range") as raised:
-        face.step_batch([A, E4, -1])
+        machine.feed([A, E4, -1])
     assert raised.value.chunk == TokenChunk("a", token_ids=(A,))  # type: ignore[attr-defined]
     assert raised.value.num_taken == 2  # type: ignore[attr-defined]
-    assert face.step(BDA0) == TokenChunk("你", token_ids=(E4, BDA0))
+    assert machine.step_chunk(BDA0) == TokenChunk("你", token_ids=(E4, BDA0))
 
 
 def test_a_machine_under_way_covers_what_is_read_from_now_on() -> None:
     decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP"))
     decoder.step_batch([E4, BDA0S])
-    face = Covering(face_of(decoder))
-    assert face.step(A) == TokenChunk("Sa", token_ids=(A,))
+    machine = Covering(decoder)
+    assert machine.step_chunk(A) == TokenChunk("Sa", token_ids=(A,))
     half = DecodeStream(TOKENIZER)
     half.step(E4)
-    assert Covering(face_of(half)).step(BDA0) == TokenChunk("你", token_ids=(BDA0,))
+    assert Covering(half).step_chunk(BDA0) == TokenChunk("你", token_ids=(BDA0,))
 
 
 class Scripted:
     """A machine that gives, withholds and holds what it is told to."""
 
     finished = False
+    pending_text = ""
+    tokenizer = TOKENIZER
 
     def __init__(self, *steps: tuple[str, str, bytes]) -> None:
         self._steps = iter(steps)
         self.jailed, self.held = "", b""
 
-    def step(self, token_id: Any) -> Chunk:
+    def step_chunk(self, token_id: Any) -> Chunk:
         text, self.jailed, self.held = next(self._steps)
         return Chunk(text)
 
-    def step_batch(self, token_ids: Any) -> Chunk:
+    def feed(self, token_ids: Any) -> Chunk:
         raise NotImplementedError
 
-    def flush(self, finish_reason: Any) -> Chunk:
+    def end(self, finish_reason: Any) -> Chunk:
         raise NotImplementedError
 
-    def release(self) -> str:
-        return ""
+    def snapshot(self) -> dict[str, Any]:
+        raise NotImplementedError
 
 
 def test_a_token_whose_text_vanishes_is_complete_where_it_would_have_been() -> None:

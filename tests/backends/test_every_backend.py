@@ -32,7 +32,7 @@ from streamdec.backends.report import TokenizerReport
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
-from streamdec.core.programs import route_of
+from streamdec.core.tables import route_of
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError
 from streamdec.protocols import Tokenizer

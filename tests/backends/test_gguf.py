@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, pre_tokenizers
 from streamdec import DecodeStream
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.gguf_cutting import CUTTING
-from streamdec.core.programs import route_of
+from streamdec.core.tables import route_of
 from streamdec.errors import EncodeError, StreamdecWarning, TokenizerLoadError
 from streamdec.protocols import Tokenizer as TokenizerProtocol
 from tests.support.files import LLAMA_TOKENS, gguf, shared, small_gguf

@@ -19,7 +19,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, proce
 from streamdec import DecodeStream
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.mock import MockTokenizer
-from streamdec.core.compile import compile_token_bytes
+from streamdec.core.token_rules.compile import compile_rule
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
@@ -669,7 +669,7 @@ def test_the_bytes_of_a_token_are_what_it_gives_in_the_middle(name: str) -> None
     if name not in ALL:
         pytest.skip("no such tokenizer")
     tokenizer = wrapped(name)
-    machine = compile_token_bytes(tokenizer, skip_special_tokens=False, byte_fallback="eager")
+    machine = compile_rule(tokenizer, skip_special_tokens=False, byte_fallback="eager")
     assert machine is not None
     middle = next(i for i in range(tokenizer.vocab_size) if tokenizer.piece(i) == "x")
     for token_id in range(tokenizer.vocab_size):

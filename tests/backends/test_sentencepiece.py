@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamdec import DecodeStream
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
-from streamdec.core.programs import route_of
+from streamdec.core.tables import route_of
 from streamdec.encoding import Special
 from streamdec.errors import EncodeError, MissingExtraError, TokenizerLoadError
 from streamdec.protocols import Tokenizer as TokenizerProtocol

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec.backends.tekken import TekkenTokenizer
-from streamdec.core.programs import route_of
+from streamdec.core.tables import route_of
 from streamdec.errors import TokenizerLoadError
 from streamdec.protocols import Tokenizer as TokenizerProtocol
 from tests.support.files import MERGED, shared, tekken, write_json

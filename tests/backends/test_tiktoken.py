@@ -17,7 +17,7 @@ from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
 from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.tiktoken import TiktokenTokenizer, spec_of
 from streamdec.backends.tokenizer_config import Declared
-from streamdec.core.programs import route_of
+from streamdec.core.tables import route_of
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,

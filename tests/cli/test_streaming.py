@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self, SupportsIndex
 
@@ -14,7 +14,7 @@ from streamdec.chunks import Chunk
 from streamdec.cli import streaming
 from streamdec.cli.streaming import Difference, Streaming
 from streamdec.core.decode_stream import DecodeStream
-from streamdec.core.stop_sequence import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import TokenIdError, TokenizerLibraryError
 from streamdec.protocols import Decoder
 from tests.cli.running import LIBRARY, TOKENIZER
@@ -82,7 +82,7 @@ class ForgetsWhenRestored(DecodeStream):
     __slots__ = ()
 
     @classmethod
-    def restore(cls, tokenizer: Decoder, snapshot: dict[str, Any], **_: object) -> Self:
+    def restore(cls, tokenizer: Decoder, snapshot: Mapping[str, Any], **_: object) -> Self:
         return cls(tokenizer, **snapshot["options"])
 
 

@@ -1,8 +1,8 @@
-"""One snapshot of each kind, as an earlier release wrote it, and the tokenizers they belong to.
+"""One committed snapshot of each kind, and the tokenizers they belong to.
 
-``data/old_snapshots.jsonl`` is never changed, only added to: a line once released must restore in
-every later release. After a new kind is added to KINDS, ``python -m tests.core.old_snapshots`` adds
-its line and leaves the others alone.
+``data/old_snapshots.jsonl`` is only added to: a line that was released must restore in every later
+release. After a new kind is added to KINDS, ``python -m tests.core.old_snapshots`` adds its line
+and leaves the others as they are.
 """
 
 from __future__ import annotations
@@ -52,10 +52,13 @@ class Kind:
     prompt: tuple[int, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
     flushed: bool = False
+    released: bool = False
 
     def stream(self) -> DecodeStream:
         stream = DecodeStream(self.tokenizer, self.prompt, **self.options)
         stream.step_batch(self.before)
+        if self.released:
+            stream.release()
         if self.flushed:
             stream.flush()
         return stream
@@ -93,6 +96,10 @@ KINDS: dict[str, Kind] = {
     "leading strip": Kind(
         pieces(TextRules(ByteFallback(), ("é", 2)), "é", "<0xC3>", "<0xA9>", "a"), (0, 1), (2, 0, 3)
     ),
+    "run of a prompt": Kind(
+        FALLBACK, (3,), (4, 0), prompt=(0, 2, 3, 4, 2), options={"byte_fallback": "exact"}
+    ),
+    "released": Kind(RAW, (0, 2), (3, 4, 0), released=True),
     "window": Kind(Windowed(), (0, 1, 2), (3, 4, 0), prompt=(0, 1)),
 }
 

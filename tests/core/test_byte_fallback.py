@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec.core.byte_runs import BROKEN, ByteFallbackMode, fallback_byte, fallback_bytes
+from streamdec.core.token_rules.byte_fallback import (
+    BROKEN,
+    ByteFallbackMode,
+    fallback_byte,
+    fallback_bytes,
+)
 from streamdec.protocols import ByteFallback, DecodingRule, Metaspace
 from tests.core.tables import Table, through_json
 

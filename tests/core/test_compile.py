@@ -6,10 +6,10 @@ import pytest
 
 from streamdec import HuggingFaceTokenizer
 from streamdec.core import utf8
-from streamdec.core.byte_runs import ByteFallbackMode, ExactRuns, RunsThenSpaces
-from streamdec.core.compile import compile_token_bytes
-from streamdec.core.neighbours import Collapse, FirstThenLater, LeadingStrip, WordSuffix
-from streamdec.core.token_bytes import FixedBytes, TokenBytes
+from streamdec.core.token_rules.base import FixedBytes, TokenRule
+from streamdec.core.token_rules.byte_fallback import ByteFallbackMode, ExactRuns, RunsThenSpaces
+from streamdec.core.token_rules.compile import compile_rule
+from streamdec.core.token_rules.contextual import Collapse, FirstThenLater, LeadingStrip, WordSuffix
 from streamdec.protocols import (
     CTC,
     BPESuffix,
@@ -26,7 +26,7 @@ from streamdec.protocols import (
 from tests.core.tables import Table
 from tests.support.zoo import UNCOMPILED
 
-MACHINES: list[tuple[DecodingRule | TextRules, ByteFallbackMode, type[TokenBytes]]] = [
+MACHINES: list[tuple[DecodingRule | TextRules, ByteFallbackMode, type[TokenRule]]] = [
     (RawBytes(), "exact", FixedBytes),
     (ByteLevel(), "exact", FixedBytes),
     (Concatenation(), "exact", FixedBytes),
@@ -46,7 +46,7 @@ MACHINES: list[tuple[DecodingRule | TextRules, ByteFallbackMode, type[TokenBytes
 
 @pytest.mark.parametrize(("rules", "byte_fallback", "machine"), MACHINES)
 def test_each_rule_has_its_machine(
-    rules: DecodingRule | TextRules, byte_fallback: ByteFallbackMode, machine: type[TokenBytes]
+    rules: DecodingRule | TextRules, byte_fallback: ByteFallbackMode, machine: type[TokenRule]
 ) -> None:
     assert type(Table(rules, "a", byte_fallback=byte_fallback).machine) is machine
 
@@ -59,5 +59,5 @@ def test_eager_byte_runs_replace_each_bad_byte() -> None:
 @pytest.mark.parametrize("name", UNCOMPILED)
 def test_a_tokenizer_without_rules_has_none(name: str) -> None:
     tokenizer = HuggingFaceTokenizer(UNCOMPILED[name]())
-    compiled = compile_token_bytes(tokenizer, skip_special_tokens=True, byte_fallback="eager")
+    compiled = compile_rule(tokenizer, skip_special_tokens=True, byte_fallback="eager")
     assert compiled is None

@@ -1,4 +1,4 @@
-"""Counts in one integer, and ticks along a chain."""
+"""Counts in one integer, and tallies in one float."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec.core.counting import (
-    FIRST_TICK,
     MOST_TALLIED,
-    TICKS,
     TOKEN,
     count_of,
     counted,
@@ -41,14 +39,6 @@ def test_a_stream_of_a_hundred_billion_tokens_still_counts() -> None:
     count = count_of(tokens, text, 3 * text) + TOKEN + size_of("你")
     assert tokens_in(count) == tokens + 1
     assert text_in(count) == (text + 1, 3 * text + 3)
-
-
-def test_the_ticks_are_as_many_as_they_say() -> None:
-    at = FIRST_TICK
-    for number in range(TICKS):
-        assert at[1] == number
-        at = at[0]
-    assert at == ()
 
 
 SHORT = st.text(max_size=80)  # whose further bytes, three a letter, fit too

@@ -402,9 +402,9 @@ def test_it_knows_its_tokenizer_route_and_options(tokenizer: MockTokenizer) -> N
 def test_its_repr_says_where_it_stands(tokenizer: MockTokenizer) -> None:
     stream = DecodeStream(tokenizer)
     stream.step_batch([A, LEAD])
-    assert repr(stream) == r"<DecodeStream 2 tokens, route 'bytes', held b'\xe4'>"
+    assert repr(stream) == r"<DecodeStream 2 tokens, route 'bytes', held b'\xe4', jailed ''>"
     stream.flush()
-    assert repr(stream) == "<DecodeStream 2 tokens, route 'bytes', held b'', finished>"
+    assert repr(stream) == "<DecodeStream 2 tokens, route 'bytes', finished (length)>"
 
 
 def test_a_stream_that_notes_looks_like_any_other(tokenizer: MockTokenizer) -> None:

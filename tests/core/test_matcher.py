@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec.core import jail
-from streamdec.core.jail import Hit, Jail
+from streamdec.core.stops import matcher as module
+from streamdec.core.stops.matcher import Hit, StopStrings
 
 stops = st.lists(st.text("ab", min_size=1, max_size=5), max_size=5)
 pieces = st.lists(st.text("abc", max_size=4), max_size=12)
@@ -17,7 +17,7 @@ pieces = st.lists(st.text("abc", max_size=4), max_size=12)
 def prefixes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways of asking whether a text is a proper prefix of a stop."""
     if request.param == "bisect":
-        monkeypatch.setattr(jail, "MOST_PREFIXES", -1)
+        monkeypatch.setattr(module, "MOST_PREFIXES", -1)
 
 
 def first_stop(text: str, all_stops: set[str]) -> tuple[int, str] | None:
@@ -40,7 +40,7 @@ def longest_beginning(text: str, all_stops: set[str]) -> str:
 def test_the_first_stop_and_what_may_become_one(
     hidden: list[str], visible: list[str], parts: list[str]
 ) -> None:
-    matcher, every = Jail(hidden, visible), {*hidden, *visible}
+    matcher, every = StopStrings(hidden, visible), {*hidden, *visible}
     tail = text = ""
     for part in parts:
         before, text = text, text + part
@@ -61,7 +61,7 @@ def test_ignored_stops_are_ordinary_text(
     hidden: list[str], parts: list[str], others: list[str]
 ) -> None:
     """And a stop that overlaps them may be complete later."""
-    matcher = Jail(hidden)
+    matcher = StopStrings(hidden)
     tail = ""
     for part in parts:
         tail, hit = matcher.step(tail, part, ignore=True)
@@ -81,11 +81,13 @@ def test_ignored_stops_are_ordinary_text(
 
 
 def test_equal_stops_hidden_and_visible_are_hidden() -> None:
-    assert Jail(["ab"], ["ab"]).step("a", "b")[1] == Hit("ab", visible=False, end=1, text="ab")
+    assert StopStrings(["ab"], ["ab"]).step("a", "b")[1] == Hit(
+        "ab", visible=False, end=1, text="ab"
+    )
 
 
 def test_a_thousand_stops_that_begin_alike() -> None:
-    matcher = Jail([f"<|stop_{n}|>" for n in range(1000)])
+    matcher = StopStrings([f"<|stop_{n}|>" for n in range(1000)])
     tail, hit = matcher.step("", "text <|stop_99")
     assert (tail, hit) == ("<|stop_99", None)
     assert matcher.jailed(tail) == "<|stop_99"

@@ -1,4 +1,4 @@
-"""What a stream notes besides its text."""
+"""What a stream records besides its text: its ids, and the span of each token."""
 
 from __future__ import annotations
 
@@ -8,63 +8,66 @@ from typing import Any
 import pytest
 
 from streamdec import DecodeStream, MockTokenizer
-from streamdec.core.programs import program_for
-from streamdec.core.recorder import Recorder
+from streamdec.core.spans import Recorder
+from streamdec.core.tables import table_for
 
 TOKENIZER = MockTokenizer.from_tokens([b"a", b"\xe4", b"\xbd\xa0"])
+TABLE = table_for(TOKENIZER)
+START = TABLE.prime(())
+MUCH = 100
+"""More code points than any stream here has."""
 
 
 def recorder(*, tokens: bool = True, spans: bool = True) -> Recorder:
-    program = program_for(TOKENIZER)
-    return Recorder(program, program.prime(()), tokens=tokens, spans=spans)
+    return Recorder(TABLE, START, tokens=tokens, spans=spans)
 
 
-def test_ids_and_places_are_noted_if_asked_for() -> None:
-    noting = recorder()
-    memory = noting._primed
-    noting.token(memory, 0)
-    assert noting.token_ids == [0]
-    assert noting.tracker is not None
-    assert [span.token_index for span in noting.tracker.take()] == [0]
+def indexes(recording: Recorder) -> list[int]:
+    assert recording.spans is not None
+    return [span.token_index for span in recording.spans.take(MUCH)]
+
+
+def test_ids_and_spans_are_recorded_if_asked_for() -> None:
+    recording = recorder()
+    recording.token(START, 0)
+    assert recording.token_ids == [0]
+    assert indexes(recording) == [0]
     silent = recorder(tokens=False, spans=False)
-    silent.token(memory, 0)
-    silent.finish(memory)
-    assert (silent.token_ids, silent.tracker) == (None, None)
+    silent.token(START, 0)
+    silent.finish(START)
+    assert (silent.token_ids, silent.spans) == (None, None)
 
 
-def test_reset_forgets_the_notes() -> None:
-    noting = recorder()
-    noting.token(noting._primed, 0)
-    noting.reset()
-    assert noting.token_ids == []
-    assert noting.tracker is not None
-    assert noting.tracker.take() == []
+def test_reset_drops_the_records() -> None:
+    recording = recorder()
+    recording.token(START, 0)
+    recording.reset()
+    assert recording.token_ids == []
+    assert indexes(recording) == []
 
 
-def test_a_fork_notes_on_its_own() -> None:
-    noting = recorder()
-    noting.token(noting._primed, 0)
-    other = noting.fork(1)
-    other.token(noting._primed, 0)
-    assert noting.token_ids == [0]
+def test_a_fork_records_independently() -> None:
+    recording = recorder()
+    recording.token(START, 0)
+    other = recording.fork(1)
+    other.token(START, 0)
+    assert recording.token_ids == [0]
     assert other.token_ids == [0, 0]
-    assert noting.tracker is not None
-    assert len(noting.tracker.take()) == 1
+    assert indexes(recording) == [0]
+    assert indexes(other) == [0, 1]
 
 
-def test_the_notes_survive_json() -> None:
+def test_the_records_survive_json() -> None:
     stream = DecodeStream(TOKENIZER, keep_tokens=True, spans=True)
     stream.step_batch([0, 1])
-    assert stream._recorder is not None
-    dumped = json.loads(json.dumps(stream._recorder.dump()))
-    program = program_for(TOKENIZER)
-    assert Recorder.load(program, program.prime(()), dumped, 2).dump() == dumped
+    dumped = json.loads(json.dumps(stream.snapshot()["recorder"]))
+    assert Recorder.load(TABLE, START, dumped, 2).dump() == dumped
 
 
-def test_what_was_dumped_does_not_change_as_the_stream_goes_on() -> None:
-    noting = recorder(spans=False)
-    dumped = noting.dump()
-    noting.token(noting._primed, 0)
+def test_a_dump_does_not_change_as_the_stream_goes_on() -> None:
+    recording = recorder(spans=False)
+    dumped = recording.dump()
+    recording.token(START, 0)
     assert dumped["token_ids"] == []
 
 
@@ -81,7 +84,6 @@ def test_what_was_dumped_does_not_change_as_the_stream_goes_on() -> None:
         {"token_ids": [0], "spans": None},
     ],
 )
-def test_what_are_no_notes_is_refused(data: Any) -> None:
-    program = program_for(TOKENIZER)
+def test_malformed_records_raise(data: Any) -> None:
     with pytest.raises((ValueError, TypeError, KeyError)):
-        Recorder.load(program, program.prime(()), data, 0)
+        Recorder.load(TABLE, START, data, 0)

@@ -1,4 +1,4 @@
-"""The cascade of replacements against ``str.replace``, one after another, on the finished text."""
+"""Literal replacements against ``str.replace``, one after another, on the finished text."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec.core.rewrite import CLEAN_UP_TOKENIZATION_SPACES, Cascade
+from streamdec.core.replacers import CLEAN_UP_TOKENIZATION_SPACES, Replacers
 from streamdec.protocols import LiteralReplace
 from tests import reference
 
 Tails = tuple[str, ...]
 
-CLEAN_UP = Cascade(CLEAN_UP_TOKENIZATION_SPACES)
+CLEAN_UP = Replacers(CLEAN_UP_TOKENIZATION_SPACES)
 LETTERS = " .'ntmsver"
 """Those of the clean-up; ``? ! ,`` behave as the full stop does, and are drawn below."""
 ALL_LETTERS = LETTERS + "?!,x"
@@ -34,26 +34,26 @@ OVERLAPPING = [
 """Patterns that begin within themselves, and contents that make room for the next pattern."""
 
 
-def cascade_of(rules: Sequence[tuple[str, str]]) -> Cascade:
-    return Cascade([LiteralReplace(*rule) for rule in rules])
+def replacers_of(rules: Sequence[tuple[str, str]]) -> Replacers:
+    return Replacers([LiteralReplace(*rule) for rule in rules])
 
 
-def whole(cascade: Cascade, text: str) -> str:
-    for rule in cascade.rules:
+def whole(replacers: Replacers, text: str) -> str:
+    for rule in replacers.rules:
         text = text.replace(rule.pattern, rule.content)
     return text
 
 
-def every_way(cascade: Cascade, letters: str, length: int) -> Iterator[tuple[str, str, Tails]]:
+def every_way(replacers: Replacers, letters: str, length: int) -> Iterator[tuple[str, str, Tails]]:
     """Each text of at most ``length`` letters: what came out letter by letter, and the tails."""
-    reached = [("", "", cascade.start)]
+    reached = [("", "", replacers.start)]
     for _ in range(length):
         yield from reached
         reached = [
             (text + letter, out + more, tails)
             for text, out, before in reached
             for letter in letters
-            for more, tails in [cascade.step(before, letter)]
+            for more, tails in [replacers.step(before, letter)]
         ]
     yield from reached
 
@@ -65,10 +65,10 @@ def test_all_short_texts_are_cleaned_up_letter_by_letter() -> None:
 
 @pytest.mark.parametrize("rules", OVERLAPPING)
 def test_patterns_that_overlap_are_replaced_leftmost_first(rules: list[tuple[str, str]]) -> None:
-    cascade = cascade_of(rules)
+    replacers = replacers_of(rules)
     letters = "".join(sorted({letter for pattern, _ in rules for letter in pattern} | {"x"}))
-    for text, out, tails in every_way(cascade, letters, 8):
-        assert out + cascade.flush(tails, "") == whole(cascade, text), text
+    for text, out, tails in every_way(replacers, letters, 8):
+        assert out + replacers.flush(tails, "") == whole(replacers, text), text
 
 
 @given(data=st.data(), text=st.text(ALL_LETTERS, max_size=60))
@@ -103,8 +103,8 @@ def test_each_rule_withholds_the_longest_end_of_its_text_that_begins_its_pattern
 
 @pytest.mark.parametrize("pattern", ["aa", "abab", " ' ", "aab"])
 def test_one_pattern_withholds_the_longest_tail_that_begins_it(pattern: str) -> None:
-    cascade = cascade_of([(pattern, "X")])
-    for text, out, (tail,) in every_way(cascade, "".join(sorted({*pattern, "x"})), 7):
+    replacers = replacers_of([(pattern, "X")])
+    for text, out, (tail,) in every_way(replacers, "".join(sorted({*pattern, "x"})), 7):
         left = text.replace(pattern, "X")
         assert out + tail == left
         begun = [size for size in range(len(pattern)) if left.endswith(pattern[:size])]
@@ -112,9 +112,9 @@ def test_one_pattern_withholds_the_longest_tail_that_begins_it(pattern: str) -> 
 
 
 def test_no_rules_withhold_nothing() -> None:
-    cascade = Cascade(())
-    assert cascade.step(cascade.start, " .") == (" .", ())
-    assert cascade.flush((), "") == ""
+    replacers = Replacers(())
+    assert replacers.step(replacers.start, " .") == (" .", ())
+    assert replacers.flush((), "") == ""
 
 
 def test_resynchronise_knows_the_tails_after_any_text_that_ends_so() -> None:
@@ -131,7 +131,7 @@ def test_resynchronise_knows_the_tails_after_any_text_that_ends_so() -> None:
 def test_tails_are_proper_beginnings_one_for_each_rule() -> None:
     for _, _, tails in every_way(CLEAN_UP, LETTERS, 3):
         assert CLEAN_UP.is_tails(tails)
-    cascade = cascade_of([("ab", "X"), ("cd", "Y")])
-    assert cascade.is_tails(("a", "c"))
+    replacers = replacers_of([("ab", "X"), ("cd", "Y")])
+    assert replacers.is_tails(("a", "c"))
     for wrong in [(), ("a",), ("a", "c", ""), ("ab", ""), ("b", ""), ("", "a")]:
-        assert not cascade.is_tails(wrong)
+        assert not replacers.is_tails(wrong)

@@ -189,20 +189,23 @@ def test_a_snapshot_of_something_else_is_refused(tokenizer: MockTokenizer) -> No
 
 
 def test_a_snapshot_of_a_decode_stream_is_no_sequence(tokenizer: MockTokenizer) -> None:
-    snapshot = Sequence(tokenizer)._stream.snapshot()
+    snapshot = Sequence(tokenizer).stream.snapshot()
     with pytest.raises(SnapshotMismatchError, match="another machine"):
         Sequence.restore(tokenizer, snapshot)
 
 
 FOREIGN: list[dict[str, Any]] = [
-    {"memory": {"pending": "e4"}},
+    {"state": {"pending": "e4"}},
     {"num_tokens": 7},
-    {"finished": True},
+    {"end": ["", "length", None]},
     {"recorder": {"token_ids": [0], "spans": None}},
 ]
 TAKEN: list[dict[str, Any]] = [
-    {"memory": {"pending": "e4", "span": 0}},
     {"num_prompt_tokens": 7},
+    {"releases": [0]},
+    {"releases": [2]},
+    {"releases": [True]},
+    {"releases": 1},
     {"token_ids": [77], "options": {"skip_special_tokens": False, "unknown_ids": "error"}},
 ]
 

@@ -74,11 +74,11 @@ ORDINARY = ["at rest", "fresh", "within a character", "after a prompt", "later t
 
 
 @pytest.mark.parametrize("name", ORDINARY)
-def test_an_ordinary_snapshot_is_at_most_200_bytes(name: str) -> None:
+def test_an_ordinary_snapshot_is_at_most_300_bytes(name: str) -> None:
     stream = KINDS[name].stream()
     stream.step_batch([0] * 100_000)
     stream.step_batch(KINDS[name].before)
-    assert len(json.dumps(stream.snapshot())) <= 200
+    assert len(json.dumps(stream.snapshot())) <= 300
 
 
 # --- another one ----------------------------------------------------------------------------------
@@ -262,9 +262,9 @@ def test_what_is_no_mapping_is_refused(snapshot: object) -> None:
         ("num_tokens", 2**62),
         ("num_prompt_tokens", "1"),
         ("unknown_tokens", None),
-        ("finished", 1),
-        ("memory", None),
-        ("memory", []),
+        ("end", 1),
+        ("state", None),
+        ("state", []),
         ("primed", {"pending": "zz"}),
         ("recorder", []),
         ("recorder", {"token_ids": None}),
@@ -288,7 +288,7 @@ def nested(depth: int) -> list[Any]:
     return inner
 
 
-FIELDS = ["format", "machine", "tokenizer", "num_tokens", "finished", "memory", "recorder"]
+FIELDS = ["format", "machine", "tokenizer", "num_tokens", "end", "state", "recorder"]
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -296,7 +296,7 @@ def test_a_deep_value_is_refused(field: str) -> None:
     """900 is what ``json.loads`` lets through in 3.11."""
     for depth in (100, 600, 900, 5000):
         deep: Any = nested(depth)
-        within = {"memory": {"state": deep}, "recorder": {"token_ids": deep, "spans": None}}
+        within = {"state": {"rule": deep}, "recorder": {"token_ids": deep, "spans": None}}
         assert refused(DecodeStream(RAW).snapshot() | {field: within.get(field, deep)})
 
 
@@ -324,3 +324,63 @@ def test_spans_that_are_not_of_this_stream_are_refused(change: dict[str, Any]) -
     snapshot = DecodeStream(RAW, spans=True).snapshot()
     spans = snapshot["recorder"]["spans"] | change
     assert refused(snapshot | {"recorder": {"token_ids": None, "spans": spans}})
+
+
+def with_spans() -> dict[str, Any]:
+    """A snapshot with one settled and two open spans."""
+    stream = DecodeStream(RAW, spans=True)
+    stream.step_batch([0, 2, 5])
+    snapshot: dict[str, Any] = json.loads(json.dumps(stream.snapshot()))
+    return snapshot
+
+
+SPANS = with_spans()["recorder"]["spans"]
+INTEGERS = [
+    *(("at", None, place) for place in range(4)),
+    *(("open", row, place) for row in range(2) for place in range(7)),
+    *(("settled", 0, place) for place in range(5)),
+]
+
+
+@pytest.mark.parametrize("wrong", [True, 1.0, "1", None, [1]])
+@pytest.mark.parametrize(("field", "row", "place"), INTEGERS)
+def test_spans_are_integers(field: str, row: int | None, place: int, wrong: object) -> None:
+    snapshot = with_spans()
+    numbers = snapshot["recorder"]["spans"][field]
+    (numbers if row is None else numbers[row])[place] = wrong
+    assert "integers" in refused(snapshot)
+
+
+@pytest.mark.parametrize("field", ["at", "open", "settled"])
+@pytest.mark.parametrize("change", [[1], []])
+def test_spans_have_so_many_integers(field: str, change: list[int]) -> None:
+    snapshot = with_spans()
+    numbers = snapshot["recorder"]["spans"][field]
+    row = numbers if field == "at" else numbers[0]
+    row[:] = [*row, *change] if change else row[:-1]
+    assert "integers" in refused(snapshot)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"at": [1, 1, 1, 4]},
+        {"at": [1, 0, 0, 3]},
+        {"settled": [[1, 0, 1, 0, 1]]},
+        {"settled": [[0, 1, 0, 1, 1]]},
+        {"settled": [[0, -1, 1, 0, 1]]},
+        {"settled": [[0, 0, 2, 0, 2]]},
+        {"settled": [[0, 0, 1, 1, 0]]},
+        {"settled": [[0, 0, 1, 0, 2]]},
+        {"open": SPANS["open"][::-1]},
+        {"open": SPANS["open"][:1]},
+        {"waiting": [7]},
+        {"idle": [7]},
+        {"tail": ""},
+    ],
+)
+def test_spans_that_no_stream_of_this_length_has_are_refused(change: dict[str, Any]) -> None:
+    snapshot = with_spans()
+    assert DecodeStream.restore(RAW, snapshot).step_batch([3, 4]) == ["", "你"]
+    snapshot["recorder"]["spans"] |= change
+    assert refused(snapshot)

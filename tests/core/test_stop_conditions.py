@@ -431,6 +431,15 @@ def test_limits_count_sequences_and_markers_too(conditions: dict[str, Any]) -> N
             StopConditions(**conditions, limits=less)
 
 
+@pytest.mark.parametrize("name", ["longest_stop", "total_size"])
+@pytest.mark.parametrize("wrong", [-1, True, 1.0, "1", [1]])
+def test_limits_are_counts(name: str, wrong: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=name):
+        StopLimits(**{name: wrong})
+    assert getattr(StopLimits(**{name: 0}), name) == 0
+    assert getattr(StopLimits(**{name: None}), name) is None
+
+
 def test_what_is_within_limits_is_accepted_and_the_limits_are_forgotten() -> None:
     limits = StopLimits(longest_stop=4, total_size=7)
     made = StopConditions(["😋😋😋", "😋😋😋"], visible_stop="abcd", limits=limits)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec import StopConditions, StopLimits, TokenIdError, TokenIdTypeError
-from streamdec.core.stop_requests import (
+from streamdec.core.stops.requests import (
     IDS,
     OPENAI,
     SGLANG,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec import DecoderPool, MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.errors import SnapshotError, SnapshotMismatchError
 from tests.core.test_snapshots import mutants, nested, places, texts, values
 
@@ -74,7 +74,6 @@ def test_a_restored_stream_is_the_same_and_goes_on_the_same(name: str) -> None:
     text = json.dumps(stream.snapshot())
     restored = StopSequenceDecoder.restore(RAW, json.loads(text))
     assert seen(restored) == seen(stream)
-    assert stream.finished or restored._memory == stream._memory
     for token_id in KINDS[name].after:
         assert restored.step(token_id) == stream.step(token_id)
         assert seen(restored) == seen(stream)
@@ -125,8 +124,8 @@ ORDINARY = [
 
 
 @pytest.mark.parametrize("name", ORDINARY)
-def test_an_ordinary_snapshot_is_at_most_200_bytes(name: str) -> None:
-    assert len(json.dumps(KINDS[name].stream().snapshot())) <= 200
+def test_an_ordinary_snapshot_is_at_most_300_bytes(name: str) -> None:
+    assert len(json.dumps(KINDS[name].stream().snapshot())) <= 300
 
 
 def test_a_long_stream_has_a_short_snapshot() -> None:
@@ -135,7 +134,7 @@ def test_a_long_stream_has_a_short_snapshot() -> None:
         stream.step_batch([0, 1, 2, 2, LEAD, 6, 7])
     stream.step(2)
     assert stream.jailed == "\nUs"
-    assert len(json.dumps(stream.snapshot())) <= 200
+    assert len(json.dumps(stream.snapshot())) <= 300
 
 
 # --- from outside ---------------------------------------------------------------------------------
@@ -187,42 +186,84 @@ def test_a_deep_or_a_huge_value_anywhere_is_refused_or_harmless(name: str) -> No
                 assert stream.finished or isinstance(stream.step(0).text, str)
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "what"),
-    [
-        ("jailed", {"memory": {"withheld": "\nU", "tail": "\nUs", "tail_ages": 1}}, "withheld"),
-        ("jailed", {"memory": {"withheld": "xy", "tail_ages": 1}}, "tail"),
-        ("jailed", {"memory": {"withheld": "\nUs", "tail_ages": [1]}}, "tail_ages"),
-        ("jailed", {"memory": {"gate": [True, "", 0]}}, "gate"),
-        ("a closed gate", {"memory": {"gate": [False, "", 1]}}, "gate"),
-        ("opened within a character", {"memory": {"gate": [True, "", -1]}}, "gate"),
-        ("jailed", {"memory": {"jail": ""}}, "jail"),
-        ("jailed", {"size": [1, 2, 3]}, "unpack"),
-        ("jailed", {"size": -1}, "size"),
-        ("jailed", {"size": 1.0}, "size"),
-        ("jailed", {"conditions": {"stop": [""]}}, "empty stop"),
-        ("jailed", {"conditions": {"stops": ["a"]}}, "stops"),
-        ("jailed", {"conditions": []}, "conditions"),
-        ("a closed gate", {"memory": {"tail": "a", "withheld": ""}}, "tail"),
-        ("a sequence", {"memory": {"live": [0, 1, 2]}}, "live"),
-        ("ended by a string", {"end": ["", "stopped", None]}, "finish reason"),
-        ("ended by a string", {"end": ["", "stop", 1.5]}, "no stop of these"),
-        ("ended by a string", {"end": ["", "stop", True]}, "no stop of these"),
-        ("ended by a string", {"match": [True, -5, -9, 0, 0, None, 0]}, "no stream of 3 tokens"),
-        ("ended by a string", {"match": [False, 1, 7, 1, 7, 3, 1]}, "no stream of 3 tokens"),
-        ("near its limit", {"num_tokens": 4}, "limit is 4"),
-        ("near its limit", {"num_tokens": 2**40 + 3}, "num_tokens"),
-        ("jailed", {"memory": {"withheld": "\nUs", "tail_ages": -1}}, "ages"),
-        ("jailed", {"memory": {"withheld": "\nUs", "tail_ages": 9}}, "ages"),
-        ("jailed", {"size": [5, 2]}, "size"),
-        ("a tail that is shown", {"size": 0}, "too few"),
-        ("a sequence", {"memory": {"live": [1, 0]}}, "begin no sequence"),
-        ("a sequence", {"memory": {"live": [0, 1], "withheld": "SECRET"}}, "tail"),
-        ("ended by a string", {"end": None}, "match"),
-        ("ended by a string", {"match": [0, 1, 2, 3, 4, 5, 6]}, "true or false"),
-        ("ended by a string", {"match": [True, 1, 2]}, "six counts"),
-    ],
-)
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("jailed", {"matching": {"tail": "xy"}}, "tail"),
+    ("jailed", {"matching": {"tail": "\nUser:"}}, "tail"),
+    ("jailed", {"matching": {"tail": 1}}, "tail"),
+    ("jailed", {"matching": {"open": False}}, "under these conditions"),
+    ("jailed", {"matching": {"marker": "\nUs"}}, "under these conditions"),
+    ("jailed", {"matching": {"open": 1}}, "a flag"),
+    ("jailed", {"matching": {"marker": None}}, "a flag"),
+    ("jailed", {"matching": {"jail": ""}}, "jail"),
+    ("jailed", {"matching": []}, "malformed"),
+    ("a closed gate", {"matching": {"open": False, "marker": "x"}}, "under these conditions"),
+    ("a closed gate", {"matching": {"open": False, "tail": "a"}}, "tail"),
+    ("jailed", {"marks": [[3, 4]]}, "marks of another text"),
+    ("jailed", {"marks": [[2, 5]]}, "marks of another text"),
+    ("jailed", {"marks": [[2, 4], [1, 3]]}, "marks of another text"),
+    ("jailed", {"marks": [[2, 4, 4]]}, "a mark is a count"),
+    ("jailed", {"marks": [[2.0, 4]]}, "numbers"),
+    ("jailed", {"marks": [[1, 1], [1, 2], [1, 3], [2, 4]]}, "a tail of 3 letters"),
+    ("jailed", {"size": 2, "marks": []}, "a tail of 3 letters in a text of 2"),
+    ("a tail that is shown", {"size": 2, "marks": []}, "a tail of 3 letters in a text of 2"),
+    ("jailed", {"size": [1, 2, 3]}, "unpack"),
+    ("jailed", {"size": -1}, "size"),
+    ("jailed", {"size": 4.0}, "size"),
+    ("jailed", {"size": [5, 2]}, "size"),
+    ("jailed", {"size": [5, 21]}, "size"),
+    ("jailed", {"shield": [-3]}, "numbers from -2 to 2"),
+    ("jailed", {"shield": [3]}, "numbers from -2 to 2"),
+    ("jailed", {"shield": [True]}, "numbers from -2 to 2"),
+    ("jailed", {"shield": 0}, "numbers from -2 to 2"),
+    ("jailed", {"shield": [0, 0]}, "shield must be one index"),
+    ("jailed", {"shield": []}, "shield must be one index"),
+    ("jailed", {"offsets": [1, 3]}, "numbers from 0 to 2"),
+    ("jailed", {"offsets": [1.0, 2]}, "numbers from 0 to 2"),
+    ("jailed", {"offsets": [2, 1]}, "offsets"),
+    ("jailed", {"offsets": [1]}, "unpack"),
+    ("after a prompt", {"offsets": [-3, 0]}, "numbers from -2 to 1"),
+    ("after a prompt", {"offsets": [-2, -1]}, "offsets"),
+    ("within a character", {"state": {"pending": "e4", "ages": {"pending": [0]}}}, "ages"),
+    ("within a character", {"state": {"pending": "e4", "ages": {"pending": [True]}}}, "ages"),
+    ("within a character", {"state": {"pending": "e4", "ages": {"pending": [1, 1]}}}, "ages"),
+    ("within a character", {"state": {"pending": "e4", "ages": {"others": [1]}}}, "others"),
+    ("within a character", {"state": {"pending": "e4", "ages": {"pending": [5]}}}, "older than"),
+    ("jailed", {"conditions": {"stop": [""]}}, "empty stop"),
+    ("jailed", {"conditions": {"stops": ["a"]}}, "stops"),
+    ("jailed", {"conditions": []}, "conditions"),
+    ("jailed", {"live": [0]}, "begin no sequence"),
+    ("a sequence", {"live": [0, 1, 2]}, "malformed"),
+    ("a sequence", {"live": [1, 0]}, "begin no sequence"),
+    ("a sequence", {"live": [0, True]}, "malformed"),
+    ("a sequence", {"live": "ab"}, "a list of ids"),
+    ("near its limit", {"num_tokens": 4}, "limit is 4"),
+    ("near its limit", {"num_tokens": 5}, "limit is 4"),
+    ("near its limit", {"num_tokens": 2**40 + 3}, "num_tokens"),
+    ("near its limit", {"unknown_tokens": 4}, "4 unknown tokens of 3"),
+    ("ended by a string", {"end": ["", "stopped", None]}, "finish reason"),
+    ("ended by a string", {"end": [1, "stop", None]}, "finish reason"),
+    ("ended by a string", {"end": ["", "stop", 1.5]}, "not a stop of these"),
+    ("ended by a string", {"end": ["", "stop", True]}, "not a stop of these"),
+    ("ended by an id", {"end": ["", "stop", True]}, "not a stop of these"),
+    ("ended by a string", {"end": None}, "match"),
+    ("ended by a string", {"match": [True, 1, 2]}, "six counts"),
+    ("ended by a string", {"match": [0, 1, 7, 1, 7, 2, 1]}, "six counts"),
+    ("ended by a string", {"match": [False, -1, 7, 1, 7, 2, 1]}, "numbers"),
+    ("ended by a string", {"match": [False, None, 7, 1, 7, 2, 1]}, "numbers"),
+    ("ended by a string", {"match": [False, 1, 7, 1, 7, 2.0, 1]}, "numbers"),
+    ("ended by a string", {"match": [False, 1, 7, 1, 7, True, 1]}, "numbers"),
+    ("ended by a string", {"match": [False, 1, 7, 1, 7, "2", 1]}, "numbers"),
+    ("ended by a string", {"match": [False, 1, 7, 1, 7, -1, 1]}, "numbers"),
+    ("ended by a string", {"match": [False, 1, 7, 1, 7, 3, 1]}, "no stream of 3 tokens"),
+    ("ended by a string", {"match": [False, 1, 7, 1, 7, 2, 4]}, "no stream of 3 tokens"),
+    ("ended by a string", {"match": [False, 8, 7, 8, 9, 2, 1]}, "no stream of 3 tokens"),
+    ("ended by a string", {"match": [False, 1, 7, 1, 6, 2, 1]}, "no stream of 3 tokens"),
+    ("ended by a string", {"match": [False, 1, 7, 0, 7, 2, 1]}, "no stream of 3 tokens"),
+    ("ended by a string", {"match": [False, 1, 7, 8, 7, 2, 1]}, "no stream of 3 tokens"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "what"), WRONG)
 def test_what_no_stream_can_be_is_refused_by_name(
     name: str, change: dict[str, Any], what: str
 ) -> None:
@@ -235,3 +276,43 @@ def test_another_machine_or_tokenizer_is_a_mismatch() -> None:
         StopSequenceDecoder.restore(RAW, snapshot | {"machine": "decode_stream"})
     with pytest.raises(SnapshotMismatchError, match="another tokenizer"):
         StopSequenceDecoder.restore(MockTokenizer.from_tokens([b"a"]), snapshot)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("jailed", {"size": 3, "marks": [[2, 3]]}),
+        ("jailed", {"marks": [[1, 2], [1, 3], [2, 4]]}),
+        ("jailed", {"shield": [-2]}),
+        ("within a character", {"state": {"pending": "e4", "ages": {"pending": [4]}}}),
+        ("ended by a string", {"match": [False, 1, 7, 1, 7, None, 1]}),
+        ("ended by a string", {"match": [False, 1, 7, 1, 7, 0, 3]}),
+        ("near its limit", {"unknown_tokens": 3}),
+    ],
+)
+def test_values_at_the_bounds_of_these_checks_are_accepted(
+    name: str, change: dict[str, Any]
+) -> None:
+    stream = StopSequenceDecoder.restore(RAW, KINDS[name].stream().snapshot() | change)
+    assert stream.num_tokens == KINDS[name].stream().num_tokens
+
+
+@pytest.mark.parametrize("depth", [100, 480, 900, 5000])
+@pytest.mark.parametrize("field", ["conditions", "state", "matching", "marks", "live", "recorder"])
+def test_deeply_nested_lists_raise_snapshot_error(field: str, depth: int) -> None:
+    assert refused(KINDS["jailed"].stream().snapshot() | {field: nested(depth)})
+
+
+@pytest.mark.parametrize("depth", [100, 480, 900, 5000])
+def test_a_pool_refuses_deeply_nested_lists(depth: int) -> None:
+    pool = DecoderPool(RAW)
+    pool.add("one", USER)
+    usual = json.loads(json.dumps(pool.snapshot()))
+    for place in range(len([*places(usual)])):
+        snapshot = json.loads(json.dumps(usual))
+        holder, key = [*places(snapshot)][place]
+        holder[key] = nested(depth)
+        with pytest.raises(SnapshotError):
+            DecoderPool.restore(RAW, snapshot)
+    with pytest.raises(SnapshotError):
+        DecoderPool.restore(RAW, nested(depth))  # type: ignore[arg-type]

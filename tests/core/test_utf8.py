@@ -62,22 +62,22 @@ def test_the_whole_text_per_part_is_what_python_replaces() -> None:
         assert text + utf8.flush(rest, utf8.PER_PART) == data.decode("utf-8", "replace"), data
 
 
-def test_spans_are_the_code_points_with_their_bytes(errors: str) -> None:
+def test_code_points_come_with_their_bytes(errors: str) -> None:
     per_byte = errors == utf8.PER_BYTE
     for data in short_strings():
         decided = data[: len(data) - len(unfinished(data))]
-        assert utf8.spans(data, errors) == points(decided, per_byte=per_byte)
-        assert utf8.spans(data, errors, final=True) == points(data, per_byte=per_byte)
+        assert utf8.code_points(data, errors) == points(decided, per_byte=per_byte)
+        assert utf8.code_points(data, errors, final=True) == points(data, per_byte=per_byte)
 
 
 @given(data=st.lists(st.sampled_from([*BOUNDARIES, *"aé你😀\ufffd".encode()])).map(bytes))
-def test_spans_of_longer_strings_add_up(data: bytes) -> None:
+def test_code_points_of_longer_strings_add_up(data: bytes) -> None:
     for errors in (utf8.PER_PART, utf8.PER_BYTE):
         text, rest = utf8.decode(data, errors)
-        spans = utf8.spans(data, errors)
-        assert sum(width for width, _ in spans) == len(data) - len(rest)
-        assert "".join(char for _, char in spans) == text
-        final = utf8.spans(data, errors, final=True)
+        found = utf8.code_points(data, errors)
+        assert sum(width for width, _ in found) == len(data) - len(rest)
+        assert "".join(char for _, char in found) == text
+        final = utf8.code_points(data, errors, final=True)
         assert sum(width for width, _ in final) == len(data)
         assert "".join(char for _, char in final) == text + utf8.flush(rest, errors)
 

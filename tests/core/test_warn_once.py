@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from streamdec import DecodeStream
-from streamdec.core.once import Once
+from streamdec.core.warn_once import WarnOnce
 
 
 class Bare:
@@ -35,7 +35,7 @@ class Equal:
 
 @pytest.mark.parametrize("kind", [Bare, Equal])
 def test_each_thing_is_said_once_of_each_object(kind: type) -> None:
-    once, one, other = Once(), kind(), kind()
+    once, one, other = WarnOnce(), kind(), kind()
     assert [once.first(one, "a"), once.first(one, "a"), once.first(one, "b")] == [True, False, True]
     assert [once.first(other, "a"), once.first(other, "a")] == [True, False]
 
@@ -43,14 +43,14 @@ def test_each_thing_is_said_once_of_each_object(kind: type) -> None:
 @pytest.mark.parametrize("kind", [Bare, Equal])
 def test_an_object_that_is_gone_is_not_mistaken_for_another(kind: type) -> None:
     """Each may have the ``id`` of the one before."""
-    once = Once()
+    once = WarnOnce()
     assert all(once.first(kind()) for _ in range(100))
     gc.collect()
     assert len(once) <= 8
 
 
 def test_of_objects_without_weak_references_a_few_are_kept() -> None:
-    once, objects = Once(most_kept=2), [Bare() for _ in range(3)]
+    once, objects = WarnOnce(most_kept=2), [Bare() for _ in range(3)]
     assert all(once.first(each) for each in objects)
     assert [once.first(each) for each in objects[1:]] == [False, False]
     assert once.first(objects[0]), "said again rather than not at all"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from streamdec import DecodeStream, HuggingFaceTokenizer, MockTokenizer
-from streamdec.core.program import Options
-from streamdec.core.window_program import WindowProgram
+from streamdec.core.table import Options
+from streamdec.core.window_table import WindowTable
 from streamdec.errors import RewriteError, StreamdecWarning, TokenIdError, UnknownTokenError
 from tests.support.zoo import UNCOMPILED, ZOO
 
@@ -151,7 +151,7 @@ def test_what_cannot_be_compiled_says_its_whole_decode_on_ordinary_text(
 )
 def test_options_that_need_a_table_are_refused(options: Options) -> None:
     with pytest.raises(ValueError, match="windowed route"):
-        WindowProgram(SlowTokenizer(), options)
+        WindowTable(SlowTokenizer(), options)
 
 
 def test_unknown_ids_are_an_error_where_the_tokenizer_tells_them() -> None:
@@ -193,17 +193,6 @@ def test_bad_ids_are_refused_before_decode_sees_them() -> None:
             stream.step(bad)  # type: ignore[arg-type]
     with pytest.raises(TokenIdError):
         DecodeStream(SlowTokenizer(), [1, -1])
-
-
-def test_a_window_cannot_say_what_waits_and_keeps_its_memories_to_itself() -> None:
-    program = WindowProgram(SlowTokenizer(), Options())
-    memory = program.prime([1, 2])
-    assert program.settled(memory) is memory
-    assert program.rest is None
-    assert not program.is_cached(memory)
-    assert program.waiting(memory) == (0, 0, ())
-    (text, _), after = program.work_out(memory, 1)
-    assert (text, after) == program.transition(memory, 1)
 
 
 def test_offsets_move_as_the_reference_windows_do() -> None:

@@ -121,14 +121,14 @@ def _(_: Path) -> Any:
 # --- streams and snapshots ------------------------------------------------------------------------
 
 
-@gives("the stream was flushed; reset() begins anew")
+@gives("the stream has ended (length); reset() begins again")
 def _(_: Path) -> Any:
     flushed = DecodeStream(WORDS)
     flushed.flush()
     flushed.step(1)
 
 
-@gives("the stream has ended (stop); reset() begins anew")
+@gives("the stream has ended (stop); reset() begins again")
 def _(_: Path) -> Any:
     ended = StopSequenceDecoder(WORDS, StopConditions(stop_token_ids=[999]))
     ended.step(999)
@@ -502,6 +502,6 @@ def _(_: Path) -> Any:
     DecodeStream(MockTokenizer()).step(12345)
 
 
-@gives("'<eos>' is a special token that is skipped: id 999 counts too")
+@gives("'<eos>' is the text of a skipped special token; its ids (999,) stop too")
 def _(_: Path) -> Any:
     StopSequenceDecoder(MockTokenizer(), StopConditions(stop="<eos>"))

@@ -8,7 +8,8 @@ import pytest
 
 from streamdec import feed, flow, regex_stops
 from streamdec.backends import _reading, gguf_metadata, sentencepiece, tokenizer_config
-from streamdec.core import program, programs, rows, stop_pattern, stop_program, token_window
+from streamdec.core import table, window
+from streamdec.core.stops import patterns, stop_set
 from streamdec.loading import content, detect
 from streamdec.preflight import snapshot, turns
 from streamdec.server import ServerLimits, bodies
@@ -19,9 +20,8 @@ SECURITY = " ".join(Page("docs/explanation/security.md").text.split())
 DESIGN = " ".join(Page("docs/explanation/design.md").text.split())
 OFFSETS = " ".join(Page("docs/explanation/offsets.md").text.split())
 MIB = 2**20
-SHELF = programs._shelf
-ALL_PROGRAMS = (
-    f"{SHELF.max_tables}, and {SHELF.max_size:,} entries (about {SHELF.max_size * 128 // MIB} MB)"
+STOP_SETS = (
+    f"{stop_set.MAX_SETS:,}, and {stop_set.MAX_SETS_SIZE:,} code points of stops and stored texts"
 )
 SERVER = ServerLimits()
 
@@ -30,10 +30,11 @@ SERVER = ServerLimits()
     "said",
     [
         f"{regex_stops.TIMEOUT} s of the thread for the match, {regex_stops.TIMEOUT} s for what",
-        f"{stop_pattern.MAX_PARTS:,} parts, repetitions counted",
-        f"{program.MAX_PROGRAM_ENTRIES:,} entries; with stops {rows.MAX_ENTRIES:,} ",
-        ALL_PROGRAMS,
-        f"a window of the windowed route | {token_window.MAX_WINDOW} ids",
+        f"{patterns.MAX_PARTS:,} parts, repetitions counted",
+        f"{table.MAX_TRANSITIONS:,} transitions in rows; ids below {table.MAX_LISTED:,} in ",
+        f"stop sets of one table | {STOP_SETS}",
+        f"texts that one stop set knows | {stop_set.MAX_STORED:,} |",
+        f"a window of the windowed route | {window.MAX_WINDOW} ids",
         f"looks whether a stream was cancelled | {flow.MAX_TOKENS_AT_ONCE} |",
         f"{feed.MAX_SIZE:,}, or `maxsize`",
         f"{_reading.MAX_FILE // MIB} MiB (`MAX_FILE`)",
@@ -79,14 +80,14 @@ def test_each_bound_of_a_server_is_on_the_page() -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        f"without stops | {program.MAX_PROGRAM_ENTRIES:,} |",
-        f"of a program with stops | {rows.MAX_ENTRIES:,} |",
-        ALL_PROGRAMS,
-        f"(at most {SHELF.max_proven} are kept so)",
-        f"ids below {rows.MAX_DENSE:,}",
-        f"when {rows.ENTRIES_BEFORE_DENSE} tokens are known",
-        f"withhold something for more than {stop_program.MAX_CACHED_AGE}",
-        f"no step decodes more than {token_window.MAX_WINDOW} ids",
+        f"rows of a table | {table.MAX_TRANSITIONS:,} of about 200 bytes",
+        f"ids below {table.MAX_LISTED:,}, eight bytes each",
+        f"texts that one stop set knows | {stop_set.MAX_STORED:,} of about 250 bytes",
+        f"stop sets of a table | {STOP_SETS} (a text counts as {stop_set.STORED_SIZE})",
+        f"ids that streams of a table named | {table.MAX_NAMED:,} |",
+        f"If streams name more than {table.MAX_NAMED:,} ids",
+        f"older than {table.MAX_AGE} tokens",
+        f"no step decodes more than {window.MAX_WINDOW} ids",
     ],
 )
 def test_the_page_on_the_design_says_what_the_code_has(said: str) -> None:
@@ -94,11 +95,7 @@ def test_the_page_on_the_design_says_what_the_code_has(said: str) -> None:
 
 
 def test_what_pages_write_as_words_is_what_the_code_has() -> None:
-    assert program.MAX_CACHED_WAIT == 8
-    assert "more than eight tokens back" in DESIGN
-    assert rows.USES_BEFORE_DENSE == 4
-    assert "at the fourth use" in DESIGN
-    assert token_window.MAX_HELD == 3
+    assert window.MAX_HELD == 3
     assert "withholds at most three U+FFFD" in DESIGN
-    assert f"a window has {token_window.MAX_WINDOW} ids at most" in OFFSETS
-    assert token_window.INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET == 5
+    assert f"a window has {window.MAX_WINDOW} ids at most" in OFFSETS
+    assert window.INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET == 5

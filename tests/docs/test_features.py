@@ -354,7 +354,7 @@ def a_snapshot_within_a_stop() -> None:
 def laws_are_stated() -> None:
     laws = Page("docs/explanation/laws.md").text
     assert "**0. Chunk-invariance.**" in laws
-    assert "**6. The whole decode.**" in laws
+    assert "**6. The full decode.**" in laws
 
 
 CORE = "tests/core"
@@ -386,7 +386,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "The prompt is never given out": (
         the_prompt_is_never_given_out,
-        "tests/core/test_token_window.py::test_a_prompt_is_never_given_again",
+        "tests/core/test_window.py::test_a_prompt_is_never_given_again",
     ),
     "The leading space as in the whole decode": (
         the_leading_space,
@@ -424,13 +424,12 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "Each id in constant time, whatever the ids": (
         "tests/test_laws.py::test_law_15_bounds",
-        "tests/test_laws.py::test_law_15_table",
         "tests/test_laws.py::test_window_law_15_bounds",
         "tests/test_stop_laws.py::test_law_15_bounds",
     ),
     "Bounded memory for each stream": (
         f"{CORE}/test_decode_stream.py::test_a_live_stream_takes_at_most_512_bytes_at_any_length",
-        "tests/core/test_shelf.py::test_hostile_stop_sets_grow_no_memory_and_slow_nobody",
+        "tests/core/test_stop_set.py::test_hostile_conditions_grow_no_memory_and_their_streams_go_on",
     ),
     # stops
     "Stop ids": (stop_ids, "tests/test_stop_laws.py::test_all_laws_as_the_reference"),
@@ -472,7 +471,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     "`ignore_eos`": (ignore_eos, "tests/test_stop_laws.py::test_all_laws_as_the_reference"),
     "Stops that sleep until a marker": (
         stops_that_sleep,
-        "tests/core/test_gated_matcher.py::test_where_a_stop_ends_counts_what_a_marker_took",
+        "tests/core/test_stop_set.py::test_where_a_stop_ends_counts_what_a_marker_took",
     ),
     "Reasoning and tool calls known to the matcher itself": (stops_switch_on_and_off,),
     # ends
@@ -506,7 +505,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "A stop beats the limit on the same token": (
         a_stop_beats_the_limit,
-        f"{CORE}/test_stop_sequence.py::test_the_limit_is_met_to_the_token_however_long_the_stream",
+        f"{CORE}/test_stop_sequence_decoder.py::test_the_limit_is_met_to_the_token_however_long_the_stream",
     ),
     # async
     "An asynchronous iterator": (

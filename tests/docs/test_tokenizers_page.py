@@ -23,7 +23,7 @@ from streamdec import (
     StreamdecWarning,
     load_tokenizer,
 )
-from streamdec.core.programs import route_of
+from streamdec.core.tables import route_of
 from streamdec.errors import (
     ChatTemplateError,
     EncodeError,

@@ -11,7 +11,7 @@ import pytest
 
 from fuzz.differential import Case, Run, Source, Tally, main, problem, record, table
 from streamdec import DecodeStream
-from streamdec.core.jail import Jail
+from streamdec.core.stops.matcher import StopStrings
 from tests.strategies import Subject
 from tests.test_laws import MOCKS, subject_named
 
@@ -53,8 +53,8 @@ _init = DecodeStream.__init__
     [
         (DecodeStream, "flush", _silent),
         (DecodeStream, "__init__", _forgets_the_prompt),
-        (Jail, "jailed", lambda _, tail: tail[:1]),
-        (Jail, "_complete", lambda *_: None),
+        (StopStrings, "jailed", lambda _, tail: tail[:1]),
+        (StopStrings, "_complete", lambda *_: None),
     ],
 )
 def test_what_is_broken_is_found_and_made_small(

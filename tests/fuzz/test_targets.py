@@ -19,13 +19,13 @@ from fuzz.decoders import FAMILIES
 from fuzz.edits import LONGEST, edit_bytes, edit_json
 from fuzz.harness import FOLDER, Finding, Target, attempt, corpus_of, hunt, main
 from fuzz.targets import NAMES, target_named
-from streamdec.core import stop_json, utf8
-from streamdec.core.byte_runs import ExactRuns
-from streamdec.core.jail import Jail
-from streamdec.core.neighbours import Collapse, FirstThenLater, WordSuffix
-from streamdec.core.rewrite import Cascade
-from streamdec.core.token_bytes import FixedBytes
-from streamdec.core.token_window import TokenWindow
+from streamdec.core import snapshots, utf8
+from streamdec.core.replacers import Replacers
+from streamdec.core.stops.matcher import StopStrings
+from streamdec.core.token_rules.base import FixedBytes
+from streamdec.core.token_rules.byte_fallback import ExactRuns
+from streamdec.core.token_rules.contextual import Collapse, FirstThenLater, WordSuffix
+from streamdec.core.window import TokenWindow
 from streamdec.loading import content
 from tests.support.zoo import ZOO
 from tests.test_laws import MOCKS
@@ -75,7 +75,7 @@ def test_every_small_tokenizer_is_in_one_family() -> None:
 # --- what is broken -------------------------------------------------------------------------------
 
 
-def _shortest(self: Jail, text: str) -> str | None:
+def _shortest(self: StopStrings, text: str) -> str | None:
     return min((stop for stop in self._stops if text.endswith(stop)), key=len, default=None)
 
 
@@ -98,18 +98,18 @@ NO_ERROR_OF_XZ = SimpleNamespace(
 )
 BREAKS = (
     Break("utf8", utf8, "flush", lambda *_: ""),
-    Break("jail", Jail, "_complete", _shortest),
+    Break("jail", StopStrings, "_complete", _shortest),
     Break("byte_level", FixedBytes, "prime", lambda *_: (b"", None)),
     Break("byte_fallback", ExactRuns, "flush", lambda *_: b""),
     Break("metaspace", FirstThenLater, "load", lambda *_: False),
     Break("wordpiece", FirstThenLater, "load", lambda *_: False),
     Break("bpe_suffix", WordSuffix, "load", lambda *_: ("", "")),
     Break("ctc", Collapse, "load", lambda *_: (None, False)),
-    Break("pieces", Cascade, "is_tails", lambda *_: False),
-    Break("stops", Jail, "jailed", lambda _, tail: tail[:1]),
+    Break("pieces", Replacers, "is_tails", lambda *_: False),
+    Break("stops", StopStrings, "jailed", lambda _, tail: tail[:1]),
     Break("window", TokenWindow, "_context", lambda _, ids, *__: ids[-1:]),
     Break("loading", content, "lzma", NO_ERROR_OF_XZ),
-    Break("snapshots", stop_json, "_first_problem", lambda *_: ""),
+    Break("snapshots", snapshots, "_first_problem", lambda *_: ""),
     Break("jsonl", cli_decode, "numbered_lines", _lines_of_each_chunk),
 )
 

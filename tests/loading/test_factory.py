@@ -9,7 +9,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.core.programs import route_of
+from streamdec.core.tables import route_of
 from streamdec.errors import StreamdecWarning, TokenizerLoadError, UnsupportedFormatError
 from streamdec.loading.factory import load_tokenizer
 from tests.support.zoo import UNCOMPILED, ZOO, shared_tokenizers

@@ -15,7 +15,7 @@ import pytest
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec
 from streamdec.backends.fast import VARIABLE
 from streamdec.backends.report import LoadedTokenizer
-from streamdec.core.programs import route_of
+from streamdec.core.tables import route_of
 from streamdec.errors import (
     MissingExtraError,
     StreamdecWarning,

@@ -70,8 +70,9 @@ def act(folder: Path) -> object:
     Path(folder, "tokenizer.json").write_text(json.dumps(refused), encoding="utf-8")
     load_tokenizer(folder)
     _stream(tokenizer)
-    for number in range(70):  # more than are kept
+    for number in range(69):  # more than are kept, which the fixture sets to 64
         StopSequenceDecoder(tokenizer, StopConditions(stop=f"{number}."))
+    StopSequenceDecoder(tokenizer, StopConditions(stop="ab.")).step(tokenizer.token_to_id("a") or 0)
     _call(tokenizer)
     return tokenizer
 

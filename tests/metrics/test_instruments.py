@@ -39,9 +39,9 @@ counter {text} streamdec.encoding_cache.misses streamdec_encoding_cache_misses_t
 counter {text} streamdec.encoding_cache.evictions streamdec_encoding_cache_evictions_total
 updowncounter {text} streamdec.encoding_cache.entries streamdec_encoding_cache_entries
 updowncounter By streamdec.encoding_cache.size streamdec_encoding_cache_size_bytes
-updowncounter {table} streamdec.stop_tables streamdec_stop_tables
-updowncounter {entry} streamdec.stop_tables.entries streamdec_stop_tables_entries
-counter {table} streamdec.stop_tables.retired streamdec_stop_tables_retired_total
+updowncounter {set} streamdec.stop_sets streamdec_stop_sets
+updowncounter {text} streamdec.stop_sets.texts streamdec_stop_sets_texts
+counter {set} streamdec.stop_sets.dropped streamdec_stop_sets_dropped_total
 """  # noqa: E501
 """Who changes one of these breaks somebody's dashboard."""
 

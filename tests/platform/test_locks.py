@@ -9,7 +9,9 @@ import threading
 from pathlib import Path
 
 from streamdec import DecodeStream, StopConditions, StopSequenceDecoder, hooks
-from streamdec.core import programs, rows
+from streamdec.core.stops.stop_set import StopSets
+from streamdec.core.table import Table
+from streamdec.core.tables import table_for
 from streamdec.locks import Lock
 from tests.platform.subjects import tokenizer
 from tests.platform.test_processes import forks, in_a_fork, needs_fork
@@ -101,6 +103,8 @@ def test_locks_are_of_this_kind_or_say_why_not() -> None:
             if _locks_named_by(node) & KINDS:
                 made.add(path.relative_to(folder).as_posix())
     assert made == {"locks.py", *OF_THEIR_OWN}
-    assert isinstance(rows._lock, Lock)
+    table = table_for(tokenizer())
+    assert isinstance(table, Table)
+    assert isinstance(table._lock, Lock)
     assert isinstance(hooks._lock, Lock)
-    assert isinstance(programs._shelf._lock, Lock)
+    assert isinstance(StopSets()._lock, Lock)

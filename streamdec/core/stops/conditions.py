@@ -130,8 +130,8 @@ class StopConditions(_Fields):
             Hidden, and withheld as stop strings are. What is a letter, a digit or a space is as in
             the ``regex`` library: ``pip install 'streamdec[regex]'``.
         max_match_length: the most code points of a match of ``stop_regex``; longer ones are not
-        found, so
-            fewer than this are ever withheld. Must be given where a match may be of any length.
+            found, so fewer than this are ever withheld. Must be given where a match may be of any
+            length.
         limits: what callers from outside may ask for; checked, and not kept.
 
     Raises:

@@ -86,7 +86,8 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
             0,
             spelled.whole(tree),
             open_ended.whole(tree),
-            *(each.whole(tree) for each in inner),
+            inner[0].whole(tree),
+            inner[1].whole(tree),
         )
     except re.error as error:
         raise _refused(source, f"is no pattern of Python's re: {error}") from None

@@ -326,7 +326,7 @@ def test_an_engine_that_says_less_than_it_gives() -> None:
     with pytest.raises(ValueError, match="under way"):
         LogprobTracker(tracker.decoder)
     with pytest.raises(TypeError, match="StopSequenceDecoder"):
-        LogprobTracker(DecodeStream(TOKENIZER))  # type: ignore[arg-type]
+        LogprobTracker(DecodeStream(TOKENIZER))
 
 
 def test_numbers_of_numpy_are_json() -> None:

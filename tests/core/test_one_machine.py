@@ -1,0 +1,345 @@
+"""DecodeStream and StopSequenceDecoder are one machine: equal texts, spans and releases."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from streamdec import (
+    DecodeStream,
+    FinishedError,
+    MockTokenizer,
+    StopConditions,
+    StopSequenceDecoder,
+)
+from streamdec import Sequence as TokenSequence
+from streamdec.protocols import (
+    CTC,
+    BPESuffix,
+    ByteFallback,
+    Concatenation,
+    DecodingRule,
+    Joined,
+    Metaspace,
+    TextRules,
+    WordPiece,
+)
+
+NOTHING = StopConditions()
+WORDS = [
+    "▁a",
+    "b",
+    "▁",
+    "a</w>",
+    "</w>",
+    "##b",
+    ".",
+    " ",
+    " n't",
+    "<pad>",
+    "|",
+    "",
+    "é",
+    "你",
+    "<s>",
+]
+BYTES = [f"<0x{byte:02X}>" for byte in b"\xe4\xbd\xa0\xff\xc3\xa9 A"]
+RAW = [b"a", b" b", b".", b" ", b"'", b"", b"<s>", *(bytes([byte]) for byte in "你é😀".encode())]
+RAW += [b"\xff", b"x\xe4", b"\xbd\xa0\xc3", b"\xa9\xf0\x9f"]
+UNKNOWN = 77
+
+
+def tokenizer_of(rule: str | DecodingRule | TextRules) -> MockTokenizer:
+    if isinstance(rule, str):
+        return MockTokenizer.from_tokens(RAW if rule == "byte_level" else RAW[:-3], [6], rule)
+    pieces = [*WORDS, *BYTES]
+    return MockTokenizer.from_tokens([piece.encode() for piece in pieces], [14], rule)
+
+
+KINDS: dict[str, tuple[str | DecodingRule | TextRules, dict[str, Any]]] = {
+    "byte_level": ("byte_level", {}),
+    "byte_fallback": ("byte_fallback", {}),
+    "byte_fallback, exact": ("byte_fallback", {"byte_fallback": "exact"}),
+    "spaced runs": (ByteFallback(Metaspace()), {}),
+    "spaced runs, exact": (ByteFallback(Metaspace()), {"byte_fallback": "exact"}),
+    "metaspace": (Metaspace(), {}),
+    "joined": (Joined(), {}),
+    "wordpiece": (WordPiece(), {}),
+    "suffix": (BPESuffix(), {}),
+    "ctc": (CTC(), {}),
+    "strip_left": (TextRules(Concatenation(), strip_left=(" ", 2)), {}),
+    "strip_left, suffix": (TextRules(BPESuffix(), strip_left=(" ", 1)), {}),
+    "strip_left, runs": (
+        TextRules(ByteFallback(), strip_left=("é", 2)),
+        {"byte_fallback": "exact"},
+    ),
+}
+FLAGS: list[dict[str, Any]] = [
+    {},
+    {"skip_special_tokens": False},
+    {"unknown_ids": "replace"},
+    {"clean_up_tokenization_spaces": True},
+]
+
+
+def drawn(tokenizer: MockTokenizer, chooser: random.Random, most: int) -> list[int]:
+    """Ids, some of them unknown; some of them often again."""
+    few = chooser.choices(range(tokenizer.vocab_size), k=5)
+    every = [*range(tokenizer.vocab_size), *few * 4, UNKNOWN]
+    return chooser.choices(every, k=chooser.randrange(most + 1))
+
+
+def seen(stream: DecodeStream | StopSequenceDecoder) -> tuple[object, ...]:
+    return (
+        stream.held,
+        stream.prefix_offset,
+        stream.read_offset,
+        stream.num_tokens,
+        stream.num_characters,
+        stream.unknown_tokens,
+        stream.pending_text,
+        stream.withheld,
+    )
+
+
+@pytest.mark.parametrize("flags", FLAGS, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_stops_both_give_the_same_at_every_token(kind: str, flags: dict[str, Any]) -> None:
+    rule, options = KINDS[kind]
+    tokenizer, chooser = tokenizer_of(rule), random.Random(kind)
+    for _ in range(25):
+        prompt, ids = drawn(tokenizer, chooser, 12), drawn(tokenizer, chooser, 30)
+        plain = DecodeStream(tokenizer, prompt, **options, **flags)
+        deciding = StopSequenceDecoder(tokenizer, NOTHING, prompt, **options, **flags)
+        # The letters of these stops are in many texts, but the stops themselves are in none.
+        unmet = StopConditions(visible_stop=["a\0", "你\0", " \0", "\ufffd\0"], stop_token_ids=[99])
+        matching = StopSequenceDecoder(tokenizer, unmet, prompt, **options, **flags)
+        for token_id in ids:
+            text = plain.step(token_id)
+            assert deciding.step(token_id).text == text, (prompt, ids)
+            assert matching.step(token_id).text == text, (prompt, ids)
+            assert seen(plain) == seen(deciding) == seen(matching), (prompt, ids)
+            assert deciding.jailed == matching.jailed == ""
+        last = plain.flush()
+        assert last == deciding.flush().text == matching.flush().text
+
+
+# --- spans ----------------------------------------------------------------------------------------
+
+
+def spans_of(tokenizer: MockTokenizer, ids: Sequence[int], **options: Any) -> list[Any]:
+    stream = DecodeStream(tokenizer, spans=True, **options)
+    stream.step_batch(ids)
+    stream.flush()
+    return stream.take_spans()
+
+
+def clipped(spans: Sequence[Any], text: str) -> list[tuple[int, ...]]:
+    most, size = len(text), len(text.encode())
+    return [
+        (each[0], *(min(place, most) for place in each[1:3]), *(min(p, size) for p in each[3:]))
+        for each in spans
+    ]
+
+
+STOPPING = ["a", "b.", "你", "\ufffd\ufffd", "a a", " ", "éa"]
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+@pytest.mark.parametrize("kind", ["byte_level", "byte_fallback, exact", "metaspace", "suffix"])
+def test_spans_with_stops_are_those_without_cut_at_the_stop(kind: str, hidden: bool) -> None:
+    rule, options = KINDS[kind]
+    tokenizer, chooser = tokenizer_of(rule), random.Random(kind)
+    num_stopped = 0
+    for _ in range(60):
+        ids = drawn(tokenizer, chooser, 30)
+        stop = chooser.sample(STOPPING, 2)
+        conditions = StopConditions(stop, include_stop_str_in_output=not hidden)
+        decoder = StopSequenceDecoder(tokenizer, conditions, spans=True, **options)
+        text, taken = "", []
+        for token_id in ids:
+            text += decoder.step(token_id).text
+            new = decoder.take_spans()
+            assert all(span.end <= len(text) for span in new), "only of text that was output"
+            taken += new
+            if decoder.finished:
+                break
+        text += decoder.flush().text
+        taken += decoder.take_spans()
+        num_stopped += decoder.finish_reason == "stop"
+        read = ids[: decoder.num_tokens]
+        assert [span.token_index for span in taken] == list(range(len(read)))
+        assert [tuple(each) for each in taken] == clipped(
+            spans_of(tokenizer, read, **options), text
+        )
+        assert decoder.take_spans() == []
+    assert num_stopped > 10
+
+
+def test_a_span_waits_for_the_end_of_its_jail() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"ed", b"er:"])
+    decoder = StopSequenceDecoder(tokenizer, StopConditions("\nUser:"), spans=True)
+    counts = []
+    for token_id in (0, 1, 2, 1, 3):
+        decoder.step(token_id)
+        counts.append([span[:3] for span in decoder.take_spans()])
+    assert counts == [[(0, 0, 2)], [], [(1, 2, 5), (2, 5, 7)], [], [(3, 7, 7), (4, 7, 7)]]
+
+
+def test_spans_must_be_asked_for() -> None:
+    decoder = StopSequenceDecoder(MockTokenizer(), NOTHING)
+    with pytest.raises(ValueError, match="spans=True"):
+        decoder.take_spans()
+
+
+# --- release --------------------------------------------------------------------------------------
+
+TOKENIZER = MockTokenizer.from_tokens([b"a", b"\xe4", b"\xbd\xa0", b"\nUs", b"er:", b"b"])
+A, LEAD, REST, BEGINNING, END, B = range(6)
+
+
+def machines(conditions: StopConditions = NOTHING) -> list[Any]:
+    return [
+        DecodeStream(TOKENIZER),
+        StopSequenceDecoder(TOKENIZER, conditions),
+        TokenSequence(TOKENIZER),
+    ]
+
+
+def text_of(out: Any) -> str:
+    return out if isinstance(out, str) else str(out.text)
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_release_outputs_an_unfinished_character_and_the_stream_goes_on(place: int) -> None:
+    stream = machines()[place]
+    assert stream.feed([A, LEAD]).text == "a"
+    assert text_of(stream.release()) == "\ufffd"
+    assert (stream.held, stream.num_tokens, stream.num_characters) == (b"", 2, 2)
+    assert text_of(stream.release()) == ""
+    assert stream.feed([REST, LEAD, REST, A]).text == "\ufffd\ufffd你a"
+    assert (stream.num_tokens, stream.num_characters, stream.finished) == (6, 6, False)
+    assert stream.read_offset == 6
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_stream_after_a_release_survives_a_snapshot(place: int) -> None:
+    stream = machines()[place]
+    stream.feed([A, LEAD])
+    stream.release()
+    for ids in ([], [LEAD], [A, LEAD]):
+        snapshot = json.loads(json.dumps(stream.snapshot()))
+        moved = type(stream).restore(TOKENIZER, snapshot)
+        assert moved.snapshot() == snapshot
+        assert (moved.held, moved.num_tokens) == (stream.held, stream.num_tokens)
+        assert moved.feed(ids) == stream.feed(ids)
+    assert moved.feed([REST]).text == stream.fork().feed([REST]).text == "你"
+
+
+def test_release_closes_an_open_run() -> None:
+    tokenizer = MockTokenizer.from_tokens(
+        [*(bytes([b]) for b in "你".encode()), b"a"], (), "byte_fallback"
+    )
+    for kind in (DecodeStream, TokenSequence):
+        stream: Any = kind(tokenizer, byte_fallback="exact")
+        assert stream.feed([0, 1, 2]).text == ""
+        assert stream.release() == "你"
+        assert stream.feed([0]).text == ""
+        assert stream.release() == "\ufffd"
+        assert stream.feed([1, 2, 3]).text == "\ufffd\ufffda"
+    decoder = StopSequenceDecoder(tokenizer, StopConditions("你"), byte_fallback="exact")
+    assert decoder.step_batch([3, 0, 1, 2]).text == "a"
+    chunk = decoder.release()
+    assert (chunk.text, chunk.finish_reason, chunk.stop_reason) == ("", "stop", "你")
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.token_index, decoder.match.tokens_before) == (
+        1,
+        3,
+        1,
+    )
+    with pytest.raises(FinishedError):
+        decoder.release()
+
+
+def test_release_outputs_jailed_text_and_no_stop_has_a_part_before_it() -> None:
+    decoder = StopSequenceDecoder(TOKENIZER, StopConditions("\nUser:"))
+    assert decoder.step_batch([A, BEGINNING]).text == "a"
+    chunk = decoder.release()
+    assert (chunk.text, chunk.finish_reason, decoder.jailed) == ("\nUs", None, "")
+    assert decoder.step(END).text == "er:"
+    assert decoder.step_batch([BEGINNING, END]).stop_reason == "\nUser:"
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.token_index, decoder.match.tokens_before) == (
+        7,
+        4,
+        3,
+    )
+
+
+def test_a_visible_stop_has_no_part_before_a_release() -> None:
+    decoder = StopSequenceDecoder(TOKENIZER, StopConditions(visible_stop="ab"))
+    assert decoder.step(A).text == "a"
+    assert decoder.release().text == ""
+    assert decoder.step(B).finish_reason is None
+    assert decoder.step_batch([A, B]).finish_reason == "stop"
+
+
+def test_a_sequence_of_ids_begins_after_a_release() -> None:
+    decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop_token_sequences=[[A, B]]))
+    assert decoder.step(A).text == ""
+    assert decoder.release().text == "a"
+    assert decoder.step(B).text == "b"
+    assert decoder.step_batch([A, B]).stop_reason == (A, B)
+
+
+def test_a_marker_begins_after_a_release_and_the_gate_stays() -> None:
+    conditions = StopConditions("b", enable_stops_after="\nUser:")
+    decoder = StopSequenceDecoder(TOKENIZER, conditions)
+    decoder.step(BEGINNING)
+    decoder.release()
+    assert decoder.step_batch([END, B]).finish_reason is None
+    decoder.step_batch([BEGINNING, END])
+    decoder.release()
+    assert decoder.step(B).stop_reason == "b"
+
+
+def test_limits_and_spans_continue_after_a_release() -> None:
+    conditions = StopConditions("\nUser:", max_tokens=4)
+    decoder = StopSequenceDecoder(TOKENIZER, conditions, spans=True)
+    assert decoder.step_batch([A, LEAD]).text == "a"
+    assert decoder.release().text == "\ufffd"
+    assert [tuple(span) for span in decoder.take_spans()] == [(0, 0, 1, 0, 1), (1, 1, 2, 1, 4)]
+    assert decoder.step_batch([BEGINNING, B, A]).finish_reason == "length"
+    assert (decoder.num_tokens, decoder.num_characters) == (4, 6)
+    assert [span[:3] for span in decoder.take_spans()] == [(2, 2, 5), (3, 5, 6)]
+
+
+def test_a_leading_space_is_not_removed_again_after_a_release() -> None:
+    tokenizer = MockTokenizer.from_tokens(["▁a".encode(), b"<0xE4>"], (), ByteFallback(Metaspace()))
+    stream = DecodeStream(tokenizer)
+    assert stream.step_batch([0, 1]) == ["a", ""]
+    assert (stream.release(), stream.step(0)) == ("\ufffd", " a")
+    stream = DecodeStream(tokenizer)
+    assert (stream.release(), stream.step(0)) == ("", "a")
+
+
+def test_a_sequence_takes_a_release_back_when_it_is_cut() -> None:
+    sequence = TokenSequence(TOKENIZER, [A, LEAD])
+    assert sequence.release() == "\ufffd"
+    sequence.append_tokens([REST, B])
+    assert sequence.text == "a\ufffd\ufffd\ufffdb"
+    sequence.truncate(2)
+    assert (sequence.text, sequence.held) == ("a\ufffd", b"")
+    sequence.truncate(1)
+    assert (sequence.text, sequence.append_tokens([LEAD, REST])) == ("a", "你")
+
+
+def test_no_release_after_the_end() -> None:
+    stream = DecodeStream(TOKENIZER)
+    stream.flush()
+    with pytest.raises(FinishedError):
+        stream.release()
