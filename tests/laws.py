@@ -562,7 +562,7 @@ def bounded_window(
             stream.step(token_id)
         assert max(measured.sizes) <= MAX_WINDOW
         assert sum(measured.sizes) <= 2 * MAX_WINDOW**2
-        memory = stream.snapshot()["memory"]
+        memory = stream.snapshot()["state"]
         assert len(memory["context"]) + len(memory["pending"]) <= MAX_WINDOW
     measured.sizes.clear()
     ending(stream)

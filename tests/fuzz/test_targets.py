@@ -109,7 +109,7 @@ BREAKS = (
     Break("stops", StopStrings, "jailed", lambda _, tail: tail[:1]),
     Break("window", TokenWindow, "_context", lambda _, ids, *__: ids[-1:]),
     Break("loading", content, "lzma", NO_ERROR_OF_XZ),
-    Break("snapshots", snapshots, "_first_problem", lambda *_: ""),
+    Break("snapshots", snapshots, "dump_end", lambda *_: {}),
     Break("jsonl", cli_decode, "numbered_lines", _lines_of_each_chunk),
 )
 
