@@ -796,7 +796,7 @@ class Machine(Generic[Out]):
 
     @property
     def read_offset(self) -> int:
-        """How many tokens, the prompt's included, have their text wholly decided."""
+        """How many tokens, the prompt's included, had come when all text was last out."""
         return self._num_prompt_tokens + self._since(self.num_tokens)
 
     @property
