@@ -126,6 +126,7 @@ class DecoderOptions(DecodingOptions, total=False):
     stop_regex: str | Iterable[str]
     max_match_length: int | None
     limits: StopLimits | None
+    spans: bool
 
 
 class StreamOptions(FlowOptions, DecoderOptions, total=False):
@@ -488,7 +489,8 @@ def _made_decoder(
 ) -> StopSequenceDecoder:
     if tokenizer is None:
         raise TypeError(f"{what} needs a tokenizer, or a decoder")
-    decoding = {name: given.pop(name) for name in DecodingOptions.__annotations__ if name in given}
+    names = (*DecodingOptions.__annotations__, "spans")
+    decoding = {name: given.pop(name) for name in names if name in given}
     conditions = given.pop("conditions", None)
     if conditions is None:
         conditions = StopConditions(**given)

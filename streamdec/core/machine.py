@@ -532,7 +532,8 @@ class Machine(Generic[Out]):
 
     def step_chunk(self, token_id: SupportsIndex) -> Chunk:
         """Do a ``step`` with ``token_id``; return a chunk. What streams and pools call."""
-        return self.feed((token_id,))
+        found: Any = self.step(token_id)
+        return chunk_of(found) if self._gives_text else found
 
     def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
         """Return what ``token_ids`` bring out, as one chunk. What streams and pools call.

@@ -316,9 +316,9 @@ async def read(stream: TextStream[Any]) -> tuple[str, Exception | None]:
 
 
 def end_of(machine: Machine) -> str:
-    """What would come out if nothing followed. A Sequence has no flush: what its bytes are."""
+    """What would come out if nothing followed. A Sequence has no flush, but its stream has."""
     if isinstance(machine, TokenSequence):
-        return machine.held.decode("utf-8", "replace")
+        return machine.stream.flush()
     return flushed(machine).text
 
 
