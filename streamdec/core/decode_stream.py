@@ -73,7 +73,7 @@ class DecodeStream(Machine[str]):
     __slots__ = ()
 
     _kind = "decode_stream"
-    _gives_text = True
+    _returns_text = True
 
     def __init__(
         self,

@@ -59,7 +59,7 @@ class StopSequenceDecoder(Machine[Chunk]):
     __slots__ = ()
 
     _kind = "stop"
-    _gives_text = False
+    _returns_text = False
 
     def __init__(
         self,
