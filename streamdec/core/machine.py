@@ -12,10 +12,9 @@ counters (:mod:`streamdec.core.counting`), and where withheld text came from
 2. add its tally, which is below zero until the stream must look at its counters;
 3. compare its letters with the stream's ``alert``. Nothing in common: the chunk is the result;
 4. otherwise, if the token begins or completes an unfinished character, move to the next row and
-note the
-   offsets;
-5. and if a stop may begin or go on in the text, ask the matching state what the text does, and note
-a mark.
+   note the offsets;
+5. and if a stop may begin or go on in the text, ask the matching state what the text does, and
+   note a mark.
 
 Everything else happens on the slow path (``_examine``): ids that nobody has met in this state, or
 that do something by themselves; stops that are complete; limits; errors.

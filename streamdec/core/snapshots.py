@@ -1,8 +1,7 @@
 """Snapshots: a stream as JSON, and back.
 
 What is as at the start is left out, so an ordinary snapshot has about 100 bytes. A snapshot comes
-from
-outside: everything in it is checked, and a SnapshotError says what cannot be right and where.
+from outside: everything in it is checked, and a SnapshotError says what cannot be right and where.
 """
 
 from __future__ import annotations

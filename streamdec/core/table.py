@@ -4,8 +4,8 @@ r"""The transition table: what each token id does to the text, worked out once a
 small (an unfinished character, a few flags), and in a given *state* a token id always gives the
 same text and leads to the same next state. Written out, the transducer would have states without
 number (every way in which a character can be unfinished) times a vocabulary. So it is built lazily,
-as RE2 builds its
-DFAs: a transition is computed when it is first needed, stored, and looked up from then on.
+as RE2 builds its DFAs: a transition is computed when it is first needed, stored, and looked up
+from then on.
 
 A state has four parts: the state of the :class:`~streamdec.core.token_rules.base.TokenRule`, the
 bytes of the unfinished character, what the replacers withhold, and how old all of that is
