@@ -62,6 +62,9 @@ INFINITE = float("inf")
 """The tally of a token whose text is too long for a tally."""
 NEVER = 1.0
 """A tally that no stream under way has."""
+NOT_FOUND = (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError)
+"""What a look-up raises: the first if the row or the state does not know the id, the others if the
+id is an object that cannot be compared or used as an index. The slow path says what is wrong."""
 ENDED = Row(None, holds=False)
 """The row of a stream that has ended: it knows no id, so each step takes the slow path."""
 
@@ -232,35 +235,38 @@ class Machine(Generic[Out]):
         """
         try:
             # A list would count a negative number from its end, and find 1 for True.
-            if type(token_id) is int and token_id >= 0:
+            if token_id > 1 or (type(token_id) is int and token_id >= 0):  # type: ignore[operator]
                 chunk, letters, tally, row = self._row[token_id]
                 tally += self._tally
                 if tally < 0.0:
                     alert = self._alert
-                    if letters & alert:
-                        if letters >= NAMED:
-                            return self._examine(token_id)
-                        if letters & MOVES:
-                            if alert < 0 or letters & alert & LETTERS:
-                                return self._examine(token_id)
-                            if alert & NAMED and token_id in self._stops.ids:
-                                return self._examine(token_id)
-                            before = self._tally
-                            if self._moved != before:
-                                self._prefix, self._read = before - TOKEN_TALLY, before
-                            if row is None:
-                                self._prefix, self._read = self._read, tally
-                                row = self._table.idle_row
-                            self._row, self._moved = row, tally
-                        else:
-                            chunk, matching, kept = self._matching.memo[chunk.text]
-                            self._matching, self._alert = matching, matching.alert
-                            if kept >= 0:
-                                older: Marks = self._marks[-kept:] if kept else ()
-                                self._marks = (*older, tally)
+                    if not letters & alert:
+                        pass
+                    elif letters < MOVES:
+                        chunk, matching, kept = self._matching.memo[chunk.text]
+                        self._matching, self._alert = matching, matching.alert
+                        if kept >= 0:
+                            older: Marks = self._marks[-kept:] if kept else ()
+                            self._marks = (*older, tally)
+                    elif (
+                        letters < NAMED
+                        and alert >= 0
+                        and not letters & alert & LETTERS
+                        and not (alert & NAMED and token_id in self._stops.ids)
+                        and type(token_id) is int  # a Row finds 2 for 2.0
+                    ):
+                        before = self._tally
+                        if self._moved != before:
+                            self._prefix, self._read = before - TOKEN_TALLY, before
+                        if row is None:
+                            self._prefix, self._read = self._read, tally
+                            row = self._table.idle_row
+                        self._row, self._moved = row, tally
+                    else:
+                        raise LookupError
                     self._tally = tally
                     return chunk.text if self._gives_text else chunk  # type: ignore[no-any-return]
-        except LookupError:  # the row or the state does not know it
+        except NOT_FOUND:
             pass
         return self._examine(token_id)
 
