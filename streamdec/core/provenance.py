@@ -48,7 +48,9 @@ __all__ = [
     "Held",
     "Parted",
     "State",
+    "Waiting",
     "held_after_prompt",
+    "last_waiting",
     "letters_before",
     "parted",
     "parted_by_text",
@@ -67,19 +69,28 @@ BEFORE = -2
 """The origin of such text: no stop begins in it."""
 
 
+Waiting = tuple[tuple[int, int], ...]
+"""Tokens that wait, oldest first, as runs: the age of the newest token of a run, and how many
+tokens in a row it has. An open run of byte tokens is one pair, however long it is."""
+
+
 class Held(NamedTuple):
     """The ages of what is withheld in a state."""
 
     pending: Ages = ()
     """Of each byte of the unfinished character."""
-    waiting: Ages = ()
-    """Of each token of which the rule withholds something."""
+    waiting: Waiting = ()
+    """Of each token of which the rule withholds something, run by run."""
     tails: tuple[Ages, ...] = ()
     """Of each letter that each replacer withholds."""
 
-    def all(self) -> Ages:
-        """Return all of them."""
-        return (*self.pending, *self.waiting, *(each for tail in self.tails for each in tail))
+    @property
+    def oldest(self) -> int:
+        """The greatest of them; 0 if nothing is withheld."""
+        waiting = (newest + count - 1 for newest, count in self.waiting[:1])
+        return max(
+            (*self.pending, *waiting, *(each for tail in self.tails for each in tail)), default=0
+        )
 
 
 NOTHING_HELD = Held()
@@ -108,7 +119,7 @@ def held_after_prompt(
     waits = PROMPT_AGE if rule.withholds(rule_state) else BEFORE_AGE
     return Held(
         (PROMPT_AGE,) * len(pending),
-        (waits,) * rule.waiting(rule_state),
+        ((waits, 1),) * rule.waiting(rule_state),
         tuple((BEFORE_AGE,) * len(tail) for tail in tails),
     )
 
@@ -134,9 +145,10 @@ def traced(
     tails: tuple[Ages, ...] = ()
     if replacers.rules:
         firsts, tails = replacers.trace(state[2], text, held.tails, firsts)
-    waiting = _last(found.waiting, held.waiting, found.contributes)
     return firsts, Held(
-        _older(ages[len(ages) - pending :]), _older(waiting), tuple(map(_older, tails))
+        _older(ages[len(ages) - pending :]),
+        _waiting_after(held.waiting, found),
+        tuple(map(_older, tails)),
     )
 
 
@@ -198,8 +210,8 @@ def parted(rule: TokenRule, state: State, found: Contribution, flushed: bytes, t
     held = state[3]
     carried = _shared_out(rule, held.waiting, len(found.data) - found.own)
     ages = (*held.pending, *carried, *(0,) * found.own)
-    among = _last(found.waiting, held.waiting, found.contributes)
-    ages += _shared_out(rule, among, len(flushed))
+    flushed_ages = _shared_out(rule, _waiting_after(held.waiting, found), len(flushed))
+    ages += tuple(age - 1 for age in flushed_ages)
     _, firsts, lasts = _letters(rule, state[1] + found.data + flushed, ages, final=True)
     size = lasts.index(0) if 0 in lasts else len(lasts)
     age = firsts[size] if 0 in lasts else 0
@@ -218,13 +230,29 @@ def parted_by_text(alone: str, ages: Ages, text: str) -> Parted:
     return Parted(before, ages[:size], ages[:size], text[size:], oldest)
 
 
-def _last(size: int, waiting: Ages, contributes: bool) -> Ages:
-    """The ages of the last ``size`` tokens of which something waits, this one among them or not."""
-    among = (*waiting, 0) if contributes else waiting
-    return among[len(among) - size :]
+def _waiting_after(waiting: Waiting, found: Contribution) -> Waiting:
+    """The tokens that wait after one more, which brought ``found`` out."""
+    after = tuple((newest + 1, count) for newest, count in waiting)
+    if found.contributes:
+        newest, count = after[-1] if after else (0, 0)
+        after = (*after[:-1], (1, count + 1)) if newest == 2 else (*after, (1, 1))
+    return last_waiting(after, found.waiting)
 
 
-def _shared_out(rule: TokenRule, waiting: Ages, size: int) -> Ages:
+def last_waiting(waiting: Waiting, size: int) -> Waiting:
+    """Return the last ``size`` tokens of ``waiting``."""
+    if not size:
+        return ()
+    left_out = sum(count for _, count in waiting) - size
+    while left_out > 0:
+        (newest, count), *others = waiting
+        kept = max(count - left_out, 0)
+        left_out -= count - kept
+        waiting = ((newest, kept), *others) if kept else tuple(others)
+    return waiting
+
+
+def _shared_out(rule: TokenRule, waiting: Waiting, size: int) -> Ages:
     """The ages of ``size`` bytes of tokens that waited, which gave them in equal parts.
 
     The first may have given less: bytes are only ever removed at the front. Where they cannot be
@@ -232,10 +260,11 @@ def _shared_out(rule: TokenRule, waiting: Ages, size: int) -> Ages:
     """
     if not (size and waiting):
         return (1,) * size
+    each = [newest + n for newest, count in waiting for n in range(count - 1, -1, -1)]
     if not rule.has_spans:
-        return (waiting[0],) * size
-    part = -(-size // len(waiting))
-    return tuple(age for age in waiting for _ in range(part))[-size:]
+        return (each[0],) * size
+    part = -(-size // len(each))
+    return tuple(age for age in each for _ in range(part))[-size:]
 
 
 def _older(ages: Ages) -> Ages:

@@ -57,12 +57,13 @@ ids asks there itself.)
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 
 from streamdec.chunks import NOTHING, Chunk, chunk_of
 from streamdec.core import provenance, utf8
 from streamdec.core.counting import tally_of
-from streamdec.core.provenance import Ages, Contribution, Held, Parted, State
+from streamdec.core.provenance import Ages, Contribution, Held, Parted, State, Waiting
 from streamdec.core.replacers import CLEAN_UP_TOKENIZATION_SPACES, Replacers
 from streamdec.core.token_rules.base import Element, TokenRule
 from streamdec.core.token_rules.byte_fallback import ByteFallbackMode
@@ -220,7 +221,7 @@ class Table:
     def __init__(self, rule: TokenRule, options: Options, replacers: Replacers) -> None:
         self.rule: TokenRule = rule
         self.options: Options = options
-        waiting = (1,) * rule.waiting(rule.idle)
+        waiting: Waiting = ((1, 1),) * rule.waiting(rule.idle)
         tails: tuple[Ages, ...] = ((),) * len(replacers.start)
         self.idle: State = (rule.idle, b"", replacers.start, Held((), waiting, tails))
         self.idle_row: list[Transition] = []
@@ -257,7 +258,7 @@ class Table:
 
     def _is_bounded(self, state: State) -> bool:
         """Whether there are few such states: not open runs, and not what has waited for long."""
-        return self.rule.is_bounded(state[0]) and max(state[3].all(), default=0) <= MAX_AGE
+        return self.rule.is_bounded(state[0]) and state[3].oldest <= MAX_AGE
 
     def transition(self, row: list[Transition] | Row, token_id: int) -> Transition:
         """Return what ``token_id`` does in ``row``. Raises KeyError for an unknown id."""
@@ -389,7 +390,7 @@ class Table:
         rule_state, pending, tails, held = state
         data, rule_state = self.rule.release(rule_state)
         text = self.replacers.flush(tails, self._final(pending + data))
-        waiting = held.waiting[len(held.waiting) - self.rule.waiting(rule_state) :]
+        waiting = provenance.last_waiting(held.waiting, self.rule.waiting(rule_state))
         after = Held((), waiting, ((),) * len(tails))
         return text, (rule_state, b"", self.replacers.start, after)
 
@@ -516,7 +517,8 @@ class Table:
 
     def oldest(self, state: State) -> int:
         """Return the age of the oldest token of which something is withheld; 0 without one."""
-        return max(state[3].all(), default=0)
+        held: Held = state[3]
+        return held.oldest
 
     # --- JSON
 
@@ -532,7 +534,7 @@ class Table:
             "rule": _lists(self.rule.dump(rule_state)),
             "pending": pending.hex(),
             "tails": list(tails),
-            "ages": {} if {*held.all()} <= {1} else ages,  # most often all is of the last token
+            "ages": {} if held.oldest <= 1 else ages,  # most often all is of the last token
         }
 
     def load(self, data: Any) -> State:
@@ -564,17 +566,20 @@ class Table:
     ) -> Held:
         sizes = len(pending), self.rule.waiting(rule_state), [*map(len, tails)]
         if not ages:
-            return Held((1,) * sizes[0], (1,) * sizes[1], tuple((1,) * size for size in sizes[2]))
+            tail_ages = tuple((1,) * size for size in sizes[2])
+            return Held((1,) * sizes[0], ((1, 1),) * sizes[1], tail_ages)
         if ages.keys() - {*Held._fields}:
             raise ValueError(f"unexpected {sorted(map(str, ages))}")
         held = Held(
             tuple(ages.get("pending", ())),
-            tuple(ages.get("waiting", ())),
+            tuple((newest, count) for newest, count in ages.get("waiting", ())),
             tuple(map(tuple, ages.get("tails", [[]] * len(tails)))),
         )
-        if not all(type(age) is int and 0 < age < 2**40 for age in held.all()):
+        numbers = (*held.pending, *chain(*held.waiting), *chain(*held.tails))
+        if not all(type(number) is int and 0 < number < 2**40 for number in numbers):
             raise ValueError("ages must be numbers from 1 up")
-        if (len(held.pending), len(held.waiting), [*map(len, held.tails)]) != sizes:
+        num_waiting = sum(count for _, count in held.waiting)
+        if (len(held.pending), num_waiting, [*map(len, held.tails)]) != sizes:
             raise ValueError("ages of more or less than what the state withholds")
         return held
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import inspect
+import json
 import logging
 import tracemalloc
 from collections.abc import Sequence
@@ -426,3 +427,13 @@ def test_a_live_stream_takes_at_most_512_bytes_at_any_length(tokenizer: MockToke
     finally:
         tracemalloc.stop()
     assert size / len(streams) <= 512
+
+
+def test_an_open_run_keeps_its_bytes_and_nothing_else_for_each_token() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"\xe4", b"\xbd", b"\xa0", b"a"], (), "byte_fallback")
+    sizes = []
+    for times in (10, 1_010):
+        stream = DecodeStream(tokenizer, byte_fallback="exact")
+        stream.step_batch([0, 1, 2] * times)
+        sizes.append(len(json.dumps(stream.snapshot())))
+    assert sizes[1] - sizes[0] < 1.1 * 2 * 3_000, "two hexadecimal digits for each byte"
