@@ -53,6 +53,7 @@ MODULES: Mapping[str, float] = {
     "streamdec.core.stops.endings": 2.5,
     "streamdec.core.snapshots": 2.6,
     # The machine and the three classes that callers use.
+    "streamdec.core.walk": 2.7,
     "streamdec.core.machine": 3,
     "streamdec.core.decode_stream": 3.1,
     "streamdec.core.stop_sequence_decoder": 3.1,

@@ -24,9 +24,11 @@ False
 from __future__ import annotations
 
 __all__ = [
+    "INFINITE",
     "MOST_TALLIED",
     "TOKEN",
     "TOKEN_TALLY",
+    "Counters",
     "code_points_in",
     "count_of",
     "counted",
@@ -114,3 +116,79 @@ def counted(tally: float) -> int:
     tokens, text = divmod(tally, TOKEN_TALLY)
     further, size = divmod(text, _FURTHER_TALLIED)
     return int(tokens) + int(size) * _CODE_POINT + int(further) * _FURTHER_BYTE
+
+
+INFINITE = float("inf")
+"""The tally of a token whose text is too long for a tally."""
+
+
+class Counters:
+    """The counters of a stream, and its offsets.
+
+    Offsets are noted only by tokens that leave or find something unfinished: after any other token
+    all text is out, and it began with that token.
+    """
+
+    __slots__ = ("_counted", "_limit", "_moved", "_prefix", "_read", "_tally", "_tally_start")
+
+    _counted: int
+    _limit: int | None
+    """How many tokens may come; None for any number."""
+    _tally: float
+    """What was counted since ``_counted``, from ``_tally_start`` on. At 0 it is full."""
+    _tally_start: float
+    _moved: float
+    """The tally at which the offsets were noted."""
+    _prefix: float
+    """The tally at the prefix offset, of which only the tokens count."""
+    _read: float
+    """The tally at the read offset, likewise."""
+
+    @property
+    def _count(self) -> int:
+        """The count of the tokens so far, and of the text that they decided."""
+        return self._counted + counted(self._tally - self._tally_start)
+
+    @_count.setter
+    def _count(self, count: int) -> None:
+        self._counted = count
+        left = MOST_TALLIED if self._limit is None else self._limit - tokens_in(count)
+        self._tally = self._tally_start = first_tally(left)
+
+    # --- offsets
+
+    def _since(self, tokens: int) -> int:
+        """The index of the first token of which something may be withheld, after so many tokens."""
+        return self._offsets()[1] if self._moved == self._tally else tokens
+
+    def _offsets(self) -> tuple[int, int]:
+        """The prefix and the read offset, in generated tokens."""
+        if self._moved == self._tally:
+            return self._token_at(self._prefix), self._token_at(self._read)
+        tokens = self.num_tokens
+        return tokens - 1, tokens
+
+    def _token_at(self, tally: float) -> int:
+        return tokens_in(self._counted) + int((tally - self._tally_start) // TOKEN_TALLY)
+
+    def _set_offsets(self, prefix: int, read: int) -> None:
+        """Note the offsets of the stream as it is."""
+        start, begun = self._tally_start, tokens_in(self._counted)
+        self._prefix = start + (prefix - begun) * TOKEN_TALLY
+        self._read = start + (read - begun) * TOKEN_TALLY
+        self._moved = self._tally
+
+    def _note(self, tally: float, *, is_out: bool) -> None:
+        """Note the offsets of a token of this tally, after which all text is out or not."""
+        before = self._tally
+        if self._moved != before:  # the token before had its text wholly out
+            self._prefix, self._read = before - TOKEN_TALLY, before
+        self._moved = before + (TOKEN_TALLY if tally == INFINITE else tally)
+        if is_out:
+            self._prefix, self._read = self._read, self._moved
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens were taken, skipped and unknown ones included, and the last one."""
+        tallied = int((self._tally - self._tally_start) // TOKEN_TALLY)
+        return tokens_in(self._counted) + tallied

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from typing import SupportsIndex
 
 from streamdec.chunks import Chunk
-from streamdec.core.machine import NO_CONDITIONS, Machine
+from streamdec.core.machine import Machine
 from streamdec.core.provenance import Contribution
 from streamdec.core.table import Options, Table, UnknownIds
 from streamdec.core.tables import table_for
 from streamdec.core.token_ids import as_sequence
 from streamdec.core.token_rules.byte_fallback import ByteFallbackMode
+from streamdec.core.walk import NO_CONDITIONS
 from streamdec.protocols import Decoder, provide_decode_stream
 
 __all__ = ["DecodeStream"]

@@ -257,10 +257,11 @@ class _Reader:
             for each in node.elts:
                 yield from self._kinds(each)
         elif isinstance(node, ast.Name):
-            kind = self._names.get(node.id, getattr(builtins, node.id, None))
-            is_error = inspect.isclass(kind) and issubclass(kind, BaseException)
-            if is_error and kind is not NotImplementedError:  # what a base class leaves to others
-                yield kind
+            named = self._names.get(node.id, getattr(builtins, node.id, None))
+            for kind in named if isinstance(named, tuple) else (named,):
+                is_error = inspect.isclass(kind) and issubclass(kind, BaseException)
+                if is_error and kind is not NotImplementedError:  # a base class leaves it to others
+                    yield kind
 
     def _kind(self, name: str) -> type:
         kind: type = self._names.get(name) or getattr(builtins, name)

@@ -1,0 +1,601 @@
+"""How a stream walks: token ids in, chunks out, counted and matched.
+
+What it walks is described where it is defined: the table of transitions
+(:mod:`streamdec.core.table`), the states of the stops (:mod:`streamdec.core.stops.stop_set`), the
+counters (:mod:`streamdec.core.counting`), and where withheld text came from
+(:mod:`streamdec.core.provenance`).
+
+``step`` is the hot path, and it is written here once. What a step must do at most:
+
+1. look the id up in the row of the stream's state;
+2. add its tally, which is below zero until the stream must look at its counters;
+3. compare its letters with the stream's ``alert``. Nothing in common: the chunk is the result;
+4. otherwise, if the token begins or completes an unfinished character, move to the next row and
+   note the offsets;
+5. and if a stop may begin or go on in the text, ask the matching state what the text does, and
+   note a mark.
+
+Everything else happens on the slow path (``_examine``): ids that nobody has met in this state, or
+that do something by themselves; stops that are complete; limits; errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Generic, NamedTuple, SupportsIndex, TypeVar, cast, get_args
+
+from streamdec.chunks import NOTHING, Chunk, FinishReason, StopMatch, chunk_of
+from streamdec.core.counting import (
+    INFINITE,
+    TOKEN,
+    TOKEN_TALLY,
+    Counters,
+    code_points_in,
+    counted,
+    size_of,
+    text_in,
+    tokens_in,
+)
+from streamdec.core.provenance import BEFORE, Ages, State
+from streamdec.core.spans import Recorder
+from streamdec.core.stops import endings
+from streamdec.core.stops.conditions import StopConditions
+from streamdec.core.stops.endings import Checkpoint, Ending, Mark
+from streamdec.core.stops.stop_set import Matching, StopSet, stop_set_for
+from streamdec.core.table import LETTERS, MOVES, NAMED, Row, Table, Transition
+from streamdec.core.tables import AnyTable
+from streamdec.core.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
+from streamdec.core.unknown_ids import unknown_id, warn_once
+from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
+from streamdec.errors import FinishedError
+from streamdec.protocols import Decoder
+
+__all__ = ["NO_CONDITIONS", "Out", "Walk"]
+
+Out = TypeVar("Out", str, Chunk)
+"""What a step returns: the text of DecodeStream, the chunk of StopSequenceDecoder."""
+
+NO_CONDITIONS = StopConditions()
+NOT_FOUND = (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError)
+"""What a look-up raises: the first if the row or the state does not know the id, the others if the
+id is an object that cannot be compared or used as an index. The slow path says what is wrong."""
+ENDED = Row(None, holds=False)
+"""The row of a stream that has ended: it knows no id, so each step takes the slow path."""
+
+
+Marks = tuple[float | int, ...]
+
+
+class _After(NamedTuple):
+    """What a token leads to, besides the state of the table."""
+
+    out: Chunk
+    matching: Matching
+    marks: Marks
+    live: tuple[Mark, ...]
+    withheld: str | None
+    shield: int
+
+
+_CHANGING = (
+    *("_alert", "_counted", "_live", "_marks", "_matching", "_moved", "_prefix", "_read", "_row"),
+    *("_shield", "_tally", "_tally_start", "_unknown_tokens", "_withheld"),
+)
+
+
+class Walk(Counters, Generic[Out]):
+    """A stream on its way: its state, and what a token and an end do to it."""
+
+    __slots__ = (
+        "__weakref__",
+        "_alert",
+        "_end",
+        "_gives_text",
+        "_live",
+        "_marks",
+        "_match",
+        "_matching",
+        "_num_prompt_tokens",
+        "_primed",
+        "_recorder",
+        "_row",
+        "_shield",
+        "_stops",
+        "_table",
+        "_unknown_tokens",
+        "_withheld",
+        "tokenizer",
+    )
+
+    _returns_text: ClassVar[bool]
+    """Whether a step returns the text alone."""
+    _gives_text: bool
+    """The same: CPython 3.11 reads a slot faster than an attribute of the class."""
+
+    tokenizer: Decoder
+    """The tokenizer of the stream."""
+    _row: Any
+    """Of the state of the table: a Row, or the list of idle."""
+    _matching: Matching
+    _alert: int
+    """``_matching.alert``; -1 if each token takes the slow path."""
+    _marks: Marks
+    """Where the jailed text came from: tallies, and counts of what was tallied before."""
+    _shield: int
+    """Code points that began in this token or an earlier one cannot be part of a stop."""
+    _live: tuple[Mark, ...]
+    """The last tokens, as far as they may begin a stop sequence."""
+    _withheld: str | None
+    """Decided text that is not output, while a sequence may begin; else None."""
+
+    # --- beginning
+
+    def _begin(
+        self,
+        tokenizer: Decoder,
+        table: AnyTable,
+        conditions: StopConditions,
+        prompt_token_ids: Iterable[SupportsIndex],
+        *,
+        keep_tokens: bool = False,
+        spans: bool = False,
+    ) -> None:
+        """Begin a stream after a prompt."""
+        prompt = as_sequence(prompt_token_ids)
+        self.tokenizer = tokenizer
+        self._table: AnyTable = table
+        self._stops: StopSet = stop_set_for(tokenizer, table, conditions)
+        self._limit = conditions.max_tokens
+        self._primed: State = table.prime(prompt)
+        self._num_prompt_tokens: int = len(prompt)
+        self._recorder: Recorder | None = None
+        if keep_tokens or spans:
+            self._recorder = Recorder(table, self._primed, tokens=keep_tokens, spans=spans)
+        self.reset()
+
+    def reset(self) -> None:
+        """Go back to the state after the prompt; at any time, also after the end.
+
+        Kept ids and untaken spans are dropped.
+        """
+        if self._recorder is not None:
+            self._recorder.reset()
+        table = self._table
+        self._gives_text = self._returns_text
+        self._row = table.row(self._primed)
+        self._shield = BEFORE
+        self._marks, self._live, self._withheld = (), (), None
+        self._unknown_tokens = 0
+        self._end: Chunk | None = None
+        self._match: StopMatch | None = None
+        self._count = 0
+        before = min(self._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
+        self._set_offsets(-before, 0)
+        self._go(self._stops.first)
+
+    def _go(self, matching: Matching) -> None:
+        """Move to the state ``matching``; the last of what a token on the slow path changes."""
+        # Tokens without text count to the next one that has text, which must note that.
+        silent = self._read < self._moved == self._tally and not isinstance(self._row, Row)
+        if silent or self._recorder is not None or self._live or self._stops.reads_all:
+            matching = matching.uncached
+        self._matching, self._alert = matching, matching.alert
+
+    # --- the hot path
+
+    def step(self, token_id: SupportsIndex) -> Out:
+        r"""Return what ``token_id`` completes: a text, or a chunk of a StopSequenceDecoder.
+
+        Without text to output it is "" or a chunk without text. A chunk may be shared with other
+        streams; it is immutable. A chunk with a ``finish_reason`` is the last: the engine can be
+        stopped, and nothing need be flushed.
+
+        Args:
+            token_id: an integer from 0 to 2**32 - 1. NumPy integers are accepted, bools are not.
+
+        Raises:
+            TokenIdError: ``token_id`` is not such an integer.
+            UnknownTokenError: the tokenizer has no such id, under ``unknown_ids="error"``.
+            FinishedError: the stream has ended.
+            StopRegexTimeoutError: a pattern took more than half a second on this token.
+            RewriteError: the tokenizer of the windowed route took back text.
+
+        After an error the stream is as it was before the token.
+
+        >>> from streamdec import DecodeStream, MockTokenizer, TokenIdError
+        >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]))
+        >>> stream.step(0)
+        'caf'
+        >>> try:
+        ...     stream.step(-1)
+        ... except TokenIdError as error:
+        ...     error.index, stream.num_tokens
+        (1, 1)
+        """
+        try:
+            # A list would count a negative number from its end, and find 1 for True.
+            if token_id > 1 or (type(token_id) is int and token_id >= 0):  # type: ignore[operator]
+                chunk, letters, tally, row = self._row[token_id]
+                tally += self._tally
+                if tally < 0.0:
+                    alert = self._alert
+                    if not letters & alert:
+                        pass
+                    elif letters < MOVES:
+                        chunk, matching, kept = self._matching.memo[chunk.text]
+                        self._matching, self._alert = matching, matching.alert
+                        if kept >= 0:
+                            older: Marks = self._marks[-kept:] if kept else ()
+                            self._marks = (*older, tally)
+                    elif (
+                        letters < NAMED
+                        and alert >= 0
+                        and not letters & alert & LETTERS
+                        and not (alert & NAMED and token_id in self._stops.ids)
+                        and type(token_id) is int  # a Row finds 2 for 2.0
+                    ):
+                        before = self._tally
+                        if self._moved != before:
+                            self._prefix, self._read = before - TOKEN_TALLY, before
+                        if row is None:
+                            self._prefix, self._read = self._read, tally
+                            row = self._table.idle_row
+                        self._row, self._moved = row, tally
+                    else:
+                        raise LookupError
+                    self._tally = tally
+                    return chunk.text if self._gives_text else chunk  # type: ignore[no-any-return]
+        except NOT_FOUND:
+            pass
+        return self._examine(token_id)
+
+    # --- the slow path
+
+    def _examine(self, token_id: SupportsIndex) -> Out:
+        """Do the step, whatever it takes."""
+        if self._end is not None:
+            raise FinishedError(
+                f"the stream has ended ({self._end.finish_reason}); reset() begins again"
+            )
+        if type(token_id) is not int or not 0 <= token_id <= MAX_TOKEN_ID:
+            token_id = check_token_id(token_id, self.num_tokens)
+        if self._live or token_id in self._stops.ids:
+            chunk = self._take_by_id(token_id)
+        else:
+            transition, is_unknown = self._transition(token_id)
+            chunk = self._follow(token_id, transition, (), is_unknown=is_unknown)
+        return cast(Out, chunk.text if self._gives_text else chunk)
+
+    def _transition(self, token_id: int) -> tuple[Transition, bool]:
+        """What ``token_id`` does to the text, and whether the tokenizer lacks it."""
+        try:
+            return self._table.transition(self._row, token_id), False
+        except KeyError:
+            if self._table.options.unknown_ids == "error":
+                raise unknown_id(token_id, self.num_tokens) from None
+            return self._table.unknown(self._row), True
+
+    def _follow(
+        self, token_id: int, transition: Transition, live: tuple[Mark, ...], *, is_unknown: bool
+    ) -> Chunk:
+        """Take one token as text, never as an id that stops.
+
+        ``live``: the marks of the tokens that may begin a sequence, its own the last.
+        """
+        chunk, letters, tally, _ = transition
+        stops, matching, text = self._stops, self._matching, chunk.text
+        out, withheld = chunk, None
+        if live or self._withheld is not None:
+            step = self._read_live(token_id, text, live)
+            if isinstance(step, Ending):
+                return self._stopped(token_id, step)
+            out, matching, live, withheld = step
+        elif text and letters & matching.alert & LETTERS and stops.reads_text:
+            found = self._read_text(token_id, chunk, letters)
+            if isinstance(found, Ending):
+                return self._stopped(token_id, found)
+            out, matching = found
+        marks: Marks = ()
+        if matching.size:
+            marks = self._marks
+            if text:
+                marks = self._marks_after(matching, token_id, text, tally, letters)
+        after = _After(out, matching, marks, live, withheld, self._shield)
+        return self._commit(token_id, transition, after, is_unknown=is_unknown)
+
+    def _commit(
+        self, token_id: int, transition: Transition, after: _After, *, is_unknown: bool
+    ) -> Chunk:
+        """Move the stream on by one token. End it if that was the last that may come."""
+        chunk, _, tally, row = transition
+        table, index, text = self._table, self.num_tokens, chunk.text
+        is_last = self._stops.conditions.max_tokens == index + 1
+        saved = self._saved() if is_last else ()
+        if self._recorder is not None:
+            self._recorder.token(table.state(self._row), token_id)
+        self._note(tally, is_out=bool(text) and (row is None or not row.holds))
+        if is_unknown:
+            self._unknown_tokens += 1
+            warn_once(self.tokenizer, token_id)
+        self._row = table.idle_row if row is None else row
+        out, matching, self._marks, self._live, self._withheld, self._shield = after
+        self._add(tally, text)
+        self._go(matching.cached)
+        if not is_last:
+            return out
+        try:
+            return self._finish("length", before=out.text)
+        except Exception:
+            # What the end releases may be too much for a pattern: the token is not taken.
+            for name, value in saved:
+                setattr(self, name, value)
+            raise
+
+    def _saved(self) -> list[tuple[str, Any]]:
+        """The fields that a token changes, with their values."""
+        saved = [(name, getattr(self, name)) for name in _CHANGING]
+        if self._recorder is not None:
+            saved.append(("_recorder", self._recorder.fork(self.num_tokens)))
+        return saved
+
+    def _firsts(self, token_id: int, text: str) -> Ages:
+        """The age of the first byte of each letter of ``text``, which ``token_id`` decides."""
+        table, state = self._table, self._table.state(self._row)
+        if isinstance(table, Table):
+            return table.firsts(state, token_id, text)
+        tokens = self.num_tokens
+        return (tokens - self._since(tokens),) * len(text)
+
+    def _read_text(
+        self, token_id: int, chunk: Chunk, letters: int
+    ) -> tuple[Chunk, Matching] | Ending:
+        """What the stops do to the text of ``chunk``: what is output, and the state after."""
+        stops, matching, text = self._stops, self._matching, chunk.text
+        firsts = self._firsts(token_id, text) if letters >= MOVES else (0,) * len(text)
+        index = self.num_tokens
+        shielded = index - firsts[0] <= self._shield
+        known = None if shielded else matching.memo.get(text)
+        if known is not None:
+            return known[:2]
+        early = index < stops.conditions.min_tokens
+        if shielded:
+            read, found = endings.find(stops, self._checkpoint(), text, firsts, ignore=early)
+        else:
+            read, found = stops.read(matching, text, ignore=early), None
+            if read.hit is not None:
+                found = endings.find(stops, self._checkpoint(), text, firsts)[1]
+        if found is not None:
+            return endings.at_found(found)
+        out = chunk
+        if read.text != text:
+            out = chunk_of(read.text) if read.text else NOTHING
+        if shielded or early:
+            return out, read.after
+        return out, stops.store(matching, text, out, read)
+
+    def _read_live(
+        self, token_id: int, text: str, live: tuple[Mark, ...]
+    ) -> tuple[Chunk, Matching, tuple[Mark, ...], str | None] | Ending:
+        """``_read_text`` where ids may begin a sequence, or might have until now."""
+        stops, at = self._stops, self._checkpoint()
+        index = tokens_in(at.count)
+        early = index < stops.conditions.min_tokens
+        read, found = endings.find(stops, at, text, self._firsts(token_id, text), ignore=early)
+        if found is not None:
+            return endings.at_found(found)
+        kept = len(read.after.jailed)
+        if read.turned:
+            live = ()
+        if live:
+            live = tuple(endings.advanced(mark, self._table, at, token_id, text) for mark in live)
+            if stops.hides:
+                decided = code_points_in(at.count) + len(text)
+                kept = max(kept, decided - live[0].limit)
+        everything = at.withheld + text
+        size = len(everything) - kept
+        out = chunk_of(everything[:size]) if size > 0 else NOTHING
+        return out, read.after, live, everything[max(size, 0) :] if live else None
+
+    def _marks_after(
+        self, matching: Matching, token_id: int, text: str, tally: float, letters: int
+    ) -> Marks:
+        """The marks of the text that may be part of a stop in ``matching``, after ``text``."""
+        kept = max(matching.size - len(text), 0)
+        marks: Marks = self._marks[-kept:] if kept else ()
+        if letters < MOVES and tally < INFINITE:
+            return (*marks, self._tally + tally)
+        marks = (*marks, *endings.marks_of(self._count, self._firsts(token_id, text)))
+        return marks[-matching.size :]
+
+    def _take_by_id(self, token_id: int) -> Chunk:
+        """Take a token that is a stop by its id, may belong to a sequence, or is a marker."""
+        table, stops, matching = self._table, self._stops, self._matching
+        at = self._checkpoint()
+        index = tokens_in(at.count)
+        early = index < stops.conditions.min_tokens
+        live: tuple[Mark, ...] = ()
+        if stops.has_sequences and matching.is_open:
+            recorder = self._recorder and self._recorder.fork(index)
+            live = (*self._live, Mark(token_id, at, self._offsets(), recorder))
+            ids = [mark.token_id for mark in live]
+            size = stops.completed(ids)
+            if size and not early:
+                sequence = live[len(live) - size :]
+                ending = endings.by_sequence(stops, table, at, sequence, token_id)
+                return self._stopped(token_id, ending, sequence[0] if stops.hides else None)
+            live = live[len(live) - stops.begun(ids) :]
+        named = None if early else stops.named(matching, token_id)
+        if named is not None:
+            reason, hidden = named
+            ending = endings.by_id(stops, table, at, token_id, reason, hidden=hidden)
+            is_cut = hidden and stops.hides
+            return self._stopped(
+                token_id, ending, Mark(token_id, at, (0, 0), self._recorder) if is_cut else None
+            )
+        transition, is_unknown = self._transition(token_id)
+        if not stops.is_marker(matching, token_id):
+            return self._follow(token_id, transition, live, is_unknown=is_unknown)
+        return self._turn(token_id, transition, at, is_unknown=is_unknown)
+
+    def _turn(
+        self, token_id: int, transition: Transition, at: Checkpoint, *, is_unknown: bool
+    ) -> Chunk:
+        """Take a marker: what was withheld is output, and the token's own text is not read."""
+        chunk, index = transition[0], tokens_in(at.count)
+        text = at.withheld + chunk.text
+        out = chunk_of(text) if text else NOTHING
+        matching = self._stops.turned(at.matching, chunk.text)
+        after = _After(out, matching, (), (), None, index)
+        return self._commit(token_id, transition, after, is_unknown=is_unknown)
+
+    def _exact(self, mark: float) -> int:
+        """The count of a mark, which is one already or a tally."""
+        if isinstance(mark, int):
+            return mark
+        return self._counted + counted(mark - self._tally_start)
+
+    def _add(self, tally: float, text: str) -> None:
+        """Count one token, which decided ``text``, and whose offsets are noted."""
+        after = self._tally + tally
+        if after < 0.0:
+            self._tally = after
+            return
+        # The tally is full, or too small for the text: from here on another one is counted.
+        offsets = self._token_at(self._prefix), self._token_at(self._read)
+        self._marks = tuple(map(self._exact, self._marks))
+        self._count += TOKEN + size_of(text)
+        self._set_offsets(*offsets)
+
+    def _checkpoint(self) -> Checkpoint:
+        """All that the stream knows."""
+        count, size = self._count, self._matching.size
+        return Checkpoint(
+            self._table.state(self._row),
+            self._matching.cached,
+            self._jailed_text,
+            tuple(map(self._exact, self._marks[-size:] if size else ())),
+            self._shield,
+            self._since(tokens_in(count)),
+            count,
+        )
+
+    @property
+    def _jailed_text(self) -> str:
+        """``jailed``, also of a stream that ends just now."""
+        return self._matching.jailed if self._withheld is None else self._withheld
+
+    # --- the end
+
+    def end(self, finish_reason: FinishReason = "length") -> Chunk:
+        """End the stream: return what was withheld, with the finish. What streams and pools call.
+
+        The released text may complete a stop, which is then the finish (``"stop"``). After the end:
+        an empty chunk with the same finish.
+
+        Raises ValueError for a ``finish_reason`` that does not exist; StopRegexTimeoutError and
+        RewriteError as ``step`` does, and the stream has then not ended.
+        """
+        if finish_reason not in get_args(FinishReason):
+            raise ValueError(
+                f"finish_reason must be one of {get_args(FinishReason)}, not {finish_reason!r:.40}"
+            )
+        if self._end is not None:
+            return Chunk("", self._end.finish_reason, self._end.stop_reason)
+        return self._finish(finish_reason)
+
+    def _finish(self, reason: FinishReason, before: str = "") -> Chunk:
+        """End because nothing follows ``before``, which this token has brought out already."""
+        at = self._checkpoint()
+        tokens = tokens_in(at.count)
+        ignore = 0 < self._stops.conditions.min_tokens >= tokens
+        ending = endings.at_release(self._stops, self._table, at, ignore=ignore)
+        is_out = bool(self._table.flush(at.state))
+        if self._recorder is not None:
+            self._recorder.finish(at.state)
+        return self._ended(ending, tokens, reason, before, is_out=is_out)
+
+    def _stopped(self, token_id: int, ending: Ending, cut: Mark | None = None) -> Chunk:
+        """End at ``token_id``. The text of the tokens from ``cut`` on is not output."""
+        tokens, recorder = self.num_tokens + 1, self._recorder
+        if recorder is not None and cut is None:
+            row = self._row
+            recorder.token(self._table.state(row), token_id)
+            (_, _, _, after), _ = self._transition(token_id)
+            recorder.finish(self._table.idle if after is None else after.state)
+        elif cut is not None and cut.recorder is not None:
+            self._recorder = cut.recorder
+            cut.recorder.finish(cut.before.state)
+            for _ in range(tokens - cut.place):
+                cut.recorder.without_text()
+        return self._ended(ending, tokens)
+
+    def _ended(
+        self,
+        ending: Ending,
+        tokens: int,
+        reason: FinishReason = "stop",
+        before: str = "",
+        *,
+        is_out: bool = True,
+    ) -> Chunk:
+        """End after so many tokens, having brought out ``before`` with the last one.
+
+        ``is_out``: text came out that was held, or by another token.
+        """
+        offsets = self._offsets()
+        if is_out and offsets[1] < tokens:
+            offsets = offsets[1], tokens
+        stop = None
+        if ending.start >= 0:
+            reason, stop = "stop", ending.stop
+            start, byte_start = text_in(ending.start)
+            end, byte_end = text_in(ending.end)
+            self._match = StopMatch(
+                stop,
+                ending.visible,
+                start,
+                end,
+                byte_start,
+                byte_end,
+                tokens - 1 if tokens else None,
+                max(ending.origin, 0),
+            )
+        self._end = Chunk(before + ending.text, reason, stop)
+        count = self._count
+        output = count - tokens_in(count) - size_of(self._jailed_text) + size_of(ending.text)
+        self._count = tokens + output
+        self._set_offsets(*offsets)
+        self._withheld, self._live, self._marks = None, (), ()
+        self._row = ENDED
+        if self._recorder is not None:
+            self._recorder.cut(*text_in(output))
+        return self._end
+
+    # --- release
+
+    def _release(self) -> Chunk:
+        """Output what is held and jailed; the stream goes on."""
+        if self._end is not None:
+            raise FinishedError(
+                f"the stream has ended ({self._end.finish_reason}); reset() begins again"
+            )
+        table, stops, at = self._table, self._stops, self._checkpoint()
+        tokens = tokens_in(at.count)
+        text, state = table.release(at.state)
+        firsts = endings.released_ages(table, at, text, goes_on=True)
+        ignore = 0 < stops.conditions.min_tokens >= tokens
+        read, found = endings.find(stops, at, text, firsts, ignore=ignore)
+        if self._recorder is not None:
+            self._recorder.release(at.state)
+        if found is not None:
+            return self._ended(endings.at_found(found), tokens)
+        everything = at.withheld + text
+        offsets = self._offsets()
+        if text and offsets[1] < tokens:
+            offsets = offsets[1], tokens
+        self._row = table.row(state)
+        self._marks, self._live, self._withheld, self._shield = (), (), None, tokens - 1
+        self._count = at.count + size_of(text)
+        self._set_offsets(*offsets)
+        self._go(stops.restarted(read.after))
+        return chunk_of(everything) if everything else NOTHING
