@@ -134,8 +134,7 @@ def _as_expected(setup: Setup, ids: Sequence[int], expected: Trace, round_: int)
         if count:
             text += fits(decoder.step(ids[count - 1]), decoder).text
         assert seen(decoder, text) == step, (count, round_)
-        if True:
-            assert ended(decoder, text) == ends, (count, round_)
+        assert ended(decoder, text) == ends, (count, round_)
     if expected.unknown is not None:
         with pytest.raises(UnknownTokenError) as raised:
             decoder.step(ids[expected.unknown])

@@ -310,7 +310,7 @@ MORE = [
 
 def matches(pattern: str, text: str, start: int, place: int = 0) -> bool:
     """Whether ``text`` from ``start`` on is a whole match; ``^`` holds at ``place``."""
-    if start == place and "^" in pattern:
+    if start == place and "^" in pattern.replace("[^", ""):
         text, start = text[place:], 0
     return re.compile(pattern).fullmatch(text, start) is not None
 

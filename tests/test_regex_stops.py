@@ -466,6 +466,11 @@ CASES = [
         conditions={"stop_regex": "^ab", "enable_stops_after": "<go>"},
     ),
     Case(
+        "enable_stops_after: a look-behind sees all that came before the gate opened",
+        ["ab", "ab", "<go>c"], ["ab", "ab", "<go>"], "(?<=bab<go>)c", (8, 9, 8, 9, 2, 2),
+        conditions={"stop_regex": "(?<=bab<go>)c", "enable_stops_after": "<go>"},
+    ),
+    Case(
         "disable_stops_after: what was withheld goes out, and nothing is looked for",
         ["a", "<no>", "ab"], ["", "a<no>", "ab"], flush="",
         conditions={"stop_regex": "ab", "disable_stops_after": "<no>"},
@@ -772,10 +777,11 @@ def test_a_stream_goes_on_after_a_timeout(monkeypatch: pytest.MonkeyPatch, patte
     assert decoder.step_batch([1, 2]).stop_reason == pattern
 
 
+@pytest.mark.parametrize(("last", "text"), [(1, "a\ufffd"), (2, "\ufffd")])
 def test_the_last_token_was_not_taken_if_what_it_releases_takes_too_long(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, last: int, text: str
 ) -> None:
-    tokenizer = MockTokenizer.from_tokens([b"x", b"a\xe4"])
+    tokenizer = MockTokenizer.from_tokens([b"x", b"a\xe4", b"\xe4"])
     decoder = StopSequenceDecoder(tokenizer, StopConditions(stop_regex="a.b", max_tokens=2))
     for _ in range(2):  # the second time all that precedes the release is in the rows
         decoder.reset()
@@ -784,9 +790,10 @@ def test_the_last_token_was_not_taken_if_what_it_releases_takes_too_long(
         with monkeypatch.context() as patch:
             patch.setattr(regex_stops, "TIMEOUT", 0.0)
             with pytest.raises(StopRegexTimeoutError):
-                decoder.step(1)
+                decoder.step(last)
         assert (decoder.snapshot(), decoder.num_tokens, decoder.finished) == (before, 1, False)
-        assert decoder.step(1).text == "a\ufffd"
+        assert decoder.held == b""
+        assert decoder.step(last).text == text
         assert decoder.finish_reason == "length"
 
 

@@ -128,13 +128,14 @@ DEFAULT_OPTIONS = Options()
 
 # --- letters --------------------------------------------------------------------------------------
 
-# Each mark that stops often begin with has a bit of its own; other characters share a few.
+# Each mark that stops often begin with has a bit of its own; other characters share a few. What is
+# frequent in texts has the lowest bits (see Matching.free).
 _CLASSES = (
-    "\n", "\r\t\v\f", " ", "<>", "#", "`", "[", "]", "{", "}", "*", "-_", "=+~", "|", '"', "'",
-    "()", "/\\", ":;", ".", ",", "!?", "ABCDEFGHI", "JKLMNOPQRS", "TUVWXYZ",
-    "abcdefghijklmnopqrstuvwxyz0123456789",
+    "abcdefghijklmnopqrstuvwxyz0123456789", " ", "", ".", ",", "-_", "()", ":;", "=+~", "/\\",
+    "'", '"', "!?", "ABCDEFGHI", "JKLMNOPQRS", "TUVWXYZ", "\n", "\r\t\v\f", "]", "[", "{", "}",
+    "|", "*", "#", "`", "<>",
 )  # fmt: skip
-_OTHER = 1 << len(_CLASSES)
+_OTHER = 1 << _CLASSES.index("")
 _BIT_OF = {letter: 1 << bit for bit, letters in enumerate(_CLASSES) for letter in letters}
 
 MOVES = 1 << 27
@@ -142,10 +143,12 @@ MOVES = 1 << 27
 NAMED = 1 << 28
 """Some stream's conditions name the token's id."""
 SLOW = 1 << 29
-"""The token takes the slow path: it has no text, or its state neither is idle nor holds."""
+"""The token takes the slow path: it has no text, or its state neither is idle nor holds, or its id
+is named and it moves."""
 LETTERS = MOVES - 1
 """The bits that stand for letters."""
-assert _OTHER < MOVES < NAMED < SLOW < 2**30  # CPython handles integers of 30 bits fastest
+# CPython handles integers of 30 bits fastest.
+assert 1 << len(_CLASSES) <= MOVES < NAMED < SLOW < 2**30
 
 _masks: dict[int, int] = {}
 """One object for each common mask: the masks of a table then share the processor's cache."""
@@ -347,7 +350,7 @@ class Table:
         elif state == idle and row is None and (not text or any(idle[3])):
             mask |= SLOW
         if token_id in self._named:
-            mask |= NAMED
+            mask |= NAMED | (SLOW if mask & MOVES else 0)
         return chunk_of(text) if text else NOTHING, _shared(mask), tally_of(text), row
 
     def _after(self, state: State, element: Element) -> tuple[str, State]:

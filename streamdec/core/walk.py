@@ -9,11 +9,12 @@ counters (:mod:`streamdec.core.counting`), and where withheld text came from
 
 1. look the id up in the row of the stream's state;
 2. add its tally, which is below zero until the stream must look at its counters;
-3. compare its letters with the stream's ``alert``. Nothing in common: the chunk is the result;
-4. otherwise, if the token begins or completes an unfinished character, move to the next row and
-   note the offsets;
-5. and if a stop may begin or go on in the text, ask the matching state what the text does, and
-   note a mark.
+3. compare its letters with ``free``. Below it nothing matters, and the chunk is the result. So it
+   is with most tokens;
+4. otherwise, if a stop may begin or go on in the text, ask the matching state what the text does,
+   and note a mark;
+5. and if the token begins or completes an unfinished character, move to the next row and note the
+   offsets.
 
 Everything else happens on the slow path (``_examine``): ids that nobody has met in this state, or
 that do something by themselves; stops that are complete; limits; errors.
@@ -78,7 +79,7 @@ class _After(NamedTuple):
 
 
 _CHANGING = (
-    *("_alert", "_counted", "_live", "_marks", "_matching", "_moved", "_prefix", "_read", "_row"),
+    *("_counted", "_free", "_live", "_marks", "_matching", "_moved", "_prefix", "_read", "_row"),
     *("_shield", "_tally", "_tally_start", "_unknown_tokens", "_withheld"),
 )
 
@@ -88,9 +89,10 @@ class Walk(Counters, Generic[Out]):
 
     __slots__ = (
         "__weakref__",
-        "_alert",
         "_end",
+        "_free",
         "_gives_text",
+        "_ids",
         "_live",
         "_marks",
         "_match",
@@ -117,8 +119,8 @@ class Walk(Counters, Generic[Out]):
     _row: Any
     """Of the state of the table: a Row, or the list of idle."""
     _matching: Matching
-    _alert: int
-    """``_matching.alert``; -1 if each token takes the slow path."""
+    _free: int
+    """``_matching.free``."""
     _marks: Marks
     """Where the jailed text came from: tallies, and counts of what was tallied before."""
     _shield: int
@@ -162,6 +164,7 @@ class Walk(Counters, Generic[Out]):
             self._recorder.reset()
         table = self._table
         self._gives_text = self._returns_text
+        self._ids = self._stops.ids or None
         self._row = table.row(self._primed)
         self._shield = BEFORE
         self._marks, self._live, self._withheld = (), (), None
@@ -179,7 +182,7 @@ class Walk(Counters, Generic[Out]):
         silent = self._read < self._moved == self._tally and not isinstance(self._row, Row)
         if silent or self._recorder is not None or self._live or self._stops.reads_all:
             matching = matching.uncached
-        self._matching, self._alert = matching, matching.alert
+        self._matching, self._free = matching, matching.free
 
     # --- the hot path
 
@@ -218,31 +221,37 @@ class Walk(Counters, Generic[Out]):
                 chunk, letters, tally, row = self._row[token_id]
                 tally += self._tally
                 if tally < 0.0:
-                    alert = self._alert
-                    if not letters & alert:
-                        pass
-                    elif letters < MOVES:
-                        chunk, matching, kept = self._matching.memo[chunk.text]
-                        self._matching, self._alert = matching, matching.alert
-                        if kept >= 0:
-                            older: Marks = self._marks[-kept:] if kept else ()
-                            self._marks = (*older, tally)
-                    elif (
-                        letters < NAMED
-                        and alert >= 0
-                        and not letters & alert & LETTERS
-                        and not (alert & NAMED and token_id in self._stops.ids)
-                        and type(token_id) is int  # a Row finds 2 for 2.0
-                    ):
+                    if letters < self._free:
+                        self._tally = tally
+                        return chunk.text if self._gives_text else chunk  # type: ignore[no-any-return]
+                    matching = self._matching
+                    if letters < MOVES:
+                        if letters & matching.alert:
+                            chunk, matching, kept = matching.memo[chunk.text]
+                            self._matching, self._free = matching, matching.free
+                            if kept >= 0:
+                                marks: Marks = (tally,)
+                                self._marks = self._marks[-kept:] + marks if kept > 0 else marks
+                    elif letters < NAMED:
+                        ids = self._ids
+                        if type(token_id) is not int or (ids is not None and token_id in ids):
+                            raise LookupError  # a Row finds 2 for 2.0
+                        if letters >= matching.free_moving and letters & matching.alert:
+                            chunk, matching, kept = matching.memo[chunk.text]
+                            if kept >= 0 or self._shield != BEFORE:
+                                raise LookupError
+                            self._matching, self._free = matching, matching.free
                         before = self._tally
-                        if self._moved != before:
-                            self._prefix, self._read = before - TOKEN_TALLY, before
                         if row is None:
                             self._prefix, self._read = self._read, tally
                             row = self._table.idle_row
+                        elif self._moved != before:
+                            self._prefix, self._read = before - TOKEN_TALLY, before
                         self._row, self._moved = row, tally
                     else:
-                        raise LookupError
+                        met = letters & matching.alert
+                        if met and (met != NAMED or token_id in self._stops.ids):
+                            raise LookupError
                     self._tally = tally
                     return chunk.text if self._gives_text else chunk  # type: ignore[no-any-return]
         except NOT_FOUND:

@@ -11,7 +11,7 @@ from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.core.stops import stop_set as module
 from streamdec.core.stops.matcher import Hit
 from streamdec.core.stops.stop_set import StopSet, stop_set_for, stop_set_statistics
-from streamdec.core.table import MOVES, NAMED, Options, letters_of
+from streamdec.core.table import NAMED, Options, letters_of
 from streamdec.core.tables import table_for
 from tests.support.caches import small_caches
 
@@ -56,12 +56,16 @@ def test_where_a_stop_ends_counts_what_a_marker_took(tokenizer: MockTokenizer) -
 
 def test_text_in_whose_letters_no_stop_begins_passes(tokenizer: MockTokenizer) -> None:
     stops = set_of(tokenizer, StopConditions(["\nUser:", "</s>"]))
-    for text in ("Hello", " world.", "é", "[1]"):
-        assert not stops.first.alert & letters_of(text)
+    first = stops.first
+    for text in ("Hello", " world.", "é"):
+        assert letters_of(text) < first.free
+        assert not first.alert & letters_of(text)
+    assert first.free <= letters_of("[1]")  # only its letters show that none of them matters
+    assert not first.alert & letters_of("[1]")
     for text in ("a\n", "<", ">"):
-        assert stops.first.alert & letters_of(text)
-    assert stops.first.alert & MOVES
-    assert not stops.first.alert & NAMED
+        assert first.alert & letters_of(text)
+        assert first.free <= letters_of(text)
+    assert not first.alert & NAMED
     assert set_of(tokenizer, StopConditions("x", [3])).first.alert & NAMED
 
 

@@ -6,7 +6,12 @@ output. Its states are :class:`Matching` objects: the matcher's tail, whether th
 what was seen of the gate's next marker. In nearly all streams the state is nearly always the first
 one, in which nothing was seen. Its ``alert`` is the mask of the letters with which a stop (or
 marker) may begin, and a token whose text has none of these letters is not looked at. In every other
-state each text matters, so ``alert`` is -1.
+state each letter matters.
+
+A mask is a number, and CPython compares two numbers faster than it combines them. So a state also
+has ``free``, the lowest bit of its ``alert``: no mask below it has a letter of ``alert``. The
+letters that are frequent in texts have the lowest bits, and those that stops often begin with the
+highest, so that most tokens are below ``free``.
 
 What a text does is kept in ``memo``: text → (chunk to output, next state, how many older marks
 to keep). It is filled on first use. A token that completes a stop is never stored, nor is a token
@@ -25,9 +30,13 @@ made in microseconds, and is warm from the start, since the table belongs to the
 >>> stops = stop_set_for(tokenizer, table_for(tokenizer), StopConditions("\nUser:"))
 >>> letters_of("Hi") & stops.first.alert            # no letter of it can begin a stop
 0
+>>> letters_of("Hi") < stops.first.free             # which shows already by their order
+True
 >>> read = stops.read(stops.first, "\nUs")
->>> read.text, read.after.jailed, read.after.alert  # withheld, and any letter matters now
-('', '\nUs', -1)
+>>> read.text, read.after.jailed                    # withheld, and any letter matters now
+('', '\nUs')
+>>> letters_of("Hi") & read.after.alert > 0
+True
 >>> stops.read(read.after, "e!").text               # no stop: what was withheld comes out
 '\nUse!'
 
@@ -48,7 +57,7 @@ from streamdec.chunks import Chunk, StopReason
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.stops.matcher import Hit, Matcher, StopStrings, matcher_of, proper_prefix_test
 from streamdec.core.stops.patterns import read_patterns
-from streamdec.core.table import MOVES, NAMED, SLOW, Table, letters_of
+from streamdec.core.table import LETTERS, MOVES, NAMED, SLOW, Table, letters_of
 from streamdec.core.tables import AnyTable
 from streamdec.core.warn_once import WarnOnce
 from streamdec.locks import Lock
@@ -82,13 +91,21 @@ Memo = dict[str, tuple[Chunk, "Matching", int]]
 class Matching:
     """A state: what was seen of stops and markers. Immutable, but for what ``memo`` learns."""
 
-    __slots__ = ("alert", "cached", "is_open", "jailed", "marker_tail", "memo", "size", "tail")
+    __slots__ = (
+        *("alert", "cached", "free", "free_moving", "is_open", "jailed", "marker_tail", "memo"),
+        *("size", "tail"),
+    )
 
     def __init__(
         self, alert: int, is_open: bool, tail: Any, marker_tail: str, jailed: str, size: int
     ) -> None:
         self.alert: int = alert
-        """A text with none of these letters leaves the state as it is, and is output."""
+        """A text with none of these letters leaves the state as it is, and is output. -1: each
+        token takes the slow path, if it has text or not."""
+        self.free: int = min(alert & -alert, MOVES)
+        """A token of smaller letters has none of ``alert``, and does not move the table's state."""
+        self.free_moving: int = MOVES + self.free if alert >= 0 else 0
+        """The same for a token that moves the table's state and whose id nobody named."""
         self.is_open: bool = is_open
         """Whether stops count: always, if there is no gate."""
         self.tail: Any = tail
@@ -105,7 +122,7 @@ class Matching:
 
     @property
     def uncached(self) -> Matching:
-        """The same state, with an ``alert`` that lets nothing pass and an empty ``memo``."""
+        """The same state for streams that look at each token: an ``alert`` of -1, an empty memo."""
         twin = Matching(-1, self.is_open, self.tail, self.marker_tail, self.jailed, self.size)
         twin.cached = self.cached
         return twin
@@ -205,7 +222,7 @@ class StopSet:
         """Whether any text can matter."""
         self.traces: bool = self.reads_text or bool(self.ids)
         """Whether anything can stop a stream, so that it must know which token gave what."""
-        self._alert = MOVES | SLOW | (NAMED if self.ids else 0)
+        self._alert = SLOW | (NAMED if self.ids else 0)
         self.reads_all: bool = not table.name_ids(self.ids)
         """Whether each token must be looked at: the table marks no more ids."""
         self._states: dict[tuple[bool, Any, str], Matching] = {}
@@ -237,12 +254,14 @@ class StopSet:
         jailed = matcher.jailed(tail) if is_open else ""
         size = matcher.size(tail)
         jail = self._jails[is_open]
-        alert = -1
-        if not size and not marker_tail and matcher.firsts is not None:
+        alert = self._alert
+        if size or marker_tail or matcher.firsts is None:
+            alert |= LETTERS
+        else:
             letters = "".join(jail.firsts) if jail else ""
             if is_open:
                 letters += "".join(matcher.firsts)
-            alert = self._alert | letters_of(letters)
+            alert |= letters_of(letters)
         return Matching(alert, is_open, tail, marker_tail, jailed, size)
 
     def can_be(self, is_open: bool, tail: Any, marker_tail: str) -> bool:
