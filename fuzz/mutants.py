@@ -67,9 +67,9 @@ MUTANTS = (
     ),
     _core(
         "0: what a state knows of a text depends on min_tokens when it was stored",
-        "walk",
-        "if shielded or early:",
-        "if shielded:",
+        "stops/stop_set",
+        "read = self.read(state, text)\n",
+        "read = self.read(state, text, ignore=True)\n",
         STOP_LAWS,
     ),
     _core(
@@ -191,8 +191,8 @@ MUTANTS = (
     _core(
         "9: a stop may begin within one that was given up",
         "stops/matcher",
-        "while tail and not self._begins(tail):\n                tail = tail[1:]",
-        'if not self._begins(tail):\n                tail = ""',
+        "while tail and not begins(tail):\n                tail = tail[1:]",
+        'if not begins(tail):\n                tail = ""',
         STOP_LAWS,
     ),
     _core(
@@ -212,8 +212,8 @@ MUTANTS = (
     _core(
         "11: the token after min_tokens is ignored too",
         "walk",
-        "early = index < stops.conditions.min_tokens\n        if shielded:",
-        "early = index <= stops.conditions.min_tokens\n        if shielded:",
+        "ignore = index < stops.conditions.min_tokens\n        if index",
+        "ignore = index <= stops.conditions.min_tokens\n        if index",
         STOP_LAWS,
     ),
     _core(
@@ -310,6 +310,7 @@ MUTANTS = (
         "table",
         "text = self.replacers.flush(tails, self._final(pending + data))",
         "text = self.replacers.flush(tails, self._final(data))",
+        ("tests/core/test_one_machine.py",),
     ),
     _core(
         "positions: bytes are counted as code points",

@@ -180,8 +180,7 @@ class GGUFTokenizer(DerivedTokenizer):
 
     def skipped_ids(self, text: str) -> list[int]:
         """Return the ids of the skipped special tokens whose text is ``text``."""
-        data = text.encode()
-        return [token_id for token_id in self._special if self.piece(token_id) == data]
+        return self._special_by_text.get(text.encode(), [])
 
     def is_skipped(self, token_id: int) -> bool:
         """Whether ``token_id`` is a control token or the unknown one."""
@@ -190,6 +189,13 @@ class GGUFTokenizer(DerivedTokenizer):
     @cached_property
     def _special(self) -> list[int]:
         return [i for i in range(len(self._types)) if self.is_skipped(i)]
+
+    @cached_property
+    def _special_by_text(self) -> dict[bytes | None, list[int]]:
+        by_text: dict[bytes | None, list[int]] = {}
+        for token_id in self._special:
+            by_text.setdefault(self.piece(token_id), []).append(token_id)
+        return by_text
 
     @cached_property
     def fingerprint(self) -> str:
@@ -410,8 +416,9 @@ class GGUFTokenizer(DerivedTokenizer):
 
 
 _WORKED_OUT = (
-    *("fingerprint", "encodes", "special_tokens", "_special", "_control", "_sentencepiece"),
+    *("fingerprint", "encodes", "special_tokens", "_special", "_special_by_text", "_control"),
     *(
+        "_sentencepiece",
         "_names",
         "_of_special_tokens",
         "_of_plain_text",

@@ -158,6 +158,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 
     def _forget(self) -> None:
         self._skipped: dict[int, bool] = {}
+        self._added_by_text: dict[str | None, list[int]] | None = None
         self._last_asked: tuple[int, str | None] = (-1, None)
 
     @property
@@ -234,8 +235,12 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 
     def skipped_ids(self, text: str) -> list[int]:
         """Return the ids of the skipped special tokens whose text is ``text``."""
-        known = sorted(self._added_tokens)
-        return [i for i in known if self.id_to_token(i) == text and self.is_skipped(i)]
+        if self._added_by_text is None:
+            by_text: dict[str | None, list[int]] = {}
+            for token_id in sorted(self._added_tokens):
+                by_text.setdefault(self.id_to_token(token_id), []).append(token_id)
+            self._added_by_text = by_text
+        return [i for i in self._added_by_text.get(text, ()) if self.is_skipped(i)]
 
     def is_skipped(self, token_id: int) -> bool:
         """Whether ``skip_special_tokens`` leaves ``token_id`` out.

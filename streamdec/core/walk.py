@@ -227,7 +227,9 @@ class Walk(Counters, Generic[Out]):
                     matching = self._matching
                     if letters < MOVES:
                         if letters & matching.alert:
-                            chunk, matching, kept = matching.memo[chunk.text]
+                            shown, matching, kept = matching.memo[chunk.text]
+                            if shown is not None:
+                                chunk = shown
                             self._matching, self._free = matching, matching.free
                             if kept >= 0:
                                 marks: Marks = (tally,)
@@ -237,9 +239,11 @@ class Walk(Counters, Generic[Out]):
                         if type(token_id) is not int or (ids is not None and token_id in ids):
                             raise LookupError  # a Row finds 2 for 2.0
                         if letters >= matching.free_moving and letters & matching.alert:
-                            chunk, matching, kept = matching.memo[chunk.text]
+                            shown, matching, kept = matching.memo[chunk.text]
                             if kept >= 0 or self._shield != BEFORE:
                                 raise LookupError
+                            if shown is not None:
+                                chunk = shown
                             self._matching, self._free = matching, matching.free
                         before = self._tally
                         if row is None:
@@ -362,15 +366,16 @@ class Walk(Counters, Generic[Out]):
         stops, matching, text = self._stops, self._matching, chunk.text
         firsts = self._firsts(token_id, text) if letters >= MOVES else (0,) * len(text)
         index = self.num_tokens
-        shielded = index - firsts[0] <= self._shield
-        known = None if shielded else matching.memo.get(text)
-        if known is not None:
-            return known[:2]
-        early = index < stops.conditions.min_tokens
-        if shielded:
-            read, found = endings.find(stops, self._checkpoint(), text, firsts, ignore=early)
+        ignore = index < stops.conditions.min_tokens
+        if index - firsts[0] <= self._shield:
+            read, found = endings.find(stops, self._checkpoint(), text, firsts, ignore=ignore)
         else:
-            read, found = stops.read(matching, text, ignore=early), None
+            try:
+                shown, matching, _ = matching.memo[text]
+            except KeyError:
+                read, found = stops.read(matching, text, ignore=ignore), None
+            else:
+                return chunk if shown is None else shown, matching
             if read.hit is not None:
                 found = endings.find(stops, self._checkpoint(), text, firsts)[1]
         if found is not None:
@@ -378,9 +383,7 @@ class Walk(Counters, Generic[Out]):
         out = chunk
         if read.text != text:
             out = chunk_of(read.text) if read.text else NOTHING
-        if shielded or early:
-            return out, read.after
-        return out, stops.store(matching, text, out, read)
+        return out, read.after
 
     def _read_live(
         self, token_id: int, text: str, live: tuple[Mark, ...]

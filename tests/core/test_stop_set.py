@@ -101,12 +101,12 @@ def test_of_too_many_sets_the_least_recently_used_goes(
 def test_sets_that_are_too_large_together_make_room(
     tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_SETS_SIZE", 1_000)
+    monkeypatch.setattr(module, "MAX_SETS_SIZE", 10_000)
     before = stop_set_statistics()
     small = set_of(tokenizer, StopConditions("small"))
-    large = set_of(tokenizer, StopConditions("x" * 900))
+    large = set_of(tokenizer, StopConditions("x" * 120))
     assert set_of(tokenizer, StopConditions("small")) is not small
-    assert set_of(tokenizer, StopConditions("x" * 900)) is not large
+    assert set_of(tokenizer, StopConditions("x" * 120)) is not large
     huge = set_of(tokenizer, StopConditions("x" * 5_000))
     assert set_of(tokenizer, StopConditions("x" * 5_000)) is huge, "the last one is kept"
     after = stop_set_statistics()
@@ -116,17 +116,17 @@ def test_sets_that_are_too_large_together_make_room(
 def test_texts_that_a_set_learns_count(
     tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_SETS_SIZE", 1_000)
+    monkeypatch.setattr(module, "MAX_SETS_SIZE", 4_000)
     usual, other = StopConditions("9 x"), StopConditions("8 x")
-    kept = set_of(tokenizer, usual)
-    set_of(tokenizer, other)
+    kept, first = set_of(tokenizer, usual), set_of(tokenizer, other)
     assert set_of(tokenizer, usual) is kept
+    before = kept.size
     StopSequenceDecoder(tokenizer, usual).step_batch([*range(100)])
-    assert kept.size > 1_000
-    set_of(tokenizer, usual)
-    last = set_of(tokenizer, StopConditions("7 x"))
-    assert set_of(tokenizer, usual) is not kept
-    assert last.num_stored == 0
+    assert kept.num_stored > 0
+    assert kept.size == before + module.STORED_SIZE * kept.num_stored
+    monkeypatch.setattr(module, "MAX_SETS_SIZE", kept.size)
+    assert set_of(tokenizer, usual) is kept, "it is asked for, so it is the last"
+    assert set_of(tokenizer, other) is not first, "there was no room for both"
 
 
 # --- bounds ---------------------------------------------------------------------------------------

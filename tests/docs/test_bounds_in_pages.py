@@ -20,9 +20,8 @@ SECURITY = " ".join(Page("docs/explanation/security.md").text.split())
 DESIGN = " ".join(Page("docs/explanation/design.md").text.split())
 OFFSETS = " ".join(Page("docs/explanation/offsets.md").text.split())
 MIB = 2**20
-STOP_SETS = (
-    f"{stop_set.MAX_SETS:,}, and {stop_set.MAX_SETS_SIZE:,} code points of stops and stored texts"
-)
+STOP_SETS = f"{stop_set.MAX_SETS:,}, and about {stop_set.MAX_SETS_SIZE // MIB} MiB together"
+TEXTS = f"{stop_set.MAX_STORED:,} of about {stop_set.STORED_SIZE}"
 SERVER = ServerLimits()
 
 
@@ -82,8 +81,8 @@ def test_each_bound_of_a_server_is_on_the_page() -> None:
     [
         f"rows of a table | {table.MAX_TRANSITIONS:,} of about 200 bytes",
         f"ids below {table.MAX_LISTED:,}, eight bytes each",
-        f"texts that one stop set knows | {stop_set.MAX_STORED:,} of about 250 bytes",
-        f"stop sets of a table | {STOP_SETS} (a text counts as {stop_set.STORED_SIZE})",
+        f"texts that one stop set knows | {TEXTS} bytes",
+        f"stop sets of a table | {STOP_SETS}",
         f"ids that streams of a table named | {table.MAX_NAMED:,} |",
         f"If streams name more than {table.MAX_NAMED:,} ids",
         f"older than {table.MAX_AGE} tokens",

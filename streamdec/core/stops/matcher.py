@@ -47,8 +47,10 @@ __all__ = [
 S = TypeVar("S", str, tuple[int, ...])
 
 MOST_PREFIXES = 2_000
-"""Code points of all stops up to which their prefixes are kept in a set: faster to ask, slower to
-make (1,000 stops: 2 ms, against 0.3 ms for a sorted list)."""
+"""Code points of all stops up to which their prefixes are put into a set at once: faster to ask,
+slower to make (1,000 stops: 2 ms, against 0.3 ms for a sorted list)."""
+MOST_IN_PREFIXES = 2**20
+"""Code points squared up to which the set is made at all: of one long stop it is half as large."""
 
 
 class Hit(NamedTuple):
@@ -142,15 +144,16 @@ class StopStrings:
 
     def step(self, tail: str, text: str, *, ignore: bool = False) -> tuple[str, Hit | None]:
         """See Matcher."""
+        begins, firsts, lasts = self._begins, self.firsts, self._lasts
         for index, letter in enumerate(text, 1):
-            if not tail and letter not in self.firsts:
+            if not tail and letter not in firsts:
                 continue
             tail += letter
-            if letter in self._lasts and not ignore:
+            if letter in lasts and not ignore:
                 stop = self._complete(tail)
                 if stop is not None:
                     return tail, Hit(stop, stop not in self._hidden, index, stop)
-            while tail and not self._begins(tail):
+            while tail and not begins(tail):
                 tail = tail[1:]
         return tail, None
 
@@ -203,16 +206,37 @@ class StopStrings:
 
 def proper_prefix_test(stops: frozenset[S]) -> Callable[[S], bool]:
     """Return a test whether a text (or ids; not empty) is a proper prefix of one of ``stops``."""
-    if sum(map(len, stops)) <= MOST_PREFIXES:
-        prefixes = {stop[:size] for stop in stops for size in range(1, len(stop))}
-        return prefixes.__contains__
-    ordered = sorted(stops)
+    sizes = [*map(len, stops)]
+    is_small = sum(sizes) <= MOST_PREFIXES
+    if is_small or sum(size * size for size in sizes) > MOST_IN_PREFIXES:
+        return _proper_prefixes(stops).__contains__ if is_small else _bisecting(sorted(stops))
+    return _learning(stops)
 
+
+def _proper_prefixes(stops: frozenset[S]) -> set[S]:
+    return {stop[:size] for stop in stops for size in range(1, len(stop))}
+
+
+def _bisecting(ordered: list[S]) -> Callable[[S], bool]:
     def begins(text: S) -> bool:
         place = bisect_left(ordered, text)
         if place < len(ordered) and ordered[place] == text:
             place += 1
         return place < len(ordered) and ordered[place][: len(text)] == text
+
+    return begins
+
+
+def _learning(stops: frozenset[S]) -> Callable[[S], bool]:
+    """A sorted list at first; the set of all prefixes once that has paid for itself."""
+    test, asked, most = _bisecting(sorted(stops)), 0, sum(map(len, stops))
+
+    def begins(text: S) -> bool:
+        nonlocal test, asked
+        asked += 1
+        if asked == most:
+            test = _proper_prefixes(stops).__contains__
+        return test(text)
 
     return begins
 

@@ -14,7 +14,7 @@ letters that are frequent in texts have the lowest bits, and those that stops of
 highest, so that most tokens are below ``free``.
 
 What a text does is kept in ``memo``: text → (chunk to output, next state, how many older marks
-to keep). It is filled on first use. A token that completes a stop is never stored, nor is a token
+to keep). It is filled on first use. A text that completes a stop is never stored, nor is a token
 that acts by its id, so a stream need not ask at each token whether it has ended.
 
 Nothing in a stop set has the size of a vocabulary. A set of four strings takes some kilobytes, is
@@ -51,9 +51,9 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from streamdec.chunks import Chunk, StopReason
+from streamdec.chunks import NOTHING, Chunk, StopReason, chunk_of
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.stops.matcher import Hit, Matcher, StopStrings, matcher_of, proper_prefix_test
 from streamdec.core.stops.patterns import read_patterns
@@ -76,16 +76,38 @@ __all__ = [
 
 logger = logging.getLogger("streamdec")
 
-MAX_STORED = 2_048
+MAX_STORED = 16_384
 """Texts that the states of one stop set know together; each takes about 250 bytes."""
 MAX_SETS = 4_096
 """Stop sets that are kept for one table."""
-MAX_SETS_SIZE = 2**19
-"""How large they may be together: code points of their stops, and stored texts 16 times."""
-STORED_SIZE = 16
-"""A stored text takes as much memory as so many code points of stops."""
+MAX_SETS_SIZE = 2**25
+"""Bytes that they may take together, as far as these estimates go."""
+STORED_SIZE = 250
+"""Bytes of a stored text."""
+PREFIX_SIZE = 80
+"""Bytes of a code point of a stop: one prefix ends there."""
+PATTERN_SIZE = 2**17
+"""Bytes of a pattern."""
 
-Memo = dict[str, tuple[Chunk, "Matching", int]]
+Known: TypeAlias = tuple[Chunk | None, "Matching", int]
+"""The chunk to output, or None for that of the token; the next state; how many older marks to keep,
+or -1 if no mark is needed."""
+
+
+class Memo(dict[str, Known]):
+    """What texts do in one state: computed on first use. KeyError where it is never stored."""
+
+    __slots__ = ("_state", "_stops")
+
+    def __init__(self, stops: StopSet | None, state: Matching) -> None:
+        super().__init__()
+        self._stops = stops
+        self._state = state
+
+    def __missing__(self, text: str) -> Known:
+        if self._stops is None:
+            raise KeyError(text)
+        return self._stops.learn(self._state, text)
 
 
 class Matching:
@@ -97,7 +119,14 @@ class Matching:
     )
 
     def __init__(
-        self, alert: int, is_open: bool, tail: Any, marker_tail: str, jailed: str, size: int
+        self,
+        stops: StopSet | None,
+        alert: int,
+        is_open: bool,
+        tail: Any,
+        marker_tail: str,
+        jailed: str,
+        size: int,
     ) -> None:
         self.alert: int = alert
         """A text with none of these letters leaves the state as it is, and is output. -1: each
@@ -116,14 +145,15 @@ class Matching:
         """Decided text that is not output yet."""
         self.size: int = size
         """How many of the last code points may be part of a later stop."""
-        self.memo: Memo = {}
+        self.memo = Memo(stops, self)
         self.cached: Matching = self
         """The state itself; of an uncached one, the state that it stands for."""
 
     @property
     def uncached(self) -> Matching:
         """The same state for streams that look at each token: an ``alert`` of -1, an empty memo."""
-        twin = Matching(-1, self.is_open, self.tail, self.marker_tail, self.jailed, self.size)
+        marker_tail, jailed, size = self.marker_tail, self.jailed, self.size
+        twin = Matching(None, -1, self.is_open, self.tail, marker_tail, jailed, size)
         twin.cached = self.cached
         return twin
 
@@ -164,6 +194,7 @@ class StopSet:
         "_jails",
         "_markers",
         "_named",
+        "_own_size",
         "_sequences",
         "_sizes",
         "_states",
@@ -228,16 +259,16 @@ class StopSet:
         self._states: dict[tuple[bool, Any, str], Matching] = {}
         self.num_stored = 0
         """How many texts the states know."""
+        texts = (*conditions.stop, *conditions.visible_stop)
+        self._own_size = 1_024 + PREFIX_SIZE * sum(map(len, texts)) + PATTERN_SIZE * len(patterns)
         is_open = after is None
         self.first: Matching = self._made(is_open, self.matcher.start, "")
         """The state of a stream that begins."""
 
     @property
     def size(self) -> int:
-        """How much memory it takes, in code points of stops."""
-        texts = (*self.conditions.stop, *self.conditions.visible_stop)
-        patterns = len(self.conditions.stop_regex) * 8_192
-        return 64 + sum(map(len, texts)) + patterns + STORED_SIZE * self.num_stored
+        """How many bytes it takes, estimated."""
+        return self._own_size + STORED_SIZE * self.num_stored
 
     # --- states
 
@@ -262,7 +293,8 @@ class StopSet:
             if is_open:
                 letters += "".join(matcher.firsts)
             alert |= letters_of(letters)
-        return Matching(alert, is_open, tail, marker_tail, jailed, size)
+        stops = self if matcher.is_cacheable else None
+        return Matching(stops, alert, is_open, tail, marker_tail, jailed, size)
 
     def can_be(self, is_open: bool, tail: Any, marker_tail: str) -> bool:
         """Whether a stream can have seen that; ``tail`` is one of the matcher's."""
@@ -273,10 +305,11 @@ class StopSet:
             return jail is not None and jail.is_tail(marker_tail)
         return is_open or tail == self.matcher.skip(tail, "")
 
-    def store(self, state: Matching, text: str, chunk: Chunk, read: Read) -> Matching:
-        """Keep what ``text`` did in ``state``. Return the next state as it is kept."""
-        if not self.matcher.is_cacheable or state.cached is not state:
-            return read.after
+    def learn(self, state: Matching, text: str) -> Known:
+        """Compute and store what ``text`` does in ``state``. KeyError: it completes a stop."""
+        read = self.read(state, text)
+        if read.hit is not None:
+            raise KeyError(text)
         if self.num_stored >= MAX_STORED:
             self._forget()
         after = read.after
@@ -284,11 +317,14 @@ class StopSet:
             after = self._states.setdefault((after.is_open, after.tail, after.marker_tail), after)
         if state is not self.first:
             key = state.is_open, state.tail, state.marker_tail
-            state = self._states.setdefault(key, state)
+            self._states.setdefault(key, state)
+        chunk = None
+        if read.text != text:
+            chunk = chunk_of(read.text) if read.text else NOTHING
         kept = max(after.size - len(text), 0) if after.size else -1
-        state.memo[text] = chunk, after, kept
+        known = state.memo[text] = chunk, after, kept
         self.num_stored += 1
-        return after
+        return known
 
     def _forget(self) -> None:
         states, self._states = self._states, {}
@@ -310,8 +346,9 @@ class StopSet:
         if skip:
             tail, place = matcher.skip(tail, text[:skip]), skip
         while True:
-            part = text[place:]
-            turn, marker_tail = self._turn(is_open, marker_tail, part)
+            part, turn = text[place:], None
+            if self.has_gate:
+                turn, marker_tail = self._turn(is_open, marker_tail, part)
             if is_open:
                 after, hit = matcher.step(
                     tail, part if turn is None else part[:turn], ignore=ignore
@@ -442,7 +479,7 @@ class StopSets:
             with self._lock:  # to the end: it is used now
                 if self._sets.pop(conditions, None) is not None:
                     self._sets[conditions] = found
-                self._weigh(conditions, found)
+                    self._weigh(conditions, found)
         return found
 
     def put(self, stops: StopSet) -> StopSet:
@@ -450,19 +487,18 @@ class StopSets:
         with self._lock:
             kept = self._sets.setdefault(stops.conditions, stops)
             self._weigh(stops.conditions, kept)
-            while len(self._sets) > 1 and (
-                len(self._sets) > MAX_SETS or self._size > MAX_SETS_SIZE
-            ):
-                oldest = next(iter(self._sets))
-                del self._sets[oldest]
-                _count_dropped()
-                self._size -= self._sizes.pop(oldest, 0)
         return kept
 
     def _weigh(self, conditions: StopConditions, stops: StopSet) -> None:
+        """Note the size of ``stops``, the last used; drop the first if all are too large."""
         size = stops.size
         self._size += size - self._sizes.get(conditions, 0)
         self._sizes[conditions] = size
+        while len(self._sets) > 1 and (len(self._sets) > MAX_SETS or self._size > MAX_SETS_SIZE):
+            oldest = next(iter(self._sets))
+            del self._sets[oldest]
+            _count_dropped()
+            self._size -= self._sizes.pop(oldest, 0)
 
     def __iter__(self) -> Iterator[StopSet]:
         return iter([*self._sets.values()])
@@ -512,11 +548,9 @@ def _skipped(
     if not table.options.skip_special_tokens:
         return {}
     markers = (conditions.enable_stops_after, conditions.disable_stops_after)
-    texts = (*conditions.stop, *conditions.visible_stop, *markers)
     found: dict[str, tuple[int, ...]] = {}
-    for text in texts:
-        ids = _ids_of(tokenizer, text) if isinstance(text, str) else ()
-        if isinstance(text, str) and ids:
+    for text in (*conditions.stop, *conditions.visible_stop, *markers):
+        if isinstance(text, str) and (ids := _ids_of(tokenizer, text)):
             found[text] = ids
             if _said.first(tokenizer, ids):
                 logger.info(
