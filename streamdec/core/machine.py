@@ -7,8 +7,8 @@ users ask, and how a stream is copied and moved.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Self, SupportsIndex
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex
 
 from streamdec.chunks import NOTHING, Chunk, TokenSpan, Withheld, chunk_of
 from streamdec.core import snapshots
@@ -17,18 +17,43 @@ from streamdec.core.spans import Recorder
 from streamdec.core.stops import endings
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.stops.stop_set import stop_set_for
-from streamdec.core.table import Route, Table
+from streamdec.core.table import Route, Row, Table
 from streamdec.core.tables import AnyTable, table_for
 from streamdec.core.token_ids import as_sequence
-from streamdec.core.walk import ENDED, Out, Walk
+from streamdec.core.walk import ENDED, Walk, step_function
 from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
 
-__all__ = ["Machine"]
+__all__ = ["Machine", "fed", "note_taken"]
 
 
-class Machine(Walk[Out]):
+def fed(step: Callable[[SupportsIndex], Chunk], token_ids: Iterable[SupportsIndex]) -> Chunk:
+    """Return what ``step`` makes of ``token_ids``, as one chunk. See ``Machine.feed``."""
+    ids = token_ids if type(token_ids) is list else as_sequence(token_ids)
+    texts: list[str] = []
+    try:
+        if len(ids) == 1:
+            return step(ids[0])  # shared, where a joined chunk would be a new one
+        for token_id in ids:
+            chunk = step(token_id)
+            texts.append(chunk.text)
+            if chunk.finish_reason is not None:
+                left = len(ids) - len(texts)
+                return Chunk("".join(texts), chunk.finish_reason, chunk.stop_reason, left)
+    except Exception as error:
+        note_taken(error, texts)
+        raise
+    text = "".join(texts)
+    return chunk_of(text) if text else NOTHING
+
+
+def note_taken(error: Any, texts: list[str]) -> None:
+    """Note on ``error`` the texts of the ids that a call took before it."""
+    error.chunk, error.num_taken = Chunk("".join(texts)), len(texts)
+
+
+class Machine(Walk):
     """Token ids in, text out. See DecodeStream and StopSequenceDecoder."""
 
     __slots__ = ()
@@ -38,10 +63,13 @@ class Machine(Walk[Out]):
 
     # --- as streams and pools call it
 
-    def step_chunk(self, token_id: SupportsIndex) -> Chunk:
-        """Do a ``step`` with ``token_id``; return a chunk. What streams and pools call."""
-        found: Any = self.step(token_id)
-        return chunk_of(found) if self._gives_text else found
+    if TYPE_CHECKING:
+
+        def step_chunk(self, token_id: SupportsIndex) -> Chunk:
+            """Do a ``step`` with ``token_id``; return a chunk. What streams and pools call."""
+
+    else:
+        step_chunk = step_function(returns_text=False)
 
     def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
         """Return what ``token_ids`` bring out, as one chunk. What streams and pools call.
@@ -50,26 +78,15 @@ class Machine(Walk[Out]):
         ``error.chunk`` is then the text of the ids before, ``error.num_taken`` their number, and
         the stream is as it was after them.
         """
-        ids = as_sequence(token_ids)
-        texts: list[str] = []
-        step: Any = self.step
-        gives_text = self._gives_text
-        try:
-            for token_id in ids:
-                found = step(token_id)
-                if gives_text:
-                    texts.append(found)
-                    continue
-                texts.append(found.text)
-                if found.finish_reason is not None:
-                    left = len(ids) - len(texts)
-                    return Chunk("".join(texts), found.finish_reason, found.stop_reason, left)
-        except Exception as error:
-            error.chunk = Chunk("".join(texts))  # type: ignore[attr-defined]
-            error.num_taken = len(texts)  # type: ignore[attr-defined]
-            raise
-        text = "".join(texts)
-        return chunk_of(text) if text else NOTHING
+        return fed(self.step_chunk, token_ids)
+
+    @property
+    def withholds(self) -> bool:
+        """Whether anything is held or jailed: bytes of a character, or a possible stop."""
+        row = self._row
+        if self._matching.jailed or self._withheld or (type(row) is Row and row.holds):
+            return self._end is None
+        return False
 
     # --- what may be asked
 

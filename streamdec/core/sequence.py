@@ -239,6 +239,11 @@ class Sequence:
         return ""
 
     @property
+    def withholds(self) -> bool:
+        """Whether bytes of an unfinished character are held."""
+        return self._stream.withholds
+
+    @property
     def finished(self) -> bool:
         """A sequence has no end: False."""
         return False

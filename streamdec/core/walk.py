@@ -22,8 +22,8 @@ that do something by themselves; stops that are complete; limits; errors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, ClassVar, Generic, NamedTuple, SupportsIndex, TypeVar, cast, get_args
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, SupportsIndex, get_args
 
 from streamdec.chunks import NOTHING, Chunk, FinishReason, StopMatch, chunk_of
 from streamdec.core.counting import (
@@ -51,10 +51,7 @@ from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 from streamdec.errors import FinishedError
 from streamdec.protocols import Decoder
 
-__all__ = ["NO_CONDITIONS", "Out", "Walk"]
-
-Out = TypeVar("Out", str, Chunk)
-"""What a step returns: the text of DecodeStream, the chunk of StopSequenceDecoder."""
+__all__ = ["NO_CONDITIONS", "Walk", "step_function"]
 
 NO_CONDITIONS = StopConditions()
 NOT_FOUND = (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError)
@@ -84,14 +81,102 @@ _CHANGING = (
 )
 
 
-class Walk(Counters, Generic[Out]):
+# --- the hot path ---------------------------------------------------------------------------------
+
+
+def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
+    """Return the method ``step``, which returns texts or chunks: written once, made twice."""
+
+    def step(self: Walk, token_id: SupportsIndex) -> Any:  # noqa: D417 (no argument is missing)
+        r"""Return what ``token_id`` completes: a text, or a chunk of a StopSequenceDecoder.
+
+        Without text to output it is "" or a chunk without text. A chunk may be shared with other
+        streams; it is immutable. A chunk with a ``finish_reason`` is the last: the engine can be
+        stopped, and nothing need be flushed.
+
+        Args:
+            token_id: an integer from 0 to 2**32 - 1. NumPy integers are accepted, bools are not.
+
+        Raises:
+            TokenIdError: ``token_id`` is not such an integer.
+            UnknownTokenError: the tokenizer has no such id, under ``unknown_ids="error"``.
+            FinishedError: the stream has ended.
+            StopRegexTimeoutError: a pattern took more than half a second on this token.
+            RewriteError: the tokenizer of the windowed route took back text.
+
+        After an error the stream is as it was before the token.
+
+        >>> from streamdec import DecodeStream, MockTokenizer, TokenIdError
+        >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]))
+        >>> stream.step(0)
+        'caf'
+        >>> try:
+        ...     stream.step(-1)
+        ... except TokenIdError as error:
+        ...     error.index, stream.num_tokens
+        (1, 1)
+        """
+        try:
+            # A list would count a negative number from its end, and find 1 for True.
+            if token_id > 1 or (type(token_id) is int and token_id >= 0):  # type: ignore[operator]
+                chunk, letters, tally, row = self._row[token_id]
+                tally += self._tally
+                if tally < 0.0:
+                    if letters < self._free:
+                        self._tally = tally
+                        return chunk.text if returns_text else chunk
+                    matching = self._matching
+                    if letters < MOVES:
+                        if letters & matching.alert:
+                            shown, matching, kept = matching.memo[chunk.text]
+                            if shown is not None:
+                                chunk = shown
+                            self._matching, self._free = matching, matching.free
+                            if kept >= 0:
+                                marks: Marks = (tally,)
+                                self._marks = self._marks[-kept:] + marks if kept > 0 else marks
+                    elif letters < NAMED:
+                        ids = self._ids
+                        if type(token_id) is not int or (ids is not None and token_id in ids):
+                            raise LookupError  # a Row finds 2 for 2.0
+                        if letters >= matching.free_moving and letters & matching.alert:
+                            shown, matching, kept = matching.memo[chunk.text]
+                            if kept >= 0 or self._shield != BEFORE:
+                                raise LookupError
+                            if shown is not None:
+                                chunk = shown
+                            self._matching, self._free = matching, matching.free
+                        before = self._tally
+                        if row is None:
+                            self._prefix, self._read = self._read, tally
+                            row = self._table.idle_row
+                        elif self._moved != before:
+                            self._prefix, self._read = before - TOKEN_TALLY, before
+                        self._row, self._moved = row, tally
+                    else:
+                        met = letters & matching.alert
+                        if met and (met != NAMED or token_id in self._stops.ids):
+                            raise LookupError
+                    self._tally = tally
+                    return chunk.text if returns_text else chunk
+        except NOT_FOUND:
+            pass
+        chunk = self._examine(token_id)
+        return chunk.text if returns_text else chunk
+
+    return step
+
+
+# --- the walk -------------------------------------------------------------------------------------
+
+
+class Walk(Counters):
     """A stream on its way: its state, and what a token and an end do to it."""
 
     __slots__ = (
         "__weakref__",
         "_end",
         "_free",
-        "_gives_text",
         "_ids",
         "_live",
         "_marks",
@@ -108,11 +193,6 @@ class Walk(Counters, Generic[Out]):
         "_withheld",
         "tokenizer",
     )
-
-    _returns_text: ClassVar[bool]
-    """Whether a step returns the text alone."""
-    _gives_text: bool
-    """The same: CPython 3.11 reads a slot faster than an attribute of the class."""
 
     tokenizer: Decoder
     """The tokenizer of the stream."""
@@ -163,7 +243,6 @@ class Walk(Counters, Generic[Out]):
         if self._recorder is not None:
             self._recorder.reset()
         table = self._table
-        self._gives_text = self._returns_text
         self._ids = self._stops.ids or None
         self._row = table.row(self._primed)
         self._shield = BEFORE
@@ -184,88 +263,10 @@ class Walk(Counters, Generic[Out]):
             matching = matching.uncached
         self._matching, self._free = matching, matching.free
 
-    # --- the hot path
-
-    def step(self, token_id: SupportsIndex) -> Out:
-        r"""Return what ``token_id`` completes: a text, or a chunk of a StopSequenceDecoder.
-
-        Without text to output it is "" or a chunk without text. A chunk may be shared with other
-        streams; it is immutable. A chunk with a ``finish_reason`` is the last: the engine can be
-        stopped, and nothing need be flushed.
-
-        Args:
-            token_id: an integer from 0 to 2**32 - 1. NumPy integers are accepted, bools are not.
-
-        Raises:
-            TokenIdError: ``token_id`` is not such an integer.
-            UnknownTokenError: the tokenizer has no such id, under ``unknown_ids="error"``.
-            FinishedError: the stream has ended.
-            StopRegexTimeoutError: a pattern took more than half a second on this token.
-            RewriteError: the tokenizer of the windowed route took back text.
-
-        After an error the stream is as it was before the token.
-
-        >>> from streamdec import DecodeStream, MockTokenizer, TokenIdError
-        >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]))
-        >>> stream.step(0)
-        'caf'
-        >>> try:
-        ...     stream.step(-1)
-        ... except TokenIdError as error:
-        ...     error.index, stream.num_tokens
-        (1, 1)
-        """
-        try:
-            # A list would count a negative number from its end, and find 1 for True.
-            if token_id > 1 or (type(token_id) is int and token_id >= 0):  # type: ignore[operator]
-                chunk, letters, tally, row = self._row[token_id]
-                tally += self._tally
-                if tally < 0.0:
-                    if letters < self._free:
-                        self._tally = tally
-                        return chunk.text if self._gives_text else chunk  # type: ignore[no-any-return]
-                    matching = self._matching
-                    if letters < MOVES:
-                        if letters & matching.alert:
-                            shown, matching, kept = matching.memo[chunk.text]
-                            if shown is not None:
-                                chunk = shown
-                            self._matching, self._free = matching, matching.free
-                            if kept >= 0:
-                                marks: Marks = (tally,)
-                                self._marks = self._marks[-kept:] + marks if kept > 0 else marks
-                    elif letters < NAMED:
-                        ids = self._ids
-                        if type(token_id) is not int or (ids is not None and token_id in ids):
-                            raise LookupError  # a Row finds 2 for 2.0
-                        if letters >= matching.free_moving and letters & matching.alert:
-                            shown, matching, kept = matching.memo[chunk.text]
-                            if kept >= 0 or self._shield != BEFORE:
-                                raise LookupError
-                            if shown is not None:
-                                chunk = shown
-                            self._matching, self._free = matching, matching.free
-                        before = self._tally
-                        if row is None:
-                            self._prefix, self._read = self._read, tally
-                            row = self._table.idle_row
-                        elif self._moved != before:
-                            self._prefix, self._read = before - TOKEN_TALLY, before
-                        self._row, self._moved = row, tally
-                    else:
-                        met = letters & matching.alert
-                        if met and (met != NAMED or token_id in self._stops.ids):
-                            raise LookupError
-                    self._tally = tally
-                    return chunk.text if self._gives_text else chunk  # type: ignore[no-any-return]
-        except NOT_FOUND:
-            pass
-        return self._examine(token_id)
-
     # --- the slow path
 
-    def _examine(self, token_id: SupportsIndex) -> Out:
-        """Do the step, whatever it takes."""
+    def _examine(self, token_id: SupportsIndex) -> Chunk:
+        """Do a step on the slow path: all cases, and all errors."""
         if self._end is not None:
             raise FinishedError(
                 f"the stream has ended ({self._end.finish_reason}); reset() begins again"
@@ -273,11 +274,9 @@ class Walk(Counters, Generic[Out]):
         if type(token_id) is not int or not 0 <= token_id <= MAX_TOKEN_ID:
             token_id = check_token_id(token_id, self.num_tokens)
         if self._live or token_id in self._stops.ids:
-            chunk = self._take_by_id(token_id)
-        else:
-            transition, is_unknown = self._transition(token_id)
-            chunk = self._follow(token_id, transition, (), is_unknown=is_unknown)
-        return cast(Out, chunk.text if self._gives_text else chunk)
+            return self._take_by_id(token_id)
+        transition, is_unknown = self._transition(token_id)
+        return self._follow(token_id, transition, (), is_unknown=is_unknown)
 
     def _transition(self, token_id: int) -> tuple[Transition, bool]:
         """What ``token_id`` does to the text, and whether the tokenizer lacks it."""

@@ -12,8 +12,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields
 from typing import Any, Self, SupportsIndex, TypeGuard
 
-from streamdec.core.stops.matcher import matcher_of
 from streamdec.core.stops.patterns import StopPattern, read_patterns
+from streamdec.core.stops.regex_matcher import matcher_of
 from streamdec.core.stops.requests import OPENAI, SGLANG, VLLM, translated
 from streamdec.core.token_ids import check_token_id, is_bool
 

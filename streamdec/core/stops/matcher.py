@@ -29,19 +29,14 @@ complete at one code point the longest; of equally long ones a hidden one, then 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
-
-from streamdec.core.stops.patterns import StopPattern
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 __all__ = [
     "Hit",
     "Matcher",
-    "RegexMatcherMaker",
     "StopStrings",
-    "matcher_of",
     "proper_prefix_test",
-    "provide_regex_matcher",
 ]
 
 S = TypeVar("S", str, tuple[int, ...])
@@ -239,36 +234,3 @@ def _learning(stops: frozenset[S]) -> Callable[[S], bool]:
         return test(text)
 
     return begins
-
-
-# --- patterns -------------------------------------------------------------------------------------
-
-RegexMatcherMaker: TypeAlias = Callable[[StopStrings, Sequence[StopPattern], bool], Matcher]
-"""Takes stop strings, patterns, and whether the text of the patterns is output."""
-
-_maker: RegexMatcherMaker | None = None
-
-
-def provide_regex_matcher(maker: RegexMatcherMaker) -> None:
-    """Register what makes a matcher of patterns: the core does not import a regex library."""
-    global _maker
-    _maker = maker
-
-
-def matcher_of(
-    hidden: Iterable[str],
-    visible: Iterable[str] = (),
-    patterns: Sequence[StopPattern] = (),
-    *,
-    shown: bool = False,
-) -> Matcher:
-    """Return a matcher of stop strings and of patterns, which are hidden unless ``shown``.
-
-    Raises what the library of the patterns does: MissingExtraError if it is not installed,
-    ValueError for a pattern that it cannot compile.
-    """
-    strings = StopStrings(hidden, visible)
-    if not patterns:
-        return strings
-    assert _maker is not None, "streamdec registers it when it is imported"
-    return _maker(strings, patterns, shown)

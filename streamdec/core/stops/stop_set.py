@@ -55,8 +55,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from streamdec.chunks import NOTHING, Chunk, StopReason, chunk_of
 from streamdec.core.stops.conditions import StopConditions
-from streamdec.core.stops.matcher import Hit, Matcher, StopStrings, matcher_of, proper_prefix_test
+from streamdec.core.stops.matcher import Hit, Matcher, StopStrings, proper_prefix_test
 from streamdec.core.stops.patterns import read_patterns
+from streamdec.core.stops.regex_matcher import matcher_of
 from streamdec.core.table import LETTERS, MOVES, NAMED, SLOW, Table, letters_of
 from streamdec.core.tables import AnyTable
 from streamdec.core.warn_once import WarnOnce

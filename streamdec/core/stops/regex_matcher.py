@@ -1,7 +1,7 @@
-"""Stop patterns, matched by the ``regex`` library.
+"""The matcher of stop patterns, on the ``regex`` library (an extra, imported when it is needed).
 
-That library can say of a text that it does not match yet but may once more of it is there (a
-*partial* match). So what must be withheld is found by a search, and no automaton is needed:
+That library can find a *partial* match: text that does not match yet, but may once more of it has
+come. So a search finds what must be withheld, and no automaton is needed:
 
 * *complete*: is there a match that ends in the new text, and where does the first one end?
 * *begun*: from where on may the text, as it ends now, still become a match?
@@ -15,19 +15,19 @@ what was cut off.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from time import thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streamdec.core.stops.matcher import Hit, StopStrings, provide_regex_matcher
+from streamdec.core.stops.matcher import Hit, Matcher, StopStrings
 from streamdec.core.stops.patterns import StopPattern
 from streamdec.errors import MissingExtraError, StopRegexTimeoutError
 
 if TYPE_CHECKING:
     import regex
 
-__all__ = ["RegexStops"]
+__all__ = ["RegexStops", "matcher_of"]
 
 TIMEOUT = 0.5
 """Seconds of work that a step of the matcher may take, and the question what is withheld as well:
@@ -283,4 +283,17 @@ def _compiled(pattern: StopPattern, spelled: str) -> regex.Pattern[str]:
         ) from None
 
 
-provide_regex_matcher(RegexStops)
+def matcher_of(
+    hidden: Iterable[str],
+    visible: Iterable[str] = (),
+    patterns: Sequence[StopPattern] = (),
+    *,
+    shown: bool = False,
+) -> Matcher:
+    """Return a matcher of stop strings and of patterns, which are hidden unless ``shown``.
+
+    Raises MissingExtraError if the ``regex`` library is not installed, ValueError for a pattern
+    that it cannot compile.
+    """
+    strings = StopStrings(hidden, visible)
+    return RegexStops(strings, patterns, shown) if patterns else strings
