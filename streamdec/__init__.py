@@ -13,8 +13,6 @@ machines beneath, without I/O: :class:`DecodeStream`, :class:`StopSequenceDecode
 library. All errors are :class:`StreamdecError`.
 """
 
-from streamdec import regex_stops as _regex_stops  # noqa: F401 (it says how regexes are matched)
-from streamdec.aio import TextStream, stream, wrap
 from streamdec.backends.encoding_cache import EncodingCache
 from streamdec.backends.encodings import EncodingSpec
 from streamdec.backends.fast import HybridTokenizer
@@ -35,12 +33,12 @@ from streamdec.encoding import Encoding, SpecialTokens
 from streamdec.errors import (
     ChatTemplateError,
     EncodeError,
-    FeedClosedError,
-    FeedFullError,
     FinishedError,
     IdleTimeoutError,
     MissingExtraError,
     PreflightError,
+    QueueClosedError,
+    QueueFullError,
     RewriteError,
     SnapshotError,
     SnapshotMismatchError,
@@ -57,14 +55,14 @@ from streamdec.errors import (
     UnknownTokenError,
     UnsupportedFormatError,
 )
-from streamdec.feed import TokenQueue
 from streamdec.hooks import Hook, add_hook
-from streamdec.iteration import TextIterator, iter_chunks
 from streamdec.loading.detect import detect_format
 from streamdec.loading.factory import load_tokenizer
-from streamdec.machines import TokenChunk
-from streamdec.pool import DecoderPool
 from streamdec.protocols import Decoder, Encoder, Tokenizer
+from streamdec.streams.pool import DecoderPool
+from streamdec.streams.text_iterator import TextIterator, iter_chunks
+from streamdec.streams.text_stream import TextStream, stream, wrap
+from streamdec.streams.token_queue import TokenQueue
 
 __all__ = [
     "INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET",
@@ -78,8 +76,6 @@ __all__ = [
     "Encoding",
     "EncodingCache",
     "EncodingSpec",
-    "FeedClosedError",
-    "FeedFullError",
     "FinishReason",
     "FinishedError",
     "GGUFTokenizer",
@@ -91,6 +87,8 @@ __all__ = [
     "MissingExtraError",
     "MockTokenizer",
     "PreflightError",
+    "QueueClosedError",
+    "QueueFullError",
     "RewriteError",
     "SentencePieceTokenizer",
     "Sequence",
@@ -110,7 +108,6 @@ __all__ = [
     "TextIterator",
     "TextStream",
     "TiktokenTokenizer",
-    "TokenChunk",
     "TokenIdError",
     "TokenIdTypeError",
     "TokenQueue",

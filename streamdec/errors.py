@@ -10,8 +10,8 @@
     │   └── SnapshotMismatchError            … as it belongs to another tokenizer or options
     ├── SourceError (ValueError)             an engine's output that cannot be read
     ├── IdleTimeoutError (TimeoutError)      a source that gave nothing for too long
-    ├── FeedClosedError (RuntimeError)       a put into a TokenQueue that has ended
-    ├── FeedFullError (RuntimeError)         a put into a full TokenQueue, where it was not to wait
+    ├── QueueClosedError (RuntimeError)       a put into a TokenQueue that has ended
+    ├── QueueFullError (RuntimeError)         a put into a full TokenQueue, where it was not to wait
     ├── UnknownRequestError (KeyError)       a request that a pool does not have
     ├── TokenizerLoadError (ValueError)      a tokenizer file that cannot be read
     │   └── UnsupportedFormatError           … as its format is none that streamdec serves
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 __all__ = [
     "ChatTemplateError",
     "EncodeError",
-    "FeedClosedError",
-    "FeedFullError",
     "FinishedError",
     "IdleTimeoutError",
     "MissingExtraError",
     "PreflightError",
+    "QueueClosedError",
+    "QueueFullError",
     "RewriteError",
     "SnapshotError",
     "SnapshotMismatchError",
@@ -258,16 +258,18 @@ class SnapshotMismatchError(SnapshotError):
 
 
 class SourceError(StreamdecError, ValueError):
-    """An output of an engine in which no ids are found, or that contradicts the ones before it.
+    """An output of an engine that cannot be read, or an engine that cannot be closed cleanly.
 
     When: by ``stream`` and ``iter_chunks``, for something that is neither an id nor ids nor an
     output with ids in it, for a second sample, or for a ``cumulative`` output that took ids back.
+    After the last chunk, for a generator that holds a task group across a ``yield`` (PEP 789).
 
-    What is left: all text until then was given out, and the source was closed.
-    ``stream.snapshot()`` goes on from there, ``stream.pending_text`` is what was withheld.
+    What is left: all text until then was output, and the source was closed.
+    ``stream.snapshot()`` goes on from there, and ``stream.pending_text`` is what was withheld.
 
     What to do: say where the ids are, by ``ids=``; which sample is meant, by ``index=``; and
-    ``cumulative=True`` only for engines that repeat all ids in each output.
+    ``cumulative=True`` only for engines that repeat all ids in each output. Run a generator that
+    cannot be closed in a task of its own, which puts the ids into a TokenQueue.
 
     >>> from streamdec import MockTokenizer, SourceError, iter_chunks
     >>> chunks = iter_chunks([{"token_ids": [1]}, {"text": "?"}], MockTokenizer())
@@ -318,7 +320,7 @@ class IdleTimeoutError(StreamdecError, TimeoutError):
         return type(self), (self.seconds, self.snapshot), before
 
 
-class FeedClosedError(StreamdecError, RuntimeError):
+class QueueClosedError(StreamdecError, RuntimeError):
     """A put into a TokenQueue that was ended, or whose reader has closed it.
 
     When: by ``TokenQueue.put`` and ``send``, in the producer's thread or task.
@@ -328,16 +330,16 @@ class FeedClosedError(StreamdecError, RuntimeError):
     What to do: stop producing: the stream had its stop, or nobody reads it any more.
 
     >>> from streamdec import TokenQueue
-    >>> feed = TokenQueue()
-    >>> feed.end()
-    >>> feed.put(1)
+    >>> queue = TokenQueue()
+    >>> queue.end()
+    >>> queue.put(1)
     Traceback (most recent call last):
     ...
-    streamdec.errors.FeedClosedError: nothing can be put into the feed: it was ended
+    streamdec.errors.QueueClosedError: nothing can be put into the queue: it was ended
     """
 
 
-class FeedFullError(StreamdecError, RuntimeError):
+class QueueFullError(StreamdecError, RuntimeError):
     """A put into a full TokenQueue, where it was not to wait or could not.
 
     When: by ``TokenQueue.put`` with ``wait=False``, after ``timeout``, or in the thread of an event
@@ -345,16 +347,16 @@ class FeedFullError(StreamdecError, RuntimeError):
 
     What is left: nothing of this put was taken; the queue is as before.
 
-    What to do: ``await feed.send(ids)`` in a task, ``put`` without ``wait=False`` in a thread; or
+    What to do: ``await queue.send(ids)`` in a task, ``put`` without ``wait=False`` in a thread; or
     a greater ``maxsize``. Nothing is ever dropped to make room.
 
     >>> from streamdec import TokenQueue
-    >>> feed = TokenQueue(maxsize=1)
-    >>> feed.put(1)
-    >>> feed.put(2, wait=False)
+    >>> queue = TokenQueue(maxsize=1)
+    >>> queue.put(1)
+    >>> queue.put(2, wait=False)
     Traceback (most recent call last):
     ...
-    streamdec.errors.FeedFullError: the feed is full: 1 ids wait
+    streamdec.errors.QueueFullError: the queue is full: 1 ids wait
     """
 
 

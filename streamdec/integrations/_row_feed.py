@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from streamdec.chunks import Chunk
-from streamdec.machines import joined
-from streamdec.waits import Wait, new_wait
+from streamdec.chunks import Chunk, joined
+from streamdec.streams.wakeups import Wakeup, new_wakeup
 
 __all__ = ["RowChunk", "RowFeed"]
 
@@ -45,7 +44,7 @@ class RowFeed:
         self.error: BaseException | None = None
         """What the reader is to be told after the last chunk."""
         self._changed = threading.Condition()
-        self._waits: list[Wait] = []
+        self._waits: list[Wakeup] = []
         self._waiting: dict[int, list[Chunk]] = {}
         self._is_over = False
         self._is_closed = False
@@ -100,7 +99,7 @@ class RowFeed:
             with self._changed:
                 if is_so():
                     return
-                wait = new_wait()
+                wait = new_wakeup()
                 self._waits.append(wait)
             try:
                 await wait
@@ -124,5 +123,5 @@ class RowFeed:
         self._changed.notify_all()
         for wait in self._waits:
             with suppress(RuntimeError):  # its event loop is no more
-                wait.end()
+                wait.wake()
         self._waits.clear()

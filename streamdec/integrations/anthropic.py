@@ -16,7 +16,6 @@ from streamdec.integrations._failures import FAILED, FAILURES
 from streamdec.integrations._json import Json, json_bytes, string_bytes
 from streamdec.integrations.logprobs import PlacedLogprob
 from streamdec.integrations.sse import event
-from streamdec.machines import TokenChunk
 
 __all__ = ["FAILED", "MessageEncoder", "MessageOptions", "MessageResponse", "error_body"]
 
@@ -74,6 +73,7 @@ class _Format:
         self._input_tokens = input_tokens
         self._stop_sequences = None if stop_sequences is None else frozenset(stop_sequences)
         self._last: Chunk | None = None
+        self._has_text = False
         self.output_tokens: int = 0
         """How many tokens were read."""
 
@@ -94,10 +94,13 @@ class _Format:
             raise FinishedError(f"the message has ended ({self._last.finish_reason})")
         if num_tokens is not None:
             self.output_tokens = num_tokens
-        elif isinstance(chunk, TokenChunk):
+        else:
             self.output_tokens += len(chunk.token_ids)
-        elif chunk.finish_reason is not None:
-            raise ValueError("a message has a usage, and needs num_tokens or TokenChunks")
+            self._has_text = self._has_text or bool(chunk.text)
+            if chunk.finish_reason is not None and self._has_text and not self.output_tokens:
+                raise ValueError(
+                    "a message has a usage, and needs num_tokens, or chunks with token_ids"
+                )
         if chunk.finish_reason is not None:
             self._last = chunk
 
@@ -185,7 +188,7 @@ class MessageEncoder(_Format):
             chunk: what the stream gave.
             index: 0: a message is one sample.
             num_tokens: how many tokens were read so far (``stream.machine.num_tokens``). Without it
-                the ids of TokenChunks are counted.
+                the ``token_ids`` of the chunks are counted.
             logprobs: the API has none; () alone.
 
         Raises ValueError for another index, for logprobs, and if the usage cannot be known;

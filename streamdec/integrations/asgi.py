@@ -15,10 +15,10 @@ from typing import Any, Protocol, TypeAlias
 import anyio
 from anyio.lowlevel import checkpoint
 
-from streamdec.aio import TextStream
 from streamdec.chunks import Chunk
 from streamdec.integrations.logprobs import LogprobTracker, PlacedLogprob
 from streamdec.integrations.sse import HEADERS
+from streamdec.streams.text_stream import TextStream
 
 __all__ = ["EventStreamResponse", "WireStream", "encoded", "events"]
 

@@ -19,14 +19,14 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Ma
 from contextlib import aclosing, nullcontext
 from typing import Any, Protocol, Self, SupportsIndex, Unpack
 
-from streamdec.aio import stream
 from streamdec.chunks import Chunk
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.errors import SnapshotError
-from streamdec.flow import StreamOptions, sorted_options
 from streamdec.protocols import Decoder
-from streamdec.sources import Delta, Reader
+from streamdec.streams.options import StreamOptions, sorted_options
+from streamdec.streams.outputs import Delta, OutputReader
+from streamdec.streams.text_stream import stream
 
 __all__ = ["STATE", "TextWorker", "resuming"]
 
@@ -153,7 +153,7 @@ class TextWorker:
         source = self._engine(request, tuple(map(int, ids)))
         if inspect.isawaitable(source):
             source = await source
-        outputs = _Outputs(source, context, Reader(**self._reading), ids)
+        outputs = _Outputs(source, context, OutputReader(**self._reading), ids)
         async with stream(outputs, decoder=decoder, **self._flow) as chunks:
             async for chunk in chunks:
                 if outputs.is_stopped:
@@ -204,7 +204,11 @@ class _Outputs:
     """What an engine adds, until it ends or Dynamo's context is stopped."""
 
     def __init__(
-        self, source: AsyncIterable[Any] | Iterable[Any], context: Any, reader: Reader, ids: Any
+        self,
+        source: AsyncIterable[Any] | Iterable[Any],
+        context: Any,
+        reader: OutputReader,
+        ids: Any,
     ) -> None:
         plain: Any = source
         self._iterator = aiter(plain) if hasattr(plain, "__aiter__") else _async(plain)

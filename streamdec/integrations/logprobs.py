@@ -20,8 +20,8 @@ from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import check_token_id
 from streamdec.errors import StreamdecError
-from streamdec.machines import Machine
 from streamdec.protocols import Decoder
+from streamdec.streams.machine import Machine
 
 __all__ = [
     "LEAST_LOGPROB",
@@ -246,6 +246,11 @@ class LogprobTracker:
     def finished(self) -> bool:
         """Whether there can be no more text."""
         return self.decoder.finished
+
+    @property
+    def withholds(self) -> bool:
+        """Whether anything is held or jailed."""
+        return self.decoder.withholds
 
     @property
     def jailed(self) -> str:

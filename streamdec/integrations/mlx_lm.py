@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from typing import Any, SupportsIndex, Unpack
 
 from streamdec.core.decode_stream import DecodeStream
-from streamdec.flow import NO_PROMPT, DecodingOptions
 from streamdec.integrations._tokenizers import decoder_for
+from streamdec.streams.options import NO_PROMPT, DecodingOptions
 
 __all__ = ["StreamingDetokenizer"]
 

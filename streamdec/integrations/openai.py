@@ -21,7 +21,6 @@ from streamdec.integrations._json import Json, json_bytes, string_bytes
 from streamdec.integrations._openai_logprobs import chat_logprobs, completion_logprobs
 from streamdec.integrations.logprobs import PlacedLogprob
 from streamdec.integrations.sse import comment, event
-from streamdec.machines import TokenChunk
 
 __all__ = [
     "DONE",
@@ -85,7 +84,7 @@ class ResponseOptions(TypedDict, total=False):
     stop_reason: bool
     """Whether vLLM's field is there beside each finish_reason: which stop it was. True."""
     return_token_ids: bool
-    """Whether vLLM's ``token_ids`` are there, for TokenChunks. False."""
+    """Whether choices have vLLM's ``token_ids``: those of the chunks. False."""
 
 
 class StreamOptions(ResponseOptions, total=False):
@@ -109,12 +108,13 @@ class StreamOptions(ResponseOptions, total=False):
 class _Sample:
     """What is known of one sample."""
 
-    __slots__ = ("finish_reason", "head", "num_tokens", "stop_reason")
+    __slots__ = ("finish_reason", "has_text", "head", "num_tokens", "stop_reason")
 
     def __init__(self) -> None:
         self.head = b""
         """What comes before the text of a plain event."""
         self.num_tokens = 0
+        self.has_text = False
         self.finish_reason: FinishReason | None = None
         self.stop_reason: StopReason = None
 
@@ -122,8 +122,9 @@ class _Sample:
         """Notes a chunk: how many tokens there are, and whether it is the last."""
         if num_tokens is not None:
             self.num_tokens = num_tokens
-        elif isinstance(chunk, TokenChunk):
+        else:
             self.num_tokens += len(chunk.token_ids)
+        self.has_text = self.has_text or bool(chunk.text)
         self.finish_reason, self.stop_reason = chunk.finish_reason, chunk.stop_reason
 
 
@@ -184,9 +185,10 @@ class _Format(ABC):
         sample = self._samples[index]
         if sample.finish_reason is not None:
             raise FinishedError(f"sample {index} has ended ({sample.finish_reason})")
-        is_counted = num_tokens is not None or isinstance(chunk, TokenChunk)
-        if chunk.finish_reason is not None and self._has_usage and not is_counted:
-            raise ValueError("a response with a usage needs num_tokens, or TokenChunks")
+        is_counted = num_tokens is not None or sample.num_tokens or chunk.token_ids
+        has_text = sample.has_text or chunk.text
+        if chunk.finish_reason is not None and self._has_usage and has_text and not is_counted:
+            raise ValueError("a response with a usage needs num_tokens, or chunks with token_ids")
         return sample
 
     def _end(self, sample: _Sample) -> Json:
@@ -279,7 +281,7 @@ class _Stream(_Format):
                 chunks only if they are asked for.
             index: which sample it is of, from 0.
             num_tokens: how many tokens the sample has read so far (``stream.machine.num_tokens``).
-                Without it the ids of TokenChunks are counted.
+                Without it the ``token_ids`` of the chunks are counted.
             logprobs: of the tokens of the chunk (``LogprobTracker.take()``).
 
         A sample that is aborted or fails has no finish_reason: its text is sent, and the error
@@ -383,7 +385,7 @@ class _Stream(_Format):
         if logprobs:
             choice["logprobs"] = self._logprobs(logprobs, self._shift(index, chunk))
         choice |= self._end(sample)
-        if self._returns_token_ids and isinstance(chunk, TokenChunk):
+        if self._returns_token_ids and chunk is not None:
             choice["token_ids"] = list(chunk.token_ids)
         answer: Json = {**self._fields, "choices": [choice]}
         if self._has_usage:
@@ -510,8 +512,7 @@ class _Response(_Format):
         self._sample(chunk, index, num_tokens).take(chunk, num_tokens)
         self._texts[index].append(chunk.text)
         self._placed[index] += logprobs
-        if isinstance(chunk, TokenChunk):
-            self._token_ids[index] += chunk.token_ids
+        self._token_ids[index] += chunk.token_ids
 
     def body(self) -> Json:
         """The object; the error of a sample that was aborted or failed (``failed`` says so: 500).

@@ -23,14 +23,13 @@ from typing import Any, Self, Unpack, cast
 
 import anyio
 
-from streamdec.chunks import Chunk, FinishReason
+from streamdec.chunks import Chunk, FinishReason, joined
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
-from streamdec.flow import DecoderOptions, DecodingOptions, unknown_option
 from streamdec.integrations._row_feed import RowChunk, RowFeed
 from streamdec.integrations._tokenizers import decoder_for
-from streamdec.machines import joined
-from streamdec.pool import DecoderPool
+from streamdec.streams.options import DecoderOptions, DecodingOptions, unknown_option
+from streamdec.streams.pool import DecoderPool
 
 __all__ = ["GenerateStreamer", "RowChunk"]
 
@@ -68,7 +67,7 @@ class GenerateStreamer:
             calls.
         conditions: when a row ends; or for each prompt its own, or for each row. Or give the parts
             as options: ``stop="\nUser:"``.
-        return_token_ids: give TokenChunks, which have the ids that they cover.
+        return_token_ids: whether chunks have ``token_ids``.
         options: those of StopConditions, for all rows, and of decoding. ``eos_token_ids`` are the
             ids at which ``generate`` ends a row, ``()`` if there are none; ``start`` finds them by
             itself, and these are added.

@@ -12,7 +12,6 @@ from typing import Any, Protocol, TypeVar
 
 import anyio
 
-from streamdec.aio import TextStream
 from streamdec.chunks import Chunk
 from streamdec.integrations._json import json_bytes
 from streamdec.integrations.asgi import EventStreamResponse, Message, Receive, Send, WireStream
@@ -20,6 +19,7 @@ from streamdec.integrations.logprobs import LogprobTracker
 from streamdec.integrations.openai import FAILED
 from streamdec.server.front import Front, Sample
 from streamdec.server.problems import RequestError
+from streamdec.streams.text_stream import TextStream
 
 __all__ = ["Answer", "WholeAnswer", "send_json"]
 

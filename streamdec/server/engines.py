@@ -19,11 +19,11 @@ from typing import Any, Protocol, Self
 
 import anyio
 
-from streamdec.errors import FeedClosedError, StreamdecError
-from streamdec.feed import TokenQueue
+from streamdec.errors import QueueClosedError, StreamdecError
 from streamdec.integrations.logprobs import TokenLogprob
-from streamdec.sources import Delta, Reader, is_plain
-from streamdec.waits import Wait, new_wait
+from streamdec.streams.outputs import Delta, OutputReader, is_plain
+from streamdec.streams.token_queue import TokenQueue
+from streamdec.streams.wakeups import Wakeup, new_wakeup
 
 __all__ = [
     "Engine",
@@ -93,7 +93,7 @@ class Engine(Protocol):
 
     What it returns is an asynchronous iterator, or an iterable, which is read in a thread of its
     own, or an awaitable of one of them. Its outputs are ids, lists of ids, or whatever
-    :class:`streamdec.sources.Reader` reads. It is closed (``aclose``, ``close``) at the end, at a
+    :class:`~streamdec.streams.outputs.OutputReader` reads. It is closed at the end, at a
     stop, or when the client goes: that is when to abort the request. An iterable that is in the
     midst of something keeps its room until it is out of it. The call itself must not block: a
     function that takes its time is a generator.
@@ -225,7 +225,7 @@ class EngineRun:
     ) -> None:
         self._call = call
         self._put_logprobs = put_logprobs
-        self._reader = None if put_logprobs is None else Reader(ids=self._ids_of)
+        self._reader = None if put_logprobs is None else OutputReader(ids=self._ids_of)
         self._pull: Callable[[], Awaitable[Any]] | None = None
         self._close: Callable[[], Any] | None = None
         self._feed: TokenQueue | None = None
@@ -234,7 +234,7 @@ class EngineRun:
         self._has_ended = False
         self._has_thread = False
         """Whether a thread of its own is still at work."""
-        self._waiter: Wait | None = None
+        self._waiter: Wakeup | None = None
 
     def abort(self) -> None:
         """Ends the stream with the finish ``"abort"``, whatever the engine is doing."""
@@ -285,7 +285,7 @@ class EngineRun:
 
         After an abort nothing is waited for.
         """
-        self._waiter = new_wait()
+        self._waiter = new_wakeup()
         if self._has_thread:  # looked at last: the thread sets it first
             await self._waiter
 
@@ -293,7 +293,7 @@ class EngineRun:
         self._has_thread = False
         if self._waiter is not None:
             with suppress(RuntimeError):  # the event loop is no more
-                self._waiter.end()
+                self._waiter.wake()
 
     # --- the engine
 
@@ -310,14 +310,14 @@ class EngineRun:
             raise EngineError(f"an engine gives an (async) iterator of ids, not {source!r:.80}")
         self._feed = feed = TokenQueue(_AHEAD)
         self._pull, self._close = feed.__anext__, feed.aclose
-        reader, self._reader = self._reader or Reader(), None
+        reader, self._reader = self._reader or OutputReader(), None
         self._has_thread = True
         context = contextvars.copy_context()
         threading.Thread(
             target=context.run, args=(self._work, source, reader, feed), daemon=True
         ).start()
 
-    def _work(self, source: Iterable[Any], reader: Reader, feed: TokenQueue) -> None:
+    def _work(self, source: Iterable[Any], reader: OutputReader, feed: TokenQueue) -> None:
         try:
             _produce(source, reader, feed)
         finally:
@@ -338,7 +338,7 @@ def _field(output: Any, name: str) -> Any:
     return getattr(output, name, None)
 
 
-def _produce(source: Iterable[Any], reader: Reader, feed: TokenQueue) -> None:
+def _produce(source: Iterable[Any], reader: OutputReader, feed: TokenQueue) -> None:
     """All that a plain engine gives, in its thread, where it is also closed."""
     iterator: Any = None
     try:
@@ -353,7 +353,7 @@ def _produce(source: Iterable[Any], reader: Reader, feed: TokenQueue) -> None:
                 feed.end(delta.finish_reason, delta.stop_reason)
                 return
         feed.end()
-    except FeedClosedError:
+    except QueueClosedError:
         pass
     except BaseException as error:  # noqa: BLE001 (the reader raises it)
         feed.fail(error)

@@ -1,7 +1,7 @@
-"""The front: what a server has, and what it makes of requests: prompts, and streams of text.
+"""The front: makes prompts and streams of text of requests, with a tokenizer and an engine.
 
-In: a tokenizer, an engine, and requests that were read. Out: a :class:`~streamdec.aio.TextStream`
-for each sample, and the sources behind them, which can be aborted. Knows no HTTP.
+In: requests that were read. Out: a :class:`~streamdec.TextStream` for each sample, and the sources
+behind them, which can be aborted. It knows no HTTP.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import anyio
 from anyio import to_thread
 
-from streamdec.aio import TextStream, stream
 from streamdec.backends._chat import ChatRenderer
 from streamdec.backends.report import LoadedTokenizer
 from streamdec.backends.tokenizer_config import ROLES
@@ -28,6 +27,7 @@ from streamdec.server.gate import Gate
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError
 from streamdec.server.requests import Chat, Generation, Prompt, too_long
+from streamdec.streams.text_stream import TextStream, stream
 from streamdec.trace.tracer import Tracer
 
 __all__ = ["Front", "Sample"]

@@ -1,35 +1,37 @@
-"""What one stream did, counted for the hooks that are told of its end.
+"""The statistics of one stream, for the hooks that are called when it ends.
 
-In: a machine that is about to run, and its face. Out: the face to be used instead, and at the end a
-StreamEnded. A stream of which no hook is to be told has no Watch.
+In: a machine that is about to run, and what its steps return. Out: a StreamEnded. A stream has
+these only if a hook is installed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, NamedTuple
 
-from streamdec.chunks import NOTHING, Chunk, FinishReason, Withheld
+from streamdec.chunks import Chunk, FinishReason, Withheld
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
-from streamdec.machines import Machine, MachineBefore
 
-__all__ = ["Watch"]
+__all__ = ["StreamStatistics"]
 
 
 class _Counts(NamedTuple):
-    """What is counted anyway."""
+    """The counts that a machine has."""
 
     tokens: int
     characters: int
     unknown: int
 
 
-class Watch:
-    """The counts of one stream, on any of the three machines or on what stands before one.
+class StreamStatistics:
+    """The counts of one stream, on any of the three machines or a tracer of one.
 
-    A token that is stepped alone and gives text costs nothing: machines count tokens and letters
-    anyway, and there are as many chunks as tokens, but for those that are noted here.
+    A token that is stepped by itself and has text costs nothing: machines count tokens and code
+    points anyway, and there are as many chunks as tokens, except for those that are noted here.
+
+    Args:
+        machine: the machine of the stream.
+        hooks: the hooks to call at the end.
     """
 
     __slots__ = (
@@ -52,18 +54,14 @@ class Watch:
         self._most = Withheld()
         self._before = self._counts()
 
-    def before(self, machine: Machine) -> Machine:
-        """Return what the stream is to step instead of ``machine``."""
-        return _Watched(machine, self)
-
     def _counts(self) -> _Counts:
         machine = self._machine
         return _Counts(machine.num_tokens, machine.num_characters, machine.unknown_tokens)
 
     # --- while it runs
 
-    def silent(self) -> None:
-        """A step gave no text, and was not the end."""
+    def without_text(self) -> None:
+        """Note a step that gave no text, and was not the end."""
         self._not_chunks += 1
         self._look(self._machine.withheld)
 
@@ -73,13 +71,13 @@ class Watch:
         self._most = Withheld(*map(max, self._most, withheld))
 
     def together(self, num_tokens: int, chunk: Chunk, *, is_end: bool) -> None:
-        """So many tokens were stepped together, and gave ``chunk``."""
+        """Note that ``num_tokens`` were stepped together, and gave ``chunk``."""
         self._not_chunks += num_tokens - (bool(chunk.text) if is_end or not num_tokens else 1)
         if is_end:
             self._has_last = bool(chunk.text)
 
     def flushed(self, chunk: Chunk) -> None:
-        """The machine was flushed, and gave ``chunk``."""
+        """Note that the machine was flushed, and gave ``chunk``."""
         # What came before an error may have gone into the same chunk.
         self._not_chunks -= bool(chunk.text) and not self._has_last
         self._has_last = bool(chunk.text)
@@ -87,7 +85,7 @@ class Watch:
     # --- its end
 
     def end(self, last: Chunk | None, error: BaseException | None) -> None:
-        """Tells of the end: by ``last``, by ``error``, or because nobody wanted more."""
+        """Call the hooks: the stream ended with ``last``, by ``error``, or was closed before."""
         reason: FinishReason = "abort"
         if last is not None and last.finish_reason is not None:
             reason = last.finish_reason
@@ -125,30 +123,3 @@ class Watch:
         if isinstance(match.stop, str):
             return "regex" if match.stop in machine.conditions.stop_regex else "string"
         return "token_sequence" if isinstance(match.stop, tuple) else "token_id"
-
-
-class _Watched(MachineBefore):
-    """A machine whose Watch is told what the machine itself does not count."""
-
-    def __init__(self, machine: Machine, watch: Watch) -> None:
-        super().__init__(machine)
-        self._watch = watch
-        self.step_chunk = machine.step_chunk
-
-    def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        """See Machine."""
-        try:
-            chunk = self._machine.feed(token_ids)
-        except Exception as error:
-            before: Chunk = getattr(error, "chunk", None) or NOTHING
-            self._watch.together(getattr(error, "num_taken", 0), before, is_end=True)
-            raise
-        taken = len(token_ids) - chunk.unread_tokens
-        self._watch.together(taken, chunk, is_end=chunk.finish_reason is not None)
-        return chunk
-
-    def end(self, finish_reason: FinishReason) -> Chunk:
-        """See Machine."""
-        chunk = self._machine.end(finish_reason)
-        self._watch.flushed(chunk)
-        return chunk

@@ -1,21 +1,21 @@
-"""What engines give, read as token ids.
+"""The outputs of engines, read as token ids.
 
-In: one *output* of a source, in whatever shape its engine has. Out: a :class:`Delta`, which has the
-ids that are new and, with the last of them, why the engine ended. Nothing is imported from any
-engine, and nothing is decoded here.
+In: one *output* of a source, in the shape that its engine uses. Out: a :class:`Delta` with the new
+ids and, at the end, the reason why the engine ended. No engine is imported, and nothing is decoded.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import Any, NamedTuple, SupportsIndex, cast
 
 from streamdec.chunks import FinishReason
-from streamdec.errors import SourceError
+from streamdec.errors import SourceError, StreamdecWarning
 
-__all__ = ["Delta", "Reader", "checked_ids", "ending", "ids_of", "is_plain"]
+__all__ = ["Delta", "OutputReader", "checked_ids", "ending", "ids_of", "is_plain"]
 
 ENDINGS: Mapping[str, FinishReason] = MappingProxyType(
     {
@@ -31,23 +31,26 @@ ENDINGS: Mapping[str, FinishReason] = MappingProxyType(
         "error": "error",
     }
 )
-"""Words of engines, and what they are in ours. Any other one (cancelled, timeout, content_filter)
-says that neither the model nor the limit ended the stream: it is an abort."""
+"""Finish reasons of engines, and ours. Any other word (cancelled, timeout, content_filter) means
+that neither the model nor the limit ended the stream: it is an abort."""
 
 IDS = ("token_ids", "output_ids")
-"""Where engines keep ids, those of vLLM and Dynamo before those of SGLang."""
+"""The fields in which engines keep ids: vLLM and Dynamo, then SGLang."""
 NEW_IDS = "token_ids_diff"
-"""Where TensorRT-LLM keeps the new ones; its ``token_ids`` are all so far."""
+"""The field in which TensorRT-LLM keeps new ids; its ``token_ids`` are all ids so far."""
 
 MAX_COMPARED = 8
-"""How many ids at the end of a cumulative output are looked for in the next one."""
+"""How many ids at the end of a cumulative output are compared with the next output."""
+GROWING_OUTPUTS = 3
+"""After so many outputs in a row that each begin with all ids of the one before, outputs are taken
+to be cumulative."""
 
 
 class Delta(NamedTuple):
-    """What one output of a source adds; itself an output that every stream takes.
+    """The ids that one output adds, and its end. Streams accept it as an output.
 
     >>> from streamdec import MockTokenizer, iter_chunks
-    >>> from streamdec.sources import Delta
+    >>> from streamdec.streams.outputs import Delta
     >>> engine = [Delta([1, 2]), Delta([3], finish_reason="max_tokens")]
     >>> [(chunk.text, chunk.finish_reason) for chunk in iter_chunks(engine, MockTokenizer())]
     [('Hello world', None), (' test', None), ('', 'length')]
@@ -56,18 +59,18 @@ class Delta(NamedTuple):
     token_ids: Sequence[SupportsIndex] = ()
     """The new ids."""
     finish_reason: str | None = None
-    """Why the engine ended, in its own word; None while it goes on."""
+    """The engine's own finish reason; None while it goes on."""
     stop_reason: str | int | None = None
-    """The stop that the engine saw, if it names one."""
+    """The stop that the engine reports, if it does."""
 
 
 def ending(word: str) -> FinishReason:
-    """An engine's word for its end in ours. After a colon comes a message: ``error: no memory``."""
+    """Return our finish reason for an engine's ``word``; a message may follow it after a colon."""
     return ENDINGS.get(word.partition(":")[0].strip().lower(), "abort")
 
 
 def ids_of(value: Any) -> Sequence[SupportsIndex] | None:
-    """The ids, if ``value`` is one, or a list, array or tensor of them; None if it is not."""
+    """Return the ids if ``value`` is an id, or a list, array or tensor of ids; else None."""
     kind = type(value)
     if kind is list or kind is tuple:
         return cast(Sequence[SupportsIndex], value)
@@ -83,7 +86,7 @@ def ids_of(value: Any) -> Sequence[SupportsIndex] | None:
 
 
 def checked_ids(value: Any) -> Sequence[SupportsIndex]:
-    """The ids that a caller gave; TypeError if there are none. Each is for a machine to judge."""
+    """Return the ids that a caller gave; the decoder checks each. Raises TypeError for no ids."""
     ids = ids_of(value)
     if ids is None and is_plain(value):
         return list(value)
@@ -93,30 +96,32 @@ def checked_ids(value: Any) -> Sequence[SupportsIndex]:
 
 
 def is_plain(value: object) -> bool:
-    """Whether ``value`` can be iterated over, and in an order that means something."""
+    """Whether ``value`` is an ordered iterable."""
     return isinstance(value, Iterable) and not isinstance(
         value, (str, bytes, bytearray, Mapping, AbstractSet)
     )
 
 
-class Reader:
+class OutputReader:
     """Reads the outputs of one source, in their order.
 
-    An output is an id, or ids (a list, an array, a tensor), or an engine's own object or dict: its
-    ids are under ``token_ids``, ``output_ids`` or ``token_ids_diff``, in the output itself or in
-    one of its ``outputs``; its end is under ``finish_reason``, there or in ``meta_info``.
+    An output is an id, several ids (a list, an array, a tensor), or an engine's own object or dict.
+    Such an object has its ids under ``token_ids``, ``output_ids`` or ``token_ids_diff``, in itself
+    or in one of its ``outputs``, and its end under ``finish_reason``, there or in ``meta_info``.
+
+    It warns (StreamdecWarning) if outputs look cumulative and ``cumulative`` was not given.
 
     Args:
-        ids: called with each output; gives its ids, or None where the output has none (why the
-            engine ended is then read from the output), or anything else that is an output as above.
-        cumulative: an output has all ids since the beginning, not only the new ones.
-        index: which sample of a request is read, where there are several; by the ``index`` that an
-            engine gives it, or else by its place among the ``outputs``.
+        ids: called with each output; returns its ids, None if it has none, or another output as
+            above. The finish reason is read from the output itself.
+        cumulative: whether an output has all ids since the beginning, and not only the new ones.
+        index: which sample of a request is read, if there are several: the ``index`` that the
+            engine gives it, or else its place among the ``outputs``.
 
-    Held are a count, and of cumulative outputs the last eight ids.
+    It keeps a count, and of cumulative outputs the last eight ids.
 
-    >>> from streamdec.sources import Reader
-    >>> vllm = Reader(cumulative=True)
+    >>> from streamdec.streams.outputs import OutputReader
+    >>> vllm = OutputReader(cumulative=True)
     >>> vllm.read({"outputs": [{"index": 0, "token_ids": [5, 6]}]})
     Delta(token_ids=[5, 6], finish_reason=None, stop_reason=None)
     >>> vllm.read({"outputs": [{"index": 0, "token_ids": [5, 6, 7], "finish_reason": "length"}]})
@@ -136,18 +141,22 @@ class Reader:
         self._first_index: int | None = None
         self._num_seen = 0
         self._last_seen: Sequence[SupportsIndex] = ()
+        self.may_be_cumulative = not cumulative
+        """Whether all outputs so far began with all ids of the one before."""
+        self._before: list[SupportsIndex] = []
+        self._num_growing = 0
 
     def read(self, output: Any) -> Delta:
-        """What ``output`` adds.
+        """Return what ``output`` adds.
 
-        Raises SourceError for an output in which no ids are found; for a cumulative one that does
-        not only grow; and for a second sample, where ``index`` does not say which is meant. What
-        ``ids`` raises comes as it is.
+        Raises SourceError for an output without ids, for a cumulative output that does not begin
+        with the ids before it, and for a second sample if ``index`` was not given; and whatever
+        ``ids`` raises.
 
         >>> from streamdec import SourceError
-        >>> from streamdec.sources import Reader
+        >>> from streamdec.streams.outputs import OutputReader
         >>> try:
-        ...     Reader().read({"text": "Hi"})
+        ...     OutputReader().read({"text": "Hi"})
         ... except SourceError as error:
         ...     print(str(error)[:54])
         no token ids in what the source gave, a dict of ['text
@@ -168,7 +177,7 @@ class Reader:
     def _delta_of(
         self, output: Any, whole_reason: str | None, whole_stop: str | int | None
     ) -> Delta:
-        """What an object or dict adds; it may be a part of an output that has said the end."""
+        """Return what an object or dict adds; ``whole_reason`` is that of the output around it."""
         samples = _field(output, "outputs")
         placed = [*enumerate(samples)] if is_plain(samples) else [(None, output)]
         meant = [sample for place, sample in placed if self._is_meant(sample, place)]
@@ -193,16 +202,15 @@ class Reader:
         return Delta(new, reason, stop)
 
     def _most_new(self, sample: Any, num_given: int) -> int:
-        """How many of the ids that come with an abort are new.
+        """Return how many of the ids that come with an abort are new.
 
-        SGLang (0.5.23) gives the last one a second time where it aborts a request that waits; its
-        own count tells.
+        SGLang (0.5.23) repeats the last id when it aborts a waiting request; its own count says so.
         """
         total = _field(_field(sample, "meta_info"), "completion_tokens")
         return max(total - self._num_seen, 0) if type(total) is int else num_given
 
     def _is_meant(self, sample: Any, place: int | None) -> bool:
-        """Whether ``sample``, which has a ``place`` if it is one of a list, is the one to read."""
+        """Whether to read ``sample``, which has a ``place`` if it is one of a list."""
         given = _field(sample, "index")
         index: int | None = given if type(given) is int else place  # it may be a list's method
         if index is None:
@@ -219,7 +227,7 @@ class Reader:
         )
 
     def _ids_in(self, sample: Any, *, is_alone: bool) -> Any:
-        """What is under the first of the known names; MISSING if none is there."""
+        """Return the value of the first known field; MISSING without one."""
         names = IDS if self._is_cumulative else (NEW_IDS, *IDS)
         name = next((name for name in names if _field(sample, name, MISSING) is not MISSING), None)
         if name == NEW_IDS and not is_alone:
@@ -243,6 +251,8 @@ class Reader:
         self, ids: Sequence[SupportsIndex], *, at_end: bool = False
     ) -> Sequence[SupportsIndex]:
         if not self._is_cumulative:
+            if self.may_be_cumulative:
+                self.note_growth(ids)
             return ids
         seen, last_seen = self._num_seen, self._last_seen
         if len(ids) < seen and at_end:
@@ -257,19 +267,37 @@ class Reader:
         self._last_seen = ids[-MAX_COMPARED:]
         return ids[seen:]
 
+    def note_growth(self, ids: Sequence[SupportsIndex]) -> None:
+        """Warn if ``ids``, those of one output, show that outputs are cumulative."""
+        before, self._before = self._before, list(ids)
+        if not before:
+            return
+        if len(ids) > len(before) and self._before[: len(before)] == before:
+            self._num_growing += 1
+            if self._num_growing < GROWING_OUTPUTS:
+                return
+            warnings.warn(
+                f"{GROWING_OUTPUTS} outputs in a row began with all ids of the one before, so the "
+                "engine's outputs seem to be cumulative and their text is repeated; give "
+                "cumulative=True, or make the engine return only new ids",
+                StreamdecWarning,
+                stacklevel=2,
+            )
+        self.may_be_cumulative, self._before = False, []
+
 
 MISSING: Any = object()
 
 
 def _field(output: Any, name: str, default: Any = None) -> Any:
-    """A field of an object or a dict."""
+    """Return a field of an object or a dict."""
     if isinstance(output, Mapping):
         return output.get(name, default)
     return getattr(output, name, default)
 
 
 def _finish_of(sample: Any) -> tuple[str | None, str | int | None]:
-    """Why the engine ended, in its own word, and the stop that it saw; None, None if it goes on."""
+    """Return the engine's finish reason and its stop; None, None while it goes on."""
     reason = _field(sample, "finish_reason")
     if reason is None:
         reason = _field(_field(sample, "meta_info"), "finish_reason")

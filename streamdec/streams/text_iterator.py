@@ -1,6 +1,6 @@
-"""Text from an engine that is called: ``for chunk in iter_chunks(...)``.
+"""Text from a plain iterator of an engine's outputs: ``for chunk in iter_chunks(...)``.
 
-What :mod:`streamdec.aio` does for asynchronous engines, for plain ones, and without an event loop.
+The same as :mod:`streamdec.streams.text_stream`, without an event loop.
 """
 
 from __future__ import annotations
@@ -13,20 +13,18 @@ from typing import Any, Self, SupportsIndex, Unpack
 from streamdec.chunks import Chunk
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
-from streamdec.flow import (
+from streamdec.protocols import Decoder
+from streamdec.streams.closing import Closing
+from streamdec.streams.machine import Machine
+from streamdec.streams.options import (
     NO_PROMPT,
-    BaseStream,
-    Closing,
-    Flow,
-    FlowOptions,
-    M,
+    ReadingOptions,
     StreamOptions,
     decoder_of,
     sorted_options,
 )
-from streamdec.machines import Machine
-from streamdec.protocols import Decoder
-from streamdec.sources import is_plain
+from streamdec.streams.outputs import is_plain
+from streamdec.streams.reading import BaseStream, M, Reading
 
 __all__ = ["TextIterator", "iter_chunks"]
 
@@ -34,17 +32,19 @@ __all__ = ["TextIterator", "iter_chunks"]
 class TextIterator(BaseStream[M]):
     """The chunks of one plain source: an iterator, and a context manager that closes the source.
 
-    :func:`~streamdec.iter_chunks` makes one with a StopSequenceDecoder; any of the three machines
-    will do. What ``source``, ``machine``, ``on_stop`` (a plain function here) and ``options`` are,
-    and what is raised, is as for :func:`~streamdec.wrap`.
+    :func:`~streamdec.iter_chunks` makes one with a StopSequenceDecoder; a DecodeStream and a
+    Sequence work as well. ``source``, ``machine`` and ``options`` are as for
+    :func:`~streamdec.wrap`; ``on_stop`` must be a plain function.
 
     The last chunk, and no other, has a ``finish_reason``. The source is closed once: before the
-    last chunk is given out, when a step or the source raises, on ``close`` and on leaving the
-    block. What raises comes after all text that was certain before it; ``snapshot()`` goes on from
-    there with another source, ``pending_text`` is what was withheld.
+    last chunk is output, when a step or the source raises, on ``close``, and at the end of a
+    ``with`` block. An error is raised after all text that was decided before it. ``snapshot()``
+    then goes on with another source, and ``pending_text`` is what was withheld.
 
-    A reader that breaks off outside of a ``with`` block leaves the source open until it is
-    collected.
+    Raises TypeError and ValueError for arguments as :func:`~streamdec.wrap` does.
+
+    A reader that leaves the loop early, outside of a ``with`` block, leaves the source open until
+    the iterator is garbage collected.
 
     >>> from streamdec import DecodeStream, MockTokenizer, TextIterator
     >>> with TextIterator([1, 2, 3], DecodeStream(MockTokenizer())) as chunks:
@@ -60,16 +60,16 @@ class TextIterator(BaseStream[M]):
         machine: M,
         *,
         on_stop: Callable[[], object] | None = None,
-        **options: Unpack[FlowOptions],
+        **options: Unpack[ReadingOptions],
     ) -> None:
         super().__init__(machine, **options)
         if inspect.iscoroutinefunction(on_stop):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
         pulled = _iterator_of(source)
-        self._closing = _Closing(self._flow, getattr(pulled, "close", None), on_stop)
-        if self._flow.is_over:
+        self._closing = Closing(self._reading, getattr(pulled, "close", None), on_stop)
+        if self._reading.is_over:
             pulled = iter(())
-        self._chunks = _chunks(self._flow, pulled, self._closing)
+        self._chunks = _chunks(self._reading, pulled, self._closing)
 
     # --- reading
 
@@ -82,9 +82,9 @@ class TextIterator(BaseStream[M]):
     # --- the end
 
     def close(self) -> None:
-        """Closes the source, if it is not closed already; afterwards there are no chunks.
+        """Close the source, if it is still open; there are no chunks after it.
 
-        Raises what closing it raised, if that was not yet raised.
+        Raises what closing the source raised, if that was not yet raised.
         """
         self._close()
         self._closing.complain()
@@ -109,49 +109,35 @@ class TextIterator(BaseStream[M]):
             self._closing.note_on(error)
 
 
-def _chunks(flow: Flow, source: Iterator[Any], closing: _Closing) -> Generator[Chunk, None, None]:
+def _chunks(
+    reading: Reading, source: Iterator[Any], closing: Closing
+) -> Generator[Chunk, None, None]:
+    step, shows_all, takes = reading.step, reading.shows_all, reading.takes
     with closing:
         for output in source:
-            for chunk in flow.read(output):
-                if chunk.text or flow.shows_silent():
+            if type(output) is list and len(output) == 1 and type(output[0]) is takes:
+                output = output[0]
+            if type(output) is takes:
+                chunk = step(output)
+                if chunk.finish_reason is not None:
+                    reading.finish(chunk)
+                    break
+                if chunk.text or shows_all:
                     yield chunk
-            if flow.is_over:
+                continue
+            for chunk in reading.read(output):
+                if chunk.text or shows_all:
+                    yield chunk
+            if reading.is_over:
                 break
         else:
-            flow.end()
-    yield from flow.ending(closing)
-
-
-class _Closing(Closing):
-    """Closes a plain source."""
-
-    def close(self, cause: BaseException | None = None) -> None:
-        """Stops the engine, unless it has ended by itself; then closes its iterator. Once."""
-        broken_off: BaseException | None = None
-        for action in self.due(cause):
-            try:
-                _check_done(action())
-            except Exception as error:  # noqa: BLE001 (see Closing)
-                self.failed(error)
-            except BaseException as error:  # noqa: BLE001 (a user's Ctrl-C)
-                broken_off = error
-        if broken_off is not None:
-            raise broken_off
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self.close(error)
-        self.note_on(error)
-
-
-def _check_done(result: object) -> None:
-    """TypeError for what would have to be awaited."""
-    if inspect.isawaitable(result):
-        if inspect.iscoroutine(result):
-            result.close()
-        raise TypeError(f"what closes a plain source must be plain, and gave {result!r:.80}")
+            reading.end()
+    try:
+        yield from reading.ending()
+    except Exception as error:
+        closing.note_on(error)
+        raise
+    closing.complain()
 
 
 def _iterator_of(source: Any) -> Iterator[Any]:
@@ -162,7 +148,7 @@ def _iterator_of(source: Any) -> Iterator[Any]:
 
 
 def _hint(source: object) -> str:
-    """What to do with what is nearly a source."""
+    """Say how to make a source of ``source``."""
     if hasattr(source, "__aiter__"):
         return ": stream() reads what is asynchronous"
     return ": call it, and give what it returns" if callable(source) else ""
@@ -192,30 +178,30 @@ def iter_chunks(
     on_stop: Callable[[], object] | None = None,
     **options: Unpack[StreamOptions],
 ) -> TextIterator[StopSequenceDecoder]:
-    r"""The text of a plain ``source``, as it comes, until something says stop.
+    r"""Return the text of a plain ``source`` in chunks, as it comes, until a stop.
 
-    What :func:`~streamdec.stream` does, without an event loop.
+    The same as :func:`~streamdec.stream`, without an event loop.
 
     Args:
         source: a plain iterable of outputs: ids, lists, arrays or tensors of ids, or an engine's
-            own objects or dicts (:class:`~streamdec.sources.Reader` says which).
-        tokenizer: what decodes, as for DecodeStream: what :func:`~streamdec.load_tokenizer` gives.
+            own objects or dicts (:class:`~streamdec.streams.outputs.OutputReader` has the list).
+        tokenizer: the tokenizer that :func:`~streamdec.load_tokenizer` returns, or any that
+            DecodeStream accepts.
         conditions: when the text ends; or give its parts as options: ``stop="User:"``. Without
-            either it ends where the source does.
-        prompt_token_ids: ids that came before; never given out.
-        decoder: a StopSequenceDecoder that is ready, or restored from a snapshot, instead of all
-            these.
+            either, the text ends with the source.
+        prompt_token_ids: the ids of the prompt, as context. They are never output.
+        decoder: a StopSequenceDecoder (perhaps restored from a snapshot) instead of all these.
         on_stop: a plain function, called before the source is closed, unless the engine has ended
             by itself: to abort its request.
         options: ``stop``, ``stop_token_ids``, ``eos_token_ids``, ``max_tokens``, ``min_tokens`` and
             all else that StopConditions has; ``skip_special_tokens``, ``byte_fallback``,
             ``unknown_ids``, ``clean_up_tokenization_spaces`` of DecodeStream; ``ids``,
             ``cumulative``, ``index``, ``chunk_by``, ``return_token_ids``, ``finish_reason`` of
-            :class:`~streamdec.flow.FlowOptions`.
+            :class:`~streamdec.streams.options.ReadingOptions`.
 
     Returns:
-        The chunks. Each has the ``text`` that is certain now; the last one, and no other, has a
-        ``finish_reason``, and comes once the source is closed.
+        The chunks. Each has the ``text`` that is decided now. The last one, and no other, has a
+        ``finish_reason``; the source is closed before it.
 
     Raises what :func:`~streamdec.stream` raises; SourceError, and what the source and the decoder
     raise, while it is read.
@@ -225,11 +211,11 @@ def iter_chunks(
     >>> engine = iter([[0, 1], [2], [3, 0]])
     >>> for chunk in iter_chunks(engine, tokenizer, stop="\nUser:"):
     ...     print(chunk)
-    Chunk(text='Hi!', finish_reason=None, stop_reason=None, unread_tokens=0)
+    Chunk(text='Hi!')
     Chunk(text='', finish_reason='stop', stop_reason='\nUser:', unread_tokens=1)
     """
-    flow_options, decoder_options = sorted_options("iter_chunks()", options)
+    reading_options, decoder_options = sorted_options("iter_chunks()", options)
     decoder = decoder_of(
         "iter_chunks()", tokenizer, conditions, prompt_token_ids, decoder, decoder_options
     )
-    return TextIterator(source, decoder, on_stop=on_stop, **flow_options)
+    return TextIterator(source, decoder, on_stop=on_stop, **reading_options)

@@ -1,8 +1,8 @@
-"""Ids from an engine that pushes: a hand-over from any thread or task to one reader.
+"""A queue of ids, from an engine that pushes to the stream that reads.
 
-In: ids, put by a producer as its engine makes them. Out, to a stream whose source it is: all that
-wait, at once. So the first ids go through at once, a quick reader gets them one by one, and one
-that lags gets many together instead of falling behind. No text is ever queued.
+In: ids, put by an engine's thread or task as it generates them. Out: all waiting ids at once, to a
+stream whose source the queue is. A fast reader gets ids one by one; a slow reader gets many
+together instead of falling behind. No text is queued.
 """
 
 from __future__ import annotations
@@ -15,46 +15,47 @@ from typing import Any, Self, SupportsIndex
 
 import anyio
 
-from streamdec.errors import FeedClosedError, FeedFullError
-from streamdec.sources import Delta, checked_ids
-from streamdec.waits import Wait, is_in_event_loop, new_wait
+from streamdec.errors import QueueClosedError, QueueFullError
+from streamdec.streams.outputs import Delta, checked_ids
+from streamdec.streams.wakeups import Wakeup, is_in_event_loop, new_wakeup
 
 __all__ = ["TokenQueue"]
 
 MAX_SIZE = 1_024
-"""Ids that may wait: ten seconds of a quick engine; a stream makes four chunks of them."""
+"""Ids that may wait by default: ten seconds of a fast engine, and four chunks of a stream."""
 
 FAILURES = Exception, KeyboardInterrupt, SystemExit
-"""What a reader may be handed as it is; each event loop has a cancellation of its own."""
+"""Exceptions that a reader may be given as they are. Others are an event loop's cancellation."""
 ENDS_OF_LOOPS = StopIteration, StopAsyncIteration
-"""But for these."""
+"""Exceptions that would end the reader's loop without an error."""
 
 
 class TokenQueue:
-    """Ids on their way from a producer, in any thread or task, to one reader.
+    """A queue of ids from a producer, in any thread or task, to one reader.
 
-    A thread calls ``put``, which waits for room; a task awaits ``send``, which waits too; and
-    ``put(..., wait=False)`` raises instead. ``end`` and ``fail`` come after all that was put.
+    A thread calls ``put``, which waits while the queue is full; a task awaits ``send``;
+    ``put(..., wait=False)`` raises instead of waiting. The reader sees ``end`` or ``fail`` after
+    all ids that were put.
 
-    When the reader has closed the queue, as a stream does when it has seen its stop, ``put`` raises
-    FeedClosedError, and ``closed`` is true: there is no use in generating more.
+    When the reader closes the queue, as a stream does at a stop, ``put`` raises QueueClosedError
+    and ``closed`` is true: the producer can stop generating.
 
     Args:
-        maxsize: how many ids may wait before a put does; None for no bound. One put is not divided,
-            so there can be more by what the last one brought.
+        maxsize: how many ids may wait before ``put`` waits; None for no bound. The ids of one
+            ``put`` stay together, so the last one may exceed the bound.
 
-    Raises TypeError or ValueError for a ``maxsize`` that is no number from 1 up.
+    Raises TypeError or ValueError if ``maxsize`` is not an integer from 1 up.
 
-    **Memory.** Held are the ids that wait, and no text.
+    **Memory.** The queue keeps the ids that wait, and no text.
 
     >>> import anyio
     >>> from streamdec import MockTokenizer, TokenQueue, stream
-    >>> feed = TokenQueue()
-    >>> feed.put([1, 2])
-    >>> feed.put(3)
-    >>> feed.end("stop")
+    >>> queue = TokenQueue()
+    >>> queue.put([1, 2])
+    >>> queue.put(3)
+    >>> queue.end("stop")
     >>> async def main():
-    ...     async with stream(feed, MockTokenizer()) as chunks:
+    ...     async with stream(queue, MockTokenizer()) as chunks:
     ...         return [(chunk.text, chunk.finish_reason) async for chunk in chunks]
     >>> anyio.run(main)
     [('Hello world test', None), ('', 'stop')]
@@ -66,14 +67,14 @@ class TokenQueue:
         if maxsize is not None and maxsize < 1:
             raise ValueError(f"maxsize must be at least 1, not {maxsize}")
         self._limit = sys.maxsize if maxsize is None else maxsize
-        """At how many waiting ids a put has to wait; 0 once nothing may be put any more."""
+        """How many waiting ids make a put wait; 0 once nothing can be put any more."""
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._ids: list[SupportsIndex] = []
         self._end: Delta | BaseException | None = None
         self._is_closed = False
-        self._reader: Wait | None = None
-        self._senders: list[Wait] = []
+        self._reader: Wakeup | None = None
+        self._senders: list[Wakeup] = []
 
     # --- the producer's side
 
@@ -84,26 +85,25 @@ class TokenQueue:
         wait: bool = True,
         timeout: float | None = None,
     ) -> None:
-        """Hands over ``token_ids``: an id, or a list, array or tensor of ids; from any thread.
+        """Put ``token_ids``: an id, or a list, array or tensor of ids; from any thread.
 
-        While the queue is full it waits, ``timeout`` seconds at most (None: as long as it takes).
-        It does not wait with ``wait=False``, nor in the thread of an event loop, which that would
-        hold up. Ids put by one thread come out in their order. Costs a lock, and when the reader
-        waits the call that wakes it.
+        While the queue is full it waits, ``timeout`` seconds at most (None: without a limit). With
+        ``wait=False``, and in the thread of an event loop, it raises instead. The ids of one thread
+        keep their order.
 
         Raises:
-            FeedFullError: it is full. Nothing was put.
-            FeedClosedError: it was ended, or its reader has closed it, or is no more.
-            TypeError: what was given is no ids. (Each id is checked when it is read.)
+            QueueFullError: the queue is full. Nothing was put.
+            QueueClosedError: the queue was ended or closed, or its reader's event loop was closed.
+            TypeError: ``token_ids`` is not ids. (Each id is checked when it is decoded.)
 
-        >>> from streamdec import FeedFullError, TokenQueue
-        >>> feed = TokenQueue(maxsize=2)
-        >>> feed.put([1, 2, 3])
+        >>> from streamdec import QueueFullError, TokenQueue
+        >>> queue = TokenQueue(maxsize=2)
+        >>> queue.put([1, 2, 3])
         >>> try:
-        ...     feed.put(4, wait=False)
-        ... except FeedFullError as error:
+        ...     queue.put(4, wait=False)
+        ... except QueueFullError as error:
         ...     print(error)
-        the feed is full: 3 ids wait
+        the queue is full: 3 ids wait
         """
         ids = (token_ids,) if type(token_ids) is int else checked_ids(token_ids)
         with self._lock:
@@ -115,26 +115,26 @@ class TokenQueue:
                 return
             self._reader = None
         try:
-            reader.end()
+            reader.wake()
         except RuntimeError as error:
             self._close()
-            raise FeedClosedError("the event loop of the feed's reader is no more") from error
+            raise QueueClosedError("the event loop of the queue's reader is closed") from error
 
     async def send(self, token_ids: SupportsIndex | Iterable[SupportsIndex]) -> None:
-        """``put`` from a task: while the queue is full other tasks run. ``token_ids`` as there.
+        """Put ``token_ids`` from a task; while the queue is full, other tasks run.
 
-        Raises FeedClosedError and TypeError as ``put`` does. If it is cancelled while it waits,
+        Raises QueueClosedError and TypeError as ``put`` does. If it is cancelled while it waits,
         nothing was put.
         """
         ids = checked_ids(token_ids)
         while True:
-            with suppress(FeedFullError):
+            with suppress(QueueFullError):
                 self.put(ids, wait=False)
                 return
             with self._lock:
                 if self._is_decided():
                     continue
-                wait = new_wait()
+                wait = new_wakeup()
                 self._senders.append(wait)
             try:
                 await wait
@@ -143,17 +143,17 @@ class TokenQueue:
                     self._senders.remove(wait)
 
     def end(self, finish_reason: str | None = None, stop_reason: str | int | None = None) -> None:
-        """Nothing follows; perhaps why, in the engine's words: ``finish_reason``, ``stop_reason``.
+        """End the queue, perhaps with the engine's own ``finish_reason`` and ``stop_reason``.
 
-        The reader gets it after all that was put. After another end, this one does nothing.
+        The reader sees the end after all ids that were put. A second end does nothing.
         """
         self._finish(Delta((), finish_reason, stop_reason))
 
     def fail(self, error: BaseException) -> None:
-        """Nothing follows, and the reader gets ``error``, after all that was put.
+        """End the queue; the reader raises ``error`` after all ids that were put.
 
-        What would tell the reader's own task something else (that its loop is over, or that it was
-        cancelled) comes as the cause of a RuntimeError. TypeError for what is no exception.
+        An exception that means something to the reader's own task (StopIteration, a cancellation)
+        becomes the cause of a RuntimeError. Raises TypeError if ``error`` is no exception.
         """
         if not isinstance(error, BaseException):
             raise TypeError(f"fail() takes an exception, not {error!r:.80}")
@@ -164,15 +164,15 @@ class TokenQueue:
 
     @property
     def closed(self) -> bool:
-        """Whether the reader has closed the queue, so that more ids are of no use.
+        """Whether the reader has closed the queue, so that no more ids are needed.
 
-        After ``end`` or ``fail`` alone it is false: what was put may still be read.
+        After ``end`` or ``fail`` it is False until the reader has read all ids.
         """
         return self._is_closed
 
     @property
     def num_waiting(self) -> int:
-        """How many ids were put and not yet read."""
+        """How many ids were put and not read yet."""
         return len(self._ids)
 
     # --- the reader's side
@@ -181,7 +181,7 @@ class TokenQueue:
         return self
 
     async def __anext__(self) -> Any:
-        """All ids that wait, as soon as there are some; last a Delta, if ``end`` said why.
+        """Return all waiting ids, as soon as there are some; at the end, a Delta with the reason.
 
         Raises what ``fail`` was given; ``anyio.BusyResourceError`` for a second reader.
         """
@@ -191,7 +191,7 @@ class TokenQueue:
                     return self._take()
                 if self._reader is not None:
                     raise anyio.BusyResourceError("reading from")
-                self._reader = wait = new_wait()
+                self._reader = wait = new_wakeup()
             try:
                 await wait
             finally:
@@ -200,7 +200,7 @@ class TokenQueue:
                         self._reader = None
 
     async def aclose(self) -> None:
-        """Refuses whatever else is put, and forgets what was not read. For the reader's side."""
+        """Refuse all further ids, and drop those that were not read. The reader calls it."""
         self._close()
 
     def _close(self) -> None:
@@ -216,26 +216,26 @@ class TokenQueue:
     # --- with the lock held
 
     def _wait_for_room(self, wait: bool, timeout: float | None) -> None:
-        """Returns when ids may be put."""
+        """Return when ids may be put."""
         if self._limit and not wait:
-            raise FeedFullError(f"the feed is full: {len(self._ids)} ids wait")
+            raise QueueFullError(f"the queue is full: {len(self._ids)} ids wait")
         if self._limit and is_in_event_loop():
-            raise FeedFullError(
-                f"the feed is full: {len(self._ids)} ids wait, and put() must not wait in the "
+            raise QueueFullError(
+                f"the queue is full: {len(self._ids)} ids wait, and put() must not wait in the "
                 "thread of an event loop; await send(), or say wait=False"
             )
         if not self._room.wait_for(self._is_decided, timeout):
-            raise FeedFullError(f"the feed was full for {timeout:g} seconds")
+            raise QueueFullError(f"the queue was full for {timeout:g} seconds")
         if not self._limit:
             why = "its reader has closed it" if self._is_closed else "it was ended"
-            raise FeedClosedError(f"nothing can be put into the feed: {why}")
+            raise QueueClosedError(f"nothing can be put into the queue: {why}")
 
     def _is_decided(self) -> bool:
-        """Whether there is room, or can be none any more."""
+        """Whether there is room, or the queue has ended."""
         return not self._limit or len(self._ids) < self._limit
 
     def _take(self) -> Any:
-        """All that waits; then what the end is."""
+        """Return all ids that wait; after them the end."""
         ids, self._ids = self._ids, []
         if ids:
             self._wake_producers()
@@ -256,8 +256,8 @@ class TokenQueue:
     def _wake_all(self) -> None:
         self._wake_producers()
         if self._reader is not None:
-            with suppress(RuntimeError):  # its event loop is no more
-                self._reader.end()
+            with suppress(RuntimeError):  # its event loop is closed
+                self._reader.wake()
             self._reader = None
 
     def _wake_producers(self) -> None:
@@ -265,5 +265,5 @@ class TokenQueue:
         if self._senders:
             for sender in self._senders:
                 with suppress(RuntimeError):
-                    sender.end()
+                    sender.wake()
             self._senders = []

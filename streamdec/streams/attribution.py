@@ -1,0 +1,207 @@
+r"""Which token ids belong to which chunk.
+
+A token belongs to the chunk with which its text is complete: one that ends inside a character, or
+whose text is withheld for a stop, to the chunk that outputs the rest; one without text to the next
+chunk that has some. Two numbers decide that: how many code points were *output*, and how many are
+*decided* (output or jailed). A token is complete once as many code points were output as were
+decided when its own last one was.
+
+With the tokens ``b"caf"``, ``b"\xc3"`` and ``b"\xa9"``: after the first 3 code points are output,
+and its id is complete. The second decides none and something is held, so it waits. The third
+decides the fourth code point, which is that of both.
+
+>>> from streamdec import MockTokenizer, iter_chunks
+>>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
+>>> chunks = iter_chunks([0, 1, 2], tokenizer, return_token_ids=True)
+>>> [(chunk.text, chunk.token_ids) for chunk in chunks]
+[('caf', (0,)), ('é', (1, 2)), ('', ())]
+
+Mostly nothing is withheld before a token and after it; then no number is needed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, SupportsIndex
+
+from streamdec.chunks import Chunk, FinishReason, chunk_of, with_token_id
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.errors import SnapshotError
+
+__all__ = ["TokenAttribution"]
+
+
+class TokenAttribution:
+    """Steps a machine, and gives its chunks their token ids.
+
+    It keeps the ids that belong to no chunk yet: those of an unfinished character, of what may
+    become a stop, and of tokens without text since the last that had some. (If an unfinished
+    character becomes several U+FFFD, its tokens end with the first of them.)
+    """
+
+    __slots__ = (
+        *("_complete", "_decided", "_ends", "_is_clear", "_machine", "_output", "_step"),
+        "_unfinished",
+    )
+
+    def __init__(self, machine: Any) -> None:
+        self._machine = machine
+        self._step: Callable[[SupportsIndex], Chunk] = machine.step_chunk
+        if isinstance(machine, StopSequenceDecoder):
+            self._step = machine.step
+        self._is_clear = not machine.withholds
+        """Whether all ids belong to chunks, and nothing is withheld."""
+        self._complete: list[int] = []
+        """Ids whose text the next chunk outputs."""
+        self._ends: deque[tuple[int, int]] = deque()
+        """Later ids, each with the count of code points where its text ends."""
+        self._unfinished: list[int] = []
+        """The last ids: those that hold bytes, and those after them."""
+        self._output = 0
+        """Code points output since ``_ends`` and ``_unfinished`` were empty."""
+        self._decided = len(machine.jailed)
+        """Code points decided since then, and those that were jailed before."""
+
+    def fork(self, machine: Any) -> TokenAttribution:
+        """Return the same for ``machine``, a copy of the machine that is stepped."""
+        other = type(self)(machine)
+        other._output, other._decided = self._output, self._decided
+        other._is_clear = self._is_clear
+        other._complete = self._complete.copy()
+        other._ends, other._unfinished = self._ends.copy(), self._unfinished.copy()
+        return other
+
+    # --- stepping
+
+    def step_chunk(self, token_id: SupportsIndex) -> Chunk:
+        """Return the machine's chunk of ``token_id``, with token ids if it has text or an end."""
+        chunk = self._step(token_id)
+        if self._is_clear:
+            known = chunk._with_token_id
+            if known is not None and known.token_ids[0] == token_id:
+                return known
+        return self._alone(token_id, chunk) or self._attributed(chunk)
+
+    def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
+        """Return the machine's chunk of ``token_ids``, as for ``step_chunk``."""
+        texts: list[str] = []
+        step, complete = self._step, self._complete
+        try:
+            for token_id in token_ids:
+                chunk = step(token_id)
+                texts.append(chunk.text)
+                if self._is_clear:
+                    known = chunk._with_token_id
+                    if known is not None and known.token_ids[0] == token_id:
+                        complete += known.token_ids
+                        continue
+                alone = self._alone(token_id, chunk)
+                if alone is not None:
+                    complete += alone.token_ids
+                elif chunk.finish_reason is not None:
+                    unread = len(token_ids) - len(texts)
+                    return self._attributed(
+                        replace(chunk, text="".join(texts), unread_tokens=unread)
+                    )
+        except Exception as error:
+            error.chunk = self._attributed(chunk_of("".join(texts)))  # type: ignore[attr-defined]
+            error.num_taken = len(texts)  # type: ignore[attr-defined]
+            raise
+        return self._attributed(chunk_of("".join(texts)))
+
+    def end(self, finish_reason: FinishReason) -> Chunk:
+        """End the machine; the chunk has all ids that belong to no other."""
+        return self._attributed(self._machine.end(finish_reason))
+
+    def last(self, text: str, finish_reason: FinishReason) -> Chunk:
+        """Return a last chunk that the machine cannot give, with all ids that are left."""
+        return self._attributed(Chunk(text, finish_reason))
+
+    # --- the ids that wait
+
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """The ids that were read and that belong to no chunk yet."""
+        return (*self._complete, *(token_id for token_id, _ in self._ends), *self._unfinished)
+
+    def waiting_as_json(self) -> list[list[int | None]]:
+        """Return ``waiting`` as JSON, for ``resume``.
+
+        Each id with how many code points must be output until its text is complete, or None if it
+        ends inside a character.
+        """
+        complete: list[list[int | None]] = [[each, 0] for each in self._complete]
+        ends: list[list[int | None]] = [[each, end - self._output] for each, end in self._ends]
+        return [*complete, *ends, *([each, None] for each in self._unfinished)]
+
+    def resume(self, waiting: object) -> None:
+        """Take up what ``waiting_as_json()`` returned for the machine as it was then.
+
+        Raises SnapshotError for anything else.
+        """
+        if not isinstance(waiting, list) or not all(map(_is_waiting, waiting)):
+            raise SnapshotError(f"ids without a chunk must be pairs, not {waiting!r:.80}")
+        for token_id, end in waiting:
+            self._is_clear = False
+            if end is None:
+                self._unfinished.append(token_id)
+            else:
+                self._ends.append((token_id, self._output + end))
+
+    # --- places
+
+    def _alone(self, token_id: SupportsIndex, chunk: Chunk) -> Chunk | None:
+        """Return ``chunk`` with its id if nothing is withheld around it; else note the token."""
+        number = token_id.__index__()
+        has_text_alone = chunk.text and chunk.finish_reason is None
+        if self._is_clear and has_text_alone and not self._machine.withholds:
+            return with_token_id(chunk, number)
+        self._is_clear = False
+        self._note(number, chunk.text)
+        return None
+
+    def _note(self, token_id: int, text: str) -> None:
+        """Note where in the text a token ends, after a step that output ``text``."""
+        machine = self._machine
+        self._output += len(text)
+        before, self._decided = self._decided, self._output + len(machine.jailed)
+        holds = bool(machine.held)
+        if self._decided > before or not holds:
+            # The first code point that was decided now is the one that was unfinished.
+            end = min(before + 1, self._decided)
+            self._ends.extend((each, end) for each in self._unfinished)
+            self._unfinished.clear()
+        if holds:
+            self._unfinished.append(token_id)
+        else:
+            self._ends.append((token_id, self._decided))
+
+    def _attributed(self, chunk: Chunk) -> Chunk:
+        """Return ``chunk``, which the machine gives now, with the ids that belong to it."""
+        is_last = chunk.finish_reason is not None
+        if not (chunk.text or is_last):
+            return chunk
+        ids, ends, output = self._complete.copy(), self._ends, self._output
+        self._complete.clear()
+        while ends and (is_last or ends[0][1] <= output):
+            ids.append(ends.popleft()[0])
+        if is_last:
+            ids += self._unfinished
+            self._unfinished.clear()
+        if not ends and not self._unfinished and not self._machine.withholds:
+            self._is_clear = True
+            self._output = self._decided = 0
+        if is_last:
+            return replace(chunk, token_ids=tuple(ids))
+        return chunk_of(chunk.text, tuple(ids))
+
+
+def _is_waiting(item: object) -> bool:
+    """Whether ``item`` is an id, and how far it is from the end of its text."""
+    if not isinstance(item, (list, tuple)) or len(item) != 2:
+        return False
+    token_id, end = item
+    is_end = end is None or (type(end) is int and end >= 0)
+    return is_end and type(token_id) is int and token_id >= 0

@@ -1,0 +1,172 @@
+"""Closing the source of a stream, exactly once, whatever ends the stream."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
+
+import anyio
+
+from streamdec.errors import SourceError
+from streamdec.streams.reading import Reading
+
+__all__ = ["AsyncClosing", "Closing", "done", "is_of_generator"]
+
+
+class BaseClosing:
+    """Closes a source once, and keeps the errors of closing until they can be raised.
+
+    Text goes first: an error of closing is raised after the last chunk, or added as a note to an
+    error that was raised before.
+
+    Args:
+        reading: the reading of the source.
+        close: closes the source's iterator; None if nothing does.
+        on_stop: the caller's; called first, unless the engine has ended by itself.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        close: Callable[[], object] | None,
+        on_stop: Callable[[], object] | None,
+    ) -> None:
+        if on_stop is not None and not callable(on_stop):
+            raise TypeError(f"on_stop must be callable without arguments, not {on_stop!r:.80}")
+        self._reading = reading
+        self._close = close
+        self._on_stop = on_stop
+        self._is_done = False
+        self._errors: list[Exception] = []
+
+    def _due(self, cause: BaseException | None) -> list[Callable[[], object]]:
+        """Return what is to be done now (``cause`` is the error, if one is why); once."""
+        if self._is_done:
+            return []
+        self._is_done = True
+        stop = None if self._reading.source_ended else self._on_stop
+        actions = [action for action in (stop, self._close) if action is not None]
+        tell = partial(self._reading.tell, cause)
+        if not actions:
+            tell()
+        elif self._reading.stepper.statistics is not None:
+            actions.append(tell)  # the last: the source is closed whatever a hook does
+        return actions
+
+    def complain(self) -> None:
+        """Raise the first error of closing that was not yet raised."""
+        if self._errors:
+            error = self._errors.pop(0)
+            self.note_on(error)
+            raise error
+
+    def note_on(self, error: BaseException | None) -> None:
+        """Add the errors of closing to ``error``, which somebody will see, as notes."""
+        if error is None or isinstance(error, GeneratorExit):
+            return
+        for each in self._errors:
+            error.add_note(f"Closing the source raised too: {each!r}")
+        self._errors.clear()
+
+
+class Closing(BaseClosing):
+    """Closes a plain source."""
+
+    def close(self, cause: BaseException | None = None) -> None:
+        """Call ``on_stop``, unless the engine has ended by itself; then close its iterator."""
+        broken_off: BaseException | None = None
+        for action in self._due(cause):
+            try:
+                _check_done(action())
+            except Exception as error:  # noqa: BLE001 (raised after the last chunk)
+                self._errors.append(error)
+            except BaseException as error:  # noqa: BLE001 (Ctrl-C: the other actions go first)
+                broken_off = error
+        if broken_off is not None:
+            raise broken_off
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.close(error)
+        self.note_on(error)
+
+
+def _check_done(result: object) -> None:
+    """Raise TypeError for a result that would have to be awaited."""
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError(f"what closes a plain source must be plain, and returned {result!r:.80}")
+
+
+class AsyncClosing(BaseClosing):
+    """Closes an asynchronous source, shielded from cancellation where that is possible.
+
+    A shield is a cancel scope. An asynchronous generator may hold a cancel scope or a task group of
+    its own across a ``yield`` (PEP 789). If it is closed inside of a shield, it exits its scope
+    before ours, which is an error. So generators are shielded only if a cancellation is pending.
+    """
+
+    async def close(self, cause: BaseException | None = None) -> None:
+        """Call ``on_stop``, unless the engine has ended by itself; then close its iterator."""
+        broken_off: BaseException | None = None
+        for action in self._due(cause):
+            try:
+                if is_of_generator(action) and not _is_cancelled():
+                    await done(action)
+                else:
+                    with anyio.CancelScope(shield=True):
+                        await done(action)
+            except Exception as error:  # noqa: BLE001 (raised after the last chunk)
+                self._errors.append(error)
+            except BaseException as error:  # noqa: BLE001 (task.cancel() knows no shield)
+                broken_off = error
+        if broken_off is not None:
+            raise broken_off
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        await self.close(error)
+        self.note_on(error)
+
+
+def _is_cancelled() -> bool:
+    """Whether a cancellation of this task is pending, or has come."""
+    return anyio.current_effective_deadline() == -math.inf
+
+
+def is_of_generator(action: Callable[[], object] | None) -> bool:
+    """Whether ``action`` is a method of an asynchronous generator."""
+    return isinstance(getattr(action, "__self__", None), AsyncGenerator)
+
+
+async def done(action: Callable[[], object]) -> None:
+    """Call ``action``, and await what it returns.
+
+    Raises SourceError, with what to change, if a generator exits its scopes in the wrong order.
+    """
+    try:
+        result = action()
+        if inspect.isawaitable(result):
+            await result
+    except RuntimeError as error:
+        if is_of_generator(action) and "cancel scope" in str(error).lower():
+            raise SourceError(HOLDS_A_SCOPE) from error
+        raise
+    except BaseExceptionGroup as group:  # a task group's, of the GeneratorExit of aclose()
+        if group.split(GeneratorExit)[1] is None:
+            raise SourceError(HOLDS_A_SCOPE) from group
+        raise
+
+
+HOLDS_A_SCOPE = (
+    "the engine's generator cannot be closed cleanly, because it holds a cancel scope or a task "
+    "group across a yield (PEP 789); let a task of its own run the generator and put the ids into "
+    "a streamdec.TokenQueue"
+)

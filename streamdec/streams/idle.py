@@ -1,0 +1,154 @@
+"""A source that may not be silent for too long.
+
+To interrupt a pull means to cancel it, and that takes a cancel scope around it. But an engine's
+generator may hold a cancel scope of its own across a ``yield`` (PEP 789); scopes opened in one
+task must be closed in the reverse order, and ours would be closed first. So the source runs in a
+task of its own, inside of one scope that stays open until the source is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import nullcontext
+from typing import Any, Self
+
+import anyio
+
+from streamdec.errors import IdleTimeoutError
+from streamdec.streams.closing import done, is_of_generator
+from streamdec.streams.machine import Machine
+from streamdec.streams.wakeups import runs_trio
+
+__all__ = ["IdleSource", "check_seconds"]
+
+Result = tuple[Any, BaseException | None]
+
+
+class IdleSource:
+    """An asynchronous iterator whose ``__anext__`` raises IdleTimeoutError when it takes too long.
+
+    Args:
+        source: the iterator to pull from.
+        close: closes it; None if nothing does.
+        seconds: how long a pull may take.
+        machine: the decoder whose snapshot the error has.
+    """
+
+    def __init__(
+        self,
+        source: AsyncIterator[Any],
+        close: Callable[[], object] | None,
+        seconds: float,
+        machine: Machine,
+    ) -> None:
+        self._pull: Callable[[], Awaitable[Any]] = source.__anext__
+        self._close = close
+        self._seconds = seconds
+        self._machine = machine
+        self._scope = anyio.CancelScope()
+        self._task: object = None
+        self._wanted = self._given = self._done = anyio.Event()
+        """The reader wants an output; the pull has ended; the task has ended."""
+        self._result: Result | None = None
+        self._is_closing = False
+        self._close_error: Exception | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        if self._scope.cancel_called:
+            raise self._timeout()
+        if self._task is None:
+            self._wanted, self._done = anyio.Event(), anyio.Event()
+            self._task = _spawned(self._run)
+        self._given = anyio.Event()
+        self._wanted.set()
+        with anyio.move_on_after(self._seconds):
+            await self._given.wait()
+        is_late = not self._given.is_set()
+        if is_late:
+            self._scope.cancel()
+            await self._given.wait()
+        result, self._result = self._result, None
+        if result is None:  # the source was cancelled
+            raise self._timeout()
+        output, error = result
+        if error is not None and is_late:  # what the source made of being cancelled
+            raise self._timeout() from error
+        if error is not None:
+            raise error
+        return output
+
+    async def aclose(self) -> None:
+        """Interrupt a pull, close the source, and wait until both are done."""
+        if self._task is None:
+            await self._close_source()
+            return
+        self._is_closing = True
+        if self._given.is_set():
+            self._wanted.set()
+        else:
+            self._scope.cancel()
+        await self._done.wait()
+        if self._close_error is not None:
+            raise self._close_error
+
+    async def _run(self) -> None:
+        """Pull whenever the reader wants an output; at the end close the source."""
+        try:
+            with self._scope:
+                try:
+                    await self._pull_all()
+                finally:
+                    # Inside of our scope: those that the source holds must be exited before.
+                    shields = self._scope.cancel_called and not is_of_generator(self._close)
+                    with anyio.CancelScope(shield=True) if shields else nullcontext():
+                        await self._close_source()
+        except Exception as error:  # noqa: BLE001 (the reader raises it)
+            self._close_error = error
+        finally:
+            self._given.set()
+            self._done.set()
+
+    async def _pull_all(self) -> None:
+        while not self._is_closing:
+            await self._wanted.wait()
+            self._wanted = anyio.Event()
+            if not self._is_closing:
+                self._result = await self._pulled()
+                self._given.set()
+
+    def _timeout(self) -> IdleTimeoutError:
+        return IdleTimeoutError(self._seconds, self._machine.snapshot())
+
+    async def _pulled(self) -> Result:
+        try:
+            return await self._pull(), None
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001 (the reader raises it)
+            return None, error
+
+    async def _close_source(self) -> None:
+        if self._close is not None:
+            await done(self._close)
+
+
+def _spawned(work: Callable[[], Coroutine[Any, Any, None]]) -> object:
+    """Start ``work`` in a task of its own that no cancel scope of this task encloses."""
+    if runs_trio():
+        spawn = sys.modules["trio.lowlevel"].spawn_system_task
+        return spawn(work, context=contextvars.copy_context())
+    return asyncio.get_running_loop().create_task(work())
+
+
+def check_seconds(seconds: Any) -> None:
+    """Raise TypeError or ValueError for an ``idle_timeout`` that is no positive number."""
+    is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    if not (is_number and seconds > 0):
+        kind = ValueError if is_number else TypeError
+        raise kind(f"idle_timeout must be a number of seconds, more than 0, not {seconds!r:.40}")

@@ -1,0 +1,167 @@
+"""What streams and pools need of a decoder, and how they step it.
+
+In: a DecodeStream, a Sequence, a StopSequenceDecoder, or an object that stands before one (a
+tracer). Out: chunks, with token ids if they were asked for; and statistics for hooks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, SupportsIndex, runtime_checkable
+
+from streamdec import hooks
+from streamdec.chunks import NOTHING, Chunk, FinishReason
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.protocols import Decoder
+from streamdec.streams.attribution import TokenAttribution
+from streamdec.streams.statistics import StreamStatistics
+
+__all__ = ["Machine", "Stepper", "check_machine"]
+
+
+@runtime_checkable
+class Machine(Protocol):
+    """What a stream can run on: one of the three classes of the core, or a tracer of one."""
+
+    @property
+    def tokenizer(self) -> Decoder:
+        """The tokenizer that decodes."""
+        ...
+
+    def step_chunk(self, token_id: SupportsIndex) -> Chunk:
+        """Return what one id brings out. After an error nothing has changed."""
+        ...
+
+    def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
+        """Return what several ids bring out. An error has the chunk of the ids before it."""
+        ...
+
+    def end(self, finish_reason: FinishReason) -> Chunk:
+        """End the stream: return what was withheld, with the reason."""
+        ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the machine as JSON."""
+        ...
+
+    @property
+    def pending_text(self) -> str:
+        """The text that ``end`` would return."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether there can be no more text."""
+        ...
+
+    @property
+    def withholds(self) -> bool:
+        """Whether anything is held or jailed."""
+        ...
+
+    @property
+    def jailed(self) -> str:
+        """Decided text that is withheld because it may become a stop."""
+        ...
+
+    @property
+    def held(self) -> bytes:
+        """The bytes that wait for the end of their character."""
+        ...
+
+
+def check_machine(machine: object) -> None:
+    """Raise TypeError for an object that a stream cannot run on."""
+    if isinstance(machine, type) or not isinstance(machine, Machine):
+        raise TypeError(
+            "a stream runs on a DecodeStream, a Sequence or a StopSequenceDecoder, "
+            f"not on {type(machine).__name__}: {machine!r:.80}"
+        )
+
+
+class Stepper:
+    """Steps one machine: attributes ids to chunks, and counts for hooks, if that is wanted.
+
+    Args:
+        machine: what decodes.
+        return_token_ids: whether chunks have the ids whose text is complete with them.
+        attribution: one that knows ids already, instead of a new one.
+    """
+
+    __slots__ = (
+        *("_stepped", "_uncounted_step", "attribution", "feed", "machine", "statistics", "step"),
+    )
+
+    step: Callable[[SupportsIndex], Chunk]
+    """Return the chunk of one id; raises what the machine raises."""
+    feed: Callable[[Sequence[SupportsIndex]], Chunk]
+    """Return the chunk of several ids. An error has the chunk of the ids before it."""
+
+    def __init__(
+        self,
+        machine: Any,
+        *,
+        return_token_ids: bool = False,
+        attribution: TokenAttribution | None = None,
+    ) -> None:
+        if return_token_ids and attribution is None:
+            attribution = TokenAttribution(machine)
+        self.machine: Machine = machine
+        self.attribution = attribution
+        self.statistics: StreamStatistics | None = None
+        self._stepped: Machine | TokenAttribution = attribution or machine
+        if attribution is None and isinstance(machine, StopSequenceDecoder):
+            self.step = machine.step
+        else:
+            self.step = self._stepped.step_chunk
+        self.feed = self._stepped.feed
+        if hooks.installed and not machine.finished:
+            self.statistics = StreamStatistics(machine, hooks.installed)
+            self._uncounted_step, self.step = self.step, self._counted_step
+            self.feed = self._counted_feed
+
+    def _counted_step(self, token_id: SupportsIndex) -> Chunk:
+        chunk = self._uncounted_step(token_id)
+        if not chunk.text and chunk.finish_reason is None and self.statistics is not None:
+            self.statistics.without_text()
+        return chunk
+
+    def _counted_feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
+        statistics = self.statistics
+        assert statistics is not None
+        if len(token_ids) == 1:
+            return self._counted_step(token_ids[0])
+        try:
+            chunk = self._stepped.feed(token_ids)
+        except Exception as error:
+            statistics.together(getattr(error, "num_taken", 0), chunk_before(error), is_end=True)
+            raise
+        taken = len(token_ids) - chunk.unread_tokens
+        statistics.together(taken, chunk, is_end=chunk.finish_reason is not None)
+        if token_ids and chunk.is_empty:
+            statistics.without_text()
+        return chunk
+
+    def end(self, finish_reason: FinishReason) -> Chunk:
+        """End the machine: return what was withheld, with the reason."""
+        chunk = self._stepped.end(finish_reason)
+        if self.statistics is not None:
+            self.statistics.flushed(chunk)
+        return chunk
+
+    def close(self, last: Chunk | None, error: BaseException | None) -> None:
+        """Tell the hooks how the stream ended: with ``last``, or by ``error``."""
+        if self.statistics is not None:
+            self.statistics.end(last, error)
+
+
+def chunk_before(error: Exception) -> Chunk:
+    """Return the chunk of the ids that a call had read before ``error``."""
+    return getattr(error, "chunk", None) or NOTHING
+
+
+def take_chunk(error: Exception) -> Chunk:
+    """Return ``chunk_before(error)``, and remove it from the error: it is output elsewhere."""
+    chunk = chunk_before(error)
+    error.chunk = None  # type: ignore[attr-defined]
+    return chunk

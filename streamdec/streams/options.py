@@ -1,0 +1,199 @@
+"""The options of streams, and the decoders that are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, Literal, SupportsIndex, TypedDict, cast
+
+from streamdec.chunks import FinishReason
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.conditions import StopConditions, StopLimits
+from streamdec.core.table import UnknownIds
+from streamdec.core.token_rules.byte_fallback import ByteFallbackMode
+from streamdec.protocols import Decoder
+from streamdec.streams.machine import Machine
+
+__all__ = [
+    "NO_PROMPT",
+    "ChunkBy",
+    "DecoderOptions",
+    "DecodingOptions",
+    "ReadingOptions",
+    "StreamOptions",
+    "decoder_of",
+    "sorted_options",
+]
+
+NO_PROMPT: tuple[int, ...] = ()
+
+ChunkBy = Literal["output", "token"]
+
+
+class ReadingOptions(TypedDict, total=False):
+    """How a stream reads its source: keyword arguments of all streams.
+
+    >>> from streamdec import MockTokenizer, iter_chunks
+    >>> from streamdec.streams.options import ReadingOptions
+    >>> options: ReadingOptions = {"ids": lambda output: output["new"], "chunk_by": "token"}
+    >>> [chunk.text for chunk in iter_chunks([{"new": [1, 2]}], MockTokenizer(), **options)]
+    ['Hello', ' world', '']
+    """
+
+    ids: Callable[[Any], Any]
+    """A plain function that returns the ids of an output, if they are not found by themselves."""
+    cumulative: bool
+    """Whether each output has all ids since the beginning, and not only the new ones."""
+    index: int | None
+    """Which sample of a request is read, if there are several."""
+    chunk_by: ChunkBy
+    """``"output"`` (the default): one chunk for each output that brings out text. ``"token"``: one
+    chunk for each token, with or without text."""
+    return_token_ids: bool
+    """Whether chunks have ``token_ids``."""
+    finish_reason: FinishReason
+    """Why the stream ends if the source ends without a reason; ``"length"`` by default."""
+
+
+class DecodingOptions(TypedDict, total=False):
+    """How ids become text: keyword arguments of all streams, each as for DecodeStream.
+
+    >>> from streamdec import DecodeStream, MockTokenizer
+    >>> from streamdec.streams.options import DecodingOptions
+    >>> options: DecodingOptions = {"skip_special_tokens": False, "unknown_ids": "replace"}
+    >>> DecodeStream(MockTokenizer(), **options).step_batch([1, 99])
+    ['Hello', '\ufffd']
+    """
+
+    skip_special_tokens: bool
+    byte_fallback: ByteFallbackMode
+    unknown_ids: UnknownIds
+    clean_up_tokenization_spaces: bool
+
+
+class DecoderOptions(DecodingOptions, total=False):
+    """What a stream's decoder is made of: how ids become text, and when the text ends.
+
+    Each is as for StopConditions, or as for DecodeStream.
+
+    >>> from streamdec import MockTokenizer, iter_chunks
+    >>> from streamdec.streams.options import DecoderOptions
+    >>> options: DecoderOptions = {"stop": "test", "unknown_ids": "error"}
+    >>> [chunk.text for chunk in iter_chunks([1, 2, 3], MockTokenizer(), **options)]
+    ['Hello', ' world', ' ']
+    """
+
+    stop: str | Iterable[str] | None
+    stop_token_ids: SupportsIndex | Iterable[SupportsIndex]
+    visible_stop: str | Iterable[str]
+    visible_stop_token_ids: SupportsIndex | Iterable[SupportsIndex]
+    include_stop_str_in_output: bool
+    min_tokens: int
+    max_tokens: int | None
+    ignore_eos: bool
+    eos_token_ids: SupportsIndex | Iterable[SupportsIndex]
+    stop_token_sequences: Iterable[Iterable[SupportsIndex]]
+    enable_stops_after: str | int | None
+    disable_stops_after: str | int | None
+    stop_regex: str | Iterable[str]
+    max_match_length: int | None
+    limits: StopLimits | None
+    spans: bool
+
+
+class StreamOptions(ReadingOptions, DecoderOptions, total=False):
+    """All options of a stream that makes its own decoder; none of them is required.
+
+    Each is as for ReadingOptions or as for DecoderOptions.
+
+    >>> from streamdec import MockTokenizer, iter_chunks
+    >>> from streamdec.streams.options import StreamOptions
+    >>> options: StreamOptions = {"max_tokens": 2, "return_token_ids": True}
+    >>> [chunk.token_ids for chunk in iter_chunks([[1, 2, 3]], MockTokenizer(), **options)]
+    [(1, 2)]
+    """
+
+
+def sorted_options(what: str, options: Mapping[str, Any]) -> tuple[ReadingOptions, DecoderOptions]:
+    """Return the options of ``what`` by kind. Raises TypeError for one that does not exist."""
+    reading, decoding = ReadingOptions.__annotations__, DecoderOptions.__annotations__
+    for name in options:
+        if name not in reading and name not in decoding:
+            raise unknown_option(what, name, [*reading, *decoding])
+    return (
+        cast(ReadingOptions, {name: each for name, each in options.items() if name in reading}),
+        cast(DecoderOptions, {name: each for name, each in options.items() if name in decoding}),
+    )
+
+
+_NAMES_ELSEWHERE = {
+    "max_completion_tokens": "max_tokens",
+    "max_new_tokens": "max_tokens",
+    "min_new_tokens": "min_tokens",
+    "no_stop_trim": "include_stop_str_in_output",
+    "stop_sequences": "stop",
+    "stop_strings": "stop",
+    "stop_words": "stop",
+}
+"""Options of engines and APIs, and their names here."""
+
+
+def unknown_option(what: str, name: str, known: Iterable[str]) -> TypeError:
+    """Return the error for an option that ``what`` does not have; it suggests the nearest one."""
+    known = list(known)
+    named = _NAMES_ELSEWHERE.get(name)
+    near = [named] if named in known else get_close_matches(name, known, n=1, cutoff=0.7)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    return TypeError(f"{what} has no option {name!r}{meant}")
+
+
+def decoder_of(
+    what: str,
+    tokenizer: Decoder | None,
+    conditions: StopConditions | None,
+    prompt_token_ids: Iterable[SupportsIndex],
+    decoder: StopSequenceDecoder | Machine | None,
+    options: DecoderOptions,
+) -> StopSequenceDecoder:
+    """Return the decoder that ``what`` is to run on: ``decoder``, or one made of all the rest.
+
+    A tracer of a decoder is returned as it is: it has the methods of a decoder.
+
+    Raises TypeError if both or neither are given, and what StopConditions and StopSequenceDecoder
+    raise.
+    """
+    given: dict[str, Any] = dict(options)
+    if conditions is not None:
+        given["conditions"] = conditions
+    if decoder is None:
+        return _made_decoder(what, tokenizer, prompt_token_ids, given)
+    machine: Any = decoder
+    if not isinstance(decoder, StopSequenceDecoder):
+        machine = getattr(decoder, "decoder", decoder)  # what is behind a tracer
+    if not isinstance(machine, StopSequenceDecoder):
+        raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}")
+    if tokenizer is not None and tokenizer is not machine.tokenizer:
+        given["tokenizer"] = tokenizer
+    if prompt_token_ids is not NO_PROMPT:
+        given["prompt_token_ids"] = prompt_token_ids
+    if given:
+        raise TypeError(f"{what} got a decoder, which has its own {', '.join(given)}")
+    return cast(StopSequenceDecoder, decoder)
+
+
+def _made_decoder(
+    what: str,
+    tokenizer: Decoder | None,
+    prompt_token_ids: Iterable[SupportsIndex],
+    given: dict[str, Any],
+) -> StopSequenceDecoder:
+    if tokenizer is None:
+        raise TypeError(f"{what} needs a tokenizer, or a decoder")
+    names = (*DecodingOptions.__annotations__, "spans")
+    decoding = {name: given.pop(name) for name in names if name in given}
+    conditions = given.pop("conditions", None)
+    if conditions is None:
+        conditions = StopConditions(**given)
+    elif given:
+        raise TypeError(f"{what} got conditions, which have their own {', '.join(given)}")
+    return StopSequenceDecoder(tokenizer, conditions, prompt_token_ids, **decoding)

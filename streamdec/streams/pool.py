@@ -1,0 +1,353 @@
+"""Many streams by request id, for the loop of an engine that generates for all of them at once.
+
+In: the new ids of a round, by request. Out: the chunk of each request. The pool uses no event loop
+and no threads. An error of one request ends that request, and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Self, SupportsIndex, Unpack, get_args
+
+from streamdec.chunks import Chunk, FinishReason, joined
+from streamdec.core.snapshots import shown
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.conditions import StopConditions
+from streamdec.errors import SnapshotError, StreamdecError, UnknownRequestError
+from streamdec.protocols import Decoder
+from streamdec.streams.attribution import TokenAttribution
+from streamdec.streams.machine import Stepper, take_chunk
+from streamdec.streams.options import DecodingOptions
+from streamdec.streams.outputs import checked_ids
+
+__all__ = ["DecoderPool"]
+
+FORMAT = 1
+"""The format of a snapshot of a whole pool."""
+
+RequestId = str | int
+NO_CONDITIONS = StopConditions()
+
+
+class DecoderPool:
+    r"""The StopSequenceDecoders of all requests that are under way, by request id.
+
+    A request that ends (at a stop, by ``finish`` or ``abort``, by an error) leaves the pool with
+    its last chunk. Until the next ``step``, ``finish`` or ``abort`` its decoder is in ``ended``,
+    for its ``match`` and its counts. ``pool[request_id]`` is the decoder of a request under way;
+    ``len(pool)``, ``in`` and iteration are about the ids of these requests.
+
+    Args:
+        tokenizer: the tokenizer of all requests.
+        return_token_ids: whether chunks have ``token_ids``.
+
+    A ``request_id`` is a string or an integer.
+
+    **Memory.** That of its streams, some 800 bytes for each (1.7 KB with ``return_token_ids``), and
+    of those in ``ended``. **Cost.** A round costs little more than the steps of its requests;
+    requests without ids cost nothing. **Threads.** One thread at a time.
+
+    >>> from streamdec import DecoderPool, MockTokenizer, StopConditions
+    >>> pool = DecoderPool(MockTokenizer.from_tokens([b"Hi", b" there", b"\nUser:"]))
+    >>> pool.add("a", StopConditions(stop="\nUser:"))
+    >>> pool.add("b")
+    >>> [(name, chunk.text) for name, chunk in pool.step({"a": [0, 1], "b": 0}).items()]
+    [('a', 'Hi there'), ('b', 'Hi')]
+    >>> pool.step({"a": 2})["a"].finish_reason, pool.ended["a"].match.tokens_before
+    ('stop', 2)
+    >>> pool.finish("b", "length")
+    Chunk(text='', finish_reason='length')
+    """
+
+    def __init__(self, tokenizer: Decoder, *, return_token_ids: bool = False) -> None:
+        self.tokenizer = tokenizer
+        """The tokenizer of all requests."""
+        self.errors: dict[RequestId, Exception] = {}
+        """The errors of the last ``step`` or ``finish``, by request."""
+        self.ended: dict[RequestId, StopSequenceDecoder] = {}
+        """The decoders that ended in the last ``step``, ``finish`` or ``abort``."""
+        self._returns_token_ids = return_token_ids
+        self._requests: dict[RequestId, Stepper] = {}
+        self._steps: dict[RequestId, Callable[[SupportsIndex], Chunk]] = {}
+        """The ``step`` of each request."""
+
+    # --- adding requests
+
+    def add(
+        self,
+        request_id: RequestId,
+        conditions: StopConditions = NO_CONDITIONS,
+        prompt_token_ids: Iterable[SupportsIndex] = (),
+        **options: Unpack[DecodingOptions],
+    ) -> None:
+        """Add a request, and begin its stream.
+
+        Args:
+            request_id: its name, a string or an integer.
+            conditions: as for StopSequenceDecoder.
+            prompt_token_ids: as for StopSequenceDecoder.
+            options: as for StopSequenceDecoder.
+
+        Raises what StopSequenceDecoder raises; ValueError if the pool has a request with this
+        ``request_id``; TypeError if it is neither a string nor an integer. Nothing is then added.
+        """
+        self._check_new(request_id)
+        decoder = StopSequenceDecoder(self.tokenizer, conditions, prompt_token_ids, **options)
+        self._take_in(request_id, decoder)
+
+    def adopt(self, request_id: RequestId, decoder: StopSequenceDecoder) -> None:
+        """Add a ``decoder`` that is under way, or restored from a snapshot, as ``request_id``.
+
+        From now on only the pool may step it.
+
+        Raises ValueError for a decoder of another tokenizer, a decoder that has ended, or a
+        ``request_id`` that the pool has; TypeError for another type of either.
+
+        >>> from streamdec import DecoderPool, MockTokenizer, StopConditions, StopSequenceDecoder
+        >>> pool = DecoderPool(MockTokenizer())
+        >>> pool.adopt(7, StopSequenceDecoder(pool.tokenizer, StopConditions(max_tokens=1)))
+        >>> pool.step({7: 1})
+        {7: Chunk(text='Hello', finish_reason='length')}
+        """
+        self._check_new(request_id)
+        if not isinstance(decoder, StopSequenceDecoder):
+            raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}")
+        if decoder.tokenizer is not self.tokenizer:
+            raise ValueError(f"the decoder is of another tokenizer: {decoder.tokenizer!r:.80}")
+        if decoder.finished:
+            raise ValueError(f"the decoder has ended: {decoder!r:.80}")
+        self._take_in(request_id, decoder)
+
+    def fork(self, request_id: RequestId, new_request_id: RequestId) -> None:
+        """Copy a request where it is now, as ``new_request_id``: for several samples (``n > 1``).
+
+        Both go on from here on their own.
+
+        Raises UnknownRequestError if the pool has no ``request_id``; ValueError if it has a
+        ``new_request_id``; TypeError if that is neither a string nor an integer.
+        """
+        decoder = self[request_id].fork()
+        self._check_new(new_request_id)
+        attribution = self._requests[request_id].attribution
+        if attribution is not None:
+            attribution = attribution.fork(decoder)
+        self._begin(new_request_id, Stepper(decoder, attribution=attribution))
+
+    def _check_new(self, request_id: object) -> None:
+        if isinstance(request_id, bool) or not isinstance(request_id, get_args(RequestId)):
+            raise TypeError(f"a request id must be a string or an integer, not {request_id!r:.80}")
+        if request_id in self:
+            raise ValueError(f"the pool has a request {request_id!r:.80} already")
+
+    def _take_in(self, request_id: RequestId, decoder: StopSequenceDecoder) -> None:
+        self._begin(request_id, Stepper(decoder, return_token_ids=self._returns_token_ids))
+
+    def _begin(self, request_id: RequestId, request: Stepper) -> None:
+        self._requests[request_id] = request
+        self._steps[request_id] = request.step
+
+    # --- stepping
+
+    def step(
+        self, token_ids: Mapping[Any, SupportsIndex | Iterable[SupportsIndex]]
+    ) -> dict[Any, Chunk]:
+        """Step some requests, or all: return the chunk of each, with text or without.
+
+        An error of one request is not raised: it is in ``errors``, and the chunk of the request has
+        the text before the error, all that was withheld, and ``finish_reason="error"``. A request
+        that the pool does not have (it may just have ended) gets an UnknownRequestError in
+        ``errors``, and no chunk.
+
+        Args:
+            token_ids: for each request an id, or several as a list, an array or a tensor.
+
+        Raises TypeError, before anything is stepped, if ``token_ids`` is no mapping.
+
+        >>> from streamdec import DecoderPool, MockTokenizer
+        >>> pool = DecoderPool(MockTokenizer())
+        >>> pool.add("a")
+        >>> chunks = pool.step({"a": [1, -5], "b": 2})
+        >>> chunks["a"].text, chunks["a"].finish_reason
+        ('Hello', 'error')
+        >>> for request_id, error in pool.errors.items():
+        ...     print(f"{request_id}: {type(error).__name__}: {error}")
+        a: TokenIdError: token 1 is out of range: -5; a token id is an integer from 0 to 4294967295
+        b: UnknownRequestError: the pool has no request 'b'
+        """
+        if not isinstance(token_ids, Mapping):
+            raise TypeError(f"step() takes new ids by request id, not {token_ids!r:.80}")
+        self.errors, self.ended = {}, {}
+        chunks: dict[Any, Chunk] = {}
+        steps = self._steps
+        for request_id, ids in token_ids.items():
+            try:
+                step = steps[request_id]
+            except KeyError:
+                self.errors[request_id] = UnknownRequestError(request_id)
+                continue
+            try:
+                if type(ids) is int:
+                    chunk = step(ids)
+                else:
+                    chunk = self._requests[request_id].feed(checked_ids(ids))
+            except Exception as error:  # noqa: BLE001 (it ends this request alone)
+                self.errors[request_id] = error
+                last, _ = _last_chunk(self._requests[request_id], "error")
+                chunk = joined(take_chunk(error), last)
+            chunks[request_id] = chunk
+            if chunk.finish_reason is not None:
+                self._remove(request_id, chunk)
+        return chunks
+
+    # --- ending
+
+    def finish(self, request_id: RequestId, finish_reason: FinishReason = "stop") -> Chunk:
+        """End a request because the engine has ended it: return what was withheld.
+
+        The finish is ``finish_reason``; or ``"stop"`` if the released text completes a stop; or
+        ``"error"`` if releasing failed, with the error in ``errors``.
+
+        Raises UnknownRequestError if the pool has no such request; ValueError for a
+        ``finish_reason`` that does not exist.
+        """
+        request = self._requests.get(request_id)
+        if request is None:
+            raise UnknownRequestError(request_id)
+        chunk, error = _last_chunk(request, finish_reason)
+        self.errors, self.ended = {} if error is None else {request_id: error}, {}
+        self._remove(request_id, chunk)
+        return chunk
+
+    def abort(self, request_id: RequestId) -> Chunk | None:
+        """``finish(request_id, "abort")``; None if the request has ended already."""
+        return self.finish(request_id, "abort") if request_id in self else None
+
+    def _remove(self, request_id: RequestId, last: Chunk) -> None:
+        request = self._requests.pop(request_id)
+        del self._steps[request_id]
+        self.ended[request_id] = _decoder(request)
+        request.close(last, self.errors.get(request_id))
+
+    # --- what may be asked
+
+    def __getitem__(self, request_id: RequestId) -> StopSequenceDecoder:
+        """Return the decoder of a request, to look at: only the pool may step it.
+
+        Raises UnknownRequestError if the pool has no such request.
+        """
+        try:
+            return _decoder(self._requests[request_id])
+        except KeyError:
+            raise UnknownRequestError(request_id) from None
+
+    def __contains__(self, request_id: object) -> bool:
+        return request_id in self._requests
+
+    def __iter__(self) -> Iterator[RequestId]:
+        return iter(self._requests)
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)} requests>"
+
+    # --- JSON
+
+    def snapshot(self, request_id: RequestId | None = None) -> dict[str, Any]:
+        """Return one request as JSON, for ``StopSequenceDecoder.restore`` and ``adopt``; or all.
+
+        Without a ``request_id`` it is the whole pool, for ``DecoderPool.restore``; with
+        ``return_token_ids`` this has also the ids that belong to no chunk yet. The pool goes on.
+
+        Raises UnknownRequestError if the pool has no such request.
+
+        >>> from streamdec import DecoderPool, MockTokenizer
+        >>> pool = DecoderPool(MockTokenizer())
+        >>> pool.add("a")
+        >>> pool.step({"a": 1})["a"].text
+        'Hello'
+        >>> DecoderPool.restore(MockTokenizer(), pool.snapshot()).step({"a": 2})["a"].text
+        ' world'
+        """
+        if request_id is not None:
+            return self[request_id].snapshot()
+        requests = [
+            [name, request.machine.snapshot(), *_waiting(request.attribution)]
+            for name, request in self._requests.items()
+        ]
+        return {"format": FORMAT, "machine": "pool", "requests": requests}
+
+    @classmethod
+    def restore(
+        cls, tokenizer: Decoder, snapshot: Mapping[str, Any], *, return_token_ids: bool = False
+    ) -> Self:
+        """Return the pool that ``snapshot()`` described.
+
+        Args:
+            tokenizer: must decode as the tokenizer of the snapshot does.
+            snapshot: as ``snapshot()`` returned it, possibly by way of JSON.
+            return_token_ids: as for the constructor.
+
+        Raises SnapshotMismatchError for another ``tokenizer``, SnapshotError for anything that is
+        no snapshot of a pool; both name the request.
+        """
+        pool = cls(tokenizer, return_token_ids=return_token_ids)
+        for name, data, *waiting in _requests(snapshot):
+            try:
+                pool.adopt(name, StopSequenceDecoder.restore(tokenizer, data))
+                attribution = pool._requests[name].attribution
+                if waiting and attribution is not None:
+                    attribution.resume(waiting[0])
+            except SnapshotError as error:
+                raise type(error)(f"request {shown(name)}: {error}") from error
+            except (RecursionError, TypeError, ValueError) as error:
+                raise SnapshotError(f"request {shown(name)}: {error}") from error
+        return pool
+
+
+def _requests(snapshot: Any) -> list[Any]:
+    """Return an id and a snapshot for each request, and perhaps the ids without a chunk."""
+    if not isinstance(snapshot, Mapping) or snapshot.get("machine") != "pool":
+        raise SnapshotError(f"not a snapshot of a pool: {shown(snapshot)}")
+    if snapshot.get("format") != FORMAT:
+        found = snapshot.get("format")
+        raise SnapshotError(f"pool format {shown(found)} is not known; this release reads {FORMAT}")
+    requests = snapshot.get("requests")
+    if isinstance(requests, list) and all(map(_is_request, requests)):
+        return requests
+    raise SnapshotError(f"requests must be pairs of an id and a snapshot, not {shown(requests)}")
+
+
+def _is_request(item: object) -> bool:
+    return isinstance(item, (list, tuple)) and 2 <= len(item) <= 3
+
+
+def _waiting(attribution: TokenAttribution | None) -> list[Any]:
+    """Return what the snapshot of a request has beside that of its decoder."""
+    if attribution is None or not attribution.waiting:
+        return []
+    return [attribution.waiting_as_json()]
+
+
+# --- the parts of a request -----------------------------------------------------------------------
+
+
+def _decoder(request: Stepper) -> StopSequenceDecoder:
+    """Return the decoder of a request."""
+    decoder = request.machine
+    assert isinstance(decoder, StopSequenceDecoder)
+    return decoder
+
+
+def _last_chunk(
+    request: Stepper, finish_reason: FinishReason
+) -> tuple[Chunk, StreamdecError | None]:
+    """Return the last chunk, and the error that kept it from being the one asked for."""
+    try:
+        return request.end(finish_reason), None
+    except StreamdecError as error:  # a tokenizer that takes back text cannot even end it
+        jailed, attribution = request.machine.jailed, request.attribution
+        if attribution is not None:
+            return attribution.last(jailed, "error"), error
+        return Chunk(jailed, "error"), error

@@ -1,0 +1,233 @@
+"""From the outputs of a source to chunks: all that a stream does except pull and close.
+
+In: outputs. Out: chunks; the last one is kept until the source is closed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Generic, SupportsIndex, TypeVar, Unpack, get_args
+
+from streamdec.chunks import Chunk, FinishReason, StopReason
+from streamdec.streams.machine import Machine, Stepper, check_machine, take_chunk
+from streamdec.streams.options import ChunkBy, ReadingOptions
+from streamdec.streams.outputs import OutputReader, ending
+
+__all__ = ["MAX_TOKENS_AT_ONCE", "BaseStream", "M", "Reading"]
+
+MAX_TOKENS_AT_ONCE = 256
+"""How many tokens one chunk has at most. After as many a stream checks for cancellation."""
+
+M = TypeVar("M", bound=Machine)
+
+
+class Reading:
+    """What a machine makes of the outputs of one source.
+
+    No id is stepped before its chunk is asked for, so that the machine is always as it was after
+    the chunks that were output. The last chunk is kept in ``last`` until the source is closed.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        *,
+        ids: Callable[[Any], Any] | None = None,
+        cumulative: bool = False,
+        index: int | None = None,
+        chunk_by: ChunkBy = "output",
+        return_token_ids: bool = False,
+        finish_reason: FinishReason = "length",
+    ) -> None:
+        _check("chunk_by", chunk_by, get_args(ChunkBy))
+        _check("finish_reason", finish_reason, get_args(FinishReason))
+        if ids is not None and (inspect.iscoroutinefunction(ids) or not callable(ids)):
+            raise TypeError(f"ids must be a plain function of an output, not {ids!r:.80}")
+        if index is not None and (type(index) is not int or index < 0):
+            kind = ValueError if type(index) is int else TypeError
+            raise kind(f"index must be a number from 0 up, not {index!r:.40}")
+        check_machine(machine)
+        self.stepper = Stepper(machine, return_token_ids=return_token_ids)
+        self.shows_all = chunk_by == "token"
+        """Whether chunks without text are output."""
+        self.num_taken = 0
+        """How many tokens the last chunk has."""
+        self.is_over = False
+        """Whether no id is to be asked for: there was a finish, or an error."""
+        self.last: Chunk | None = None
+        """The last chunk, until it was output."""
+        self.engine_finish_reason: str | None = None
+        """The engine's own word."""
+        self.source_ended = False
+        """Whether the engine has ended by itself, so that there is nothing to stop."""
+        self._feed = self.stepper.feed
+        self._most = 1 if self.shows_all else MAX_TOKENS_AT_ONCE
+        self._reader = OutputReader(ids=ids, cumulative=cumulative, index=index)
+        self._reads_ids = ids is None and not cumulative
+        self._finish_reason: FinishReason = finish_reason
+        self._error: Exception | None = None
+        if machine.finished:
+            self._end(finish_reason)
+
+    @property
+    def step(self) -> Callable[[SupportsIndex], Chunk]:
+        """Return the chunk of an output whose type is ``takes``."""
+        return self.stepper.step
+
+    @property
+    def takes(self) -> Any:
+        """The type of outputs that are one id, for ``step``; None if ``read`` is to read all."""
+        return int if self._reads_ids else None
+
+    # --- reading outputs
+
+    def read(self, output: Any) -> Iterable[Chunk]:
+        """Return the chunks of one output, but the last of the stream.
+
+        Raises SourceError if the output cannot be read. An error of a step is raised by
+        ``ending``, after the last chunk.
+        """
+        if self._reads_ids and type(output) is list:  # as those of a TokenQueue
+            reader = self._reader
+            if reader.may_be_cumulative:
+                reader.note_growth(output)
+            if 0 < len(output) <= self._most:
+                chunk = self._take(output)
+                return () if self.is_over else (chunk,)
+            return self._read(output, None, None)
+        token_ids, reason, stop_reason = self._reader.read(output)
+        return self._read(token_ids, reason, stop_reason)
+
+    def _read(
+        self, token_ids: Sequence[SupportsIndex], reason: str | None, stop_reason: StopReason
+    ) -> Iterator[Chunk]:
+        if reason is not None:
+            self.engine_finish_reason, self.source_ended = reason, True
+        start, size = 0, len(token_ids)
+        while start < size:
+            end = start + self._most
+            chunk = self._take(token_ids if end >= size and not start else token_ids[start:end])
+            if self.is_over:
+                self._leave_unread(max(size - end, 0))
+                return
+            yield chunk
+            start = end
+        if reason is not None:
+            self._end(ending(reason), stop_reason)
+
+    def _take(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
+        """Return the chunk of a few ids, up to a finish or an error."""
+        self.num_taken = len(token_ids)
+        try:
+            chunk = self._feed(token_ids)
+        except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)
+            chunk = take_chunk(error)
+            self._error = error
+        if chunk.finish_reason is not None or self._error is not None:
+            self.is_over, self.last = True, chunk
+        return chunk
+
+    def _leave_unread(self, count: int) -> None:
+        if count and self.last is not None and self._error is None:
+            self.last = replace(self.last, unread_tokens=self.last.unread_tokens + count)
+
+    # --- the end
+
+    def end(self) -> None:
+        """End because the source has ended, and gave no reason."""
+        if not self.is_over:
+            self.source_ended = True
+            self._end(self._finish_reason)
+
+    def finish(self, chunk: Chunk) -> None:
+        """End with ``chunk``, which has a ``finish_reason``."""
+        self.is_over, self.last = True, chunk
+
+    def _end(self, reason: FinishReason, stop_reason: StopReason = None) -> None:
+        self.is_over = True
+        chunk = self.stepper.end(reason)
+        if chunk.finish_reason == "stop" and chunk.stop_reason is None:
+            chunk = replace(chunk, stop_reason=stop_reason)
+        self.last = chunk
+
+    def tell(self, error: BaseException | None) -> None:
+        """Tell the hooks how the stream ended; ``error`` is that of the source or the reader."""
+        self.stepper.close(self.last, self._error or error)
+
+    def ending(self) -> Iterator[Chunk]:
+        """Return the last chunk, and then raise the error of a step, if there was one.
+
+        To be read once the source is closed.
+        """
+        last, self.last = self.last, None
+        if last is not None and (last.text or self._error is None):
+            yield last
+        if self._error is not None:
+            raise self._error
+
+    # --- what may be asked
+
+    @property
+    def pending_text(self) -> str:
+        """The text that would still be output if nothing followed."""
+        last = "" if self.last is None else self.last.text
+        return last + self.stepper.machine.pending_text
+
+    @property
+    def pending_token_ids(self) -> tuple[int, ...]:
+        """The ids that belong to no chunk that was output."""
+        last = () if self.last is None else self.last.token_ids
+        attribution = self.stepper.attribution
+        return last + (() if attribution is None else attribution.waiting)
+
+
+def _check(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {choices}, not {value!r:.40}")
+
+
+# --- the stream -----------------------------------------------------------------------------------
+
+
+class BaseStream(Generic[M]):
+    """What TextStream and TextIterator share."""
+
+    def __init__(self, machine: M, **options: Unpack[ReadingOptions]) -> None:
+        self.machine: M = machine
+        """The decoder; only the stream may step it while it runs."""
+        self._reading = Reading(machine, **options)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the decoder as JSON, as it is after the chunks that were output.
+
+        To resume, give the engine the prompt and the ids up to there, and a new stream the decoder
+        that ``restore`` makes of the snapshot.
+        """
+        return self.machine.snapshot()
+
+    @property
+    def pending_text(self) -> str:
+        """The text that would be output if nothing followed; reading it changes nothing.
+
+        "" after the last chunk. A Sequence has no end: for it, always what it holds, as U+FFFD.
+        """
+        return self._reading.pending_text
+
+    @property
+    def pending_token_ids(self) -> tuple[int, ...]:
+        """With ``return_token_ids``, the ids that were read and belong to no chunk yet; else ().
+
+        These are the ids of ``pending_text``, and those without text. A snapshot does not have
+        them.
+        """
+        return self._reading.pending_token_ids
+
+    @property
+    def engine_finish_reason(self) -> str | None:
+        """The engine's own finish reason; None if it has not ended, or gave no reason."""
+        return self._reading.engine_finish_reason
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.machine!r}>"

@@ -1,0 +1,368 @@
+"""Text from an asynchronous iterator of an engine's outputs: ``async for chunk in stream``.
+
+In: the iterator, and a decoder. Out: chunks, each as soon as its text is decided; the engine is
+closed as soon as it is not needed. Runs on asyncio and on trio.
+
+A stream pulls from the engine's iterator in the reader's own task, without a queue or a second
+task (unless it has an ``idle_timeout``). An engine that pushes puts into a TokenQueue, from which
+the stream pulls.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+)
+from types import AsyncGeneratorType, TracebackType
+from typing import Any, Self, SupportsIndex, Unpack, cast
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from streamdec.chunks import Chunk
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.conditions import StopConditions
+from streamdec.protocols import Decoder
+from streamdec.streams.closing import AsyncClosing
+from streamdec.streams.idle import IdleSource, check_seconds
+from streamdec.streams.machine import Machine
+from streamdec.streams.options import (
+    NO_PROMPT,
+    ReadingOptions,
+    StreamOptions,
+    decoder_of,
+    sorted_options,
+)
+from streamdec.streams.outputs import is_plain
+from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, M, Reading
+
+__all__ = ["TextStream", "stream", "wrap"]
+
+
+class TextStream(BaseStream[M]):
+    """The chunks of one source: an async iterator, and a context manager that closes the source.
+
+    :func:`~streamdec.stream` and :func:`~streamdec.wrap` make one. ``source``, ``machine``,
+    ``on_stop``, ``idle_timeout`` and ``options`` are as for :func:`~streamdec.wrap`. It is
+    equivalent to::
+
+        async for output in source:
+            chunk = machine.step_batch(ids_of(output))
+            if chunk.text:
+                yield chunk
+        yield machine.flush()
+
+    and makes sure of the rest:
+
+    * The last chunk, and no other, has a ``finish_reason``. The source is closed before it, and no
+      output is pulled after the one that finished the stream.
+    * The source is closed exactly once: at the end, when a step or the source raises, when the
+      reader is cancelled or leaves the block. Closing is shielded from cancellation; but if the
+      reader is cancelled while a generator is being closed, the generator is cancelled too.
+    * An error is raised after all text that was decided before it. The decoder is then as it was
+      after that text: ``snapshot()`` goes on from there with another source, and ``pending_text``
+      is what was withheld.
+    * A chunk has 256 tokens at most, and after as many a stream checks for cancellation and lets
+      other tasks run, even if the source never waits.
+
+    One reader at a time: a second one gets ``anyio.BusyResourceError`` (or the RuntimeError of an
+    asynchronous generator, if the first one was between two chunks).
+
+    Raises TypeError and ValueError for arguments as :func:`~streamdec.wrap` does.
+
+    **Memory.** Nothing is queued: a stream keeps the decoder, one output of the source, and the
+    last chunk. **Cost.** If the source never waits, a token takes about twice as long as in an
+    asynchronous generator that only passes it on.
+
+    >>> import anyio
+    >>> from streamdec import DecodeStream, MockTokenizer, TextStream
+    >>> async def main():
+    ...     async with TextStream([1, 2], DecodeStream(MockTokenizer())) as chunks:
+    ...         return "".join([chunk.text async for chunk in chunks])
+    >>> anyio.run(main)
+    'Hello world'
+    """
+
+    def __init__(
+        self,
+        source: AsyncIterable[Any] | Iterable[Any],
+        machine: M,
+        *,
+        on_stop: Callable[[], object] | None = None,
+        idle_timeout: float | None = None,
+        **options: Unpack[ReadingOptions],
+    ) -> None:
+        super().__init__(machine, **options)
+        pulled = _iterator_of(source)
+        if idle_timeout is not None:
+            check_seconds(idle_timeout)
+            if isinstance(pulled, _Blocking):
+                raise ValueError(
+                    "idle_timeout needs an async source: a plain one cannot be interrupted"
+                )
+            pulled = IdleSource(pulled, _close_of(pulled), idle_timeout, machine)
+        self._closing = AsyncClosing(self._reading, _close_of(pulled), on_stop)
+        if self._reading.is_over:
+            pulled = _Blocking(())
+        chunks = _chunks(self._reading, pulled, self._closing)
+        self._chunks = cast(AsyncGeneratorType[Chunk, None], chunks)
+
+    # --- reading
+
+    def __aiter__(self) -> AsyncIterator[Chunk]:
+        # The generator itself: to go through __anext__ would cost as much again as the generator.
+        self._check_idle()
+        return self._chunks
+
+    async def __anext__(self) -> Chunk:
+        self._check_idle()
+        return await anext(self._chunks)
+
+    def _check_idle(self) -> None:
+        if self._chunks.ag_running:
+            raise anyio.BusyResourceError("reading from")
+
+    # --- the end
+
+    async def aclose(self) -> None:
+        """Close the source, if it is still open; there are no chunks after it.
+
+        ``on_stop`` is called first, unless the engine has ended by itself. A second call does
+        nothing.
+
+        Raises what closing the source raised, if that was not yet raised;
+        ``anyio.BusyResourceError`` while another task waits for a chunk (cancel that task instead).
+        """
+        await self._close()
+        self._closing.complain()
+
+    async def _close(self) -> None:
+        self._check_idle()
+        await self._chunks.aclose()
+        await self._closing.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._close()
+        if error is None:
+            self._closing.complain()
+        else:
+            self._closing.note_on(error)
+
+
+async def _chunks(
+    reading: Reading, source: AsyncIterator[Any], closing: AsyncClosing
+) -> AsyncGenerator[Chunk, None]:
+    """The chunks of a TextStream. It has no reference to the stream, so there is no cycle."""
+    step, shows_all, takes = reading.step, reading.shows_all, reading.takes
+    left = MAX_TOKENS_AT_ONCE
+    async with closing:
+        async for output in source:
+            if type(output) is list and len(output) == 1 and type(output[0]) is takes:
+                output = output[0]
+            if type(output) is takes:
+                chunk = step(output)
+                if chunk.finish_reason is not None:
+                    reading.finish(chunk)
+                    break
+                if chunk.text or shows_all:
+                    yield chunk
+                left -= 1
+            else:
+                for chunk in reading.read(output):
+                    if chunk.text or shows_all:
+                        yield chunk
+                    left -= reading.num_taken
+                    if left <= 0:
+                        left = MAX_TOKENS_AT_ONCE
+                        await checkpoint()
+                if reading.is_over:
+                    break
+                left -= 1  # an output without ids
+            if left <= 0:
+                left = MAX_TOKENS_AT_ONCE
+                await checkpoint()
+        else:
+            reading.end()
+    try:
+        for chunk in reading.ending():
+            yield chunk
+    except Exception as error:
+        closing.note_on(error)
+        raise
+    closing.complain()
+
+
+# --- the source -----------------------------------------------------------------------------------
+
+
+def _iterator_of(source: Any) -> AsyncIterator[Any]:
+    """Return the iterator to pull from. Raises TypeError for an object that is no source."""
+    if hasattr(source, "__aiter__"):
+        iterator: AsyncIterator[Any] = source.__aiter__()
+        return iterator if hasattr(iterator, "__aiter__") else _Bare(iterator)
+    is_awaitable = inspect.isawaitable(source)  # a Future can be iterated over too
+    if is_plain(source) and not is_awaitable:
+        return _Blocking(source)
+    if inspect.iscoroutine(source):
+        source.close()
+    verb = "await" if is_awaitable else "call" if callable(source) else ""
+    hint = f": {verb} it, and give what it returns" if verb else ""
+    raise TypeError(f"a source is an (async) iterable of outputs, not {source!r:.80}{hint}")
+
+
+def _close_of(iterator: Any) -> Callable[[], object] | None:
+    """Return the function that closes an iterator, plain or asynchronous; None without one."""
+    close: Callable[[], object] | None = getattr(iterator, "aclose", None)
+    return getattr(iterator, "close", None) if close is None else close
+
+
+class _Bare:
+    """An iterator that has no ``__aiter__``: ``async for`` asks for none after the first."""
+
+    def __init__(self, iterator: Any) -> None:
+        self._pull = iterator.__anext__
+        self.close = _close_of(iterator)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        return await self._pull()
+
+
+class _Blocking:
+    """A plain iterable as an asynchronous iterator. Each ``next`` blocks the event loop."""
+
+    def __init__(self, source: Iterable[Any]) -> None:
+        self._iterator: Iterator[Any] = iter(source)
+        self.close = _close_of(self._iterator)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return next(self._iterator)
+        except StopIteration:
+            raise StopAsyncIteration from None
+
+
+# --- the functions --------------------------------------------------------------------------------
+
+
+def wrap(
+    source: AsyncIterable[Any] | Iterable[Any],
+    machine: M,
+    *,
+    on_stop: Callable[[], object] | None = None,
+    idle_timeout: float | None = None,
+    **options: Unpack[ReadingOptions],
+) -> TextStream[M]:
+    r"""Return the chunks that ``machine`` makes of ``source``, as a :class:`~streamdec.TextStream`.
+
+    Args:
+        source: an (async) iterable of outputs: ids, lists, arrays or tensors of ids, or an engine's
+            own objects or dicts (:class:`~streamdec.streams.outputs.OutputReader` has the list).
+            Prefer an asynchronous one: a plain one blocks the event loop while it waits.
+        machine: a DecodeStream, a Sequence or a StopSequenceDecoder, new or under way. (A Sequence
+            can always grow, so what it holds at the end is not output.)
+        on_stop: called, and awaited if it returns an awaitable, before the source is closed, unless
+            the engine has ended by itself: to abort its request.
+        idle_timeout: how many seconds the source may take for one output. The source then runs in a
+            task of its own, which costs some 20 microseconds for each output.
+        options: see :class:`~streamdec.streams.options.ReadingOptions`.
+
+    Raises:
+        TypeError: at once, for an argument that is no source, decoder or option.
+        ValueError: at once, for an option with a value that does not exist, or ``idle_timeout`` on
+            a plain source.
+        IdleTimeoutError: while reading; it has a snapshot.
+        SourceError: while reading, for an output that cannot be read.
+
+    While reading, also whatever the source and the decoder raise.
+
+    >>> import anyio
+    >>> from streamdec import DecodeStream, MockTokenizer, wrap
+    >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
+    >>> async def main():
+    ...     async with wrap([0, 1, 2], DecodeStream(tokenizer)) as stream:
+    ...         return [chunk.text async for chunk in stream]
+    >>> anyio.run(main)
+    ['caf', 'é', '']
+    """
+    return TextStream(source, machine, on_stop=on_stop, idle_timeout=idle_timeout, **options)
+
+
+def stream(
+    source: AsyncIterable[Any] | Iterable[Any],
+    tokenizer: Decoder | None = None,
+    *,
+    conditions: StopConditions | None = None,
+    prompt_token_ids: Iterable[SupportsIndex] = NO_PROMPT,
+    decoder: StopSequenceDecoder | Machine | None = None,
+    on_stop: Callable[[], object] | None = None,
+    idle_timeout: float | None = None,
+    **options: Unpack[StreamOptions],
+) -> TextStream[StopSequenceDecoder]:
+    r"""Return the text of ``source`` in chunks, as it comes, until a stop.
+
+    Args:
+        source: an (async) iterable of outputs: ids, lists, arrays or tensors of ids, or an engine's
+            own objects or dicts; see :func:`~streamdec.wrap`.
+        tokenizer: the tokenizer that :func:`~streamdec.load_tokenizer` returns, or any that
+            DecodeStream accepts.
+        conditions: when the text ends; or give its parts as options: ``stop="User:"``. Without
+            either, the text ends with the source.
+        prompt_token_ids: the ids of the prompt, as context. They are never output.
+        decoder: a StopSequenceDecoder (perhaps restored from a snapshot) instead of all these.
+        on_stop: called, and awaited if it returns an awaitable, before the source is closed, unless
+            the engine has ended by itself: to abort its request.
+        idle_timeout: how many seconds an asynchronous source may take for one output; see
+            :func:`~streamdec.wrap`.
+        options: ``stop``, ``stop_token_ids``, ``eos_token_ids``, ``max_tokens``, ``min_tokens`` and
+            all else that StopConditions has; ``skip_special_tokens``, ``byte_fallback``,
+            ``unknown_ids``, ``clean_up_tokenization_spaces`` of DecodeStream; ``ids``,
+            ``cumulative``, ``index``, ``chunk_by``, ``return_token_ids``, ``finish_reason`` of
+            :class:`~streamdec.streams.options.ReadingOptions`.
+
+    Returns:
+        The chunks. Each has the ``text`` that is decided now. The last one, and no other, has a
+        ``finish_reason``; the source is closed before it.
+
+    Raises what :func:`~streamdec.wrap`, StopConditions and StopSequenceDecoder raise; TypeError if
+    both a decoder and its parts are given, or neither.
+
+    >>> import anyio
+    >>> from streamdec import MockTokenizer, stream
+    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"!", b"\nUs", b"er:"])
+    >>> async def engine():
+    ...     for token_id in [0, 1, 2, 3, 0]:
+    ...         yield token_id
+    >>> async def main():
+    ...     async with stream(engine(), tokenizer, stop="\nUser:") as chunks:
+    ...         async for chunk in chunks:
+    ...             print(repr(chunk.text), chunk.finish_reason)
+    >>> anyio.run(main)
+    'Hi' None
+    '!' None
+    '' stop
+    """
+    reading_options, decoder_options = sorted_options("stream()", options)
+    decoder = decoder_of(
+        "stream()", tokenizer, conditions, prompt_token_ids, decoder, decoder_options
+    )
+    return wrap(source, decoder, on_stop=on_stop, idle_timeout=idle_timeout, **reading_options)
