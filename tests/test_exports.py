@@ -14,8 +14,6 @@ import streamdec
 ROOT = Path(__file__).resolve().parent.parent
 
 LENT = {
-    # How machines look to streams is their affair.
-    "streamdec.machines": {"TokenChunk"},
     "streamdec.backends.encodings": {"EncodingSpec"},
     "streamdec.backends.encoding_cache": {"EncodingCache"},
     "streamdec.backends.fast": {"HybridTokenizer"},

@@ -14,9 +14,9 @@ from streamdec import (
     StopConditions,
     StopRegexTimeoutError,
     StopSequenceDecoder,
-    regex_stops,
 )
 from streamdec.core.counting import MOST_TALLIED
+from streamdec.core.stops import regex_matcher
 from streamdec.protocols import ByteFallback, Metaspace, TextRules
 
 
@@ -50,7 +50,7 @@ def test_a_last_token_whose_release_fails_was_not_taken(monkeypatch: pytest.Monk
     decoder.step(0)
     before = decoder.snapshot()
     with monkeypatch.context() as patched:
-        patched.setattr(regex_stops, "TIMEOUT", 0.0)
+        patched.setattr(regex_matcher, "TIMEOUT", 0.0)
         with pytest.raises(StopRegexTimeoutError):
             decoder.step(1)
     assert decoder.snapshot() == before

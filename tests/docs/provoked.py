@@ -259,13 +259,13 @@ def full() -> TokenQueue:
     return feed
 
 
-@gives("the feed is full: 1 ids wait")
+@gives("the queue is full: 1 ids wait")
 def _(_: Path) -> Any:
     full().put(2, wait=False)
 
 
 @gives(
-    "the feed is full: 1 ids wait, and put() must not wait in the thread of an event loop; await "
+    "the queue is full: 1 ids wait, and put() must not wait in the thread of an event loop; await "
     "send(), or say wait=False"
 )
 def _(_: Path) -> Any:
@@ -275,7 +275,7 @@ def _(_: Path) -> Any:
     anyio.run(main)
 
 
-@gives("nothing can be put into the feed: its reader has closed it")
+@gives("nothing can be put into the queue: its reader has closed it")
 def _(_: Path) -> Any:
     async def main() -> None:
         feed = TokenQueue()

@@ -6,14 +6,14 @@ import re
 
 import pytest
 
-from streamdec import feed, flow, regex_stops
 from streamdec.backends import _reading, gguf_metadata, sentencepiece, tokenizer_config
 from streamdec.core import table, window
-from streamdec.core.stops import patterns, stop_set
+from streamdec.core.stops import patterns, regex_matcher, stop_set
 from streamdec.loading import content, detect
 from streamdec.preflight import snapshot, turns
 from streamdec.server import ServerLimits, bodies
 from streamdec.server.connections import Connection
+from streamdec.streams import reading, token_queue
 from tests.support.pages import Page
 
 SECURITY = " ".join(Page("docs/explanation/security.md").text.split())
@@ -28,14 +28,14 @@ SERVER = ServerLimits()
 @pytest.mark.parametrize(
     "said",
     [
-        f"{regex_stops.TIMEOUT} s of the thread for the match, {regex_stops.TIMEOUT} s for what",
+        f"{regex_matcher.TIMEOUT} s of the thread for the match, ",
         f"{patterns.MAX_PARTS:,} parts, repetitions counted",
         f"{table.MAX_TRANSITIONS:,} transitions in rows; ids below {table.MAX_LISTED:,} in ",
         f"stop sets of one table | {STOP_SETS}",
         f"texts that one stop set knows | {stop_set.MAX_STORED:,} |",
         f"a window of the windowed route | {window.MAX_WINDOW} ids",
-        f"looks whether a stream was cancelled | {flow.MAX_TOKENS_AT_ONCE} |",
-        f"{feed.MAX_SIZE:,}, or `maxsize`",
+        f"looks whether a stream was cancelled | {reading.MAX_TOKENS_AT_ONCE} |",
+        f"{token_queue.MAX_SIZE:,}, or `maxsize`",
         f"{_reading.MAX_FILE // MIB} MiB (`MAX_FILE`)",
         f"xz may take {content._MAX_MEMORY // MIB} MiB",
         f"a SentencePiece model | {sentencepiece._MAX_MODEL // MIB} MiB",

@@ -261,6 +261,6 @@ def test_an_example_in_every_kind_of_docstring_is_found() -> None:
         "streamdec.chunks.Chunk",  # a class
         "streamdec.chunks.Chunk.text",  # a field
         "streamdec.chunks.FinishReason",  # a constant
-        "streamdec.aio.TextStream.aclose",  # a coroutine
-        "streamdec.pool.DecoderPool.__init__.errors",  # an attribute
+        "streamdec.streams.text_stream.TextStream.aclose",  # a coroutine
+        "streamdec.streams.pool.DecoderPool.__init__.errors",  # an attribute
     } <= names

@@ -254,7 +254,7 @@ def which_stop_and_where() -> None:
 
 def ids_end_where_the_text_does() -> None:
     (chunk,) = iter_chunks([[*b"Hi STOP and more"]], BYTES, stop="STOP", return_token_ids=True)
-    assert (chunk.text, chunk.token_ids) == ("Hi ", (*b"Hi STOP",))  # type: ignore[attr-defined]
+    assert (chunk.text, chunk.token_ids) == ("Hi ", (*b"Hi STOP",))
     assert chunk.unread_tokens == len(b" and more")
 
 
@@ -288,7 +288,7 @@ def a_slow_reader_holds_back_and_reads_all() -> None:
     feed = TokenQueue(maxsize=3)
     for token_id in b"Hi!":
         feed.put(token_id)
-    with pytest.raises(Exception, match="the feed is full"):
+    with pytest.raises(Exception, match="the queue is full"):
         feed.put(0, wait=False)
     feed.end()
 
@@ -415,7 +415,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "Many streams in one call": (
         many_streams_in_a_call,
-        "tests/aio/test_pool.py::test_a_request_in_a_pool_is_as_it_would_be_alone",
+        "tests/streams/test_pool.py::test_a_request_in_a_pool_is_as_it_would_be_alone",
     ),
     "A run of bad bytes costs no more than text": ("tests/test_laws.py::test_law_15_bounds",),
     "Ids without text cost no more than others": (
@@ -438,7 +438,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
         "tests/test_stop_laws.py::test_a_sequence_after_each_token",
     ),
     "Stop strings": (stop_strings, "tests/test_stop_laws.py::test_all_laws_as_the_reference"),
-    "Stop regexes": (stop_regexes, "tests/test_regex_stops.py::test_as_the_reference"),
+    "Stop regexes": (stop_regexes, "tests/test_stop_patterns.py::test_as_the_reference"),
     "A stop within a token": (
         within_a_token_and_however_it_is_cut,
         "tests/core/test_stop_cases.py::test_one_by_one",
@@ -497,7 +497,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "Ids cut to the text": (
         ids_end_where_the_text_does,
-        "tests/aio/test_laws.py::test_ids_belong_to_text",
+        "tests/streams/test_laws.py::test_ids_belong_to_text",
     ),
     "How much of a KV cache may be kept": (
         which_stop_and_where,
@@ -510,20 +510,20 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     # async
     "An asynchronous iterator": (
         an_asynchronous_iterator_that_cancels,
-        "tests/aio/test_laws.py::test_law_0_however_the_ids_come",
+        "tests/streams/test_laws.py::test_law_0_however_the_ids_come",
     ),
     "A slow reader holds the producer back": (
         a_slow_reader_holds_back_and_reads_all,
-        "tests/aio/test_reading.py::test_a_slow_reader_holds_the_engine_back",
-        "tests/aio/test_token_feed.py::test_a_slow_reader_of_a_bounded_queue_holds_its_thread_back",
+        "tests/streams/test_reading.py::test_a_slow_reader_holds_the_engine_back",
+        "tests/streams/test_token_queue.py::test_a_slow_reader_of_a_bounded_queue_holds_its_thread_back",
     ),
     "What has piled up is decoded at once": (
         a_slow_reader_holds_back_and_reads_all,
-        "tests/aio/test_token_feed.py::test_what_waits_is_taken_at_once",
+        "tests/streams/test_token_queue.py::test_what_waits_is_taken_at_once",
     ),
     "The engine is cancelled at a stop": (
         an_asynchronous_iterator_that_cancels,
-        "tests/aio/test_ending.py::test_a_stop_closes_the_generator_before_the_last_chunk",
+        "tests/streams/test_ending.py::test_a_stop_closes_the_generator_before_the_last_chunk",
     ),
     # tokenizers
     "Formats besides `tokenizer.json`": (

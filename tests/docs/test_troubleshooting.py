@@ -17,12 +17,12 @@ from tokenizers import Tokenizer
 from streamdec import (
     DecoderPool,
     DecodeStream,
-    FeedClosedError,
     FinishedError,
     HuggingFaceTokenizer,
     IdleTimeoutError,
     MissingExtraError,
     MockTokenizer,
+    QueueClosedError,
     Sequence,
     SnapshotMismatchError,
     SourceError,
@@ -160,10 +160,10 @@ def test_a_loop_that_is_left_does_not_end_a_stream(tokenizer: Any) -> None:
 
 
 def test_a_producer_learns_that_the_reader_has_gone() -> None:
-    says("put raises FeedClosedError when the reader has gone")
+    says("put raises QueueClosedError when the reader has gone")
     feed = TokenQueue()
     feed.end()
-    with pytest.raises(FeedClosedError):
+    with pytest.raises(QueueClosedError):
         feed.put(41)
 
 

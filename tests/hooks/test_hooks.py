@@ -139,7 +139,7 @@ def test_a_source_is_closed_even_if_a_hook_is_interrupted() -> None:
         remove()
 
 
-def test_without_a_hook_nothing_is_watched() -> None:
-    assert iter_chunks([0], TOKENIZER)._flow.watch is None
+def test_without_a_hook_nothing_is_counted() -> None:
+    assert iter_chunks([0], TOKENIZER)._reading.stepper.statistics is None
     with recording():
-        assert iter_chunks([0], TOKENIZER)._flow.watch is not None
+        assert iter_chunks([0], TOKENIZER)._reading.stepper.statistics is not None

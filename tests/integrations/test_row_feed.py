@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from streamdec import Chunk, TokenChunk
+from streamdec import Chunk
 from streamdec.integrations._row_feed import RowFeed
 
 
@@ -39,14 +39,14 @@ def test_of_each_row_all_that_waits_is_one_chunk() -> None:
 
 def test_joined_chunks_cover_the_ids_of_both() -> None:
     feed = RowFeed()
-    feed.put({0: TokenChunk("a", token_ids=(1, 2))})
-    feed.put({0: TokenChunk("b", "stop", token_ids=(3,))})
-    assert feed.take() == (0, TokenChunk("ab", "stop", token_ids=(1, 2, 3)))
+    feed.put({0: Chunk("a", token_ids=(1, 2))})
+    feed.put({0: Chunk("b", "stop", token_ids=(3,))})
+    assert feed.take() == (0, Chunk("ab", "stop", token_ids=(1, 2, 3)))
 
 
 def test_to_lag_costs_no_more_than_to_keep_up() -> None:
     """What waits is joined once, however much it is."""
-    chunks = [TokenChunk(" word", token_ids=(each,)) for each in range(20_000)]
+    chunks = [Chunk(" word", token_ids=(each,)) for each in range(20_000)]
 
     def seconds(*, lags: bool) -> float:
         feed, start = RowFeed(), time.perf_counter()
@@ -55,7 +55,7 @@ def test_to_lag_costs_no_more_than_to_keep_up() -> None:
             if not lags:
                 feed.take()
         if lags:
-            assert feed.take() == (0, TokenChunk(" word" * 20_000, token_ids=(*range(20_000),)))
+            assert feed.take() == (0, Chunk(" word" * 20_000, token_ids=(*range(20_000),)))
         return time.perf_counter() - start
 
     assert min(seconds(lags=True) for _ in range(3)) < 3 * seconds(lags=False)

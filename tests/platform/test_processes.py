@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from streamdec import FeedClosedError, FeedFullError, TokenQueue
+from streamdec import QueueClosedError, QueueFullError, TokenQueue
 from tests.platform.subjects import begun, ended, expected, token_ids, tokenizer
 
 PATIENCE = 60
@@ -99,7 +99,7 @@ def test_a_thread_that_waits_for_room_in_a_queue_does_not_hold_up_a_fork() -> No
     feed.put(1)
 
     def wait_for_room() -> None:
-        with suppress(FeedClosedError):
+        with suppress(QueueClosedError):
             feed.put(2)
 
     waiting = threading.Thread(target=wait_for_room)
@@ -110,7 +110,7 @@ def test_a_thread_that_waits_for_room_in_a_queue_does_not_hold_up_a_fork() -> No
     def put() -> str:
         try:
             feed.put(3, wait=False)
-        except FeedFullError:
+        except QueueFullError:
             return "full"
         return "taken"
 

@@ -15,7 +15,7 @@ from streamdec import SourceError
 from streamdec.server.engines import EngineError, EngineRun, ReplayEngine, SamplingParams
 from streamdec.server.gate import Gate
 from streamdec.server.problems import RequestError
-from streamdec.sources import Delta, Reader
+from streamdec.streams.outputs import Delta, OutputReader
 from tests.server.serving import until
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 async def ids_of(run: EngineRun) -> list[int]:
-    reader = Reader()
+    reader = OutputReader()
     try:
         return [int(each) for output in [o async for o in run] for each in reader.read(output)[0]]
     finally:

@@ -18,8 +18,8 @@ DOORS: dict[str, frozenset[str] | None] = {
     "streamdec.chat": None,
     "streamdec.compat": None,
     "streamdec.encoding": None,
-    "streamdec.flow": frozenset(
-        {"DecoderOptions", "DecodingOptions", "FlowOptions", "StreamOptions"}
+    "streamdec.streams.options": frozenset(
+        {"DecoderOptions", "DecodingOptions", "ReadingOptions", "StreamOptions"}
     ),
     "streamdec.hooks": frozenset(
         {
@@ -46,7 +46,7 @@ DOORS: dict[str, frozenset[str] | None] = {
         }
     ),
     "streamdec.server": None,
-    "streamdec.sources": frozenset({"Delta", "Reader"}),
+    "streamdec.streams.outputs": frozenset({"Delta", "OutputReader"}),
     "streamdec.testing": None,
     "streamdec.testing.strategies": None,
     "streamdec.trace": None,

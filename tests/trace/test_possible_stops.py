@@ -11,7 +11,7 @@ from hypothesis import given
 from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.errors import UnknownTokenError
 from streamdec.trace import Tracer
-from tests import test_regex_stops
+from tests import test_stop_patterns
 from tests.stop_laws import setup_of
 from tests.stop_reference import Situation, situations
 
@@ -35,7 +35,7 @@ NONE: dict[str, Any] = {
 }
 
 
-@given(situation=situations() | test_regex_stops.situations())
+@given(situation=situations() | test_stop_patterns.situations())
 def test_each_of_them_alone_would_withhold_text(situation: Situation) -> None:
     """Under the same gate, after the same prompt; and of strings and patterns no other would."""
     conditions = situation.conditions

@@ -23,13 +23,13 @@ from streamdec import (
 from streamdec import Sequence as TokenSequence
 from streamdec.errors import UnknownTokenError
 from streamdec.trace import Trace, Tracer, replay
-from tests import test_regex_stops
+from tests import test_stop_patterns
 from tests.laws import BAD_IDS
 from tests.stop_laws import setup_of
 from tests.stop_reference import Situation, situations, tokenizer_of
 from tests.support.zoo import UNCOMPILED
 
-SITUATIONS = situations() | test_regex_stops.situations()
+SITUATIONS = situations() | test_stop_patterns.situations()
 
 MACHINES: dict[str, Callable[[Situation], Any]] = {
     "stops": lambda situation: setup_of(situation).decoder(),

@@ -22,7 +22,7 @@ from streamdec.errors import UnknownTokenError
 from streamdec.trace import Trace, Tracer, Verdict
 from streamdec.trace.records import TokenRecord
 from streamdec.trace.verdict import verdict_on
-from tests import test_regex_stops
+from tests import test_stop_patterns
 from tests.stop_laws import setup_of
 from tests.stop_reference import Situation, situations
 
@@ -46,7 +46,7 @@ def traced(ids: Sequence[int], *, flush: bool = True, **conditions: Any) -> Trac
 # --- yes ------------------------------------------------------------------------------------------
 
 
-@given(situation=situations() | test_regex_stops.situations(), group=st.integers(1, 4))
+@given(situation=situations() | test_stop_patterns.situations(), group=st.integers(1, 4))
 def test_whatever_stops_a_stream_its_text_is_that_of_the_whole_decode(
     situation: Situation, group: int
 ) -> None:

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from streamdec import MockTokenizer, iter_chunks, stream
-from streamdec.sources import Reader, ending
+from streamdec.streams.outputs import OutputReader, ending
 from tests.integrations.outputs.recorded import DATA, Recorded, recorded
 
 ALL = [pytest.param(each, id=each.name) for each in recorded()]
@@ -19,7 +19,7 @@ BYTES = MockTokenizer.from_tokens([bytes([33 + n % 90]) for n in range(700)])
 
 @pytest.mark.parametrize("each", ALL)
 def test_the_ids_and_the_end_are_found(each: Recorded) -> None:
-    reader = Reader(**each.options)
+    reader = OutputReader(**each.options)
     deltas = [reader.read(output) for output in each.outputs]
     assert [int(i) for delta in deltas for i in delta.token_ids] == each.token_ids
     ends = [delta for delta in deltas if delta.finish_reason is not None]

@@ -20,11 +20,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder, stream
-from streamdec.aio import TextStream
 from streamdec.integrations import anthropic, openai
 from streamdec.integrations.asgi import EventStreamResponse, events
 from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
 from streamdec.integrations.sse import HEADERS
+from streamdec.streams.text_stream import TextStream
 
 HOSTILE = '\ufffd\u2028\u2029\x85\0\r\n\r\x0b\x0c\x1c\x7f"\\ data: {}\n\n😀e\u0301\U0010ffff'
 TOKENS = [

@@ -12,9 +12,9 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from streamdec import MockTokenizer, stream
-from streamdec.aio import TextStream
 from streamdec.integrations.asgi import EventStreamResponse, events
 from streamdec.integrations.openai import CompletionEncoder
+from streamdec.streams.text_stream import TextStream
 
 TOKENIZER = MockTokenizer.from_tokens([b"Hello", b" world"])
 both_loops = pytest.mark.parametrize("loop", ["asyncio", "trio"])

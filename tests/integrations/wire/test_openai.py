@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec import Chunk, FinishedError, TokenChunk
+from streamdec import Chunk, FinishedError
 from streamdec.integrations import anthropic, openai
 from streamdec.integrations.logprobs import Alternative, PlacedLogprob
 
@@ -18,7 +18,7 @@ MESSAGE: Any = {"response_id": "r", "model": "m", "input_tokens": 2}
 LOGPROBS = [PlacedLogprob(7, "\\xf0", b"\xf0", -0.5, 3, (Alternative("a", b"a", -0.1),))]
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
-chunks = st.lists(st.builds(TokenChunk, texts, token_ids=st.just((1, 2))), max_size=4)
+chunks = st.lists(st.builds(Chunk, texts, token_ids=st.just((1, 2))), max_size=4)
 ends = st.sampled_from(
     [
         *(Chunk("x", "stop", "."), Chunk("", "stop", 7), Chunk("", "stop", (7, 8))),
@@ -94,17 +94,17 @@ def test_the_bytes_of_a_message_are_its_events(found: list[Chunk], end: Chunk) -
 def test_token_chunks_are_counted_and_shown(kind: Any) -> None:
     wire = kind(**HEAD, include_usage=True, prompt_tokens=3, return_token_ids=True)
     wire.start()
-    found = wire.step(TokenChunk("a", token_ids=(5, 6)))
-    found += wire.step(TokenChunk("", "length", token_ids=(7,)))
+    found = wire.step(Chunk("a", token_ids=(5, 6)))
+    found += wire.step(Chunk("", "length", token_ids=(7,)))
     assert [each["choices"][0]["token_ids"] for each in found] == [[5, 6], [7]]
     assert wire.flush()[0]["usage"]["completion_tokens"] == 3
 
 
 def test_token_chunks_of_a_message_are_counted() -> None:
     wire = anthropic.MessageEncoder(**MESSAGE)
-    wire.step_bytes(TokenChunk("a", token_ids=(5,)))
-    wire.step_bytes(TokenChunk("b", token_ids=(6,)))
-    wire.step_bytes(TokenChunk("", "length", token_ids=(7,)))
+    wire.step_bytes(Chunk("a", token_ids=(5,)))
+    wire.step_bytes(Chunk("b", token_ids=(6,)))
+    wire.step_bytes(Chunk("", "length", token_ids=(7,)))
     assert wire.flush()[-2]["usage"] == {"input_tokens": 2, "output_tokens": 3}
 
 

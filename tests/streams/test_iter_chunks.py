@@ -17,8 +17,8 @@ from streamdec import (
     TokenIdError,
     iter_chunks,
 )
-from streamdec.flow import MAX_TOKENS_AT_ONCE
-from tests.aio.engines import BoomError, PlainEngine, Script, plain_generator
+from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
+from tests.streams.engines import BoomError, PlainEngine, Script, plain_generator
 
 TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
 A, B, STOP = 2, 3, 6
@@ -74,7 +74,7 @@ def test_what_would_have_to_be_awaited_closes_nothing_and_that_is_said() -> None
     engine = PlainEngine([A, STOP])
     chunks = iter_chunks(engine, TOKENIZER, stop="STOP", on_stop=lambda: abort())
     assert [next(chunks).text, next(chunks).finish_reason] == ["a", "stop"]
-    with pytest.raises(TypeError, match=r"must be plain, and gave <coroutine object"):
+    with pytest.raises(TypeError, match=r"must be plain, and returned <coroutine object"):
         next(chunks)
     assert engine.closings == 1
 

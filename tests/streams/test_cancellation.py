@@ -22,10 +22,10 @@ from streamdec import (
     stream,
     wrap,
 )
-from streamdec.flow import MAX_TOKENS_AT_ONCE
-from streamdec.machines import Machine
-from tests.aio import laws
-from tests.aio.engines import Engine, drained
+from streamdec.streams.machine import Machine
+from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
+from tests.streams import laws
+from tests.streams.engines import Engine, drained
 
 TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
 A, B, STOP = 2, 3, 6

@@ -21,7 +21,6 @@ from streamdec import (
     SnapshotMismatchError,
     StopConditions,
     StopSequenceDecoder,
-    TokenChunk,
     TokenIdError,
     UnknownRequestError,
     UnknownTokenError,
@@ -207,8 +206,8 @@ def test_a_request_that_cannot_even_be_ended_gives_what_was_decided() -> None:
 def test_chunks_that_cover_ids_do_so_in_such_an_end_too() -> None:
     pool = DecoderPool(TakesBack(), return_token_ids=True)
     pool.add("a", StopConditions(stop="xq"))
-    assert pool.step({"a": [1, 2]}) == {"a": TokenChunk("x", token_ids=(1,))}
-    assert pool.step({"a": [9, -1]}) == {"a": TokenChunk("x", "error", token_ids=(2, 9))}
+    assert pool.step({"a": [1, 2]}) == {"a": Chunk("x", token_ids=(1,))}
+    assert pool.step({"a": [9, -1]}) == {"a": Chunk("x", "error", token_ids=(2, 9))}
 
 
 def test_finish_and_abort_end_what_cannot_be_ended() -> None:
@@ -269,7 +268,7 @@ def test_an_id_can_be_used_again() -> None:
 
 @pytest.mark.parametrize("name", [None, True, 1.5, ("a",), b"a"])
 def test_a_request_id_is_text_or_a_number(name: Any) -> None:
-    with pytest.raises(TypeError, match="a request id is text or a number, not"):
+    with pytest.raises(TypeError, match="a request id must be a string or an integer, not"):
         DecoderPool(TOKENIZER).add(name)
 
 
@@ -320,7 +319,7 @@ def test_what_cannot_be_adopted() -> None:
         pool.adopt("a", ended)
     with pytest.raises(ValueError, match="the decoder is of another tokenizer"):
         pool.adopt("a", other)
-    with pytest.raises(TypeError, match="a pool has StopSequenceDecoders, and no 'x'"):
+    with pytest.raises(TypeError, match="decoder must be a StopSequenceDecoder, not 'x'"):
         pool.adopt("a", "x")  # type: ignore[arg-type]
     assert len(pool) == 0
 
@@ -343,20 +342,20 @@ def test_samples_of_one_prompt_are_forked() -> None:
 
 def test_chunks_say_which_ids_they_cover_also_after_a_fork_and_an_error() -> None:
     pool = pool_of("a", return_token_ids=True)
-    assert pool.step({"a": [0, HALF]}) == {"a": TokenChunk("a", token_ids=(0,))}
+    assert pool.step({"a": [0, HALF]}) == {"a": Chunk("a", token_ids=(0,))}
     pool.fork("a", "b")
     assert pool.step({"a": REST, "b": [0, ST, -1]}) == {
-        "a": TokenChunk("你", token_ids=(HALF, REST)),
-        "b": TokenChunk("\ufffdaST", "error", token_ids=(HALF, 0, ST)),
+        "a": Chunk("你", token_ids=(HALF, REST)),
+        "b": Chunk("\ufffdaST", "error", token_ids=(HALF, 0, ST)),
     }
-    assert pool.step({"a": 0}) == {"a": TokenChunk("a", token_ids=(0,))}
+    assert pool.step({"a": 0}) == {"a": Chunk("a", token_ids=(0,))}
 
 
 def test_ids_of_withheld_text_wait_with_it_in_a_fork_too() -> None:
     pool = pool_of("a", return_token_ids=True)
-    assert pool.step({"a": [0, 0, 0, 0, ST]}) == {"a": TokenChunk("aaaa", token_ids=(0, 0, 0, 0))}
+    assert pool.step({"a": [0, 0, 0, 0, ST]}) == {"a": Chunk("aaaa", token_ids=(0, 0, 0, 0))}
     pool.fork("a", "b")
-    expected = TokenChunk("STa", token_ids=(ST, 0))
+    expected = Chunk("STa", token_ids=(ST, 0))
     assert pool.step({"a": 0, "b": 0}) == {"a": expected, "b": expected}
 
 
@@ -416,7 +415,7 @@ def test_a_restored_pool_covers_the_ids_that_were_withheld(
 def test_a_restored_pool_may_cover_ids() -> None:
     pool = pool_of("a")
     restored = DecoderPool.restore(TOKENIZER, pool.snapshot(), return_token_ids=True)
-    assert restored.step({"a": 0}) == {"a": TokenChunk("a", token_ids=(0,))}
+    assert restored.step({"a": 0}) == {"a": Chunk("a", token_ids=(0,))}
 
 
 def test_a_pool_of_another_tokenizer_is_refused_by_name() -> None:
@@ -433,7 +432,10 @@ def test_a_pool_of_another_tokenizer_is_refused_by_name() -> None:
         ({"requests": [["a"]]}, "requests must be pairs"),
         ({"requests": [["a", {}]]}, "request 'a': snapshot format None is not known"),
         ({"requests": [["a", {}, [], []]]}, "requests must be pairs"),
-        ({"requests": [[None, pool_of("a").snapshot("a")]]}, "request None: a request id is text"),
+        (
+            {"requests": [[None, pool_of("a").snapshot("a")]]},
+            "request None: a request id must be a",
+        ),
         ({"requests": [["a", pool_of("a").snapshot("a")]] * 2}, "the pool has a request 'a' alr"),
     ],
 )
@@ -449,7 +451,7 @@ def test_what_is_no_snapshot_of_a_pool(change: dict[str, Any], problem: str) -> 
 def test_what_is_no_ids_that_are_not_covered(uncovered: Any) -> None:
     snapshot = pool_of("a").snapshot()
     snapshot["requests"][0].append(uncovered)
-    with pytest.raises(SnapshotError, match="request 'a': ids that are not covered are pairs, not"):
+    with pytest.raises(SnapshotError, match="request 'a': ids without a chunk must be pairs, not"):
         DecoderPool.restore(TOKENIZER, snapshot, return_token_ids=True)
 
 

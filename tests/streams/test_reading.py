@@ -17,14 +17,14 @@ from streamdec import (
     StopSequenceDecoder,
     TextStream,
     TokenIdError,
-    aio,
     stream,
     wrap,
 )
 from streamdec.core.table import LIST_STEP
-from streamdec.flow import MAX_TOKENS_AT_ONCE
-from streamdec.sources import Delta, Reader
-from tests.aio.engines import Engine, Script, async_generator, drained
+from streamdec.streams import text_stream
+from streamdec.streams.outputs import Delta, OutputReader
+from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
+from tests.streams.engines import Engine, Script, async_generator, drained
 
 pytestmark = pytest.mark.anyio
 
@@ -90,11 +90,11 @@ async def test_lists_of_ids_are_read_as_they_are(monkeypatch: pytest.MonkeyPatch
     """A TokenQueue gives these: to look for ids in them would take longer than to decode them."""
     read: list[Any] = []
 
-    def noted_read(_: Reader, output: Any) -> Delta:
+    def noted_read(_: OutputReader, output: Any) -> Delta:
         read.append(output)
         return Delta([B])
 
-    monkeypatch.setattr(Reader, "read", noted_read)
+    monkeypatch.setattr(OutputReader, "read", noted_read)
     source = Engine([[A, A], [B], {"token_ids": [A]}])
     assert await texts(stream(source, TOKENIZER)) == ["aa", "b", "b", ""]
     assert read == [{"token_ids": [A]}]
@@ -251,7 +251,7 @@ async def test_tokens_on_the_hot_path_count_with_those_that_take_the_slow_path(
         places.append(chunks.machine.num_tokens)
         await checkpoint()
 
-    monkeypatch.setattr(aio, "checkpoint", noted_checkpoint)
+    monkeypatch.setattr(text_stream, "checkpoint", noted_checkpoint)
     for _ in range(COLD_AND_WARM):
         places.clear()
         chunks = stream(Engine(ids), tokenizer, stop="x")

@@ -14,7 +14,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from streamdec import DecodeStream, HuggingFaceTokenizer, TokenQueue, iter_chunks, stream, wrap
-from tests.aio.engines import Engine
+from tests.streams.engines import Engine
 from tests.support.zoo import UNCOMPILED, ZOO, shared_tokenizers
 
 TEXT = """Größe: naïve café, 你好，世界！ 👩‍👩‍👧 🇪🇺

@@ -32,10 +32,10 @@ from streamdec import (
     StopMatch,
     StopRegexTimeoutError,
     StopSequenceDecoder,
-    regex_stops,
 )
-from streamdec.core.stops.matcher import matcher_of
+from streamdec.core.stops import regex_matcher
 from streamdec.core.stops.patterns import read_pattern, read_patterns
+from streamdec.core.stops.regex_matcher import matcher_of
 from tests import stop_laws as laws
 from tests.stop_reference import Conditions, Options, Situation, Table, may_become, reference
 from tests.strategies import cuts
@@ -728,7 +728,7 @@ EVIL = "(?:(a|aa)+b)"
 def test_an_evil_pattern_is_given_up_and_the_token_was_not_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(regex_stops, "TIMEOUT", 0.02)
+    monkeypatch.setattr(regex_matcher, "TIMEOUT", 0.02)
     tokenizer = MockTokenizer.from_tokens([b"a", b"x"])
     decoder = StopSequenceDecoder(tokenizer, StopConditions(stop_regex=EVIL, max_match_length=200))
     befores: list[dict[str, Any]] = []
@@ -745,7 +745,7 @@ def test_an_evil_pattern_is_given_up_and_the_token_was_not_taken(
     assert isinstance(raised.value, TimeoutError)
     assert 10 < count < 200
     assert (decoder.snapshot(), decoder.num_tokens, decoder.jailed) == (before, count, "a" * count)
-    monkeypatch.setattr(regex_stops, "TIMEOUT", 0.0)
+    monkeypatch.setattr(regex_matcher, "TIMEOUT", 0.0)
     with pytest.raises(StopRegexTimeoutError) as raised:
         decoder.step_batch([0, 0])
     assert raised.value.chunk is not None
@@ -760,7 +760,7 @@ def test_a_stream_goes_on_after_a_timeout(monkeypatch: pytest.MonkeyPatch, patte
     decoder.step_batch([0, 1, 3])
     before = decoder.snapshot()
     with monkeypatch.context() as patch:
-        patch.setattr(regex_stops, "TIMEOUT", 0.0)
+        patch.setattr(regex_matcher, "TIMEOUT", 0.0)
         for fails in (
             lambda: decoder.step(2),
             lambda: decoder.step_batch([2, 0]),
@@ -788,7 +788,7 @@ def test_the_last_token_was_not_taken_if_what_it_releases_takes_too_long(
         assert decoder.step(0).text == "x"
         before = decoder.snapshot()
         with monkeypatch.context() as patch:
-            patch.setattr(regex_stops, "TIMEOUT", 0.0)
+            patch.setattr(regex_matcher, "TIMEOUT", 0.0)
             with pytest.raises(StopRegexTimeoutError):
                 decoder.step(last)
         assert (decoder.snapshot(), decoder.num_tokens, decoder.finished) == (before, 1, False)

@@ -24,7 +24,14 @@ from streamdec import (
     stream,
     wrap,
 )
-from tests.aio.engines import BoomError, Engine, Script, async_generator, drained, plain_generator
+from tests.streams.engines import (
+    BoomError,
+    Engine,
+    Script,
+    async_generator,
+    drained,
+    plain_generator,
+)
 
 pytestmark = pytest.mark.anyio
 

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from streamdec import Chunk, DecodeStream
 from streamdec.core.table import LIST_STEP
-from streamdec.machines import Machine
-from tests.aio import laws
-from tests.aio.engines import grouped
-from tests.aio.laws import MACHINES, Trail, trail_of
+from streamdec.streams.machine import Machine
 from tests.stop_laws import Setup, setup_of
 from tests.stop_reference import Situation, situations
 from tests.strategies import cuts
+from tests.streams import laws
+from tests.streams.engines import grouped
+from tests.streams.laws import MACHINES, Trail, trail_of
 
 ROUNDS = 2
 """The first stream fills the table, the second finds it filled."""

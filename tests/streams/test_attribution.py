@@ -13,26 +13,24 @@ from streamdec import (
     MockTokenizer,
     StopConditions,
     StopSequenceDecoder,
-    TokenChunk,
     stream,
 )
-from streamdec.machines import Covering
-from tests.aio.engines import Engine
+from streamdec.streams.attribution import TokenAttribution
+from tests.streams.engines import Engine
 
 TOKENS = [b"a", b"\xe4", b"\xbd\xa0", b"\xbd\xa0\xe5", b"\xa5\xbdS", b"STOP", b"<s>", b"\xbd\xa0S"]
 TOKENIZER = MockTokenizer.from_tokens(TOKENS, [6])
 A, E4, BDA0, BDA0E5, A5BDS, STOP, SKIPPED, BDA0S = range(8)
 
 
-def covering(stop: str = "STOP") -> Covering:
-    return Covering(StopSequenceDecoder(TOKENIZER, StopConditions(stop=stop)))
+def covering(stop: str = "STOP") -> TokenAttribution:
+    return TokenAttribution(StopSequenceDecoder(TOKENIZER, StopConditions(stop=stop)))
 
 
-def covered(ids: list[int], machine: Covering) -> list[tuple[str, tuple[int, ...]]]:
+def covered(ids: list[int], machine: TokenAttribution) -> list[tuple[str, tuple[int, ...]]]:
     """The text and the ids of each chunk, one id at a time."""
     chunks = [machine.step_chunk(token_id) for token_id in ids]
-    assert all(isinstance(chunk, TokenChunk) for chunk in chunks)
-    return [(chunk.text, chunk.token_ids) for chunk in chunks if isinstance(chunk, TokenChunk)]
+    return [(chunk.text, chunk.token_ids) for chunk in chunks]
 
 
 @pytest.mark.parametrize(
@@ -61,35 +59,35 @@ def test_a_token_is_covered_where_its_text_is_complete(
 def test_one_call_covers_what_many_do() -> None:
     ids = [E4, BDA0E5, A5BDS, A, SKIPPED]
     chunk = covering().feed(ids)
-    assert chunk == TokenChunk("你好Sa", token_ids=tuple(ids))
+    assert chunk == Chunk("你好Sa", token_ids=tuple(ids))
     cut = covering().feed([A, STOP, A, A])
-    assert cut == TokenChunk("a", "stop", "STOP", 2, (A, STOP))
+    assert cut == Chunk("a", "stop", "STOP", 2, (A, STOP))
 
 
 def test_the_end_covers_what_is_left() -> None:
     machine = covering()
     machine.feed([A, SKIPPED, E4])
-    assert machine.end("length") == TokenChunk("\ufffd", "length", token_ids=(E4,))
-    assert machine.end("length") == TokenChunk("", "length")
+    assert machine.end("length") == Chunk("\ufffd", "length", token_ids=(E4,))
+    assert machine.end("length") == Chunk("", "length")
 
 
 def test_an_error_has_the_chunk_of_the_ids_before_it() -> None:
     machine = covering()
     with pytest.raises(ValueError, match="token 2 is out of range") as raised:
         machine.feed([A, E4, -1])
-    assert raised.value.chunk == TokenChunk("a", token_ids=(A,))  # type: ignore[attr-defined]
+    assert raised.value.chunk == Chunk("a", token_ids=(A,))  # type: ignore[attr-defined]
     assert raised.value.num_taken == 2  # type: ignore[attr-defined]
-    assert machine.step_chunk(BDA0) == TokenChunk("你", token_ids=(E4, BDA0))
+    assert machine.step_chunk(BDA0) == Chunk("你", token_ids=(E4, BDA0))
 
 
 def test_a_machine_under_way_covers_what_is_read_from_now_on() -> None:
     decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP"))
     decoder.step_batch([E4, BDA0S])
-    machine = Covering(decoder)
-    assert machine.step_chunk(A) == TokenChunk("Sa", token_ids=(A,))
+    machine = TokenAttribution(decoder)
+    assert machine.step_chunk(A) == Chunk("Sa", token_ids=(A,))
     half = DecodeStream(TOKENIZER)
     half.step(E4)
-    assert Covering(half).step_chunk(BDA0) == TokenChunk("你", token_ids=(BDA0,))
+    assert TokenAttribution(half).step_chunk(BDA0) == Chunk("你", token_ids=(BDA0,))
 
 
 class Scripted:
@@ -107,6 +105,10 @@ class Scripted:
         text, self.jailed, self.held = next(self._steps)
         return Chunk(text)
 
+    @property
+    def withholds(self) -> bool:
+        return bool(self.jailed or self.held)
+
     def feed(self, token_ids: Any) -> Chunk:
         raise NotImplementedError
 
@@ -120,9 +122,9 @@ class Scripted:
 def test_a_token_whose_text_vanishes_is_complete_where_it_would_have_been() -> None:
     """Held bytes may come to nothing, as pieces of some tokenizers do at an end."""
     alone = Scripted(("", "", b"x"), ("", "", b""), ("a", "", b""))
-    assert covered([1, 0, 2], Covering(alone)) == [("", ()), ("", ()), ("a", (1, 0, 2))]
+    assert covered([1, 0, 2], TokenAttribution(alone)) == [("", ()), ("", ()), ("a", (1, 0, 2))]
     withheld = Scripted(("", "ST", b""), ("", "ST", b"x"), ("", "ST", b""), ("ST", "S", b""))
-    assert covered([0, 1, 2, 3], Covering(withheld))[-1] == ("ST", (0, 1, 2))
+    assert covered([0, 1, 2, 3], TokenAttribution(withheld))[-1] == ("ST", (0, 1, 2))
 
 
 @pytest.mark.asyncio
@@ -136,7 +138,7 @@ async def test_a_stream_names_the_ids_that_wait() -> None:
 
     engine = Engine([A, SKIPPED, E4, [BDA0, STOP]], in_close=in_close)
     chunks = stream(engine, TOKENIZER, stop="STOP", return_token_ids=True)
-    assert await anext(chunks) == TokenChunk("a", token_ids=(A,))
+    assert await anext(chunks) == Chunk("a", token_ids=(A,))
     assert chunks.pending_token_ids == ()
     reading = asyncio.create_task(chunks.__anext__())
     await closing.wait()
@@ -156,8 +158,8 @@ async def test_a_stream_that_covers_no_ids_names_none() -> None:
 
 
 def test_a_token_chunk_is_a_chunk() -> None:
-    chunk = TokenChunk("a", token_ids=(1,))
+    chunk = Chunk("a", token_ids=(1,))
     assert isinstance(chunk, Chunk)
     assert not chunk.is_empty
-    assert TokenChunk().is_empty
-    assert hash(chunk) == hash(TokenChunk("a", token_ids=(1,)))
+    assert Chunk().is_empty
+    assert hash(chunk) == hash(Chunk("a", token_ids=(1,)))

@@ -18,15 +18,15 @@ from anyio.lowlevel import checkpoint
 
 from streamdec import (
     Chunk,
-    FeedClosedError,
-    FeedFullError,
     MockTokenizer,
+    QueueClosedError,
+    QueueFullError,
     TokenQueue,
     stream,
 )
-from streamdec.sources import Delta
-from streamdec.waits import Wait, _AsyncioBell, _TrioBell
-from tests.aio.engines import BoomError, drained
+from streamdec.streams.outputs import Delta
+from streamdec.streams.wakeups import Wakeup, _AsyncioWaker, _TrioWaker
+from tests.streams.engines import BoomError, drained
 
 pytestmark = pytest.mark.anyio
 
@@ -228,14 +228,14 @@ async def test_many_puts_wake_a_reader_once(
     is_thread: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To wake it is most of what a put costs."""
-    wakes: list[Wait] = []
-    end = Wait.end
+    wakes: list[Wakeup] = []
+    end = Wakeup.wake
 
-    def noted_end(wait: Wait) -> None:
+    def noted_end(wait: Wakeup) -> None:
         wakes.append(wait)
         end(wait)
 
-    monkeypatch.setattr(Wait, "end", noted_end)
+    monkeypatch.setattr(Wakeup, "wake", noted_end)
     feed = TokenQueue()
     found: list[Any] = []
 
@@ -265,7 +265,7 @@ async def test_many_readers_are_woken_by_one_call(
 ) -> None:
     """To call into an event loop from a thread is dear; from its own it is not needed."""
     calls: list[str] = []
-    for kind in (_AsyncioBell, _TrioBell):
+    for kind in (_AsyncioWaker, _TrioWaker):
 
         def noted_call(bell: Any, call: Callable[[Any], None] = kind._call) -> None:
             calls.append("called")
@@ -381,7 +381,7 @@ async def test_a_thread_is_told_that_its_reader_has_seen_enough() -> None:
         for count in range(10_000):
             try:
                 feed.put(count % 256)
-            except FeedClosedError:
+            except QueueClosedError:
                 return
         raise AssertionError("nobody said stop")
 
@@ -400,7 +400,7 @@ async def test_a_thread_that_waits_for_room_is_told_too() -> None:
 
     def produce() -> None:
         started.set()
-        with pytest.raises(FeedClosedError, match="its reader has closed it"):
+        with pytest.raises(QueueClosedError, match="its reader has closed it"):
             feed.put(2)
 
     thread = Thread(produce)
@@ -415,7 +415,7 @@ async def test_a_thread_that_waits_for_room_is_told_too() -> None:
 async def test_a_full_queue_refuses_where_it_is_not_to_wait() -> None:
     feed = TokenQueue(2)
     feed.put([1, 2, 3])
-    with pytest.raises(FeedFullError, match="the feed is full: 3 ids wait"):
+    with pytest.raises(QueueFullError, match="the queue is full: 3 ids wait"):
         feed.put(4, wait=False)
     assert await anext(feed) == [1, 2, 3]
     feed.put(4, wait=False)
@@ -426,7 +426,7 @@ async def test_put_never_holds_up_the_event_loop() -> None:
     """It would wait for itself."""
     feed = TokenQueue(1)
     feed.put(1)
-    with pytest.raises(FeedFullError, match=r"await send\(\)"):
+    with pytest.raises(QueueFullError, match=r"await send\(\)"):
         feed.put(2)
     assert feed.num_waiting == 1
 
@@ -436,7 +436,7 @@ async def test_a_thread_waits_for_room_no_longer_than_it_said() -> None:
     feed.put(1)
 
     def produce() -> None:
-        with pytest.raises(FeedFullError, match=r"the feed was full for 0\.01 seconds"):
+        with pytest.raises(QueueFullError, match=r"the queue was full for 0\.01 seconds"):
             feed.put(2, timeout=0.01)
 
     await anyio.to_thread.run_sync(produce)
@@ -480,7 +480,7 @@ async def test_room_that_comes_just_before_a_task_waits_for_it_is_seen() -> None
         def put(self, token_ids: Any, **options: Any) -> None:
             try:
                 super().put(token_ids, **options)
-            except FeedFullError:
+            except QueueFullError:
                 with self._lock:
                     self._take()
                 raise
@@ -500,7 +500,7 @@ async def test_a_task_that_sends_is_told_when_it_is_closed() -> None:
     async def produce() -> None:
         try:
             await feed.send(2)
-        except FeedClosedError as error:
+        except QueueClosedError as error:
             told.append(str(error))
 
     async with anyio.create_task_group() as group:
@@ -508,7 +508,7 @@ async def test_a_task_that_sends_is_told_when_it_is_closed() -> None:
         group.start_soon(produce)
         await anyio.wait_all_tasks_blocked()
         await feed.aclose()
-    assert told == ["nothing can be put into the feed: its reader has closed it"] * 2
+    assert told == ["nothing can be put into the queue: its reader has closed it"] * 2
 
 
 async def test_a_queue_without_a_bound_takes_all() -> None:
@@ -544,11 +544,11 @@ async def test_a_slow_reader_of_a_bounded_queue_holds_its_thread_back() -> None:
 async def test_nothing_can_be_put_after_the_end() -> None:
     feed = TokenQueue()
     feed.end()
-    with pytest.raises(FeedClosedError, match="it was ended"):
+    with pytest.raises(QueueClosedError, match="it was ended"):
         feed.put(1)
-    with pytest.raises(FeedClosedError, match="it was ended"):
+    with pytest.raises(QueueClosedError, match="it was ended"):
         feed.put([], wait=False)
-    with pytest.raises(FeedClosedError):
+    with pytest.raises(QueueClosedError):
         await feed.send(1)
     assert not feed.closed
 
@@ -562,7 +562,7 @@ async def test_closing_forgets_what_was_not_read_and_may_be_done_twice() -> None
     assert [ids async for ids in feed] == []
     feed.end("stop")
     assert [ids async for ids in feed] == []
-    with pytest.raises(FeedClosedError, match="its reader has closed it"):
+    with pytest.raises(QueueClosedError, match="its reader has closed it"):
         feed.put(1)
 
 
@@ -590,12 +590,12 @@ def test_producers_are_told_that_the_readers_event_loop_is_no_more(anyio_backend
     with ThreadPoolExecutor() as executor:
         errors = [executor.submit(feed.put, 1).exception() for feed in feeds]
         assert [str(error) for error in errors] == [
-            "the event loop of the feed's reader is no more"
+            "the event loop of the queue's reader is closed"
         ] * 2
-        assert all(isinstance(error, FeedClosedError) for error in errors)
+        assert all(isinstance(error, QueueClosedError) for error in errors)
         assert all(feed.closed for feed in feeds)
         again = executor.submit(feeds[0].put, 1).exception()
-    assert isinstance(again, FeedClosedError)
+    assert isinstance(again, QueueClosedError)
     for reader in readers:
         reader.close()
 
@@ -616,7 +616,7 @@ def test_a_loop_that_ends_before_it_answers() -> None:
         assert executor.submit(feeds[0].put, 1).exception() is None
         loop.close()
         error = executor.submit(feeds[1].put, 1).exception()
-    assert isinstance(error, FeedClosedError)
+    assert isinstance(error, QueueClosedError)
     for reader in readers:
         reader.close()
 
@@ -632,7 +632,7 @@ async def test_a_loop_that_takes_no_more_calls_ends_what_it_was_told_to_end() ->
             wait = feed._reader
             assert wait is not None
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(wait._bell, "_call_again", refuse)
+                patch.setattr(wait._waker, "_call_again", refuse)
                 await anyio.to_thread.run_sync(feed.put, 1)
                 with anyio.fail_after(10):
                     while feed.num_waiting:

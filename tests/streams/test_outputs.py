@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import warnings
 from collections import UserList, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,16 +13,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from streamdec import Chunk, MockTokenizer, SourceError, TokenIdTypeError, iter_chunks
-from streamdec.flow import MAX_TOKENS_AT_ONCE
-from streamdec.sources import Delta, Reader, checked_ids, ending, ids_of
+from streamdec import (
+    Chunk,
+    MockTokenizer,
+    SourceError,
+    StreamdecWarning,
+    TokenIdTypeError,
+    iter_chunks,
+)
+from streamdec.streams.outputs import Delta, OutputReader, checked_ids, ending, ids_of
+from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
 
 TOKENIZER = MockTokenizer.from_tokens([b"a", b"b", b"c", b"STOP"])
 
 
 def ids_in(*outputs: Any, **options: Any) -> list[list[int]]:
     """The ids that are found in each output."""
-    reader = Reader(**options)
+    reader = OutputReader(**options)
     return [[*map(int, reader.read(output).token_ids)] for output in outputs]
 
 
@@ -379,7 +387,7 @@ def test_samples_without_an_index_are_counted() -> None:
 
 
 def test_a_second_sample_is_an_error_unless_one_is_said() -> None:
-    reader = Reader()
+    reader = OutputReader()
     reader.read(vllm(0, index=3))
     reader.read(vllm(1, index=3))
     with pytest.raises(SourceError, match="several samples, 3 and 0: index= must say which one"):
@@ -519,19 +527,19 @@ def test_an_output_without_ids_is_named_and_so_is_what_was_expected(
     with pytest.raises(
         SourceError, match=f"no token ids in what the source gave, .*{shown}"
     ) as raised:
-        Reader().read(output)
+        OutputReader().read(output)
     assert "expected an id, ids, or an output with token_ids, output_ids" in str(raised.value)
     assert "ids= can say where they are" in str(raised.value)
 
 
 def test_what_ids_gave_is_named_too() -> None:
     with pytest.raises(SourceError, match="no token ids in what ids= gave, 'text'"):
-        Reader(ids=lambda output: output["text"]).read({"text": "text"})
+        OutputReader(ids=lambda output: output["text"]).read({"text": "text"})
 
 
 def test_a_long_output_is_shown_in_part() -> None:
     with pytest.raises(SourceError) as raised:
-        Reader().read("x" * 10_000)
+        OutputReader().read("x" * 10_000)
     assert len(str(raised.value)) < 500
 
 
@@ -546,3 +554,47 @@ def test_what_callers_give_as_ids_is_checked(value: Any) -> None:
     with pytest.raises(TypeError, match="token ids come as an id, a list, an array or a tensor"):
         checked_ids(value)
     assert checked_ids(iter([1, 2])) == [1, 2]
+
+
+# --- cumulative outputs that were not announced ---------------------------------------------------
+
+
+LETTERS = MockTokenizer.from_tokens([bytes([byte]) for byte in range(256)])
+
+
+def outputs_of(counts: Sequence[int]) -> list[Any]:
+    """Lists of the first ids of one sequence, as many as ``counts`` says."""
+    ids = [*b"abcdefgh"]
+    return [ids[:count] for count in counts]
+
+
+@pytest.mark.parametrize("shape", [lambda ids: ids, lambda ids: {"token_ids": ids}])
+def test_outputs_that_repeat_all_ids_are_noticed(shape: Callable[[Any], Any]) -> None:
+    outputs = [shape(ids) for ids in outputs_of([1, 2, 4, 5, 6])]
+    with pytest.warns(StreamdecWarning, match="give cumulative=True") as warned:
+        text = "".join(chunk.text for chunk in iter_chunks(outputs, LETTERS))
+    assert len(warned) == 1
+    assert text == "aababcdabcdeabcdef"
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        outputs_of([1, 2, 3]),  # Two outputs that grow may be a coincidence.
+        [[97, 98], [99], [97, 98], [97, 98, 99]],
+        [[97, 98], [97], [97, 98], [97, 98, 99], [97, 98, 99, 100]],
+        [[97]] * 8,
+    ],
+)
+def test_other_outputs_are_not(outputs: list[Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        text = "".join(chunk.text for chunk in iter_chunks(outputs, LETTERS))
+    assert text == bytes(token_id for output in outputs for token_id in output).decode()
+
+
+def test_with_cumulative_nothing_is_repeated_and_nothing_warned() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        chunks = iter_chunks(outputs_of([1, 2, 4, 5, 6]), LETTERS, cumulative=True)
+        assert "".join(chunk.text for chunk in chunks) == "abcdef"

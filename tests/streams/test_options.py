@@ -17,14 +17,14 @@ from streamdec import (
     StopLimits,
     StopSequenceDecoder,
     TextStream,
-    TokenChunk,
     iter_chunks,
     stream,
     wrap,
 )
 from streamdec import Sequence as TokenSequence
-from streamdec.flow import DecoderOptions, Flow, FlowOptions, StreamOptions
-from tests.aio.engines import Engine, PlainEngine, drained
+from streamdec.streams.options import DecoderOptions, ReadingOptions, StreamOptions
+from streamdec.streams.reading import Reading
+from tests.streams.engines import Engine, PlainEngine, drained
 
 TOKENIZER = MockTokenizer.from_tokens([b"<s>", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
 OTHER = MockTokenizer()
@@ -72,9 +72,9 @@ def parameters_of(function: Callable[..., Any]) -> set[str]:
 def test_a_stream_takes_all_options_of_the_machine_and_the_flow() -> None:
     conditions, decoder = parameters_of(StopConditions), parameters_of(StopSequenceDecoder)
     assert set(DecoderOptions.__annotations__) == conditions | decoder
-    assert set(FlowOptions.__annotations__) == parameters_of(Flow)
+    assert set(ReadingOptions.__annotations__) == parameters_of(Reading)
     assert set(StreamOptions.__annotations__) == (
-        set(DecoderOptions.__annotations__) | set(FlowOptions.__annotations__)
+        set(DecoderOptions.__annotations__) | set(ReadingOptions.__annotations__)
     )
 
 
@@ -254,7 +254,7 @@ def test_nothing_is_asked_of_a_source_where_an_option_is_wrong() -> None:
 
 @pytest.mark.parametrize("machine", [None, "decoder", TOKENIZER, StopConditions()])
 def test_what_is_no_machine_is_named(machine: Any) -> None:
-    with pytest.raises(TypeError, match="a machine is a DecodeStream, a Sequence or a StopSeq"):
+    with pytest.raises(TypeError, match="a stream runs on a DecodeStream, a Sequence or a StopSeq"):
         wrap([1], machine)
 
 
@@ -284,9 +284,9 @@ async def test_chunks_say_which_ids_they_cover_if_asked() -> None:
     ids = [[1, 3], [4, 0], [0], [2, 5]]
     chunks = await drained(stream(ids, TOKENIZER, stop="STOP", return_token_ids=True))
     assert chunks == [
-        TokenChunk("a", token_ids=(1,)),
-        TokenChunk("é", token_ids=(3, 4, 0)),
-        TokenChunk("b", "stop", "STOP", token_ids=(0, 2, 5)),
+        Chunk("a", token_ids=(1,)),
+        Chunk("é", token_ids=(3, 4, 0)),
+        Chunk("b", "stop", "STOP", token_ids=(0, 2, 5)),
     ]
     plain = await drained(stream(ids, TOKENIZER, stop="STOP"))
     assert plain == [Chunk("a"), Chunk("é"), Chunk("b", "stop", "STOP")]
@@ -299,8 +299,8 @@ async def test_ids_of_withheld_text_wait_with_it() -> None:
     ids = [0, 1, 2, 0]
     chunks = await drained(stream(ids, tokens, stop="bcx", return_token_ids=True))
     assert chunks == [
-        TokenChunk("a"),
-        TokenChunk("bcd", token_ids=(0, 1, 2)),
-        TokenChunk("a"),
-        TokenChunk("b", "length", token_ids=(0,)),
+        Chunk("a"),
+        Chunk("bcd", token_ids=(0, 1, 2)),
+        Chunk("a"),
+        Chunk("b", "length", token_ids=(0,)),
     ]

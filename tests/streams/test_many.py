@@ -11,7 +11,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from streamdec import MockTokenizer, TokenQueue, stream
-from tests.aio.engines import Engine, Script, async_generator
+from tests.streams.engines import Engine, Script, async_generator
 
 pytestmark = pytest.mark.anyio
 

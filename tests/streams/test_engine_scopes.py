@@ -1,0 +1,182 @@
+"""Engines that hold a cancel scope or a task group across a ``yield`` (PEP 789).
+
+Scopes of one task must be exited in the reverse order of their entering, so a stream must not
+enter one while such an engine runs or is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from streamdec import IdleTimeoutError, MockTokenizer, SourceError, stream
+from tests.streams.engines import drained
+
+pytestmark = pytest.mark.anyio
+
+TOKENIZER = MockTokenizer.from_tokens([b"a", b"b", b"STOP"])
+A, B, STOP = 0, 1, 2
+NEVER = 60
+
+
+@asynccontextmanager
+async def fail_after() -> Any:
+    with anyio.fail_after(NEVER):
+        yield
+
+
+@asynccontextmanager
+async def move_on_after() -> Any:
+    with anyio.move_on_after(NEVER):
+        yield
+
+
+HOLDS_A_SCOPE = r"holds a cancel scope or a task group across a yield \(PEP 789\); let a task of"
+HOLDING: dict[str, Callable[[], AbstractAsyncContextManager[Any]]] = {
+    "fail_after": fail_after,
+    "move_on_after": move_on_after,
+}
+
+
+class Engine:
+    """An asynchronous generator that yields inside of ``holding``, and awaits in its cleanup."""
+
+    def __init__(self, holding: str, outputs: list[int]) -> None:
+        self._holding = HOLDING[holding]
+        self._outputs = outputs
+        self.is_cleaned_up = False
+
+    async def generate(self, *, stalls: bool = False) -> AsyncGenerator[int, None]:
+        async with self._holding():
+            try:
+                for output in self._outputs:
+                    await checkpoint()
+                    yield output
+                if stalls:
+                    await anyio.sleep(NEVER)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await checkpoint()
+                self.is_cleaned_up = True
+
+
+async def assert_usable() -> None:
+    """The task is not cancelled, and its scopes still work."""
+    await checkpoint()
+    with anyio.move_on_after(0) as scope:
+        await anyio.sleep(NEVER)
+    assert scope.cancelled_caught
+    await checkpoint()
+
+
+@pytest.mark.parametrize("idle_timeout", [None, NEVER])
+@pytest.mark.parametrize("holding", [*HOLDING])
+async def test_a_stop_closes_the_engine(holding: str, idle_timeout: float | None) -> None:
+    engine = Engine(holding, [A, STOP, B])
+    source = engine.generate()
+    chunks = await drained(stream(source, TOKENIZER, stop="STOP", idle_timeout=idle_timeout))
+    assert [(chunk.text, chunk.finish_reason) for chunk in chunks] == [("a", None), ("", "stop")]
+    assert engine.is_cleaned_up
+    await assert_usable()
+
+
+@pytest.mark.parametrize("idle_timeout", [None, NEVER])
+@pytest.mark.parametrize("holding", [*HOLDING])
+async def test_an_engine_that_ends_by_itself(holding: str, idle_timeout: float | None) -> None:
+    engine = Engine(holding, [A, B])
+    chunks = await drained(stream(engine.generate(), TOKENIZER, idle_timeout=idle_timeout))
+    assert "".join(chunk.text for chunk in chunks) == "ab"
+    assert engine.is_cleaned_up
+    await assert_usable()
+
+
+@pytest.mark.parametrize("idle_timeout", [None, NEVER])
+@pytest.mark.parametrize("holding", [*HOLDING])
+async def test_leaving_the_block_closes_the_engine(
+    holding: str, idle_timeout: float | None
+) -> None:
+    engine = Engine(holding, [A, B])
+    async with stream(engine.generate(), TOKENIZER, idle_timeout=idle_timeout) as chunks:
+        assert (await anext(chunks)).text == "a"
+    assert engine.is_cleaned_up
+    await assert_usable()
+
+
+@pytest.mark.parametrize("holding", [*HOLDING])
+async def test_an_engine_that_is_silent_is_closed(holding: str) -> None:
+    engine = Engine(holding, [A])
+    chunks = stream(engine.generate(stalls=True), TOKENIZER, idle_timeout=0.02)
+    assert (await anext(chunks)).text == "a"
+    with pytest.raises(IdleTimeoutError):
+        await anext(chunks)
+    assert engine.is_cleaned_up
+    await assert_usable()
+
+
+@pytest.mark.parametrize("holding", [*HOLDING])
+async def test_a_reader_that_is_cancelled_while_it_waits(holding: str) -> None:
+    """The cancellation reaches the engine at its own await, so its scopes are exited in order."""
+    engine = Engine(holding, [A])
+    with anyio.move_on_after(0.02) as scope:
+        await drained(stream(engine.generate(stalls=True), TOKENIZER))
+    assert scope.cancelled_caught
+    assert engine.is_cleaned_up
+    await assert_usable()
+
+
+@pytest.mark.parametrize("holding", [*HOLDING])
+async def test_a_reader_with_an_idle_timeout_that_is_cancelled_elsewhere(holding: str) -> None:
+    """The engine has a task of its own, so the reader's cancellation does not touch its scopes."""
+    engine = Engine(holding, [A, B])
+    with anyio.CancelScope() as scope:
+        async with stream(engine.generate(), TOKENIZER, idle_timeout=NEVER) as chunks:
+            assert (await anext(chunks)).text == "a"
+            scope.cancel()
+            await checkpoint()
+    assert scope.cancelled_caught
+    assert engine.is_cleaned_up
+    await assert_usable()
+
+
+@pytest.mark.parametrize("idle_timeout", [None, NEVER])
+async def test_a_task_group_across_a_yield_cannot_be_closed(idle_timeout: float | None) -> None:
+    """It makes an error of each ``aclose()``: the last chunk comes first."""
+
+    async def generate() -> AsyncGenerator[int, None]:
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.sleep, NEVER)
+            yield A
+            yield STOP
+
+    chunks = stream(generate(), TOKENIZER, stop="STOP", idle_timeout=idle_timeout)
+    assert (await anext(chunks)).text == "a"
+    assert (await anext(chunks)).finish_reason == "stop"
+    with pytest.raises(SourceError, match=HOLDS_A_SCOPE):
+        await anext(chunks)
+    await assert_usable()
+
+
+@pytest.mark.asyncio
+async def test_a_task_that_was_cancelled_and_goes_on_closes_the_engine() -> None:
+    """``task.cancel()`` of asyncio is over once it was caught, so there is nothing to shield."""
+    engine = Engine("fail_after", [A, B])
+
+    async def read() -> None:
+        async with stream(engine.generate(), TOKENIZER) as chunks:
+            await anext(chunks)
+            reached.set()
+            await asyncio.sleep(NEVER)
+
+    reached = asyncio.Event()
+    task = asyncio.create_task(read())
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert engine.is_cleaned_up

@@ -1,0 +1,293 @@
+"""The layers of streamdec, read from the imports themselves.
+
+A module may import modules of lower layers, and modules of its own package, without cycles. No
+module outside of the core reads a private attribute of the core.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+NOUNS = tuple(
+    f"streamdec.{name}" for name in ("chunks", "encoding", "errors", "hooks", "locks", "protocols")
+)
+LAYERS: tuple[tuple[str, ...], ...] = (
+    NOUNS,
+    ("streamdec.core",),
+    ("streamdec.streams", "streamdec.backends"),
+    ("streamdec.chat", "streamdec.metrics", "streamdec.trace"),
+    ("streamdec.loading",),
+    (
+        *("streamdec.preflight", "streamdec.bulk", "streamdec.integrations", "streamdec.testing"),
+        *("streamdec.bench", "streamdec.compat"),
+    ),
+    ("streamdec.server",),
+    ("streamdec.cli",),
+    ("streamdec.__main__",),
+)
+"""Packages and single modules, the lowest layer first. ``streamdec`` itself imports all of them."""
+
+HOMES: Mapping[str, tuple[str, ...]] = {
+    "click": ("streamdec.cli",),
+    "fastokens": ("streamdec.backends",),
+    "huggingface_hub": ("streamdec.loading",),
+    "hypothesis": ("streamdec.testing",),
+    "jinja2": ("streamdec.chat",),
+    "opentelemetry": ("streamdec.metrics",),
+    "prometheus_client": ("streamdec.metrics",),
+    "pyarrow": ("streamdec.bulk",),
+    "pytest": ("streamdec.testing",),
+    "regex": ("streamdec.core.stops.regex_matcher",),
+    "rich": ("streamdec.cli",),
+    "sentencepiece": ("streamdec.backends",),
+    "starlette": ("streamdec.server",),
+    "tiktoken": ("streamdec.backends",),
+    # compat stands in for a class of the library; testing makes tokenizers for backends.
+    "tokenizers": ("streamdec.backends", "streamdec.compat", "streamdec.testing"),
+    "uvicorn": ("streamdec.server",),
+}
+"""Third-party packages, and the only packages of ours that import them."""
+
+
+class Import(NamedTuple):
+    """One import: who, what, and whether only for the type checker."""
+
+    importer: str
+    imported: str
+    typing_only: bool
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def read_sources() -> dict[str, str]:
+    """Module name to source text, for every module of streamdec."""
+    paths = sorted((ROOT / "streamdec").rglob("*.py"))
+    return {module_name(path.relative_to(ROOT)): path.read_text("utf-8") for path in paths}
+
+
+def module_name(path: Path) -> str:
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(module: str, source: str, modules: set[str]) -> Iterator[Import]:
+    """Every import anywhere in ``source``; ``from package import module`` names the module."""
+    tree = ast.parse(source)
+    typing_only = {id(inner) for node in ast.walk(tree) for inner in guarded_nodes(node)}
+    for node in ast.walk(tree):
+        for imported in names_of(node, modules):
+            yield Import(module, imported, id(node) in typing_only)
+
+
+def guarded_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes under ``if TYPE_CHECKING:``."""
+    if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+        for statement in node.body:
+            yield from ast.walk(statement)
+
+
+def names_of(node: ast.AST, modules: set[str]) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "relative imports hide where they go"
+        assert node.module is not None
+        for alias in node.names:
+            inner = f"{node.module}.{alias.name}"
+            yield inner if inner in modules else node.module
+
+
+# --- imports --------------------------------------------------------------------------------------
+
+
+def faults_of(sources: Mapping[str, str]) -> list[str]:
+    """A sentence for each import, and each module, that breaks a rule."""
+    modules = set(sources)
+    imports = [found for name in sources for found in imports_of(name, sources[name], modules)]
+    return (
+        [f"{name} is in no layer" for name in sources if layer_of(name) is None]
+        + [fault for found in imports for fault in faults_of_import(found)]
+        + [f"a cycle: {' -> '.join(cycle)}" for cycle in cycles(imports)]
+    )
+
+
+def home_of(module: str) -> str | None:
+    """The package or module of LAYERS that ``module`` belongs to."""
+    homes = (home for layer in LAYERS for home in layer)
+    return next((home for home in homes if is_within(module, home)), None)
+
+
+def layer_of(module: str) -> int | None:
+    if module == "streamdec":
+        return len(LAYERS)
+    home = home_of(module)
+    return next((place for place, layer in enumerate(LAYERS) if home in layer), None)
+
+
+def is_within(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+def faults_of_import(found: Import) -> Iterator[str]:
+    importer, imported, _ = found
+    above, below = layer_of(importer), layer_of(imported)
+    if above is not None and below is not None:
+        is_near = home_of(importer) == home_of(imported) or (above == below == 0)
+        if not (above > below or is_near):
+            yield f"{importer} imports {imported}, which is in no lower layer"
+    if is_within(importer, "streamdec.core") and not is_for_core(importer, imported):
+        yield f"{importer} imports {imported}: the core imports the standard library and nouns"
+    if is_within(importer, "streamdec.backends") and is_within(imported, "streamdec.core"):
+        yield f"{importer} imports {imported}: backends and core do not import each other"
+    homes = HOMES.get(imported.partition(".")[0])
+    if homes is not None and not any(is_within(importer, home) for home in homes):
+        yield f"{importer} imports {imported}, which belongs to {' and '.join(homes)}"
+
+
+def is_for_core(importer: str, imported: str) -> bool:
+    if is_within(imported, "streamdec.core") or imported in NOUNS:
+        return True
+    top = imported.partition(".")[0]
+    return top in sys.stdlib_module_names or importer in HOMES.get(top, ())
+
+
+def cycles(imports: list[Import]) -> list[list[str]]:
+    """The first cycle among our own modules, if there is one; typing does not make one."""
+    graph: dict[str, set[str]] = {}
+    for importer, imported, typing_only in imports:
+        if is_within(imported, "streamdec") and not typing_only:
+            graph.setdefault(importer, set()).add(imported)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return [error.args[1]]
+    return []
+
+
+# --- private attributes of the core ---------------------------------------------------------------
+
+
+def private_names_of_core(sources: Mapping[str, str]) -> set[str]:
+    """Every private name that a class of the core defines or sets."""
+    names: set[str] = set()
+    for module, source in sources.items():
+        if not is_within(module, "streamdec.core"):
+            continue
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Attribute):
+                names.add(node.attr)
+            elif isinstance(node, ast.FunctionDef):
+                names.add(node.name)
+    return {name for name in names if is_private(name)}
+
+
+def is_private(name: str) -> bool:
+    is_of_named_tuples = name in ("_asdict", "_fields", "_make", "_replace")
+    return name.startswith("_") and not (name.startswith("__") or is_of_named_tuples)
+
+
+def private_reads(module: str, source: str, private: set[str]) -> Iterator[str]:
+    """Reads of ``private`` names of other objects than ``self``, in a module outside of the core.
+
+    A name that the module sets on its own objects is its own.
+    """
+    attributes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)]
+    own = {node.attr for node in attributes if ast.unparse(node.value) in ("self", "cls")}
+    for node in attributes:
+        if node.attr in private - own:
+            yield f"{module}:{node.lineno} reads {ast.unparse(node)}"
+
+
+# --- the tests ------------------------------------------------------------------------------------
+
+
+def test_imports_go_to_lower_layers() -> None:
+    assert faults_of(read_sources()) == []
+
+
+@pytest.mark.parametrize(
+    ("sources", "fault"),
+    [
+        (
+            {"streamdec.errors": "import streamdec.core.utf8", "streamdec.core.utf8": ""},
+            "streamdec.errors imports streamdec.core.utf8, which is in no lower layer",
+        ),
+        (
+            {"streamdec.core.stops.matcher": "def late():\n    import regex"},
+            "the core imports the standard library and nouns",
+        ),
+        (
+            {"streamdec.core.machine": "from streamdec.streams.pool import DecoderPool"},
+            "streamdec.core.machine imports streamdec.streams.pool, which is in no lower layer",
+        ),
+        (
+            {"streamdec.backends.hybrid": "from streamdec.core.utf8 import decode"},
+            "backends and core do not import each other",
+        ),
+        (
+            {"streamdec.streams.pool": "from streamdec.backends.mock import MockTokenizer"},
+            "which is in no lower layer",
+        ),
+        ({"streamdec.streams.text_stream": "import rich.live"}, "which belongs to streamdec.cli"),
+        ({"streamdec.novelty": ""}, "streamdec.novelty is in no layer"),
+        (
+            {
+                "streamdec.cli.a": "import streamdec.cli.b",
+                "streamdec.cli.b": "import streamdec.cli.a",
+            },
+            "a cycle",
+        ),
+    ],
+)
+def test_an_import_that_breaks_a_rule_is_found(sources: dict[str, str], fault: str) -> None:
+    assert any(fault in found for found in faults_of(sources))
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        {"streamdec.core.table": "import json\nfrom streamdec.core.utf8 import decode"},
+        {"streamdec.cli.app": "import click\nfrom streamdec.cli.demo import demo"},
+        {"streamdec.errors": "if TYPE_CHECKING:\n    from streamdec.chunks import Chunk"},
+    ],
+)
+def test_other_imports_are_allowed(sources: dict[str, str]) -> None:
+    assert faults_of(sources) == []
+
+
+def test_no_module_reads_private_attributes_of_the_core() -> None:
+    """Backends, which do not import the core, have names of their own."""
+    sources = read_sources()
+    private = private_names_of_core(sources)
+    assert {"_row", "_matching", "_stops"} <= private
+    found = [
+        read
+        for module, source in sources.items()
+        if not is_within(module, "streamdec.core") and not is_within(module, "streamdec.backends")
+        for read in private_reads(module, source, private)
+    ]
+    assert found == []
+
+
+def test_a_read_of_a_private_attribute_is_found() -> None:
+    source = "def look(decoder):\n    return decoder._row"
+    assert [*private_reads("streamdec.trace", source, {"_row"})] == [
+        "streamdec.trace:2 reads decoder._row"
+    ]
+
+
+def test_every_module_begins_with_what_it_is() -> None:
+    silent = [
+        name for name, source in read_sources().items() if not ast.get_docstring(ast.parse(source))
+    ]
+    assert silent == []
