@@ -24,7 +24,7 @@ LOWEST_PYTHON = PYTHONS[0]
 GROUPS = PROJECT["dependency-groups"]
 TOKENIZERS = [name for name in GROUPS if name.startswith("tokenizers-")]
 
-CORE_TESTS = ["tests/core", "tests/aio", "tests/test_laws.py", "tests/test_stop_laws.py"]
+CORE_TESTS = ["tests/core", "tests/streams", "tests/test_laws.py", "tests/test_stop_laws.py"]
 """What does with the dependencies of the core and three small libraries."""
 SDIST_TESTS = [
     *CORE_TESTS,

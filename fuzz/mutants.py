@@ -235,7 +235,7 @@ MUTANTS = (
         "stops/stop_set",
         "                if not is_open:\n                    tail = matcher.skip(tail, part)\n",
         "",
-        ("tests/test_regex_stops.py", "tests/test_stop_model.py"),
+        ("tests/test_stop_patterns.py", "tests/test_stop_model.py"),
     ),
     _core(
         "13: a lone surrogate is a stop",
@@ -254,9 +254,9 @@ MUTANTS = (
     _core(
         "14: a stream goes on after its end",
         "walk",
-        '''        """Do the step, whatever it takes."""
+        '''        """Do a step on the slow path: all cases, and all errors."""
         if self._end is not None:''',
-        '''        """Do the step, whatever it takes."""
+        '''        """Do a step on the slow path: all cases, and all errors."""
         if self._end is not None and False:''',
     ),
     _core(
@@ -275,9 +275,9 @@ MUTANTS = (
     ),
     _core(
         "16: the text before a bad id is lost",
-        "decode_stream",
-        'error.chunk = Chunk("".join(texts))',
-        "error.chunk = Chunk()",
+        "machine",
+        'error.chunk, error.num_taken = Chunk("".join(texts)), len(texts)',
+        "error.chunk, error.num_taken = Chunk(), len(texts)",
     ),
     _core(
         "16: a bool is an id",
@@ -290,7 +290,7 @@ MUTANTS = (
         "walk",
         "                setattr(self, name, value)\n            raise",
         "                pass\n            raise",
-        ("tests/test_stop_laws.py", "tests/test_regex_stops.py"),
+        ("tests/test_stop_laws.py", "tests/test_stop_patterns.py"),
     ),
     _core(
         "17: a token of a shared character begins after it",
@@ -328,11 +328,11 @@ MUTANTS = (
     ),
     Mutant(
         "async: the source is asked once more after the end",
-        "streamdec/aio.py",
-        "                    flow.last = chunk\n                    break",
-        "                    flow.last = chunk\n                    await anext(source, None)\n"
+        "streamdec/streams/text_stream.py",
+        "                    reading.finish(chunk)\n                    break",
+        "                    reading.finish(chunk)\n                    await anext(source, None)\n"
         "                    break",
-        ("tests/aio",),
+        ("tests/streams",),
     ),
 )
 

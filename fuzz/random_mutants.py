@@ -31,14 +31,14 @@ from fuzz.mutations import Mutant, differs, mutants_of
 MODULES = (
     "streamdec/core/**/*.py",
     "streamdec/streams/**/*.py",
-    "streamdec/{aio,iteration,pool,feed,waits,sources,flow,watch,machines}.py",
+    "streamdec/streams/*.py",
 )
 """What is mutated by default. A pattern without files is skipped."""
 
 JUDGES = (
     "tests/core",
     "tests/test_stop_laws.py",
-    "tests/aio",
+    "tests/streams",
     "tests/hooks",
     "tests/test_laws.py",  # The slowest by far.
 )

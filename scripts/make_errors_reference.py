@@ -244,21 +244,21 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             ASYNC,
         ),
         Message(
-            "FeedFullError",
-            "the feed is full: 1 ids wait",
+            "QueueFullError",
+            "the queue is full: 1 ids wait",
             "`put(…, wait=False)` while the reader is slower than the producer.",
             ASYNC,
         ),
         Message(
-            "FeedFullError",
-            "the feed is full: 1 ids wait, and put() must not wait in the thread of an event loop; "
-            "await send(), or say wait=False",
+            "QueueFullError",
+            "the queue is full: 1 ids wait, and put() must not wait in the thread of an event "
+            "loop; await send(), or say wait=False",
             "The producer is a task, not a thread.",
             ASYNC,
         ),
         Message(
-            "FeedClosedError",
-            "nothing can be put into the feed: its reader has closed it",
+            "QueueClosedError",
+            "nothing can be put into the queue: its reader has closed it",
             "The stream had its stop, or was left. Also: `it was ended`, by `end` or `fail`.",
             ASYNC,
         ),
