@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any, Literal, NamedTuple
@@ -19,8 +20,10 @@ for end-of-sequence, and where no stop did."""
 class _Shared:
     """What streams keep with a chunk that they share."""
 
-    __slots__ = ("_with_token_id",)
+    __slots__ = ("_json", "_with_token_id")
 
+    _json: bytes | None
+    """The text as JSON, once an encoder has asked for it."""
     _with_token_id: Chunk | None
     """The chunk with its token id, if it is of one token, and nothing is withheld around it."""
 
@@ -60,7 +63,11 @@ class Chunk(_Shared):
         return not self.text and self.finish_reason is None
 
     def __post_init__(self) -> None:
+        _set_json(self, None)
         _set_with_token_id(self, None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(getattr(self, name) for name in ("text", *_DEFAULTS))
 
     def __repr__(self) -> str:
         shown = [f"text={self.text!r}"]
@@ -73,6 +80,7 @@ class Chunk(_Shared):
 
 _DEFAULTS = {each.name: each.default for each in fields(Chunk) if each.name != "text"}
 
+_set_json = _Shared.__dict__["_json"].__set__
 _set_with_token_id = _Shared.__dict__["_with_token_id"].__set__
 
 
@@ -87,6 +95,7 @@ class _Draft(_Shared):
         self.stop_reason = None
         self.unread_tokens = 0
         self.token_ids = token_ids
+        self._json = None
         self._with_token_id = None
 
 
@@ -105,6 +114,15 @@ def with_token_id(chunk: Chunk, token_id: int) -> Chunk:
     """Return ``chunk``, all of which is the text of ``token_id``, with the id; kept with it."""
     found = chunk_of(chunk.text, (token_id,))
     _set_with_token_id(chunk, found)
+    return found
+
+
+def json_of(chunk: Chunk, encode: Callable[[str], bytes]) -> bytes:
+    """Return the text of ``chunk`` as JSON: what ``encode`` makes of it, kept with the chunk."""
+    found = chunk._json
+    if found is None:
+        found = encode(chunk.text)
+        _set_json(chunk, found)
     return found
 
 

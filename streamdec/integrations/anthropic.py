@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Required, TypedDict, Unpack
 
-from streamdec.chunks import Chunk
+from streamdec.chunks import Chunk, json_of
 from streamdec.errors import FinishedError
 from streamdec.integrations._failures import FAILED, FAILURES
 from streamdec.integrations._json import Json, json_bytes, string_bytes
@@ -247,7 +247,7 @@ class MessageEncoder(_Format):
         if chunk.finish_reason is not None or not self._has_started or logprobs or index:
             return _events(self.step(chunk, index, num_tokens=num_tokens, logprobs=logprobs))
         self._take(chunk, index, num_tokens)
-        return _HEAD + string_bytes(chunk.text) + _TAIL
+        return _HEAD + json_of(chunk, string_bytes) + _TAIL
 
     def flush_bytes(self) -> bytes:
         """``flush`` as Server-Sent Events. Raises what ``flush`` raises."""

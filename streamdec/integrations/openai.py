@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Required, TypedDict, Unpack
 
-from streamdec.chunks import Chunk, FinishReason, StopReason
+from streamdec.chunks import Chunk, FinishReason, StopReason, json_of
 from streamdec.errors import FinishedError
 from streamdec.integrations._failures import FAILED, FAILURES
 from streamdec.integrations._json import Json, json_bytes, string_bytes
@@ -346,9 +346,9 @@ class _Stream(_Format):
         sample = self._running.get(index)
         if sample is None or chunk.finish_reason is not None or logprobs:
             return _events(self.step(chunk, index, num_tokens=num_tokens, logprobs=logprobs))
-        # Nearly all are of this kind: nothing but the text differs from the one before.
+        # Nearly all chunks are of this kind: only the text differs from the event before.
         sample.take(chunk, num_tokens)
-        return sample.head + string_bytes(chunk.text) + self._tail
+        return sample.head + json_of(chunk, string_bytes) + self._tail
 
     def flush_bytes(self) -> bytes:
         """``flush`` as Server-Sent Events, and ``[DONE]``. Raises what ``flush`` raises."""
