@@ -60,6 +60,8 @@ from streamdec.loading.detect import detect_format
 from streamdec.loading.factory import load_tokenizer
 from streamdec.protocols import Decoder, Encoder, Tokenizer
 from streamdec.streams.pool import DecoderPool
+from streamdec.streams.round_queue import RoundQueue
+from streamdec.streams.sinks import Sink
 from streamdec.streams.text_iterator import TextIterator, iter_chunks
 from streamdec.streams.text_stream import TextStream, stream, wrap
 from streamdec.streams.token_queue import TokenQueue
@@ -90,8 +92,10 @@ __all__ = [
     "QueueClosedError",
     "QueueFullError",
     "RewriteError",
+    "RoundQueue",
     "SentencePieceTokenizer",
     "Sequence",
+    "Sink",
     "SnapshotError",
     "SnapshotMismatchError",
     "SourceError",

@@ -18,6 +18,7 @@ LENT = {
     "streamdec.backends.encoding_cache": {"EncodingCache"},
     "streamdec.backends.fast": {"HybridTokenizer"},
     "streamdec.backends.report": {"LoadedTokenizer", "TokenizerReport"},
+    "streamdec.streams.sinks": {"Sink"},
     "streamdec.loading.factory": {"load_tokenizer"},
     "streamdec.loading.detect": {"detect_format"},
     "streamdec.core.window": {"INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET"},

@@ -7,18 +7,25 @@ and no threads. An error of one request ends that request, and no other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Self, SupportsIndex, Unpack, get_args
 
 from streamdec.chunks import Chunk, FinishReason, joined
 from streamdec.core.snapshots import shown
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
-from streamdec.errors import SnapshotError, StreamdecError, UnknownRequestError
+from streamdec.errors import (
+    QueueFullError,
+    SnapshotError,
+    StreamdecError,
+    UnknownRequestError,
+)
 from streamdec.protocols import Decoder
 from streamdec.streams.attribution import TokenAttribution
 from streamdec.streams.machine import Stepper, take_chunk
 from streamdec.streams.options import DecodingOptions
 from streamdec.streams.outputs import checked_ids
+from streamdec.streams.sinks import Sink, SlowSink, sender_of
 
 __all__ = ["DecoderPool"]
 
@@ -70,6 +77,8 @@ class DecoderPool:
         self._requests: dict[RequestId, Stepper] = {}
         self._steps: dict[RequestId, Callable[[SupportsIndex], Chunk]] = {}
         """The ``step`` of each request."""
+        self._sinks: dict[RequestId, Callable[[Chunk], object]] = {}
+        self._is_stepping = False
 
     # --- adding requests
 
@@ -118,10 +127,41 @@ class DecoderPool:
             raise ValueError(f"the decoder has ended: {decoder!r:.80}")
         self._take_in(request_id, decoder)
 
+    def attach(self, request_id: RequestId, sink: Sink | None) -> None:
+        """Send the chunks of a request to ``sink`` from now on, instead of returning them.
+
+        ``step`` calls the sink with each chunk that has text, and with the last one. It may call
+        the pool's ``add``, ``finish`` and ``abort``. If it raises, its request ends, with the error
+        in ``errors``; ``error.chunk`` is the text that was not sent. While its ``is_behind`` is
+        true, chunks are joined; if more than 65,536 code points wait, the request is aborted.
+
+        Args:
+            request_id: a request of the pool.
+            sink: a callable that takes a chunk; None to return the chunks again.
+
+        Raises UnknownRequestError if the pool has no such request; TypeError for a sink that cannot
+        be called.
+
+        >>> from streamdec import DecoderPool, MockTokenizer
+        >>> pool = DecoderPool(MockTokenizer())
+        >>> pool.add("a")
+        >>> pool.attach("a", print)
+        >>> pool.step({"a": 1}), pool.finish("a").finish_reason
+        Chunk(text='Hello')
+        Chunk(text='', finish_reason='stop')
+        ({}, 'stop')
+        """
+        if request_id not in self._requests:
+            raise UnknownRequestError(request_id)
+        if sink is None:
+            self._sinks.pop(request_id, None)
+        else:
+            self._sinks[request_id] = sender_of(sink)
+
     def fork(self, request_id: RequestId, new_request_id: RequestId) -> None:
         """Copy a request where it is now, as ``new_request_id``: for several samples (``n > 1``).
 
-        Both go on from here on their own.
+        Both go on from here on their own. The copy has no sink.
 
         Raises UnknownRequestError if the pool has no ``request_id``; ValueError if it has a
         ``new_request_id``; TypeError if that is neither a string nor an integer.
@@ -151,7 +191,7 @@ class DecoderPool:
     def step(
         self, token_ids: Mapping[Any, SupportsIndex | Iterable[SupportsIndex]]
     ) -> dict[Any, Chunk]:
-        """Step some requests, or all: return the chunk of each, with text or without.
+        """Step some requests, or all: return the chunk of each that has no sink.
 
         An error of one request is not raised: it is in ``errors``, and the chunk of the request has
         the text before the error, all that was withheld, and ``finish_reason="error"``. A request
@@ -177,8 +217,15 @@ class DecoderPool:
         if not isinstance(token_ids, Mapping):
             raise TypeError(f"step() takes new ids by request id, not {token_ids!r:.80}")
         self.errors, self.ended = {}, {}
+        self._is_stepping = True
+        try:
+            return self._step_all(token_ids)
+        finally:
+            self._is_stepping = False
+
+    def _step_all(self, token_ids: Mapping[Any, Any]) -> dict[Any, Chunk]:
         chunks: dict[Any, Chunk] = {}
-        steps = self._steps
+        steps, sinks = self._steps, self._sinks
         for request_id, ids in token_ids.items():
             try:
                 step = steps[request_id]
@@ -194,10 +241,40 @@ class DecoderPool:
                 self.errors[request_id] = error
                 last, _ = _last_chunk(self._requests[request_id], "error")
                 chunk = joined(take_chunk(error), last)
-            chunks[request_id] = chunk
+            if not sinks or request_id not in sinks:
+                chunks[request_id] = chunk
+            elif (chunk.text or chunk.finish_reason is not None) and self._send(request_id, chunk):
+                continue
             if chunk.finish_reason is not None:
                 self._remove(request_id, chunk)
         return chunks
+
+    def _send(self, request_id: RequestId, chunk: Chunk) -> bool:
+        """Send ``chunk`` to the sink of a request. Return whether the request has ended."""
+        sink = self._sinks[request_id]
+        if chunk.finish_reason is not None:
+            self._remove(request_id, chunk)  # first: the sink may call the pool
+        try:
+            sink(chunk)
+        except Exception as error:  # noqa: BLE001 (it ends this request alone)
+            self._sink_failed(request_id, sink, chunk, error)
+        return request_id not in self._requests
+
+    def _sink_failed(
+        self, request_id: RequestId, sink: Callable[[Chunk], object], chunk: Chunk, error: Any
+    ) -> None:
+        """End a request whose sink raised ``error``, or is too far behind, at ``chunk``."""
+        self.errors[request_id] = error
+        request = self._requests.get(request_id)
+        if request is not None:
+            last, _ = _last_chunk(request, "abort")
+            self._remove(request_id, last)
+            if isinstance(sink, SlowSink) and isinstance(error, QueueFullError):
+                with suppress(Exception):  # it gets all that waits, even if its reader is gone
+                    sink(last)
+                return
+            chunk = joined(chunk, last)
+        error.chunk = sink.joined(chunk) if isinstance(sink, SlowSink) else chunk
 
     # --- ending
 
@@ -214,7 +291,12 @@ class DecoderPool:
         if request is None:
             raise UnknownRequestError(request_id)
         chunk, error = _last_chunk(request, finish_reason)
-        self.errors, self.ended = {} if error is None else {request_id: error}, {}
+        if not self._is_stepping:
+            self.errors, self.ended = {}, {}
+        if error is not None:
+            self.errors[request_id] = error
+        if request_id in self._sinks and self._send(request_id, chunk):
+            return chunk
         self._remove(request_id, chunk)
         return chunk
 
@@ -225,6 +307,7 @@ class DecoderPool:
     def _remove(self, request_id: RequestId, last: Chunk) -> None:
         request = self._requests.pop(request_id)
         del self._steps[request_id]
+        self._sinks.pop(request_id, None)
         self.ended[request_id] = _decoder(request)
         request.close(last, self.errors.get(request_id))
 

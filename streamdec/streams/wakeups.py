@@ -11,32 +11,40 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator
-from threading import get_ident
+from collections.abc import Callable, Generator
 from typing import Any
 
-__all__ = ["Wakeup", "is_in_event_loop", "new_wakeup", "runs_trio"]
+__all__ = ["Call", "Wakeup", "is_in_event_loop", "new_call", "new_wakeup", "runs_trio"]
 
 
-class Wakeup(ABC):
-    """What one task awaits, until any thread calls ``wake``."""
+class Call:
+    """A call of a function in one event loop, which any thread can ask for.
 
-    def __init__(self, waker: _Waker) -> None:
+    Args:
+        waker: that of the event loop.
+        function: called without arguments.
+    """
+
+    def __init__(self, waker: _Waker, function: Callable[[], object]) -> None:
         self._waker = waker
-
-    @abstractmethod
-    def finish(self) -> None:
-        """Wake the task; called in its own event loop."""
-
-    @abstractmethod
-    def __await__(self) -> Generator[Any, Any, Any]: ...
+        self.finish = function
 
     def wake(self) -> None:
-        """Wake the task. Raises RuntimeError if its event loop is closed."""
+        """Have the function called, soon; at once in the event loop itself.
+
+        Raises RuntimeError if the event loop is closed.
+        """
         if self._waker.is_here():
             self.finish()
         else:
             self._waker.wake(self)
+
+
+class Wakeup(Call, ABC):
+    """What one task awaits, until any thread calls ``wake``."""
+
+    @abstractmethod
+    def __await__(self) -> Generator[Any, Any, Any]: ...
 
 
 class _Waker(ABC):
@@ -49,7 +57,7 @@ class _Waker(ABC):
 
     def __init__(self, loop: Any) -> None:
         self.loop = loop
-        self._ended: deque[Wakeup] = deque()
+        self._ended: deque[Call] = deque()
         self._is_called = False
 
     @abstractmethod
@@ -72,9 +80,9 @@ class _Waker(ABC):
     def _is_gone(self) -> bool:
         """Whether the loop was closed after it was called and before it answered."""
 
-    def wake(self, wakeup: Wakeup) -> None:
-        """Finish ``wakeup``. Raises RuntimeError if the loop is closed."""
-        self._ended.append(wakeup)
+    def wake(self, call: Call) -> None:
+        """Finish ``call`` in the loop. Raises RuntimeError if the loop is closed."""
+        self._ended.append(call)
         if not self._is_called or self._is_gone():
             self._is_called = True
             try:
@@ -97,10 +105,10 @@ class _Waker(ABC):
 
 class _AsyncioWakeup(Wakeup):
     def __init__(self, waker: _Waker) -> None:
-        super().__init__(waker)
+        super().__init__(waker, self._finish)
         self._future = waker.loop.create_future()
 
-    def finish(self) -> None:
+    def _finish(self) -> None:
         if not self._future.done():
             self._future.set_result(None)
 
@@ -132,11 +140,8 @@ class _AsyncioWaker(_Waker):
 
 class _TrioWakeup(Wakeup):
     def __init__(self, waker: _Waker) -> None:
-        super().__init__(waker)
         self._event = sys.modules["trio"].Event()
-
-    def finish(self) -> None:
-        self._event.set()
+        super().__init__(waker, self._event.set)
 
     def __await__(self) -> Generator[Any, Any, Any]:
         waiting: Generator[Any, Any, Any] = self._event.wait().__await__()
@@ -144,15 +149,11 @@ class _TrioWakeup(Wakeup):
 
 
 class _TrioWaker(_Waker):
-    def __init__(self, loop: Any) -> None:
-        super().__init__(loop)
-        self._thread = get_ident()
-
     def new_wakeup(self) -> Wakeup:
         return _TrioWakeup(self)
 
     def is_here(self) -> bool:
-        return get_ident() == self._thread
+        return runs_trio() and sys.modules["trio.lowlevel"].current_trio_token() is self.loop
 
     def _call(self) -> None:
         self.loop.run_sync_soon(self._finish_all)
@@ -198,6 +199,11 @@ def runs_trio() -> bool:
 def new_wakeup() -> Wakeup:
     """Return a wakeup for the running task. Raises RuntimeError if no event loop runs."""
     return _waker().new_wakeup()
+
+
+def new_call(function: Callable[[], object]) -> Call:
+    """Return a call of ``function`` in the event loop that runs. RuntimeError if none runs."""
+    return Call(_waker(), function)
 
 
 def is_in_event_loop() -> bool:

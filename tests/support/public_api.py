@@ -30,6 +30,7 @@ DOORS: dict[str, frozenset[str] | None] = {
     "streamdec.integrations.anthropic": None,
     "streamdec.integrations.asgi": None,
     "streamdec.integrations.dynamo": None,
+    "streamdec.integrations.event_sink": None,
     "streamdec.integrations.logprobs": None,
     "streamdec.integrations.mlx_lm": None,
     "streamdec.integrations.openai": None,

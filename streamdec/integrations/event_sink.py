@@ -1,0 +1,125 @@
+"""Sinks that write events to transports: from a pool to clients, without a task for each.
+
+In: the chunks of one sample, as a DecoderPool sends them. Out: server-sent events, written to an
+asyncio transport, or to anything with its two methods.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from streamdec.chunks import Chunk
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.integrations.asgi import WireStream
+
+__all__ = ["EventSink", "Transport"]
+
+HIGH_WATER = 65_536
+"""How many bytes a transport may buffer before a sink is behind."""
+
+
+class Transport(Protocol):
+    """What an EventSink writes to; ``asyncio.WriteTransport`` is one.
+
+    >>> from streamdec.integrations.event_sink import Transport
+    >>> class Recorder:
+    ...     def __init__(self):
+    ...         self.sent = b""
+    ...     def write(self, data):
+    ...         self.sent += data
+    ...     def get_write_buffer_size(self):
+    ...         return 0
+    >>> transport: Transport = Recorder()
+    >>> transport.get_write_buffer_size()
+    0
+    """
+
+    def write(self, data: bytes, /) -> object:
+        """Send ``data``, or buffer it. Raises an error if the client is gone."""
+        ...
+
+    def get_write_buffer_size(self) -> int:
+        """Return how many bytes are buffered."""
+        ...
+
+
+class Encoder(WireStream, Protocol):
+    """A wire format that knows when all samples have ended."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last chunk of every sample was encoded."""
+        ...
+
+
+class EventSink:
+    r"""Writes the chunks of one sample to a transport, as server-sent events.
+
+    The first sink of a response writes its first events when it is made. The sink of the last
+    sample that ends writes the last events. Headers, and chunked encoding if the client needs it,
+    are the caller's.
+
+    Args:
+        encoder: makes the events, such as ChatCompletionEncoder; shared by all samples of a
+            response.
+        transport: where they are written.
+        decoder: the decoder of the request, for its count of tokens.
+        index: which sample it is, from 0.
+        high_water: how many bytes the transport may buffer before the sink is behind.
+
+    Raises ValueError for a ``high_water`` below 0.
+
+    >>> from streamdec import DecoderPool, MockTokenizer
+    >>> from streamdec.integrations.event_sink import EventSink
+    >>> from streamdec.integrations.openai import CompletionEncoder
+    >>> class Recorder:
+    ...     sent = b""
+    ...     def write(self, data):
+    ...         self.sent += data
+    ...     def get_write_buffer_size(self):
+    ...         return 0
+    >>> pool, client = DecoderPool(MockTokenizer()), Recorder()
+    >>> pool.add("a")
+    >>> encoder = CompletionEncoder(response_id="cmpl-1", model="tiny", created=0)
+    >>> pool.attach("a", EventSink(encoder, client, pool["a"]))
+    >>> chunks = pool.step({"a": [1, 2]})
+    >>> pool.finish("a").finish_reason
+    'stop'
+    >>> client.sent.count(b"data: "), client.sent.endswith(b"data: [DONE]\n\n")
+    (3, True)
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        transport: Transport,
+        decoder: StopSequenceDecoder,
+        index: int = 0,
+        *,
+        high_water: int = HIGH_WATER,
+    ) -> None:
+        if type(high_water) is not int or high_water < 0:
+            raise ValueError(f"high_water must be bytes, from 0 up, not {high_water!r:.40}")
+        self._encoder = encoder
+        self._write = transport.write
+        self._buffered = transport.get_write_buffer_size
+        self._decoder = decoder
+        self._index = index
+        self._high_water = high_water
+        self._send(encoder.start_bytes())
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the transport buffers more than ``high_water`` bytes."""
+        return self._buffered() > self._high_water
+
+    def __call__(self, chunk: Chunk) -> None:
+        """Write the event of ``chunk``, and after the last chunk of all samples the last events."""
+        num_tokens = self._decoder.num_tokens
+        self._write(self._encoder.step_bytes(chunk, self._index, num_tokens=num_tokens))
+        if chunk.finish_reason is not None and self._encoder.finished:
+            self._send(self._encoder.flush_bytes())
+
+    def _send(self, data: bytes) -> None:
+        if data:
+            self._write(data)

@@ -1,0 +1,126 @@
+"""Rounds of ids, from an engine's thread to a pool whose sinks run in an event loop.
+
+In: for each round the new ids by request, from any thread. Out: nothing is given back but the
+requests that have ended; the sinks of the pool get the chunks, in the event loop. A round costs the
+engine one lock, and the event loop one call: nothing is done for each request but to step it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any, SupportsIndex
+
+from streamdec.errors import QueueClosedError, QueueFullError
+from streamdec.streams.pool import DecoderPool
+from streamdec.streams.wakeups import is_in_event_loop, new_call
+
+__all__ = ["RoundQueue"]
+
+MAX_ROUNDS = 64
+"""Rounds that may wait for the event loop."""
+
+Round = Mapping[Any, SupportsIndex | Iterable[SupportsIndex]]
+
+
+class RoundQueue:
+    """Hands the rounds of an engine's thread to a pool in an event loop.
+
+    Made in the event loop. The pool belongs to the event loop: requests are added to it, and
+    aborted, only there, and each request has a sink.
+
+    Args:
+        pool: the pool to step.
+        max_rounds: how many rounds may wait before ``put`` waits.
+
+    Raises RuntimeError if no event loop runs; TypeError or ValueError if ``max_rounds`` is not an
+    integer from 1 up.
+
+    >>> import anyio
+    >>> from streamdec import DecoderPool, MockTokenizer, RoundQueue
+    >>> async def main():
+    ...     pool, texts = DecoderPool(MockTokenizer()), []
+    ...     for name in ("a", "b"):
+    ...         pool.add(name)
+    ...         pool.attach(name, lambda chunk: texts.append(chunk.text))
+    ...     rounds = RoundQueue(pool)
+    ...     await anyio.to_thread.run_sync(rounds.put, {"a": 1, "b": 2})
+    ...     await anyio.wait_all_tasks_blocked()
+    ...     return texts
+    >>> anyio.run(main)
+    ['Hello', 'world']
+    """
+
+    def __init__(self, pool: DecoderPool, *, max_rounds: int = MAX_ROUNDS) -> None:
+        if type(max_rounds) is not int:
+            raise TypeError(f"max_rounds must be an integer, not {max_rounds!r:.40}")
+        if max_rounds < 1:
+            raise ValueError(f"max_rounds must be at least 1, not {max_rounds}")
+        self.pool = pool
+        """The pool that is stepped."""
+        self._max_rounds = max_rounds
+        self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
+        self._rounds: list[Round] = []
+        self._ended: set[Any] = set()
+        self._is_closed = False
+        self._call = new_call(self._step_all)
+
+    def put(self, token_ids: Round, *, timeout: float | None = None) -> set[Any]:
+        """Hand over a round; return the requests that have ended since the last call.
+
+        The engine stops generating for these. Among them are requests that the pool does not have.
+        From any thread; the rounds of one thread keep their order. While too many rounds wait, it
+        waits; in the thread of an event loop it raises instead.
+
+        Args:
+            token_ids: for each request an id, or several as a list, an array or a tensor. It must
+                not be changed afterwards.
+            timeout: how many seconds to wait at most; None for no limit.
+
+        Raises:
+            TypeError: ``token_ids`` is no mapping.
+            QueueFullError: too many rounds wait. Nothing was put.
+            QueueClosedError: the queue or its event loop was closed. Nothing was put.
+        """
+        if not isinstance(token_ids, Mapping):
+            raise TypeError(f"put() takes new ids by request id, not {token_ids!r:.80}")
+        with self._lock:
+            if not self._has_room() and (
+                is_in_event_loop() or not self._room.wait_for(self._has_room, timeout)
+            ):
+                raise QueueFullError(f"the queue is full: {len(self._rounds)} rounds wait")
+            if self._is_closed:
+                raise QueueClosedError("nothing can be put into the queue: it was closed")
+            self._rounds.append(token_ids)
+            ended, self._ended = self._ended, set()
+        try:
+            self._call.wake()
+        except RuntimeError as error:
+            self.close()
+            raise QueueClosedError("the event loop of the pool is closed") from error
+        return ended
+
+    def close(self) -> None:
+        """Refuse further rounds; those that wait are dropped. From any thread."""
+        with self._lock:
+            self._is_closed = True
+            self._rounds = []
+            self._room.notify_all()
+
+    def _has_room(self) -> bool:
+        return self._is_closed or len(self._rounds) < self._max_rounds
+
+    def _step_all(self) -> None:
+        """Step all rounds that wait; called in the event loop."""
+        pool = self.pool
+        while self._rounds:
+            with self._lock:
+                rounds, self._rounds = self._rounds, []
+                self._room.notify_all()
+            ended: set[Any] = set()
+            for token_ids in rounds:
+                pool.step(token_ids)
+                ended.update(pool.ended, pool.errors)
+            with self._lock:
+                self._ended |= ended

@@ -1,0 +1,368 @@
+"""Sinks: each gets what the pool would have returned, joined while it is behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec import (
+    Chunk,
+    DecoderPool,
+    MockTokenizer,
+    QueueClosedError,
+    QueueFullError,
+    RoundQueue,
+    StopConditions,
+    UnknownRequestError,
+)
+from streamdec.chunks import joined
+from streamdec.streams.sinks import MAX_BEHIND
+from tests.streams.engines import BoomError
+
+TOKENS = [b"a", b"b", b"\xc3", b"\xa9", b"ST", b"OP", b"x" * 1_000]
+TOKENIZER = MockTokenizer.from_tokens(TOKENS)
+A, B, C3, A9, ST, OP, LONG = range(len(TOKENS))
+STOPPING = StopConditions(stop="STOP")
+
+
+class SlowReader:
+    """A sink that is behind when it is told to be."""
+
+    def __init__(self) -> None:
+        self.is_behind = False
+        self.chunks: list[Chunk] = []
+
+    def __call__(self, chunk: Chunk) -> None:
+        self.chunks.append(chunk)
+
+    @property
+    def text(self) -> str:
+        return "".join(chunk.text for chunk in self.chunks)
+
+
+def pool_with(**sinks: Any) -> DecoderPool:
+    pool = DecoderPool(TOKENIZER)
+    for name, sink in sinks.items():
+        pool.add(name, STOPPING)
+        pool.attach(name, sink)
+    return pool
+
+
+# --- what a sink gets -----------------------------------------------------------------------------
+
+
+rounds_of_ids = st.lists(
+    st.dictionaries(
+        st.sampled_from("abc"),
+        st.one_of(
+            st.integers(0, len(TOKENS) - 2),
+            st.lists(st.integers(-1, len(TOKENS) - 2), max_size=4),
+        ),
+    ),
+    max_size=12,
+)
+
+
+@given(rounds_of_ids, st.booleans())
+def test_a_sink_gets_what_the_pool_returns_otherwise(
+    rounds: Sequence[dict[str, Any]], return_token_ids: bool
+) -> None:
+    plain = DecoderPool(TOKENIZER, return_token_ids=return_token_ids)
+    pool = DecoderPool(TOKENIZER, return_token_ids=return_token_ids)
+    sent: dict[str, list[Chunk]] = {}
+    for name in "abc":
+        plain.add(name, STOPPING)
+        pool.add(name, STOPPING)
+        pool.attach(name, sent.setdefault(name, []).append)
+    expected: dict[str, list[Chunk]] = {name: [] for name in "abc"}
+    for token_ids in rounds:
+        for name, chunk in plain.step(token_ids).items():
+            if not chunk.is_empty:
+                expected[name].append(chunk)
+        assert pool.step(token_ids) == {}
+        assert (pool.errors.keys(), pool.ended.keys()) == (plain.errors.keys(), plain.ended.keys())
+    assert sent == expected
+    for name in [*pool]:
+        assert pool.finish(name) == plain.finish(name) == sent[name][-1]
+    assert [*pool] == []
+
+
+def test_requests_without_a_sink_are_returned() -> None:
+    sink = SlowReader()
+    pool = pool_with(a=sink)
+    pool.add("b")
+    assert pool.step({"a": A, "b": B}) == {"b": Chunk("b")}
+    pool.attach("a", None)
+    assert pool.step({"a": B}) == {"a": Chunk("b")}
+    assert sink.text == "a"
+
+
+def test_a_copy_has_no_sink() -> None:
+    sink = SlowReader()
+    pool = pool_with(a=sink)
+    pool.fork("a", "a/1")
+    assert pool.step({"a": A, "a/1": B}) == {"a/1": Chunk("b")}
+
+
+@pytest.mark.parametrize("sink", ["text", 5])
+def test_a_sink_can_be_called(sink: Any) -> None:
+    pool = DecoderPool(TOKENIZER)
+    pool.add("a")
+    with pytest.raises(TypeError, match="a sink must be callable with a chunk, not"):
+        pool.attach("a", sink)
+    with pytest.raises(UnknownRequestError):
+        pool.attach("b", print)
+
+
+# --- a sink that is behind ------------------------------------------------------------------------
+
+
+def test_what_a_sink_missed_is_joined() -> None:
+    slow, quick = SlowReader(), SlowReader()
+    pool = pool_with(slow=slow, quick=quick)
+    for token_id in (A, B, C3):
+        slow.is_behind = token_id != A
+        pool.step({"slow": token_id, "quick": token_id})
+    assert (slow.text, quick.text) == ("a", "ab")
+    slow.is_behind = False
+    pool.step({"slow": A9, "quick": A9})
+    assert slow.chunks == [Chunk("a"), Chunk("bé")]
+    assert quick.text == "abé"
+
+
+def test_the_last_chunk_is_sent_with_all_that_waits() -> None:
+    slow = SlowReader()
+    slow.is_behind = True
+    pool = pool_with(a=slow)
+    pool.step({"a": [A, B]})
+    pool.step({"a": [ST, OP]})
+    assert slow.chunks == [Chunk("ab", "stop", "STOP")]
+    assert "a" not in pool
+
+
+def test_token_ids_are_joined_too() -> None:
+    slow = SlowReader()
+    slow.is_behind = True
+    pool = DecoderPool(TOKENIZER, return_token_ids=True)
+    pool.add("a")
+    pool.attach("a", slow)
+    for token_id in (A, B):
+        pool.step({"a": token_id})
+    pool.finish("a")
+    assert slow.chunks == [Chunk("ab", "stop", token_ids=(A, B))]
+
+
+def test_a_sink_that_stays_behind_is_aborted_and_no_other() -> None:
+    slow, quick = SlowReader(), SlowReader()
+    slow.is_behind = True
+    pool = pool_with(slow=slow, quick=quick)
+    num_rounds = 0
+    while "slow" in pool:
+        pool.step({"slow": LONG, "quick": LONG})
+        num_rounds += 1
+    assert num_rounds == MAX_BEHIND // 1_000 + 1
+    assert isinstance(pool.errors["slow"], QueueFullError)
+    assert slow.chunks == [Chunk("x" * 1_000 * num_rounds, "abort")]
+    assert pool.ended["slow"].finish_reason == "abort"
+    assert len(quick.text) == 1_000 * num_rounds
+    assert "quick" in pool
+
+
+# --- a sink that raises ---------------------------------------------------------------------------
+
+
+class Broken(SlowReader):
+    """A sink that raises at one of its chunks."""
+
+    def __init__(self, place: int) -> None:
+        super().__init__()
+        self._place = place
+
+    def __call__(self, chunk: Chunk) -> None:
+        if len(self.chunks) == self._place:
+            raise BoomError
+        super().__call__(chunk)
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_a_sink_that_raises_ends_its_request_and_no_text_is_lost(place: int) -> None:
+    """Its text ends with the chunk at which it raised."""
+    broken, whole = Broken(place), SlowReader()
+    pool = pool_with(broken=broken, whole=whole)
+    errors: dict[Any, Exception] = {}
+    for token_id in (A, B, C3, A9, ST, OP):
+        pool.step(dict.fromkeys([*pool], token_id))
+        errors |= pool.errors
+    error = errors.pop("broken")
+    assert errors == {}
+    assert isinstance(error, BoomError)
+    unsent: Chunk = error.chunk  # type: ignore[attr-defined]
+    everything = joined(*broken.chunks, unsent)
+    assert everything.text == "".join(chunk.text for chunk in whole.chunks[: place + 1])
+    assert unsent.finish_reason == ("stop" if place == 3 else "abort")
+    assert [*pool] == []
+
+
+def test_what_waits_for_a_sink_that_raises_is_in_the_error() -> None:
+    broken = Broken(0)
+    broken.is_behind = True
+    pool = pool_with(a=broken)
+    pool.step({"a": A})
+    broken.is_behind = False
+    pool.step({"a": B})
+    assert pool.errors["a"].chunk == Chunk("ab", "abort")  # type: ignore[attr-defined]
+
+
+# --- sinks that call the pool ---------------------------------------------------------------------
+
+
+def test_a_sink_may_end_its_request_and_begin_another() -> None:
+    pool = DecoderPool(TOKENIZER)
+    sent: list[Chunk] = []
+
+    def once(chunk: Chunk) -> None:
+        sent.append(chunk)
+        if chunk.finish_reason is None:
+            pool.abort("a")
+            pool.add("b")
+
+    pool.add("a", STOPPING)
+    pool.attach("a", once)
+    pool.step({"a": A, "missing": A})
+    assert sent == [Chunk("a"), Chunk("", "abort")]
+    assert [*pool] == ["b"]
+    assert pool.errors.keys() == {"missing"}
+    assert pool.ended.keys() == {"a"}
+
+
+def test_a_sink_may_abort_at_its_last_chunk() -> None:
+    pool = DecoderPool(TOKENIZER)
+    sent: list[Chunk] = []
+
+    def leave(chunk: Chunk) -> None:
+        sent.append(chunk)
+        pool.abort("a")
+
+    pool.add("a", STOPPING)
+    pool.attach("a", leave)
+    pool.step({"a": [ST, OP]})
+    assert sent == [Chunk("", "stop", "STOP")]
+
+
+# --- rounds from a thread -------------------------------------------------------------------------
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    with anyio.fail_after(30):
+        while not condition():
+            await checkpoint()
+
+
+@pytest.mark.anyio
+async def test_an_engine_in_a_thread_feeds_sinks_in_the_event_loop() -> None:
+    """A thousand streams; each sink runs in the event loop, and the engine learns who has ended."""
+    names = range(1_000)
+    pool = DecoderPool(TOKENIZER)
+    texts: dict[int, str] = dict.fromkeys(names, "")
+    threads: set[int] = set()
+
+    def sink_of(name: int) -> Callable[[Chunk], None]:
+        def sink(chunk: Chunk) -> None:
+            texts[name] += chunk.text
+            threads.add(threading.get_ident())
+
+        return sink
+
+    for name in names:
+        pool.add(name, StopConditions(stop="STOP", max_tokens=20))
+        pool.attach(name, sink_of(name))
+    rounds = RoundQueue(pool)
+    told: set[Any] = set()
+
+    def generate() -> None:
+        running = set(names)
+        for place in range(10_000):
+            if not running:
+                return
+            ids = (A, C3, A9, B)
+            stops = {name for name in running if name % 3 == 0 and place == 8}
+            ended = rounds.put(
+                {name: [ST, OP] if name in stops else ids[place % 4] for name in running}
+            )
+            told.update(ended)
+            running -= ended
+
+    await anyio.to_thread.run_sync(generate)
+    await until(lambda: not len(pool))
+    assert threads == {threading.get_ident()}
+    assert told == set(names)
+    for name in names:
+        assert texts[name] == ("aéb" * 5)[: len("aébaéb") if name % 3 == 0 else None]
+
+
+@pytest.mark.anyio
+async def test_a_round_of_the_event_loop_itself_is_stepped_at_once() -> None:
+    sink = SlowReader()
+    pool = pool_with(a=sink)
+    rounds = RoundQueue(pool)
+    assert rounds.put({"a": A, "gone": A}) == set()
+    assert sink.text == "a"
+    assert rounds.put({"a": [ST, OP]}) == {"gone"}
+    assert rounds.put({}) == {"a"}
+
+
+@pytest.mark.anyio
+async def test_a_thread_waits_while_the_event_loop_is_busy() -> None:
+    sink = SlowReader()
+    pool = pool_with(a=sink)
+    rounds = RoundQueue(pool, max_rounds=2)
+    errors: list[Exception] = []
+
+    def generate() -> None:
+        for _ in range(2):
+            rounds.put({"a": A})
+        try:
+            rounds.put({"a": A}, timeout=0.01)
+        except QueueFullError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=generate)
+    thread.start()
+    thread.join()  # meanwhile the event loop can do nothing
+    assert [str(error) for error in errors] == ["the queue is full: 2 rounds wait"]
+    await until(lambda: sink.text == "aa")
+    await anyio.to_thread.run_sync(rounds.put, {"a": B})
+    await until(lambda: sink.text == "aab")
+
+
+@pytest.mark.anyio
+async def test_a_closed_queue_refuses_rounds() -> None:
+    rounds = RoundQueue(pool_with(a=SlowReader()))
+    rounds.close()
+    with pytest.raises(QueueClosedError, match="it was closed"):
+        rounds.put({"a": A})
+
+
+def test_an_event_loop_that_is_closed_refuses_rounds(anyio_backend: str) -> None:
+    async def main() -> RoundQueue:
+        return RoundQueue(pool_with(a=SlowReader()))
+
+    rounds = anyio.run(main, backend=anyio_backend)
+    with pytest.raises(QueueClosedError, match="the event loop of the pool is closed"):
+        rounds.put({"a": A})
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("value", "kind"), [(0, ValueError), (1.5, TypeError)])
+async def test_a_bound_is_a_number_of_rounds(value: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="max_rounds must be"):
+        RoundQueue(DecoderPool(TOKENIZER), max_rounds=value)
+    with pytest.raises(TypeError, match=r"put\(\) takes new ids by request id, not \[1\]"):
+        RoundQueue(DecoderPool(TOKENIZER)).put([1])  # type: ignore[arg-type]
