@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, Never, SupportsIndex
 
 from streamdec.chunks import Chunk, FinishReason, StopMatch
 from streamdec.core.machine import Machine, fed, note_taken
@@ -11,6 +11,7 @@ from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.table import Options, UnknownIds
 from streamdec.core.tables import table_for
 from streamdec.core.token_rules.byte_fallback import ByteFallbackMode
+from streamdec.core.walk import NO_CONDITIONS
 from streamdec.protocols import Decoder
 
 __all__ = ["StopSequenceDecoder"]
@@ -25,13 +26,14 @@ class StopSequenceDecoder(Machine):
 
     Args:
         tokenizer: as for DecodeStream.
-        conditions: when the stream ends.
+        conditions: when the stream ends; without them, at ``flush``.
         prompt_token_ids: as for DecodeStream. A stop does not begin in the prompt.
         skip_special_tokens: as for DecodeStream.
         byte_fallback: as for DecodeStream.
         unknown_ids: as for DecodeStream.
         clean_up_tokenization_spaces: as for DecodeStream.
         spans: as for DecodeStream. A span is available once its text was output.
+        others: there are none; an unknown option raises a TypeError that says what to write.
 
     Raises what DecodeStream raises; TypeError if ``conditions`` is not a StopConditions.
 
@@ -63,7 +65,7 @@ class StopSequenceDecoder(Machine):
     def __init__(
         self,
         tokenizer: Decoder,
-        conditions: StopConditions,
+        conditions: StopConditions = NO_CONDITIONS,
         prompt_token_ids: Iterable[SupportsIndex] = (),
         *,
         skip_special_tokens: bool = True,
@@ -71,9 +73,18 @@ class StopSequenceDecoder(Machine):
         unknown_ids: UnknownIds = "skip",
         clean_up_tokenization_spaces: bool = False,
         spans: bool = False,
+        **others: Never,
     ) -> None:
+        if others:
+            raise TypeError(
+                f"StopSequenceDecoder has no option {next(iter(others))!r}; give the conditions as "
+                "its second argument: StopSequenceDecoder(tokenizer, StopConditions(stop=...))"
+            )
         if not isinstance(conditions, StopConditions):
-            raise TypeError(f"conditions must be StopConditions, not {conditions!r:.80}")
+            raise TypeError(
+                f"conditions must be StopConditions, not {conditions!r:.80}; write "
+                "StopSequenceDecoder(tokenizer, StopConditions(stop=...))"
+            )
         options = Options(
             skip_special_tokens, byte_fallback, unknown_ids, clean_up_tokenization_spaces
         )

@@ -153,7 +153,8 @@ class EventStreamResponse:
         headers: more headers, or others than those of :data:`streamdec.integrations.sse.HEADERS`.
         keep_alive: seconds; None for never.
 
-    Raises ValueError if there is no stream, and for ``keep_alive`` that is not more than 0.
+    Raises ValueError if there is no stream, and for ``keep_alive`` that is not more than 0;
+    TypeError if the arguments are in another order.
 
     >>> import asyncio
     >>> from streamdec import MockTokenizer, stream
@@ -177,6 +178,12 @@ class EventStreamResponse:
         headers: Iterable[tuple[str, str]] = (),
         keep_alive: float | None = KEEP_ALIVE,
     ) -> None:
+        are_streams = all(isinstance(each, TextStream) for each in streams)
+        if isinstance(wire, TextStream) or not are_streams:
+            raise TypeError(
+                "write EventStreamResponse(encoder, stream): the encoder of the events, such as "
+                "ChatCompletionEncoder, and then a TextStream for each sample"
+            )
         if not streams:
             raise ValueError("a response needs a stream for each sample")
         if keep_alive is not None and not keep_alive > 0:

@@ -84,18 +84,18 @@ class DecoderOptions(DecodingOptions, total=False):
     """
 
     stop: str | Iterable[str] | None
-    stop_token_ids: SupportsIndex | Iterable[SupportsIndex]
-    visible_stop: str | Iterable[str]
-    visible_stop_token_ids: SupportsIndex | Iterable[SupportsIndex]
+    stop_token_ids: SupportsIndex | Iterable[SupportsIndex] | None
+    visible_stop: str | Iterable[str] | None
+    visible_stop_token_ids: SupportsIndex | Iterable[SupportsIndex] | None
     include_stop_str_in_output: bool
     min_tokens: int
     max_tokens: int | None
     ignore_eos: bool
-    eos_token_ids: SupportsIndex | Iterable[SupportsIndex]
-    stop_token_sequences: Iterable[Iterable[SupportsIndex]]
+    eos_token_ids: SupportsIndex | Iterable[SupportsIndex] | None
+    stop_token_sequences: Iterable[Iterable[SupportsIndex]] | None
     enable_stops_after: str | int | None
     disable_stops_after: str | int | None
-    stop_regex: str | Iterable[str]
+    stop_regex: str | Iterable[str] | None
     max_match_length: int | None
     limits: StopLimits | None
     spans: bool

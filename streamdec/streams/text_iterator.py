@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator
 from types import TracebackType
-from typing import Any, Self, SupportsIndex, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, Unpack
 
 from streamdec.chunks import Chunk
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
@@ -63,6 +63,7 @@ class TextIterator(BaseStream[M]):
         **options: Unpack[ReadingOptions],
     ) -> None:
         super().__init__(machine, **options)
+        self._is_entered = False
         if inspect.iscoroutinefunction(on_stop):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
         pulled = _iterator_of(source)
@@ -94,7 +95,23 @@ class TextIterator(BaseStream[M]):
         self._closing.close()
 
     def __enter__(self) -> Self:
+        if self._is_entered:
+            raise RuntimeError(
+                "a stream is read once, and this one was entered before; make a new one"
+            )
+        self._is_entered = True
         return self
+
+    if not TYPE_CHECKING:  # type checkers find these mistakes by themselves
+
+        def __aiter__(self) -> NoReturn:
+            raise TypeError("a TextIterator is plain: write `for`, or use stream()")
+
+        async def __aenter__(self) -> NoReturn:
+            raise TypeError("a TextIterator is plain: write `with`, or use stream()")
+
+        async def __aexit__(self, *_: object) -> None:
+            pass  # for __aenter__, which raises
 
     def __exit__(
         self,

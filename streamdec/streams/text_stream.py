@@ -20,7 +20,7 @@ from collections.abc import (
     Iterator,
 )
 from types import AsyncGeneratorType, TracebackType
-from typing import Any, Self, SupportsIndex, Unpack, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, Unpack, cast
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -99,6 +99,7 @@ class TextStream(BaseStream[M]):
         **options: Unpack[ReadingOptions],
     ) -> None:
         super().__init__(machine, **options)
+        self._is_entered = False
         pulled = _iterator_of(source)
         if idle_timeout is not None:
             check_seconds(idle_timeout)
@@ -148,7 +149,30 @@ class TextStream(BaseStream[M]):
         await self._closing.close()
 
     async def __aenter__(self) -> Self:
+        if self._is_entered:
+            raise RuntimeError(
+                "a stream is read once, and this one was entered before; make a new one"
+            )
+        self._is_entered = True
         return self
+
+    if not TYPE_CHECKING:  # type checkers find these mistakes by themselves
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(
+                "a TextStream is asynchronous: write `async with`, or use iter_chunks()"
+            )
+
+        def __exit__(self, *_: object) -> None:
+            pass  # for __enter__, which raises
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError("a TextStream is asynchronous: write `async for`, or use iter_chunks()")
+
+        def __await__(self) -> NoReturn:
+            raise TypeError(
+                "a TextStream is not awaited but iterated over: `async for chunk in stream(...)`"
+            )
 
     async def __aexit__(
         self,

@@ -64,7 +64,7 @@ def arguments(draw: st.DrawFn) -> dict[str, Any]:
         ([b"ab"], TypeError, "a stop is a string, not b'ab'"),
         (5, TypeError, "a stop is a string, not 5"),
         (["a", 5], TypeError, "a stop is a string, not 5"),
-        (None, TypeError, "a stop is a string, not None"),
+        ([None], TypeError, "a stop is a string, not None"),
         ({"a": 1}, TypeError, r"a stop is a string, not \{'a': 1\}"),
     ],
 )
@@ -89,7 +89,7 @@ def test_bad_strings_are_refused(
         (b"12", TokenIdTypeError, "is of type bytes: b'12'"),
         ({3: -100}, TokenIdTypeError, "is of type dict: {3: -100}"),
         ([3.0], TokenIdTypeError, r"is of type float: 3\.0"),
-        (None, TokenIdTypeError, "is of type NoneType: None"),
+        ([None], TokenIdTypeError, "is of type NoneType: None"),
         ([[3]], TokenIdTypeError, r"is of type list: \[3\]"),
         (np.array([[3]]), TokenIdTypeError, r"is of type list: \[3\]"),
     ],
@@ -445,3 +445,10 @@ def test_what_is_within_limits_is_accepted_and_the_limits_are_forgotten() -> Non
     made = StopConditions(["😋😋😋", "😋😋😋"], visible_stop="abcd", limits=limits)
     assert made == StopConditions("😋😋😋", visible_stop="abcd")
     assert StopConditions(limits=StopLimits(longest_stop=0, total_size=0)) == StopConditions()
+
+
+def test_none_means_no_stops() -> None:
+    """As in requests of APIs, where a field that is absent is often null."""
+    names = ("stop", "visible_stop", "stop_regex", "stop_token_ids", "visible_stop_token_ids")
+    nothing: dict[str, Any] = dict.fromkeys((*names, "eos_token_ids", "stop_token_sequences"))
+    assert StopConditions(**nothing) == StopConditions()

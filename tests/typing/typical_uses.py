@@ -157,7 +157,7 @@ def stops(tokenizer: Decoder) -> None:
     StopConditions(stop=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     StopConditions(stop_strings="a")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     StopConditions(max_tokens="10")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    StopSequenceDecoder(tokenizer)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    StopSequenceDecoder(tokenizer)
     StopSequenceDecoder(tokenizer, "a")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     decoder.flush("done")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     chunk.text = "b"  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]

@@ -19,8 +19,8 @@ from streamdec.core.token_ids import check_token_id, is_bool
 
 __all__ = ["StopConditions", "StopLimits"]
 
-Texts = str | Iterable[str]
-Ids = SupportsIndex | Iterable[SupportsIndex]
+Texts = str | Iterable[str] | None
+Ids = SupportsIndex | Iterable[SupportsIndex] | None
 Marker = str | int | None
 
 
@@ -170,7 +170,7 @@ class StopConditions(_Fields):
         max_tokens: int | None = None,
         ignore_eos: bool = False,
         eos_token_ids: Ids = (),
-        stop_token_sequences: Iterable[Iterable[SupportsIndex]] = (),
+        stop_token_sequences: Iterable[Iterable[SupportsIndex]] | None = (),
         enable_stops_after: Marker = None,
         disable_stops_after: Marker = None,
         stop_regex: Texts = (),
@@ -353,7 +353,7 @@ def _plain(value: Any) -> Any:
 
 def _texts(name: str, given: Any) -> tuple[str, ...]:
     """Each once, in one order."""
-    texts = list(given) if _is_list(given) else [given]
+    texts = _listed(given)
     for text in texts:
         _check_text(name, text)
     # Plain strings: those of NumPy and other subclasses may compare in their own way.
@@ -362,7 +362,7 @@ def _texts(name: str, given: Any) -> tuple[str, ...]:
 
 def _in_order(name: str, given: Any) -> tuple[str, ...]:
     """Each once, in the caller's order: the first of equal matches wins."""
-    texts = list(given) if _is_list(given) else [given]
+    texts = _listed(given)
     for text in texts:
         _check_text(name, text)
     return tuple(dict.fromkeys(str.__str__(text) for text in texts))
@@ -383,8 +383,15 @@ def _check_text(name: str, text: object) -> None:
 def _ids(name: str, given: Ids) -> tuple[int, ...]:
     tolist = getattr(given, "tolist", None)
     ids = tolist() if tolist is not None else given
-    ids = list(ids) if _is_list(ids) else [ids]
+    ids = _listed(ids)
     return tuple(sorted({check_token_id(token_id, what=name) for token_id in ids}))
+
+
+def _listed(given: Any) -> list[Any]:
+    """Return ``given`` as a list: a single value as one, None as none."""
+    if given is None:
+        return []
+    return list(given) if _is_list(given) else [given]
 
 
 def _is_list(given: object) -> TypeGuard[Iterable[Any]]:
@@ -394,7 +401,7 @@ def _is_list(given: object) -> TypeGuard[Iterable[Any]]:
 
 def _sequences(given: Any) -> tuple[tuple[int, ...], ...]:
     what = "stop_token_sequences"
-    for sequence in (given := list(given) if _is_list(given) else [given]):
+    for sequence in (given := _listed(given)):
         if not _is_list(sequence) or isinstance(sequence, AbstractSet):  # a set has no order
             raise TypeError(f"{what}: a sequence is a list of ids, not {sequence!r:.60}")
     sequences = {tuple(check_token_id(i, what=what) for i in sequence) for sequence in given}

@@ -1,0 +1,106 @@
+"""Likely mistakes get errors that say what to write."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import pytest
+
+from streamdec import (
+    DecoderPool,
+    MockTokenizer,
+    StopConditions,
+    StopSequenceDecoder,
+    iter_chunks,
+    stream,
+)
+from streamdec.integrations.asgi import EventStreamResponse
+from streamdec.integrations.openai import CompletionEncoder
+
+TOKENIZER = MockTokenizer()
+
+
+async def engine() -> AsyncIterator[int]:
+    yield 1
+
+
+def test_a_stream_in_a_plain_with_block() -> None:
+    chunks: Any = stream(engine(), TOKENIZER)
+    with pytest.raises(TypeError, match="write `async with`, or use iter_chunks"):
+        chunks.__enter__()
+
+
+def test_a_stream_in_a_plain_loop() -> None:
+    with pytest.raises(TypeError, match="write `async for`, or use iter_chunks"):
+        list(stream(engine(), TOKENIZER))  # type: ignore[call-overload]
+
+
+def test_a_stream_that_is_awaited() -> None:
+    async def main() -> None:
+        await stream(engine(), TOKENIZER)  # type: ignore[misc]
+
+    with pytest.raises(TypeError, match="not awaited but iterated over: `async for chunk in"):
+        anyio.run(main)
+
+
+def test_a_plain_stream_in_asynchronous_blocks() -> None:
+    async def loop() -> None:
+        async for _ in iter_chunks([1], TOKENIZER):  # type: ignore[attr-defined]
+            pass
+
+    async def block() -> None:
+        async with iter_chunks([1], TOKENIZER):  # type: ignore[attr-defined]
+            pass
+
+    with pytest.raises(TypeError, match="write `for`, or use stream"):
+        anyio.run(loop)
+    with pytest.raises(TypeError, match="write `with`, or use stream"):
+        anyio.run(block)
+
+
+def test_a_stream_that_is_entered_twice() -> None:
+    async def main() -> None:
+        chunks = stream(engine(), TOKENIZER)
+        async with chunks:
+            pass
+        async with chunks:
+            pass
+
+    with pytest.raises(RuntimeError, match="a stream is entered once; make a new one"):
+        anyio.run(main)
+    plain = iter_chunks([1], TOKENIZER)
+    with plain:
+        pass
+    with pytest.raises(RuntimeError, match="a stream is entered once"), plain:
+        pass
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: StopSequenceDecoder(TOKENIZER, stop="x"),  # type: ignore[arg-type]
+        lambda: StopSequenceDecoder(TOKENIZER, "x"),  # type: ignore[arg-type]
+        lambda: DecoderPool(TOKENIZER).add("a", stop="x"),  # type: ignore[call-arg]
+        lambda: DecoderPool(TOKENIZER).add("a", "x"),  # type: ignore[arg-type]
+    ],
+)
+def test_stops_without_conditions(make: Any) -> None:
+    with pytest.raises(TypeError, match=r"StopSequenceDecoder\(tokenizer, StopConditions\(stop="):
+        make()
+
+
+def test_no_conditions_are_no_stops() -> None:
+    assert StopSequenceDecoder(TOKENIZER).conditions == StopConditions()
+    with iter_chunks([1], TOKENIZER, stop=None) as chunks:
+        assert next(chunks).text == "Hello"
+
+
+@pytest.mark.parametrize("is_swapped", [True, False])
+def test_arguments_of_a_response_that_are_swapped(is_swapped: bool) -> None:
+    encoder: Any = CompletionEncoder(response_id="cmpl-1", model="tiny", created=0)
+    chunks: Any = stream(engine(), TOKENIZER)
+    arguments = (chunks, encoder) if is_swapped else (encoder, engine())
+    with pytest.raises(TypeError, match=r"write EventStreamResponse\(encoder, stream\)"):
+        EventStreamResponse(*arguments)
