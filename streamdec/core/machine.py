@@ -81,6 +81,12 @@ class Machine(Walk):
         return fed(self.step_chunk, token_ids)
 
     @property
+    def holds(self) -> bool:
+        """Whether bytes are held that wait for the end of their character (or run)."""
+        row = self._row
+        return type(row) is Row and row.holds
+
+    @property
     def withholds(self) -> bool:
         """Whether anything is held or jailed: bytes of a character, or a possible stop."""
         row = self._row

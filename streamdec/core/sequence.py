@@ -239,9 +239,11 @@ class Sequence:
         return ""
 
     @property
-    def withholds(self) -> bool:
+    def holds(self) -> bool:
         """Whether bytes of an unfinished character are held."""
-        return self._stream.withholds
+        return self._stream.holds
+
+    withholds = holds
 
     @property
     def finished(self) -> bool:

@@ -248,6 +248,11 @@ class LogprobTracker:
         return self.decoder.finished
 
     @property
+    def holds(self) -> bool:
+        """Whether bytes are held."""
+        return self.decoder.holds
+
+    @property
     def withholds(self) -> bool:
         """Whether anything is held or jailed."""
         return self.decoder.withholds

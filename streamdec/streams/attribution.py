@@ -82,12 +82,16 @@ class TokenAttribution:
             known = chunk._with_token_id
             if known is not None and known.token_ids[0] == token_id:
                 return known
-        return self._alone(token_id, chunk) or self._attributed(chunk)
+        number = token_id.__index__()
+        if chunk.text and chunk.finish_reason is None and not self._machine.withholds:
+            return self._all_with(chunk, number)
+        self._note(number, chunk.text)
+        return self._attributed(chunk)
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
         """Return the machine's chunk of ``token_ids``, as for ``step_chunk``."""
         texts: list[str] = []
-        step, complete = self._step, self._complete
+        step, machine, complete = self._step, self._machine, self._complete
         try:
             for token_id in token_ids:
                 chunk = step(token_id)
@@ -97,10 +101,12 @@ class TokenAttribution:
                     if known is not None and known.token_ids[0] == token_id:
                         complete += known.token_ids
                         continue
-                alone = self._alone(token_id, chunk)
-                if alone is not None:
-                    complete += alone.token_ids
-                elif chunk.finish_reason is not None:
+                number = token_id.__index__()
+                if chunk.text and chunk.finish_reason is None and not machine.withholds:
+                    complete += self._all_with(chunk, number).token_ids
+                    continue
+                self._note(number, chunk.text)
+                if chunk.finish_reason is not None:
                     unread = len(token_ids) - len(texts)
                     return self._attributed(
                         replace(chunk, text="".join(texts), unread_tokens=unread)
@@ -152,22 +158,29 @@ class TokenAttribution:
 
     # --- places
 
-    def _alone(self, token_id: SupportsIndex, chunk: Chunk) -> Chunk | None:
-        """Return ``chunk`` with its id if nothing is withheld around it; else note the token."""
-        number = token_id.__index__()
-        has_text_alone = chunk.text and chunk.finish_reason is None
-        if self._is_clear and has_text_alone and not self._machine.withholds:
-            return with_token_id(chunk, number)
-        self._is_clear = False
-        self._note(number, chunk.text)
-        return None
+    def _all_with(self, chunk: Chunk, token_id: int) -> Chunk:
+        """Return ``chunk``, after which nothing is withheld, with all ids that wait."""
+        if self._is_clear:
+            return with_token_id(chunk, token_id)
+        ids = (*self._complete, *(each for each, _ in self._ends), *self._unfinished, token_id)
+        self._clear()
+        return chunk_of(chunk.text, ids)
+
+    def _clear(self) -> None:
+        """Forget the ids that wait: they belong to a chunk now."""
+        self._complete.clear()
+        self._ends.clear()
+        self._unfinished.clear()
+        self._is_clear = True
+        self._output = self._decided = 0
 
     def _note(self, token_id: int, text: str) -> None:
         """Note where in the text a token ends, after a step that output ``text``."""
         machine = self._machine
+        self._is_clear = False
         self._output += len(text)
         before, self._decided = self._decided, self._output + len(machine.jailed)
-        holds = bool(machine.held)
+        holds = machine.holds
         if self._decided > before or not holds:
             # The first code point that was decided now is the one that was unfinished.
             end = min(before + 1, self._decided)
@@ -191,8 +204,7 @@ class TokenAttribution:
             ids += self._unfinished
             self._unfinished.clear()
         if not ends and not self._unfinished and not self._machine.withholds:
-            self._is_clear = True
-            self._output = self._decided = 0
+            self._clear()
         if is_last:
             return replace(chunk, token_ids=tuple(ids))
         return chunk_of(chunk.text, tuple(ids))

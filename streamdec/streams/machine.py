@@ -55,6 +55,11 @@ class Machine(Protocol):
         ...
 
     @property
+    def holds(self) -> bool:
+        """Whether bytes are held."""
+        ...
+
+    @property
     def withholds(self) -> bool:
         """Whether anything is held or jailed."""
         ...

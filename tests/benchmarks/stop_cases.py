@@ -44,17 +44,17 @@ SEED = 25
 STEP_FLOORS = {OURS: FLAT, HF: 0.15}
 """Beside whom, for ordinary stops."""
 COLD_FLOORS = {("code", ORDINARY, 4): 0.8}
-COLD_GOALS = {("code", ORDINARY, 4): 0.7, ("code", HARD, 4): 1.1}
+COLD_GOALS = {("code", ORDINARY, 4): 0.45, ("code", HARD, 4): 0.6}
 UNSEEN_STOPS = ((ORDINARY, 0), (ORDINARY, 4), (HARD, 4), (ORDINARY, 64), (HARD, 64))
-UNSEEN_GOALS = {(ORDINARY, 4): 0.3}
+UNSEEN_GOALS = {(ORDINARY, 0): 0.4}
 CHARACTERS_PER_TOKEN = 5
 """More than code has."""
 COMPILE_FLOORS_MS = {1_000: 3.0}
-COMPILE_GOALS_MS = {4: 0.2}
+COMPILE_GOALS_MS = {4: 0.02, 1_000: 2.0}
 WITHHELD_FLOORS = {("code", ORDINARY, 4): 0.2}
 """Characters a step."""
 SETS_BEFORE_COLD = 64
-"""So many tables are kept: from then on each new set pushes out an old one, as on a server."""
+"""So many other sets of stops come first, as on a server."""
 HOSTILE_STOPS = 16
 HOSTILE_SIZE = 64
 """Tokens of a stream whose stops are never used again."""
@@ -63,7 +63,7 @@ HOSTILE_MB = 32.0
 HOSTILE_KB_ALIVE = 64.0
 NEIGHBOURS_PER_ROUND = 100
 NEIGHBOUR_FLOOR = 1.75
-"""Beside a stream without stops; it is 3.4 or more if the neighbour's rows were pushed out."""
+"""Beside a stream without stops."""
 TURNS_SIZE = 128
 """Tokens of each stream that takes turns with others."""
 
@@ -147,7 +147,6 @@ def cold(subject: Subject, effort: Effort, report: Report) -> None:
         pieces = [piece] * effort.step_streams
         add = partial(report.add, subject.name, f"cold stops, {workload}, {size:,} tokens")
         for kind, count, entrant in _cold_sets(subject, piece, effort):
-            # Each in a race of its own, so that it pushes out none but its own kind.
             for _ in range(SETS_BEFORE_COLD):
                 entrant.drive(entrant.open(), fresh(piece))
             compare(subject, entrant, piece, report, f"cold stops, {workload}, {entrant.name}")

@@ -106,6 +106,10 @@ class Scripted:
         return Chunk(text)
 
     @property
+    def holds(self) -> bool:
+        return bool(self.held)
+
+    @property
     def withholds(self) -> bool:
         return bool(self.jailed or self.held)
 
