@@ -128,7 +128,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             "SnapshotMismatchError",
             "the snapshot is of another tokenizer: it has …, here it is …",
             "Two hosts have different tokenizer files (or one of them the files beside it: "
-            "`overlay`), though the name may be the same.",
+            "`apply_tokenizer_config`), though the name may be the same.",
             MIGRATE,
         ),
         Message(

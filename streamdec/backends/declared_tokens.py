@@ -6,7 +6,7 @@ without loading it both ask here, so that they cannot differ.
 
 The rules are those of transformers 5 (``tokenization_utils_base.py`` and
 ``tokenization_utils_tokenizers.py``, the same from 5.0 to 5.23), found by reading it and by
-comparing (``scripts/make_overlay_goldens.py``).
+comparing (``scripts/make_tokenizer_config_goldens.py``).
 """
 
 from __future__ import annotations

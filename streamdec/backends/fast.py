@@ -133,7 +133,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
         on_mismatch: what follows if those ids differ: ``"disable"`` (huggingface encodes from then
             on), ``"warn"`` (a log line each), or ``"raise"``, for which the caller waits, and gets
             a :class:`~streamdec.TokenizerLibraryError`.
-        overlay: as for :class:`~streamdec.HuggingFaceTokenizer`.
+        apply_tokenizer_config: as for :class:`~streamdec.HuggingFaceTokenizer`.
 
     Threads may share it. Pickled, it takes along how it was loaded; unpickling costs what loading
     costs.
@@ -161,7 +161,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
         fast: Fast = "now",
         shadow_rate: float = 0.0,
         on_mismatch: OnMismatch = "disable",
-        overlay: bool | None = None,
+        apply_tokenizer_config: bool | None = None,
     ) -> None:
         options = FastOptions.of(
             backend,
@@ -171,7 +171,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
             on_mismatch=on_mismatch,
             stacklevel=3,
         )
-        self._load(*read_json(source), options, overlay=overlay)
+        self._load(*read_json(source), options, apply_tokenizer_config=apply_tokenizer_config)
 
     @classmethod
     def from_content(
@@ -180,17 +180,29 @@ class HybridTokenizer(HuggingFaceTokenizer):
         path: Path,
         options: FastOptions,
         *,
-        overlay: bool = False,
+        apply_tokenizer_config: bool = False,
         revision: str | None = None,
     ) -> Self:
-        """The tokenizer of a file that is read, or unpacked, already: for whoever loads files.
+        """Make the tokenizer of a file that was read, and unpacked if it was packed.
 
-        ``content`` are its bytes, ``path`` is where it was, ``options`` were checked, ``overlay``
-        says whether the files beside it are asked, and ``revision`` is reported. Raises what
-        :class:`~streamdec.HuggingFaceTokenizer` raises.
+        Args:
+            content: The bytes of the ``tokenizer.json``.
+            path: Where the file is.
+            options: Checked options.
+            apply_tokenizer_config: Whether the files beside ``path`` are read as well.
+            revision: The commit, for the report.
+
+        Raises what :class:`~streamdec.HuggingFaceTokenizer` raises.
         """
         self = cls.__new__(cls)
-        self._load(content, str(path), path, options, overlay=overlay, revision=revision)
+        self._load(
+            content,
+            str(path),
+            path,
+            options,
+            apply_tokenizer_config=apply_tokenizer_config,
+            revision=revision,
+        )
         return self
 
     def _load(
@@ -200,11 +212,11 @@ class HybridTokenizer(HuggingFaceTokenizer):
         path: Path | None,
         options: FastOptions,
         *,
-        overlay: bool | None,
+        apply_tokenizer_config: bool | None,
         revision: str | None = None,
     ) -> None:
         started = perf_counter()
-        sha256 = self._take(content, name, path, overlay)
+        sha256 = self._take(content, name, path, apply_tokenizer_config)
         self.report = TokenizerReport(
             format="huggingface",
             requested=options.backend,
@@ -216,9 +228,9 @@ class HybridTokenizer(HuggingFaceTokenizer):
             revision=revision,
             seconds={"huggingface": perf_counter() - started},
         )
-        # What was laid over changes ids, so the other library has to see it too.
-        laid_over = self.overlay and options.backend != "huggingface"
-        self._begin(guarded(self._tokenizer.to_str).encode() if laid_over else content, options)
+        # The changed tokens change ids, so fastokens must see them too.
+        is_changed = self.tokenizer_config_changes and options.backend != "huggingface"
+        self._begin(guarded(self._tokenizer.to_str).encode() if is_changed else content, options)
 
     def _begin(self, content: bytes, options: FastOptions) -> None:
         self._options = options

@@ -28,7 +28,11 @@ from streamdec.backends._lazy import cached_property
 from streamdec.backends._pieces import bytes_of
 from streamdec.backends._tokenizer_json import parse, read_json, vocabulary_hash
 from streamdec.backends._told import told_decode
-from streamdec.backends.overlay import Overlay, apply_overlay, roles_beside
+from streamdec.backends.apply_tokenizer_config import (
+    TokenizerConfigChanges,
+    apply_config,
+    roles_beside,
+)
 from streamdec.encoding import Encoding, Special, SpecialTokens
 from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadError
 from streamdec.hooks import untold
@@ -77,14 +81,14 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     A tokenizer that is given is never changed, and must not be changed by others from then on (but
     for truncation and padding, which are never applied here). Threads may share it.
 
-    ``overlay`` says whether added tokens and their flags are also taken from the files beside a
-    ``tokenizer.json`` (``tokenizer_config.json`` and its like), as transformers and the engines on
-    it do: without it, where a folder is given, and not where a file is.
+    ``apply_tokenizer_config`` says whether added tokens and their flags are also taken from the
+    files beside a ``tokenizer.json`` (``tokenizer_config.json`` and its like), as transformers and
+    the engines on it do. The default is True for a folder and False for a file.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason; TypeError
-    for another ``source``, and for ``overlay=True`` where nothing can be beside it. Loading costs
-    what the library's own loading costs and ≤ 0.1 ms more (with other files beside it: what reading
-    them takes); tables are read at first need, an id at a time.
+    for another ``source``, and for ``apply_tokenizer_config=True`` with a ``source`` that is no
+    path. Loading costs what the library's own loading costs and ≤ 0.1 ms more (and the time to read
+    the other files); tables are read at first need, an id at a time.
 
     >>> from streamdec import HuggingFaceTokenizer
     >>> tokenizer = HuggingFaceTokenizer("path/to/model")
@@ -102,8 +106,8 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 
     name: str
     """Its path, or the name that it was given; for messages."""
-    overlay: Overlay | None = None
-    """What the files beside the tokenizer.json changed; None if they were not asked."""
+    tokenizer_config_changes: TokenizerConfigChanges | None = None
+    """What the files beside the tokenizer.json changed; None if they were not read."""
     _folder: Path | None
     """Where the files beside the tokenizer.json are; None if it is from no file."""
     _content_hash: bytes | None
@@ -117,18 +121,20 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         self,
         source: str | os.PathLike[str] | Tokenizer | FastTokenizer,
         *,
-        overlay: bool | None = None,
+        apply_tokenizer_config: bool | None = None,
     ) -> None:
         if isinstance(source, (str, os.PathLike)):
-            self._take(*read_json(source), overlay)
-        elif overlay:
-            raise TypeError("overlay=True needs a path: nothing is beside a tokenizer that exists")
+            self._take(*read_json(source), apply_tokenizer_config)
+        elif apply_tokenizer_config:
+            raise TypeError("apply_tokenizer_config=True needs a path, got a tokenizer that exists")
         else:
             self._tokenizer, self.name = _given(source)
             self._folder = self._content_hash = self._vocabulary_hash = None
             self._forget()
 
-    def _take(self, content: bytes, name: str, path: Path | None, overlay: bool | None) -> bytes:
+    def _take(
+        self, content: bytes, name: str, path: Path | None, apply_tokenizer_config: bool | None
+    ) -> bytes:
         """Opens what was read of ``path``; None if it was no file. Returns its SHA-256."""
         self.name = name
         shown = name if path is None else repr(str(path))
@@ -137,22 +143,24 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         self._content_hash = found = hashlib.sha256(content).digest()
         size = self._model_size
         self._vocabulary_hash = vocabulary_hash(content, size) if size > _MOST_ASKED else None
-        if overlay and path is None:
-            raise TypeError("overlay=True needs a path: nothing is beside JSON text")
+        if apply_tokenizer_config and path is None:
+            raise TypeError("apply_tokenizer_config=True needs a path, got JSON text")
         # A folder is named by its own name, and not by that of the file in it.
-        if path is not None and (path != Path(name) if overlay is None else overlay):
-            self._lay_over(path.parent)
+        if apply_tokenizer_config is None:
+            apply_tokenizer_config = path is not None and path != Path(name)
+        if path is not None and apply_tokenizer_config:
+            self._apply_config(path.parent)
         self._forget()
         return found
 
-    def _lay_over(self, folder: Path) -> None:
-        """Applies what the files in ``folder`` say of added tokens."""
+    def _apply_config(self, folder: Path) -> None:
+        """Apply what the files in ``folder`` say about added tokens."""
         try:
-            self.overlay = apply_overlay(self._tokenizer, folder)
+            self.tokenizer_config_changes = apply_config(self._tokenizer, folder)
         except TokenizerLoadError as error:
-            hint = "overlay=False loads the tokenizer.json alone"
+            hint = "apply_tokenizer_config=False loads the tokenizer.json alone"
             raise TokenizerLoadError(f"{error} ({hint})") from error
-        if self.overlay:
+        if self.tokenizer_config_changes:
             # Encoding differs as well: an identity of its own.
             self._content_hash = hashlib.sha256(guarded(self._tokenizer.to_str).encode()).digest()
 
@@ -178,7 +186,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
             "folder": self._folder,
             "content_hash": self._content_hash,
             "vocabulary_hash": self._vocabulary_hash,
-            "overlay": self.overlay,
+            "tokenizer_config_changes": self.tokenizer_config_changes,
             "renumbered": self._renumbered,
             "chat": self._chat,
             "added": self._decoded_added(),
@@ -189,7 +197,10 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         self._tokenizer, self.name = state["tokenizer"], state["name"]
         self._folder, self._content_hash = state["folder"], state["content_hash"]
         self._vocabulary_hash = state["vocabulary_hash"]
-        self.overlay, self._cache = state["overlay"], state["cache"]
+        self.tokenizer_config_changes, self._cache = (
+            state["tokenizer_config_changes"],
+            state["cache"],
+        )
         self._renumbered, self._chat = state["renumbered"], state["chat"]
         self._forget()
         added: dict[int, tuple[str | None, bool]] = state["added"]

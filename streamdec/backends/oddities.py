@@ -20,9 +20,9 @@ from tokenizers import AddedToken, Tokenizer
 
 from streamdec.backends._decoder_chain import byte_names
 from streamdec.backends._guard import guarded
+from streamdec.backends.apply_tokenizer_config import missing_beside
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.library_stream import library_tokenizer
-from streamdec.backends.overlay import missing_beside
 from streamdec.backends.tokenizer_config import CONFIG, read_object
 from streamdec.errors import StreamdecWarning
 from streamdec.protocols import ByteLevel, TextRules
@@ -165,14 +165,14 @@ def _of_ids(tokenizer: AnyTokenizer) -> Iterator[Oddity]:
             "The library gives the next free id; who reads ids from the file reads wrong ones.",
             moved,
         )
-    overlay = tokenizer.overlay
-    if overlay is not None and overlay.other_ids:
+    changes = tokenizer.tokenizer_config_changes
+    if changes is not None and changes.other_ids:
         yield Oddity(
             "ADDED_TOKEN_ID_DRIFT",
-            f"added tokens with other ids than {overlay.files[0]} says",
+            f"added tokens with other ids than {changes.files[0]} says",
             "The ids here are those of the library, as in transformers; who reads ids from that "
             "file reads wrong ones.",
-            _with_ids(tokenizer, overlay.other_ids),
+            _with_ids(tokenizer, changes.other_ids),
         )
 
 
@@ -204,15 +204,15 @@ def _only_in_config(tokenizer: HuggingFaceTokenizer) -> Iterator[Oddity]:
         "ADDED_TOKEN_ONLY_IN_CONFIG",
         "tokens that are named beside the tokenizer.json only",
     )
-    overlay = tokenizer.overlay
-    if overlay is not None:
-        if overlay.appended:
+    changes = tokenizer.tokenizer_config_changes
+    if changes is not None:
+        if changes.appended:
             yield Oddity(
                 code,
                 what,
                 "They are added here, as transformers does; loaders of the tokenizer.json alone do "
                 "not know them.",
-                overlay.appended,
+                changes.appended,
             )
         return
     library, folder = library_tokenizer(tokenizer), _folder_of(tokenizer)
@@ -225,7 +225,7 @@ def _only_in_config(tokenizer: HuggingFaceTokenizer) -> Iterator[Oddity]:
             code,
             f"{what} ({len(missing)}): {listed}{', …' if len(missing) > _SHOWN else ''}",
             "They are no tokens here, as the tokenizer.json alone was asked for: a folder, or "
-            "overlay=True, takes them in, as transformers does.",
+            "apply_tokenizer_config=True, takes them in, as transformers does.",
         )
 
 

@@ -15,9 +15,9 @@ from typing import Any
 import click
 
 from streamdec.backends._decoder_chain import stages_of
+from streamdec.backends.apply_tokenizer_config import TokenizerConfigChanges
 from streamdec.backends.library_stream import library_tokenizer
 from streamdec.backends.oddities import Oddity, oddities_of
-from streamdec.backends.overlay import Overlay
 from streamdec.backends.report import LoadedTokenizer
 from streamdec.cli.loading import Loader, loading_options, tokenizer_argument
 from streamdec.core.tables import route_of
@@ -84,7 +84,7 @@ def _facts(tokenizer: LoadedTokenizer) -> dict[str, Any]:
     """All that is known, as JSON data."""
     special = tokenizer.special_tokens
     rules = tokenizer.rules
-    overlay: Overlay | None = getattr(tokenizer, "overlay", None)
+    changes: TokenizerConfigChanges | None = getattr(tokenizer, "tokenizer_config_changes", None)
     return {
         "name": getattr(tokenizer, "name", None),
         "found": _found(tokenizer),
@@ -96,7 +96,7 @@ def _facts(tokenizer: LoadedTokenizer) -> dict[str, Any]:
         "streams": route_of(tokenizer),
         "fingerprint": tokenizer.fingerprint,
         "special_tokens": {name: tokenizer.token_to_id(name) for name in special.all},
-        "overlay": None if overlay is None else asdict(overlay),
+        "tokenizer_config_changes": None if changes is None else asdict(changes),
         "roles": {role: getattr(special, f"{role}_token") for role in _ROLES},
         "oddities": [_oddity(found) for found in oddities_of(tokenizer)],
         "report": asdict(tokenizer.report),
@@ -161,8 +161,8 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if token is not None:
             yield role, f"{_shown(token)} ({facts['special_tokens'][token]})"
     yield "special", _listed(facts["special_tokens"])
-    if facts["overlay"] is not None:
-        yield from _overlay_lines(facts["overlay"])
+    if facts["tokenizer_config_changes"] is not None:
+        yield from _change_lines(facts["tokenizer_config_changes"])
     for odd in facts["oddities"]:
         listed = f": {_listed(odd['tokens'])}" if odd["tokens"] else ""
         yield "odd", f"{odd['what']}{listed}. {odd['follows']} [{odd['code']}]"
@@ -174,14 +174,14 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "versions", ", ".join(f"{name} {version}" for name, version in report["versions"].items())
 
 
-def _overlay_lines(overlay: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _change_lines(changes: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """What files beside a tokenizer.json changed of it."""
-    files = " and ".join(overlay["files"])
+    files = " and ".join(changes["files"])
     for what in ("changed", "appended"):
-        if overlay[what]:
-            yield what, f"{_listed({name: i for i, name in overlay[what].items()})} (by {files})"
-    if not (overlay["changed"] or overlay["appended"]):
-        yield "overlay", f"{files} changes nothing" if files else "no file beside it"
+        if changes[what]:
+            yield what, f"{_listed({name: i for i, name in changes[what].items()})} (by {files})"
+    if not (changes["changed"] or changes["appended"]):
+        yield "config", f"{files} changes nothing" if files else "no file beside it"
 
 
 def _listed(tokens: dict[str, int]) -> str:

@@ -69,8 +69,8 @@ backend_option = click.option(
 
 _OPTIONS = {
     "backend": backend_option,
-    "overlay": click.option(
-        "--overlay/--no-overlay",
+    "apply_tokenizer_config": click.option(
+        "--apply-tokenizer-config/--no-apply-tokenizer-config",
         default=None,
         help="Whether added tokens and their flags are also taken from the files beside a "
         "tokenizer.json, as engines see them: of a folder, if nothing is said.",

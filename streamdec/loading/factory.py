@@ -62,7 +62,7 @@ def load_tokenizer(
     fast: Fast = "now",
     shadow_rate: float = 0.0,
     on_mismatch: OnMismatch = "disable",
-    overlay: bool | None = None,
+    apply_tokenizer_config: bool | None = None,
     encoding: str | EncodingSpec | None = None,
     models: Models | None = None,
     revision: str | None = None,
@@ -90,10 +90,9 @@ def load_tokenizer(
         fast: when fastokens is built: ``"now"``, ``"background"`` or ``"lazy"``.
         shadow_rate: the share of texts, from 0 to 1, that both libraries encode, to compare.
         on_mismatch: what follows if they differ: ``"disable"``, ``"warn"`` or ``"raise"``.
-        overlay: whether added tokens and their flags are also taken from the files beside a
-            tokenizer.json, as transformers does and so the engines that use it see them. None: of a
-            folder that is given they are, of a file that is given they are not. (With False, the
-            bare tokenizer.json, as loaders in Rust see it.)
+        apply_tokenizer_config: whether added tokens and their flags are also taken from the files
+            beside a tokenizer.json, as transformers and the engines that use it do. None means True
+            for a folder and False for a file. (Loaders in Rust read the tokenizer.json only.)
         encoding: which encoding a rank file is where it is that of several, and what an unknown one
             is.
         models: names of models and what they stand for: a table, or a TOML or JSON file with one.
@@ -105,10 +104,10 @@ def load_tokenizer(
 
     Returns:
         A tokenizer, new at each call, which threads may share. What was asked for, what is active
-        and why is its ``report``. What ``overlay`` changed is its ``overlay``, None where the files
-        beside were not asked. (Classes of transformers that build their tokenizer from the
-        vocabulary lose what ``overlay.undeclared`` has; here it is kept, and
-        :func:`streamdec.preflight.inspect` tells which class it is.)
+        and why is its ``report``. ``tokenizer_config_changes`` has what the files beside a
+        tokenizer.json changed, and is None if they were not read. (Classes of transformers that
+        build their tokenizer from the vocabulary lose the tokens in its ``undeclared``; here they
+        are kept, and :func:`streamdec.preflight.inspect` names the class.)
 
     A sample of the tokenizer's ids is compared with its own ``decode`` at once, so a difference is
     warned of here (:class:`~streamdec.StreamdecWarning`) and not in the middle of a stream. So are
@@ -148,7 +147,9 @@ def load_tokenizer(
     failed: str | None = None
     try:
         source = _source_of(name, table, encoding, revision, allow_download=allow_download)
-        loaded = _loaded(source, options, encoding, overlay, allow_download=allow_download)
+        loaded = _loaded(
+            source, options, encoding, apply_tokenizer_config, allow_download=allow_download
+        )
         loaded._chat = _chat_of(loaded, source.path, chat_template)
         route_of(loaded)
         warn_of_oddities(loaded, stacklevel=2)
@@ -270,7 +271,7 @@ class _Request:
 
     encoding: str | EncodingSpec | None
     options: FastOptions
-    overlay: bool
+    apply_tokenizer_config: bool
     revision: str | None
 
 
@@ -289,7 +290,7 @@ def _loaded(
     source: _Source,
     options: FastOptions,
     encoding: str | EncodingSpec | None,
-    overlay: bool | None,
+    apply_tokenizer_config: bool | None,
     *,
     allow_download: bool,
 ) -> Loaded:
@@ -298,8 +299,9 @@ def _loaded(
     if source.path is None:
         opened = _by_name(source.encoding, allow_download=allow_download)
     else:
-        is_laid_over = source.path.is_dir() if overlay is None else overlay
-        request = _Request(encoding, options, is_laid_over, source.revision)
+        if apply_tokenizer_config is None:
+            apply_tokenizer_config = source.path.is_dir()
+        request = _Request(encoding, options, apply_tokenizer_config, source.revision)
         opened = _from_path(source.path, request)
     if not isinstance(opened.tokenizer, HybridTokenizer):
         seconds = perf_counter() - started
@@ -358,7 +360,7 @@ def _huggingface(found: Detected, request: _Request) -> _Opened:
         content,
         found.path,
         request.options,
-        overlay=request.overlay,
+        apply_tokenizer_config=request.apply_tokenizer_config,
         revision=request.revision,
     )
     report = tokenizer.report

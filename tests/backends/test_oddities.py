@@ -136,8 +136,8 @@ def test_ids_of_the_config_that_are_not_honoured(tmp_path: Path) -> None:
     tokenizer = load_tokenizer(folder)
     assert of_code(tokenizer, "ADDED_TOKEN_ID_DRIFT").tokens == {3: "<x>"}
     assert isinstance(tokenizer, HybridTokenizer)
-    assert tokenizer.overlay is not None
-    assert tokenizer.overlay.other_ids == {"<x>": 9}
+    assert tokenizer.tokenizer_config_changes is not None
+    assert tokenizer.tokenizer_config_changes.other_ids == {"<x>": 9}
 
 
 @pytest.mark.parametrize("name", sorted(ZOO))

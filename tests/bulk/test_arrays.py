@@ -92,7 +92,7 @@ REAL = [path for path in shared_tokenizers() if path.parent.name in ("gpt2", "mi
 
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.parent.name)
 def test_real_vocabularies(path: Any) -> None:
-    tokenizer = HuggingFaceTokenizer(path, overlay=False)
+    tokenizer = HuggingFaceTokenizer(path, apply_tokenizer_config=False)
     seed = random.Random(path.parent.name)
     top = tokenizer.vocab_size + 5
     spoken = [*tokenizer.encode("Größe naïve 你好 😀👍🏽  x\n\n def f(): return 'é'").ids]

@@ -166,12 +166,17 @@ def test_what_is_given_is_said_again_as_it_was_given(
 ) -> None:
     (tmp_path / "rows").write_text(jsonl({"a b": TEXTS[0]}), "utf-8")
     monkeypatch.setattr(streaming, "DecodeStream", LosesInBatches)
-    options = ["--no-overlay", "--backend=huggingface", "--field=a b", "--input-format=jsonl"]
+    options = [
+        "--no-apply-tokenizer-config",
+        "--backend=huggingface",
+        "--field=a b",
+        "--input-format=jsonl",
+    ]
     result = verified(monkeypatch, *options, "--seed=3", TOKENIZER, tmp_path / "rows")
     (again,) = [line for line in result.out.splitlines() if line.startswith("  again")]
     words = shlex.split(again)[2:]
     assert words[:5] == ["verify", "--seed", "3", "--line", "1"]
-    assert words[5:8] == ["--backend", "huggingface", "--no-overlay"]
+    assert words[5:8] == ["--backend", "huggingface", "--no-apply-tokenizer-config"]
     assert words[8:] == [
         *(str(TOKENIZER), "--input-format", "jsonl", "--field", "a b", str(tmp_path / "rows"))
     ]

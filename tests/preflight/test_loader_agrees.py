@@ -13,7 +13,7 @@ from streamdec.errors import StreamdecWarning, UnsupportedFormatError
 from streamdec.preflight import discover_added_tokens, inspect
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.tokens import Tokens
-from tests.backends.test_overlay import DRAWN, folder_of
+from tests.backends.test_apply_tokenizer_config import DRAWN, folder_of
 from tests.preflight.making import SHARED, control
 from tests.preflight.test_findings import CASES
 from tests.preflight.test_tokens import DATA, write_loaded
@@ -57,7 +57,9 @@ def check(folder: Path) -> bool:
     tokens = Tokens(Snapshot(folder))
     if tokens.loaded is None:
         return False
-    assert inspected(folder, overlay=False) == loaded(folder, overlay=False)
+    assert inspected(folder, apply_tokenizer_config=False) == loaded(
+        folder, apply_tokenizer_config=False
+    )
     if tokens.is_remote or tokens.is_built:
         return False
     ours, theirs = ids_and_special(loaded(folder)), ids_and_special(inspected(folder))
@@ -85,9 +87,11 @@ def test_of_folders_of_many_classes(entry: dict[str, Any], tmp_path: Path) -> No
     if ids_and_special(loaded(folder)) != ids_and_special(inspected(folder)):
         tokenizer = load_tokenizer(folder, backend="huggingface")
         assert isinstance(tokenizer, HybridTokenizer)
-        assert tokenizer.overlay is not None
+        assert tokenizer.tokenizer_config_changes is not None
         roles = Tokens(Snapshot(folder)).roles.values()
-        assert tokenizer.overlay.undeclared or any(not role.pointer for role in roles)
+        assert tokenizer.tokenizer_config_changes.undeclared or any(
+            not role.pointer for role in roles
+        )
 
 
 @pytest.mark.parametrize("code", CASES)
