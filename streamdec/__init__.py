@@ -17,9 +17,9 @@ from streamdec import regex_stops as _regex_stops  # noqa: F401 (it says how reg
 from streamdec.aio import TextStream, stream, wrap
 from streamdec.backends.encoding_cache import EncodingCache
 from streamdec.backends.encodings import EncodingSpec
-from streamdec.backends.fast import HybridTokenizer
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.mock import MockTokenizer
 from streamdec.backends.report import LoadedTokenizer, TokenizerReport
 from streamdec.backends.sentencepiece import SentencePieceTokenizer

@@ -18,7 +18,7 @@ LENT = {
     "streamdec.machines": {"TokenChunk"},
     "streamdec.backends.encodings": {"EncodingSpec"},
     "streamdec.backends.encoding_cache": {"EncodingCache"},
-    "streamdec.backends.fast": {"HybridTokenizer"},
+    "streamdec.backends.hybrid": {"HybridTokenizer"},
     "streamdec.backends.report": {"LoadedTokenizer", "TokenizerReport"},
     "streamdec.loading.factory": {"load_tokenizer"},
     "streamdec.loading.detect": {"detect_format"},

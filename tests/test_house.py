@@ -266,7 +266,7 @@ def test_every_module_stands_on_its_floor_and_imports_point_down() -> None:
             "core knows the standard library and the nouns only",
         ),
         (
-            {"streamdec.backends.fast": "from streamdec.core.utf8 import decode"},
+            {"streamdec.backends.hybrid": "from streamdec.core.utf8 import decode"},
             "backends and core never meet",
         ),
         ({"streamdec.aio": "import rich.live"}, "which belongs to streamdec.cli"),

@@ -8,7 +8,7 @@ Where what is::
     huggingface     a tokenizer.json by tokenizers, which is the judge of its ids
       _tokenizer_json   that file
       _decoder_chain    its decoders, read as rules
-    fast            the same, encoded by fastokens where that gives the same ids
+    hybrid          the same, encoded by fastokens where that gives the same ids
       _fastokens      that library
       _trial          whether it is trusted with a file
       _probes         why it may not be, and what is compared before it is

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 from streamdec.backends._derived import check_text
 from streamdec.backends._fastokens import FastEncoder
 from streamdec.backends._shadow import Mode, first_difference, ids_of
-from streamdec.backends.fast import HybridTokenizer
+from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.errors import TokenizerLibraryError
 
 __all__ = ["Comparison", "Difference", "smallest"]

@@ -12,7 +12,7 @@ from importlib.resources import files
 
 import click
 
-from streamdec.backends.fast import HybridTokenizer
+from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.cli.loading import backend_option
 from streamdec.cli.screen import open_screen
 from streamdec.cli.stops import RAN_OUT

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from streamdec.backends.fast import BACKENDS, VARIABLE
+from streamdec.backends.hybrid import BACKENDS, VARIABLE
 from streamdec.backends.report import LoadedTokenizer
 from streamdec.cli.progress import say
 from streamdec.loading.factory import load_tokenizer

@@ -20,7 +20,7 @@ import click
 
 from streamdec.backends import comparison
 from streamdec.backends._fastokens import FastEncoder
-from streamdec.backends.fast import HybridTokenizer
+from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.report import LoadedTokenizer
 from streamdec.cli.id_input import without_bom
 from streamdec.cli.loading import (

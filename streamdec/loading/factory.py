@@ -19,7 +19,7 @@ from streamdec.backends._chat import NewTemplate
 from streamdec.backends._reading import read_bounded
 from streamdec.backends._shadow import OnMismatch
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec
-from streamdec.backends.fast import Fast, FastOptions, HybridTokenizer
+from streamdec.backends.hybrid import Fast, FastOptions, HybridTokenizer
 from streamdec.backends.oddities import warn_of_oddities
 from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.report import LoadedTokenizer, TokenizerReport, versions_of

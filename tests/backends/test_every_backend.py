@@ -24,9 +24,9 @@ from streamdec import DecodeStream, Sequence, StopConditions, StopSequenceDecode
 from streamdec.backends._derived import DerivedTokenizer
 from streamdec.backends.encoding_cache import EncodingCache
 from streamdec.backends.encodings import EncodingSpec
-from streamdec.backends.fast import HybridTokenizer
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.mock import MockTokenizer
 from streamdec.backends.report import TokenizerReport
 from streamdec.backends.sentencepiece import SentencePieceTokenizer

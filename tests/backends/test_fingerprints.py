@@ -14,9 +14,9 @@ from tokenizers import Tokenizer as LibraryTokenizer
 
 from streamdec import DecodeStream, EncodingSpec, MockTokenizer, SnapshotMismatchError, Tokenizer
 from streamdec.backends._tokenizer_json import vocabulary_hash
-from streamdec.backends.fast import HybridTokenizer
 from streamdec.backends.gguf import GGUFTokenizer, _model_proto
 from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.protocols import ByteFallback, ByteLevel, Concatenation, DecodingRule

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec.backends.fast import VARIABLE
+from streamdec.backends.hybrid import VARIABLE
 from streamdec.cli import streaming
 from streamdec.cli import verify as verify_module
 from streamdec.cli.stops import parse_stop

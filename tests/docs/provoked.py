@@ -30,7 +30,7 @@ from streamdec import (
     load_tokenizer,
     stream,
 )
-from streamdec.backends.fast import VARIABLE
+from streamdec.backends.hybrid import VARIABLE
 from streamdec.bulk import BulkDecoder
 from streamdec.chat._guard import request_kwargs
 from streamdec.chat.template import ChatTemplate

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec
-from streamdec.backends.fast import VARIABLE
+from streamdec.backends.hybrid import VARIABLE
 from streamdec.backends.report import LoadedTokenizer
 from streamdec.core.tables import route_of
 from streamdec.errors import (

@@ -25,8 +25,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from streamdec import load_tokenizer
 from streamdec.backends._fastokens import FastEncoder
 from streamdec.backends.comparison import Comparison, smallest
-from streamdec.backends.fast import VARIABLE, HybridTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.backends.hybrid import VARIABLE, HybridTokenizer
 from streamdec.encoding import Special
 from streamdec.errors import (
     EncodeError,
