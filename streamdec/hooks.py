@@ -39,9 +39,9 @@ StopKind = Literal["string", "regex", "token_id", "token_sequence", "eos", "engi
 """What ended a stream whose finish is ``"stop"``: one of the stop conditions, or the engine."""
 
 
-FallbackReason = Literal["missing", "refused", "differs", "fails"]
-"""``missing``: fastokens is not installed. ``refused``: it is not used for this tokenizer, from its
-loading on. ``differs``: it gave other ids at run time. ``fails``: it failed for one call."""
+FallbackReason = Literal["missing", "refused", "fails"]
+"""``missing``: fastokens is not installed. ``refused``: it cannot be used for this tokenizer.
+``fails``: it failed for one call."""
 
 
 class StreamEnded(NamedTuple):
@@ -152,8 +152,8 @@ class FellBack(NamedTuple):
     """Something encodes in the slower way, where fastokens was to do it.
 
     >>> from streamdec.hooks import FellBack
-    >>> FellBack("huggingface", "differs")
-    FellBack(tokenizer_type='huggingface', reason='differs')
+    >>> FellBack("huggingface", "refused")
+    FellBack(tokenizer_type='huggingface', reason='refused')
     """
 
     tokenizer_type: str

@@ -16,7 +16,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
-from streamdec.backends._guard import guarded
+from streamdec.backends._common import guarded
 
 __all__ = ["GUARDED", "probes_of", "static_faults"]
 

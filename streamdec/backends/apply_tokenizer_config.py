@@ -23,7 +23,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
-from streamdec.backends._guard import guarded
+from streamdec.backends._common import guarded
 from streamdec.backends.declared_tokens import (
     DECLARED,
     DeclaredTokens,

@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from streamdec.backends._derived import check_text
-from streamdec.backends._fastokens import FastEncoder
-from streamdec.backends._shadow import Mode, first_difference, ids_of
+from streamdec.backends._base import check_text
+from streamdec.backends._fastokens import FastEncoder, Mode, ids_of
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.errors import TokenizerLibraryError
 
@@ -93,8 +92,11 @@ class Comparison:
         fast, slow = self._ids(text, mode)
         if slow is None:
             return 0
-        index = first_difference(ids_of(fast), ids_of(slow))
-        return len(self._tokenizer.decode(ids_of(slow)[:index], skip_special_tokens=False))
+        ids, others = ids_of(slow), ids_of(fast)
+        pairs = enumerate(zip(ids, others, strict=False))
+        same = min(len(ids), len(others))
+        index = next((i for i, (id_, other) in pairs if id_ != other), same)
+        return len(self._tokenizer.decode(ids[:index], skip_special_tokens=False))
 
 
 def smallest(text: Part, differs: Callable[[Part], bool], place: int = 0) -> tuple[int, int]:

@@ -24,12 +24,17 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from streamdec.backends._common import checked_ids, fingerprint_of, packed, sample_of
-from streamdec.backends._derived import DerivedTokenizer
-from streamdec.backends._guard import guarded
-from streamdec.backends._lazy import cached_property
+from streamdec.backends._base import BaseTokenizer
+from streamdec.backends._common import (
+    cached_property,
+    checked_ids,
+    fingerprint_of,
+    guarded,
+    packed,
+    sample_of,
+)
+from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._pieces import bytes_of
-from streamdec.backends._told import told_decode
 from streamdec.backends.gguf_cutting import CUTTING
 from streamdec.backends.gguf_metadata import read_metadata
 from streamdec.encoding import Special, SpecialTokens
@@ -68,7 +73,7 @@ _ROLES = {
 }
 
 
-class GGUFTokenizer(DerivedTokenizer):
+class GGUFTokenizer(BaseTokenizer):
     """The tokenizer in a GGUF file; ``source`` is its path.
 
     Weights are not read. :attr:`encodes` says how far encoding goes. What encodes is made for the
@@ -139,7 +144,7 @@ class GGUFTokenizer(DerivedTokenizer):
 
     # --- decoding ---------------------------------------------------------------------------------
 
-    @told_decode
+    @instrumented_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of ``token_ids``; ids that the file does not have contribute nothing.
 

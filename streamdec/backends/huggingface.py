@@ -21,13 +21,12 @@ from typing import Any, Protocol
 
 from tokenizers import AddedToken, Tokenizer
 
-from streamdec.backends._common import fingerprint_of, guarded
+from streamdec.backends._base import BaseTokenizer, Span
+from streamdec.backends._common import cached_property, fingerprint_of, guarded
 from streamdec.backends._decoder_chain import Stage, byte_names, compiled, rewriter, stages_of
-from streamdec.backends._derived import DerivedTokenizer, Span
-from streamdec.backends._lazy import cached_property
+from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._pieces import bytes_of
 from streamdec.backends._tokenizer_json import parse, read_json, vocabulary_hash
-from streamdec.backends._told import told_decode
 from streamdec.backends.apply_tokenizer_config import (
     TokenizerConfigChanges,
     apply_config,
@@ -67,7 +66,7 @@ class FastTokenizer(Protocol):
         ...
 
 
-class HuggingFaceTokenizer(DerivedTokenizer):
+class HuggingFaceTokenizer(BaseTokenizer):
     """A tokenizer of the Hugging Face ``tokenizers`` library.
 
     ``source`` is one of
@@ -225,7 +224,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 
     # --- decoding ---------------------------------------------------------------------------------
 
-    @told_decode
+    @instrumented_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The library's own text of ``token_ids``; ids it does not have contribute nothing.
 

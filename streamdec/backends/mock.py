@@ -12,11 +12,10 @@ from typing import Self
 
 from tokenizers import decoders
 
-from streamdec.backends._common import checked_ids, fingerprint_of, guarded
-from streamdec.backends._derived import DerivedTokenizer
-from streamdec.backends._lazy import cached_property
+from streamdec.backends._base import BaseTokenizer
+from streamdec.backends._common import cached_property, checked_ids, fingerprint_of, guarded
+from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._pieces import bytes_of, library_stages
-from streamdec.backends._told import told_decode
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import EncodeError
 from streamdec.protocols import ByteFallback, DecodingRule, Joined, RawBytes, TextRules
@@ -32,7 +31,7 @@ _SAMPLE = 512
 _NAMED: dict[str, DecodingRule] = {"byte_level": RawBytes(), "byte_fallback": ByteFallback()}
 
 
-class MockTokenizer(DerivedTokenizer):
+class MockTokenizer(BaseTokenizer):
     """A tokenizer of eight words, for tests and examples: it needs no file and no other library.
 
     They are Hello 1, world 2, test 3, token 4, a space 5, a full stop 6, and the special tokens
@@ -104,7 +103,7 @@ class MockTokenizer(DerivedTokenizer):
 
     # --- decoding ---------------------------------------------------------------------------------
 
-    @told_decode
+    @instrumented_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of ``token_ids``; ids without a token contribute nothing.
 

@@ -24,13 +24,18 @@ from typing import Any, Self
 
 from tokenizers import decoders
 
-from streamdec.backends._common import checked_ids, fingerprint_of, packed, sample_of
-from streamdec.backends._derived import DerivedTokenizer
+from streamdec.backends._base import BaseTokenizer
+from streamdec.backends._common import (
+    cached_property,
+    checked_ids,
+    fingerprint_of,
+    guarded,
+    packed,
+    sample_of,
+)
 from streamdec.backends._extras import library
-from streamdec.backends._guard import guarded
-from streamdec.backends._lazy import cached_property
+from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._reading import read_bounded
-from streamdec.backends._told import told_decode
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
@@ -49,7 +54,7 @@ _MAX_MODEL = 2**24
 it, and where it does not get them it ends the process."""
 
 
-class SentencePieceTokenizer(DerivedTokenizer):
+class SentencePieceTokenizer(BaseTokenizer):
     """A tokenizer of the library sentencepiece; ``source`` is the path of a model.
 
     With ``add_special_tokens`` a text begins with the model's bos, if it has one. The library does
@@ -124,7 +129,7 @@ class SentencePieceTokenizer(DerivedTokenizer):
 
     # --- decoding ---------------------------------------------------------------------------------
 
-    @told_decode
+    @instrumented_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of ``token_ids``; ids that the model does not have contribute nothing.
 

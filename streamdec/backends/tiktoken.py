@@ -19,13 +19,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from streamdec.backends._common import checked_ids, fingerprint_of, sample_of
-from streamdec.backends._derived import DerivedTokenizer
+from streamdec.backends._base import BaseTokenizer
+from streamdec.backends._common import (
+    cached_property,
+    checked_ids,
+    fingerprint_of,
+    guarded,
+    sample_of,
+)
 from streamdec.backends._extras import library
-from streamdec.backends._guard import guarded
-from streamdec.backends._lazy import cached_property
+from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._reading import read_bounded
-from streamdec.backends._told import told_decode
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
 from streamdec.backends.rank_files import cached_file, encodings_of, parse_ranks, sha256_of
 from streamdec.backends.tokenizer_config import Declared, read_declared
@@ -51,7 +55,7 @@ _NO_TEXT = re.compile("[\udc80-\udcff]")
 _RULES = TextRules(RawBytes())
 
 
-class TiktokenTokenizer(DerivedTokenizer):
+class TiktokenTokenizer(BaseTokenizer):
     r"""A tokenizer of the library tiktoken.
 
     ``source`` is the path of a rank file, or a ``tiktoken.Encoding``. ``encoding`` chooses where
@@ -188,7 +192,7 @@ class TiktokenTokenizer(DerivedTokenizer):
 
     # --- decoding ---------------------------------------------------------------------------------
 
-    @told_decode
+    @instrumented_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The library's own text of ``token_ids``; ids it does not have contribute nothing.
 

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 from streamdec import hooks
 from streamdec.backends._chat import NewTemplate
 from streamdec.backends._reading import read_bounded
-from streamdec.backends._shadow import OnMismatch
+from streamdec.backends.caveats import warn_of_caveats
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec
-from streamdec.backends.hybrid import Fast, FastOptions, HybridTokenizer
-from streamdec.backends.oddities import warn_of_oddities
+from streamdec.backends.hybrid import FastOptions, HybridTokenizer
 from streamdec.backends.rank_files import sha256_of
-from streamdec.backends.report import LoadedTokenizer, TokenizerReport, versions_of
+from streamdec.backends.report import FastMode, LoadedTokenizer, TokenizerReport, versions_of
 from streamdec.chat.tokenizer_chat import TokenizerChat
 from streamdec.core.tables import route_of
 from streamdec.errors import MissingExtraError, TokenizerLoadError, UnsupportedFormatError
@@ -57,11 +56,8 @@ Models = Mapping[str, str] | str | os.PathLike[str]
 def load_tokenizer(
     path_or_name: str | os.PathLike[str],
     *,
-    backend: str | None = None,
+    fast: FastMode | None = None,
     strict: bool = False,
-    fast: Fast = "now",
-    shadow_rate: float = 0.0,
-    on_mismatch: OnMismatch = "disable",
     apply_tokenizer_config: bool | None = None,
     encoding: str | EncodingSpec | None = None,
     models: Models | None = None,
@@ -82,14 +78,10 @@ def load_tokenizer(
 
     Args:
         path_or_name: a path, or a name as above.
-        backend: which library encodes a tokenizer.json: ``"auto"``, ``"fastokens"`` or
-            ``"huggingface"``, else what the environment's ``STREAMDEC_TOKENIZER`` says. This and
-            the next four are described at :class:`~streamdec.HybridTokenizer`, and change nothing
-            for other formats.
-        strict: whether it is an error if fastokens cannot serve.
-        fast: when fastokens is built: ``"now"``, ``"background"`` or ``"lazy"``.
-        shadow_rate: the share of texts, from 0 to 1, that both libraries encode, to compare.
-        on_mismatch: what follows if they differ: ``"disable"``, ``"warn"`` or ``"raise"``.
+        fast: when fastokens is built for a tokenizer.json: in the ``"background"``, ``"now"`` or
+            ``"off"``, as described at :class:`~streamdec.HybridTokenizer`. None means the
+            environment's ``STREAMDEC_FAST``, else ``"background"``. No effect for other formats.
+        strict: whether it is an error if fastokens cannot be used; needs ``fast="now"``.
         apply_tokenizer_config: whether added tokens and their flags are also taken from the files
             beside a tokenizer.json, as transformers and the engines that use it do. None means True
             for a folder and False for a file. (Loaders in Rust read the tokenizer.json only.)
@@ -111,15 +103,15 @@ def load_tokenizer(
 
     A sample of the tokenizer's ids is compared with its own ``decode`` at once, so a difference is
     warned of here (:class:`~streamdec.StreamdecWarning`) and not in the middle of a stream. So are
-    added tokens that are decoded as other text than their own (:mod:`streamdec.backends.oddities`).
-    Costs what the library's loading costs, and ≤ 5 ms or 2 % more; with fastokens three to five
-    times that, unless ``fast`` says otherwise.
+    added tokens that are decoded as other text than their own (:mod:`streamdec.backends.caveats`).
+    Costs what the library's loading costs, and ≤ 5 ms or 2 % more; with ``fast="now"`` three to
+    five times that.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the path, if nothing is there or it
     cannot be read, :class:`~streamdec.UnsupportedFormatError`, which says what was found and what
     is served, :class:`~streamdec.MissingExtraError` if the library for a format is not installed,
     :class:`~streamdec.ChatTemplateError` for a ``chat_template`` that cannot be read, and
-    ValueError for an unknown ``backend`` or another bad option.
+    ValueError for an invalid ``fast`` or ``strict``.
 
     >>> from streamdec import load_tokenizer
     >>> tokenizer = load_tokenizer("path/to/model")
@@ -133,14 +125,7 @@ def load_tokenizer(
     name = os.fsdecode(path_or_name)
     if not name:  # which pathlib takes for the working directory
         raise TokenizerLoadError("'': neither a path nor a name")
-    options = FastOptions.of(
-        backend,
-        strict=strict,
-        fast=fast,
-        shadow_rate=shadow_rate,
-        on_mismatch=on_mismatch,
-        stacklevel=3,
-    )
+    options = FastOptions.of(fast, strict=strict, stacklevel=3)
     table = read_models(models) if isinstance(models, (str, os.PathLike)) else checked(models or {})
     started = perf_counter()
     loaded: Loaded | None = None
@@ -152,7 +137,7 @@ def load_tokenizer(
         )
         loaded._chat = _chat_of(loaded, source.path, chat_template)
         route_of(loaded)
-        warn_of_oddities(loaded, stacklevel=2)
+        warn_of_caveats(loaded, stacklevel=2)
     except Exception as error:
         failed = type(error).__name__
         raise
@@ -334,16 +319,13 @@ def _from_path(path: Path, request: _Request) -> _Opened:
 def _report_on(
     opened: _Opened, options: FastOptions, revision: str | None, seconds: float
 ) -> TokenizerReport:
-    """What is said of a tokenizer that has one encoder only."""
-    reason = opened.reason
-    if options.backend != "auto":
-        reason += f"; {options.backend} was asked for, which is for a tokenizer.json"
+    """Return the report of a tokenizer with one encoder."""
     return TokenizerReport(
         format=opened.format,
-        requested=options.backend,
-        requested_by=options.asked_by,
+        requested=options.fast,
+        requested_by=options.requested_by,
         active=opened.active,
-        reason=reason,
+        reason=opened.reason,
         versions=versions_of(("tokenizers", *_LIBRARIES[opened.format])),
         sha256=opened.sha256,
         revision=revision,

@@ -53,7 +53,7 @@ def special(content: str, **flags: bool) -> dict[str, Any]:
 
 @pytest.mark.parametrize("row", DRAWN + OF_SHARED, ids=lambda row: row.get("shared", ""))
 def test_tokens_are_those_of_transformers(row: dict[str, Any], tmp_path: Path) -> None:
-    tokenizer = load_tokenizer(folder_of(row, tmp_path), backend="huggingface")
+    tokenizer = load_tokenizer(folder_of(row, tmp_path), fast="off")
     assert isinstance(tokenizer, HybridTokenizer)
     assert added(tokenizer) == row["added"]
     assert [i for i in map(int, row["added"]) if tokenizer.is_skipped(i)] == row["skipped"]
@@ -156,7 +156,7 @@ def test_it_has_its_own_identity_for_encoding(tmp_path: Path) -> None:
 def test_the_fast_encoder_sees_it_too(tmp_path: Path) -> None:
     pytest.importorskip("fastokens")
     folder = with_config(tmp_path, added_tokens_decoder={"260": special("<tool>")})
-    tokenizer = HybridTokenizer(folder)
+    tokenizer = HybridTokenizer(folder, fast="now")
     assert tokenizer.report.active == "fastokens"
     assert tokenizer.encode("<tool>").ids == (260,)
 
@@ -164,7 +164,7 @@ def test_the_fast_encoder_sees_it_too(tmp_path: Path) -> None:
 def test_other_ids_than_declared_are_warned_of(tmp_path: Path) -> None:
     folder = with_config(tmp_path, added_tokens_decoder={"300": special("<tool>")})
     with pytest.warns(StreamdecWarning, match=r"config.json': 1 added .* '<tool>' is 260, not 300"):
-        load_tokenizer(folder, backend="huggingface")
+        load_tokenizer(folder, fast="off")
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def huggingface(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:
 
 
 def hybrid(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:
-    return HybridTokenizer(library(tokens, special).to_str(), backend="huggingface")
+    return HybridTokenizer(library(tokens, special).to_str(), fast="off")
 
 
 def small_object(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:

@@ -137,7 +137,7 @@ def test_a_difference_is_shown_with_how_to_see_it_again(
 ) -> None:
     (tmp_path / "my rows").write_text(jsonl(ROWS[0][:4], ROWS[0]), "utf-8")
     monkeypatch.setattr(streaming, "DecodeStream", LosesInBatches)
-    found = verified(monkeypatch, "--backend=huggingface", TOKENIZER, tmp_path / "my rows")
+    found = verified(monkeypatch, "--fast=off", TOKENIZER, tmp_path / "my rows")
     assert found.status == 1
     heading, *lines, summary = found.out.splitlines()
     assert heading == (
@@ -156,7 +156,7 @@ def test_a_difference_is_shown_with_how_to_see_it_again(
     ids = [int(word) for word in echo[1].split()]
     assert echo[0] == "echo"
     assert 5 <= len(ids) <= len(ROWS[0])
-    assert pipe == ["streamdec", "trace", "--backend", "huggingface", str(TOKENIZER)]
+    assert pipe == ["streamdec", "trace", "--fast", "off", str(TOKENIZER)]
     traced = run(monkeypatch, *pipe[1:], stdin=echo[1].encode())
     assert "# verdict" in traced.out
 
@@ -168,7 +168,7 @@ def test_what_is_given_is_said_again_as_it_was_given(
     monkeypatch.setattr(streaming, "DecodeStream", LosesInBatches)
     options = [
         "--no-apply-tokenizer-config",
-        "--backend=huggingface",
+        "--fast=off",
         "--field=a b",
         "--input-format=jsonl",
     ]
@@ -176,7 +176,7 @@ def test_what_is_given_is_said_again_as_it_was_given(
     (again,) = [line for line in result.out.splitlines() if line.startswith("  again")]
     words = shlex.split(again)[2:]
     assert words[:5] == ["verify", "--seed", "3", "--line", "1"]
-    assert words[5:8] == ["--backend", "huggingface", "--no-apply-tokenizer-config"]
+    assert words[5:8] == ["--fast", "off", "--no-apply-tokenizer-config"]
     assert words[8:] == [
         *(str(TOKENIZER), "--input-format", "jsonl", "--field", "a b", str(tmp_path / "rows"))
     ]

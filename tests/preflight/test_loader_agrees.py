@@ -28,7 +28,7 @@ Added = dict[int, tuple[Any, ...]]
 def loaded(folder: Path, **options: Any) -> Added:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StreamdecWarning)
-        tokenizer = load_tokenizer(folder, backend="huggingface", **options)
+        tokenizer = load_tokenizer(folder, fast="off", **options)
     assert isinstance(tokenizer, HybridTokenizer)
     tokens = tokenizer._tokenizer.get_added_tokens_decoder()
     found = {
@@ -67,7 +67,7 @@ def check(folder: Path) -> bool:
     report = inspect(folder, render=False)
     for name, token in report.special_tokens.items():
         assert token.resolved, name
-        assert load_tokenizer(folder, backend="huggingface").token_to_id(token.text) == token.id
+        assert load_tokenizer(folder, fast="off").token_to_id(token.text) == token.id
     return True
 
 
@@ -85,7 +85,7 @@ def test_of_folders_of_many_classes(entry: dict[str, Any], tmp_path: Path) -> No
     is_generic = check(folder)
     assert is_generic == (entry["loaded"]["class"] == "TokenizersBackend")
     if ids_and_special(loaded(folder)) != ids_and_special(inspected(folder)):
-        tokenizer = load_tokenizer(folder, backend="huggingface")
+        tokenizer = load_tokenizer(folder, fast="off")
         assert isinstance(tokenizer, HybridTokenizer)
         assert tokenizer.tokenizer_config_changes is not None
         roles = Tokens(Snapshot(folder)).roles.values()

@@ -51,9 +51,9 @@ def test_how_the_tokenizer_is_loaded_can_be_said(
     monkeypatch: pytest.MonkeyPatch, recorded: Path
 ) -> None:
     for options in (
-        ["--backend=huggingface"],
+        ["--fast=off"],
         ["--no-apply-tokenizer-config"],
-        ["--backend=default"],
+        ["--fast=off"],
     ):
         result = played(monkeypatch, recorded, *options)
         assert (result.status, result.err) == (0, "")

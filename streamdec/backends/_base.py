@@ -15,21 +15,21 @@ from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Literal
 
 from streamdec.backends._chat import ChatTokenizer
-from streamdec.backends._lazy import cached_property
+from streamdec.backends._common import cached_property
+from streamdec.backends._instrumented import instrumented_ids
 from streamdec.backends._threads import cores, in_thread, in_threads
-from streamdec.backends._told import told_ids
 from streamdec.backends.encoding_cache import CacheKey, EncodingCache
 from streamdec.backends.report import TokenizerReport
 from streamdec.encoding import Encoding, Special, SpecialTokens
 from streamdec.errors import EncodeError
 from streamdec.protocols import IncrementalDecoder, new_decode_stream
 
-__all__ = ["DerivedTokenizer", "Span", "character_spans", "check_text"]
+__all__ = ["BaseTokenizer", "Span", "character_spans", "check_text"]
 
 Span = tuple[int, int]
 
 
-class DerivedTokenizer(ChatTokenizer, ABC):
+class BaseTokenizer(ChatTokenizer, ABC):
     """A backend's other half."""
 
     tokenizer_type: ClassVar[str]
@@ -94,7 +94,9 @@ class DerivedTokenizer(ChatTokenizer, ABC):
         >>> encoding.ids, encoding.offsets
         ((0, 1, 2), ((0, 3), (3, 4), (3, 4)))
         """
-        ids = self._told_ids("encode", [text], special, add_special_tokens=add_special_tokens)[0]
+        ids = self._instrumented_ids(
+            "encode", [text], special, add_special_tokens=add_special_tokens
+        )[0]
         return Encoding(ids, text, self, add_special_tokens=add_special_tokens, special=special)
 
     def encode_batch(
@@ -114,14 +116,14 @@ class DerivedTokenizer(ChatTokenizer, ABC):
         [Encoding([1]), Encoding([1, 2])]
         """
         texts = _listed(texts)
-        found = self._told_ids(
+        found = self._instrumented_ids(
             "encode_batch", texts, special, add_special_tokens=add_special_tokens
         )
         options: dict[str, Any] = {"add_special_tokens": add_special_tokens, "special": special}
         pairs = zip(found, texts, strict=True)
         return [Encoding(ids, text, self, **options) for ids, text in pairs]
 
-    def _told_ids(
+    def _instrumented_ids(
         self,
         operation: Literal["encode", "encode_batch"],
         texts: Sequence[str],
@@ -137,7 +139,7 @@ class DerivedTokenizer(ChatTokenizer, ABC):
             ids_of = self._all_ids if self._cache is None else self._cached_ids
             return ids_of(texts, special, add_special_tokens=add_special_tokens)
 
-        return told_ids(self, operation, texts, find)
+        return instrumented_ids(self, operation, texts, find)
 
     def _all_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
