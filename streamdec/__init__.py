@@ -15,13 +15,11 @@ library. All errors are :class:`StreamdecError`.
 
 from streamdec import regex_stops as _regex_stops  # noqa: F401 (it says how regexes are matched)
 from streamdec.aio import TextStream, stream, wrap
-from streamdec.backends.encoding_cache import EncodingCache
-from streamdec.backends.encodings import EncodingSpec
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.mock import MockTokenizer
-from streamdec.backends.report import LoadedTokenizer, TokenizerReport
+from streamdec.backends.report import LoadedTokenizer
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
@@ -76,8 +74,6 @@ __all__ = [
     "EncodeError",
     "Encoder",
     "Encoding",
-    "EncodingCache",
-    "EncodingSpec",
     "FeedClosedError",
     "FeedFullError",
     "FinishReason",
@@ -118,7 +114,6 @@ __all__ = [
     "Tokenizer",
     "TokenizerLibraryError",
     "TokenizerLoadError",
-    "TokenizerReport",
     "TraceError",
     "UnknownRequestError",
     "UnknownTokenError",

@@ -16,10 +16,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LENT = {
     # How machines look to streams is their affair.
     "streamdec.machines": {"TokenChunk"},
-    "streamdec.backends.encodings": {"EncodingSpec"},
-    "streamdec.backends.encoding_cache": {"EncodingCache"},
     "streamdec.backends.hybrid": {"HybridTokenizer"},
-    "streamdec.backends.report": {"LoadedTokenizer", "TokenizerReport"},
+    "streamdec.backends.report": {"LoadedTokenizer"},
     "streamdec.loading.factory": {"load_tokenizer"},
     "streamdec.loading.detect": {"detect_format"},
     "streamdec.core.window": {"INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET"},

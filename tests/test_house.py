@@ -68,6 +68,7 @@ MODULES: Mapping[str, float] = {
     "streamdec.iteration": 5,
     "streamdec.aio": 5,
     "streamdec.pool": 5,
+    "streamdec.tokenizers": 5,
     "streamdec.compat": 6,
     "streamdec.__main__": 9,
     "streamdec": 10,

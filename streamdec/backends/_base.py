@@ -202,7 +202,7 @@ class BaseTokenizer(ChatTokenizer, ABC):
         """Where ids of recent texts are kept, if anywhere; several tokenizers may share it.
 
         None, the default, keeps nothing. Setting it works out :attr:`encoding_fingerprint`.
-        See :class:`~streamdec.EncodingCache`.
+        See :class:`~streamdec.tokenizers.EncodingCache`.
         """
         return self._cache
 

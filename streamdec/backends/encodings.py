@@ -42,7 +42,8 @@ class EncodingSpec:
     what contradicts the file (an id that is a rank, say) is told where both meet. Those that are
     known by name are in :data:`streamdec.backends.encodings.ENCODINGS`.
 
-    >>> from streamdec import EncodingSpec, TiktokenTokenizer
+    >>> from streamdec import TiktokenTokenizer
+    >>> from streamdec.tokenizers import EncodingSpec
     >>> spec = EncodingSpec("mine", pattern=r"\s?\w+|\s+|\W", special_tokens={"<|end|>": 300})
     >>> tokenizer = TiktokenTokenizer("path/to/model.tiktoken", encoding=spec)
     >>> tokenizer.encode("hello<|end|>").ids

@@ -72,7 +72,8 @@ class TiktokenTokenizer(BaseTokenizer):
     Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason, and
     :class:`~streamdec.MissingExtraError` without tiktoken.
 
-    >>> from streamdec import EncodingSpec, TiktokenTokenizer
+    >>> from streamdec import TiktokenTokenizer
+    >>> from streamdec.tokenizers import EncodingSpec
     >>> spec = EncodingSpec("mine", pattern=r"\s?\w+|\s+|\W", special_tokens={"<|end|>": 300})
     >>> tokenizer = TiktokenTokenizer("path/to/model.tiktoken", encoding=spec)
     >>> tokenizer.encode("hello hello").ids, tokenizer.decode([261, 300])
@@ -121,7 +122,8 @@ class TiktokenTokenizer(BaseTokenizer):
 
         Raises :class:`~streamdec.TokenizerLoadError`, which says how the file can be supplied.
 
-        >>> from streamdec import EncodingSpec, TiktokenTokenizer
+        >>> from streamdec import TiktokenTokenizer
+        >>> from streamdec.tokenizers import EncodingSpec
         >>> spec = EncodingSpec("mine", pattern=r"\s?\w+|\s+|\W")
         >>> TiktokenTokenizer.named(spec, "path/to/model.tiktoken")
         TiktokenTokenizer('path/to/model.tiktoken', mine)

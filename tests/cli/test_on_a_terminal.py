@@ -43,8 +43,7 @@ def written(
         stdin=theirs if typed else subprocess.DEVNULL,
         stdout=theirs if out else subprocess.DEVNULL,
         stderr=theirs,
-        env={**os.environ, "TERM": "xterm", "STREAMDEC_FAST": "off"}
-        | dict(environment or {}),
+        env={**os.environ, "TERM": "xterm", "STREAMDEC_FAST": "off"} | dict(environment or {}),
     ) as process:
         os.close(theirs)
         os.write(ours, typed.encode())

@@ -15,7 +15,6 @@ import pytest
 from streamdec import (
     DecodeStream,
     EncodeError,
-    EncodingCache,
     HuggingFaceTokenizer,
     HybridTokenizer,
     MockTokenizer,
@@ -28,6 +27,7 @@ from streamdec.backends._base import BaseTokenizer
 from streamdec.backends._fastokens import FastEncoder
 from streamdec.backends.encodings import EncodingSpec
 from streamdec.hooks import FellBack
+from streamdec.tokenizers import EncodingCache
 from tests.hooks.recording import recording
 from tests.support.files import rank_file, sentencepiece, small_gguf, tekken, write_json
 from tests.support.zoo import ZOO

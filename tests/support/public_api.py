@@ -49,6 +49,7 @@ DOORS: dict[str, frozenset[str] | None] = {
     "streamdec.sources": frozenset({"Delta", "Reader"}),
     "streamdec.testing": None,
     "streamdec.testing.strategies": None,
+    "streamdec.tokenizers": None,
     "streamdec.trace": None,
     "streamdec.trace.html": None,
 }
