@@ -146,11 +146,6 @@ class GGUFTokenizer(BaseTokenizer):
 
     @instrumented_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The text of ``token_ids``; ids that the file does not have contribute nothing.
-
-        ``skip_special_tokens`` leaves control tokens and the unknown one out. Raises
-        :class:`~streamdec.TokenizerLibraryError` for what is no id.
-        """
         pieces = [
             self.piece(token_id) or b""
             for token_id in checked_ids(token_ids)
@@ -161,11 +156,9 @@ class GGUFTokenizer(BaseTokenizer):
 
     @property
     def rules(self) -> TextRules:
-        """All bytes are joined and decoded at once; one space may be removed at the beginning."""
         return TextRules(RawBytes(), (" ", 1) if self._strips else ("", 0))
 
     def piece(self, token_id: int) -> bytes | None:
-        """The bytes of ``token_id``; None if there is no such id."""
         if not 0 <= token_id < len(self._tokens):
             return None
         text, kind = self._tokens[token_id], self._types[token_id]
@@ -180,15 +173,12 @@ class GGUFTokenizer(BaseTokenizer):
         return _unescaped(text) if self._kind == "rwkv" else text.replace(_SPACE, " ").encode()
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """The bytes of ``token_id``; None if there is no such id."""
         return self.piece(token_id)
 
     def skipped_ids(self, text: str) -> list[int]:
-        """Return the ids of the skipped special tokens whose text is ``text``."""
         return self._special_by_text.get(text.encode(), [])
 
     def is_skipped(self, token_id: int) -> bool:
-        """Whether ``token_id`` is a control token or the unknown one."""
         return 0 <= token_id < len(self._types) and self._types[token_id] in (_UNKNOWN, _CONTROL)
 
     @cached_property
@@ -204,11 +194,9 @@ class GGUFTokenizer(BaseTokenizer):
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits over the rules and every token as the file spells it."""
         return fingerprint_of(self.rules, self._kind, packed(self._tokens), bytes(self._types))
 
     def sample_ids(self) -> list[int]:
-        """Special tokens, bytes, and ids spread over the vocabulary."""
         return sample_of(self._special, self._byte_ids(), self.vocab_size)
 
     def _byte_ids(self) -> Iterator[int]:
@@ -396,11 +384,9 @@ class GGUFTokenizer(BaseTokenizer):
     # --- the vocabulary ---------------------------------------------------------------------------
 
     def id_to_token(self, token_id: int) -> str | None:
-        """``token_id`` as the file has it; None if there is no such id."""
         return self._tokens[token_id] if 0 <= token_id < len(self._tokens) else None
 
     def token_to_id(self, token: str) -> int | None:
-        """The lowest id under which the file has ``token``; None if there is none."""
         return self._by_name.get(token)
 
     @cached_property
@@ -409,12 +395,10 @@ class GGUFTokenizer(BaseTokenizer):
 
     @property
     def vocab_size(self) -> int:
-        """How many tokens there are."""
         return len(self._tokens)
 
     @cached_property
     def special_tokens(self) -> SpecialTokens:
-        """The roles that the file gives; the other control tokens."""
         roles = {role: self._tokens[token_id] for role, token_id in self._roles.items()}
         others = (self._tokens[i] for i in self._special if i not in self._roles.values())
         return SpecialTokens(**roles, additional_special_tokens=tuple(others))

@@ -226,25 +226,17 @@ class HuggingFaceTokenizer(BaseTokenizer):
 
     @instrumented_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The library's own text of ``token_ids``; ids it does not have contribute nothing.
-
-        ``skip_special_tokens`` leaves special tokens out. Raises
-        :class:`~streamdec.TokenizerLibraryError` if the library fails or panics.
-        """
         return guarded(self._tokenizer.decode, token_ids, skip_special_tokens=skip_special_tokens)
 
     @cached_property
     def rules(self) -> TextRules | None:
-        """How pieces become text; None if only :meth:`decode` knows. Compiled once, in 20 µs."""
         return self._compiled[1]
 
     def piece(self, token_id: int) -> str | None:
-        """The text of ``token_id`` as the joining decoder gets it; None if there is no such id."""
         text = self.id_to_token(token_id)
         return text if text is None else self._rewrite(text)
 
     def skipped_ids(self, text: str) -> list[int]:
-        """Return the ids of the skipped special tokens whose text is ``text``."""
         if self._added_by_text is None:
             by_text: dict[str | None, list[int]] = {}
             for token_id in sorted(self._added_tokens):
@@ -253,11 +245,8 @@ class HuggingFaceTokenizer(BaseTokenizer):
         return [i for i in self._added_by_text.get(text, ()) if self.is_skipped(i)]
 
     def is_skipped(self, token_id: int) -> bool:
-        """Whether ``skip_special_tokens`` leaves ``token_id`` out.
-
-        Asked of the library, by decoding with and without. It skips by text, so only ids with the
-        text of an added token are asked about, once each; the others cost one look-up.
-        """
+        # The library is asked, by decoding with and without. It skips by text, so only ids with the
+        # text of an added token are tried, once each.
         if (
             token_id not in self._added_tokens
             and self.id_to_token(token_id) not in self._added_texts
@@ -270,16 +259,6 @@ class HuggingFaceTokenizer(BaseTokenizer):
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits, and 16 more for a tokenizer.json with more than 1,024 tokens.
-
-        The first 16 cover the decoder, the size, all added tokens, the skipped ids, and 512 to
-        1,024 tokens spread over the vocabulary. They are the same however the tokenizer was loaded.
-        The others cover the whole vocabulary as the file spells it and were computed while loading.
-
-        A ``tokenizers.Tokenizer`` that was passed as an object has only the first 16: its library
-        takes 60 ms or more to list 150,000 tokens. A tokenizer that differs from it in a few
-        ordinary tokens may therefore have the same fingerprint.
-        """
         size = self._model_size
         if size <= _MOST_ASKED:
             texts = self._all_texts()
@@ -515,7 +494,6 @@ class HuggingFaceTokenizer(BaseTokenizer):
     # --- the vocabulary ---------------------------------------------------------------------------
 
     def id_to_token(self, token_id: int) -> str | None:
-        """The name of ``token_id`` in the vocabulary, spelled as there; None if there is none."""
         # ``piece`` and ``is_skipped`` are asked in turn, and the library takes most of their time.
         asked, text = self._last_asked
         if asked == token_id and type(token_id) is int:
@@ -528,7 +506,6 @@ class HuggingFaceTokenizer(BaseTokenizer):
         return text
 
     def token_to_id(self, token: str) -> int | None:
-        """The id of ``token``, spelled as in the vocabulary; None if there is none."""
         try:
             return self._tokenizer.token_to_id(token)
         except UnicodeEncodeError:
@@ -567,7 +544,6 @@ class HuggingFaceTokenizer(BaseTokenizer):
 
     @cached_property
     def vocab_size(self) -> int:
-        """The highest id and one: holes and added tokens count. 0.2 s for 150,000 ids, once."""
         return max(self._all_texts(), default=-1) + 1
 
     @property

@@ -105,11 +105,6 @@ class MockTokenizer(BaseTokenizer):
 
     @instrumented_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The text of ``token_ids``; ids without a token contribute nothing.
-
-        ``skip_special_tokens`` leaves the special ids out. Raises
-        :class:`~streamdec.TokenizerLibraryError` for what is no id.
-        """
         left_out = self._special_ids if skip_special_tokens else frozenset()
         known, ids = self._pieces, checked_ids(token_ids)
         return self._whole([known[i] for i in ids if i in known and i not in left_out])
@@ -120,31 +115,25 @@ class MockTokenizer(BaseTokenizer):
 
     @property
     def rules(self) -> TextRules:
-        """How pieces become text."""
         return self._rules
 
     def piece(self, token_id: int) -> Piece | None:
-        """What ``token_id`` contributes, bytes for ``RawBytes``, else text; None if unknown."""
         return self._pieces.get(token_id)
 
     def skipped_ids(self, text: str) -> list[int]:
-        """Return the ids of the skipped special tokens whose text is ``text``."""
         data = text.encode()
         return [i for i in sorted(self._special_ids) if _as_bytes(self._pieces[i]) == data]
 
     def is_skipped(self, token_id: int) -> bool:
-        """Whether ``token_id`` is one of the special ids."""
         return token_id in self._special_ids
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits over the rules and all tokens."""
         ids = sorted(self._pieces)
         pieces = [_as_bytes(self._pieces[i]) for i in ids]
         return fingerprint_of(self._rules, ids, pieces, sorted(self._special_ids))
 
     def sample_ids(self) -> list[int]:
-        """The first 512 ids, and the special ones."""
         return sorted({*sorted(self._pieces)[:_SAMPLE], *sorted(self._special_ids)[:_SAMPLE]})
 
     # --- encoding ---------------------------------------------------------------------------------
@@ -187,7 +176,6 @@ class MockTokenizer(BaseTokenizer):
         return piece.decode("utf-8", "backslashreplace") if isinstance(piece, bytes) else piece
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """The bytes that ``token_id`` gives to the middle of a text; None without a token."""
         piece = self._pieces.get(token_id)
         return None if piece is None else bytes_of(self._rules, piece)
 
@@ -200,7 +188,6 @@ class MockTokenizer(BaseTokenizer):
         return SpecialTokens(additional_special_tokens=tuple(dict.fromkeys(names)))
 
     def token_to_id(self, token: str) -> int | None:
-        """The lowest id whose :meth:`id_to_token` is ``token``; None if there is none."""
         return self._by_name.get(token)
 
     @cached_property
@@ -209,7 +196,6 @@ class MockTokenizer(BaseTokenizer):
 
     @property
     def vocab_size(self) -> int:
-        """The highest id and one, so that 1001 is that of the eight words."""
         return max(self._pieces, default=-1) + 1
 
 

@@ -131,11 +131,6 @@ class SentencePieceTokenizer(BaseTokenizer):
 
     @instrumented_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The text of ``token_ids``; ids that the model does not have contribute nothing.
-
-        ``skip_special_tokens`` leaves control pieces out. Raises
-        :class:`~streamdec.TokenizerLibraryError` for what is no id.
-        """
         skipped = self._control if skip_special_tokens else {}
         pieces = [self.piece(i) for i in checked_ids(token_ids) if i not in skipped]
         return guarded(self._chain.decode, [piece for piece in pieces if piece is not None])
@@ -171,13 +166,11 @@ class SentencePieceTokenizer(BaseTokenizer):
 
     @cached_property
     def rules(self) -> TextRules:
-        """Pieces are text or ``<0xE4>``, a byte; the spaces at the beginning are removed."""
         if self._stripped == _EVERY and next(self._byte_ids(), None) is None:
             return TextRules(Metaspace(_SPACE))
         return TextRules(ByteFallback(), (" ", self._stripped) if self._stripped else ("", 0))
 
     def piece(self, token_id: int) -> str | None:
-        """The text of ``token_id``, or ``<0xE4>`` for a byte; None if there is no such id."""
         if not 0 <= token_id < self._size:
             return None
         text = self._names[token_id]
@@ -188,18 +181,15 @@ class SentencePieceTokenizer(BaseTokenizer):
         return text if isinstance(self.rules.rule, Metaspace) else text.replace(_SPACE, " ")
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """The bytes that ``token_id`` gives to the middle of a text; None if there is no token."""
         piece = self.piece(token_id)
         if piece is not None and self._processor.IsByte(token_id):
             return bytes([int(piece[3:5], 16)])
         return None if piece is None else piece.replace(_SPACE, " ").encode()
 
     def skipped_ids(self, text: str) -> list[int]:
-        """Return the ids of the control pieces whose name is ``text``."""
         return [token_id for token_id, name in self._control.items() if name == text]
 
     def is_skipped(self, token_id: int) -> bool:
-        """Whether ``token_id`` is a control piece."""
         return token_id in self._control
 
     @cached_property
@@ -210,12 +200,10 @@ class SentencePieceTokenizer(BaseTokenizer):
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits over the rules and every piece."""
         control, unknown = list(self._control), self._unknown
         return fingerprint_of(self.rules, packed(self._names), control, unknown)
 
     def sample_ids(self) -> list[int]:
-        """Control pieces, all bytes, and ids spread over the vocabulary."""
         return sample_of(self._control, self._byte_ids(), self._size)
 
     def _byte_ids(self) -> Iterator[int]:
@@ -260,14 +248,9 @@ class SentencePieceTokenizer(BaseTokenizer):
     # --- the vocabulary ---------------------------------------------------------------------------
 
     def id_to_token(self, token_id: int) -> str | None:
-        """``token_id`` as the model has it, U+2581 for a space; None if there is no such id."""
         return self._names[token_id] if 0 <= token_id < self._size else None
 
     def token_to_id(self, token: str) -> int | None:
-        """The id of the piece ``token``, spelled as the model has it; None if there is none.
-
-        Raises :class:`~streamdec.TokenizerLibraryError` if the library fails.
-        """
         try:
             token.encode()
         except UnicodeEncodeError:
@@ -277,12 +260,10 @@ class SentencePieceTokenizer(BaseTokenizer):
 
     @property
     def vocab_size(self) -> int:
-        """How many pieces there are."""
         return self._size
 
     @cached_property
     def special_tokens(self) -> SpecialTokens:
-        """The model's bos, eos, unk and pad; the other control pieces."""
         processor = self._processor
         roles = [processor.bos_id(), processor.eos_id(), processor.unk_id(), processor.pad_id()]
         bos, eos, unk, pad = map(self.id_to_token, roles)

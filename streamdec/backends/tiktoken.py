@@ -196,11 +196,6 @@ class TiktokenTokenizer(BaseTokenizer):
 
     @instrumented_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The library's own text of ``token_ids``; ids it does not have contribute nothing.
-
-        ``skip_special_tokens`` leaves out those for which :meth:`is_skipped` is true. Raises
-        :class:`~streamdec.TokenizerLibraryError` for what is no id.
-        """
         skipped = self._skipped_ids if skip_special_tokens else frozenset[int]()
         kept = [token_id for token_id in checked_ids(token_ids) if token_id not in skipped]
         try:
@@ -211,27 +206,22 @@ class TiktokenTokenizer(BaseTokenizer):
 
     @property
     def rules(self) -> TextRules:
-        """The bytes of all tokens are joined and decoded at once."""
         return _RULES
 
     def piece(self, token_id: int) -> bytes | None:
-        """The bytes of ``token_id``; None if there is no such id."""
         try:
             return self._encoding.decode_single_token_bytes(token_id)
         except (KeyError, OverflowError):
             return None
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """The bytes of ``token_id``; None if there is no such id."""
         return self.piece(token_id)
 
     def skipped_ids(self, text: str) -> list[int]:
-        """Return the ids of the skipped special tokens whose text is ``text``."""
         token_id = self._special_ids.get(text)
         return [] if token_id is None or token_id not in self._skipped_ids else [token_id]
 
     def is_skipped(self, token_id: int) -> bool:
-        """Whether ``token_id`` is special, and no ``tokenizer_config.json`` says it is not."""
         return token_id in self._skipped_ids
 
     @cached_property
@@ -248,12 +238,10 @@ class TiktokenTokenizer(BaseTokenizer):
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits over every id's bytes and skipping."""
         special = {i: self.piece(i) for i in self._special_ids.values()}
         return fingerprint_of(_RULES, self._ranks_hash, special, sorted(self._skipped_ids))
 
     def sample_ids(self) -> list[int]:
-        """Special tokens, all single bytes, and ids spread over the vocabulary."""
         special = [*sorted(self._skipped_ids)[:1], *self._special_ids.values()]
         sample = sample_of(special, self._byte_ids(), self.vocab_size)
         return [token_id for token_id in sample if self.piece(token_id) is not None]
@@ -331,7 +319,6 @@ class TiktokenTokenizer(BaseTokenizer):
 
     @property
     def vocab_size(self) -> int:
-        """The highest id and one: holes and special tokens count."""
         return self._encoding.max_token_value + 1
 
     @cached_property
