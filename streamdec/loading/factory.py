@@ -18,7 +18,7 @@ from streamdec import hooks
 from streamdec.backends._chat import NewTemplate
 from streamdec.backends._reading import read_bounded
 from streamdec.backends.caveats import warn_of_caveats
-from streamdec.backends.encodings import ENCODINGS, EncodingSpec
+from streamdec.backends.encodings import ENCODINGS, EncodingSpec, encoding_of_model
 from streamdec.backends.hybrid import FastOptions, HybridTokenizer
 from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.report import FastMode, LoadedTokenizer, TokenizerReport, versions_of
@@ -28,7 +28,7 @@ from streamdec.errors import MissingExtraError, TokenizerLoadError, UnsupportedF
 from streamdec.loading.content import content_of
 from streamdec.loading.detect import Detected, Format, detect_format
 from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
-from streamdec.loading.models import MODELS, checked, look_up, read_models
+from streamdec.loading.models import checked, look_up, read_models
 
 if TYPE_CHECKING:
     from streamdec.backends.gguf import GGUFTokenizer
@@ -45,7 +45,7 @@ SUPPORTED = (
 )
 
 _OF_OPENAI = ("", "openai", "azure")
-"""Organisations whose names of models are those that tiktoken knows."""
+"""The organisations whose model names tiktoken knows."""
 _MAX_NAME = 100
 """Letters that the name of a model may have, for a message about it."""
 
@@ -238,13 +238,13 @@ def _is_there(name: str) -> bool:
 
 
 def _encoding_or_path(name: str, models: Mapping[str, str]) -> str | None:
-    """What ``models`` has for ``name``, or ENCODINGS, or MODELS; None if nothing."""
+    """Return what ``models``, ENCODINGS or tiktoken has for ``name``; None if nothing."""
     found = look_up(name, models)
     if found is not None or name in ENCODINGS:
         return found or name
-    # A model of somebody else may be called like one of OpenAI's.
-    organisation = name.rpartition("/")[0]
-    return look_up(name, MODELS) if organisation in _OF_OPENAI else None
+    # Models of other organisations may have the same names as OpenAI's.
+    organisation, _, model = name.rpartition("/")
+    return encoding_of_model(model) if organisation in _OF_OPENAI else None
 
 
 # --- from a path to a tokenizer -------------------------------------------------------------------
