@@ -22,14 +22,14 @@ from streamdec.backends.encoding_cache import CacheKey, EncodingCache
 from streamdec.backends.report import TokenizerReport
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError
-from streamdec.protocols import IncrementalDecoder, Tokenizer, new_decode_stream
+from streamdec.protocols import IncrementalDecoder, new_decode_stream
 
 __all__ = ["BaseTokenizer", "Span", "character_spans", "check_text"]
 
 Span = tuple[int, int]
 
 
-class BaseTokenizer(ChatTokenizer, Tokenizer, ABC):
+class BaseTokenizer(ChatTokenizer, ABC):
     """What all backends share; a backend adds ``_ids`` and the methods of the protocol."""
 
     tokenizer_type: ClassVar[str]

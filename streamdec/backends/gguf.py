@@ -139,8 +139,13 @@ class GGUFTokenizer(BaseTokenizer):
         return f"{type(self).__name__}({self.name!r}, {self._kind})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """What was read; what is worked out from it stays behind."""
-        return {key: value for key, value in self.__dict__.items() if key not in _WORKED_OUT}
+        """What was read, without what was computed from it."""
+        kind = type(self)
+        return {
+            name: value
+            for name, value in self.__dict__.items()
+            if not isinstance(getattr(kind, name, None), cached_property)
+        }
 
     # --- decoding ---------------------------------------------------------------------------------
 
@@ -402,21 +407,6 @@ class GGUFTokenizer(BaseTokenizer):
         roles = {role: self._tokens[token_id] for role, token_id in self._roles.items()}
         others = (self._tokens[i] for i in self._special if i not in self._roles.values())
         return SpecialTokens(**roles, additional_special_tokens=tuple(others))
-
-
-_WORKED_OUT = (
-    *("fingerprint", "encodes", "special_tokens", "_special", "_special_by_text", "_control"),
-    *(
-        "_sentencepiece",
-        "_names",
-        "_of_special_tokens",
-        "_of_plain_text",
-        "_by_name",
-        "_ids_by_bytes",
-        "_any_special",
-    ),
-    "encoding_fingerprint",
-)
 
 
 def _is_wanted(key: str) -> bool:
