@@ -1,7 +1,7 @@
 """Instrument the calls that encode and decode whole texts.
 
 In: a tokenizer's ``decode``, or a call that encodes. Out: the same, reported to the hooks if there
-are any, except within ``streamdec.hooks.untold``.
+are any, except within ``streamdec.hooks.suppressed``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any, Literal
 
 from streamdec import hooks
-from streamdec.hooks import Call, tell, type_of, untold
+from streamdec.hooks import Call, suppressed, tell, type_of
 
 __all__ = ["instrumented_decode", "instrumented_ids"]
 
@@ -29,7 +29,7 @@ def instrumented_decode(decode: Decode) -> Decode:
     def instrumented(
         self: Any, token_ids: Sequence[int], *, skip_special_tokens: bool = True
     ) -> str:
-        if not hooks.installed or untold.is_entered:
+        if not hooks.installed or suppressed.is_entered:
             return decode(self, token_ids, skip_special_tokens=skip_special_tokens)
         size = length_hint(token_ids)  # 0 for an iterator without a length
         text, failed, started = "", None, perf_counter()
@@ -54,7 +54,7 @@ def instrumented_ids(
     find: Callable[[], Sequence[Ids]],
 ) -> Sequence[Ids]:
     """Return ``find()``, the ids of ``texts``, and report the call to the hooks."""
-    if not hooks.installed or untold.is_entered:
+    if not hooks.installed or suppressed.is_entered:
         return find()
     found: Sequence[Ids] = ()
     failed, started = None, perf_counter()

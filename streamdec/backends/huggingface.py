@@ -34,7 +34,7 @@ from streamdec.backends.apply_tokenizer_config import (
 )
 from streamdec.encoding import Encoding, Special, SpecialTokens
 from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadError
-from streamdec.hooks import untold
+from streamdec.hooks import suppressed
 from streamdec.protocols import TextRules
 
 __all__ = ["HuggingFaceTokenizer"]
@@ -280,7 +280,7 @@ class HuggingFaceTokenizer(BaseTokenizer):
         added = sorted(self._added_tokens)
         ordinary = [i for i in added if i not in self._special_ids]
         try:
-            with untold:
+            with suppressed:
                 if self.decode(added) == self.decode(ordinary, skip_special_tokens=False):
                     return sorted(self._special_ids)
         except TokenizerLibraryError:  # a decoder that panics
@@ -520,7 +520,7 @@ class HuggingFaceTokenizer(BaseTokenizer):
         if piece is None:
             return None
         if self.rules is None:
-            with untold:
+            with suppressed:
                 return self.decode([token_id], skip_special_tokens=False).encode()
         return bytes_of(self.rules, piece)
 
@@ -599,7 +599,7 @@ class HuggingFaceTokenizer(BaseTokenizer):
         """Decode with and without skipping, among neighbours too if the token alone has no text."""
         for before, after in self._contexts():
             try:
-                with untold:
+                with suppressed:
                     shown = self.decode([*before, token_id, *after], skip_special_tokens=False)
                     if shown != self.decode([*before, token_id, *after], skip_special_tokens=True):
                         return True
