@@ -1,8 +1,8 @@
 """Tokenizers for tests: eight words, or any table of bytes.
 
-In: nothing, or the bytes of each token. Out: a :class:`~streamdec.Tokenizer` that is
-ready at once and needs no file. Its ``decode`` is an oracle of the tests, so it is never our own
-machine: bytes are decoded by Python, the rest by the decoders of the library ``tokenizers``.
+In: nothing, or the bytes of each token. Out: a :class:`~streamdec.Tokenizer` that needs no file.
+Its ``decode`` is an oracle of the tests, so it does not use streamdec's own machine: Python decodes
+bytes, and the decoders of the library ``tokenizers`` do the rest.
 """
 
 from __future__ import annotations
@@ -61,19 +61,19 @@ class MockTokenizer(BaseTokenizer):
         special_ids: Iterable[int] = (),
         decoder: str | DecodingRule | TextRules = "byte_level",
     ) -> Self:
-        r"""A tokenizer whose ids are the indexes of ``tokens``; equal tokens may occur repeatedly.
+        r"""Return a tokenizer whose ids are the indexes of ``tokens``, which may repeat.
 
-        ``special_ids`` are left out of ``decode`` when special tokens are skipped. ``encode`` takes
-        the longest token at each place. ``decoder`` is
+        ``decode`` omits ``special_ids`` when special tokens are skipped. ``encode`` takes the
+        longest token at each place. ``decoder`` is
 
         * ``"byte_level"``: all bytes are joined and decoded at once, as in tiktoken and GPT-2;
-        * ``"byte_fallback"``: a token of one byte from 0x80 up is the byte piece ``<0xE4>``, every
-          other one is text, as in Llama 2;
+        * ``"byte_fallback"``: a token of one byte from 0x80 up is a byte piece such as ``<0xE4>``,
+          other tokens are text, as in Llama 2;
         * a rule of :mod:`streamdec.protocols`, or its ``TextRules``: each token is the UTF-8 of a
           piece (for ``RawBytes``, any bytes).
 
-        Raises ValueError for an unknown decoder, for a special id that is no index, and for a token
-        that should be UTF-8 and is not, naming its index.
+        Raises ValueError for an unknown decoder, for a special id that is not an index, and for a
+        token that must be UTF-8 and is not.
 
         >>> from streamdec import MockTokenizer
         >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
@@ -92,7 +92,7 @@ class MockTokenizer(BaseTokenizer):
         return f"<{type(self).__name__}: {len(self._pieces)} tokens, {self.name}>"
 
     def __getstate__(self) -> dict[str, object]:
-        """What was given; what is worked out from it stays behind."""
+        """What was given, without what was computed from it."""
         given = ("_pieces", "_special_ids", "_rules", "_tokens", "_cache")
         return {name: getattr(self, name) for name in given}
 
@@ -139,11 +139,11 @@ class MockTokenizer(BaseTokenizer):
     # --- encoding ---------------------------------------------------------------------------------
 
     def _ids(self, text: str, special: Special) -> list[int]:
-        """Of words: those that are known. Of a table of bytes: the longest token at each place.
+        """Return the known words; for a table of bytes, the longest token at each place.
 
-        Among equal tokens the lowest id, special and empty ones aside. That spells the text only
-        where a token's bytes are its text, and may miss a way that exists: EncodeError where no
-        token fits. Special tokens are never added, and of a table never parsed.
+        Of equal tokens the lowest id is taken; special and empty tokens are not. Raises EncodeError
+        if no token fits, even if another split of the text existed. Special tokens are never added,
+        and with a table never parsed.
         """
         if special == "forbid":
             self._forbid(text)
@@ -171,7 +171,7 @@ class MockTokenizer(BaseTokenizer):
     # --- the vocabulary ---------------------------------------------------------------------------
 
     def id_to_token(self, token_id: int) -> str | None:
-        r"""The piece of ``token_id``, bytes that are not UTF-8 as ``\xff``; None if unknown."""
+        r"""Return the piece of ``token_id``, invalid UTF-8 as ``\xff``; None if unknown."""
         piece = self._pieces.get(token_id)
         return piece.decode("utf-8", "backslashreplace") if isinstance(piece, bytes) else piece
 
@@ -181,7 +181,7 @@ class MockTokenizer(BaseTokenizer):
 
     @cached_property
     def special_tokens(self) -> SpecialTokens:
-        """<bos> and <eos> of the words; of a table of bytes the special ones, without roles."""
+        """<bos> and <eos> for the words; for a table, the special tokens without roles."""
         if self._tokens is None:
             return SpecialTokens(bos_token="<bos>", eos_token="<eos>")
         names = (self.id_to_token(i) or "" for i in sorted(self._special_ids))
@@ -255,11 +255,11 @@ def _longest(table: Mapping[bytes, int], window: bytes) -> bytes | None:
     return next((candidate for candidate in candidates if candidate in table), None)
 
 
-# --- whole decoding: the oracle -------------------------------------------------------------------
+# --- the full decode, an oracle -------------------------------------------------------------------
 
 
 def _whole_decoder(rules: TextRules) -> Callable[[Sequence[Piece]], str]:
-    """Pieces to text, by Python or the library, as ``rules`` say."""
+    """Return a function from pieces to text, by Python or the library."""
     head, tail = _head(rules.rule), _tail(rules)
     return lambda pieces: tail(head(pieces))
 
@@ -274,7 +274,7 @@ def _head(rule: DecodingRule) -> Callable[[Sequence[Piece]], str]:
 
 
 def _tail(rules: TextRules) -> Callable[[str], str]:
-    """What is done to the whole text."""
+    """Return the changes to the whole text."""
     character, count = rules.strip_left
     stages: list[decoders.Decoder] = [decoders.Strip(character, count, 0)] if count else []
     stages += [decoders.Replace(replace.pattern, replace.content) for replace in rules.replaces]

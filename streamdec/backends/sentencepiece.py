@@ -47,24 +47,23 @@ from streamdec.protocols import ByteFallback, Metaspace, TextRules
 __all__ = ["SentencePieceTokenizer"]
 
 _SPACE = "\u2581"
-"""What pieces have for a space."""
+"""How pieces write a space."""
 _EVERY = 2**31
 _MAX_MODEL = 2**24
-"""Bytes of a model; the largest known has 5 million. The library takes up to 40 for each to parse
-it, and where it does not get them it ends the process."""
+"""Largest model, in bytes; the largest known has 5 million. Parsing takes up to 40 times as much
+memory, and the library ends the process if there is too little."""
 
 
 class SentencePieceTokenizer(BaseTokenizer):
     """A tokenizer of the library sentencepiece; ``source`` is the path of a model.
 
-    With ``add_special_tokens`` a text begins with the model's bos, if it has one. The library does
-    not look for control pieces in a text: with ``special="parse"`` the text is divided at their
-    names, and what is between is encoded as a text of its own. ``special="text"`` is what the
-    library does.
+    ``add_special_tokens`` adds the model's bos, if it has one, before the text. The library does
+    not look for control pieces in a text: ``special="parse"`` splits the text at their names and
+    encodes the parts separately, and ``special="text"`` does what the library does.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason, and
     :class:`~streamdec.MissingExtraError` without sentencepiece. Models of more than 16 MiB are
-    refused; the largest known has 5.
+    rejected; the largest known has 5.
 
     >>> from streamdec import SentencePieceTokenizer
     >>> tokenizer = SentencePieceTokenizer("path/to/model.model")
@@ -83,7 +82,7 @@ class SentencePieceTokenizer(BaseTokenizer):
 
     @classmethod
     def from_content(cls, content: bytes, name: str = "SentencePiece model") -> Self:
-        """The tokenizer of a model with this ``content``, a ModelProto; ``name`` is for messages.
+        """Return the tokenizer of the ModelProto ``content``; ``name`` is for messages.
 
         Raises what the constructor raises.
         """
@@ -108,7 +107,7 @@ class SentencePieceTokenizer(BaseTokenizer):
         if not self._size:
             raise TokenizerLoadError(f"{name!r}: not a SentencePiece model: it has no pieces")
         try:
-            # What is no UTF-8 is found here, and not in the middle of a stream.
+            # Invalid UTF-8 is found here, not in the middle of a stream.
             self._names: list[str] = guarded(processor.IdToPiece, list(range(self._size)))
             self._unknown = {i: self._text(i) for i in [processor.unk_id()] if i >= 0}
         except TokenizerLibraryError as error:
@@ -119,7 +118,7 @@ class SentencePieceTokenizer(BaseTokenizer):
         return f"{type(self).__name__}({self.name!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """The model itself, and what was said of it."""
+        """The model, and how it was loaded."""
         kept = ("_content", "name", "report", "_cache", "_chat")
         return {key: value for key, value in self.__dict__.items() if key in kept}
 
@@ -146,7 +145,7 @@ class SentencePieceTokenizer(BaseTokenizer):
 
     @cached_property
     def _stripped(self) -> int:
-        """How many spaces are removed from the beginning of a text, asked of the library."""
+        """How many spaces the library removes from the beginning of a text."""
         spaced = (i for i in range(self._size) if self._is_spaced_word(i))
         first = next(spaced, None)
         if first is None or self._text(first).startswith(" "):
@@ -160,7 +159,7 @@ class SentencePieceTokenizer(BaseTokenizer):
         return piece.startswith(_SPACE) and piece[1:2] not in ("", _SPACE)
 
     def _text(self, *token_ids: int) -> str:
-        """The library's own text."""
+        """Return the library's own text."""
         text: str = guarded(self._processor.DecodeIds, list(token_ids))
         return text
 
@@ -236,7 +235,7 @@ class SentencePieceTokenizer(BaseTokenizer):
 
     @cached_property
     def _any_control(self) -> re.Pattern[str]:
-        """A control piece's name, the longest first, as a group of its own."""
+        """Matches the name of a control piece, the longest first, as a group."""
         names = sorted(filter(None, self._control_ids), key=len, reverse=True)
         return re.compile(f"({'|'.join(map(re.escape, names))})")
 

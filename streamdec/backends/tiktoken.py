@@ -1,12 +1,12 @@
 """tiktoken: OpenAI's encodings, and the rank files of Llama 3 and 4, Qwen and Kimi.
 
-In: a rank file, recognised by its content; or the name of an encoding whose rank file is at hand;
-or a ``tiktoken.Encoding``. Out: a :class:`~streamdec.Tokenizer`; what each id is made of
-is asked of the library. Nothing is downloaded unless ``allow_download=True`` asks for it.
+In: a rank file, recognised by its content; or the name of an encoding whose rank file is in a
+cache; or a ``tiktoken.Encoding``. Out: a :class:`~streamdec.Tokenizer`, whose tokens are read from
+the library. Nothing is downloaded without ``allow_download=True``.
 
-A rank file does not say how text is cut nor which special tokens there are: see
-:mod:`streamdec.backends.encodings`. What a ``tokenizer_config.json`` beside it says of special
-tokens comes before what that table has.
+A rank file contains neither the regex that splits text nor the special tokens, which are in
+:mod:`streamdec.backends.encodings`. The special tokens of a ``tokenizer_config.json`` beside the
+file have priority.
 """
 
 from __future__ import annotations
@@ -53,23 +53,21 @@ _MAX_RUN = 25_000
 _RUN = re.compile(r"\s++|\S++")
 _NAMED_BYTE = re.compile(rb"<0x([0-9A-F]{2})>")
 _NO_TEXT = re.compile("[\udc80-\udcff]")
-"""As ``surrogateescape`` writes bytes that are not UTF-8."""
+"""Invalid UTF-8 as ``surrogateescape`` decodes it."""
 _RULES = TextRules(RawBytes())
 
 
 class TiktokenTokenizer(BaseTokenizer):
     r"""A tokenizer of the library tiktoken.
 
-    ``source`` is the path of a rank file, or a ``tiktoken.Encoding``. ``encoding`` chooses where
-    one file is that of several encodings (``r50k_base`` in the file of p50k, ``o200k_harmony`` in
-    that of o200k, ``llama3`` in that of llama3.1), and says what an unknown file is: a name of
-    :data:`~streamdec.backends.encodings.ENCODINGS`, or a spec of your own. Of an unknown file the
-    text is cut as the spec says, so it has to be right for ids to be those of the model; decoding
-    needs it for the special tokens alone.
+    ``source`` is the path of a rank file, or a ``tiktoken.Encoding``. ``encoding`` chooses among
+    the encodings that share a file (``r50k_base`` in the file of p50k, ``o200k_harmony`` in that of
+    o200k, ``llama3`` in that of llama3.1), and describes an unknown file: a name of
+    :data:`~streamdec.backends.encodings.ENCODINGS`, or your own spec. Its regex must be right for
+    the ids to be those of the model; decoding only needs its special tokens.
 
-    Ids that the encoding does not have contribute nothing to ``decode``, where tiktoken raises.
-    ``token_bytes`` are exact. A name in the vocabulary is the token's text, and ``<0xFF>`` stands
-    for a byte that is not UTF-8.
+    ``decode`` ignores ids that the encoding does not have, while tiktoken raises. ``token_bytes``
+    are exact. A name in the vocabulary is the token's text, with ``<0xFF>`` for an invalid byte.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason, and
     :class:`~streamdec.MissingExtraError` without tiktoken.
@@ -85,11 +83,11 @@ class TiktokenTokenizer(BaseTokenizer):
     tokenizer_type = "tiktoken"
 
     name: str
-    """Its path, or the name that it was given; for messages."""
+    """Its path or name, for messages."""
     sha256: str | None
-    """Of the rank file, in hexadecimal; None if it is from none."""
+    """SHA-256 of the rank file, in hexadecimal; None without a file."""
     _ranks_hash: str
-    """The fingerprint of all tokens and their ranks, taken while loading."""
+    """The fingerprint of all tokens and ranks, computed while loading."""
 
     def __init__(
         self,
@@ -117,13 +115,13 @@ class TiktokenTokenizer(BaseTokenizer):
         *,
         allow_download: bool = False,
     ) -> Self:
-        r"""The tokenizer of ``encoding``: a name, such as ``"cl100k_base"``, or a spec.
+        r"""Return the tokenizer of ``encoding``: a name, such as ``"cl100k_base"``, or a spec.
 
-        ``ranks`` is the path of its rank file, which may be another name's as well. Without it the
-        file is looked for in tiktoken's own cache (``TIKTOKEN_CACHE_DIR``), and downloaded only if
-        ``allow_download`` says so. A known file is recognised by its SHA-256.
+        ``ranks`` is the path of its rank file. Without it the file is taken from tiktoken's own
+        cache (``TIKTOKEN_CACHE_DIR``), or downloaded if ``allow_download`` is true. A known file is
+        recognised by its SHA-256.
 
-        Raises :class:`~streamdec.TokenizerLoadError`, which says how the file can be supplied.
+        Raises :class:`~streamdec.TokenizerLoadError`, which says how to supply the file.
 
         >>> from streamdec import TiktokenTokenizer
         >>> from streamdec.tokenizers import EncodingSpec
@@ -146,10 +144,10 @@ class TiktokenTokenizer(BaseTokenizer):
         encoding: str | EncodingSpec | None = None,
         declared: Declared | None = None,
     ) -> Self:
-        """The tokenizer of a rank file with this ``content``: lines of base64, a space, the rank.
+        """Return the tokenizer of a rank file: lines of base64, a space, the rank.
 
-        ``name`` is for messages, ``encoding`` as for the class, and ``declared`` what a
-        ``tokenizer_config.json`` beside it said. Raises what the constructor raises.
+        ``content`` is the file, ``name`` is for messages, ``encoding`` is as for the class, and
+        ``declared`` is read from a ``tokenizer_config.json``. Raises what the constructor raises.
         """
         self = cls.__new__(cls)
         self._take(content, repr(name), encoding, declared or Declared())
@@ -192,7 +190,7 @@ class TiktokenTokenizer(BaseTokenizer):
 
     @property
     def encoding_name(self) -> str:
-        """The name of its encoding, as ``cl100k_base``."""
+        """The name of its encoding, such as ``cl100k_base``."""
         return self._encoding.name
 
     # --- decoding ---------------------------------------------------------------------------------
@@ -295,7 +293,7 @@ class TiktokenTokenizer(BaseTokenizer):
     # --- the vocabulary ---------------------------------------------------------------------------
 
     def id_to_token(self, token_id: int) -> str | None:
-        """The text of ``token_id``, bytes that are not UTF-8 as ``<0xFF>``; None if unknown."""
+        """Return the text of ``token_id``, invalid bytes as ``<0xFF>``; None if unknown."""
         piece = self.piece(token_id)
         if piece is None:
             return None
@@ -303,7 +301,7 @@ class TiktokenTokenizer(BaseTokenizer):
         return text if text.isprintable() else _NO_TEXT.sub(_name_of_byte, text)
 
     def token_to_id(self, token: str | bytes) -> int | None:
-        """The id of ``token``, its name (see :meth:`id_to_token`) or bytes; None if unknown."""
+        """Return the id of ``token``, its name or its bytes; None if unknown."""
         if isinstance(token, bytes):
             return self._id_of(token)
         try:
@@ -328,7 +326,7 @@ class TiktokenTokenizer(BaseTokenizer):
 
     @cached_property
     def special_tokens(self) -> SpecialTokens:
-        """The roles that the encoding or its ``tokenizer_config.json`` gives; all the others."""
+        """The special tokens, with the roles of the encoding or its ``tokenizer_config.json``."""
         spec = self._spec
         roles = {
             "bos_token": spec.bos_token,
@@ -350,10 +348,10 @@ def spec_of(
     declared: Declared | None = None,
     encodings: Mapping[str, EncodingSpec] = ENCODINGS,
 ) -> EncodingSpec:
-    """The encoding of the rank file with this ``sha256``; ``name`` is for messages.
+    """Return the encoding of the rank file with this ``sha256``; ``name`` is for messages.
 
-    Raises :class:`~streamdec.TokenizerLoadError`: for an unknown file of which nothing is said, and
-    for one that is not the file of the encoding that is asked for.
+    Raises :class:`~streamdec.TokenizerLoadError` for an unknown file without ``encoding``, and for
+    a file that does not belong to ``encoding``.
     """
     found = encodings_of(sha256, encodings)
     if encoding is not None:
@@ -389,7 +387,7 @@ def _checked(
 def _with_declared(
     spec: EncodingSpec, ranks: Mapping[bytes, int], declared: Declared, name: str
 ) -> EncodingSpec:
-    """``spec`` with the special tokens that ``declared`` has for ids that are no ranks."""
+    """Return ``spec`` with the special tokens of ``declared``."""
     by_id = {token_id: token for token, token_id in spec.special_tokens.items()}
     first = max(ranks.values()) + 1
     reserved = range(first, first + spec.num_reserved)
@@ -409,7 +407,7 @@ def _with_declared(
 
 
 def _check(ranks: Mapping[bytes, int], spec: EncodingSpec, name: str) -> None:
-    """Raise for what the library would answer with a panic, now or later."""
+    """Raise TokenizerLoadError for ranks with which the library would panic."""
     missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
     if missing:
         raise TokenizerLoadError(
@@ -432,7 +430,7 @@ def _hash_of(ranks: dict[bytes, int]) -> str:
 
 
 def _ranks_at_hand(spec: EncodingSpec, *, allow_download: bool) -> tuple[bytes, str]:
-    """The rank file of ``spec`` and its name: from tiktoken's cache, or downloaded if allowed."""
+    """Return the rank file of ``spec`` and its name, from tiktoken's cache or the network."""
     for file in spec.files:
         path = cached_file(file)
         if path is not None:
@@ -456,7 +454,7 @@ def _ranks_at_hand(spec: EncodingSpec, *, allow_download: bool) -> tuple[bytes, 
 
 
 def _download(file: RankFile) -> bytes:
-    """Through tiktoken, which compares the SHA-256 and keeps the file in its cache."""
+    """Download with tiktoken, which checks the SHA-256 and caches the file."""
     load = library("tiktoken.load", "tiktoken")
     content: bytes = guarded(load.read_file_cached, file.url, file.sha256)
     return content
@@ -473,13 +471,13 @@ def _name_of_byte(escaped: re.Match[str]) -> str:
 
 
 def _cut(text: str) -> Iterator[str]:
-    """``text`` in the parts in which the references of Llama and Kimi encode it."""
+    """Yield the parts of ``text`` that the references of Llama and Kimi encode separately."""
     for start in range(0, len(text), _MAX_CHARS):
         yield from _cut_runs(text[start : start + _MAX_CHARS])
 
 
 def _cut_runs(text: str) -> Iterator[str]:
-    """A run of white space, or of other characters, is cut at each 25,000 of them."""
+    """Split each run of white space, or of other characters, after 25,000 of them."""
     start = 0
     for run in _RUN.finditer(text) if len(text) > _MAX_RUN else ():
         for place in range(run.start() + _MAX_RUN, run.end(), _MAX_RUN):

@@ -1,8 +1,8 @@
-"""``load_tokenizer``: the one way from a path or a name to a tokenizer that is ready to stream.
+"""``load_tokenizer``: from a path or a name to a tokenizer that is ready to stream.
 
 In: a path, the name of an encoding or of a model, or an id of the Hugging Face Hub. Out: a
-backend's tokenizer, its compiled table compared with its own ``decode``, and a report on how it was
-loaded. Each backend is imported when a file of its format is there.
+backend's tokenizer, whose compiled table was compared with its own ``decode``, and a report on how
+it was loaded. A backend is imported when a file has its format.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ SUPPORTED = (
 _OF_OPENAI = ("", "openai", "azure")
 """The organisations whose model names tiktoken knows."""
 _MAX_NAME = 100
-"""Letters that the name of a model may have, for a message about it."""
+"""The longest name of a model that is repeated in an error message."""
 
 Models = Mapping[str, str] | str | os.PathLike[str]
-"""A table of names, or the path of a TOML or JSON file that has one."""
+"""A table of model names, or the path of a TOML or JSON file with one."""
 
 
 def load_tokenizer(
@@ -65,16 +65,16 @@ def load_tokenizer(
     allow_download: bool = False,
     chat_template: NewTemplate | None = None,
 ) -> LoadedTokenizer:
-    """The tokenizer in a file or a folder, or that of an encoding, a model or a repository.
+    """Load the tokenizer of a file, a folder, an encoding, a model or a repository.
 
-    What a file is is told by its content, never by its name; in a folder, names tell which files
-    are looked into. A folder that has several formats gives the first of tokenizer.json, Tekken,
-    rank file, SentencePiece, GGUF.
+    The content of a file determines its format, not its name. In a folder, names determine which
+    files are read; of several formats, the first of tokenizer.json, Tekken, rank file,
+    SentencePiece and GGUF is loaded.
 
-    What is no path is a name: of an encoding (``"cl100k_base"``); of a model (``"gpt-4o"``), whose
-    encoding, path or id is looked for in ``models`` and then among those that tiktoken knows; or
-    else the id of a repository on the Hugging Face Hub (``"org/model"``; surely one with ``hf://``
-    before it). Files for a name are taken from the caches of tiktoken and of huggingface_hub.
+    If there is no such path, it is a name: of an encoding (``"cl100k_base"``); of a model
+    (``"gpt-4o"``), which is looked up in ``models`` and then in tiktoken; or the id of a repository
+    on the Hugging Face Hub (``"org/model"``, or ``"hf://org/model"`` to exclude the others). The
+    files of a name are taken from the caches of tiktoken and huggingface_hub.
 
     Args:
         path_or_name: a path, or a name as above.
@@ -85,31 +85,31 @@ def load_tokenizer(
         apply_tokenizer_config: whether added tokens and their flags are also taken from the files
             beside a tokenizer.json, as transformers and the engines that use it do. None means True
             for a folder and False for a file. (Loaders in Rust read the tokenizer.json only.)
-        encoding: which encoding a rank file is where it is that of several, and what an unknown one
-            is.
-        models: names of models and what they stand for: a table, or a TOML or JSON file with one.
+        encoding: the encoding of a rank file that several encodings share, or that is unknown.
+        models: a table of model names and their encodings, paths or ids; or the path of a TOML or
+            JSON file with one.
         revision: a branch, a tag or a commit of a repository.
         allow_download: whether files that are not in a cache may be fetched.
-        chat_template: the text of a chat template or the path of a file with one, which comes
-            before those of the files. Without it, that is looked for when ``apply_chat_template``
-            is first called; which one there is and why, ``get_chat_template().origin`` says.
+        chat_template: the text of a chat template, or the path of a file with one. By default the
+            model's own is looked for when ``apply_chat_template`` is first called, and
+            ``get_chat_template().origin`` says which one it is.
 
     Returns:
-        A tokenizer, new at each call, which threads may share. What was asked for, what is active
-        and why is its ``report``. ``tokenizer_config_changes`` has what the files beside a
+        A new tokenizer, which threads may share. Its ``report`` says what was requested, which
+        library encodes, and why. ``tokenizer_config_changes`` has what the files beside a
         tokenizer.json changed, and is None if they were not read. (Classes of transformers that
         build their tokenizer from the vocabulary lose the tokens in its ``undeclared``; here they
         are kept, and :func:`streamdec.preflight.inspect` names the class.)
 
-    A sample of the tokenizer's ids is compared with its own ``decode`` at once, so a difference is
-    warned of here (:class:`~streamdec.StreamdecWarning`) and not in the middle of a stream. So are
+    A sample of the tokenizer's ids is compared with its own ``decode``, so a difference is warned
+    about here (:class:`~streamdec.StreamdecWarning`) and not in the middle of a stream. So are
     added tokens that are decoded as other text than their own (:mod:`streamdec.backends.caveats`).
-    Costs what the library's loading costs, and ≤ 5 ms or 2 % more; with ``fast="now"`` three to
-    five times that.
+    Loading takes ≤ 5 ms or 2 % longer than in the library; with ``fast="now"`` three to five times
+    as long.
 
-    Raises :class:`~streamdec.TokenizerLoadError`, which names the path, if nothing is there or it
+    Raises :class:`~streamdec.TokenizerLoadError`, which names the path, if it does not exist or
     cannot be read, :class:`~streamdec.UnsupportedFormatError`, which says what was found and what
-    is served, :class:`~streamdec.MissingExtraError` if the library for a format is not installed,
+    is supported, :class:`~streamdec.MissingExtraError` if the library for a format is missing,
     :class:`~streamdec.ChatTemplateError` for a ``chat_template`` that cannot be read, and
     ValueError for an invalid ``fast`` or ``strict``.
 
@@ -123,7 +123,7 @@ def load_tokenizer(
     'tekken'
     """
     name = os.fsdecode(path_or_name)
-    if not name:  # which pathlib takes for the working directory
+    if not name:  # pathlib would read it as the working directory
         raise TokenizerLoadError("'': neither a path nor a name")
     options = FastOptions.of(fast, strict=strict, stacklevel=3)
     table = read_models(models) if isinstance(models, (str, os.PathLike)) else checked(models or {})
@@ -147,7 +147,7 @@ def load_tokenizer(
 
 
 def _tell(name: str, tokenizer: Loaded | None, seconds: float, failed: str | None) -> None:
-    """Tells hooks of one loading."""
+    """Report one call to the hooks."""
     if not hooks.installed:  # a vocabulary takes time to count
         return
     if tokenizer is None:
@@ -159,7 +159,7 @@ def _tell(name: str, tokenizer: Loaded | None, seconds: float, failed: str | Non
 
 
 def _chat_of(loaded: Loaded, path: Path | None, given: NewTemplate | None) -> TokenizerChat:
-    """Where its template is; nothing of it is read here."""
+    """Return the source of its chat template, which is read later."""
     if path is None:
         return TokenizerChat(None, template=given)
     folder = path if path.is_dir() else path.parent
@@ -172,7 +172,7 @@ def _chat_of(loaded: Loaded, path: Path | None, given: NewTemplate | None) -> To
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where the tokenizer is: a path, or in the rank file of an encoding."""
+    """Where the tokenizer is: a path, or the rank file of an encoding."""
 
     path: Path | None
     encoding: str | EncodingSpec = ""
@@ -207,9 +207,9 @@ def _source_of(
 
 
 def _from_hub(name: str, target: str, *, allow_download: bool) -> _Source:
-    """Of a name that is no path: the repository of that id; an error that says all that was tried.
+    """Return the repository of an id that is not a path.
 
-    Raises TokenizerLoadError.
+    Raises TokenizerLoadError, which lists everything that was tried.
     """
     reasons = []
     try:
@@ -252,7 +252,7 @@ def _encoding_or_path(name: str, models: Mapping[str, str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What a backend may need besides the file."""
+    """The options that a backend may need."""
 
     encoding: str | EncodingSpec | None
     options: FastOptions
@@ -262,7 +262,7 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A tokenizer and what is to be said of it."""
+    """A tokenizer and the data of its report."""
 
     tokenizer: Loaded
     format: Format
@@ -279,7 +279,7 @@ def _loaded(
     *,
     allow_download: bool,
 ) -> Loaded:
-    """The tokenizer that is there, with its report."""
+    """Load the tokenizer of ``source`` and set its report."""
     started = perf_counter()
     if source.path is None:
         opened = _by_name(source.encoding, allow_download=allow_download)
@@ -384,7 +384,7 @@ def _gguf(found: Detected, _: _Request) -> _Opened:
         what = f"found {found.description}, which must be unpacked first"
         raise UnsupportedFormatError(f"{str(found.path)!r}: {what}")
     tokenizer = GGUFTokenizer(found.path)
-    # Of a file with weights only the beginning is read, so it has no hash here.
+    # Only the beginning of a file with weights is read, so there is no hash.
     reason = f"a GGUF file, whose encoding is {tokenizer.encodes.removeprefix('no: ')}"
     return _Opened(tokenizer, "gguf", "gguf", reason, None)
 
