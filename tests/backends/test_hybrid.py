@@ -361,6 +361,25 @@ def test_a_library_that_fails_on_a_probe_is_not_trusted(monkeypatch: pytest.Monk
 
 
 @needs_fastokens
+def test_a_process_that_is_forked_too_early_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_go_on = threading.Event()
+    honest = FastEncoder.__init__
+
+    def waiting(self: FastEncoder, text: str) -> None:
+        assert may_go_on.wait(60)
+        honest(self, text)
+
+    monkeypatch.setattr(FastEncoder, "__init__", waiting)
+    tokenizer = HybridTokenizer(byte_level())
+    try:
+        monkeypatch.setattr(os, "getpid", lambda: -1)
+        assert tokenizer.wait().reason == "the process was forked before fastokens was ready"
+        assert tokenizer.encode("the quick") == slow().encode("the quick")
+    finally:
+        may_go_on.set()
+
+
+@needs_fastokens
 def test_in_the_background_the_other_serves_until_it_is_ready(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
