@@ -24,8 +24,8 @@ from typing import Any, Final, Literal, NamedTuple
 from tokenizers import Tokenizer
 
 from streamdec.backends.encodings import ENCODINGS
-from streamdec.backends.fast import HybridTokenizer
 from streamdec.backends.gguf_cutting import CUTTING
+from streamdec.backends.hybrid import HybridTokenizer
 from tests.support.zoo import ZOO, shared_tokenizers
 
 BATCH = 500

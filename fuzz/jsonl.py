@@ -31,7 +31,7 @@ COMPLAINT = re.compile(r"<stdin>: line (\d+): .", re.DOTALL)
 
 @cache
 def _loaded() -> LoadedTokenizer:
-    return load_tokenizer(TOKENIZER, fast="lazy")
+    return load_tokenizer(TOKENIZER, fast="off")
 
 
 def _load(*_: Any, **__: Any) -> LoadedTokenizer:

@@ -42,8 +42,7 @@ What holds for all of them:
   repository of the Hugging Face Hub. Nothing is downloaded unless `--allow-download` says so.
 """
 VARIABLES = {
-    "STREAMDEC_TOKENIZER": "What encodes a `tokenizer.json` where `--backend` does not say it: "
-    "`auto`, `fastokens` or `huggingface`.",
+    "STREAMDEC_FAST": "The default of `--fast`: `off`, `now` or `background`.",
     "STREAMDEC_API_KEY": "The key that clients of `streamdec serve` must have, as `--api-key`.",
     "NO_COLOR": "With any value: no colours.",
     "TERM": "`dumb`: plain lines, no progress.",

@@ -128,7 +128,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             "SnapshotMismatchError",
             "the snapshot is of another tokenizer: it has …, here it is …",
             "Two hosts have different tokenizer files (or one of them the files beside it: "
-            "`overlay`), though the name may be the same.",
+            "`apply_tokenizer_config`), though the name may be the same.",
             MIGRATE,
         ),
         Message(
@@ -326,8 +326,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "ValueError",
-            "backend must be one of auto, fastokens, huggingface, default, not 'rust'",
-            "What *encodes* a `tokenizer.json`; decoding is the same with each.",
+            "fast must be one of off, now, background, got 'rust'",
+            "When fastokens is built for a `tokenizer.json`; the ids are the same in each mode.",
             FORMATS,
         ),
         Message(
@@ -460,7 +460,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             "StreamdecWarning",
             "…: added tokens that are spelled in letters which stand for bytes (…): … They are "
             "decoded as other text: …",
-            "An oddity of the tokenizer's file by which text differs between engines.",
+            "A caveat of the tokenizer's file by which text differs between engines.",
             "findings.md Findings of a preflight",
         ),
         Message(
@@ -471,8 +471,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "StreamdecWarning",
-            "STREAMDEC_TOKENIZER is 'rust', not one of auto, fastokens, huggingface, default: …",
-            "The environment's wish is left aside.",
+            "STREAMDEC_FAST must be one of off, now, background, got 'rust': it is ignored",
+            "The default mode is used.",
             "settings.md Settings",
         ),
     ),

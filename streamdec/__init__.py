@@ -13,58 +13,60 @@ machines beneath, without I/O: :class:`DecodeStream`, :class:`StopSequenceDecode
 library. All errors are :class:`StreamdecError`.
 """
 
-from streamdec.backends.encoding_cache import EncodingCache
-from streamdec.backends.encodings import EncodingSpec
-from streamdec.backends.fast import HybridTokenizer
-from streamdec.backends.gguf import GGUFTokenizer
-from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.backends.mock import MockTokenizer
-from streamdec.backends.report import LoadedTokenizer, TokenizerReport
-from streamdec.backends.sentencepiece import SentencePieceTokenizer
-from streamdec.backends.tekken import TekkenTokenizer
-from streamdec.backends.tiktoken import TiktokenTokenizer
-from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason, TokenSpan, Withheld
-from streamdec.core.decode_stream import DecodeStream
-from streamdec.core.sequence import Sequence
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.core.stops.conditions import StopConditions, StopLimits
-from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
-from streamdec.encoding import Encoding, SpecialTokens
-from streamdec.errors import (
-    ChatTemplateError,
-    EncodeError,
-    FinishedError,
-    IdleTimeoutError,
-    MissingExtraError,
-    PreflightError,
-    QueueClosedError,
-    QueueFullError,
-    RewriteError,
-    SnapshotError,
-    SnapshotMismatchError,
-    SourceError,
-    StopRegexTimeoutError,
-    StreamdecError,
-    StreamdecWarning,
-    TokenIdError,
-    TokenIdTypeError,
-    TokenizerLibraryError,
-    TokenizerLoadError,
-    TraceError,
-    UnknownRequestError,
-    UnknownTokenError,
-    UnsupportedFormatError,
-)
-from streamdec.hooks import Hook, add_hook
-from streamdec.loading.detect import detect_format
-from streamdec.loading.factory import load_tokenizer
-from streamdec.protocols import Decoder, Encoder, Tokenizer
-from streamdec.streams.pool import DecoderPool
-from streamdec.streams.round_queue import RoundQueue
-from streamdec.streams.sinks import Sink
-from streamdec.streams.text_iterator import TextIterator, iter_chunks
-from streamdec.streams.text_stream import TextStream, stream, wrap
-from streamdec.streams.token_queue import TokenQueue
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from streamdec.backends.gguf import GGUFTokenizer
+    from streamdec.backends.huggingface import HuggingFaceTokenizer
+    from streamdec.backends.hybrid import HybridTokenizer
+    from streamdec.backends.mock import MockTokenizer
+    from streamdec.backends.report import LoadedTokenizer
+    from streamdec.backends.sentencepiece import SentencePieceTokenizer
+    from streamdec.backends.tekken import TekkenTokenizer
+    from streamdec.backends.tiktoken import TiktokenTokenizer
+    from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason, TokenSpan, Withheld
+    from streamdec.core.decode_stream import DecodeStream
+    from streamdec.core.sequence import Sequence
+    from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+    from streamdec.core.stops.conditions import StopConditions, StopLimits
+    from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
+    from streamdec.encoding import Encoding, SpecialTokens
+    from streamdec.errors import (
+        ChatTemplateError,
+        EncodeError,
+        FinishedError,
+        IdleTimeoutError,
+        MissingExtraError,
+        PreflightError,
+        QueueClosedError,
+        QueueFullError,
+        RewriteError,
+        SnapshotError,
+        SnapshotMismatchError,
+        SourceError,
+        StopRegexTimeoutError,
+        StreamdecError,
+        StreamdecWarning,
+        TokenIdError,
+        TokenIdTypeError,
+        TokenizerLibraryError,
+        TokenizerLoadError,
+        TraceError,
+        UnknownRequestError,
+        UnknownTokenError,
+        UnsupportedFormatError,
+    )
+    from streamdec.hooks import Hook, add_hook
+    from streamdec.loading.detect import detect_format
+    from streamdec.loading.factory import load_tokenizer
+    from streamdec.protocols import Decoder, Encoder, Tokenizer
+    from streamdec.streams.pool import DecoderPool
+    from streamdec.streams.round_queue import RoundQueue
+    from streamdec.streams.sinks import Sink
+    from streamdec.streams.text_iterator import TextIterator, iter_chunks
+    from streamdec.streams.text_stream import TextStream, stream, wrap
+    from streamdec.streams.token_queue import TokenQueue
 
 __all__ = [
     "INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET",
@@ -76,8 +78,6 @@ __all__ = [
     "EncodeError",
     "Encoder",
     "Encoding",
-    "EncodingCache",
-    "EncodingSpec",
     "FinishReason",
     "FinishedError",
     "GGUFTokenizer",
@@ -119,7 +119,6 @@ __all__ = [
     "Tokenizer",
     "TokenizerLibraryError",
     "TokenizerLoadError",
-    "TokenizerReport",
     "TraceError",
     "UnknownRequestError",
     "UnknownTokenError",
@@ -132,3 +131,98 @@ __all__ = [
     "stream",
     "wrap",
 ]
+
+_EXPORTS = {
+    "streamdec.backends.gguf": ("GGUFTokenizer",),
+    "streamdec.backends.huggingface": ("HuggingFaceTokenizer",),
+    "streamdec.backends.hybrid": ("HybridTokenizer",),
+    "streamdec.backends.mock": ("MockTokenizer",),
+    "streamdec.backends.report": ("LoadedTokenizer",),
+    "streamdec.backends.sentencepiece": ("SentencePieceTokenizer",),
+    "streamdec.backends.tekken": ("TekkenTokenizer",),
+    "streamdec.backends.tiktoken": ("TiktokenTokenizer",),
+    "streamdec.chunks": (
+        "Chunk",
+        "FinishReason",
+        "StopMatch",
+        "StopReason",
+        "TokenSpan",
+        "Withheld",
+    ),
+    "streamdec.core.decode_stream": ("DecodeStream",),
+    "streamdec.core.sequence": ("Sequence",),
+    "streamdec.core.stop_sequence_decoder": ("StopSequenceDecoder",),
+    "streamdec.core.stops.conditions": (
+        "StopConditions",
+        "StopLimits",
+    ),
+    "streamdec.core.window": ("INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET",),
+    "streamdec.encoding": (
+        "Encoding",
+        "SpecialTokens",
+    ),
+    "streamdec.errors": (
+        "ChatTemplateError",
+        "EncodeError",
+        "FinishedError",
+        "IdleTimeoutError",
+        "MissingExtraError",
+        "PreflightError",
+        "QueueClosedError",
+        "QueueFullError",
+        "RewriteError",
+        "SnapshotError",
+        "SnapshotMismatchError",
+        "SourceError",
+        "StopRegexTimeoutError",
+        "StreamdecError",
+        "StreamdecWarning",
+        "TokenIdError",
+        "TokenIdTypeError",
+        "TokenizerLibraryError",
+        "TokenizerLoadError",
+        "TraceError",
+        "UnknownRequestError",
+        "UnknownTokenError",
+        "UnsupportedFormatError",
+    ),
+    "streamdec.hooks": (
+        "Hook",
+        "add_hook",
+    ),
+    "streamdec.loading.detect": ("detect_format",),
+    "streamdec.loading.factory": ("load_tokenizer",),
+    "streamdec.protocols": (
+        "Decoder",
+        "Encoder",
+        "Tokenizer",
+    ),
+    "streamdec.streams.pool": ("DecoderPool",),
+    "streamdec.streams.round_queue": ("RoundQueue",),
+    "streamdec.streams.sinks": ("Sink",),
+    "streamdec.streams.text_iterator": (
+        "TextIterator",
+        "iter_chunks",
+    ),
+    "streamdec.streams.text_stream": (
+        "TextStream",
+        "stream",
+        "wrap",
+    ),
+    "streamdec.streams.token_queue": ("TokenQueue",),
+}
+"""The modules that define the exported names; each is imported when one of its names is used."""
+_HOMES = {name: module for module, names in _EXPORTS.items() for name in names}
+
+if not TYPE_CHECKING:  # type checkers know the names by the imports above, and find others missing
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'streamdec' has no attribute {name!r}")
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

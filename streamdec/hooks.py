@@ -1,11 +1,11 @@
-"""What happened, for whoever counts it: hooks, and what they are told.
+"""Hooks, which receive events for metrics, and the events.
 
-A hook is called where something rare happens: at the end of a stream, when a whole text is encoded
-or decoded, when a tokenizer is loaded, when a slower way is taken. What is frequent is counted, and
-told with the end. No hook is ever told any text.
+A hook is called for rare events: the end of a stream, the encoding or decoding of a whole text, the
+loading of a tokenizer, a fallback to a slower encoder. Frequent events are counted, and the counts
+are part of the event at the end. No event contains text.
 
-:mod:`streamdec.metrics` has hooks for Prometheus and OpenTelemetry. Without a hook none of this
-costs anything.
+:mod:`streamdec.metrics` has hooks for Prometheus and OpenTelemetry. Without a hook, events cost
+nothing.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ __all__ = [
     "StreamEnded",
     "add_hook",
     "installed",
+    "suppressed",
     "tell",
     "type_of",
-    "untold",
 ]
 
 _log = logging.getLogger("streamdec.hooks")
 
 StopKind = Literal["string", "regex", "token_id", "token_sequence", "eos", "engine"]
-"""What ended a stream whose finish is ``"stop"``: one of the stop conditions, or the engine."""
+"""What ended a stream that finished with ``"stop"``: a stop condition, or the engine."""
 
 
-FallbackReason = Literal["missing", "refused", "differs", "fails"]
-"""``missing``: fastokens is not installed. ``refused``: it is not used for this tokenizer, from its
-loading on. ``differs``: it gave other ids at run time. ``fails``: it failed for one call."""
+FallbackReason = Literal["missing", "refused", "fails"]
+"""``missing``: fastokens is not installed. ``refused``: it cannot be used for this tokenizer.
+``fails``: it failed for one call."""
 
 
 class StreamEnded(NamedTuple):
-    """One stream, when its source was closed or its request left the pool.
+    """The end of one stream, after its source was closed or its request left the pool.
 
-    Numbers and names alone: no text, no ids.
+    It contains numbers and names, but no text and no ids.
 
     >>> from streamdec import Hook, MockTokenizer, add_hook, iter_chunks
     >>> class Counts(Hook):
@@ -61,39 +61,39 @@ class StreamEnded(NamedTuple):
 
     tokenizer_type: str
     """What decoded: ``huggingface``, ``tiktoken``, ``sentencepiece``, ``gguf``, ``mock``, or the
-    name of the class of a tokenizer of one's own."""
+    class name of another tokenizer."""
     route: Literal["bytes", "window"]
     """``"bytes"`` (exact, compiled) or ``"window"`` (over the tokenizer's own decode; slower)."""
     finish_reason: FinishReason
-    """Why it ended; ``"abort"`` also for a stream that was left before its end."""
+    """Why it ended; ``"abort"`` also for a stream that was abandoned."""
     stop_kind: StopKind | None
-    """What stopped it, where the finish is ``"stop"``."""
+    """What stopped it, if it finished with ``"stop"``."""
     error_type: str | None
-    """The class of what was raised, by the engine or by a step; None if nothing was."""
+    """The class of the error that the engine or a step raised; None without one."""
     tokens: int
-    """Tokens that were read. (Of a stream that resumed: since then, and so all the rest.)"""
+    """Tokens that were read. The counts of a resumed stream begin where it resumed."""
     chunks: int
     """Chunks with text."""
     characters: int
-    """Code points that were given out."""
+    """Code points of emitted text."""
     unknown_tokens: int
     """Ids that the tokenizer does not have."""
     held_tokens: int
-    """Outputs of the engine that brought out no text, as a character was unfinished."""
+    """Outputs of the engine without text because a character was unfinished."""
     jailed_tokens: int
-    """Outputs of the engine that brought out no text, as it might have become a stop."""
+    """Outputs of the engine without text because it might have become a stop."""
     max_held_bytes: int
-    """The most bytes that waited for the end of their character, after such an output."""
+    """The most bytes of an unfinished character after such an output."""
     max_jailed_characters: int
-    """The most code points that waited to become a stop or not, after such an output."""
+    """The most code points withheld as a possible stop after such an output."""
     max_withheld_tokens: int
-    """The most tokens that something waited for until it was given out, or was a stop."""
+    """The most tokens for which text was withheld."""
     ends_incomplete: bool
-    """Whether the text ends in U+FFFD: the bytes of its last character never came."""
+    """Whether the text ends in U+FFFD because its last character was incomplete."""
 
 
 class Call(NamedTuple):
-    """One call of a tokenizer by its user; what streams call is not told.
+    """One call of a tokenizer by its user. Calls that streams make are not reported.
 
     >>> from streamdec import Hook, MockTokenizer, add_hook
     >>> class Calls(Hook):
@@ -106,19 +106,19 @@ class Call(NamedTuple):
     """
 
     tokenizer_type: str
-    """As in StreamEnded; of an encoding what encoded, which may be ``fastokens``."""
+    """As in StreamEnded; for an encoding the library that encoded, such as ``fastokens``."""
     operation: Literal["encode", "encode_batch", "decode"]
-    """What was asked for."""
+    """The method that was called."""
     seconds: float
-    """How long it took, by the wall clock."""
+    """Its duration in seconds of wall-clock time."""
     texts: int
-    """How many texts there were."""
+    """The number of texts."""
     tokens: int
-    """Ids that came out, or went in; 0 if they came in by a generator."""
+    """Ids encoded or decoded; 0 if a generator supplied them."""
     characters: int
-    """Code points that went in, or came out."""
+    """Code points encoded or decoded."""
     error_type: str | None
-    """The class of what was raised; None if nothing was."""
+    """The class of the error; None without one."""
 
 
 class Loaded(NamedTuple):
@@ -135,39 +135,39 @@ class Loaded(NamedTuple):
     """
 
     tokenizer_type: str
-    """As in StreamEnded; empty if it was not found out."""
+    """As in StreamEnded; empty if loading failed."""
     tokenizer: str
-    """The path or name, as it was given."""
+    """The path or name as given."""
     format: str
-    """What the file is, as ``detect_format`` names it; empty if it was not found out."""
+    """The format of the file, as ``detect_format`` names it; empty if loading failed."""
     seconds: float
-    """How long it took, by the wall clock."""
+    """Its duration in seconds of wall-clock time."""
     vocab_size: int
-    """One more than its greatest id; 0 if it was not loaded."""
+    """The highest id plus one; 0 if loading failed."""
     error_type: str | None
-    """The class of what was raised; None if nothing was."""
+    """The class of the error; None without one."""
 
 
 class FellBack(NamedTuple):
-    """Something encodes in the slower way, where fastokens was to do it.
+    """A fallback: another library encodes instead of fastokens.
 
     >>> from streamdec.hooks import FellBack
-    >>> FellBack("huggingface", "differs")
-    FellBack(tokenizer_type='huggingface', reason='differs')
+    >>> FellBack("huggingface", "refused")
+    FellBack(tokenizer_type='huggingface', reason='refused')
     """
 
     tokenizer_type: str
-    """What encodes instead."""
+    """The library that encodes instead."""
     reason: FallbackReason
-    """Why."""
+    """The reason."""
 
 
 class Hook:
-    r"""Is told what happened. To be derived from: each method does nothing until it is overridden.
+    r"""Base class of hooks; each method does nothing until it is overridden.
 
-    Each is given an ``event``, a named tuple. Methods are called in the thread or task where it
-    happened (context variables are those of the request), and hold it up, so they should be quick.
-    What one raises is logged, once for each kind, and goes no further.
+    Each method gets an ``event``, a named tuple. It is called in the thread or task of the event,
+    with its context variables, and blocks it, so it should be quick. Its exceptions are logged,
+    once for each kind, and not propagated.
 
     >>> from streamdec import Hook, MockTokenizer, add_hook, iter_chunks
     >>> class Stops(Hook):
@@ -182,35 +182,37 @@ class Hook:
     """
 
     def stream_ended(self, event: StreamEnded) -> None:
-        """A stream has ended, whatever its end; told once, after its source was closed."""
+        """Receive the end of a stream, once, after its source was closed."""
 
     def called(self, event: Call) -> None:
-        """Texts were encoded, or ids decoded, whole."""
+        """Receive a call that encoded or decoded whole texts."""
 
     def loaded(self, event: Loaded) -> None:
-        """A tokenizer was loaded, or was not."""
+        """Receive a call of ``load_tokenizer``, successful or not."""
 
     def fell_back(self, event: FellBack) -> None:
-        """Something is slower than was asked for."""
+        """Receive a fallback to a slower encoder."""
 
 
-Told = Literal["stream_ended", "called", "loaded", "fell_back"]
+EventName = Literal["stream_ended", "called", "loaded", "fell_back"]
 Event = StreamEnded | Call | Loaded | FellBack
 
 installed: tuple[Hook, ...] = ()
-"""The hooks that are told; replaced as a whole. To be read as ``hooks.installed``."""
+"""The installed hooks; replaced as a whole, so read it as ``hooks.installed``."""
 
 _lock = Lock()
 _logged: set[tuple[type, str, type]] = set()
 
 
 def add_hook(hook: Hook) -> Callable[[], None]:
-    """From now on ``hook`` is told what happens in this process; returns what ends that.
+    """Register ``hook`` for the events of this process.
 
-    A stream tells those that are there when it begins. What is returned is called without
-    arguments; a second call does nothing. From any thread.
+    A stream notifies the hooks that are registered when it begins. May be called from any thread.
 
-    Raises TypeError for what is no Hook, ValueError for one that was added before.
+    Returns:
+        A function without arguments that removes the hook; a second call does nothing.
+
+    Raises TypeError if ``hook`` is not a Hook, ValueError if it was added before.
 
     >>> from streamdec import Hook, add_hook
     >>> hook = Hook()
@@ -242,28 +244,28 @@ def add_hook(hook: Hook) -> Callable[[], None]:
 
 
 def tell(
-    hooks: tuple[Hook, ...], what: Told, event: StreamEnded | Call | Loaded | FellBack
+    hooks: tuple[Hook, ...], what: EventName, event: StreamEnded | Call | Loaded | FellBack
 ) -> None:
-    """Calls the method ``what`` of each of ``hooks``; nothing that they raise comes out."""
+    """Call the method ``what`` of each of ``hooks``, and log what they raise."""
     for hook in hooks:
         try:
             getattr(hook, what)(event)
-        except Exception as error:  # noqa: BLE001 (who counts must not stop what is counted)
+        except Exception as error:  # noqa: BLE001 (a metric must not fail a request)
             kind = type(hook), what, type(error)
             if kind not in _logged:
                 _logged.add(kind)
                 _log.exception("%s.%s failed; further %s not logged", *_names(kind))
 
 
-class _Untold:
-    """Within it, calls of ``decode`` are streamdec's own, and no hook is told of them."""
+class _Suppressed:
+    """A context in which calls of ``decode`` are internal and not reported to hooks."""
 
     def __init__(self) -> None:
         self._depth: ContextVar[int] = ContextVar("depth", default=0)
 
     @property
     def is_entered(self) -> bool:
-        """Whether the code that runs is within it."""
+        """Whether the running code is in the context."""
         return self._depth.get() > 0
 
     def __enter__(self) -> None:
@@ -273,11 +275,11 @@ class _Untold:
         self._depth.set(self._depth.get() - 1)
 
 
-untold = _Untold()
+suppressed = _Suppressed()
 
 
 def type_of(tokenizer: object) -> str:
-    """What ``tokenizer`` is called when something is told of it."""
+    """Return the name of ``tokenizer`` in events."""
     known: str | None = getattr(tokenizer, "tokenizer_type", None)
     return type(tokenizer).__name__ if known is None else known
 

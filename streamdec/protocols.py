@@ -289,10 +289,11 @@ class Decoder(Protocol):
     """
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The text of ``token_ids``, which are ints from 0 to 2**32 - 1.
+        """Return the text of ``token_ids``, which are ints from 0 to 2**32 - 1.
 
-        Those without a token contribute nothing. For what is no id, every backend of streamdec
-        raises :class:`~streamdec.TokenizerLibraryError`.
+        ``skip_special_tokens`` leaves special tokens out. Ids without a token contribute nothing.
+        The backends of streamdec raise :class:`~streamdec.TokenizerLibraryError` for other ids and
+        if the library fails.
         """
         ...
 
@@ -313,7 +314,7 @@ class TableDecoder(Decoder, Protocol):
 
     @property
     def rules(self) -> TextRules | None:
-        """How pieces become text; None when only ``decode`` knows."""
+        """How pieces become text; None if only ``decode`` knows."""
         ...
 
     @property
@@ -335,15 +336,15 @@ class TableDecoder(Decoder, Protocol):
         ...
 
     def piece(self, token_id: int) -> str | bytes | None:
-        """What ``token_id`` gives to the rule (bytes for RawBytes, else text); None if unknown."""
+        """Return what ``token_id`` gives to the rule: bytes or text; None if there is no token."""
         ...
 
     def is_skipped(self, token_id: int) -> bool:
-        """Whether ``decode`` leaves ``token_id`` out when ``skip_special_tokens`` is true."""
+        """Whether ``decode`` leaves ``token_id`` out if ``skip_special_tokens`` is true."""
         ...
 
     def sample_ids(self) -> Sequence[int]:
-        """A few hundred ids to verify a table with, special and byte tokens among them."""
+        """Return a few hundred ids to verify a table with, including special and byte tokens."""
         ...
 
 
@@ -386,7 +387,7 @@ class Tokenizer(Encoder, TableDecoder, Protocol):
     async def aencode(
         self, text: str, *, add_special_tokens: bool = False, special: Special = "parse"
     ) -> Encoding:
-        """As :meth:`encode`, without keeping the event loop waiting."""
+        """Encode as :meth:`encode` does, without blocking the event loop."""
         ...
 
     async def aencode_batch(
@@ -396,39 +397,39 @@ class Tokenizer(Encoder, TableDecoder, Protocol):
         add_special_tokens: bool = False,
         special: Special = "parse",
     ) -> list[Encoding]:
-        """As :meth:`encode_batch`, without keeping the event loop waiting."""
+        """Encode as :meth:`encode_batch` does, without blocking the event loop."""
         ...
 
     def decode_batch(
         self, batch: Sequence[Sequence[int]], *, skip_special_tokens: bool = True
     ) -> list[str]:
-        """The text of each list of ids in ``batch``, as :meth:`decode` gives it."""
+        """Decode each list of ids in ``batch`` as :meth:`decode` does."""
         ...
 
     def decode_stream(
         self, prompt_token_ids: Iterable[int] = (), *, skip_special_tokens: bool = True
     ) -> IncrementalDecoder:
-        """A stream that turns ids into text as they come, after a prompt.
+        """Return a stream that turns ids into text as they arrive, after a prompt.
 
         ``prompt_token_ids`` and ``skip_special_tokens`` are as for DecodeStream.
         """
         ...
 
     def id_to_token(self, token_id: int) -> str | None:
-        """The name of ``token_id`` in the vocabulary, as its library spells it; None without."""
+        """Return the name of ``token_id`` as the library spells it; None if there is no token."""
         ...
 
     def token_to_id(self, token: str) -> int | None:
-        """The id of a ``token``, by its name in the vocabulary; None if there is none."""
+        """Return the id of the ``token`` with this name in the vocabulary, or None."""
         ...
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """The bytes that ``token_id`` gives to the middle of a text; None if there is no token."""
+        """Return the bytes of ``token_id`` in the middle of a text; None if there is no token."""
         ...
 
     @property
     def vocab_size(self) -> int:
-        """The highest id and one: holes and added tokens count; padding of a model's does not."""
+        """The highest id plus one: holes and added tokens count, padding of the model does not."""
         ...
 
     @property

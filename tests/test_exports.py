@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -14,11 +16,9 @@ import streamdec
 ROOT = Path(__file__).resolve().parent.parent
 
 LENT = {
-    "streamdec.backends.encodings": {"EncodingSpec"},
-    "streamdec.backends.encoding_cache": {"EncodingCache"},
-    "streamdec.backends.fast": {"HybridTokenizer"},
-    "streamdec.backends.report": {"LoadedTokenizer", "TokenizerReport"},
     "streamdec.streams.sinks": {"Sink"},
+    "streamdec.backends.hybrid": {"HybridTokenizer"},
+    "streamdec.backends.report": {"LoadedTokenizer"},
     "streamdec.loading.factory": {"load_tokenizer"},
     "streamdec.loading.detect": {"detect_format"},
     "streamdec.core.window": {"INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET"},
@@ -60,6 +60,30 @@ def all_modules() -> list[str]:
 def test_exported_names_are_the_union_of_the_modules_all() -> None:
     union = set().union(*map(exported_by, public_modules()))
     assert set(streamdec.__all__) == union
+
+
+def test_names_are_imported_from_where_type_checkers_see_them() -> None:
+    """Names are imported when they are used; type checkers read other lines than the program."""
+    tree = ast.parse((ROOT / "streamdec" / "__init__.py").read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    seen = {alias.name: node.module for node in imports for alias in node.names}
+    homes = streamdec._HOMES
+    assert {name: seen[name] for name in streamdec.__all__} == homes
+
+
+def test_nothing_is_imported_before_it_is_used() -> None:
+    """A process that imports streamdec has not imported the libraries that it may use."""
+    code = "import sys, streamdec; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    loaded = {*run.stdout.split()}
+    assert loaded & {"asyncio", "anyio", "tokenizers", "regex", "jinja2", "fastokens"} == set()
+    assert [name for name in loaded if name.startswith("streamdec.")] == []
+
+
+def test_a_name_that_is_not_exported() -> None:
+    with pytest.raises(AttributeError, match="module 'streamdec' has no attribute 'Nothing'"):
+        streamdec.Nothing  # type: ignore[attr-defined]  # noqa: B018
+    assert set(streamdec.__all__) <= set(dir(streamdec))
 
 
 def test_no_name_is_exported_twice() -> None:

@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("streamdec.core",),
     ("streamdec.streams", "streamdec.backends"),
     ("streamdec.chat", "streamdec.metrics", "streamdec.trace"),
-    ("streamdec.loading",),
+    ("streamdec.loading", "streamdec.tokenizers"),
     (
         *("streamdec.preflight", "streamdec.bulk", "streamdec.integrations", "streamdec.testing"),
         *("streamdec.bench", "streamdec.compat"),

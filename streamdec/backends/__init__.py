@@ -1,35 +1,42 @@
-"""One third-party tokenizer library per file, each imported only when it is asked for.
+"""One tokenizer library per module, each imported only when it is needed.
 
-A backend turns its library into a :class:`~streamdec.Tokenizer`: the library's own
-``decode``, and the table behind it. It knows nothing of :mod:`streamdec.core`.
+A backend turns its library into a :class:`~streamdec.Tokenizer`: the library's own ``decode``, and
+the table behind it. Backends do not import :mod:`streamdec.core`.
 
-Where what is::
+Modules::
 
-    huggingface     a tokenizer.json by tokenizers, which is the judge of its ids
-      _tokenizer_json   that file
-      _decoder_chain    its decoders, read as rules
-    fast            the same, encoded by fastokens where that gives the same ids
-      _fastokens      that library
-      _trial          whether it is trusted with a file
-      _probes         why it may not be, and what is compared before it is
-      _shadow         what is compared at run time
-      comparison      both side by side on a text, for streamdec verify
-      oddities        where text or ids are others than people expect
-    tiktoken        rank files
-      encodings       how each of them cuts a text, and its special tokens
-      rank_files      their lines, hashes, and tiktoken's cache
-      tekken          Mistral's JSON, served by tiktoken
-    sentencepiece   a tokenizer.model
-    gguf            a llama.cpp file
-      gguf_metadata   its keys and values, within bounds
-      gguf_cutting    how a text is cut, by the name it gives
-    mock            tokenizers for tests, by no library
+    huggingface               a tokenizer.json, read by tokenizers, which defines its ids
+      _tokenizer_json         reading that file
+      _decoder_chain          its decoders as rules
+      apply_tokenizer_config  the files beside it that change its added tokens
+      declared_tokens         what those files declare
+      tokenizer_config        reading those files
+      added_vocabulary        its added tokens, for preflight
+    hybrid                    the same, encoded by fastokens if it gives the same ids
+      _fastokens              that library
+      _fastokens_check        whether it may be used for a file
+      _probes                 the rules and strings of that check
+      comparison              both encoders side by side, for streamdec verify
+    caveats                   properties of a tokenizer that surprise people
+    library_stream            the library's own decode and stream, for comparisons
+    tiktoken                  rank files
+      encodings               the regex and special tokens of each known rank file
+      rank_files              reading them, hashes, and tiktoken's cache
+      tekken                  Mistral's JSON, encoded by tiktoken
+    sentencepiece             a tokenizer.model
+    gguf                      a llama.cpp file
+      gguf_metadata           reading its keys and values, within bounds
+      gguf_cutting            how a text is split, by the name in the file
+    mock                      tokenizers for tests, without a library
 
-    _derived        what follows from ids and decode: batches, offsets, event loops, a cache
-    encoding_cache  that cache
-    report          what a tokenizer says of how it was loaded
-    _common, _extras, _guard, _lazy, _pieces, _reading, _threads, tokenizer_config
-                    shared by several
+    _base                     what follows from ids and decode: batches, offsets, async calls
+      _chat                   chat templates of a tokenizer
+      _instrumented           calls that hooks receive
+      _threads                threads for long texts
+      encoding_cache          a cache of encodings
+      report                  the report of a loaded tokenizer
+    _common, _extras, _pieces, _reading
+                              shared by several
 
-Each backend has the same outline: opening, decoding, encoding, the vocabulary.
+The sections of each backend are opening, decoding, encoding, the vocabulary.
 """

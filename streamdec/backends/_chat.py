@@ -1,19 +1,18 @@
 """A tokenizer's chat template: text or ids of a conversation.
 
-In: messages. Out: what the model's own template makes of them. Where that template is and what
-renders it is the affair of the :class:`ChatSource` that ``load_tokenizer`` gives a tokenizer; it is
-asked for when first needed, and so is the library.
+In: messages. Out: the prompt that the model's template renders. ``load_tokenizer`` gives a
+tokenizer a :class:`ChatSource`, which finds the template and imports its library at first use.
 """
 
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, overload
 
-from streamdec.encoding import Encoding, SpecialTokens
+from streamdec.encoding import SpecialTokens
 from streamdec.errors import ChatTemplateError
+from streamdec.protocols import Tokenizer
 
 __all__ = ["ChatRenderer", "ChatSource", "ChatTokenizer", "NewTemplate"]
 
@@ -24,7 +23,7 @@ _OF_TENSORS = frozenset(
         *("return_tensors", "tokenizer_kwargs", "truncation"),
     }
 )
-"""Options of transformers' method, which a template would take for variables of its own."""
+"""Options of transformers' method, which would otherwise become variables of the template."""
 
 
 class ChatRenderer(Protocol):
@@ -32,7 +31,7 @@ class ChatRenderer(Protocol):
 
     @property
     def origin(self) -> object:
-        """Where it is from, and why that one."""
+        """Where it was found, and why this one was chosen."""
         ...
 
     def openai_messages(
@@ -43,77 +42,66 @@ class ChatRenderer(Protocol):
         with_tools: bool = False,
         separator: str = "\n",
     ) -> list[dict[str, Any]]:
-        """Messages of a client of OpenAI's API, as this template takes them."""
+        """Convert messages of a client of OpenAI's API for this template."""
         ...
 
     def render(self, messages: Iterable[Any], **options: Any) -> str:
-        """The text of a conversation."""
+        """Return the text of a conversation."""
         ...
 
     def render_with_spans(
         self, messages: Iterable[Any], **options: Any
     ) -> tuple[str, list[tuple[int, int]]]:
-        """The text of a conversation, and where in it the assistant speaks."""
+        """Return the text of a conversation, and the spans of the assistant's messages."""
         ...
 
 
 NewTemplate = (
     str | os.PathLike[str] | Mapping[str, str] | Sequence[Mapping[str, str]] | ChatRenderer
 )
-"""A template: a text, the path of a file, several with names, or one that is ready."""
+"""A template: a text, the path of a file, several by name, or a renderer."""
 
 
 class ChatSource(Protocol):
-    """Where the template of a tokenizer is."""
+    """Finds the template of a tokenizer."""
 
     def template(self, tokens: SpecialTokens, fallback: str | None = None) -> ChatRenderer:
-        """The template; ``tokens`` are for one that has no files to say which there are."""
+        """Return the template; ``tokens`` are used if no file declares special tokens."""
         ...
 
     def change(self, template: NewTemplate | None, options: Mapping[str, Any]) -> None:
-        """Have another template, or the same with other options."""
+        """Use another template, or other options."""
         ...
 
 
-class ChatTokenizer(ABC):
-    """The part of a tokenizer that knows conversations."""
+class ChatTokenizer(Tokenizer):
+    """The methods of a tokenizer for conversations."""
 
     _chat: ChatSource | None = None
     """Only a tokenizer that ``load_tokenizer`` made has one."""
 
-    @property
-    @abstractmethod
-    def special_tokens(self) -> SpecialTokens:
-        """The special tokens and their roles."""
-
-    @abstractmethod
-    def encode(
-        self, text: str, *, add_special_tokens: bool = False, special: Any = "parse"
-    ) -> Encoding:
-        """The ids of a text."""
-
     def get_chat_template(self, *, fallback: Literal["simple"] | None = None) -> ChatRenderer:
-        """The :class:`~streamdec.chat.ChatTemplate`; its ``origin`` says which file and why.
+        """Return the :class:`~streamdec.chat.ChatTemplate`; its ``origin`` names the file.
 
-        It is read when it is first asked for, and kept.
+        The template is read at the first call.
 
-        Raises :class:`~streamdec.ChatTemplateError` if there is none, which says what was looked
-        for, unless ``fallback`` is ``"simple"``; :class:`~streamdec.MissingExtraError` without
+        Raises :class:`~streamdec.ChatTemplateError`, which says where it was looked for, if there
+        is none and ``fallback`` is not ``"simple"``; :class:`~streamdec.MissingExtraError` without
         jinja2.
         """
         return self._chat_source.template(self.special_tokens, fallback)
 
     def set_chat_template(self, template: NewTemplate | None = None, **options: Any) -> None:
-        """Render with ``template`` from now on, whatever the model's files have.
+        """Render with ``template`` from now on instead of the model's own.
 
-        It is a text, the path of a file with it, several by their names, or a
-        :class:`~streamdec.chat.ChatTemplate`; None is the one of the files. ``options`` are
+        ``template`` is a text, the path of a file, several templates by name, or a
+        :class:`~streamdec.chat.ChatTemplate`; None restores the model's own. ``options`` are
         those of that class: ``profile``, ``now``, ``trust``, ``special_tokens``, ``fallback``.
 
-        Raises :class:`~streamdec.ChatTemplateError` for a file that cannot be read, for what is no
-        template, and for a tokenizer that ``load_tokenizer`` did not make; TypeError for an unknown
-        option. The template is then the one from before. What is wrong in the template, and a bad
-        option (ValueError), is told where it is first needed.
+        Raises :class:`~streamdec.ChatTemplateError` for a file that cannot be read, for another
+        type, and for a tokenizer that ``load_tokenizer`` did not make; TypeError for an unknown
+        option. The previous template then stays. Errors in the template, and invalid values of
+        options (ValueError), are raised at first use.
 
         >>> from streamdec import load_tokenizer
         >>> tokenizer = load_tokenizer("path/to/model")
@@ -154,16 +142,16 @@ class ChatTokenizer(ABC):
         fallback: Literal["simple"] | None = None,
         **options: Any,
     ) -> str | list[int]:
-        r"""``messages`` as the text of a prompt, or with ``tokenize`` its ids.
+        r"""Render ``messages`` as the text of a prompt, or with ``tokenize`` return its ids.
 
-        The text is that of :meth:`streamdec.chat.ChatTemplate.render`, which has the ``options``
-        (``tools``, ``add_generation_prompt`` and so on); the ids are those of ``encode(text,
-        add_special_tokens=False)``, as templates write special tokens themselves. With ``openai``
-        the messages are first made what vLLM and SGLang make of those of OpenAI's clients.
+        The text is that of :meth:`streamdec.chat.ChatTemplate.render`, which documents the
+        ``options`` (``tools``, ``add_generation_prompt`` and so on). The ids are those of
+        ``encode(text, add_special_tokens=False)``, because templates write special tokens
+        themselves. ``openai`` first converts messages of OpenAI's clients as vLLM and SGLang do.
         ``fallback="simple"`` renders lines of role and content if the model has no template.
 
-        Raises :class:`~streamdec.ChatTemplateError` for whatever fails in the template, and if
-        there is none; TypeError for options that transformers has for its tensors.
+        Raises :class:`~streamdec.ChatTemplateError` if the template fails or there is none;
+        TypeError for options of transformers that concern tensors.
 
         >>> from streamdec import load_tokenizer
         >>> tokenizer = load_tokenizer("path/to/model")
@@ -175,7 +163,7 @@ class ChatTokenizer(ABC):
         """
         for name in _OF_TENSORS & options.keys():
             if options.pop(name):
-                raise TypeError(f"{name!r} is no option here: ids are a list, and text a str")
+                raise TypeError(f"{name!r} is not supported: the result is a str or a list of ids")
         template = self.get_chat_template(fallback=fallback)
         if openai:
             messages = template.openai_messages(

@@ -1,8 +1,4 @@
-"""What every backend does alike: call its library safely, and name what it decodes.
-
-In: a library's callables; token ids; a table of pieces. Out: results or a
-:class:`~streamdec.errors.TokenizerLibraryError`; ids to try; a fingerprint.
-"""
+"""What all backends share: safe calls into a library, id checks, samples and fingerprints."""
 
 from __future__ import annotations
 
@@ -10,15 +6,23 @@ import hashlib
 import json
 import marshal
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, fields, is_dataclass
 from itertools import islice
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from streamdec.backends._guard import guarded
 from streamdec.errors import TokenizerLibraryError
+
+if TYPE_CHECKING:
+    # pyright compares the declared members of a protocol: with functools.cached_property a class
+    # would not be a Tokenizer.
+    from builtins import property as cached_property
+else:
+    from functools import cached_property
 
 __all__ = [
     "MAX_ID",
+    "cached_property",
     "canonical",
     "checked_ids",
     "fingerprint_of",
@@ -28,26 +32,44 @@ __all__ = [
 ]
 
 MAX_ID = 2**24 - 1
-"""The highest id that a rank file or what stands beside it may have. Every id up to the highest is
-asked for its bytes once; no vocabulary has so many."""
+"""The highest id that a rank file or a file beside it may have. The bytes of each id up to the
+highest are read once; no vocabulary has so many."""
 _SPREAD_IN_SAMPLE = 128
 _SPECIAL_IN_SAMPLE = 64
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def guarded(call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return ``call(*args, **kwargs)``. Costs 0.1 µs.
+
+    Raises :class:`TokenizerLibraryError` for any error inside, with the original as ``__cause__``.
+    """
+    try:
+        return call(*args, **kwargs)
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    # A Rust panic is a PanicException, which derives from BaseException.
+    except BaseException as error:
+        name = getattr(call, "__qualname__", type(call).__name__)
+        raise TokenizerLibraryError(f"{name}: {type(error).__name__}: {error}") from error
+
 
 def checked_ids(token_ids: Iterable[int]) -> array[int]:
-    """``token_ids``, if all of them are ints from 0 to 2**32 - 1.
+    """Return ``token_ids`` if all are ints from 0 to 2**32 - 1.
 
-    Raises :class:`TokenizerLibraryError` for others, as ``tokenizers`` and tiktoken refuse them.
+    Raises :class:`TokenizerLibraryError` for others, which ``tokenizers`` and tiktoken reject too.
     """
     try:
         return array("I", list(token_ids))
     except (TypeError, ValueError, OverflowError) as error:
-        told = f"decode: {type(error).__name__}: ids are ints from 0 to 2**32 - 1: {error}"
-        raise TokenizerLibraryError(told) from error
+        what = f"decode: {type(error).__name__}: ids are ints from 0 to 2**32 - 1: {error}"
+        raise TokenizerLibraryError(what) from error
 
 
 def sample_of(special: Iterable[int], single_bytes: Iterable[int], size: int) -> list[int]:
-    """Ids to verify a table with: some special ones, all bytes, some of all below ``size``."""
+    """Return ids to verify a table with: special ones, all bytes, and a spread below ``size``."""
     spread = range(0, size, max(size // _SPREAD_IN_SAMPLE, 1))
     return sorted({*islice(special, _SPECIAL_IN_SAMPLE), *single_bytes, *spread})
 
@@ -61,10 +83,10 @@ def fingerprint_of(rules: object, *table: object) -> str:
 
     Different arguments have different digits. Hashing 30,000 tokens takes 2 ms.
     """
-    told = json.dumps(canonical(rules), sort_keys=True).encode()
+    identity = json.dumps(canonical(rules), sort_keys=True).encode()
     # Version 2 writes the length of each string and no references, so equal tables have equal
     # bytes in every process.
-    data = marshal.dumps([told, *table], 2)
+    data = marshal.dumps([identity, *table], 2)
     return hashlib.sha256(data).hexdigest()[:16]
 
 
@@ -75,18 +97,18 @@ def packed(texts: list[str]) -> str | list[str]:
 
 
 def canonical(value: object) -> object:
-    """``value`` as JSON data; dataclasses by name and by the fields that are not at their default.
+    """Return ``value`` as JSON data: dataclasses by name and non-default fields.
 
-    A field added later, with a default, leaves old fingerprints, and so old snapshots, as they are.
+    So a field that is added later, with a default, does not change fingerprints and snapshots.
     """
     if is_dataclass(value) and not isinstance(value, type):
-        told = {f.name: canonical(getattr(value, f.name)) for f in _told_fields(value)}
-        return [type(value).__name__, told]
+        changed = {f.name: canonical(getattr(value, f.name)) for f in _changed_fields(value)}
+        return [type(value).__name__, changed]
     if isinstance(value, tuple):
         return [canonical(item) for item in value]
     return value
 
 
-def _told_fields(value: object) -> list[Field[object]]:
+def _changed_fields(value: object) -> list[Field[object]]:
     assert is_dataclass(value)
     return [f for f in fields(value) if f.default is MISSING or getattr(value, f.name) != f.default]

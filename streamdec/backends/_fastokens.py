@@ -1,31 +1,49 @@
 """The library fastokens (extra ``fast``), as far as it is used: text to ids.
 
 In: the text of a ``tokenizer.json``. Out: an encoder that gives ids as bytes, four for each,
-little-endian. Always by one call, which lets other threads run; ``encode`` keeps them waiting for
-texts under 32 KiB.
+little-endian. It always calls the batch function, which releases the GIL; ``encode`` of fastokens
+holds it for texts under 32 KiB.
 """
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from streamdec.backends._common import guarded
 from streamdec.backends._extras import library
-from streamdec.backends._guard import guarded
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 
-__all__ = ["FastEncoder"]
+__all__ = ["FastEncoder", "Mode", "ids_of", "import_fastokens"]
+
+Mode = tuple[bool, Literal["parse", "text"]]
+"""Whether special tokens are added, and how those that a text spells are encoded."""
+
+
+def import_fastokens() -> Any:
+    """Return the library. Raises :class:`MissingExtraError` if it is not installed."""
+    return library("fastokens", "fast", "encoding fast needs")
+
+
+def ids_of(data: bytes) -> array[int]:
+    """Return the ids in ``data``, which has four bytes for each, little-endian."""
+    ids = array("I", data)
+    if sys.byteorder == "big":
+        ids.byteswap()
+    return ids
 
 
 class FastEncoder:
-    """Encodes as fastokens does, never truncated and never padded.
+    """The encoder of fastokens, without truncation and padding.
 
     Raises :class:`MissingExtraError` without the library, and :class:`TokenizerLoadError` if it
-    does not take this file; that says nothing against the file.
+    does not support this file, which may be correct all the same.
     """
 
     def __init__(self, text: str) -> None:
-        made = library("fastokens", "fast", "encoding fast needs").Tokenizer
+        made = import_fastokens().Tokenizer
         try:
             self._tokenizer: Any = guarded(made.from_json_str, text)
             guarded(self._tokenizer.no_truncation)
@@ -40,7 +58,7 @@ class FastEncoder:
         add_special_tokens: bool,
         special: Literal["parse", "text"] = "parse",
     ) -> list[bytes]:
-        """The ids of each text; what it spells of special tokens is special, or is text."""
+        """Return the ids of each text, with the special tokens that it spells parsed or as text."""
         encode, as_text = self._tokenizer.encode_batch_flat, special == "text"
         data, ends = guarded(
             encode,

@@ -10,7 +10,7 @@ import re
 
 from tokenizers import decoders
 
-from streamdec.backends._guard import guarded
+from streamdec.backends._common import guarded
 from streamdec.protocols import (
     CTC,
     BPESuffix,

@@ -1,8 +1,9 @@
-"""What two encoders of one tokenizer.json must agree on before the faster of them is trusted.
+"""The rules and strings by which fastokens is checked against one tokenizer.json.
 
-In: the slow encoder's tokenizer. Out: reasons to trust nothing (static rules), and strings to
-compare ids on. Both follow a prototype's, found by altering configurations until
-fastokens 0.3.5 and tokenizers 0.23.3 differed. How many of those this set finds was not measured.
+In: the tokenizer of the Hugging Face library. Out: reasons to exclude fastokens (static rules), and
+strings whose ids are compared. Both come from a prototype that altered configurations until
+fastokens 0.3.5 and tokenizers 0.23.3 differed. The share of such differences that this set finds
+was not measured.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
-from streamdec.backends._guard import guarded
+from streamdec.backends._common import guarded
 
 __all__ = ["GUARDED", "probes_of", "static_faults"]
 
 GUARDED = "\u180e"
-"""White space to one regex engine and not to the other: texts that have it are encoded slowly."""
+"""White space to one regex engine only: huggingface encodes the texts that contain it."""
 
 _CLASS = re.compile(r"\[(?:\\.|[^\]\\])*\]")
 # Oniguruma and PCRE2 read these differently: words, borders, lines, hexadecimal digits, and
@@ -59,9 +60,9 @@ _AROUND = ("{}", "a{}b", " {} ", "\n{}\n", "\t{}\t x", "1{}2", "{}{}", "  {}  ",
 
 
 def static_faults(tokenizer: Tokenizer, renumbered: Sequence[str] = ()) -> Iterator[str]:
-    """Why the fast encoder must not be used for this file, whatever the probes say.
+    """Yield the reasons not to use fastokens for this file.
 
-    ``renumbered`` are added tokens that have other ids in ``tokenizer`` than the file says.
+    ``renumbered`` are added tokens whose ids in ``tokenizer`` differ from those in the file.
     """
     if getattr(tokenizer.model, "dropout", None):
         yield "the model has dropout, which is random"
@@ -79,14 +80,14 @@ def static_faults(tokenizer: Tokenizer, renumbered: Sequence[str] = ()) -> Itera
 
 
 def _data_of(part: Any) -> Any:
-    """One part of a tokenizer as JSON data; None for none."""
+    """Return one part of a tokenizer as JSON data; None without it."""
     return None if part is None else json.loads(guarded(part.__getstate__))
 
 
 def _faults_of_one_pass(added: Sequence[AddedToken]) -> Iterator[str]:
-    """What is found otherwise in one pass than in two: normalized tokens after the others.
+    """Yield what one pass finds differently from two: normalized tokens after the others.
 
-    Without a normalizer the fast encoder takes one pass, the slow one two.
+    Without a normalizer fastokens takes one pass and huggingface two.
     """
     later = [token for token in added if token.normalized]
     first = [token.content for token in added if not token.normalized]
@@ -99,7 +100,7 @@ def _faults_of_one_pass(added: Sequence[AddedToken]) -> Iterator[str]:
 
 
 def _is_overlapping(earlier: Sequence[str], later: Sequence[str]) -> bool:
-    """Whether in some text one of ``later`` begins within one of ``earlier``."""
+    """Return whether in some text one of ``later`` begins inside one of ``earlier``."""
     known, ordered = set(later), sorted(later)
     for token in earlier:
         for start in range(len(token)):
@@ -112,7 +113,7 @@ def _is_overlapping(earlier: Sequence[str], later: Sequence[str]) -> bool:
 
 
 def _patterns(part: Any) -> Iterator[str]:
-    """Every regex anywhere in ``part``."""
+    """Yield every regex in ``part``."""
     if isinstance(part, dict):
         if isinstance(part.get("Regex"), str):
             yield part["Regex"]
@@ -123,7 +124,7 @@ def _patterns(part: Any) -> Iterator[str]:
 
 
 def probes_of(tokenizer: Tokenizer) -> list[str]:
-    """A few thousand strings, the same ones for the same tokenizer."""
+    """Return a few thousand strings, the same for the same tokenizer."""
     words = _vocabulary(tokenizer)
     added = list(tokenizer.get_added_tokens_decoder().values())
     contents = [token.content for token in added]
@@ -142,14 +143,14 @@ def _is_risky(token: AddedToken) -> bool:
 
 
 def _vocabulary(tokenizer: Tokenizer) -> list[str]:
-    """Texts of ids from all over the vocabulary."""
+    """Return the texts of ids spread over the vocabulary."""
     size = tokenizer.get_vocab_size(with_added_tokens=False)
     ids = range(0, size, max(1, size // _VOCABULARY))
     return [text for text in tokenizer.decode_batch([[i] for i in ids]) if text]
 
 
 def _long(words: Sequence[str]) -> list[str]:
-    """Beyond the lengths at which an encoder divides its work."""
+    """Return texts longer than those at which an encoder divides its work."""
     fixed = " ".join(_FIXED).replace(GUARDED, "")
     mixed = fixed + " ".join(words)
     return [(mixed * (_LONG // len(mixed) + 1))[:_LONG], "x " * (_LONG // 2), "ab" * (_LONG // 8)]

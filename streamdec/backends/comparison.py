@@ -1,6 +1,6 @@
-"""Both encoders of one ``tokenizer.json``, side by side on a text.
+"""Compare the two encoders of one ``tokenizer.json`` on texts.
 
-In: texts. Out: for each whose ids differ, the smallest part of it whose ids still do.
+In: texts. Out: for each text whose ids differ, the smallest part whose ids still differ.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from streamdec.backends._derived import check_text
-from streamdec.backends._fastokens import FastEncoder
-from streamdec.backends._shadow import Mode, first_difference, ids_of
-from streamdec.backends.fast import HybridTokenizer
+from streamdec.backends._base import check_text
+from streamdec.backends._fastokens import FastEncoder, Mode, ids_of
+from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.errors import TokenizerLibraryError
 
 __all__ = ["Comparison", "Difference", "smallest"]
@@ -21,31 +20,31 @@ Part = TypeVar("Part", bound=Sequence[Any])
 
 _MODES: tuple[Mode, ...] = ((False, "parse"), (True, "parse"), (False, "text"))
 _MAX_TRIALS = 2_000
-"""Encodings that are spent on making a text smaller."""
+"""The most encodings spent on making a text smaller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A text that the two encode differently."""
+    """A text that the two libraries encode differently."""
 
     text: str
-    """As small as it was made."""
+    """The smallest part found."""
     position: int
-    """Where it was found: its place in the text that was given."""
+    """Its position in the given text."""
     add_special_tokens: bool
-    """Whether special tokens were added around it."""
+    """Whether special tokens were added."""
     special: Literal["parse", "text"]
-    """What became of special tokens that it spells."""
+    """How special tokens that it spells were encoded."""
     fastokens: tuple[int, ...]
-    """Its ids by the one."""
+    """Its ids by fastokens."""
     huggingface: tuple[int, ...] | None
-    """Its ids by the other; None if it cannot encode the text."""
+    """Its ids by huggingface; None if it cannot encode the text."""
 
 
 class Comparison:
-    """Compares the ids of ``tokenizer`` by huggingface with those by ``encoder``.
+    """Compares the ids of ``tokenizer`` by huggingface with those of ``encoder``.
 
-    By ``encoder`` alone, whether it is trusted with this file or not.
+    ``encoder`` need not be in use for this file.
     """
 
     def __init__(self, tokenizer: HybridTokenizer, encoder: FastEncoder) -> None:
@@ -53,13 +52,13 @@ class Comparison:
         self._encoder = encoder
 
     def difference(self, text: str) -> Difference | None:
-        """The smallest difference found in ``text``, or None.
+        """Return the smallest difference found in ``text``, or None.
 
-        With special tokens added and not, and with those that it spells as text.
+        The text is encoded with and without added special tokens, and with those that it spells as
+        text.
 
-        Raises :class:`~streamdec.EncodeError` for what no encoder takes, and
-        :class:`~streamdec.TokenizerLibraryError` if the fast one fails; the other would then
-        encode.
+        Raises :class:`~streamdec.EncodeError` for a text that cannot be encoded, and
+        :class:`~streamdec.TokenizerLibraryError` if fastokens fails.
         """
         check_text("parse", text)
         for mode in _MODES:
@@ -89,23 +88,23 @@ class Comparison:
             return fast, None
 
     def _place(self, text: str, mode: Mode) -> int:
-        """About where in ``text`` the ids begin to differ."""
+        """Return about where in ``text`` the ids begin to differ."""
         fast, slow = self._ids(text, mode)
         if slow is None:
             return 0
-        index = first_difference(ids_of(fast), ids_of(slow))
-        return len(self._tokenizer.decode(ids_of(slow)[:index], skip_special_tokens=False))
+        ids, others = ids_of(slow), ids_of(fast)
+        pairs = enumerate(zip(ids, others, strict=False))
+        same = min(len(ids), len(others))
+        index = next((i for i, (id_, other) in pairs if id_ != other), same)
+        return len(self._tokenizer.decode(ids[:index], skip_special_tokens=False))
 
 
 def smallest(text: Part, differs: Callable[[Part], bool], place: int = 0) -> tuple[int, int]:
-    """Start and length of a part of ``text`` that still ``differs``, as small as was found.
+    """Return the start and length of a small part of ``text`` that still ``differs``.
 
-    ``text`` is a string, or a list of ids, of which each takes the place of a character.
-
-    First by widening a window around ``place``, then by cutting from both ends: large pieces, then
-    smaller ones, until no character can be taken from an end. After 2,000 trials it is given up,
-    and what was found by then returned. A part is always in one piece, so it can be found again in
-    the text.
+    ``text`` is a string or a list of ids. A window around ``place`` is widened until it differs,
+    then shortened from both ends, in large steps and then smaller ones, until nothing can be
+    removed. The search ends after 2,000 trials. The part is contiguous.
 
     >>> from streamdec.backends.comparison import smallest
     >>> smallest("all is well but for this", lambda part: "but" in part, 3)

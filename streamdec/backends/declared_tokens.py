@@ -1,12 +1,11 @@
-"""What the files beside a ``tokenizer.json`` say of its added tokens, as transformers takes it.
+"""The added tokens that the files beside a ``tokenizer.json`` declare, as transformers reads them.
 
-In: what these files hold, parsed. Out: :class:`DeclaredTokens`: the tokens that are added when a
-folder is loaded, in their order and with their flags. Loading a tokenizer and looking at a folder
-without loading it both ask here, so that they cannot differ.
+In: the parsed files. Out: :class:`DeclaredTokens`: the tokens that are added when a folder is
+loaded, in order and with their flags. The loader and preflight both use it, so they agree.
 
 The rules are those of transformers 5 (``tokenization_utils_base.py`` and
 ``tokenization_utils_tokenizers.py``, the same from 5.0 to 5.23), found by reading it and by
-comparing (``scripts/make_overlay_goldens.py``).
+comparing (``scripts/make_tokenizer_config_goldens.py``).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from streamdec.backends.tokenizer_config import ROLES, content_of
 __all__ = ["DECLARED", "FLAGS", "DeclaredTokens", "added_token", "declared_tokens"]
 
 DECLARED = "added_tokens_decoder"
-"""The key under which ``tokenizer_config.json`` has added tokens by their ids."""
+"""The key of added tokens by id in ``tokenizer_config.json``."""
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 _EXTRA = "extra_special_tokens"
 _ADDITIONAL = "additional_special_tokens"
@@ -32,30 +31,30 @@ TextOrToken = str | AddedToken
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTokens:
-    """What the files say."""
+    """The tokens that the files declare."""
 
     declared: Mapping[int, AddedToken]
-    """Tokens by the ids that the files give them."""
+    """Tokens by their declared ids."""
     named: Mapping[str, TextOrToken]
     """Tokens that have a role (``eos_token``) or another name."""
     extra: tuple[TextOrToken, ...]
-    """Those that are called special without one."""
+    """Special tokens without a name."""
 
     def names(self) -> dict[str, str]:
-        """The text of each token that has a name."""
+        """Return the text of each named token."""
         return {name: _text(token) for name, token in self.named.items()}
 
     def to_add(
         self, present: Container[str], *, extra_is_special: bool = False
     ) -> list[AddedToken]:
-        """Those to be added, in order, to a tokenizer that has the added tokens ``present``.
+        """Return the tokens to add, in order, to a tokenizer with the added tokens ``present``.
 
-        All that are declared are added once more, so the last one of a text gives its flags. Some
-        classes make extra tokens special whatever their flags (``extra_is_special``).
+        All declared tokens are added again, so the last one of a text decides its flags. Some
+        classes make all extra tokens special (``extra_is_special``).
         """
         found: list[TextOrToken] = [token for _, token in sorted(self.declared.items())]
         declared = {_text(token) for token in found}
-        # A string is not equal to an object of that text, so that one may come after it.
+        # A string is not equal to an object with that text, so both may occur.
         others = dict.fromkeys((*self.named.values(), *self.extra))
         found += [t for t in others if _text(t) not in declared and _text(t) not in present]
         special = set(self.names().values())
@@ -73,16 +72,16 @@ def declared_tokens(
     *,
     defaults: Mapping[str, str] | None = None,
 ) -> DeclaredTokens:
-    """What the files say together.
+    """Combine the files.
 
     Args:
         config: ``tokenizer_config.json``.
-        declared: the ``added_tokens_decoder`` of it; None if there is none, and only then are the
-            three that follow read.
+        declared: Its ``added_tokens_decoder``; None without one, and only then are the next three
+            used.
         special_map: ``special_tokens_map.json``.
-        legacy: ``added_tokens.json``, texts to ids.
-        own: the added tokens of ``tokenizer.json`` by their ids.
-        defaults: the tokens that the tokenizer class gives to roles of which the files are silent.
+        legacy: ``added_tokens.json``, ids by text.
+        own: The added tokens of ``tokenizer.json`` by id.
+        defaults: The tokens of the tokenizer class for roles that the files do not declare.
     """
     said = dict(config)
     if _ADDITIONAL in said and not said.get(_EXTRA):
@@ -97,7 +96,7 @@ def declared_tokens(
 
 
 def added_token(value: Mapping[str, Any]) -> AddedToken:
-    """An added token as JSON has it, ``content`` and flags; what is left out is the library's."""
+    """Return an added token from JSON; missing flags have the library's defaults."""
     flags = {flag: bool(value[flag]) for flag in FLAGS if flag in value}
     return AddedToken(value["content"], **flags)
 
@@ -105,9 +104,9 @@ def added_token(value: Mapping[str, Any]) -> AddedToken:
 def _of_legacy(
     legacy: Mapping[str, int], said: Mapping[str, Any]
 ) -> Iterator[tuple[int, AddedToken]]:
-    """Special are those with a role, and the extra ones.
+    """Yield tokens and ids; tokens with a role and extra tokens are special.
 
-    Not if they are typed objects of the config: so it is there.
+    As in transformers, typed objects of the config do not count.
     """
     extra = said.get(_EXTRA)
     values = [*map(said.get, ROLES), *(extra if isinstance(extra, list) else ())]
@@ -120,7 +119,7 @@ def _of_legacy(
 
 
 def _of_map(special_map: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``special_tokens_map.json`` says, as if the config had said it."""
+    """Return ``special_tokens_map.json`` in the form of the config."""
     found: dict[str, Any] = {}
     for key, value in special_map.items():
         if key == _EXTRA and isinstance(value, list):
@@ -138,7 +137,7 @@ def _roles(said: Mapping[str, Any]) -> dict[str, TextOrToken]:
 
 
 def _other_names(said: Mapping[str, Any]) -> dict[str, TextOrToken]:
-    """What else is called ``…_token``, and the extra tokens if they have names."""
+    """Return other keys that end in ``_token``, and named extra tokens."""
     extra = said.get(_EXTRA)
     other = {key: said[key] for key in said if key.endswith("_token") and key not in ROLES}
     other |= extra if isinstance(extra, dict) else {}
@@ -147,7 +146,7 @@ def _other_names(said: Mapping[str, Any]) -> dict[str, TextOrToken]:
 
 
 def _extra(said: Mapping[str, Any]) -> tuple[TextOrToken, ...]:
-    """The extra tokens without a name; of older files what they call additional."""
+    """Return the extra tokens without a name; older files call them additional."""
     extra = said.get(_EXTRA)
     has_newer = _EXTRA in said and not isinstance(extra, dict)
     return tuple(_listed(extra if has_newer else said.get(_ADDITIONAL)))
@@ -155,7 +154,7 @@ def _extra(said: Mapping[str, Any]) -> tuple[TextOrToken, ...]:
 
 def _listed(values: Any) -> Iterator[TextOrToken]:
     for value in values if isinstance(values, list) else ():
-        # Old files have objects that do not say that they are special, as the list does.
+        # In old files the objects do not say that they are special; the list does.
         token = _token_or_none({"special": True, **value} if isinstance(value, dict) else value)
         if token is not None:
             yield token

@@ -73,7 +73,8 @@ class EncodingCache:
 
     Raises ValueError if ``max_bytes`` is less than 1.
 
-    >>> from streamdec import EncodingCache, MockTokenizer
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.tokenizers import EncodingCache
     >>> tokenizer = MockTokenizer()
     >>> tokenizer.encoding_cache = EncodingCache(64 * 2**20)
     >>> tokenizer.encode("Hello world") == tokenizer.encode("Hello world")

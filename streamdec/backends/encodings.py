@@ -1,7 +1,7 @@
-r"""What a rank file does not say of its encoding: how text is cut, which special tokens there are.
+r"""The known encodings of tiktoken's kind: regexes and special tokens, which rank files lack.
 
-A rank file holds a line for each token, its bytes in base64 and its rank, and nothing else. It is
-recognised by its SHA-256. Where the facts come from:
+A rank file has a line for each token, with its bytes in base64 and its rank, and nothing else. Its
+SHA-256 identifies it. Sources:
 
 * OpenAI's: ``tiktoken_ext/openai_public.py`` of tiktoken 0.14 (a test compares them);
 * Llama 3: ``models/llama3/tokenizer.py`` of meta-llama/llama-models, and ``llama/tokenizer.py`` of
@@ -15,12 +15,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-__all__ = ["ENCODINGS", "EncodingSpec", "RankFile"]
+__all__ = ["ENCODINGS", "EncodingSpec", "RankFile", "encoding_of_model"]
 
 
 @dataclass(frozen=True, slots=True)
 class RankFile:
-    """A file of ranks that is known by its content.
+    """A rank file that is recognised by its content.
 
     >>> from streamdec.backends.encodings import ENCODINGS
     >>> ENCODINGS["cl100k_base"].files[0].sha256[:16]
@@ -28,21 +28,21 @@ class RankFile:
     """
 
     sha256: str
-    """In hexadecimal."""
+    """Its SHA-256 in hexadecimal."""
     url: str = ""
-    """Where tiktoken downloads it, and by which it names it in its cache; "" if it does not."""
+    """The address from which tiktoken downloads it, and names it in its cache; "" without one."""
 
 
 @dataclass(frozen=True)
 class EncodingSpec:
-    r"""One encoding of tiktoken's kind, apart from its ranks: what a rank file does not say.
+    r"""An encoding of tiktoken's kind without its ranks.
 
-    For a rank file that nobody knows, make one and give it as ``encoding`` to
-    :func:`~streamdec.load_tokenizer` or :class:`~streamdec.TiktokenTokenizer`. It is plain data;
-    what contradicts the file (an id that is a rank, say) is told where both meet. Those that are
-    known by name are in :data:`streamdec.backends.encodings.ENCODINGS`.
+    For an unknown rank file, make one and pass it as ``encoding`` to
+    :func:`~streamdec.load_tokenizer` or :class:`~streamdec.TiktokenTokenizer`, which check it
+    against the file. The known ones are in :data:`streamdec.backends.encodings.ENCODINGS`.
 
-    >>> from streamdec import EncodingSpec, TiktokenTokenizer
+    >>> from streamdec import TiktokenTokenizer
+    >>> from streamdec.tokenizers import EncodingSpec
     >>> spec = EncodingSpec("mine", pattern=r"\s?\w+|\s+|\W", special_tokens={"<|end|>": 300})
     >>> tokenizer = TiktokenTokenizer("path/to/model.tiktoken", encoding=spec)
     >>> tokenizer.encode("hello<|end|>").ids
@@ -50,30 +50,30 @@ class EncodingSpec:
     """
 
     name: str
-    """What it is called."""
+    """Its name."""
     pattern: str
-    """The regex that cuts a text into words, in the dialect of tiktoken."""
+    """The regex that splits a text into words, in the dialect of tiktoken."""
     special_tokens: Mapping[str, int] = field(default_factory=dict)
     """Special tokens and their ids, which are not in the rank file."""
     files: tuple[RankFile, ...] = ()
-    """The rank files that hold it; () for any file."""
+    """The rank files that contain it; () for any file."""
     ranks_below: int | None = None
-    """Ranks from here on are of another encoding, which shares the file; None: all are its own."""
+    """Ranks from this one on belong to another encoding that shares the file; None without one."""
     num_reserved: int = 0
-    """How many ids after the ranks are special tokens that ``tokenizer_config.json`` names."""
+    """How many ids after the ranks are special tokens, named in ``tokenizer_config.json``."""
     bos_token: str | None = None
-    """Begins a text."""
+    """The token that begins a text."""
     eos_token: str | None = None
-    """Ends it."""
+    """The token that ends a text."""
     pad_token: str | None = None
-    """Fills a batch."""
+    """The token that fills a batch."""
     adds_bos: bool = False
-    """Whether a text begins with ``bos_token`` when special tokens are added."""
+    """Whether ``add_special_tokens`` adds ``bos_token``."""
     is_nfc: bool = False
     """Whether texts are normalized to NFC before they are encoded."""
     is_cut: bool = False
-    """Whether the reference cuts texts at 400,000 characters, and runs of white space or of other
-    characters at 25,000: no token crosses such a place."""
+    """Whether the reference splits texts after 400,000 characters, and runs of white space or of
+    other characters after 25,000; no token crosses such a place."""
 
 
 _OPENAI = "https://openaipublic.blob.core.windows.net/encodings"
@@ -283,3 +283,14 @@ ENCODINGS: Mapping[str, EncodingSpec] = MappingProxyType({spec.name: spec for sp
 
 Where several share a rank file, the first of them is what that file alone is taken for.
 """
+
+
+def encoding_of_model(model: str) -> str | None:
+    """Return the encoding that tiktoken has for ``model``; None if it has none or is missing."""
+    try:
+        import tiktoken
+
+        name = tiktoken.encoding_name_for_model(model)
+    except (ImportError, KeyError):
+        return None
+    return name if name in ENCODINGS else None

@@ -1,15 +1,14 @@
-"""GGUF: the vocabulary of a llama.cpp model file, decoded exactly, encoded as far as it tells how.
+"""GGUF: the vocabulary of a llama.cpp model file, decoded exactly and encoded as far as possible.
 
-In: a path. Out: a :class:`~streamdec.Tokenizer`. No library reads the file: see
-:mod:`streamdec.backends.gguf_metadata`. Each token's bytes are what llama.cpp prints for it
-(``token_to_piece`` in its ``src/llama-vocab.cpp``); bytes that are no UTF-8 are decoded as in
-tiktoken, each maximal part as one U+FFFD, which llama.cpp leaves to its callers.
+In: a path. Out: a :class:`~streamdec.Tokenizer`. :mod:`streamdec.backends.gguf_metadata` reads the
+file. The bytes of a token are those that llama.cpp prints (``token_to_piece`` in its
+``src/llama-vocab.cpp``). Invalid UTF-8 is decoded as in tiktoken, each maximal part as one U+FFFD;
+llama.cpp leaves that to its callers.
 
-A GGUF file has the tokens but not all of how a text is cut, so encoding is *best effort*, warned of
-once: models of the kind ``llama`` are given to sentencepiece, those of the kind ``gpt2`` to
-``tokenizers`` if their way of cutting is known (:mod:`streamdec.backends.gguf_cutting`), those of
-the kind ``bert`` as well, and for ``rwkv`` it is the longest token at each place. Others, as those
-of the kind ``t5``, only decode.
+A GGUF file does not fully describe how a text is split, so encoding is *best effort* and warned
+about once. sentencepiece encodes for models of the kind ``llama``; ``tokenizers`` for ``bert``, and
+for ``gpt2`` if the split is known (:mod:`streamdec.backends.gguf_cutting`); for ``rwkv`` the
+longest token at each place is taken. Other kinds, such as ``t5``, only decode.
 """
 
 from __future__ import annotations
@@ -24,12 +23,17 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from streamdec.backends._common import checked_ids, fingerprint_of, packed, sample_of
-from streamdec.backends._derived import DerivedTokenizer
-from streamdec.backends._guard import guarded
-from streamdec.backends._lazy import cached_property
+from streamdec.backends._base import BaseTokenizer
+from streamdec.backends._common import (
+    cached_property,
+    checked_ids,
+    fingerprint_of,
+    guarded,
+    packed,
+    sample_of,
+)
+from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._pieces import bytes_of
-from streamdec.backends._told import told_decode
 from streamdec.backends.gguf_cutting import CUTTING
 from streamdec.backends.gguf_metadata import read_metadata
 from streamdec.encoding import Special, SpecialTokens
@@ -51,12 +55,12 @@ _BYTE_LEVEL = TextRules(ByteLevel())
 _ESCAPED = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
 _NAMED_BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
 _NO_TEXT = re.compile("[\udc80-\udcff]")
-"""As ``surrogateescape`` writes bytes that are not UTF-8."""
+"""Invalid UTF-8 as ``surrogateescape`` decodes it."""
 _CONTROLS = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 _MAX_FLOAT = 3.4e38
-"""Beyond which a score is no 32-bit float."""
+"""The largest 32-bit float, about; scores are limited to it."""
 _MAX_TOKEN = 255
-"""Bytes of a token of the kind ``rwkv`` that is looked for in a text; the longest has 127."""
+"""Longest token of the kind ``rwkv`` that is looked up in a text, in bytes; the longest has 127."""
 _ROLES = {
     "bos_token": "bos",
     "eos_token": "eos",
@@ -68,13 +72,13 @@ _ROLES = {
 }
 
 
-class GGUFTokenizer(DerivedTokenizer):
+class GGUFTokenizer(BaseTokenizer):
     """The tokenizer in a GGUF file; ``source`` is its path.
 
-    Weights are not read. :attr:`encodes` says how far encoding goes. What encodes is made for the
-    first text; with a large vocabulary that takes half a second, in which no other thread runs.
-    Control tokens and the unknown one are skipped with ``skip_special_tokens``, as llama.cpp does
-    without ``special``.
+    Weights are not read. :attr:`encodes` says whether texts can be encoded. The encoder is made for
+    the first text; with a large vocabulary that takes half a second, in which no other thread runs.
+    ``skip_special_tokens`` skips control tokens and the unknown token, as llama.cpp does without
+    ``special``.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason. Encoding may
     raise :class:`~streamdec.EncodeError`, and warns once (:class:`~streamdec.StreamdecWarning`).
@@ -115,7 +119,7 @@ class GGUFTokenizer(DerivedTokenizer):
         self._merges = _strings(data, "merges")
         self._pre = str(data.get("pre", "default"))
         self._strips = bool(data.get("add_space_prefix", self._kind not in ("gpt2", "rwkv")))
-        # Where the file does not say, as llama.cpp has it.
+        # The defaults of llama.cpp.
         is_begun = self._kind in ("llama", "bert") or (
             self._pre in CUTTING and CUTTING[self._pre].adds_bos and self._kind == "gpt2"
         )
@@ -127,25 +131,25 @@ class GGUFTokenizer(DerivedTokenizer):
         self._roles: dict[str, int] = {
             role: i for role, i in found.items() if type(i) is int and 0 <= i < len(self._tokens)
         }
-        # A byte that is none is found here, and not in the middle of a stream.
+        # Invalid byte tokens are found here, not in the middle of a stream.
         self._bytes = {i: _byte(self._tokens[i]) for i, kind in enumerate(types) if kind == _BYTE}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self._kind})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """What was read; what is worked out from it stays behind."""
-        return {key: value for key, value in self.__dict__.items() if key not in _WORKED_OUT}
+        """What was read, without what was computed from it."""
+        kind = type(self)
+        return {
+            name: value
+            for name, value in self.__dict__.items()
+            if not isinstance(getattr(kind, name, None), cached_property)
+        }
 
     # --- decoding ---------------------------------------------------------------------------------
 
-    @told_decode
+    @instrumented_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The text of ``token_ids``; ids that the file does not have contribute nothing.
-
-        ``skip_special_tokens`` leaves control tokens and the unknown one out. Raises
-        :class:`~streamdec.TokenizerLibraryError` for what is no id.
-        """
         pieces = [
             self.piece(token_id) or b""
             for token_id in checked_ids(token_ids)
@@ -156,11 +160,9 @@ class GGUFTokenizer(DerivedTokenizer):
 
     @property
     def rules(self) -> TextRules:
-        """All bytes are joined and decoded at once; one space may be removed at the beginning."""
         return TextRules(RawBytes(), (" ", 1) if self._strips else ("", 0))
 
     def piece(self, token_id: int) -> bytes | None:
-        """The bytes of ``token_id``; None if there is no such id."""
         if not 0 <= token_id < len(self._tokens):
             return None
         text, kind = self._tokens[token_id], self._types[token_id]
@@ -175,15 +177,12 @@ class GGUFTokenizer(DerivedTokenizer):
         return _unescaped(text) if self._kind == "rwkv" else text.replace(_SPACE, " ").encode()
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """The bytes of ``token_id``; None if there is no such id."""
         return self.piece(token_id)
 
     def skipped_ids(self, text: str) -> list[int]:
-        """Return the ids of the skipped special tokens whose text is ``text``."""
         return self._special_by_text.get(text.encode(), [])
 
     def is_skipped(self, token_id: int) -> bool:
-        """Whether ``token_id`` is a control token or the unknown one."""
         return 0 <= token_id < len(self._types) and self._types[token_id] in (_UNKNOWN, _CONTROL)
 
     @cached_property
@@ -199,11 +198,9 @@ class GGUFTokenizer(DerivedTokenizer):
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits over the rules and every token as the file spells it."""
         return fingerprint_of(self.rules, self._kind, packed(self._tokens), bytes(self._types))
 
     def sample_ids(self) -> list[int]:
-        """Special tokens, bytes, and ids spread over the vocabulary."""
         return sample_of(self._special, self._byte_ids(), self.vocab_size)
 
     def _byte_ids(self) -> Iterator[int]:
@@ -244,7 +241,7 @@ class GGUFTokenizer(DerivedTokenizer):
         return ids
 
     def _longest(self, text: str, special: Special) -> Iterator[int]:
-        """The longest token at each place; where there is none, the unknown one for a byte."""
+        """Yield the longest token at each place; without one, the unknown token for a byte."""
         parts = self._any_special.split(text) if special == "parse" and self._names else [text]
         for index, part in enumerate(parts):
             if index % 2:
@@ -268,7 +265,7 @@ class GGUFTokenizer(DerivedTokenizer):
 
     @cached_property
     def _ids_by_bytes(self) -> dict[int, tuple[Sequence[int], dict[bytes, int]]]:
-        """First byte → the lengths of the tokens that begin with it, descending, and their ids."""
+        """For each first byte the lengths of its tokens, descending, and their ids."""
         self._warn()
         known: dict[int, dict[bytes, int]] = {}
         for token_id in reversed(range(len(self._tokens))):
@@ -323,17 +320,17 @@ class GGUFTokenizer(DerivedTokenizer):
 
     @cached_property
     def _control(self) -> frozenset[int]:
-        """Special tokens that no text may give unless it spells them."""
+        """The special tokens that only a text that spells them may give."""
         return frozenset(self._special) - {self._roles.get("unk_token", -1)}
 
     @cached_property
     def _names(self) -> list[str]:
-        """Of special tokens, but for those without one."""
+        """The non-empty names of special tokens."""
         return [name for i in self._special if (name := self._tokens[i])]
 
     @cached_property
     def _of_special_tokens(self) -> Tokenizer:
-        """The same parts, shared, and the special tokens beside them."""
+        """The same parts, shared, with the special tokens."""
         plain = self._of_plain_text
         tokenizer = Tokenizer(plain.model)
         if plain.normalizer is not None:
@@ -370,9 +367,10 @@ class GGUFTokenizer(DerivedTokenizer):
         return tokenizer
 
     def _word_piece(self) -> Tokenizer:
-        """BERT's, whose continuations the file writes without ``##`` and whose words with U+2581.
+        """Return BERT's tokenizer.
 
-        Letters are lowered and lose their accents unless a word has upper-case ones.
+        The file writes continuations without ``##``, and words with U+2581. Texts are lowercased
+        and lose their accents unless a token has upper-case letters.
         """
         words = zip(self._tokens, self._types, strict=True)
         names = [text if kind != _NORMAL else _in_word_piece(text) for text, kind in words]
@@ -391,11 +389,9 @@ class GGUFTokenizer(DerivedTokenizer):
     # --- the vocabulary ---------------------------------------------------------------------------
 
     def id_to_token(self, token_id: int) -> str | None:
-        """``token_id`` as the file has it; None if there is no such id."""
         return self._tokens[token_id] if 0 <= token_id < len(self._tokens) else None
 
     def token_to_id(self, token: str) -> int | None:
-        """The lowest id under which the file has ``token``; None if there is none."""
         return self._by_name.get(token)
 
     @cached_property
@@ -404,30 +400,13 @@ class GGUFTokenizer(DerivedTokenizer):
 
     @property
     def vocab_size(self) -> int:
-        """How many tokens there are."""
         return len(self._tokens)
 
     @cached_property
     def special_tokens(self) -> SpecialTokens:
-        """The roles that the file gives; the other control tokens."""
         roles = {role: self._tokens[token_id] for role, token_id in self._roles.items()}
         others = (self._tokens[i] for i in self._special if i not in self._roles.values())
         return SpecialTokens(**roles, additional_special_tokens=tuple(others))
-
-
-_WORKED_OUT = (
-    *("fingerprint", "encodes", "special_tokens", "_special", "_special_by_text", "_control"),
-    *(
-        "_sentencepiece",
-        "_names",
-        "_of_special_tokens",
-        "_of_plain_text",
-        "_by_name",
-        "_ids_by_bytes",
-        "_any_special",
-    ),
-    "encoding_fingerprint",
-)
 
 
 def _is_wanted(key: str) -> bool:
@@ -464,7 +443,7 @@ def _numbers(data: dict[str, Any], key: str) -> list[float]:
 
 
 def _unescaped(text: str) -> bytes:
-    r"""The bytes of a token of the kind ``rwkv``, where ``\x`` and two digits stand for a byte."""
+    r"""Return the bytes of a token of the kind ``rwkv``, where ``\x`` and two digits are a byte."""
     return _ESCAPED.sub(_unescape, text.encode())
 
 
@@ -484,10 +463,10 @@ def _byte(name: str) -> bytes:
 
 
 def _model_proto(pieces: Iterator[tuple[str, float, int]], adds_prefix: bool) -> bytes:
-    """A ModelProto of these pieces, scores and types, which are numbered alike in both formats.
+    """Return a ModelProto of these pieces, scores and types, whose numbers both formats share.
 
-    As ``src/sentencepiece_model.proto`` of google/sentencepiece has it: BPE with bytes; no text is
-    normalized but that a space is put before it.
+    The format is ``src/sentencepiece_model.proto`` of google/sentencepiece: BPE with bytes, and no
+    normalization but a space before the text.
     """
     parts = []
     for text, score, kind in pieces:

@@ -1,11 +1,11 @@
 """Hugging Face ``tokenizers``: a ``tokenizer.json`` as a :class:`~streamdec.Tokenizer`.
 
-In: a file, a folder, JSON text, or a tokenizer that exists. Out: its ``decode`` as the library does
-it, and the table behind it: how pieces are joined (``rules``), what each id is made of (``piece``),
-what is left out (``is_skipped``). Every answer comes from the loaded library, never from the JSON,
-whose ids are a wish and not a fact.
+In: a file, a folder, JSON text, or an existing tokenizer. Out: the library's ``decode``, and the
+table behind it: how pieces are joined (``rules``), the piece of each id (``piece``), and what is
+skipped (``is_skipped``). Every answer comes from the loaded library and not from the JSON, because
+the library may assign other ids than the JSON declares.
 
-How its chain of decoders is read is told in :mod:`streamdec.backends._decoder_chain`.
+:mod:`streamdec.backends._decoder_chain` reads the chain of decoders.
 """
 
 from __future__ import annotations
@@ -21,41 +21,44 @@ from typing import Any, Protocol
 
 from tokenizers import AddedToken, Tokenizer
 
-from streamdec.backends._common import fingerprint_of, guarded
+from streamdec.backends._base import BaseTokenizer, Span
+from streamdec.backends._common import cached_property, fingerprint_of, guarded
 from streamdec.backends._decoder_chain import Stage, byte_names, compiled, rewriter, stages_of
-from streamdec.backends._derived import DerivedTokenizer, Span
-from streamdec.backends._lazy import cached_property
+from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._pieces import bytes_of
 from streamdec.backends._tokenizer_json import parse, read_json, vocabulary_hash
-from streamdec.backends._told import told_decode
-from streamdec.backends.overlay import Overlay, apply_overlay, roles_beside
+from streamdec.backends.apply_tokenizer_config import (
+    TokenizerConfigChanges,
+    apply_config,
+    roles_beside,
+)
 from streamdec.encoding import Encoding, Special, SpecialTokens
 from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadError
-from streamdec.hooks import untold
+from streamdec.hooks import suppressed
 from streamdec.protocols import TextRules
 
 __all__ = ["HuggingFaceTokenizer"]
 
 Context = tuple[tuple[int, ...], tuple[int, ...]]
-"""The ids before and after a token that is asked about."""
+"""The ids before and after a token in question."""
 
 _UNKNOWN = "\U0010fffe \U000e0fff \u0378"
-"""Code points that are assigned to nothing."""
+"""Unassigned code points."""
 _UNFAITHFUL = "a copy of this tokenizer has other added tokens"
 _ENCODING_PARTS = ("normalizer", "pre_tokenizer", "post_processor")
 _LONG = 65_536
-"""Characters, or ids, beyond which what lets no other thread run is done in parts."""
+"""Characters or ids beyond which work that holds the GIL is done in parts."""
 _one_at_a_time = threading.Lock()
 _PATIENCE = 0.1
-"""Seconds, in which lists of ten million ids are made."""
+"""Seconds: enough to make lists of ten million ids."""
 _ADDED_IN_SAMPLE = 64
 _SPREAD_IN_SAMPLE = 128
 _MOST_ASKED = 1024
-"""How many tokens a fingerprint asks the library for, at 1 µs each; at least half are ordinary."""
+"""How many tokens a fingerprint reads from the library, 1 µs each; at least half are ordinary."""
 
 
 class FastTokenizer(Protocol):
-    """A fast tokenizer of transformers, as far as we look at it."""
+    """The part of a fast tokenizer of transformers that is used here."""
 
     @property
     def backend_tokenizer(self) -> Tokenizer:
@@ -63,28 +66,28 @@ class FastTokenizer(Protocol):
         ...
 
 
-class HuggingFaceTokenizer(DerivedTokenizer):
+class HuggingFaceTokenizer(BaseTokenizer):
     """A tokenizer of the Hugging Face ``tokenizers`` library.
 
     ``source`` is one of
 
-    * a path (``str`` or ``os.PathLike``) of a ``tokenizer.json``, whatever its name, or of a folder
-      that has one;
-    * the JSON itself: a ``str`` whose first character is ``{``, white space and BOM aside;
+    * the path (``str`` or ``os.PathLike``) of a ``tokenizer.json`` of any name, or of a folder with
+      one;
+    * the JSON itself: a ``str`` that begins with ``{`` after white space and a BOM;
     * a ``tokenizers.Tokenizer``;
-    * a fast tokenizer of ``transformers``: anything with a ``backend_tokenizer``.
+    * a fast tokenizer of ``transformers``: an object with a ``backend_tokenizer``.
 
-    A tokenizer that is given is never changed, and must not be changed by others from then on (but
-    for truncation and padding, which are never applied here). Threads may share it.
+    An existing tokenizer is not changed, and must not be changed by others afterwards, except for
+    truncation and padding, which are ignored here. Threads may share it.
 
-    ``overlay`` says whether added tokens and their flags are also taken from the files beside a
-    ``tokenizer.json`` (``tokenizer_config.json`` and its like), as transformers and the engines on
-    it do: without it, where a folder is given, and not where a file is.
+    ``apply_tokenizer_config`` says whether added tokens and their flags are also taken from the
+    files beside a ``tokenizer.json`` (``tokenizer_config.json`` and its like), as transformers and
+    the engines on it do. The default is True for a folder and False for a file.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason; TypeError
-    for another ``source``, and for ``overlay=True`` where nothing can be beside it. Loading costs
-    what the library's own loading costs and ≤ 0.1 ms more (with other files beside it: what reading
-    them takes); tables are read at first need, an id at a time.
+    for another ``source``, and for ``apply_tokenizer_config=True`` with a ``source`` that is no
+    path. Loading costs what the library's own loading costs and ≤ 0.1 ms more (and the time to read
+    the other files); tables are read at first need, an id at a time.
 
     >>> from streamdec import HuggingFaceTokenizer
     >>> tokenizer = HuggingFaceTokenizer("path/to/model")
@@ -101,35 +104,37 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     """Texts up to this length are encoded on the event loop; a longer one takes a millisecond."""
 
     name: str
-    """Its path, or the name that it was given; for messages."""
-    overlay: Overlay | None = None
-    """What the files beside the tokenizer.json changed; None if they were not asked."""
+    """Its path or name, for messages."""
+    tokenizer_config_changes: TokenizerConfigChanges | None = None
+    """What the files beside the tokenizer.json changed; None if they were not read."""
     _folder: Path | None
-    """Where the files beside the tokenizer.json are; None if it is from no file."""
+    """The folder of the tokenizer.json; None without a file."""
     _content_hash: bytes | None
-    """SHA-256 of the tokenizer.json; None if it is from none."""
+    """SHA-256 of the tokenizer.json; None without one."""
     _vocabulary_hash: str | None
     """Hash of the vocabulary in the tokenizer.json; None without a file, or if it is small."""
     _renumbered: Sequence[str] = ()
-    """Added tokens whose ids are others than the tokenizer.json says."""
+    """Added tokens whose ids differ from those in the tokenizer.json."""
 
     def __init__(
         self,
         source: str | os.PathLike[str] | Tokenizer | FastTokenizer,
         *,
-        overlay: bool | None = None,
+        apply_tokenizer_config: bool | None = None,
     ) -> None:
         if isinstance(source, (str, os.PathLike)):
-            self._take(*read_json(source), overlay)
-        elif overlay:
-            raise TypeError("overlay=True needs a path: nothing is beside a tokenizer that exists")
+            self._take(*read_json(source), apply_tokenizer_config)
+        elif apply_tokenizer_config:
+            raise TypeError("apply_tokenizer_config=True needs a path, got a tokenizer that exists")
         else:
             self._tokenizer, self.name = _given(source)
             self._folder = self._content_hash = self._vocabulary_hash = None
             self._forget()
 
-    def _take(self, content: bytes, name: str, path: Path | None, overlay: bool | None) -> bytes:
-        """Opens what was read of ``path``; None if it was no file. Returns its SHA-256."""
+    def _take(
+        self, content: bytes, name: str, path: Path | None, apply_tokenizer_config: bool | None
+    ) -> bytes:
+        """Load ``content``, which was read from ``path`` if it is not None; return its SHA-256."""
         self.name = name
         shown = name if path is None else repr(str(path))
         self._tokenizer, self._renumbered = parse(content, shown)
@@ -137,23 +142,25 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         self._content_hash = found = hashlib.sha256(content).digest()
         size = self._model_size
         self._vocabulary_hash = vocabulary_hash(content, size) if size > _MOST_ASKED else None
-        if overlay and path is None:
-            raise TypeError("overlay=True needs a path: nothing is beside JSON text")
-        # A folder is named by its own name, and not by that of the file in it.
-        if path is not None and (path != Path(name) if overlay is None else overlay):
-            self._lay_over(path.parent)
+        if apply_tokenizer_config and path is None:
+            raise TypeError("apply_tokenizer_config=True needs a path, got JSON text")
+        # For a folder, ``name`` is the folder and ``path`` the file in it.
+        if apply_tokenizer_config is None:
+            apply_tokenizer_config = path is not None and path != Path(name)
+        if path is not None and apply_tokenizer_config:
+            self._apply_config(path.parent)
         self._forget()
         return found
 
-    def _lay_over(self, folder: Path) -> None:
-        """Applies what the files in ``folder`` say of added tokens."""
+    def _apply_config(self, folder: Path) -> None:
+        """Apply what the files in ``folder`` say about added tokens."""
         try:
-            self.overlay = apply_overlay(self._tokenizer, folder)
+            self.tokenizer_config_changes = apply_config(self._tokenizer, folder)
         except TokenizerLoadError as error:
-            hint = "overlay=False loads the tokenizer.json alone"
+            hint = "apply_tokenizer_config=False loads the tokenizer.json alone"
             raise TokenizerLoadError(f"{error} ({hint})") from error
-        if self.overlay:
-            # Encoding differs as well: an identity of its own.
+        if self.tokenizer_config_changes:
+            # Encoding differs too, so it needs another identity.
             self._content_hash = hashlib.sha256(guarded(self._tokenizer.to_str).encode()).digest()
 
     def _forget(self) -> None:
@@ -163,7 +170,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 
     @property
     def renumbered(self) -> Sequence[str]:
-        """Added tokens to which the library gave other ids than the tokenizer.json says."""
+        """Added tokens to which the library assigned other ids than the tokenizer.json declares."""
         return self._renumbered
 
     def __repr__(self) -> str:
@@ -171,14 +178,14 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         return f"{type(self).__name__}({self.name!r}, {rule})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """The library's tokenizer, which is pickled through its JSON, and what to check it by."""
+        """The library's tokenizer, which is pickled as JSON, and data to check it by."""
         return {
             "tokenizer": self._tokenizer,
             "name": self.name,
             "folder": self._folder,
             "content_hash": self._content_hash,
             "vocabulary_hash": self._vocabulary_hash,
-            "overlay": self.overlay,
+            "tokenizer_config_changes": self.tokenizer_config_changes,
             "renumbered": self._renumbered,
             "chat": self._chat,
             "added": self._decoded_added(),
@@ -189,7 +196,10 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         self._tokenizer, self.name = state["tokenizer"], state["name"]
         self._folder, self._content_hash = state["folder"], state["content_hash"]
         self._vocabulary_hash = state["vocabulary_hash"]
-        self.overlay, self._cache = state["overlay"], state["cache"]
+        self.tokenizer_config_changes, self._cache = (
+            state["tokenizer_config_changes"],
+            state["cache"],
+        )
         self._renumbered, self._chat = state["renumbered"], state["chat"]
         self._forget()
         added: dict[int, tuple[str | None, bool]] = state["added"]
@@ -199,7 +209,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
             raise TokenizerLibraryError(f"{self.name}: {_UNFAITHFUL}")
 
     def _skip_again(self, ids: Iterable[int]) -> None:
-        """Of added tokens the library's JSON loses that they were special before: once more so."""
+        """Make added tokens special first, as before: the library's JSON loses that."""
         tokens = [
             self._added_tokens[i] for i in ids if i in self._added_tokens and not self.is_skipped(i)
         ]
@@ -214,27 +224,19 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 
     # --- decoding ---------------------------------------------------------------------------------
 
-    @told_decode
+    @instrumented_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The library's own text of ``token_ids``; ids it does not have contribute nothing.
-
-        ``skip_special_tokens`` leaves special tokens out. Raises
-        :class:`~streamdec.TokenizerLibraryError` if the library fails or panics.
-        """
         return guarded(self._tokenizer.decode, token_ids, skip_special_tokens=skip_special_tokens)
 
     @cached_property
     def rules(self) -> TextRules | None:
-        """How pieces become text; None if only :meth:`decode` knows. Compiled once, in 20 µs."""
         return self._compiled[1]
 
     def piece(self, token_id: int) -> str | None:
-        """The text of ``token_id`` as the joining decoder gets it; None if there is no such id."""
         text = self.id_to_token(token_id)
         return text if text is None else self._rewrite(text)
 
     def skipped_ids(self, text: str) -> list[int]:
-        """Return the ids of the skipped special tokens whose text is ``text``."""
         if self._added_by_text is None:
             by_text: dict[str | None, list[int]] = {}
             for token_id in sorted(self._added_tokens):
@@ -243,11 +245,8 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         return [i for i in self._added_by_text.get(text, ()) if self.is_skipped(i)]
 
     def is_skipped(self, token_id: int) -> bool:
-        """Whether ``skip_special_tokens`` leaves ``token_id`` out.
-
-        Asked of the library, by decoding with and without. It skips by text, so only ids with the
-        text of an added token are asked about, once each; the others cost one look-up.
-        """
+        # The library is asked, by decoding with and without. It skips by text, so only ids with the
+        # text of an added token are tried, once each.
         if (
             token_id not in self._added_tokens
             and self.id_to_token(token_id) not in self._added_texts
@@ -260,16 +259,6 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits, and 16 more for a tokenizer.json with more than 1,024 tokens.
-
-        The first 16 cover the decoder, the size, all added tokens, the skipped ids, and 512 to
-        1,024 tokens spread over the vocabulary. They are the same however the tokenizer was loaded.
-        The others cover the whole vocabulary as the file spells it and were computed while loading.
-
-        A ``tokenizers.Tokenizer`` that was passed as an object has only the first 16: its library
-        takes 60 ms or more to list 150,000 tokens. A tokenizer that differs from it in a few
-        ordinary tokens may therefore have the same fingerprint.
-        """
         size = self._model_size
         if size <= _MOST_ASKED:
             texts = self._all_texts()
@@ -284,14 +273,14 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 
     @property
     def _skipped_ids(self) -> list[int]:
-        """The added tokens that are skipped, ids ascending.
+        """The skipped added tokens, ids ascending.
 
-        Usually they are the tokens marked as special, which two calls of the library confirm.
+        Usually these are the tokens marked as special, which two calls of the library confirm.
         """
         added = sorted(self._added_tokens)
         ordinary = [i for i in added if i not in self._special_ids]
         try:
-            with untold:
+            with suppressed:
                 if self.decode(added) == self.decode(ordinary, skip_special_tokens=False):
                     return sorted(self._special_ids)
         except TokenizerLibraryError:  # a decoder that panics
@@ -299,9 +288,9 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         return [i for i in added if self.is_skipped(i)]
 
     def sample_ids(self) -> list[int]:
-        """Ids to verify a table with: added tokens, byte tokens, and some of the whole vocabulary.
+        """Return added tokens, byte tokens, and a spread over the vocabulary.
 
-        At most 450, the same ones each time, in ≤ 1 ms (2 ms with 1,000 added tokens).
+        They are at most 450 ids, the same each time, in ≤ 1 ms (2 ms with 1,000 added tokens).
         """
         spread = _spread(range(self._model_size), _SPREAD_IN_SAMPLE)
         sample = (
@@ -319,7 +308,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     def _all_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> Sequence[Sequence[int] | bytes]:
-        """The ids of the whole of each text: never truncated, never padded."""
+        """Return the ids of each text, never truncated and never padded."""
         if special != "forbid":
             if special == "text" and self._ids_of_words:
                 self._refuse_words(texts)
@@ -336,16 +325,16 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     def _batch_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> Sequence[Sequence[int] | bytes]:
-        """Always by the library's batch: its ``encode`` lets no other thread run until it is done.
+        """Encode with the library's batch function, because its ``encode`` holds the GIL.
 
-        Making lists of the ids does neither, for a few milliseconds with 400,000 characters, so
-        after long texts one thread at a time does it: an event loop then waits for one of them.
+        Making lists of ids holds the GIL too, for a few milliseconds with 400,000 characters. So
+        after long texts one thread at a time does it, and an event loop waits for one of them only.
         """
         encode = self._encoder_for(special).encode_batch_fast
         results = guarded(encode, list(texts), add_special_tokens=add_special_tokens)
         if sum(map(len, texts)) < _LONG:
             return [result.ids for result in results]
-        # Not for long: a process that was forked meanwhile would wait for nobody.
+        # With a timeout: in a forked child nobody would release the lock.
         is_alone = _one_at_a_time.acquire(timeout=_PATIENCE)
         try:
             return [bytes(Encoding(result.ids)) for result in results]
@@ -354,10 +343,10 @@ class HuggingFaceTokenizer(DerivedTokenizer):
                 _one_at_a_time.release()
 
     def _forbid(self, text: str, ids: Encoding) -> None:
-        """EncodeError if ``text`` spells a special token; ``ids`` are those with special tokens.
+        """Raise EncodeError if ``text`` spells a special token; ``ids`` are its parsed ids.
 
-        That is, if there is one in them and they are others than those of plain text: the token for
-        what is unknown may be special too, and is found in plain text.
+        The ids must also differ from those of plain text, because the unknown token may be special
+        and occur in plain text.
         """
         found = self._special_in(ids)
         if not found:
@@ -370,7 +359,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
             raise EncodeError(f"{told}: {self._listed(spelled)}")
 
     def _refuse_words(self, texts: Sequence[str]) -> None:
-        """EncodeError for a text whose letters alone give a special token."""
+        """Raise EncodeError for a text whose plain encoding has a special token that it spells."""
         plain = self._batch_ids(texts, "text", add_special_tokens=False)
         for text, ids in zip(texts, plain, strict=True):
             if found := self._words_in(text, Encoding(ids)):
@@ -378,16 +367,15 @@ class HuggingFaceTokenizer(DerivedTokenizer):
                 raise EncodeError(f"{told}: {self._listed(found)}")
 
     def _words_in(self, text: str, ids: Encoding) -> frozenset[int]:
-        """Special tokens that ``text`` spells, and that its letters alone give."""
+        """Return the special tokens that ``text`` spells and that its plain encoding has."""
         found = self._special_in(ids) & self._ids_of_words
         return frozenset(i for i in found if (self.id_to_token(i) or "") in text)
 
     @cached_property
     def _ids_of_words(self) -> frozenset[int]:
-        """Special tokens that are words of the model as well, as T5's ``<extra_id_0>``.
+        """Special tokens that are also words of the model, such as T5's ``<extra_id_0>``.
 
-        Their own letters give them, whatever is said of special tokens. Asked of the library, once,
-        for those that the model has at all.
+        Their letters give them in every mode. The library is asked once about each candidate.
         """
         name_of = self._tokenizer.model.id_to_token
         names = [name for i in self._special_ids if (name := name_of(i))]
@@ -407,10 +395,10 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         return ", ".join(repr(self.id_to_token(i)) for i in sorted(token_ids)[:3])
 
     def offsets_of(self, encoding: Encoding) -> list[Span]:
-        """Start and end of each token of ``encoding`` in its text, in code points.
+        """Return the start and end of each token of ``encoding`` in its text, in code points.
 
-        They are the library's own, for which it encodes the text once more. Raises
-        :class:`~streamdec.EncodeError` without the text, and if the tokenizer was changed since;
+        They are the library's own; it encodes the text again. Raises
+        :class:`~streamdec.EncodeError` if the encoding has no text or the tokenizer was changed;
         :class:`~streamdec.TokenizerLibraryError` if the library fails.
         """
         if encoding.text is None:
@@ -423,11 +411,10 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         return list(result.offsets)
 
     def byte_offsets_of(self, encoding: Encoding) -> list[Span]:
-        """Start and end of each token of ``encoding`` in bytes of its text's UTF-8.
+        """Return the start and end of each token of ``encoding`` in the UTF-8 of its text.
 
-        Exact to the byte where the tokens' bytes are the text, and the library does not leave some
-        of them out (white space, where it trims); elsewhere those of whole characters. Raises as
-        :meth:`offsets_of` does.
+        They are exact to the byte if the tokens' bytes are the text and the library trims no white
+        space; otherwise they are those of whole characters. Raises what :meth:`offsets_of` raises.
         """
         places = [0, *accumulate(len(letter.encode()) for letter in encoding.text or "")]
         spans = [(places[start], places[end]) for start, end in encoding.offsets]
@@ -445,9 +432,9 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 
     @property
     def _encoder(self) -> Tokenizer:
-        """The tokenizer with truncation and padding off, special tokens being special.
+        """The tokenizer without truncation and padding, which parses special tokens.
 
-        Looked at each time: transformers turns them on and off in the tokenizer that it shares.
+        Checked each time, because transformers changes these settings of a shared tokenizer.
         """
         given = self._tokenizer
         if given.truncation is None and given.padding is None and not given.encode_special_tokens:
@@ -456,7 +443,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 
     @cached_property
     def _encoder_of_plain_text(self) -> Tokenizer:
-        """One to which special tokens are text: a switch of the library's whole tokenizer."""
+        """A copy to which special tokens are text, a setting of the whole tokenizer."""
         plain = self._copy()
         plain.encode_special_tokens = True
         return plain
@@ -466,12 +453,12 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         return self._copy()
 
     def _copy(self) -> Tokenizer:
-        """One with the same parts and no limits, in a few milliseconds; the given one stays as is.
+        """Return a copy without truncation and padding, in a few milliseconds.
 
-        The parts are shared: a copy through JSON would hold up all threads as loading does.
+        The parts are shared: a copy through JSON would block all threads as loading does.
         """
         tokens = [token for i in sorted(self._added_tokens) for token in self._as_added(i)]
-        # At once, which is quick; the library then numbers some otherwise than one by one.
+        # All at once is quick, but the library then numbers some otherwise than one by one.
         for groups in ([tokens], [[token] for token in tokens]):
             copied = self._without_added_tokens()
             for group in groups:
@@ -490,7 +477,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     def _as_added(self, token_id: int) -> Iterator[AddedToken]:
         token = self._added_tokens[token_id]
         if not token.special and self.is_skipped(token_id):
-            # Special before it was ordinary: to the library it is both.
+            # It was special before it was ordinary: the library keeps both.
             yield AddedToken(token.content, special=True)
         yield token
 
@@ -505,8 +492,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
     # --- the vocabulary ---------------------------------------------------------------------------
 
     def id_to_token(self, token_id: int) -> str | None:
-        """The name of ``token_id`` in the vocabulary, spelled as there; None if there is none."""
-        # ``piece`` and ``is_skipped`` are asked in turn, and the library takes most of their time.
+        # Cached because ``piece`` and ``is_skipped`` are called in turn, and this takes longest.
         asked, text = self._last_asked
         if asked == token_id and type(token_id) is int:
             return text
@@ -518,30 +504,29 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         return text
 
     def token_to_id(self, token: str) -> int | None:
-        """The id of ``token``, spelled as in the vocabulary; None if there is none."""
         try:
             return self._tokenizer.token_to_id(token)
         except UnicodeEncodeError:
             return None
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """The bytes that ``token_id`` gives to the middle of a text; None if there is no token.
+        """Return the bytes of ``token_id`` in the middle of a text; None if there is no token.
 
-        Without :attr:`rules`, the UTF-8 of what it decodes to alone.
+        Without :attr:`rules`, they are the UTF-8 of the text that it decodes to by itself.
         """
         piece = self.piece(token_id)
         if piece is None:
             return None
         if self.rules is None:
-            with untold:
+            with suppressed:
                 return self.decode([token_id], skip_special_tokens=False).encode()
         return bytes_of(self.rules, piece)
 
     @cached_property
     def special_tokens(self) -> SpecialTokens:
-        """The added tokens that are special; roles as a ``tokenizer_config.json`` beside says.
+        """The special added tokens, with the roles of a ``tokenizer_config.json`` beside the file.
 
-        Raises :class:`~streamdec.TokenizerLoadError` if that file cannot be understood.
+        Raises :class:`~streamdec.TokenizerLoadError` if that file is malformed.
         """
         roles = {} if self._folder is None else roles_beside(self._folder)
         known = {role: name for role, name in roles.items() if self.token_to_id(name) is not None}
@@ -557,20 +542,19 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 
     @cached_property
     def vocab_size(self) -> int:
-        """The highest id and one: holes and added tokens count. 0.2 s for 150,000 ids, once."""
         return max(self._all_texts(), default=-1) + 1
 
     @property
     def _model_size(self) -> int:
-        """The number of tokens without added ones."""
+        """The number of tokens without the added ones."""
         size: int = guarded(self._tokenizer.get_vocab_size, with_added_tokens=False)
         return size
 
     def _all_texts(self) -> dict[int, str]:
-        """The text of every id that has one, ids ascending."""
+        """Return the text of every id that has one, ids ascending."""
         dense = range(self._model_size)
         texts = self._texts(dense)
-        # The model has as many ids as texts, so without a hole none is higher.
+        # The model has as many ids as texts, so without a hole no id is higher.
         if len(texts) < len(dense):
             texts = self._texts({*dense, *guarded(self._tokenizer.get_vocab).values()})
         texts |= self._texts(self._added_tokens)
@@ -604,16 +588,16 @@ class HuggingFaceTokenizer(DerivedTokenizer):
         return frozenset(token.content for token in self._added_tokens.values())
 
     def _byte_ids(self) -> Iterator[int]:
-        """The ids of tokens of one byte, in the spelling that the rule has for them."""
+        """Yield the ids of tokens of one byte, spelled as the rule spells them."""
         for name in byte_names(self.rules):
             if (token_id := self.token_to_id(name)) is not None:
                 yield token_id
 
     def _ask_if_skipped(self, token_id: int) -> bool:
-        """Decode with and without skipping, among neighbours too if the token alone has no text."""
+        """Decode with and without skipping, also beside other tokens if it has no text alone."""
         for before, after in self._contexts():
             try:
-                with untold:
+                with suppressed:
                     shown = self.decode([*before, token_id, *after], skip_special_tokens=False)
                     if shown != self.decode([*before, token_id, *after], skip_special_tokens=True):
                         return True
@@ -621,13 +605,13 @@ class HuggingFaceTokenizer(DerivedTokenizer):
                         return False
             except TokenizerLibraryError:
                 continue
-        # It can be seen nowhere, so nothing hangs on the answer.
+        # It never has text, so the answer does not matter.
         return token_id in self._added_tokens and self._added_tokens[token_id].special
 
     def _contexts(self) -> Iterator[Context]:
-        """Alone first, where nearly every token shows whether it is left out.
+        """Yield the empty context first, in which nearly every token shows whether it is skipped.
 
-        Not with a decoder we do not know, which may panic on nothing at all.
+        An unknown decoder may panic on an empty list, so it is not tried there.
         """
         if self.rules is not None:
             yield (), ()
@@ -635,10 +619,10 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 
     @cached_property
     def _neighbours(self) -> list[Context]:
-        """Where a token without text of its own still shows that it is there.
+        """Contexts in which a token without text of its own changes the text.
 
-        Between two like tokens (a CTC repeat, a space), as the first (Metaspace spares the second),
-        and within a character of two byte tokens.
+        Between two equal tokens (a CTC repeat, a space), as the first (Metaspace keeps the second
+        space), and inside a character of two byte tokens.
         """
         ordinary = [i for i in range(1000) if self._is_ordinary(i)]
         spaced = [i for i in ordinary if "\u2581" in (self.id_to_token(i) or "")]
@@ -656,7 +640,7 @@ class HuggingFaceTokenizer(DerivedTokenizer):
 
 
 def _given(source: object) -> tuple[Tokenizer, str]:
-    """The library's tokenizer that ``source`` is, or has inside, and a name for it."""
+    """Return the library's tokenizer in ``source``, and a name for it."""
     if isinstance(source, Tokenizer):
         return source, "tokenizers.Tokenizer"
     backend = getattr(source, "backend_tokenizer", None)
@@ -676,7 +660,7 @@ def _contents(added: dict[int, AddedToken]) -> dict[int, str]:
 
 
 def _spread(ids: Sequence[int], count: int) -> list[int]:
-    """At most ``count`` of ``ids``, evenly spread, the first and the last among them."""
+    """Return at most ``count`` of ``ids``, evenly spread, including the first and the last."""
     if len(ids) <= count:
         return list(ids)
     return [ids[i * (len(ids) - 1) // (count - 1)] for i in range(count)]

@@ -1,8 +1,8 @@
 """Tokenizers for tests: eight words, or any table of bytes.
 
-In: nothing, or the bytes of each token. Out: a :class:`~streamdec.Tokenizer` that is
-ready at once and needs no file. Its ``decode`` is an oracle of the tests, so it is never our own
-machine: bytes are decoded by Python, the rest by the decoders of the library ``tokenizers``.
+In: nothing, or the bytes of each token. Out: a :class:`~streamdec.Tokenizer` that needs no file.
+Its ``decode`` is an oracle of the tests, so it does not use streamdec's own machine: Python decodes
+bytes, and the decoders of the library ``tokenizers`` do the rest.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import Self
 
 from tokenizers import decoders
 
-from streamdec.backends._common import checked_ids, fingerprint_of, guarded
-from streamdec.backends._derived import DerivedTokenizer
-from streamdec.backends._lazy import cached_property
+from streamdec.backends._base import BaseTokenizer
+from streamdec.backends._common import cached_property, checked_ids, fingerprint_of, guarded
+from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._pieces import bytes_of, library_stages
-from streamdec.backends._told import told_decode
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import EncodeError
 from streamdec.protocols import ByteFallback, DecodingRule, Joined, RawBytes, TextRules
@@ -32,7 +31,7 @@ _SAMPLE = 512
 _NAMED: dict[str, DecodingRule] = {"byte_level": RawBytes(), "byte_fallback": ByteFallback()}
 
 
-class MockTokenizer(DerivedTokenizer):
+class MockTokenizer(BaseTokenizer):
     """A tokenizer of eight words, for tests and examples: it needs no file and no other library.
 
     They are Hello 1, world 2, test 3, token 4, a space 5, a full stop 6, and the special tokens
@@ -62,19 +61,19 @@ class MockTokenizer(DerivedTokenizer):
         special_ids: Iterable[int] = (),
         decoder: str | DecodingRule | TextRules = "byte_level",
     ) -> Self:
-        r"""A tokenizer whose ids are the indexes of ``tokens``; equal tokens may occur repeatedly.
+        r"""Return a tokenizer whose ids are the indexes of ``tokens``, which may repeat.
 
-        ``special_ids`` are left out of ``decode`` when special tokens are skipped. ``encode`` takes
-        the longest token at each place. ``decoder`` is
+        ``decode`` omits ``special_ids`` when special tokens are skipped. ``encode`` takes the
+        longest token at each place. ``decoder`` is
 
         * ``"byte_level"``: all bytes are joined and decoded at once, as in tiktoken and GPT-2;
-        * ``"byte_fallback"``: a token of one byte from 0x80 up is the byte piece ``<0xE4>``, every
-          other one is text, as in Llama 2;
+        * ``"byte_fallback"``: a token of one byte from 0x80 up is a byte piece such as ``<0xE4>``,
+          other tokens are text, as in Llama 2;
         * a rule of :mod:`streamdec.protocols`, or its ``TextRules``: each token is the UTF-8 of a
           piece (for ``RawBytes``, any bytes).
 
-        Raises ValueError for an unknown decoder, for a special id that is no index, and for a token
-        that should be UTF-8 and is not, naming its index.
+        Raises ValueError for an unknown decoder, for a special id that is not an index, and for a
+        token that must be UTF-8 and is not.
 
         >>> from streamdec import MockTokenizer
         >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
@@ -93,7 +92,7 @@ class MockTokenizer(DerivedTokenizer):
         return f"<{type(self).__name__}: {len(self._pieces)} tokens, {self.name}>"
 
     def __getstate__(self) -> dict[str, object]:
-        """What was given; what is worked out from it stays behind."""
+        """What was given, without what was computed from it."""
         given = ("_pieces", "_special_ids", "_rules", "_tokens", "_cache")
         return {name: getattr(self, name) for name in given}
 
@@ -104,13 +103,8 @@ class MockTokenizer(DerivedTokenizer):
 
     # --- decoding ---------------------------------------------------------------------------------
 
-    @told_decode
+    @instrumented_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The text of ``token_ids``; ids without a token contribute nothing.
-
-        ``skip_special_tokens`` leaves the special ids out. Raises
-        :class:`~streamdec.TokenizerLibraryError` for what is no id.
-        """
         left_out = self._special_ids if skip_special_tokens else frozenset()
         known, ids = self._pieces, checked_ids(token_ids)
         return self._whole([known[i] for i in ids if i in known and i not in left_out])
@@ -121,41 +115,35 @@ class MockTokenizer(DerivedTokenizer):
 
     @property
     def rules(self) -> TextRules:
-        """How pieces become text."""
         return self._rules
 
     def piece(self, token_id: int) -> Piece | None:
-        """What ``token_id`` contributes, bytes for ``RawBytes``, else text; None if unknown."""
         return self._pieces.get(token_id)
 
     def skipped_ids(self, text: str) -> list[int]:
-        """Return the ids of the skipped special tokens whose text is ``text``."""
         data = text.encode()
         return [i for i in sorted(self._special_ids) if _as_bytes(self._pieces[i]) == data]
 
     def is_skipped(self, token_id: int) -> bool:
-        """Whether ``token_id`` is one of the special ids."""
         return token_id in self._special_ids
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits over the rules and all tokens."""
         ids = sorted(self._pieces)
         pieces = [_as_bytes(self._pieces[i]) for i in ids]
         return fingerprint_of(self._rules, ids, pieces, sorted(self._special_ids))
 
     def sample_ids(self) -> list[int]:
-        """The first 512 ids, and the special ones."""
         return sorted({*sorted(self._pieces)[:_SAMPLE], *sorted(self._special_ids)[:_SAMPLE]})
 
     # --- encoding ---------------------------------------------------------------------------------
 
     def _ids(self, text: str, special: Special) -> list[int]:
-        """Of words: those that are known. Of a table of bytes: the longest token at each place.
+        """Return the known words; for a table of bytes, the longest token at each place.
 
-        Among equal tokens the lowest id, special and empty ones aside. That spells the text only
-        where a token's bytes are its text, and may miss a way that exists: EncodeError where no
-        token fits. Special tokens are never added, and of a table never parsed.
+        Of equal tokens the lowest id is taken; special and empty tokens are not. Raises EncodeError
+        if no token fits, even if another split of the text existed. Special tokens are never added,
+        and with a table never parsed.
         """
         if special == "forbid":
             self._forbid(text)
@@ -183,25 +171,23 @@ class MockTokenizer(DerivedTokenizer):
     # --- the vocabulary ---------------------------------------------------------------------------
 
     def id_to_token(self, token_id: int) -> str | None:
-        r"""The piece of ``token_id``, bytes that are not UTF-8 as ``\xff``; None if unknown."""
+        r"""Return the piece of ``token_id``, invalid UTF-8 as ``\xff``; None if unknown."""
         piece = self._pieces.get(token_id)
         return piece.decode("utf-8", "backslashreplace") if isinstance(piece, bytes) else piece
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """The bytes that ``token_id`` gives to the middle of a text; None without a token."""
         piece = self._pieces.get(token_id)
         return None if piece is None else bytes_of(self._rules, piece)
 
     @cached_property
     def special_tokens(self) -> SpecialTokens:
-        """<bos> and <eos> of the words; of a table of bytes the special ones, without roles."""
+        """<bos> and <eos> for the words; for a table, the special tokens without roles."""
         if self._tokens is None:
             return SpecialTokens(bos_token="<bos>", eos_token="<eos>")
         names = (self.id_to_token(i) or "" for i in sorted(self._special_ids))
         return SpecialTokens(additional_special_tokens=tuple(dict.fromkeys(names)))
 
     def token_to_id(self, token: str) -> int | None:
-        """The lowest id whose :meth:`id_to_token` is ``token``; None if there is none."""
         return self._by_name.get(token)
 
     @cached_property
@@ -210,7 +196,6 @@ class MockTokenizer(DerivedTokenizer):
 
     @property
     def vocab_size(self) -> int:
-        """The highest id and one, so that 1001 is that of the eight words."""
         return max(self._pieces, default=-1) + 1
 
 
@@ -270,11 +255,11 @@ def _longest(table: Mapping[bytes, int], window: bytes) -> bytes | None:
     return next((candidate for candidate in candidates if candidate in table), None)
 
 
-# --- whole decoding: the oracle -------------------------------------------------------------------
+# --- the full decode, an oracle -------------------------------------------------------------------
 
 
 def _whole_decoder(rules: TextRules) -> Callable[[Sequence[Piece]], str]:
-    """Pieces to text, by Python or the library, as ``rules`` say."""
+    """Return a function from pieces to text, by Python or the library."""
     head, tail = _head(rules.rule), _tail(rules)
     return lambda pieces: tail(head(pieces))
 
@@ -289,7 +274,7 @@ def _head(rule: DecodingRule) -> Callable[[Sequence[Piece]], str]:
 
 
 def _tail(rules: TextRules) -> Callable[[str], str]:
-    """What is done to the whole text."""
+    """Return the changes to the whole text."""
     character, count = rules.strip_left
     stages: list[decoders.Decoder] = [decoders.Strip(character, count, 0)] if count else []
     stages += [decoders.Replace(replace.pattern, replace.content) for replace in rules.replaces]

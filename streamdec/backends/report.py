@@ -1,6 +1,6 @@
-"""What a tokenizer says of itself: which library encodes, why, and what it was made of.
+"""The report of a loaded tokenizer: which library encodes, why, and what was loaded.
 
-In: what was asked for and what was found, by whoever loads a tokenizer. Out: plain data.
+In: what the loader was asked for and what it found. Out: plain data.
 """
 
 from __future__ import annotations
@@ -9,54 +9,56 @@ import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import metadata
 from typing import Any, Literal, Protocol, overload, runtime_checkable
 
 from streamdec.backends._chat import ChatRenderer, NewTemplate
 from streamdec.protocols import Tokenizer
 
-__all__ = ["Backend", "LoadedTokenizer", "TokenizerReport", "versions_of"]
+__all__ = ["FastMode", "LoadedTokenizer", "RequestedBy", "TokenizerReport", "versions_of"]
 
-Backend = Literal["auto", "fastokens", "huggingface"]
-"""What may be asked for."""
+FastMode = Literal["off", "now", "background"]
+"""When fastokens is built and compared for a ``tokenizer.json``."""
+
+RequestedBy = Literal["argument", "environment", "default"]
+"""Where a mode was requested."""
 
 
 @dataclass(frozen=True)
 class TokenizerReport:
-    """Which library encodes, and why. What decodes is told by ``tokenizer.fingerprint``.
+    """Which library encodes, and why. ``tokenizer.fingerprint`` identifies what decodes.
 
     Plain data, which can be pickled; ``str()`` is a sentence.
 
     >>> from streamdec import load_tokenizer
-    >>> report = load_tokenizer("path/to/model", backend="huggingface").report
+    >>> report = load_tokenizer("path/to/model", fast="off").report
     >>> report.format, report.requested_by, report.active
     ('huggingface', 'argument', 'huggingface')
     """
 
     format: str
-    """What the file is, as ``detect_format`` names it."""
-    requested: Backend
-    """Which encoder was asked for."""
-    requested_by: Literal["argument", "environment", "default"]
-    """Where that was said."""
+    """The format of the file, as ``detect_format`` names it."""
+    requested: FastMode
+    """The requested mode of fastokens; without effect for other formats than tokenizer.json."""
+    requested_by: RequestedBy
+    """Where it was requested."""
     active: str
-    """What encodes: fastokens, huggingface, tiktoken, sentencepiece or gguf."""
+    """The library that encodes: fastokens, huggingface, tiktoken, sentencepiece or gguf."""
     reason: str
-    """Why, in a sentence."""
+    """Why this library encodes, in a phrase."""
     guarded: str = ""
-    """Characters whose texts are encoded by huggingface all the same."""
+    """A character: texts that contain it are encoded by huggingface."""
     probes: int = 0
-    """How many strings were compared."""
+    """The number of strings that were compared."""
     differing: tuple[str, ...] = ()
-    """The first of those that differed."""
+    """The first strings whose ids differed."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Of streamdec, Python and the libraries."""
+    """The versions of streamdec, Python and the libraries."""
     sha256: str | None = None
-    """Of the content of the file, unpacked, in hexadecimal; None if it was not read whole."""
+    """SHA-256 of the unpacked file, in hexadecimal; None if the file was not read whole."""
     revision: str | None = None
-    """The commit, if the file is from the Hub."""
+    """The commit, for a file from the Hub."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """What each library took to load, and the comparison (``"probes"``), in seconds."""
+    """Seconds that each library took to load, and the comparison (``"probes"``)."""
 
     def __str__(self) -> str:
         return f"{self.active} encodes: {self.reason}"
@@ -64,7 +66,7 @@ class TokenizerReport:
 
 @runtime_checkable
 class LoadedTokenizer(Tokenizer, Protocol):
-    """A tokenizer that tells how it was loaded: what :func:`~streamdec.load_tokenizer` gives.
+    """A tokenizer with a report on its loading, as :func:`~streamdec.load_tokenizer` returns.
 
     A protocol: the methods are those of the backends, such as
     :class:`~streamdec.HuggingFaceTokenizer`, where each is described.
@@ -77,7 +79,7 @@ class LoadedTokenizer(Tokenizer, Protocol):
 
     @property
     def report(self) -> TokenizerReport:
-        """What was asked for, what is active, and why. Replaced where that changes later."""
+        """What was requested, what encodes, and why. It is replaced when that changes."""
         ...
 
     def get_chat_template(self, *, fallback: Literal["simple"] | None = None) -> ChatRenderer:
@@ -117,7 +119,7 @@ class LoadedTokenizer(Tokenizer, Protocol):
 
 
 def versions_of(libraries: Iterable[str]) -> dict[str, str]:
-    """The versions of streamdec, of Python, and of those of ``libraries`` that are installed."""
+    """Return the versions of streamdec, Python, and the installed ones of ``libraries``."""
     installed = {name: _version_of(name) for name in ("streamdec", *libraries)}
     known = {name: version for name, version in installed.items() if version is not None}
     return {"python": platform.python_version(), **known}
@@ -125,6 +127,8 @@ def versions_of(libraries: Iterable[str]) -> dict[str, str]:
 
 @cache
 def _version_of(name: str) -> str | None:
+    from importlib import metadata  # takes longer to import than the rest of this module
+
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

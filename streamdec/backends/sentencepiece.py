@@ -24,13 +24,18 @@ from typing import Any, Self
 
 from tokenizers import decoders
 
-from streamdec.backends._common import checked_ids, fingerprint_of, packed, sample_of
-from streamdec.backends._derived import DerivedTokenizer
+from streamdec.backends._base import BaseTokenizer
+from streamdec.backends._common import (
+    cached_property,
+    checked_ids,
+    fingerprint_of,
+    guarded,
+    packed,
+    sample_of,
+)
 from streamdec.backends._extras import library
-from streamdec.backends._guard import guarded
-from streamdec.backends._lazy import cached_property
+from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._reading import read_bounded
-from streamdec.backends._told import told_decode
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
@@ -42,24 +47,23 @@ from streamdec.protocols import ByteFallback, Metaspace, TextRules
 __all__ = ["SentencePieceTokenizer"]
 
 _SPACE = "\u2581"
-"""What pieces have for a space."""
+"""How pieces write a space."""
 _EVERY = 2**31
 _MAX_MODEL = 2**24
-"""Bytes of a model; the largest known has 5 million. The library takes up to 40 for each to parse
-it, and where it does not get them it ends the process."""
+"""Largest model, in bytes; the largest known has 5 million. Parsing takes up to 40 times as much
+memory, and the library ends the process if there is too little."""
 
 
-class SentencePieceTokenizer(DerivedTokenizer):
+class SentencePieceTokenizer(BaseTokenizer):
     """A tokenizer of the library sentencepiece; ``source`` is the path of a model.
 
-    With ``add_special_tokens`` a text begins with the model's bos, if it has one. The library does
-    not look for control pieces in a text: with ``special="parse"`` the text is divided at their
-    names, and what is between is encoded as a text of its own. ``special="text"`` is what the
-    library does.
+    ``add_special_tokens`` adds the model's bos, if it has one, before the text. The library does
+    not look for control pieces in a text: ``special="parse"`` splits the text at their names and
+    encodes the parts separately, and ``special="text"`` does what the library does.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason, and
     :class:`~streamdec.MissingExtraError` without sentencepiece. Models of more than 16 MiB are
-    refused; the largest known has 5.
+    rejected; the largest known has 5.
 
     >>> from streamdec import SentencePieceTokenizer
     >>> tokenizer = SentencePieceTokenizer("path/to/model.model")
@@ -78,7 +82,7 @@ class SentencePieceTokenizer(DerivedTokenizer):
 
     @classmethod
     def from_content(cls, content: bytes, name: str = "SentencePiece model") -> Self:
-        """The tokenizer of a model with this ``content``, a ModelProto; ``name`` is for messages.
+        """Return the tokenizer of the ModelProto ``content``; ``name`` is for messages.
 
         Raises what the constructor raises.
         """
@@ -103,7 +107,7 @@ class SentencePieceTokenizer(DerivedTokenizer):
         if not self._size:
             raise TokenizerLoadError(f"{name!r}: not a SentencePiece model: it has no pieces")
         try:
-            # What is no UTF-8 is found here, and not in the middle of a stream.
+            # Invalid UTF-8 is found here, not in the middle of a stream.
             self._names: list[str] = guarded(processor.IdToPiece, list(range(self._size)))
             self._unknown = {i: self._text(i) for i in [processor.unk_id()] if i >= 0}
         except TokenizerLibraryError as error:
@@ -114,7 +118,7 @@ class SentencePieceTokenizer(DerivedTokenizer):
         return f"{type(self).__name__}({self.name!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """The model itself, and what was said of it."""
+        """The model, and how it was loaded."""
         kept = ("_content", "name", "report", "_cache", "_chat")
         return {key: value for key, value in self.__dict__.items() if key in kept}
 
@@ -124,13 +128,8 @@ class SentencePieceTokenizer(DerivedTokenizer):
 
     # --- decoding ---------------------------------------------------------------------------------
 
-    @told_decode
+    @instrumented_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The text of ``token_ids``; ids that the model does not have contribute nothing.
-
-        ``skip_special_tokens`` leaves control pieces out. Raises
-        :class:`~streamdec.TokenizerLibraryError` for what is no id.
-        """
         skipped = self._control if skip_special_tokens else {}
         pieces = [self.piece(i) for i in checked_ids(token_ids) if i not in skipped]
         return guarded(self._chain.decode, [piece for piece in pieces if piece is not None])
@@ -146,7 +145,7 @@ class SentencePieceTokenizer(DerivedTokenizer):
 
     @cached_property
     def _stripped(self) -> int:
-        """How many spaces are removed from the beginning of a text, asked of the library."""
+        """How many spaces the library removes from the beginning of a text."""
         spaced = (i for i in range(self._size) if self._is_spaced_word(i))
         first = next(spaced, None)
         if first is None or self._text(first).startswith(" "):
@@ -160,19 +159,17 @@ class SentencePieceTokenizer(DerivedTokenizer):
         return piece.startswith(_SPACE) and piece[1:2] not in ("", _SPACE)
 
     def _text(self, *token_ids: int) -> str:
-        """The library's own text."""
+        """Return the library's own text."""
         text: str = guarded(self._processor.DecodeIds, list(token_ids))
         return text
 
     @cached_property
     def rules(self) -> TextRules:
-        """Pieces are text or ``<0xE4>``, a byte; the spaces at the beginning are removed."""
         if self._stripped == _EVERY and next(self._byte_ids(), None) is None:
             return TextRules(Metaspace(_SPACE))
         return TextRules(ByteFallback(), (" ", self._stripped) if self._stripped else ("", 0))
 
     def piece(self, token_id: int) -> str | None:
-        """The text of ``token_id``, or ``<0xE4>`` for a byte; None if there is no such id."""
         if not 0 <= token_id < self._size:
             return None
         text = self._names[token_id]
@@ -183,18 +180,15 @@ class SentencePieceTokenizer(DerivedTokenizer):
         return text if isinstance(self.rules.rule, Metaspace) else text.replace(_SPACE, " ")
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """The bytes that ``token_id`` gives to the middle of a text; None if there is no token."""
         piece = self.piece(token_id)
         if piece is not None and self._processor.IsByte(token_id):
             return bytes([int(piece[3:5], 16)])
         return None if piece is None else piece.replace(_SPACE, " ").encode()
 
     def skipped_ids(self, text: str) -> list[int]:
-        """Return the ids of the control pieces whose name is ``text``."""
         return [token_id for token_id, name in self._control.items() if name == text]
 
     def is_skipped(self, token_id: int) -> bool:
-        """Whether ``token_id`` is a control piece."""
         return token_id in self._control
 
     @cached_property
@@ -205,12 +199,10 @@ class SentencePieceTokenizer(DerivedTokenizer):
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits over the rules and every piece."""
         control, unknown = list(self._control), self._unknown
         return fingerprint_of(self.rules, packed(self._names), control, unknown)
 
     def sample_ids(self) -> list[int]:
-        """Control pieces, all bytes, and ids spread over the vocabulary."""
         return sample_of(self._control, self._byte_ids(), self._size)
 
     def _byte_ids(self) -> Iterator[int]:
@@ -243,7 +235,7 @@ class SentencePieceTokenizer(DerivedTokenizer):
 
     @cached_property
     def _any_control(self) -> re.Pattern[str]:
-        """A control piece's name, the longest first, as a group of its own."""
+        """Matches the name of a control piece, the longest first, as a group."""
         names = sorted(filter(None, self._control_ids), key=len, reverse=True)
         return re.compile(f"({'|'.join(map(re.escape, names))})")
 
@@ -255,14 +247,9 @@ class SentencePieceTokenizer(DerivedTokenizer):
     # --- the vocabulary ---------------------------------------------------------------------------
 
     def id_to_token(self, token_id: int) -> str | None:
-        """``token_id`` as the model has it, U+2581 for a space; None if there is no such id."""
         return self._names[token_id] if 0 <= token_id < self._size else None
 
     def token_to_id(self, token: str) -> int | None:
-        """The id of the piece ``token``, spelled as the model has it; None if there is none.
-
-        Raises :class:`~streamdec.TokenizerLibraryError` if the library fails.
-        """
         try:
             token.encode()
         except UnicodeEncodeError:
@@ -272,12 +259,10 @@ class SentencePieceTokenizer(DerivedTokenizer):
 
     @property
     def vocab_size(self) -> int:
-        """How many pieces there are."""
         return self._size
 
     @cached_property
     def special_tokens(self) -> SpecialTokens:
-        """The model's bos, eos, unk and pad; the other control pieces."""
         processor = self._processor
         roles = [processor.bos_id(), processor.eos_id(), processor.unk_id(), processor.pad_id()]
         bos, eos, unk, pad = map(self.id_to_token, roles)

@@ -81,7 +81,7 @@ class BulkDecoder:
         self.column = column
         self.to = to
         self._tokenizer = os.fspath(tokenizer) if is_path else tokenizer  # type: ignore[arg-type]
-        self._loading = {"fast": "lazy", **loading}
+        self._loading = {"fast": "off", **loading}
         self._skip = skip_special_tokens
         self._conditions = conditions
         if to in self.columns[1:] or column in self.columns:

@@ -34,7 +34,7 @@ COMMANDS: Mapping[str, str] = {
     "decode": "Turn token ids into text.",
     "demo": "Watch a simulated engine's tokens become text.",
     "encode": "Turn texts into token ids.",
-    "info": "Say what a tokenizer is, and what is odd about it.",
+    "info": "Say what a tokenizer is, and list its caveats.",
     "preflight": "Tell what engines will do with a model, and what is wrong.",
     "serve": "Serve OpenAI's API over an engine, or over a replayed text.",
     "trace": "Show what happens to each token when it is streamed.",

@@ -132,7 +132,7 @@ def bench(
             token_ids,
             stops or USUAL_STOPS,
             seconds=seconds or (QUICK_SECONDS if quick else SECONDS),
-            another=partial(load, tokenizer, fast="lazy"),
+            another=partial(load, tokenizer, fast="off"),
             progress=lambda doing, share: progress(f"{share:4.0%}  {doing}"),
         )
     job = _Job(loaded, text, stops or USUAL_STOPS, not stops, time.monotonic() - took, found)

@@ -114,7 +114,7 @@ def bulk(
         raise click.UsageError("--resume and --overwrite cannot both be meant.")
     pairs = list(_pairs(inputs, output, input_format, output_format))
     decoder = _decoder(
-        load(tokenizer, fast="lazy"),
+        load(tokenizer, fast="off"),
         column,
         to=to,
         skip_special_tokens=skip_special_tokens,

@@ -76,7 +76,7 @@ def decode(
       engine | streamdec decode --tokenizer ./model --stop '\\nUser:' --eos-id 2
     """
     # Nothing is encoded here, so nothing is built for it.
-    loaded = load(tokenizer, fast="lazy")
+    loaded = load(tokenizer, fast="off")
     out = sys.stdout.buffer
     source_name = click.format_filename(getattr(source, "name", "<stdin>"))
     complaints = Complaints(source_name)

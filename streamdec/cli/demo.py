@@ -12,8 +12,7 @@ from importlib.resources import files
 
 import click
 
-from streamdec.backends.fast import HybridTokenizer
-from streamdec.cli.loading import backend_option
+from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.cli.screen import open_screen
 from streamdec.cli.stops import RAN_OUT
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
@@ -33,8 +32,7 @@ STOP = "\nUser:"
     show_default=True,
     help="Tokens per second; 0 is as fast as possible.",
 )
-@backend_option
-def demo(rate: float, backend: str | None) -> None:
+def demo(rate: float) -> None:
     """Watch a simulated engine's tokens become text, until a stop is complete.
 
     On a terminal the line below the text shows what waits: bytes for the rest of their character,
@@ -45,7 +43,7 @@ def demo(rate: float, backend: str | None) -> None:
       streamdec demo
       streamdec demo --rate 10
     """
-    tokenizer = HybridTokenizer(_data("demo_tokenizer.json"), backend=backend)
+    tokenizer = HuggingFaceTokenizer(_data("demo_tokenizer.json"))
     token_ids = tokenizer.encode(_data("demo_text.txt").rstrip("\n")).ids
     stream = StopSequenceDecoder(tokenizer, StopConditions(STOP))
     shown = _play(simulated_engine(token_ids, rate), stream)

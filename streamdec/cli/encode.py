@@ -63,7 +63,7 @@ def encode(
     Examples:
       echo -n "Hello world" | streamdec encode --tokenizer ./model
       streamdec encode --tokenizer ./model --input-format jsonl --field prompt prompts.jsonl
-      streamdec encode --tokenizer ./model --backend huggingface prompt.txt
+      streamdec encode --tokenizer ./model --fast off prompt.txt
     """
     loaded = load(tokenizer)
     say_what_encodes(loaded)

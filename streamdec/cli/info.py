@@ -15,9 +15,10 @@ from typing import Any
 import click
 
 from streamdec.backends._decoder_chain import stages_of
+from streamdec.backends.apply_tokenizer_config import TokenizerConfigChanges
+from streamdec.backends.caveats import Caveat, caveats_of
+from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.library_stream import library_tokenizer
-from streamdec.backends.oddities import Oddity, oddities_of
-from streamdec.backends.overlay import Overlay
 from streamdec.backends.report import LoadedTokenizer
 from streamdec.cli.loading import Loader, loading_options, tokenizer_argument
 from streamdec.core.tables import route_of
@@ -37,25 +38,28 @@ _MOST_LISTED = 12
 @click.option("--json", "as_json", is_flag=True, help="All of it as a JSON object.")
 @tokenizer_argument("tokenizer")
 def info(tokenizer: str, load: Loader, as_json: bool) -> None:
-    """Say what TOKENIZER is: its format, what encodes it and why, its sizes, what is odd about it.
+    """Say what TOKENIZER is: its format, what encodes it and why, its sizes, its caveats.
 
     TOKENIZER is a file, a folder, or a name: of an encoding, a model, or a repository of the Hub.
-    Where a file is none that is served, what was found is said, and the exit status is 2.
+    For an unsupported file, the error says what was found, and the exit status is 2.
 
-    Odd is what makes text or ids others than people expect: for each kind, which tokens it is about
-    and what follows. The text of some is another than their own, of which every command warns. The
-    codes are those of 'streamdec preflight' where it has the same.
+    A caveat is a property by which text or ids differ from what people expect. Each is listed with
+    its tokens and its consequence. Every command warns about caveats that change text. The codes
+    are the same as those of 'streamdec preflight'.
 
     \b
     Examples:
       streamdec info ./model
       streamdec info --json ./model/tokenizer.json
-      streamdec info --backend fastokens ./model
+      streamdec info --fast off ./model
     """
-    # What is odd is said below, and in full.
+    # The output lists all caveats in full.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=StreamdecWarning, message=_SAID_BELOW)
-        facts = _facts(load(tokenizer))
+        loaded = load(tokenizer)
+        if isinstance(loaded, HybridTokenizer):
+            loaded.wait()
+        facts = _facts(loaded)
     if as_json:
         click.echo(json.dumps(facts, indent=2))
         return
@@ -84,7 +88,7 @@ def _facts(tokenizer: LoadedTokenizer) -> dict[str, Any]:
     """All that is known, as JSON data."""
     special = tokenizer.special_tokens
     rules = tokenizer.rules
-    overlay: Overlay | None = getattr(tokenizer, "overlay", None)
+    changes: TokenizerConfigChanges | None = getattr(tokenizer, "tokenizer_config_changes", None)
     return {
         "name": getattr(tokenizer, "name", None),
         "found": _found(tokenizer),
@@ -96,9 +100,9 @@ def _facts(tokenizer: LoadedTokenizer) -> dict[str, Any]:
         "streams": route_of(tokenizer),
         "fingerprint": tokenizer.fingerprint,
         "special_tokens": {name: tokenizer.token_to_id(name) for name in special.all},
-        "overlay": None if overlay is None else asdict(overlay),
+        "tokenizer_config_changes": None if changes is None else asdict(changes),
         "roles": {role: getattr(special, f"{role}_token") for role in _ROLES},
-        "oddities": [_oddity(found) for found in oddities_of(tokenizer)],
+        "caveats": [_caveat(found) for found in caveats_of(tokenizer)],
         "report": asdict(tokenizer.report),
     }
 
@@ -125,7 +129,7 @@ def _decoder(tokenizer: LoadedTokenizer) -> list[str] | None:
     return [stage["type"] for stage in stages_of(library.decoder) or ()]
 
 
-def _oddity(found: Oddity) -> dict[str, Any]:
+def _caveat(found: Caveat) -> dict[str, Any]:
     return asdict(found) | {"tokens": {text: i for i, text in found.tokens.items()}}
 
 
@@ -141,11 +145,12 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "tokenizer", str(facts["name"])
     yield "format", report["format"] + (f": {facts['found']}" if facts["found"] else "")
     yield "served by", facts["class"]
-    by = {"default": "the default", "argument": "by --backend"}.get(
+    by = {"default": "the default", "argument": "by --fast"}.get(
         report["requested_by"], "by the environment"
     )
-    yield "asked for", f"{report['requested']} ({by})"
     yield "encodes", f"{report['active']}: {report['reason']}"
+    if report["format"] == "huggingface":
+        yield "fast", f"{report['requested']} ({by})"
     if report["guarded"]:
         yield "but for", f"texts with {report['guarded']!a}, which huggingface encodes"
     how = "over a window of decode()" if facts["streams"] == "window" else "byte by byte"
@@ -161,11 +166,11 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if token is not None:
             yield role, f"{_shown(token)} ({facts['special_tokens'][token]})"
     yield "special", _listed(facts["special_tokens"])
-    if facts["overlay"] is not None:
-        yield from _overlay_lines(facts["overlay"])
-    for odd in facts["oddities"]:
-        listed = f": {_listed(odd['tokens'])}" if odd["tokens"] else ""
-        yield "odd", f"{odd['what']}{listed}. {odd['follows']} [{odd['code']}]"
+    if facts["tokenizer_config_changes"] is not None:
+        yield from _change_lines(facts["tokenizer_config_changes"])
+    for caveat in facts["caveats"]:
+        listed = f": {_listed(caveat['tokens'])}" if caveat["tokens"] else ""
+        yield "caveat", f"{caveat['what']}{listed}. {caveat['follows']} [{caveat['code']}]"
     yield "fingerprint", facts["fingerprint"]
     yield "sha256", report["sha256"] or "unknown: the file is not read whole"
     if report["revision"]:
@@ -174,14 +179,14 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "versions", ", ".join(f"{name} {version}" for name, version in report["versions"].items())
 
 
-def _overlay_lines(overlay: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _change_lines(changes: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """What files beside a tokenizer.json changed of it."""
-    files = " and ".join(overlay["files"])
+    files = " and ".join(changes["files"])
     for what in ("changed", "appended"):
-        if overlay[what]:
-            yield what, f"{_listed({name: i for i, name in overlay[what].items()})} (by {files})"
-    if not (overlay["changed"] or overlay["appended"]):
-        yield "overlay", f"{files} changes nothing" if files else "no file beside it"
+        if changes[what]:
+            yield what, f"{_listed({name: i for i, name in changes[what].items()})} (by {files})"
+    if not (changes["changed"] or changes["appended"]):
+        yield "config", f"{files} changes nothing" if files else "no file beside it"
 
 
 def _listed(tokens: dict[str, int]) -> str:

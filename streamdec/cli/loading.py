@@ -1,4 +1,4 @@
-"""How a command loads its tokenizer: the options, and what is said of the encoder."""
+"""How a command loads its tokenizer: the options, and the line about the encoder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from streamdec.backends.fast import BACKENDS, VARIABLE
+from streamdec.backends.hybrid import MODES, VARIABLE
 from streamdec.backends.report import LoadedTokenizer
 from streamdec.cli.progress import say
 from streamdec.loading.factory import load_tokenizer
@@ -19,7 +19,6 @@ from streamdec.loading.factory import load_tokenizer
 __all__ = [
     "LOADING_OPTIONS",
     "Loader",
-    "backend_option",
     "complete_files",
     "complete_folders",
     "loading_options",
@@ -30,25 +29,25 @@ __all__ = [
 ]
 
 Loader = Callable[..., LoadedTokenizer]
-"""``load_tokenizer`` with what the options say; takes a path or a name."""
+"""``load_tokenizer`` with the given options; takes a path or a name."""
 
 
 def complete_files(
     _context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Shells complete the path of a file or folder; what is none is taken as it is."""
+    """Let shells complete the path of a file or folder."""
     return [CompletionItem(incomplete, type="file")]
 
 
 def complete_folders(
     _context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Shells complete the path of a folder."""
+    """Let shells complete the path of a folder."""
     return [CompletionItem(incomplete, type="dir")]
 
 
 def tokenizer_argument(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The argument that is a tokenizer: a file, a folder, or a name."""
+    """Return the argument for a tokenizer: a file, a folder, or a name."""
     return click.argument(name, shell_complete=complete_files)
 
 
@@ -60,20 +59,18 @@ tokenizer_option = click.option(
     help="A tokenizer file, its folder, or a name, as for 'info'.",
 )
 
-backend_option = click.option(
-    "--backend",
-    type=click.Choice(list(BACKENDS), case_sensitive=False),
-    help=f"What encodes a tokenizer.json; without it {VARIABLE} says so, and else it is auto: "
-    "fastokens if it is installed and gives the same ids.",
-)
-
 _OPTIONS = {
-    "backend": backend_option,
-    "overlay": click.option(
-        "--overlay/--no-overlay",
+    "fast": click.option(
+        "--fast",
+        type=click.Choice(MODES, case_sensitive=False),
+        help="When fastokens is built to encode a tokenizer.json: never, before all else, or in "
+        f"the background while huggingface encodes. The default is {VARIABLE}, else background.",
+    ),
+    "apply_tokenizer_config": click.option(
+        "--apply-tokenizer-config/--no-apply-tokenizer-config",
         default=None,
         help="Whether added tokens and their flags are also taken from the files beside a "
-        "tokenizer.json, as engines see them: of a folder, if nothing is said.",
+        "tokenizer.json, as engines do. The default is yes for a folder, no for a file.",
     ),
     "encoding": click.option(
         "--encoding",
@@ -84,7 +81,7 @@ _OPTIONS = {
         "--models",
         metavar="FILE",
         type=click.Path(),
-        help="A TOML or JSON table of your own: names of models and what serves each.",
+        help="A TOML or JSON table of model names and the path, id or encoding of each.",
     ),
     "revision": click.option(
         "--revision",
@@ -94,10 +91,10 @@ _OPTIONS = {
     "allow_download": click.option(
         "--allow-download",
         is_flag=True,
-        help="Download what a name stands for if it is in no cache. Nothing is without this.",
+        help="Download the files of a name that are in no cache. Without it nothing is downloaded.",
     ),
 }
-"""The options, under the names that load_tokenizer has for them."""
+"""The options, by their names in ``load_tokenizer``."""
 LOADING_OPTIONS = tuple(_OPTIONS)
 
 
@@ -116,7 +113,7 @@ def loading_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def spelled(context: click.Context, names: Iterable[str] = LOADING_OPTIONS) -> list[str]:
-    """Those of the options ``names`` that were given, as they are given on a command line."""
+    """Return the given options among ``names``, spelled as on the command line."""
     words = []
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
@@ -131,7 +128,7 @@ def spelled(context: click.Context, names: Iterable[str] = LOADING_OPTIONS) -> l
 
 
 def say_what_encodes(tokenizer: LoadedTokenizer) -> None:
-    """One line on stderr: the active path, and why it is that one."""
+    """Write one line to stderr: which library encodes, and why."""
     guarded = tokenizer.report.guarded
     but = f"; huggingface encodes texts with {guarded!a}" if guarded else ""
     say(f"{tokenizer.report}{but}")

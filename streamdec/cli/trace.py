@@ -161,10 +161,10 @@ def trace(
     context = click.get_current_context()
     if played is not None:
         _check_alone(context)
-        context.exit(_replay(played, load(tokenizer, fast="lazy")))
+        context.exit(_replay(played, load(tokenizer, fast="off")))
     if as_jsonl and html_file == Path("-"):
         raise click.UsageError("--jsonl and --html - cannot both be written to stdout")
-    loaded = load(tokenizer, fast="lazy")
+    loaded = load(tokenizer, fast="off")
     out = sys.stdout.buffer
     complaints = Complaints(click.format_filename(getattr(source, "name", "<stdin>")))
     found, chunks = detect_format(without_bom(chunks_of(source, out)))

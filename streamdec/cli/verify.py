@@ -20,7 +20,7 @@ import click
 
 from streamdec.backends import comparison
 from streamdec.backends._fastokens import FastEncoder
-from streamdec.backends.fast import HybridTokenizer
+from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.report import LoadedTokenizer
 from streamdec.cli.id_input import without_bom
 from streamdec.cli.loading import (
@@ -123,7 +123,7 @@ def verify(
     context = click.get_current_context()
     if of_encoders and input_format == "ids":
         raise click.UsageError("--encode compares the ids of texts; --input-format ids has none")
-    loaded = load(tokenizer) if of_encoders else load(tokenizer, fast="lazy")
+    loaded = load(tokenizer) if of_encoders else load(tokenizer, fast="off")
     name = click.format_filename(getattr(source, "name", "<stdin>"))
     complaints = Complaints(name)
     kind: _Encoders | _Streams
@@ -333,13 +333,14 @@ class _Encoders:
     """Texts, encoded in both ways."""
 
     def __init__(self, tokenizer: LoadedTokenizer, name: str) -> None:
-        say_what_encodes(tokenizer)
         if not isinstance(tokenizer, HybridTokenizer):
             found = tokenizer.report.format
             raise UnsupportedFormatError(
                 f"{name!r} has one encoder only (its format is {found}): only a tokenizer.json "
                 "has two to compare"
             )
+        tokenizer.wait()
+        say_what_encodes(tokenizer)
         self._tokenizer = tokenizer
         encoder = tokenizer.fast_encoder or _encoder_of(tokenizer)
         self._comparison = comparison.Comparison(tokenizer, encoder)

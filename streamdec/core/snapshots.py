@@ -24,7 +24,7 @@ from streamdec.core.table import DEFAULT_OPTIONS, Options, Route, Table
 from streamdec.core.tables import AnyTable
 from streamdec.core.token_ids import check_token_id
 from streamdec.errors import SnapshotError, SnapshotMismatchError
-from streamdec.hooks import untold
+from streamdec.hooks import suppressed
 from streamdec.protocols import Decoder
 
 __all__ = [
@@ -81,7 +81,7 @@ def _sampled(tokenizer: Decoder) -> str:
     others = range(SAMPLE, max(size, SAMPLE), max(size // SAMPLE, 1))
     for token_id in (*range(SAMPLE), *others):
         try:
-            with untold:
+            with suppressed:
                 text = tokenizer.decode([token_id], skip_special_tokens=False)
         except (KeyboardInterrupt, SystemExit):
             raise

@@ -14,7 +14,7 @@ from streamdec.core.token_rules.byte_fallback import ByteFallbackMode
 from streamdec.core.token_rules.compile import compile_rule
 from streamdec.core.window_table import WindowTable
 from streamdec.errors import StreamdecWarning
-from streamdec.hooks import untold
+from streamdec.hooks import suppressed
 from streamdec.protocols import Decoder, TableDecoder
 
 __all__ = ["AnyTable", "route_of", "table_for"]
@@ -38,7 +38,7 @@ class _Compiled:
         self._rules: dict[tuple[bool, ByteFallbackMode], TokenRule] = {}
         self._tables: dict[Options, Table] = {}
         self.is_exact = True
-        with untold:
+        with suppressed:
             difference = self._first_difference(decoder)
         if difference:
             self.is_exact = False

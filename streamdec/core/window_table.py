@@ -23,7 +23,7 @@ from streamdec.core.table import (
 from streamdec.core.token_ids import check_token_id
 from streamdec.core.window import HALF, TokenWindow, WindowMemory
 from streamdec.errors import RewriteError, StreamdecWarning, TokenizerLibraryError
-from streamdec.hooks import untold
+from streamdec.hooks import suppressed
 from streamdec.protocols import Decoder
 
 __all__ = ["WindowTable"]
@@ -171,7 +171,7 @@ def _full_decode(decoder: Decoder, skip_special_tokens: bool) -> Callable[[Seque
 
     def decode(token_ids: Sequence[int]) -> str:
         try:
-            with untold:  # hooks are told when a stream ends, not for each window
+            with suppressed:  # hooks get one event for a stream, not for each window
                 text = decoder.decode(list(token_ids), **options)
         except BaseException as error:
             # A panic of a Rust library (pyo3) is not an Exception.

@@ -1,8 +1,8 @@
-"""``load_tokenizer``: the one way from a path or a name to a tokenizer that is ready to stream.
+"""``load_tokenizer``: from a path or a name to a tokenizer that is ready to stream.
 
 In: a path, the name of an encoding or of a model, or an id of the Hugging Face Hub. Out: a
-backend's tokenizer, its compiled table compared with its own ``decode``, and a report on how it was
-loaded. Each backend is imported when a file of its format is there.
+backend's tokenizer, whose compiled table was compared with its own ``decode``, and a report on how
+it was loaded. A backend is imported when a file has its format.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from typing import TYPE_CHECKING
 from streamdec import hooks
 from streamdec.backends._chat import NewTemplate
 from streamdec.backends._reading import read_bounded
-from streamdec.backends._shadow import OnMismatch
-from streamdec.backends.encodings import ENCODINGS, EncodingSpec
-from streamdec.backends.fast import Fast, FastOptions, HybridTokenizer
-from streamdec.backends.oddities import warn_of_oddities
+from streamdec.backends.caveats import warn_of_caveats
+from streamdec.backends.encodings import ENCODINGS, EncodingSpec, encoding_of_model
+from streamdec.backends.hybrid import FastOptions, HybridTokenizer
 from streamdec.backends.rank_files import sha256_of
-from streamdec.backends.report import LoadedTokenizer, TokenizerReport, versions_of
+from streamdec.backends.report import FastMode, LoadedTokenizer, TokenizerReport, versions_of
 from streamdec.chat.tokenizer_chat import TokenizerChat
 from streamdec.core.tables import route_of
 from streamdec.errors import MissingExtraError, TokenizerLoadError, UnsupportedFormatError
 from streamdec.loading.content import content_of
 from streamdec.loading.detect import Detected, Format, detect_format
 from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
-from streamdec.loading.models import MODELS, checked, look_up, read_models
+from streamdec.loading.models import checked, look_up, read_models
 
 if TYPE_CHECKING:
     from streamdec.backends.gguf import GGUFTokenizer
@@ -46,81 +45,73 @@ SUPPORTED = (
 )
 
 _OF_OPENAI = ("", "openai", "azure")
-"""Organisations whose names of models are those that tiktoken knows."""
+"""The organisations whose model names tiktoken knows."""
 _MAX_NAME = 100
-"""Letters that the name of a model may have, for a message about it."""
+"""The longest name of a model that is repeated in an error message."""
 
 Models = Mapping[str, str] | str | os.PathLike[str]
-"""A table of names, or the path of a TOML or JSON file that has one."""
+"""A table of model names, or the path of a TOML or JSON file with one."""
 
 
 def load_tokenizer(
     path_or_name: str | os.PathLike[str],
     *,
-    backend: str | None = None,
+    fast: FastMode | None = None,
     strict: bool = False,
-    fast: Fast = "now",
-    shadow_rate: float = 0.0,
-    on_mismatch: OnMismatch = "disable",
-    overlay: bool | None = None,
+    apply_tokenizer_config: bool | None = None,
     encoding: str | EncodingSpec | None = None,
     models: Models | None = None,
     revision: str | None = None,
     allow_download: bool = False,
     chat_template: NewTemplate | None = None,
 ) -> LoadedTokenizer:
-    """The tokenizer in a file or a folder, or that of an encoding, a model or a repository.
+    """Load the tokenizer of a file, a folder, an encoding, a model or a repository.
 
-    What a file is is told by its content, never by its name; in a folder, names tell which files
-    are looked into. A folder that has several formats gives the first of tokenizer.json, Tekken,
-    rank file, SentencePiece, GGUF.
+    The content of a file determines its format, not its name. In a folder, names determine which
+    files are read; of several formats, the first of tokenizer.json, Tekken, rank file,
+    SentencePiece and GGUF is loaded.
 
-    What is no path is a name: of an encoding (``"cl100k_base"``); of a model (``"gpt-4o"``), whose
-    encoding, path or id is looked for in ``models`` and then among those that tiktoken knows; or
-    else the id of a repository on the Hugging Face Hub (``"org/model"``; surely one with ``hf://``
-    before it). Files for a name are taken from the caches of tiktoken and of huggingface_hub.
+    If there is no such path, it is a name: of an encoding (``"cl100k_base"``); of a model
+    (``"gpt-4o"``), which is looked up in ``models`` and then in tiktoken; or the id of a repository
+    on the Hugging Face Hub (``"org/model"``, or ``"hf://org/model"`` to exclude the others). The
+    files of a name are taken from the caches of tiktoken and huggingface_hub.
 
     Args:
         path_or_name: a path, or a name as above.
-        backend: which library encodes a tokenizer.json: ``"auto"``, ``"fastokens"`` or
-            ``"huggingface"``, else what the environment's ``STREAMDEC_TOKENIZER`` says. This and
-            the next four are described at :class:`~streamdec.HybridTokenizer`, and change nothing
-            for other formats.
-        strict: whether it is an error if fastokens cannot serve.
-        fast: when fastokens is built: ``"now"``, ``"background"`` or ``"lazy"``.
-        shadow_rate: the share of texts, from 0 to 1, that both libraries encode, to compare.
-        on_mismatch: what follows if they differ: ``"disable"``, ``"warn"`` or ``"raise"``.
-        overlay: whether added tokens and their flags are also taken from the files beside a
-            tokenizer.json, as transformers does and so the engines that use it see them. None: of a
-            folder that is given they are, of a file that is given they are not. (With False, the
-            bare tokenizer.json, as loaders in Rust see it.)
-        encoding: which encoding a rank file is where it is that of several, and what an unknown one
-            is.
-        models: names of models and what they stand for: a table, or a TOML or JSON file with one.
+        fast: when fastokens is built for a tokenizer.json: in the ``"background"``, ``"now"`` or
+            ``"off"``, as described at :class:`~streamdec.HybridTokenizer`. None means the
+            environment's ``STREAMDEC_FAST``, else ``"background"``. No effect for other formats.
+        strict: whether it is an error if fastokens cannot be used; needs ``fast="now"``.
+        apply_tokenizer_config: whether added tokens and their flags are also taken from the files
+            beside a tokenizer.json, as transformers and the engines that use it do. None means True
+            for a folder and False for a file. (Loaders in Rust read the tokenizer.json only.)
+        encoding: the encoding of a rank file that several encodings share, or that is unknown.
+        models: a table of model names and their encodings, paths or ids; or the path of a TOML or
+            JSON file with one.
         revision: a branch, a tag or a commit of a repository.
         allow_download: whether files that are not in a cache may be fetched.
-        chat_template: the text of a chat template or the path of a file with one, which comes
-            before those of the files. Without it, that is looked for when ``apply_chat_template``
-            is first called; which one there is and why, ``get_chat_template().origin`` says.
+        chat_template: the text of a chat template, or the path of a file with one. By default the
+            model's own is looked for when ``apply_chat_template`` is first called, and
+            ``get_chat_template().origin`` says which one it is.
 
     Returns:
-        A tokenizer, new at each call, which threads may share. What was asked for, what is active
-        and why is its ``report``. What ``overlay`` changed is its ``overlay``, None where the files
-        beside were not asked. (Classes of transformers that build their tokenizer from the
-        vocabulary lose what ``overlay.undeclared`` has; here it is kept, and
-        :func:`streamdec.preflight.inspect` tells which class it is.)
+        A new tokenizer, which threads may share. Its ``report`` says what was requested, which
+        library encodes, and why. ``tokenizer_config_changes`` has what the files beside a
+        tokenizer.json changed, and is None if they were not read. (Classes of transformers that
+        build their tokenizer from the vocabulary lose the tokens in its ``undeclared``; here they
+        are kept, and :func:`streamdec.preflight.inspect` names the class.)
 
-    A sample of the tokenizer's ids is compared with its own ``decode`` at once, so a difference is
-    warned of here (:class:`~streamdec.StreamdecWarning`) and not in the middle of a stream. So are
-    added tokens that are decoded as other text than their own (:mod:`streamdec.backends.oddities`).
-    Costs what the library's loading costs, and ≤ 5 ms or 2 % more; with fastokens three to five
-    times that, unless ``fast`` says otherwise.
+    A sample of the tokenizer's ids is compared with its own ``decode``, so a difference is warned
+    about here (:class:`~streamdec.StreamdecWarning`) and not in the middle of a stream. So are
+    added tokens that are decoded as other text than their own (:mod:`streamdec.backends.caveats`).
+    Loading takes ≤ 5 ms or 2 % longer than in the library; with ``fast="now"`` three to five times
+    as long.
 
-    Raises :class:`~streamdec.TokenizerLoadError`, which names the path, if nothing is there or it
+    Raises :class:`~streamdec.TokenizerLoadError`, which names the path, if it does not exist or
     cannot be read, :class:`~streamdec.UnsupportedFormatError`, which says what was found and what
-    is served, :class:`~streamdec.MissingExtraError` if the library for a format is not installed,
+    is supported, :class:`~streamdec.MissingExtraError` if the library for a format is missing,
     :class:`~streamdec.ChatTemplateError` for a ``chat_template`` that cannot be read, and
-    ValueError for an unknown ``backend`` or another bad option.
+    ValueError for an invalid ``fast`` or ``strict``.
 
     >>> from streamdec import load_tokenizer
     >>> tokenizer = load_tokenizer("path/to/model")
@@ -132,26 +123,21 @@ def load_tokenizer(
     'tekken'
     """
     name = os.fsdecode(path_or_name)
-    if not name:  # which pathlib takes for the working directory
+    if not name:  # pathlib would read it as the working directory
         raise TokenizerLoadError("'': neither a path nor a name")
-    options = FastOptions.of(
-        backend,
-        strict=strict,
-        fast=fast,
-        shadow_rate=shadow_rate,
-        on_mismatch=on_mismatch,
-        stacklevel=3,
-    )
+    options = FastOptions.of(fast, strict=strict, stacklevel=3)
     table = read_models(models) if isinstance(models, (str, os.PathLike)) else checked(models or {})
     started = perf_counter()
     loaded: Loaded | None = None
     failed: str | None = None
     try:
         source = _source_of(name, table, encoding, revision, allow_download=allow_download)
-        loaded = _loaded(source, options, encoding, overlay, allow_download=allow_download)
+        loaded = _loaded(
+            source, options, encoding, apply_tokenizer_config, allow_download=allow_download
+        )
         loaded._chat = _chat_of(loaded, source.path, chat_template)
         route_of(loaded)
-        warn_of_oddities(loaded, stacklevel=2)
+        warn_of_caveats(loaded, stacklevel=2)
     except Exception as error:
         failed = type(error).__name__
         raise
@@ -161,7 +147,7 @@ def load_tokenizer(
 
 
 def _tell(name: str, tokenizer: Loaded | None, seconds: float, failed: str | None) -> None:
-    """Tells hooks of one loading."""
+    """Report one call to the hooks."""
     if not hooks.installed:  # a vocabulary takes time to count
         return
     if tokenizer is None:
@@ -173,7 +159,7 @@ def _tell(name: str, tokenizer: Loaded | None, seconds: float, failed: str | Non
 
 
 def _chat_of(loaded: Loaded, path: Path | None, given: NewTemplate | None) -> TokenizerChat:
-    """Where its template is; nothing of it is read here."""
+    """Return the source of its chat template, which is read later."""
     if path is None:
         return TokenizerChat(None, template=given)
     folder = path if path.is_dir() else path.parent
@@ -186,7 +172,7 @@ def _chat_of(loaded: Loaded, path: Path | None, given: NewTemplate | None) -> To
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where the tokenizer is: a path, or in the rank file of an encoding."""
+    """Where the tokenizer is: a path, or the rank file of an encoding."""
 
     path: Path | None
     encoding: str | EncodingSpec = ""
@@ -221,9 +207,9 @@ def _source_of(
 
 
 def _from_hub(name: str, target: str, *, allow_download: bool) -> _Source:
-    """Of a name that is no path: the repository of that id; an error that says all that was tried.
+    """Return the repository of an id that is not a path.
 
-    Raises TokenizerLoadError.
+    Raises TokenizerLoadError, which lists everything that was tried.
     """
     reasons = []
     try:
@@ -252,13 +238,13 @@ def _is_there(name: str) -> bool:
 
 
 def _encoding_or_path(name: str, models: Mapping[str, str]) -> str | None:
-    """What ``models`` has for ``name``, or ENCODINGS, or MODELS; None if nothing."""
+    """Return what ``models``, ENCODINGS or tiktoken has for ``name``; None if nothing."""
     found = look_up(name, models)
     if found is not None or name in ENCODINGS:
         return found or name
-    # A model of somebody else may be called like one of OpenAI's.
-    organisation = name.rpartition("/")[0]
-    return look_up(name, MODELS) if organisation in _OF_OPENAI else None
+    # Models of other organisations may have the same names as OpenAI's.
+    organisation, _, model = name.rpartition("/")
+    return encoding_of_model(model) if organisation in _OF_OPENAI else None
 
 
 # --- from a path to a tokenizer -------------------------------------------------------------------
@@ -266,17 +252,17 @@ def _encoding_or_path(name: str, models: Mapping[str, str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What a backend may need besides the file."""
+    """The options that a backend may need."""
 
     encoding: str | EncodingSpec | None
     options: FastOptions
-    overlay: bool
+    apply_tokenizer_config: bool
     revision: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A tokenizer and what is to be said of it."""
+    """A tokenizer and the data of its report."""
 
     tokenizer: Loaded
     format: Format
@@ -289,17 +275,18 @@ def _loaded(
     source: _Source,
     options: FastOptions,
     encoding: str | EncodingSpec | None,
-    overlay: bool | None,
+    apply_tokenizer_config: bool | None,
     *,
     allow_download: bool,
 ) -> Loaded:
-    """The tokenizer that is there, with its report."""
+    """Load the tokenizer of ``source`` and set its report."""
     started = perf_counter()
     if source.path is None:
         opened = _by_name(source.encoding, allow_download=allow_download)
     else:
-        is_laid_over = source.path.is_dir() if overlay is None else overlay
-        request = _Request(encoding, options, is_laid_over, source.revision)
+        if apply_tokenizer_config is None:
+            apply_tokenizer_config = source.path.is_dir()
+        request = _Request(encoding, options, apply_tokenizer_config, source.revision)
         opened = _from_path(source.path, request)
     if not isinstance(opened.tokenizer, HybridTokenizer):
         seconds = perf_counter() - started
@@ -332,16 +319,13 @@ def _from_path(path: Path, request: _Request) -> _Opened:
 def _report_on(
     opened: _Opened, options: FastOptions, revision: str | None, seconds: float
 ) -> TokenizerReport:
-    """What is said of a tokenizer that has one encoder only."""
-    reason = opened.reason
-    if options.backend != "auto":
-        reason += f"; {options.backend} was asked for, which is for a tokenizer.json"
+    """Return the report of a tokenizer with one encoder."""
     return TokenizerReport(
         format=opened.format,
-        requested=options.backend,
-        requested_by=options.asked_by,
+        requested=options.fast,
+        requested_by=options.requested_by,
         active=opened.active,
-        reason=reason,
+        reason=opened.reason,
         versions=versions_of(("tokenizers", *_LIBRARIES[opened.format])),
         sha256=opened.sha256,
         revision=revision,
@@ -358,7 +342,7 @@ def _huggingface(found: Detected, request: _Request) -> _Opened:
         content,
         found.path,
         request.options,
-        overlay=request.overlay,
+        apply_tokenizer_config=request.apply_tokenizer_config,
         revision=request.revision,
     )
     report = tokenizer.report
@@ -400,7 +384,7 @@ def _gguf(found: Detected, _: _Request) -> _Opened:
         what = f"found {found.description}, which must be unpacked first"
         raise UnsupportedFormatError(f"{str(found.path)!r}: {what}")
     tokenizer = GGUFTokenizer(found.path)
-    # Of a file with weights only the beginning is read, so it has no hash here.
+    # Only the beginning of a file with weights is read, so there is no hash.
     reason = f"a GGUF file, whose encoding is {tokenizer.encodes.removeprefix('no: ')}"
     return _Opened(tokenizer, "gguf", "gguf", reason, None)
 

@@ -1,8 +1,7 @@
-"""Names of models, and which encoding or file serves each.
+"""A table of model names: which encoding or tokenizer belongs to each.
 
-In: a name like ``gpt-4o-mini``. Out: the name of an encoding of
-:data:`streamdec.backends.encodings.ENCODINGS`, or whatever a table of your own says: the name of an
-encoding, or the path of a tokenizer.
+In: a name, and a mapping or the path of a TOML or JSON file. Out: the name of an encoding, or the
+path or Hub id of a tokenizer.
 """
 
 from __future__ import annotations
@@ -13,88 +12,29 @@ import tomllib
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from streamdec.errors import TokenizerLoadError
 
-__all__ = ["MODELS", "ModelTable", "checked", "look_up", "read_models"]
+__all__ = ["ModelTable", "checked", "look_up", "read_models"]
 
 ModelTable = Mapping[str, str]
-"""Name of a model, or a pattern with ``*``, to the name of an encoding or the path of a tokenizer.
+"""Maps a model name, or a pattern with ``*``, to an encoding, a path or a Hub id.
 
-An exact name comes before any pattern; of patterns the one with most letters counts.
+An exact name comes before patterns, and a longer pattern before a shorter one.
 """
 
-MODELS: ModelTable = MappingProxyType(
-    {
-        "gpt-oss-*": "o200k_harmony",
-        "gpt-5*": "o200k_base",
-        "gpt-4.5-*": "o200k_base",
-        "gpt-4.1": "o200k_base",
-        "gpt-4.1-*": "o200k_base",
-        "gpt-4o": "o200k_base",
-        "gpt-4o-*": "o200k_base",
-        "chatgpt-4o-*": "o200k_base",
-        "o1": "o200k_base",
-        "o1-*": "o200k_base",
-        "o3": "o200k_base",
-        "o3-*": "o200k_base",
-        "o4-mini": "o200k_base",
-        "o4-mini-*": "o200k_base",
-        "gpt-4": "cl100k_base",
-        "gpt-4-*": "cl100k_base",
-        "gpt-3.5": "cl100k_base",
-        "gpt-3.5-turbo": "cl100k_base",
-        "gpt-3.5-turbo-*": "cl100k_base",
-        "gpt-35-turbo": "cl100k_base",
-        "gpt-35-turbo-*": "cl100k_base",
-        "davinci-002": "cl100k_base",
-        "babbage-002": "cl100k_base",
-        "ft:gpt-4o*": "o200k_base",
-        "ft:gpt-4*": "cl100k_base",
-        "ft:gpt-3.5-turbo*": "cl100k_base",
-        "ft:davinci-002*": "cl100k_base",
-        "ft:babbage-002*": "cl100k_base",
-        "text-embedding-ada-002": "cl100k_base",
-        "text-embedding-3-small": "cl100k_base",
-        "text-embedding-3-large": "cl100k_base",
-        "text-davinci-003": "p50k_base",
-        "text-davinci-002": "p50k_base",
-        "code-davinci-002": "p50k_base",
-        "code-davinci-001": "p50k_base",
-        "code-cushman-002": "p50k_base",
-        "code-cushman-001": "p50k_base",
-        "davinci-codex": "p50k_base",
-        "cushman-codex": "p50k_base",
-        "text-davinci-edit-001": "p50k_edit",
-        "code-davinci-edit-001": "p50k_edit",
-        "text-davinci-001": "r50k_base",
-        "text-curie-001": "r50k_base",
-        "text-babbage-001": "r50k_base",
-        "text-ada-001": "r50k_base",
-        "davinci": "r50k_base",
-        "curie": "r50k_base",
-        "babbage": "r50k_base",
-        "ada": "r50k_base",
-        "text-similarity-*-001": "r50k_base",
-        "text-search-*-001": "r50k_base",
-        "code-search-*-001": "r50k_base",
-        "gpt-2": "gpt2",
-    }
-)
-"""The names that tiktoken 0.14 knows (``tiktoken/model.py``); a test compares them."""
-
 _MAX_TABLE = 2**20
-"""Bytes of a table of names."""
+"""Largest size of a file with a table, in bytes."""
 
 
-def look_up(name: str, models: ModelTable = MODELS) -> str | None:
-    """What ``models`` has for ``name``, also without an organisation before it; None if nothing.
+def look_up(name: str, models: ModelTable) -> str | None:
+    """Return what ``models`` has for ``name``, also without its organisation; None if nothing.
 
     >>> from streamdec.loading.models import look_up
-    >>> look_up("openai/gpt-oss-20b"), look_up("gpt-4.1-mini"), look_up("llama")
-    ('o200k_harmony', 'o200k_base', None)
+    >>> table = {"my-*": "o200k_base", "my-coder": "path/to/model"}
+    >>> look_up("org/my-chat", table), look_up("my-coder", table), look_up("llama", table)
+    ('o200k_base', 'path/to/model', None)
     """
     for known in (name, name.rpartition("/")[2]):
         if known in models:
@@ -106,9 +46,9 @@ def look_up(name: str, models: ModelTable = MODELS) -> str | None:
 
 
 def read_models(path: str | os.PathLike[str]) -> dict[str, str]:
-    """The table in a TOML or JSON file: names and strings, under ``models`` or by themselves.
+    """Read the table in a TOML or JSON file: strings by name, at the top or under ``models``.
 
-    Raises :class:`~streamdec.TokenizerLoadError`, which names the file and what is wrong with it.
+    Raises :class:`~streamdec.TokenizerLoadError`, which names the file and the reason.
     """
     file = Path(os.fsdecode(path))
     try:
@@ -128,7 +68,7 @@ def read_models(path: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def checked(table: Any) -> ModelTable:
-    """``table``, if it is one. Raises TypeError, which says what it has instead."""
+    """Return ``table``. Raises TypeError if it is not a mapping of strings to strings."""
     if not isinstance(table, Mapping):
         raise TypeError(f"a table of models has names and strings, and is not {table!r:.80}")
     for name, target in table.items():

@@ -479,9 +479,8 @@ _LOADED = (
         name="streamdec.fallbacks",
         kind="counter",
         unit="{fallback}",
-        description="Where huggingface encodes what fastokens was to encode. missing: it is "
-        "not installed; refused: a tokenizer, from its loading on; differs: a tokenizer, from then "
-        "on unless on_mismatch is warn; fails: one call.",
+        description="How often huggingface encodes instead of fastokens. missing: fastokens is "
+        "not installed; refused: it cannot be used for a tokenizer; fails: it failed for one call.",
         source=FellBack,
         labels=("tokenizer_type", "reason"),
     ),

@@ -86,14 +86,14 @@ class TurnMarker(NamedTuple):
 
 
 def discover_added_tokens(
-    path: str | os.PathLike[str], *, overlay: bool = True
+    path: str | os.PathLike[str], *, apply_tokenizer_config: bool = True
 ) -> dict[int, DiscoveredToken]:
     """Every added token of the snapshot in the folder ``path``, by its id.
 
     As transformers, vLLM and SGLang have them: ``tokenizer.json``, then ``added_tokens_decoder``
     over it, whose flags win and whose unknown texts are appended, then the roles and the extra
-    tokens. With ``overlay=False`` as loaders of a bare ``tokenizer.json`` have them. Where that
-    file is missing or its code is remote, what the other files declare.
+    tokens. With ``apply_tokenizer_config=False``, as loaders that read only ``tokenizer.json`` have
+    them. Where that file is missing or its code is remote, what the other files declare.
 
     Raises :class:`~streamdec.PreflightError` for what is no folder.
 
@@ -104,7 +104,7 @@ def discover_added_tokens(
     """
     tokens = Tokens(Snapshot(Path(path)))
     bare = {} if tokens.bare is None else tokens.bare.added()
-    found = tokens.added if overlay else bare
+    found = tokens.added if apply_tokenizer_config else bare
     flags: dict[int, dict[str, bool]] = {}
     matching: dict[str, Token] = {}
     for file, entry in _declared(tokens):
@@ -112,7 +112,7 @@ def discover_added_tokens(
             matching[entry.content] = entry.token
         if entry.id in found and found[entry.id][0] == entry.content:
             flags.setdefault(entry.id, {})[file] = entry.special
-    if overlay:
+    if apply_tokenizer_config:
         matching |= {token.content: token for token in tokens.to_add()}
     roles: dict[str, list[str]] = {}
     for name, role in tokens.roles.items():
@@ -123,7 +123,7 @@ def discover_added_tokens(
         sources = (
             *flags.get(i, ()),
             *((_LEGACY,) if _is_legacy(tokens, i, text) else ()),
-            *(roles.get(text, ()) if overlay else ()),
+            *(roles.get(text, ()) if apply_tokenizer_config else ()),
         )
         made[i] = DiscoveredToken(
             id=i,

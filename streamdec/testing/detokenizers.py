@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from itertools import accumulate
 from typing import Any, Protocol, TypeAlias
 
-from streamdec.backends._guard import guarded
+from streamdec.backends._common import guarded
 from streamdec.errors import TokenizerLibraryError
 
 __all__ = ["ConformanceError", "Detokenizer", "MakeDetokenizer", "Request", "Transcript", "drive"]

@@ -17,9 +17,9 @@ from streamdec.backends import encoding_cache
 from streamdec.backends.encoding_cache import (
     CacheKey,
     CacheStatistics,
-    EncodingCache,
     total_statistics,
 )
+from streamdec.tokenizers import EncodingCache
 
 KEYS = st.builds(
     CacheKey,

@@ -21,12 +21,12 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as LibraryTokenizer
 
 from streamdec import DecodeStream, Sequence, StopConditions, StopSequenceDecoder, load_tokenizer
-from streamdec.backends._derived import DerivedTokenizer
+from streamdec.backends._base import BaseTokenizer
 from streamdec.backends.encoding_cache import EncodingCache
 from streamdec.backends.encodings import EncodingSpec
-from streamdec.backends.fast import HybridTokenizer
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.mock import MockTokenizer
 from streamdec.backends.report import TokenizerReport
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
@@ -66,7 +66,7 @@ def byte_level() -> str:
 NEEDED = {"tiktoken": "tiktoken", "tekken": "tiktoken", "sentencepiece": "sentencepiece"} | {
     "gguf": "sentencepiece"
 }
-BACKENDS: dict[str, Callable[[], DerivedTokenizer]] = {
+BACKENDS: dict[str, Callable[[], BaseTokenizer]] = {
     "mock": lambda: MockTokenizer.from_tokens([*LETTERS, b"the", b" the", "é".encode()]),
     "huggingface": lambda: HuggingFaceTokenizer(byte_level()),
     "fast": lambda: HybridTokenizer(byte_level()),
@@ -88,7 +88,7 @@ TEXTS = [
 
 
 @pytest.fixture(params=BACKENDS)
-def make(request: pytest.FixtureRequest) -> Callable[[], DerivedTokenizer]:
+def make(request: pytest.FixtureRequest) -> Callable[[], BaseTokenizer]:
     """Makes a new tokenizer of each backend."""
     if (library := NEEDED.get(request.param)) and find_spec(library) is None:
         pytest.skip(f"{library}, which the extra test installs, is not there")
@@ -96,19 +96,19 @@ def make(request: pytest.FixtureRequest) -> Callable[[], DerivedTokenizer]:
 
 
 @pytest.fixture
-def made(make: Callable[[], DerivedTokenizer]) -> DerivedTokenizer:
+def made(make: Callable[[], BaseTokenizer]) -> BaseTokenizer:
     return made_once(make)
 
 
 @cache
-def made_once(make: Callable[[], DerivedTokenizer]) -> DerivedTokenizer:
+def made_once(make: Callable[[], BaseTokenizer]) -> BaseTokenizer:
     return make()
 
 
 # --- threads --------------------------------------------------------------------------------------
 
 
-def everything(tokenizer: DerivedTokenizer, text: str) -> list[Any]:
+def everything(tokenizer: BaseTokenizer, text: str) -> list[Any]:
     """What a tokenizer has to say of ``text``."""
     said: list[Any] = []
     for special in ("parse", "text", "forbid"):
@@ -133,7 +133,7 @@ def offsets_of(encoding: Encoding) -> Any:
 
 
 def test_eight_threads_sharing_one_tokenizer_say_what_one_says(
-    make: Callable[[], DerivedTokenizer],
+    make: Callable[[], BaseTokenizer],
 ) -> None:
     expected = {text: everything(make(), text) for text in TEXTS}
     shared, together = make(), threading.Barrier(8)
@@ -149,7 +149,7 @@ def test_eight_threads_sharing_one_tokenizer_say_what_one_says(
 
 
 @pytest.mark.asyncio
-async def test_the_event_loop_gets_what_encode_gives(made: DerivedTokenizer) -> None:
+async def test_the_event_loop_gets_what_encode_gives(made: BaseTokenizer) -> None:
     long = "the quick Größe " * 600
     assert len(long) > made.inline_chars or type(made).__name__ == "HybridTokenizer"
     texts = [*TEXTS, long]
@@ -168,7 +168,7 @@ async def test_the_event_loop_gets_what_encode_gives(made: DerivedTokenizer) -> 
 @pytest.mark.parametrize("size", [1, 10_000])
 @pytest.mark.asyncio
 async def test_a_lone_surrogate_is_named_at_every_door(
-    made: DerivedTokenizer, special: Special, size: int
+    made: BaseTokenizer, special: Special, size: int
 ) -> None:
     text = "é" * size + "\ud800"
     message = rf"lone surrogate cannot be encoded: U\+D800 at index {size}"
@@ -186,7 +186,7 @@ async def test_a_lone_surrogate_is_named_at_every_door(
 
 
 @pytest.mark.asyncio
-async def test_what_is_no_str_is_named_at_every_door(made: DerivedTokenizer) -> None:
+async def test_what_is_no_str_is_named_at_every_door(made: BaseTokenizer) -> None:
     bad: Any = b"the"
     wrong: Any
     for wrong in (bad, None, 5, ["the"]):
@@ -214,14 +214,14 @@ async def test_what_is_no_str_is_named_at_every_door(made: DerivedTokenizer) -> 
     "bad", [[-1], [5, -1], [2**32], [2**70], [1.0], ["5"], [None], [[5]], 5, None, "56"]
 )
 @pytest.mark.parametrize("skip", [True, False])
-def test_what_is_no_id_is_refused(made: DerivedTokenizer, bad: Any, skip: bool) -> None:
+def test_what_is_no_id_is_refused(made: BaseTokenizer, bad: Any, skip: bool) -> None:
     with pytest.raises(TokenizerLibraryError):
         made.decode(bad, skip_special_tokens=skip)
     with pytest.raises(TokenizerLibraryError):
         made.decode_batch([[], bad], skip_special_tokens=skip)
 
 
-def test_an_id_without_a_token_contributes_nothing(made: DerivedTokenizer) -> None:
+def test_an_id_without_a_token_contributes_nothing(made: BaseTokenizer) -> None:
     assert isinstance(made, Tokenizer)
     ids = made.encode("the quick").ids
     far = (made.vocab_size, 2**31, 2**32 - 1)
@@ -265,7 +265,7 @@ async def test_a_panic_while_encoding_is_an_error_of_ours_at_every_door(special:
 
 @given(text=st.lists(st.sampled_from(TEXTS)).map("".join), data=st.data())
 def test_every_machine_streams_it_exactly(
-    made: DerivedTokenizer, text: str, data: st.DataObject
+    made: BaseTokenizer, text: str, data: st.DataObject
 ) -> None:
     assert route_of(made) == "bytes"
     ids = list(made.encode(text, special="text"))
@@ -285,7 +285,7 @@ def test_every_machine_streams_it_exactly(
         assert chunks[-1].finish_reason == "stop"
 
 
-def test_every_backend_is_a_tokenizer(made: DerivedTokenizer) -> None:
+def test_every_backend_is_a_tokenizer(made: BaseTokenizer) -> None:
     assert isinstance(made, Tokenizer)
     highest = max(i for i in range(made.vocab_size + 5) if made.id_to_token(i) is not None)
     assert made.vocab_size == highest + 1
@@ -367,7 +367,7 @@ def test_ids_of_fixed_prompts(folder: str) -> None:
 
 
 def test_ids_from_a_cache_are_those_that_were_encoded(
-    make: Callable[[], DerivedTokenizer],
+    make: Callable[[], BaseTokenizer],
 ) -> None:
     fresh, cached = make(), make()
     cached.encoding_cache = cache_of_all = EncodingCache(2**20)
@@ -382,7 +382,7 @@ def test_ids_from_a_cache_are_those_that_were_encoded(
     assert cached.encode("the").tokens == fresh.encode("the").tokens
 
 
-def refused(tokenizer: DerivedTokenizer) -> int:
+def refused(tokenizer: BaseTokenizer) -> int:
     """How often one of the texts was refused, and not kept, in the test above."""
     times = 0
     for text in TEXTS:
@@ -393,7 +393,7 @@ def refused(tokenizer: DerivedTokenizer) -> int:
     return times
 
 
-def test_a_tokenizer_with_a_cache_can_be_pickled(made: DerivedTokenizer) -> None:
+def test_a_tokenizer_with_a_cache_can_be_pickled(made: BaseTokenizer) -> None:
     made.encoding_cache = EncodingCache(2**20)
     expected = made.encode("the quick")
     try:
@@ -405,7 +405,7 @@ def test_a_tokenizer_with_a_cache_can_be_pickled(made: DerivedTokenizer) -> None
     assert (len(copy.encoding_cache), copy.encoding_cache.max_bytes) == (1, 2**20)
 
 
-def test_a_copy_is_known_to_encode_alike(made: DerivedTokenizer) -> None:
+def test_a_copy_is_known_to_encode_alike(made: BaseTokenizer) -> None:
     copy = pickle.loads(pickle.dumps(made))
     assert copy.encoding_fingerprint == made.encoding_fingerprint
 
@@ -413,7 +413,7 @@ def test_a_copy_is_known_to_encode_alike(made: DerivedTokenizer) -> None:
 @pytest.mark.parametrize("name", ["tiktoken", "tekken", "sentencepiece", "gguf"])
 def test_a_copy_tells_how_it_was_loaded(name: str) -> None:
     original = BACKENDS[name]()
-    original.report = TokenizerReport("a", "auto", "default", "b", "because")
+    original.report = TokenizerReport("a", "now", "default", "b", "because")
     assert pickle.loads(pickle.dumps(original)).report == original.report
 
 
@@ -454,7 +454,7 @@ async def test_a_long_text_that_is_cached_needs_no_thread(monkeypatch: pytest.Mo
     async def no_thread(_: Any) -> Any:
         raise AssertionError("a thread for what is there")
 
-    monkeypatch.setattr("streamdec.backends._derived.in_thread", no_thread)
+    monkeypatch.setattr("streamdec.backends._base.in_thread", no_thread)
     assert await tokenizer.aencode(text) == first
     tokenizer.encoding_cache = None
     with pytest.raises(AssertionError, match="a thread"):

@@ -12,14 +12,15 @@ import pytest
 from tokenizers import AddedToken, decoders, models
 from tokenizers import Tokenizer as LibraryTokenizer
 
-from streamdec import DecodeStream, EncodingSpec, MockTokenizer, SnapshotMismatchError, Tokenizer
+from streamdec import DecodeStream, MockTokenizer, SnapshotMismatchError, Tokenizer
 from streamdec.backends._tokenizer_json import vocabulary_hash
-from streamdec.backends.fast import HybridTokenizer
 from streamdec.backends.gguf import GGUFTokenizer, _model_proto
 from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.protocols import ByteFallback, ByteLevel, Concatenation, DecodingRule
+from streamdec.tokenizers import EncodingSpec
 from tests.support.files import rank_file, small_gguf
 
 BYTES = [bytes([byte]) for byte in range(256)]
@@ -49,7 +50,7 @@ def huggingface(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:
 
 
 def hybrid(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:
-    return HybridTokenizer(library(tokens, special).to_str(), backend="huggingface")
+    return HybridTokenizer(library(tokens, special).to_str(), fast="off")
 
 
 def small_object(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:

@@ -658,7 +658,7 @@ def test_roles_of_special_tokens_are_those_of_the_file_beside(tmp_path: Path) ->
     config = {"bos_token": {"content": "<s>"}, "eos_token": "<no such>", "unk_token": None}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     known = SpecialTokens(bos_token="<s>", additional_special_tokens=("<unk>",))
-    assert HuggingFaceTokenizer(tmp_path, overlay=False).special_tokens == known
+    assert HuggingFaceTokenizer(tmp_path, apply_tokenizer_config=False).special_tokens == known
     assert HuggingFaceTokenizer(bare).special_tokens == known
     copy = pickle.loads(pickle.dumps(HuggingFaceTokenizer(bare)))
     assert copy.special_tokens == known

@@ -150,10 +150,10 @@ GOALS: Sequence[Goal] = (
         [("pools, 10,000 requests", "a round with sinks that count")],
     ),
     Goal(
-        "`import streamdec` beside `import tokenizers, anyio`",
+        "`from streamdec import iter_chunks, load_tokenizer` beside `import tokenizers, anyio`",
         1.8,
         "×",
-        [("imports", "import streamdec / its dependencies")],
+        [("imports", "streamdec / its dependencies")],
     ),
     _against_vllm("4", 30),
     _against_vllm("64", 80),

@@ -92,7 +92,7 @@ REAL = [path for path in shared_tokenizers() if path.parent.name in ("gpt2", "mi
 
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.parent.name)
 def test_real_vocabularies(path: Any) -> None:
-    tokenizer = HuggingFaceTokenizer(path, overlay=False)
+    tokenizer = HuggingFaceTokenizer(path, apply_tokenizer_config=False)
     seed = random.Random(path.parent.name)
     top = tokenizer.vocab_size + 5
     spoken = [*tokenizer.encode("Größe naïve 你好 😀👍🏽  x\n\n def f(): return 'é'").ids]
@@ -449,6 +449,6 @@ def test_tables_go_with_their_tokenizer() -> None:
 def test_a_loaded_tokenizer_is_as_good(tmp_path: Any) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text(ZOO["byte_level_trained"]().to_str())
-    tokenizer = load_tokenizer(path, fast="lazy")
+    tokenizer = load_tokenizer(path, fast="off")
     ids = [*tokenizer.encode("The quick brown fox 😀").ids]
     assert texts(pa.array([ids]), tokenizer) == ["The quick brown fox 😀"]

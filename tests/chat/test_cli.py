@@ -56,7 +56,7 @@ def test_it_is_the_same_as_in_python(render: Rendering, tmp_path: Path) -> None:
         *("--variable", "enable_thinking=false"),
     )
     shutil.copy(TOKENIZER, tmp_path / "tokenizer.json")
-    tokenizer = load_tokenizer(tmp_path, backend="huggingface")
+    tokenizer = load_tokenizer(tmp_path, fast="off")
     assert result.out == tokenizer.apply_chat_template(
         USER, tools=[cases.WEATHER], add_generation_prompt=True, enable_thinking=False
     )
@@ -77,9 +77,9 @@ def test_a_message_may_be_left_open(render: Rendering) -> None:
 
 def test_the_ids_are_printed_with_what_they_stand_for(render: Rendering) -> None:
     shutil.copy(TOKENIZER, render.folder / "tokenizer.json")
-    tokenizer = load_tokenizer(render.folder, backend="huggingface")
+    tokenizer = load_tokenizer(render.folder, fast="off")
     messages = [{"role": "user", "content": "<|im_start|> 世"}]
-    result = render(messages, "--tokens", "--backend", "huggingface")
+    result = render(messages, "--tokens", "--fast", "off")
     rows = [line.split(maxsplit=1) for line in result.out.splitlines()]
     ids = [int(token_id) for token_id, _ in rows]
     assert ids == tokenizer.apply_chat_template(messages, tokenize=True)
@@ -249,8 +249,8 @@ def test_every_help_text_has_an_example(
 
 def test_it_says_which_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     out = run(monkeypatch, "chat", "render", "--help").out
-    assert "--backend [auto|fastokens|huggingface|default]" in out
-    result = run(monkeypatch, "chat", "render", "--backend=rust")
+    assert "--fast [off|now|background]" in out
+    result = run(monkeypatch, "chat", "render", "--fast=rust")
     assert (result.status, "'rust' is not one of" in result.err) == (2, True)
 
 

@@ -63,7 +63,7 @@ def load(folder: Path, format_: str = "huggingface", **options: Any) -> LoadedTo
     """A tokenizer of ``format_`` in ``folder``."""
     name, content, needed = FORMATS[format_]
     (folder / name).write_bytes(content())
-    return load_tokenizer(folder, backend="huggingface", **needed, **options)
+    return load_tokenizer(folder, fast="off", **needed, **options)
 
 
 @pytest.mark.filterwarnings("ignore:.*encoding is best effort")
@@ -80,7 +80,7 @@ def test_every_format_renders_and_encodes(format_: str, tmp_path: Path) -> None:
 
 def test_special_tokens_that_a_template_writes_are_tokens() -> None:
     tokenizer = load_tokenizer(
-        DEMO, backend="huggingface", chat_template="<|im_start|>{{ messages[0].content }}<|im_end|>"
+        DEMO, fast="off", chat_template="<|im_start|>{{ messages[0].content }}<|im_end|>"
     )
     ids = tokenizer.apply_chat_template(USER, tokenize=True)
     assert ids[0] == tokenizer.token_to_id("<|im_start|>")
@@ -108,7 +108,7 @@ def test_the_options_are_those_of_render(tmp_path: Path) -> None:
 def test_options_for_tensors_are_refused_and_not_given_to_the_template(tmp_path: Path) -> None:
     tokenizer = load(tmp_path, chat_template="{{ return_dict is defined }}")
     assert tokenizer.apply_chat_template(USER, return_dict=False, padding=False) == "False"
-    with pytest.raises(TypeError, match="'return_tensors' is no option here"):
+    with pytest.raises(TypeError, match="'return_tensors' is not supported"):
         tokenizer.apply_chat_template(USER, return_tensors="np")
 
 
@@ -130,10 +130,7 @@ def test_the_files_of_the_folder_are_looked_into_when_it_is_asked_for(tmp_path: 
 def test_a_file_that_is_given_has_the_template_beside_it(tmp_path: Path) -> None:
     (tmp_path / "chat_template.jinja").write_text("T", encoding="utf-8")
     load(tmp_path)
-    assert (
-        load_tokenizer(tmp_path / "tokenizer.json", backend="huggingface").apply_chat_template(USER)
-        == "T"
-    )
+    assert load_tokenizer(tmp_path / "tokenizer.json", fast="off").apply_chat_template(USER) == "T"
 
 
 def test_what_is_given_comes_before_all_files(tmp_path: Path) -> None:
@@ -261,7 +258,7 @@ def test_a_template_goes_with_its_tokenizer_to_another_process(
 LOADING = """
 import sys
 import streamdec
-tokenizer = streamdec.load_tokenizer({path!r}, backend="huggingface")
+tokenizer = streamdec.load_tokenizer({path!r}, fast="off")
 print([name for name in ("jinja2", "streamdec.chat.template") if name in sys.modules])
 print(tokenizer.apply_chat_template([{{"role": "user", "content": "Hi"}}]))
 """
@@ -293,7 +290,7 @@ def test_real_models_render_and_encode(name: str) -> None:
     given = json.loads((GOLDENS / "conversations.json").read_text("utf-8"))["cases"]
     conversations = {case["id"]: case for case in given}
     source = (GOLDENS / "templates" / f"{AT_HAND[name]}.jinja").read_text("utf-8")
-    tokenizer = load_tokenizer(SHARED / name, backend="huggingface", chat_template=source)
+    tokenizer = load_tokenizer(SHARED / name, fast="off", chat_template=source)
     tried = 0
     for case in golden["cases"]:
         expected = case["expect"]["classic"].get("output")

@@ -28,7 +28,7 @@ from streamdec.chunks import Chunk
 from tests.cli.running import LIBRARY, ROOT, TOKENIZER, Run, command, run
 from tests.support.files import sentencepiece, small_gguf, tekken, write_json
 
-BENCH = ("bench", "--seconds=0.01", "--backend=huggingface")
+BENCH = ("bench", "--seconds=0.01", "--fast=off")
 TEXT = "One line\nUsual\n" * 4 + "你好, नमस्ते 👨‍👩‍👧"
 
 
@@ -109,7 +109,7 @@ def test_the_stop_that_is_complete_first_is_found() -> None:
 
 @pytest.mark.parametrize("stops", [["\nUsual"], ["l\n", "ual"], ["नम", "好,"], ["nowhere"]])
 def test_every_entrant_gives_the_text_before_the_stop(stops: list[str]) -> None:
-    tokenizer = streamdec.load_tokenizer(TOKENIZER, backend="huggingface")
+    tokenizer = streamdec.load_tokenizer(TOKENIZER, fast="off")
     ids = tokenizer.encode(TEXT).ids
     whole = TEXT[: first_stop(TEXT, stops)]
     rival = rival_of(tokenizer)

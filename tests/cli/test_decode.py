@@ -34,7 +34,7 @@ END = LIBRARY.token_to_id("<|im_end|>")
 UNKNOWN = 40_000
 
 
-@pytest.mark.parametrize("options", [(), ("--backend=fastokens",), ("--backend=huggingface",)])
+@pytest.mark.parametrize("options", [(), ("--fast=now",), ("--fast=off",)])
 def test_nothing_is_built_that_only_encodes(
     decode: Decoding, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

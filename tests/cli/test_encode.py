@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streamdec.backends.fast import VARIABLE
+from streamdec.backends.hybrid import VARIABLE
 from tests.cli.running import LIBRARY, ROOT, TOKENIZER, Run, command, jsonl, objects, run
 from tests.support.files import SHARED, small_gguf
 
@@ -41,9 +41,9 @@ def encode(monkeypatch: pytest.MonkeyPatch) -> Encoding:
     return Encoding(monkeypatch)
 
 
-@pytest.mark.parametrize("backend", ["auto", "huggingface", "default", "FASTOKENS"])
-def test_the_whole_input_is_one_text(encode: Encoding, backend: str) -> None:
-    result = encode(TEXT, "--backend", backend)
+@pytest.mark.parametrize("fast", ["off", "now", "BACKGROUND"])
+def test_the_whole_input_is_one_text(encode: Encoding, fast: str) -> None:
+    result = encode(TEXT, "--fast", fast)
     assert objects(result) == [ids_of(TEXT)]
     assert result.status == 0
 
@@ -107,26 +107,25 @@ def test_what_encodes_is_said(
     encode: Encoding, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pytest.importorskip("fastokens")
-    fast = encode("a").err
+    fast = encode("a", "--fast=now").err
     assert fast.startswith("fastokens encodes: the same ids for ")
     assert fast.count("\n") == 1
-    slow = "huggingface encodes: it was asked for\n"
-    assert encode("a", "--backend=huggingface").err == slow
-    monkeypatch.setenv(VARIABLE, "default")
+    slow = "huggingface encodes: fastokens is switched off\n"
+    assert encode("a", "--fast=off").err == slow
+    monkeypatch.setenv(VARIABLE, "off")
     assert encode("a").err == slow
-    assert encode("a", "--backend=fastokens").err == fast
+    assert encode("a", "--fast=now").err == fast
     monkeypatch.setenv(VARIABLE, "rust")
-    assert encode("a").err.startswith(f"Warning: {VARIABLE} is 'rust', not one of auto, ")
-    (tmp_path / "a.gguf").write_bytes(small_gguf())
-    result = run(
-        monkeypatch, *("encode", "--tokenizer", tmp_path, "--backend=fastokens"), stdin=b"a"
+    assert encode("a").err.startswith(
+        f"Warning: {VARIABLE} must be one of off, now, background, got "
     )
+    (tmp_path / "a.gguf").write_bytes(small_gguf())
+    result = run(monkeypatch, *("encode", "--tokenizer", tmp_path, "--fast=now"), stdin=b"a")
     assert "gguf encodes: " in result.err
-    assert "fastokens was asked for, which is for a tokenizer.json" in result.err
 
 
-def test_an_unknown_backend_is_wrong_usage(encode: Encoding) -> None:
-    result = encode("a", "--backend=rust")
+def test_an_unknown_mode_is_wrong_usage(encode: Encoding) -> None:
+    result = encode("a", "--fast=rust")
     assert (result.status, result.out) == (2, "")
     assert "'rust' is not one of" in result.err
 
@@ -143,7 +142,7 @@ def test_special_tokens_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
     path = SHARED / "mistral-7b-v0.1"
     if not path.exists():
         pytest.skip("the folder of real tokenizers is not here")
-    arguments = ("encode", "--tokenizer", path, "--backend=huggingface")
+    arguments = ("encode", "--tokenizer", path, "--fast=off")
     without = json.loads(run(monkeypatch, *arguments, stdin=b"Hi").out)
     added = json.loads(run(monkeypatch, *arguments, "--add-special-tokens", stdin=b"Hi").out)
     assert added == [1, *without]

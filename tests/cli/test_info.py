@@ -12,11 +12,11 @@ import pytest
 import tokenizers
 
 import streamdec
-from streamdec.backends.fast import VARIABLE
+from streamdec.backends.hybrid import VARIABLE
 from tests.cli.running import LIBRARY, TOKENIZER, run, run_process
 from tests.support.files import SHARED
 
-ODD = {
+CAVEATS = {
     "chatglm3": {"ADDED_TOKEN_ID_DRIFT", "ADDED_TOKEN_ONLY_IN_CONFIG"},
     "deepseek-coder": {"ADDED_TOKEN_OF_BYTE_LETTERS"},
     "llama-2-normalized-specials": {"ADDED_TOKEN_NORMALIZED"},
@@ -30,7 +30,7 @@ ODD = {
     "t5-small": {"CLEAN_UP_TOKENIZATION_SPACES"},
     "whisper-tiny": {"CLEAN_UP_TOKENIZATION_SPACES"},
 }
-"""Those of the shared tokenizers that are odd; all others are not."""
+"""The caveats of the shared tokenizers; the others have none."""
 WARNED = {"deepseek-coder", "synthetic-bytelevel"}
 if tuple(map(int, tokenizers.__version__.split(".")[:2])) >= (0, 23):
     WARNED.add("llama-2-normalized-specials")  # it decodes them as other text
@@ -43,28 +43,28 @@ def _no_wish_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_people_read_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = run(monkeypatch, "info", TOKENIZER, "--backend=huggingface")
+    result = run(monkeypatch, "info", TOKENIZER, "--fast=off")
     assert (result.status, result.err) == (0, "")
     told = dict(line.split(maxsplit=1) for line in result.out.splitlines())
     assert told["format"] == "huggingface: a tokenizer.json"
-    assert told["encodes"] == "huggingface: it was asked for"
+    assert told["encodes"] == "huggingface: fastokens is switched off"
     size = LIBRARY.get_vocab_size()
     added = len(LIBRARY.get_added_tokens_decoder())
     assert told["ids"] == f"below {size:,}; {size:,} tokens, {added} of them added"
     assert told["decoder"] == "ByteLevel"
     assert told["file"] == f"{TOKENIZER.stat().st_size:,} bytes"
-    assert "odd" not in told
+    assert "caveat" not in told
     end = LIBRARY.token_to_id("<|im_end|>")
     assert f"<|im_end|> {end}" in told["special"]
-    assert "asked for    huggingface (by --backend)\n" in result.out
+    assert "fast         off (by --fast)\n" in result.out
 
 
 def test_the_environment_is_told_apart_from_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "huggingface")
-    assert "huggingface (by the environment)" in run(monkeypatch, "info", TOKENIZER).out
-    report = json.loads(run(monkeypatch, "info", "--json", "--backend=auto", TOKENIZER).out)
+    monkeypatch.setenv(VARIABLE, "off")
+    assert "off (by the environment)" in run(monkeypatch, "info", TOKENIZER).out
+    report = json.loads(run(monkeypatch, "info", "--json", "--fast=background", TOKENIZER).out)
     asked = report["report"]
-    assert (asked["requested"], asked["requested_by"]) == ("auto", "argument")
+    assert (asked["requested"], asked["requested_by"]) == ("background", "argument")
 
 
 @pytest.mark.parametrize("folder", REAL)
@@ -73,12 +73,12 @@ def test_json_has_what_the_tokenizer_says_of_itself(
 ) -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        tokenizer = streamdec.load_tokenizer(folder, backend="huggingface")
-    result = run(monkeypatch, "info", folder, "--json", "--backend=huggingface")
+        tokenizer = streamdec.load_tokenizer(folder, fast="off")
+    result = run(monkeypatch, "info", folder, "--json", "--fast=off")
     facts = json.loads(result.out)
     assert (result.status, result.err) == (0, "")
-    odd = {oddity["code"] for oddity in facts["oddities"]}
-    assert odd == ODD.get(folder.name, set())
+    odd = {caveat["code"] for caveat in facts["caveats"]}
+    assert odd == CAVEATS.get(folder.name, set())
     warned = [one for one in told if "decoded as other text" in str(one.message)]
     assert len(warned) == (folder.name in WARNED)
     assert 0 < facts["sizes"]["tokens"] <= facts["vocab_size"]
@@ -101,7 +101,7 @@ def test_what_is_odd_is_said_once_and_with_what_follows(
     (tmp_path / "tokenizer.json").write_text(json.dumps(data), "utf-8")
     result = run(monkeypatch, "info", tmp_path)
     assert (result.status, result.err) == (0, "")
-    odd = [line.split(maxsplit=1)[1] for line in result.out.splitlines() if line[:4] == "odd "]
+    odd = [line.split(maxsplit=1)[1] for line in result.out.splitlines() if line[:7] == "caveat "]
     size = LIBRARY.get_vocab_size()
     assert [line.split(":")[0] for line in odd] == [
         "added tokens that are spelled in letters which stand for bytes",
@@ -115,7 +115,7 @@ def test_what_is_odd_is_said_once_and_with_what_follows(
     assert decoding.stderr.count(b"\n") == 2
     assert decoding.stdout.decode() == "\ufffd\ufffd\n"
     facts = json.loads(run(monkeypatch, "info", "--json", tmp_path).out)
-    assert [oddity["tokens"] for oddity in facts["oddities"]] == [{"üÿ": size}] * 2
+    assert [caveat["tokens"] for caveat in facts["caveats"]] == [{"üÿ": size}] * 2
 
 
 def test_what_is_not_served_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -57,11 +57,11 @@ def test_a_command_imports_no_other() -> None:
 
 
 def test_every_command_says_which_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Two load no tokenizer, another has commands of its own.
-    for name in {*app.COMMANDS} - {"preflight", "chat", "completion"}:
+    # Some load no tokenizer that encodes, another has commands of its own.
+    for name in {*app.COMMANDS} - {"demo", "preflight", "chat", "completion"}:
         out = run(monkeypatch, name, "--help").out
-        assert "--backend [auto|fastokens|huggingface|default]" in out
-        result = run(monkeypatch, name, "--backend=rust")
+        assert "--fast [off|now|background]" in out
+        result = run(monkeypatch, name, "--fast=rust")
         assert (result.status, "'rust' is not one of" in result.err) == (2, True)
 
 

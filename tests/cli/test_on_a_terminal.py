@@ -43,8 +43,7 @@ def written(
         stdin=theirs if typed else subprocess.DEVNULL,
         stdout=theirs if out else subprocess.DEVNULL,
         stderr=theirs,
-        env={**os.environ, "TERM": "xterm", "STREAMDEC_TOKENIZER": "huggingface"}
-        | dict(environment or {}),
+        env={**os.environ, "TERM": "xterm", "STREAMDEC_FAST": "off"} | dict(environment or {}),
     ) as process:
         os.close(theirs)
         os.write(ours, typed.encode())
@@ -114,7 +113,7 @@ def test_text_is_utf_8_whatever_the_locale_is() -> None:
 def test_info_breaks_its_lines_between_words() -> None:
     told = written("info", TOKENIZER, environment={"COLUMNS": "40"}, out=True)
     rows = told.replace("\r\n", "\n").splitlines()
-    chosen = {"STREAMDEC_TOKENIZER": "huggingface"}
+    chosen = {"STREAMDEC_FAST": "off"}
     plain = run_process("info", TOKENIZER, environment=chosen).stdout.decode()
     assert len(rows) > len(plain.splitlines())
     seconds = re.compile(r"huggingface [0-9.]+")

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec.backends.fast import VARIABLE
+from streamdec.backends.hybrid import VARIABLE
 from streamdec.cli import streaming
 from streamdec.cli import verify as verify_module
 from streamdec.cli.stops import parse_stop
@@ -137,7 +137,7 @@ def test_a_difference_is_shown_with_how_to_see_it_again(
 ) -> None:
     (tmp_path / "my rows").write_text(jsonl(ROWS[0][:4], ROWS[0]), "utf-8")
     monkeypatch.setattr(streaming, "DecodeStream", LosesInBatches)
-    found = verified(monkeypatch, "--backend=huggingface", TOKENIZER, tmp_path / "my rows")
+    found = verified(monkeypatch, "--fast=off", TOKENIZER, tmp_path / "my rows")
     assert found.status == 1
     heading, *lines, summary = found.out.splitlines()
     assert heading == (
@@ -156,7 +156,7 @@ def test_a_difference_is_shown_with_how_to_see_it_again(
     ids = [int(word) for word in echo[1].split()]
     assert echo[0] == "echo"
     assert 5 <= len(ids) <= len(ROWS[0])
-    assert pipe == ["streamdec", "trace", "--backend", "huggingface", str(TOKENIZER)]
+    assert pipe == ["streamdec", "trace", "--fast", "off", str(TOKENIZER)]
     traced = run(monkeypatch, *pipe[1:], stdin=echo[1].encode())
     assert "# verdict" in traced.out
 
@@ -166,12 +166,17 @@ def test_what_is_given_is_said_again_as_it_was_given(
 ) -> None:
     (tmp_path / "rows").write_text(jsonl({"a b": TEXTS[0]}), "utf-8")
     monkeypatch.setattr(streaming, "DecodeStream", LosesInBatches)
-    options = ["--no-overlay", "--backend=huggingface", "--field=a b", "--input-format=jsonl"]
+    options = [
+        "--no-apply-tokenizer-config",
+        "--fast=off",
+        "--field=a b",
+        "--input-format=jsonl",
+    ]
     result = verified(monkeypatch, *options, "--seed=3", TOKENIZER, tmp_path / "rows")
     (again,) = [line for line in result.out.splitlines() if line.startswith("  again")]
     words = shlex.split(again)[2:]
     assert words[:5] == ["verify", "--seed", "3", "--line", "1"]
-    assert words[5:8] == ["--backend", "huggingface", "--no-overlay"]
+    assert words[5:8] == ["--fast", "off", "--no-apply-tokenizer-config"]
     assert words[8:] == [
         *(str(TOKENIZER), "--input-format", "jsonl", "--field", "a b", str(tmp_path / "rows"))
     ]

@@ -30,7 +30,7 @@ from streamdec import (
     load_tokenizer,
     stream,
 )
-from streamdec.backends.fast import VARIABLE
+from streamdec.backends.hybrid import VARIABLE
 from streamdec.bulk import BulkDecoder
 from streamdec.chat._guard import request_kwargs
 from streamdec.chat.template import ChatTemplate
@@ -346,9 +346,9 @@ def _(folder: Path) -> Any:
     load_tokenizer(folder_of(folder, tokenizer__json=pointer))
 
 
-@gives("backend must be one of auto, fastokens, huggingface, default, not 'rust'")
+@gives("fast must be one of off, now, background, got 'rust'")
 def _(folder: Path) -> Any:
-    load_tokenizer(folder_of(folder, tekken__json=tekken()), backend="rust")
+    load_tokenizer(folder_of(folder, tekken__json=tekken()), fast="rust")  # type: ignore[arg-type]
 
 
 @gives("this tokenizer needs the library tiktoken: pip install 'streamdec[tiktoken]'")
@@ -491,7 +491,7 @@ def _(folder: Path) -> Any:
     load_tokenizer(folder).encode("Hi")
 
 
-@gives("STREAMDEC_TOKENIZER is 'rust', not one of auto, fastokens, huggingface, default: …")
+@gives("STREAMDEC_FAST must be one of off, now, background, got 'rust': it is ignored")
 def _(folder: Path) -> Any:
     with mock.patch.dict(os.environ, {VARIABLE: "rust"}):
         load_tokenizer(folder_of(folder, tekken__json=tekken()))

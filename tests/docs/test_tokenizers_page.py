@@ -17,7 +17,6 @@ from tokenizers import Tokenizer as LibraryTokenizer
 
 from streamdec import (
     DecodeStream,
-    EncodingSpec,
     HuggingFaceTokenizer,
     MockTokenizer,
     StreamdecWarning,
@@ -31,6 +30,7 @@ from streamdec.errors import (
     UnsupportedFormatError,
 )
 from streamdec.protocols import Tokenizer
+from streamdec.tokenizers import EncodingSpec
 from tests.support.files import SHARED, gguf, rank_file, sentencepiece, small_gguf, tekken
 from tests.support.pages import Page
 from tests.support.zoo import UNCOMPILED, ZOO

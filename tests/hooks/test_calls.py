@@ -15,7 +15,6 @@ import pytest
 from streamdec import (
     DecodeStream,
     EncodeError,
-    EncodingCache,
     HuggingFaceTokenizer,
     HybridTokenizer,
     MockTokenizer,
@@ -24,10 +23,11 @@ from streamdec import (
     UnsupportedFormatError,
     load_tokenizer,
 )
-from streamdec.backends._derived import DerivedTokenizer
+from streamdec.backends._base import BaseTokenizer
 from streamdec.backends._fastokens import FastEncoder
 from streamdec.backends.encodings import EncodingSpec
 from streamdec.hooks import FellBack
+from streamdec.tokenizers import EncodingCache
 from tests.hooks.recording import recording
 from tests.support.files import rank_file, sentencepiece, small_gguf, tekken, write_json
 from tests.support.zoo import ZOO
@@ -154,8 +154,8 @@ def test_each_format_is_told_of_by_what_serves_it(name: str, tmp_path: Path) -> 
     path.write_bytes(content)
     encoding = SMALL if form == "tiktoken" else None
     with recording() as hook:
-        loaded = load_tokenizer(path, encoding=encoding, backend="huggingface")
-        assert isinstance(loaded, DerivedTokenizer)
+        loaded = load_tokenizer(path, encoding=encoding, fast="off")
+        assert isinstance(loaded, BaseTokenizer)
         loaded.encode("a")
         loaded.decode([1])
     (told,) = hook.loads
@@ -207,11 +207,11 @@ def test_a_library_that_is_not_there_is_told_apart(monkeypatch: pytest.MonkeyPat
     assert hook.fallbacks == [FellBack("huggingface", "missing")]
 
 
-def test_asking_for_huggingface_is_no_fallback() -> None:
+def test_switching_fastokens_off_is_no_fallback() -> None:
     pytest.importorskip("fastokens")
     with recording() as hook:
-        HybridTokenizer(byte_level(), backend="huggingface")
-        trusted = HybridTokenizer(byte_level())
+        HybridTokenizer(byte_level(), fast="off")
+        trusted = HybridTokenizer(byte_level(), fast="now")
         trusted.encode("the")
     assert trusted.report.active == "fastokens"
     assert hook.fallbacks == []
@@ -220,7 +220,7 @@ def test_asking_for_huggingface_is_no_fallback() -> None:
 
 def test_a_call_that_fastokens_fails_for_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fastokens")
-    tokenizer = HybridTokenizer(byte_level())
+    tokenizer = HybridTokenizer(byte_level(), fast="now")
 
     def failing(*_: Any, **__: Any) -> Any:
         raise TokenizerLibraryError("it panicked")
@@ -230,15 +230,3 @@ def test_a_call_that_fastokens_fails_for_falls_back(monkeypatch: pytest.MonkeyPa
         assert tokenizer.encode("the").ids
     assert hook.fallbacks == [FellBack("huggingface", "fails")]
     assert [(call.tokenizer_type, call.error_type) for call in hook.calls] == [("fastokens", None)]
-
-
-def test_other_ids_at_run_time_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("fastokens")
-    tokenizer = HybridTokenizer(byte_level(), shadow_rate=1.0)
-    monkeypatch.setattr(FastEncoder, "ids", lambda *_, **__: [b"\0\0\0\0"])
-    with recording() as hook:
-        tokenizer.encode("the")
-        assert tokenizer._shadow is not None
-        tokenizer._shadow.wait()
-    assert hook.fallbacks == [FellBack("huggingface", "differs")]
-    assert tokenizer.report.active == "huggingface"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec
-from streamdec.backends.fast import VARIABLE
-from streamdec.backends.report import LoadedTokenizer
+from streamdec.backends.hybrid import VARIABLE
+from streamdec.backends.report import FastMode, LoadedTokenizer
 from streamdec.core.tables import route_of
 from streamdec.errors import (
     MissingExtraError,
@@ -95,12 +95,12 @@ def _no_wish_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
 @pytest.mark.parametrize("folder", [pytest.param(path, id=path.name) for path in FOLDERS])
 def test_every_real_tokenizer_has_a_report(folder: Path) -> None:
-    tokenizer = load_tokenizer(folder, backend="fastokens")
+    tokenizer = load_tokenizer(folder, fast="now")
     found = detect_format(folder)
     report = tokenizer.report
     assert route_of(tokenizer) == "bytes"
     assert isinstance(tokenizer, LoadedTokenizer)
-    assert (report.format, report.requested) == (found.format, "fastokens")
+    assert (report.format, report.requested) == (found.format, "now")
     assert report.requested_by == "argument"
     assert report.versions.keys() >= {"python", "tokenizers"}
     assert sum(report.seconds.values()) > 0
@@ -115,39 +115,38 @@ def test_every_real_tokenizer_has_a_report(folder: Path) -> None:
         assert (report.active == "fastokens") == report.reason.startswith("the same ids for ")
     else:
         assert report.active == ACTIVE.get(found.format, "gguf")
-        assert report.reason.endswith("fastokens was asked for, which is for a tokenizer.json")
 
 
-@pytest.mark.parametrize("backend", ["fastokens", "huggingface", "default", None])
-def test_other_formats_are_encoded_as_ever(
-    backend: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("fast", ["off", "now", "background", None])
+def test_other_formats_ignore_the_mode(
+    fast: FastMode | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, "huggingface")
+    monkeypatch.setenv(VARIABLE, "off")
     write_json(tmp_path / "tekken.json", tekken())
-    tokenizer = load_tokenizer(tmp_path, backend=backend, strict=True, shadow_rate=1)
+    tokenizer = load_tokenizer(tmp_path, fast=fast, strict=fast == "now")
     report = tokenizer.report
     assert type(tokenizer).__name__ == "TekkenTokenizer"
     assert (report.active, report.requested_by) == (
         "tiktoken",
-        "argument" if backend else "environment",
+        "argument" if fast else "environment",
     )
-    assert report.reason.startswith("a Tekken file; ")
-    assert os.environ[VARIABLE] == "huggingface"
+    assert report.reason == "a Tekken file"
+    assert os.environ[VARIABLE] == "off"
 
 
-def test_an_unknown_backend_is_the_same_for_all(
+def test_an_unknown_mode_is_the_same_for_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ZOO["byte_fallback"]().save(str(tmp_path / "hf"))
     write_json(tmp_path / "tekken", tekken())
     for name in ("hf", "tekken"):
-        with pytest.raises(ValueError, match="backend must be one of auto, fastokens, hugging"):
-            load_tokenizer(tmp_path / name, backend="rust")
+        with pytest.raises(ValueError, match="fast must be one of off, now, background"):
+            load_tokenizer(tmp_path / name, fast="rust")  # type: ignore[arg-type]
         monkeypatch.setenv(VARIABLE, "rust")
-        with pytest.warns(StreamdecWarning, match="'rust', not one of") as told:
+        with pytest.warns(StreamdecWarning, match="must be one of off, .*'rust'") as told:
             report = load_tokenizer(tmp_path / name).report
         assert [record.filename for record in told] == [__file__]
-        assert (report.requested, report.requested_by) == ("auto", "default")
+        assert (report.requested, report.requested_by) == ("background", "default")
         assert os.environ[VARIABLE] == "rust"
         monkeypatch.delenv(VARIABLE)
 
@@ -155,16 +154,10 @@ def test_an_unknown_backend_is_the_same_for_all(
 @pytest.mark.usefixtures("_no_wish_from_outside")
 def test_how_it_is_encoded_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ZOO["byte_level_trained"]().save(str(tmp_path / "hf"))
-    tokenizer = load_tokenizer(tmp_path / "hf", fast="lazy")
-    assert "when the first text is encoded" in tokenizer.report.reason
-    assert load_tokenizer(tmp_path / "hf", backend="default").report.reason == "it was asked for"
-    with pytest.raises(ValueError, match="shadow_rate must be"):
-        load_tokenizer(tmp_path / "hf", shadow_rate=2)
-    with pytest.raises(ValueError, match="on_mismatch must be"):
-        load_tokenizer(tmp_path / "hf", on_mismatch="ignore")  # type: ignore[arg-type]
+    assert load_tokenizer(tmp_path / "hf", fast="off").report.reason == "fastokens is switched off"
     monkeypatch.setitem(sys.modules, "fastokens", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[fast\]'"):
-        load_tokenizer(tmp_path / "hf", strict=True)
+        load_tokenizer(tmp_path / "hf", fast="now", strict=True)
     assert load_tokenizer(tmp_path / "hf").report.active == "huggingface"
 
 

@@ -47,7 +47,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "tiktoken"))
-    monkeypatch.delenv("STREAMDEC_TOKENIZER", raising=False)
+    monkeypatch.delenv("STREAMDEC_FAST", raising=False)
     return tmp_path / "hub"
 
 
@@ -66,7 +66,7 @@ def fill(cache: Path, repo: str, files: dict[str, bytes], commit: str = COMMIT) 
 def test_a_snapshot_of_the_cache_is_taken(cache: Path) -> None:
     snapshot = fill(cache, "org/model", FILES)
     for name in ("org/model", "hf://org/model"):
-        tokenizer = load_tokenizer(name, backend="huggingface")
+        tokenizer = load_tokenizer(name, fast="off")
         assert tokenizer.report.revision == COMMIT
         assert tokenizer.report.sha256 == hashlib.sha256(TOKENIZER).hexdigest()
         assert tokenizer.special_tokens.eos_token == "<eos>"

@@ -25,7 +25,7 @@ CONDITIONS = StopConditions(stop=["\nUser:", "<end>"])
 
 def tokenizer() -> LoadedTokenizer:
     """A fresh one, with nothing compiled."""
-    return streamdec.load_tokenizer(PATH, backend="huggingface")
+    return streamdec.load_tokenizer(PATH, fast="off")
 
 
 def token_ids(tokenizer: Any) -> list[int]:

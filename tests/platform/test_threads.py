@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from streamdec import DecodeStream, EncodingCache, StopConditions, StopSequenceDecoder
+from streamdec import DecodeStream, StopConditions, StopSequenceDecoder
+from streamdec.tokenizers import EncodingCache
 from tests.platform.subjects import TEXT, begun, ended, expected, token_ids, tokenizer
 
 THREADS = 8

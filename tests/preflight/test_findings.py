@@ -341,7 +341,7 @@ def test_what_was_special_once_is_skipped_on(is_built: bool, tmp_path: Path) -> 
     [finding] = [f for f in report.findings if f.code == "SPECIAL_FLAG_DRIFT"]
     note = "effective for transformers: special=false"
     assert finding.evidence[0].note == (note if is_built else f"{note}, and yet skipped")
-    loaded = load_tokenizer(tmp_path, backend="huggingface")
+    loaded = load_tokenizer(tmp_path, fast="off")
     assert loaded.decode([257]) == ""
 
 
@@ -363,7 +363,7 @@ def test_named_extra_tokens_hide_no_others(tmp_path: Path) -> None:
         _say(extra_special_tokens={"img": "<|pad|>"}, additional_special_tokens=["<new>"])
     )
     assert "EXTRA_SPECIAL_SHADOWS_ADDITIONAL" not in inspect(parts.write(tmp_path)).codes
-    loaded = load_tokenizer(tmp_path, backend="huggingface")
+    loaded = load_tokenizer(tmp_path, fast="off")
     assert loaded.token_to_id("<new>") == 260
 
 

@@ -166,9 +166,10 @@ def test_command_r_prints_its_end_only_where_tokenizer_json_is_read_alone(incide
     folder = incidents / "command-r"
     (drift,) = [f for f in inspect(folder).findings if f.code == "SPECIAL_FLAG_DRIFT"]
     assert drift.severity == "error"
-    laid_over, bare = discover_added_tokens(folder), discover_added_tokens(folder, overlay=False)
-    assert (laid_over[258].special, bare[258].special) == (True, False)
-    assert laid_over[258].is_disputed
-    for overlay, text in ((True, "hi"), (False, "hi<|im_end|>")):
-        tokenizer = load_tokenizer(folder, overlay=overlay)
+    applied = discover_added_tokens(folder)
+    bare = discover_added_tokens(folder, apply_tokenizer_config=False)
+    assert (applied[258].special, bare[258].special) == (True, False)
+    assert applied[258].is_disputed
+    for apply, text in ((True, "hi"), (False, "hi<|im_end|>")):
+        tokenizer = load_tokenizer(folder, apply_tokenizer_config=apply)
         assert tokenizer.decode([*tokenizer.encode("hi").ids, 258]) == text

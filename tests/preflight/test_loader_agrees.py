@@ -13,7 +13,7 @@ from streamdec.errors import StreamdecWarning, UnsupportedFormatError
 from streamdec.preflight import discover_added_tokens, inspect
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.tokens import Tokens
-from tests.backends.test_overlay import DRAWN, folder_of
+from tests.backends.test_apply_tokenizer_config import DRAWN, folder_of
 from tests.preflight.making import SHARED, control
 from tests.preflight.test_findings import CASES
 from tests.preflight.test_tokens import DATA, write_loaded
@@ -28,7 +28,7 @@ Added = dict[int, tuple[Any, ...]]
 def loaded(folder: Path, **options: Any) -> Added:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StreamdecWarning)
-        tokenizer = load_tokenizer(folder, backend="huggingface", **options)
+        tokenizer = load_tokenizer(folder, fast="off", **options)
     assert isinstance(tokenizer, HybridTokenizer)
     tokens = tokenizer._tokenizer.get_added_tokens_decoder()
     found = {
@@ -57,7 +57,9 @@ def check(folder: Path) -> bool:
     tokens = Tokens(Snapshot(folder))
     if tokens.loaded is None:
         return False
-    assert inspected(folder, overlay=False) == loaded(folder, overlay=False)
+    assert inspected(folder, apply_tokenizer_config=False) == loaded(
+        folder, apply_tokenizer_config=False
+    )
     if tokens.is_remote or tokens.is_built:
         return False
     ours, theirs = ids_and_special(loaded(folder)), ids_and_special(inspected(folder))
@@ -65,7 +67,7 @@ def check(folder: Path) -> bool:
     report = inspect(folder, render=False)
     for name, token in report.special_tokens.items():
         assert token.resolved, name
-        assert load_tokenizer(folder, backend="huggingface").token_to_id(token.text) == token.id
+        assert load_tokenizer(folder, fast="off").token_to_id(token.text) == token.id
     return True
 
 
@@ -83,11 +85,13 @@ def test_of_folders_of_many_classes(entry: dict[str, Any], tmp_path: Path) -> No
     is_generic = check(folder)
     assert is_generic == (entry["loaded"]["class"] == "TokenizersBackend")
     if ids_and_special(loaded(folder)) != ids_and_special(inspected(folder)):
-        tokenizer = load_tokenizer(folder, backend="huggingface")
+        tokenizer = load_tokenizer(folder, fast="off")
         assert isinstance(tokenizer, HybridTokenizer)
-        assert tokenizer.overlay is not None
+        assert tokenizer.tokenizer_config_changes is not None
         roles = Tokens(Snapshot(folder)).roles.values()
-        assert tokenizer.overlay.undeclared or any(not role.pointer for role in roles)
+        assert tokenizer.tokenizer_config_changes.undeclared or any(
+            not role.pointer for role in roles
+        )
 
 
 @pytest.mark.parametrize("code", CASES)

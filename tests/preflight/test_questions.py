@@ -65,28 +65,28 @@ def test_added_tokens_are_those_after_loading(tmp_path: Path) -> None:
     assert found[258].sources == ("tokenizer.json", "tokenizer_config.json", "eos_token")
     assert found[260].sources == ("tokenizer_config.json",)
     assert (found[260].content, found[260].special) == ("<|new|>", False)
-    bare = discover_added_tokens(folder, overlay=False)
+    bare = discover_added_tokens(folder, apply_tokenizer_config=False)
     assert list(bare) == [256, 257, 258, 259]
     assert not bare[257].special
     assert bare[258].sources == ("tokenizer.json", "tokenizer_config.json")
 
 
-@pytest.mark.parametrize("overlay", [True, False])
+@pytest.mark.parametrize("apply", [True, False])
 @pytest.mark.parametrize("folder", [*sorted(INCIDENTS), *REAL])
 def test_the_flags_are_those_that_the_library_has_in_the_end(
-    tmp_path: Path, folder: Path | str, overlay: bool
+    tmp_path: Path, folder: Path | str, apply: bool
 ) -> None:
     if isinstance(folder, str):
         folder = control(INCIDENTS[folder]).write(tmp_path)
     tokens = Tokens(Snapshot(folder))
-    vocabulary = loaded_by_library(tokens) if overlay else tokens.bare
-    if vocabulary is None or (overlay and tokens.is_remote):
+    vocabulary = loaded_by_library(tokens) if apply else tokens.bare
+    if vocabulary is None or (apply and tokens.is_remote):
         return  # nobody can tell
     expected = {
         i: (t.content, t.special, t.single_word, t.lstrip, t.rstrip, t.normalized)
         for i, t in vocabulary._tokenizer.get_added_tokens_decoder().items()
     }
-    found = discover_added_tokens(folder, overlay=overlay)
+    found = discover_added_tokens(folder, apply_tokenizer_config=apply)
     assert {
         i: (t.content, t.special, t.single_word, t.lstrip, t.rstrip, t.normalized)
         for i, t in found.items()

@@ -19,7 +19,7 @@ from streamdec.cli.serve import _eos_token_ids, _hosts, serve
 from tests.cli.running import DEMO_TEXT, Run, run
 from tests.server.serving import tokenizer_in, until
 
-QUICKLY = {"STREAMDEC_TOKENIZER": "huggingface"}
+QUICKLY = {"STREAMDEC_FAST": "off"}
 """Nothing is compared when a tokenizer is loaded."""
 MODULE = """
 import asyncio

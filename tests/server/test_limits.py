@@ -378,7 +378,7 @@ def test_a_model_without_a_template_serves_completions(
 ) -> None:
     tokenizer_in(tmp_path)
     (tmp_path / "tokenizer_config.json").unlink()
-    loaded = load_tokenizer(tmp_path, backend="huggingface")
+    loaded = load_tokenizer(tmp_path, fast="off")
     with another(loaded) as (_, http, _front):
         assert "chats are not served: no chat template" in caplog.text
         assert "--chat-template" in caplog.text

@@ -50,7 +50,10 @@ class Member:
     @property
     def doc(self) -> str:
         """Its docstring, or that of what it overrides."""
-        return inspect.getdoc(self.value) or ""
+        bases = () if self.owner is None else self.owner.__mro__
+        name = self.path.rpartition(".")[2]
+        values = [self.value, *(base.__dict__[name] for base in bases if name in base.__dict__)]
+        return next(filter(None, map(inspect.getdoc, values)), "")
 
     @property
     def is_property(self) -> bool:

@@ -50,7 +50,11 @@ def test_what_is_in_the_trace_cannot_be_said_again(
 def test_how_the_tokenizer_is_loaded_can_be_said(
     monkeypatch: pytest.MonkeyPatch, recorded: Path
 ) -> None:
-    for options in (["--backend=huggingface"], ["--no-overlay"], ["--backend=default"]):
+    for options in (
+        ["--fast=off"],
+        ["--no-apply-tokenizer-config"],
+        ["--fast=off"],
+    ):
         result = played(monkeypatch, recorded, *options)
         assert (result.status, result.err) == (0, "")
 

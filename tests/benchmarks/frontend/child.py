@@ -109,7 +109,7 @@ def _load(path: str, backend: str, text: str) -> tuple[float, float, int | None,
         grown = _resident()
         library.encode_batch_fast([text])
     else:
-        tokenizer = load_tokenizer(path, backend=backend)
+        tokenizer = load_tokenizer(path, fast="off" if backend == "huggingface" else "now")
         loaded = perf_counter()
         grown = _resident()
         tokenizer.encode(text)
@@ -138,7 +138,7 @@ def _encode_batches(
     from streamdec import Encoding, load_tokenizer
     from streamdec.backends import _threads
 
-    tokenizer = load_tokenizer(path, backend=backend)
+    tokenizer = load_tokenizer(path, fast="off" if backend == "huggingface" else "now")
     seconds: list[list[float]] = [[] for _ in THREADS]
     free: list[list[float]] = [[] for _ in THREADS]
     hashes: list[str] = []

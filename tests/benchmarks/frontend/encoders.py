@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from tokenizers import Tokenizer
 
 from streamdec import HybridTokenizer, load_tokenizer
+from streamdec.backends.report import FastMode
 from streamdec.errors import MissingExtraError
 from tests.benchmarks.frontend.prompts import TEXTS, Reel
 from tests.benchmarks.subjects import Subject
@@ -87,12 +88,12 @@ class Frontend:
         self.subject = subject
         self.name = subject.name
         self.library: Tokenizer = Tokenizer.from_file(str(subject.path))
-        self.huggingface = Streamdec(HUGGINGFACE, self._load("huggingface"))
-        self.hybrid = Streamdec(HYBRID, self._load("fastokens"))
+        self.huggingface = Streamdec(HUGGINGFACE, self._load("off"))
+        self.hybrid = Streamdec(HYBRID, self._load("now"))
         self.report = self.hybrid.tokenizer.report
 
-    def _load(self, backend: str) -> HybridTokenizer:
-        tokenizer = load_tokenizer(self.subject.path, backend=backend)
+    def _load(self, fast: FastMode) -> HybridTokenizer:
+        tokenizer = load_tokenizer(self.subject.path, fast=fast)
         assert isinstance(tokenizer, HybridTokenizer)
         return tokenizer
 

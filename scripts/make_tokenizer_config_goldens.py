@@ -1,6 +1,6 @@
-"""Makes ``tests/backends/data/overlays.jsonl``: tokenizers as transformers loads them.
+"""Makes ``tests/backends/data/tokenizer_configs.jsonl``: tokenizers as transformers loads them.
 
-    python scripts/make_overlay_goldens.py [--cases N] [--seed N] [FILE]
+    python scripts/make_tokenizer_config_goldens.py [--cases N] [--seed N] [FILE]
 
 Needs transformers (not torch), which the tests do not. Each line is a folder, drawn at random from
 everything that may be said of added tokens, and the tokenizer that transformers loads from it; and
@@ -22,7 +22,7 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 ROOT = Path(__file__).resolve().parent.parent
-GOLDENS = ROOT / "tests" / "backends" / "data" / "overlays.jsonl"
+GOLDENS = ROOT / "tests" / "backends" / "data" / "tokenizer_configs.jsonl"
 SHARED = ROOT.parent / "shared" / "snapshots"
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 SPECIAL = ("<end>", "<user>", "<model>", "<pad>")

@@ -1,12 +1,11 @@
-"""What is odd about a tokenizer: where its text, or its ids, are others than people expect.
+"""Caveats of a tokenizer: where its text or its ids differ from what people expect.
 
-In: a tokenizer that is loaded. Out: an :class:`Oddity` of each kind that there is, of which
-:func:`warn_of_oddities` says those by which text differs. What was loaded is asked, and the files
-beside it are read as they are when a folder is loaded; where ``streamdec.preflight`` has a finding
-for the same, the code is that of the finding.
+In: a loaded tokenizer. Out: a :class:`Caveat` for each kind found. :func:`warn_of_caveats` warns
+about those that change text. The caveats come from the loaded tokenizer and the files beside it. If
+``streamdec.preflight`` has a finding for the same property, the code is the same.
 
-The library's rules: ``tokenizers`` 0.23, ``added_vocabulary.rs`` and ``byte_level.rs``; that it
-shows added tokens normalized is so since 0.23.1.
+The library's rules are in ``added_vocabulary.rs`` and ``byte_level.rs`` of ``tokenizers`` 0.23. It
+shows added tokens normalized since 0.23.1.
 """
 
 from __future__ import annotations
@@ -18,36 +17,36 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer
 
+from streamdec.backends._common import guarded
 from streamdec.backends._decoder_chain import byte_names
-from streamdec.backends._guard import guarded
+from streamdec.backends.apply_tokenizer_config import missing_beside
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.library_stream import library_tokenizer
-from streamdec.backends.overlay import missing_beside
 from streamdec.backends.tokenizer_config import CONFIG, read_object
 from streamdec.errors import StreamdecWarning
 from streamdec.protocols import ByteLevel, TextRules
 from streamdec.protocols import Tokenizer as AnyTokenizer
 
-__all__ = ["Oddity", "oddities_of", "warn_of_oddities"]
+__all__ = ["Caveat", "caveats_of", "warn_of_caveats"]
 
 CLEAN_UP = "clean_up_tokenization_spaces"
 _SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Oddity:
-    """One kind of oddity, with the tokens that have it."""
+class Caveat:
+    """One kind of caveat, with the tokens concerned."""
 
     code: str
-    """What it is, for programs: ``"ADDED_TOKEN_NORMALIZED"``."""
+    """A stable code, such as ``"ADDED_TOKEN_NORMALIZED"``."""
     what: str
-    """What it is, in words: "added tokens with …"."""
+    """What was found, as a phrase: "added tokens with …"."""
     follows: str
-    """What comes of it, a sentence."""
+    """The consequence, a sentence."""
     tokens: Mapping[int, str] = field(default_factory=dict)
-    """The tokens by their ids, ascending; empty where it is about a setting."""
+    """The tokens by their ids, ascending; empty if it concerns a setting."""
     changes_text: bool = False
-    """Whether decoded text is another than people expect; the loader warns of it."""
+    """Whether decoded text differs from what people expect; the loader warns about it."""
 
     def __str__(self) -> str:
         listed = [f"{text!r:.40} ({i})" for i, text in self.tokens.items()]
@@ -56,34 +55,33 @@ class Oddity:
         return f"{self.what}{counted}. {self.follows}"
 
 
-def oddities_of(tokenizer: AnyTokenizer) -> tuple[Oddity, ...]:
-    """All that is odd, in a fixed order.
+def caveats_of(tokenizer: AnyTokenizer) -> tuple[Caveat, ...]:
+    """Return all caveats, in a fixed order.
 
-    Raises :class:`~streamdec.TokenizerLoadError` if a file beside the tokenizer cannot be
-    understood.
+    Raises :class:`~streamdec.TokenizerLoadError` if a file beside the tokenizer is malformed.
     """
     return (*_of_text(tokenizer), *_of_ids(tokenizer), *_of_config(tokenizer))
 
 
-def warn_of_oddities(tokenizer: AnyTokenizer, *, stacklevel: int) -> None:
-    """A :class:`~streamdec.StreamdecWarning` for each oddity by which text differs.
+def warn_of_caveats(tokenizer: AnyTokenizer, *, stacklevel: int) -> None:
+    """Warn (:class:`~streamdec.StreamdecWarning`) about each caveat that changes text.
 
-    Looks at added tokens alone, in 0.1 ms for 1,000, and reads no file.
+    Looks only at added tokens, in 0.1 ms for 1,000, and reads no file.
     """
-    for oddity in _of_text(tokenizer):
-        if oddity.changes_text:
+    for caveat in _of_text(tokenizer):
+        if caveat.changes_text:
             name = getattr(tokenizer, "name", type(tokenizer).__name__)
-            warnings.warn(f"{name!r}: {oddity}", StreamdecWarning, stacklevel=stacklevel + 1)
+            warnings.warn(f"{name!r}: {caveat}", StreamdecWarning, stacklevel=stacklevel + 1)
 
 
 # --- text -----------------------------------------------------------------------------------------
 
 
-def _of_text(tokenizer: AnyTokenizer) -> Iterator[Oddity]:
+def _of_text(tokenizer: AnyTokenizer) -> Iterator[Caveat]:
     library = library_tokenizer(tokenizer)
     if library is None or not isinstance(tokenizer, HuggingFaceTokenizer):
         return
-    # As it was read already: the library makes all of them anew, 1 µs each.
+    # The copy that the tokenizer keeps: the library would make new ones, 1 µs each.
     added = sorted(tokenizer._added_tokens.items())
     yield from _normalized(tokenizer, library, added)
     yield from _of_byte_letters(tokenizer.rules, added)
@@ -91,7 +89,7 @@ def _of_text(tokenizer: AnyTokenizer) -> Iterator[Oddity]:
 
 def _normalized(
     tokenizer: AnyTokenizer, library: Tokenizer, added: Iterable[tuple[int, AddedToken]]
-) -> Iterator[Oddity]:
+) -> Iterator[Caveat]:
     normalizer = library.normalizer
     if normalizer is None:
         return
@@ -106,7 +104,7 @@ def _normalized(
     code = "ADDED_TOKEN_NORMALIZED"
     what = "added tokens with normalized=true and a text that the normalizer changes"
     if unskipped:
-        yield Oddity(
+        yield Caveat(
             code,
             f"special {what}",
             f"They are decoded as other text ({library.id_to_token(min(unskipped))!r}), which is "
@@ -117,10 +115,10 @@ def _normalized(
     others = {i: text for i, text in printed.items() if i not in unskipped}
     if others:
         follows = f"They are decoded as other text ({library.id_to_token(min(others))!r})."
-        yield Oddity(code, what, follows, others, changes_text=True)
+        yield Caveat(code, what, follows, others, changes_text=True)
     latent = {i: text for i, text in changed.items() if i not in printed}
     if latent:
-        yield Oddity(
+        yield Caveat(
             code,
             what,
             "From version 0.23.1 on tokenizers decodes them as other text, and does not leave them "
@@ -131,7 +129,7 @@ def _normalized(
 
 def _of_byte_letters(
     rules: TextRules | None, added: Iterable[tuple[int, AddedToken]]
-) -> Iterator[Oddity]:
+) -> Iterator[Caveat]:
     if rules is None or not isinstance(rules.rule, ByteLevel):
         return
     letters = frozenset(byte_names(rules))
@@ -141,11 +139,11 @@ def _of_byte_letters(
         if not token.content.isascii() and letters.issuperset(token.content)
     }
     if found:
-        yield Oddity(
+        yield Caveat(
             "ADDED_TOKEN_OF_BYTE_LETTERS",
             "added tokens that are spelled in letters which stand for bytes",
-            "They are decoded as other text: the library takes each letter for its byte, which "
-            "often is no character (U+FFFD), while llama.cpp prints the letters.",
+            "They are decoded as other text: the library decodes each letter as its byte, which is "
+            "often not a character (U+FFFD), while llama.cpp prints the letters.",
             found,
             changes_text=True,
         )
@@ -154,25 +152,25 @@ def _of_byte_letters(
 # --- ids ------------------------------------------------------------------------------------------
 
 
-def _of_ids(tokenizer: AnyTokenizer) -> Iterator[Oddity]:
+def _of_ids(tokenizer: AnyTokenizer) -> Iterator[Caveat]:
     if not isinstance(tokenizer, HuggingFaceTokenizer):
         return
     moved = _with_ids(tokenizer, tokenizer.renumbered)
     if moved:
-        yield Oddity(
+        yield Caveat(
             "ADDED_TOKEN_ID_NOT_HONOURED",
             "added tokens with other ids than the tokenizer.json says",
-            "The library gives the next free id; who reads ids from the file reads wrong ones.",
+            "The library assigns the next free id; ids read from the file are wrong.",
             moved,
         )
-    overlay = tokenizer.overlay
-    if overlay is not None and overlay.other_ids:
-        yield Oddity(
+    changes = tokenizer.tokenizer_config_changes
+    if changes is not None and changes.other_ids:
+        yield Caveat(
             "ADDED_TOKEN_ID_DRIFT",
-            f"added tokens with other ids than {overlay.files[0]} says",
-            "The ids here are those of the library, as in transformers; who reads ids from that "
-            "file reads wrong ones.",
-            _with_ids(tokenizer, overlay.other_ids),
+            f"added tokens with other ids than {changes.files[0]} says",
+            "The ids here are those of the library, as in transformers; ids read from that file "
+            "are wrong.",
+            _with_ids(tokenizer, changes.other_ids),
         )
 
 
@@ -184,35 +182,35 @@ def _with_ids(tokenizer: AnyTokenizer, texts: Iterable[str]) -> dict[int, str]:
 # --- files beside ---------------------------------------------------------------------------------
 
 
-def _of_config(tokenizer: AnyTokenizer) -> Iterator[Oddity]:
+def _of_config(tokenizer: AnyTokenizer) -> Iterator[Caveat]:
     if isinstance(tokenizer, HuggingFaceTokenizer):
         yield from _only_in_config(tokenizer)
     folder = _folder_of(tokenizer)
     config = (folder and read_object(folder, CONFIG)) or {}
     if config.get(CLEAN_UP) is True:
-        yield Oddity(
+        yield Caveat(
             "CLEAN_UP_TOKENIZATION_SPACES",
             f"{CONFIG} asks for {CLEAN_UP}",
-            "transformers 4 then removes the space before . , ? ! n't 'm 's 've 're from a decoded "
-            "text, transformers 5 does not for BPE; engines that stream do not. Here it is an "
+            "transformers 4 then removes the space before . , ? ! n't 'm 's 've 're from decoded "
+            "text; transformers 5 does not for BPE, and engines that stream do not. Here it is an "
             f"option of a stream: {CLEAN_UP}=True.",
         )
 
 
-def _only_in_config(tokenizer: HuggingFaceTokenizer) -> Iterator[Oddity]:
+def _only_in_config(tokenizer: HuggingFaceTokenizer) -> Iterator[Caveat]:
     code, what = (
         "ADDED_TOKEN_ONLY_IN_CONFIG",
-        "tokens that are named beside the tokenizer.json only",
+        "tokens that only files beside the tokenizer.json name",
     )
-    overlay = tokenizer.overlay
-    if overlay is not None:
-        if overlay.appended:
-            yield Oddity(
+    changes = tokenizer.tokenizer_config_changes
+    if changes is not None:
+        if changes.appended:
+            yield Caveat(
                 code,
                 what,
-                "They are added here, as transformers does; loaders of the tokenizer.json alone do "
-                "not know them.",
-                overlay.appended,
+                "They are added here, as in transformers; loaders that read only the "
+                "tokenizer.json do not know them.",
+                changes.appended,
             )
         return
     library, folder = library_tokenizer(tokenizer), _folder_of(tokenizer)
@@ -221,16 +219,16 @@ def _only_in_config(tokenizer: HuggingFaceTokenizer) -> Iterator[Oddity]:
     missing = missing_beside(folder, library)
     if missing:
         listed = ", ".join(f"{text!r:.40}" for text in missing[:_SHOWN])
-        yield Oddity(
+        yield Caveat(
             code,
             f"{what} ({len(missing)}): {listed}{', …' if len(missing) > _SHOWN else ''}",
-            "They are no tokens here, as the tokenizer.json alone was asked for: a folder, or "
-            "overlay=True, takes them in, as transformers does.",
+            "They are not tokens here, because only the tokenizer.json was loaded. A folder, or "
+            "apply_tokenizer_config=True, adds them, as transformers does.",
         )
 
 
 def _folder_of(tokenizer: AnyTokenizer) -> Path | None:
-    """Where the files beside the tokenizer's are; None if it is from no file."""
+    """Return the folder of the tokenizer's file; None if it was not loaded from a file."""
     path = Path(str(getattr(tokenizer, "name", "")))
     try:
         return path if path.is_dir() else path.parent if path.is_file() else None

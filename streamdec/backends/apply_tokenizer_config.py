@@ -1,15 +1,16 @@
-"""The files beside a ``tokenizer.json`` that change its added tokens, applied as transformers does.
+"""Apply the files beside a ``tokenizer.json`` to its added tokens, as transformers does.
 
 In: a folder and the library's tokenizer, loaded from the ``tokenizer.json`` in it. Out: the same
-tokenizer with more added tokens, or other flags on them, and what was changed.
+tokenizer with more added tokens, or other flags on them, and a list of the changes.
 
-A ``tokenizer.json`` alone is not what an engine sees: on top of it transformers adds the tokens of
-``tokenizer_config.json`` whose flags differ or which are missing, and those that have a role. Where
-that file has no ``added_tokens_decoder``, ``special_tokens_map.json`` and ``added_tokens.json`` are
-read as well. That is what its ``TokenizersBackend`` does. Which class transformers takes is not
-asked here: one that builds its tokenizer from the vocabulary (Qwen2, GPT-2, Gemma, Cohere) has no
-added tokens but those that are declared, and may add tokens of its own. Of real folders at hand
-that changes none; :attr:`Overlay.undeclared` says where it would, and ``streamdec.preflight`` what.
+An engine sees more than the ``tokenizer.json``: transformers adds the tokens of
+``tokenizer_config.json`` whose flags differ or which are missing, and those that have a role. If
+that file has no ``added_tokens_decoder``, transformers also reads ``special_tokens_map.json`` and
+``added_tokens.json``. These are the rules of its ``TokenizersBackend``. The class that transformers
+would choose is not considered here. Some classes (Qwen2, GPT-2, Gemma, Cohere) build the tokenizer
+from the vocabulary: they keep only declared tokens and may add their own. None of the real folders
+at hand is affected. :attr:`TokenizerConfigChanges.undeclared` lists the tokens that such a class
+would lose, and ``streamdec.preflight`` explains the consequences.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
-from streamdec.backends._guard import guarded
+from streamdec.backends._common import guarded
 from streamdec.backends.declared_tokens import (
     DECLARED,
     DeclaredTokens,
@@ -40,36 +41,36 @@ from streamdec.backends.tokenizer_config import (
 )
 from streamdec.errors import StreamdecWarning, TokenizerLoadError
 
-__all__ = ["Overlay", "apply_overlay", "missing_beside", "roles_beside"]
+__all__ = ["TokenizerConfigChanges", "apply_config", "missing_beside", "roles_beside"]
 
 
 @dataclass(frozen=True, slots=True)
-class Overlay:
-    """What files beside a ``tokenizer.json`` changed of its tokens."""
+class TokenizerConfigChanges:
+    """The changes that the files beside a ``tokenizer.json`` made to its tokens."""
 
     files: tuple[str, ...] = ()
-    """The names of those that were read."""
+    """The names of the files that were read."""
     changed: Mapping[int, str] = field(default_factory=dict)
-    """Added tokens that have other flags now; and those that were words of the model before."""
+    """Added tokens with new flags, and added tokens that were words of the model before."""
     appended: Mapping[int, str] = field(default_factory=dict)
-    """Tokens that the ``tokenizer.json`` does not have, under the ids that the library gave."""
+    """Tokens that the ``tokenizer.json`` does not have, by the ids that the library assigned."""
     undeclared: Mapping[int, str] = field(default_factory=dict)
-    """Added tokens of the ``tokenizer.json`` that an ``added_tokens_decoder`` leaves out. They are
-    kept. Classes of transformers that build their tokenizer from the vocabulary lose them."""
+    """Added tokens of the ``tokenizer.json`` that an ``added_tokens_decoder`` omits. They are kept
+    here. Classes of transformers that build the tokenizer from the vocabulary lose them."""
     other_ids: Mapping[str, int] = field(default_factory=dict)
-    """Tokens to which the library gave another id than this one, which a file declares."""
+    """Tokens whose declared id, given here, is not the one that the library assigned."""
 
     def __bool__(self) -> bool:
         """Whether anything was changed."""
         return bool(self.changed or self.appended)
 
 
-def apply_overlay(tokenizer: Tokenizer, folder: Path) -> Overlay:
-    """Adds to ``tokenizer`` what the files in ``folder`` say, and tells what that changed.
+def apply_config(tokenizer: Tokenizer, folder: Path) -> TokenizerConfigChanges:
+    """Apply the files in ``folder`` to ``tokenizer`` and return what changed.
 
-    Warns (:class:`~streamdec.StreamdecWarning`) of tokens that get other ids than the file
-    declares. Raises :class:`~streamdec.TokenizerLoadError`, which names the file, if one cannot be
-    understood, and :class:`~streamdec.TokenizerLibraryError` if the library fails.
+    Warns (:class:`~streamdec.StreamdecWarning`) if tokens get other ids than the file declares.
+    Raises :class:`~streamdec.TokenizerLoadError`, which names the file, if a file is malformed, and
+    :class:`~streamdec.TokenizerLibraryError` if the library fails.
     """
     before = tokenizer.get_added_tokens_decoder()
     files, beside = _read(folder, before)
@@ -79,7 +80,7 @@ def apply_overlay(tokenizer: Tokenizer, folder: Path) -> Overlay:
     }
     tokens = beside.to_add({token.content for token in before.values()})
     if {repr(token) for token in tokens} <= {repr(token) for token in before.values()}:
-        return Overlay(files, undeclared=undeclared)
+        return TokenizerConfigChanges(files, undeclared=undeclared)
     words = {token.content: tokenizer.token_to_id(token.content) for token in tokens}
     for group in _without_repetition(tokens):
         guarded(tokenizer.add_tokens, group)
@@ -89,14 +90,15 @@ def apply_overlay(tokenizer: Tokenizer, folder: Path) -> Overlay:
     changed = {i: text for i, text in new.items() if words.get(text) is not None}
     appended = {i: text for i, text in new.items() if i not in changed}
     ascending = dict(sorted(changed.items())), dict(sorted(appended.items()))
-    return Overlay(files, *ascending, undeclared, other_ids)
+    return TokenizerConfigChanges(files, *ascending, undeclared, other_ids)
 
 
 def _without_repetition(tokens: Sequence[AddedToken]) -> list[list[AddedToken]]:
-    """``tokens`` for two calls, each text once in each: of several tokenizers 0.22 takes the first.
+    """Split ``tokens`` into two calls in which no text repeats.
 
-    The last says what a text is, and one that ever was special is skipped for ever, as if each were
-    added by itself.
+    Of tokens with the same text in one call, tokenizers 0.22 takes the first. Two calls have the
+    effect of adding the tokens one by one: the last one decides the flags, and a text that was
+    special once stays skipped.
     """
     last = {token.content: token for token in tokens}
     first: dict[str, AddedToken] = {}
@@ -108,7 +110,7 @@ def _without_repetition(tokens: Sequence[AddedToken]) -> list[list[AddedToken]]:
 
 
 def roles_beside(folder: Path) -> dict[str, str]:
-    """Which token has which role (``"eos_token"``), as the files in ``folder`` say.
+    """Return the token of each role (``"eos_token"``), as the files in ``folder`` say.
 
     Raises :class:`~streamdec.TokenizerLoadError`.
     """
@@ -117,7 +119,7 @@ def roles_beside(folder: Path) -> dict[str, str]:
 
 
 def missing_beside(folder: Path, tokenizer: Tokenizer) -> list[str]:
-    """The tokens that the files in ``folder`` name and ``tokenizer`` does not have.
+    """Return the tokens that the files in ``folder`` name and ``tokenizer`` does not have.
 
     Raises :class:`~streamdec.TokenizerLoadError`.
     """
@@ -128,7 +130,7 @@ def missing_beside(folder: Path, tokenizer: Tokenizer) -> list[str]:
 
 
 def _with_other_ids(beside: DeclaredTokens, tokenizer: Tokenizer, file: Path) -> dict[str, int]:
-    """The declared tokens that have other ids by now, which is warned of, and the declared ids."""
+    """Return the declared ids of tokens that have other ids, after warning about them."""
     others = {
         token.content: wanted
         for wanted, token in beside.declared.items()
@@ -149,7 +151,7 @@ def _with_other_ids(beside: DeclaredTokens, tokenizer: Tokenizer, file: Path) ->
 
 
 def _read(folder: Path, own: Mapping[int, AddedToken]) -> tuple[tuple[str, ...], DeclaredTokens]:
-    """The files that were read, and what they say; ``own``: the tokens of the tokenizer.json."""
+    """Return the files read and what they declare; ``own`` are the tokens of tokenizer.json."""
     config = read_object(folder, CONFIG)
     files = [] if config is None else [CONFIG]
     config = config or {}
@@ -166,7 +168,7 @@ def _read(folder: Path, own: Mapping[int, AddedToken]) -> tuple[tuple[str, ...],
             found = {SPECIAL_TOKENS_MAP: special_map, ADDED_TOKENS: legacy}
             files += [name for name, said in found.items() if said is not None]
         beside = declared_tokens(config, declared, special_map or {}, legacy or {}, own)
-        beside.to_add(())  # which finds what can be no token
+        beside.to_add(())  # raises for text that cannot be a token
     except TokenizerLoadError:
         raise
     except UnicodeEncodeError as error:
@@ -179,7 +181,7 @@ def _read(folder: Path, own: Mapping[int, AddedToken]) -> tuple[tuple[str, ...],
 
 
 def _declared(tokens: Any) -> Iterator[tuple[int, AddedToken]]:
-    """The ``added_tokens_decoder``. ValueError if it is none."""
+    """Yield the tokens of an ``added_tokens_decoder``. Raises ValueError if it is malformed."""
     if not isinstance(tokens, dict):
         raise ValueError(f"{DECLARED} must be an object, not {type(tokens).__name__}")
     for key, token in tokens.items():
@@ -193,7 +195,7 @@ def _declared(tokens: Any) -> Iterator[tuple[int, AddedToken]]:
 
 
 def _check_ids(legacy: Mapping[str, Any]) -> None:
-    """ValueError for an ``added_tokens.json`` with something else than ids."""
+    """Raise ValueError if a value of ``added_tokens.json`` is not an id."""
     for text, token_id in legacy.items():
         if not isinstance(token_id, int):
             raise ValueError(f"the id of {text!r:.60} must be an integer, not {token_id!r:.60}")

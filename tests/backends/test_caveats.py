@@ -1,4 +1,4 @@
-"""What is odd about a tokenizer, and of what the loader warns."""
+"""Caveats of tokenizers, and which of them the loader warns about."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
 from streamdec import HuggingFaceTokenizer, HybridTokenizer, MockTokenizer, load_tokenizer
-from streamdec.backends.oddities import Oddity, oddities_of
+from streamdec.backends.caveats import Caveat, caveats_of
 from streamdec.errors import StreamdecWarning
 from tests.support.zoo import ZOO
 
 TEXT_DIFFERS = "They are decoded as other text"
 
 
-def codes(found: tuple[Oddity, ...]) -> set[str]:
-    return {oddity.code for oddity in found}
+def codes(found: tuple[Caveat, ...]) -> set[str]:
+    return {caveat.code for caveat in found}
 
 
-def of_code(tokenizer: Any, code: str) -> Oddity:
-    (found,) = [oddity for oddity in oddities_of(tokenizer) if oddity.code == code]
+def of_code(tokenizer: Any, code: str) -> Caveat:
+    (found,) = [caveat for caveat in caveats_of(tokenizer) if caveat.code == code]
     return found
 
 
@@ -57,7 +57,7 @@ def test_specials_that_the_normalizer_changes() -> None:
     other = AddedToken("Tool", special=False, normalized=True)
     library = words(end, safe, same, other, normalizer=normalizers.Lowercase())
     tokenizer = HuggingFaceTokenizer(library)
-    first, *rest = oddities_of(tokenizer)
+    first, *rest = caveats_of(tokenizer)
     end_id, other_id = id_of(library, "</S>"), id_of(library, "Tool")
     if library.id_to_token(end_id) == "</S>":  # before tokenizers 0.23.1
         assert (first.tokens, first.changes_text) == ({end_id: "</S>", other_id: "Tool"}, False)
@@ -66,9 +66,9 @@ def test_specials_that_the_normalizer_changes() -> None:
     assert first.tokens == {end_id: "</S>"}
     assert tokenizer.decode([end_id], skip_special_tokens=True) == "</s>"
     assert "not left out" in first.follows
-    assert [oddity.tokens for oddity in rest] == [{other_id: "Tool"}]
+    assert [caveat.tokens for caveat in rest] == [{other_id: "Tool"}]
     assert tokenizer.decode([other_id]) == "tool"
-    assert {oddity.code for oddity in (first, *rest)} == {"ADDED_TOKEN_NORMALIZED"}
+    assert {caveat.code for caveat in (first, *rest)} == {"ADDED_TOKEN_NORMALIZED"}
 
 
 def test_added_tokens_that_are_spelled_in_letters_for_bytes() -> None:
@@ -84,7 +84,7 @@ def test_added_tokens_that_are_spelled_in_letters_for_bytes() -> None:
 def test_letters_for_bytes_are_letters_under_other_decoders() -> None:
     library = words(AddedToken("ü", normalized=False))
     library.decoder = decoders.Fuse()
-    assert oddities_of(HuggingFaceTokenizer(library)) == ()
+    assert caveats_of(HuggingFaceTokenizer(library)) == ()
 
 
 def test_the_loader_warns_where_text_differs_and_names_its_caller(tmp_path: Path) -> None:
@@ -101,8 +101,8 @@ def test_the_loader_is_quiet_where_only_others_read_it_wrongly(tmp_path: Path) -
     tokenizer = load_tokenizer(folder)  # a warning would be an error here
     found = of_code(tokenizer, "ADDED_TOKEN_ONLY_IN_CONFIG")
     assert list(found.tokens.values()) == ["<end>"]
-    assert "CLEAN_UP_TOKENIZATION_SPACES" in codes(oddities_of(tokenizer))
-    assert not any(oddity.changes_text for oddity in oddities_of(tokenizer))
+    assert "CLEAN_UP_TOKENIZATION_SPACES" in codes(caveats_of(tokenizer))
+    assert not any(caveat.changes_text for caveat in caveats_of(tokenizer))
 
 
 def test_a_bare_file_lacks_what_is_named_beside_it(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_bare_file_lacks_what_is_named_beside_it(tmp_path: Path) -> None:
 def test_clean_up_is_what_is_asked_for(setting: Any, tmp_path: Path) -> None:
     config = {"clean_up_tokenization_spaces": setting}
     folder = saved(tmp_path, words(), tokenizer_config=config)
-    assert oddities_of(load_tokenizer(folder)) == ()
+    assert caveats_of(load_tokenizer(folder)) == ()
 
 
 def test_ids_that_are_not_honoured_are_told_of_a_copy_too(tmp_path: Path) -> None:
@@ -136,15 +136,15 @@ def test_ids_of_the_config_that_are_not_honoured(tmp_path: Path) -> None:
     tokenizer = load_tokenizer(folder)
     assert of_code(tokenizer, "ADDED_TOKEN_ID_DRIFT").tokens == {3: "<x>"}
     assert isinstance(tokenizer, HybridTokenizer)
-    assert tokenizer.overlay is not None
-    assert tokenizer.overlay.other_ids == {"<x>": 9}
+    assert tokenizer.tokenizer_config_changes is not None
+    assert tokenizer.tokenizer_config_changes.other_ids == {"<x>": 9}
 
 
 @pytest.mark.parametrize("name", sorted(ZOO))
 def test_what_is_said_of_text_is_so(name: str) -> None:
-    """What is called odd is other text to the decoder, and the rest of a byte-level one is not."""
+    """The decoder gives the listed tokens other text, and no other token of a byte-level one."""
     library = ZOO[name]()
-    found = oddities_of(HuggingFaceTokenizer(library))
+    found = caveats_of(HuggingFaceTokenizer(library))
     odd = {i for one in found if one.changes_text for i in one.tokens}
     others = {
         i
@@ -158,11 +158,11 @@ def test_what_is_said_of_text_is_so(name: str) -> None:
 
 
 def test_what_is_no_tokenizer_json_has_none() -> None:
-    assert oddities_of(MockTokenizer.from_tokens([b"a"])) == ()
+    assert caveats_of(MockTokenizer.from_tokens([b"a"])) == ()
 
 
 def test_it_reads_as_a_sentence() -> None:
     tokens = dict(enumerate("abcd"))
-    told = str(Oddity("X", "odd tokens", "They do nothing.", tokens))
+    told = str(Caveat("X", "odd tokens", "They do nothing.", tokens))
     assert told == "odd tokens (4): 'a' (0), 'b' (1), 'c' (2), …. They do nothing."
-    assert str(Oddity("X", "a setting", "It is ignored.")) == "a setting. It is ignored."
+    assert str(Caveat("X", "a setting", "It is ignored.")) == "a setting. It is ignored."

@@ -11,13 +11,13 @@ import pytest
 import tokenizers
 
 from streamdec import DecodeStream, HybridTokenizer, load_tokenizer
+from streamdec.backends.apply_tokenizer_config import TokenizerConfigChanges
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.backends.overlay import Overlay
 from streamdec.errors import StreamdecWarning, TokenizerLoadError
 from tests.support.files import write_json
 
-GOLDENS = Path(__file__).parent / "data" / "overlays.jsonl"
-"""Made by ``scripts/make_overlay_goldens.py``."""
+GOLDENS = Path(__file__).parent / "data" / "tokenizer_configs.jsonl"
+"""Made by ``scripts/make_tokenizer_config_goldens.py``."""
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "snapshots"
 FACTS, *ROWS = [json.loads(line) for line in GOLDENS.read_text("utf-8").splitlines()]
 DRAWN = [row for row in ROWS if "files" in row]
@@ -53,7 +53,7 @@ def special(content: str, **flags: bool) -> dict[str, Any]:
 
 @pytest.mark.parametrize("row", DRAWN + OF_SHARED, ids=lambda row: row.get("shared", ""))
 def test_tokens_are_those_of_transformers(row: dict[str, Any], tmp_path: Path) -> None:
-    tokenizer = load_tokenizer(folder_of(row, tmp_path), backend="huggingface")
+    tokenizer = load_tokenizer(folder_of(row, tmp_path), fast="off")
     assert isinstance(tokenizer, HybridTokenizer)
     assert added(tokenizer) == row["added"]
     assert [i for i in map(int, row["added"]) if tokenizer.is_skipped(i)] == row["skipped"]
@@ -74,7 +74,7 @@ def test_a_copy_is_the_same(row: dict[str, Any], tmp_path: Path) -> None:
     copy = pickle.loads(pickle.dumps(tokenizer))
     assert added(copy) == added(tokenizer)
     assert copy.fingerprint == tokenizer.fingerprint
-    assert copy.overlay == tokenizer.overlay
+    assert copy.tokenizer_config_changes == tokenizer.tokenizer_config_changes
 
 
 @pytest.mark.parametrize("row", DRAWN[:20])
@@ -91,7 +91,7 @@ def test_what_was_changed_is_told(tmp_path: Path) -> None:
     assert isinstance(tokenizer, HybridTokenizer)
     a = tokenizer.token_to_id("a")
     assert a is not None
-    assert tokenizer.overlay == Overlay(
+    assert tokenizer.tokenizer_config_changes == TokenizerConfigChanges(
         files=("tokenizer_config.json",),
         changed={a: "a", 258: "<model>"},
         appended={260: "<tool>"},
@@ -103,22 +103,25 @@ def test_what_was_changed_is_told(tmp_path: Path) -> None:
 def test_what_is_not_declared_is_kept_and_told(tmp_path: Path) -> None:
     tokens = {"256": special("<end>"), "257": special("<user>"), "259": special("<pad>")}
     tokenizer = HuggingFaceTokenizer(with_config(tmp_path, added_tokens_decoder=tokens))
-    assert tokenizer.overlay is not None
-    assert tokenizer.overlay.undeclared == {258: "<model>"}
+    assert tokenizer.tokenizer_config_changes is not None
+    assert tokenizer.tokenizer_config_changes.undeclared == {258: "<model>"}
     assert tokenizer.token_to_id("<model>") == 258
     tokens["258"] = special("<model>", rstrip=True)
     for said in ({"added_tokens_decoder": tokens}, {"eos_token": "<new>"}):
-        overlay = HuggingFaceTokenizer(with_config(tmp_path, **said)).overlay
-        assert overlay is not None
-        assert not overlay.undeclared
+        changes = HuggingFaceTokenizer(with_config(tmp_path, **said)).tokenizer_config_changes
+        assert changes is not None
+        assert not changes.undeclared
 
 
 def test_nothing_beside_changes_nothing(tmp_path: Path) -> None:
     write_json(tmp_path / "tokenizer.json", FACTS["tokenizer"])
     tokenizer = HuggingFaceTokenizer(tmp_path)
-    assert tokenizer.overlay == Overlay()
-    assert not tokenizer.overlay
-    assert tokenizer.fingerprint == HuggingFaceTokenizer(tmp_path, overlay=False).fingerprint
+    assert tokenizer.tokenizer_config_changes == TokenizerConfigChanges()
+    assert not tokenizer.tokenizer_config_changes
+    assert (
+        tokenizer.fingerprint
+        == HuggingFaceTokenizer(tmp_path, apply_tokenizer_config=False).fingerprint
+    )
 
 
 @pytest.mark.parametrize("load", [HuggingFaceTokenizer, HybridTokenizer, load_tokenizer])
@@ -126,26 +129,26 @@ def test_a_folder_has_files_beside_and_a_file_has_none(load: Any, tmp_path: Path
     folder = with_config(tmp_path, added_tokens_decoder={"260": special("<tool>")})
     file = folder / "tokenizer.json"
     assert load(folder).token_to_id("<tool>") == 260
-    assert load(file, overlay=True).token_to_id("<tool>") == 260
-    for bare in (load(file), load(folder, overlay=False)):
-        assert bare.overlay is None
+    assert load(file, apply_tokenizer_config=True).token_to_id("<tool>") == 260
+    for bare in (load(file), load(folder, apply_tokenizer_config=False)):
+        assert bare.tokenizer_config_changes is None
         assert bare.token_to_id("<tool>") is None
 
 
 def test_what_is_no_file_has_nothing_beside() -> None:
     text = json.dumps(FACTS["tokenizer"])
-    assert HuggingFaceTokenizer(text).overlay is None
-    with pytest.raises(TypeError, match="overlay=True needs a path"):
-        HuggingFaceTokenizer(text, overlay=True)
-    with pytest.raises(TypeError, match="overlay=True needs a path"):
-        HuggingFaceTokenizer(HuggingFaceTokenizer(text)._tokenizer, overlay=True)
+    assert HuggingFaceTokenizer(text).tokenizer_config_changes is None
+    with pytest.raises(TypeError, match="apply_tokenizer_config=True needs a path"):
+        HuggingFaceTokenizer(text, apply_tokenizer_config=True)
+    with pytest.raises(TypeError, match="apply_tokenizer_config=True needs a path"):
+        HuggingFaceTokenizer(HuggingFaceTokenizer(text)._tokenizer, apply_tokenizer_config=True)
 
 
 def test_it_has_its_own_identity_for_encoding(tmp_path: Path) -> None:
     folder = with_config(tmp_path, added_tokens_decoder={"260": special("<tool>")})
     fingerprints = {
-        HuggingFaceTokenizer(folder, overlay=overlay).encoding_fingerprint
-        for overlay in (True, False)
+        HuggingFaceTokenizer(folder, apply_tokenizer_config=applied).encoding_fingerprint
+        for applied in (True, False)
     }
     assert len(fingerprints) == 2
 
@@ -153,7 +156,7 @@ def test_it_has_its_own_identity_for_encoding(tmp_path: Path) -> None:
 def test_the_fast_encoder_sees_it_too(tmp_path: Path) -> None:
     pytest.importorskip("fastokens")
     folder = with_config(tmp_path, added_tokens_decoder={"260": special("<tool>")})
-    tokenizer = HybridTokenizer(folder)
+    tokenizer = HybridTokenizer(folder, fast="now")
     assert tokenizer.report.active == "fastokens"
     assert tokenizer.encode("<tool>").ids == (260,)
 
@@ -161,7 +164,7 @@ def test_the_fast_encoder_sees_it_too(tmp_path: Path) -> None:
 def test_other_ids_than_declared_are_warned_of(tmp_path: Path) -> None:
     folder = with_config(tmp_path, added_tokens_decoder={"300": special("<tool>")})
     with pytest.warns(StreamdecWarning, match=r"config.json': 1 added .* '<tool>' is 260, not 300"):
-        load_tokenizer(folder, backend="huggingface")
+        load_tokenizer(folder, fast="off")
 
 
 @pytest.mark.parametrize(
@@ -185,6 +188,6 @@ def test_what_cannot_be_understood_is_named(
 ) -> None:
     write_json(tmp_path / "tokenizer.json", FACTS["tokenizer"])
     (tmp_path / name).write_text(said, "utf-8")
-    with pytest.raises(TokenizerLoadError, match=rf"{name}.*{told}.*overlay=False"):
+    with pytest.raises(TokenizerLoadError, match=rf"{name}.*{told}.*apply_tokenizer_config=False"):
         load_tokenizer(tmp_path)
-    assert load_tokenizer(tmp_path, overlay=False).vocab_size == 260
+    assert load_tokenizer(tmp_path, apply_tokenizer_config=False).vocab_size == 260

@@ -1,7 +1,7 @@
-"""Tells hooks of the calls that are made of a tokenizer.
+"""Instrument the calls that encode and decode whole texts.
 
-In: what encodes and decodes whole texts. Out: the same; where there are hooks, each call is told
-of, but for those within ``streamdec.hooks.untold``.
+In: a tokenizer's ``decode``, or a call that encodes. Out: the same, reported to the hooks if there
+are any, except within ``streamdec.hooks.suppressed``.
 """
 
 from __future__ import annotations
@@ -13,23 +13,25 @@ from time import perf_counter
 from typing import Any, Literal
 
 from streamdec import hooks
-from streamdec.hooks import Call, tell, type_of, untold
+from streamdec.hooks import Call, suppressed, tell, type_of
 
-__all__ = ["told_decode", "told_ids"]
+__all__ = ["instrumented_decode", "instrumented_ids"]
 
 Ids = Sequence[int] | bytes
 """Ids of a text, or four bytes for each."""
 Decode = Callable[..., str]
 
 
-def told_decode(decode: Decode) -> Decode:
-    """The method ``decode``, of which hooks are told."""
+def instrumented_decode(decode: Decode) -> Decode:
+    """Wrap the method ``decode`` so that hooks receive each call."""
 
     @wraps(decode)
-    def told(self: Any, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        if not hooks.installed or untold.is_entered:
+    def instrumented(
+        self: Any, token_ids: Sequence[int], *, skip_special_tokens: bool = True
+    ) -> str:
+        if not hooks.installed or suppressed.is_entered:
             return decode(self, token_ids, skip_special_tokens=skip_special_tokens)
-        size = length_hint(token_ids)  # 0 if they come one by one, or are none
+        size = length_hint(token_ids)  # 0 for an iterator without a length
         text, failed, started = "", None, perf_counter()
         try:
             text = decode(self, token_ids, skip_special_tokens=skip_special_tokens)
@@ -42,17 +44,17 @@ def told_decode(decode: Decode) -> Decode:
             tell(hooks.installed, "called", call)
         return text
 
-    return told
+    return instrumented
 
 
-def told_ids(
+def instrumented_ids(
     tokenizer: Any,
     operation: Literal["encode", "encode_batch"],
     texts: Sequence[Any],
     find: Callable[[], Sequence[Ids]],
 ) -> Sequence[Ids]:
-    """What ``find`` gives, the ids of ``texts``; hooks are told of it."""
-    if not hooks.installed or untold.is_entered:
+    """Return ``find()``, the ids of ``texts``, and report the call to the hooks."""
+    if not hooks.installed or suppressed.is_entered:
         return find()
     found: Sequence[Ids] = ()
     failed, started = None, perf_counter()

@@ -1,7 +1,7 @@
-"""What follows from ``decode``, ``piece`` and a list of ids: the rest of a tokenizer.
+"""The base class of all backends: encodings, offsets, batches and async calls.
 
-In: a backend's ``_ids`` (text to ids), ``decode`` and ``token_bytes``. Out: encodings with offsets,
-batches, and both without keeping an event loop waiting.
+In: a backend's ``_ids`` (text to ids), ``decode`` and ``token_bytes``. Out: the other methods of
+:class:`~streamdec.Tokenizer`, which documents the ones that each backend implements.
 """
 
 from __future__ import annotations
@@ -15,52 +15,43 @@ from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Literal
 
 from streamdec.backends._chat import ChatTokenizer
-from streamdec.backends._lazy import cached_property
+from streamdec.backends._common import cached_property
+from streamdec.backends._instrumented import instrumented_ids
 from streamdec.backends._threads import cores, in_thread, in_threads
-from streamdec.backends._told import told_ids
 from streamdec.backends.encoding_cache import CacheKey, EncodingCache
 from streamdec.backends.report import TokenizerReport
-from streamdec.encoding import Encoding, Special, SpecialTokens
+from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError
 from streamdec.protocols import IncrementalDecoder, new_decode_stream
 
-__all__ = ["DerivedTokenizer", "Span", "character_spans", "check_text"]
+__all__ = ["BaseTokenizer", "Span", "character_spans", "check_text"]
 
 Span = tuple[int, int]
 
 
-class DerivedTokenizer(ChatTokenizer, ABC):
-    """A backend's other half."""
+class BaseTokenizer(ChatTokenizer, ABC):
+    """What all backends share; a backend adds ``_ids`` and the methods of the protocol."""
 
     tokenizer_type: ClassVar[str]
-    """What it is called in metrics: the library that decodes."""
+    """Its name in metrics: the library that decodes."""
 
     report: TokenizerReport
-    """How it was loaded; only a tokenizer that ``load_tokenizer`` made, or a hybrid, has it."""
+    """How it was loaded; only a :class:`~streamdec.HybridTokenizer`, and a tokenizer that
+    ``load_tokenizer`` made, has it."""
 
     inline_chars: int = 4096
-    """Texts up to this length are encoded on the event loop: a thread would cost more."""
+    """Async calls encode texts up to this length on the event loop; a thread would cost more."""
 
     @abstractmethod
     def _ids(self, text: str, special: Special) -> Sequence[int]:
-        """The ids of ``text``, which has no lone surrogate; EncodeError for what is forbidden."""
+        """Return the ids of ``text``, which has no lone surrogate.
+
+        Raises EncodeError for special tokens if ``special`` forbids them.
+        """
 
     @abstractmethod
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The text of ``token_ids``."""
-
-    @abstractmethod
-    def token_bytes(self, token_id: int) -> bytes | None:
-        """The bytes that ``token_id`` gives to the middle of a text; None if there is no token."""
-
-    @abstractmethod
-    def id_to_token(self, token_id: int) -> str | None:
-        """The token's own name in the vocabulary; None if there is none."""
-
-    @property
-    @abstractmethod
-    def special_tokens(self) -> SpecialTokens:
-        """The special tokens and their roles."""
+    def skipped_ids(self, text: str) -> list[int]:
+        """Return the ids of the skipped special tokens whose text is ``text``."""
 
     _cache: EncodingCache | None = None
 
@@ -72,21 +63,23 @@ class DerivedTokenizer(ChatTokenizer, ABC):
     def encode(
         self, text: str, *, add_special_tokens: bool = False, special: Special = "parse"
     ) -> Encoding:
-        r"""The ids of ``text``, with what is needed to ask for their tokens and offsets.
+        r"""Encode ``text``.
 
         Args:
-            text: all of it is encoded, whatever its length: never truncated, never padded.
-            add_special_tokens: whether the tokens that the model begins and ends a text with are
-                put around it. Chat templates write them themselves.
-            special: what becomes of special tokens that are spelled in ``text``: ``"parse"`` makes
-                them special tokens, ``"text"`` encodes their letters, ``"forbid"`` raises.
+            text: The text, which is never truncated and never padded.
+            add_special_tokens: Whether to add the tokens with which the model begins and ends a
+                text. Chat templates contain them already.
+            special: How special tokens that ``text`` spells are encoded: ``"parse"`` gives their
+                ids, ``"text"`` encodes their letters, ``"forbid"`` raises.
 
-        The :class:`~streamdec.Encoding` holds the text and the tokenizer. Where there is an
-        :attr:`encoding_cache`, ids that are in it cost a look-up.
+        Returns:
+            An :class:`~streamdec.Encoding`, which holds the text and the tokenizer.
 
-        Raises :class:`~streamdec.EncodeError` for a lone surrogate, which is no text, and for a
-        special token that is forbidden; ValueError for another ``special``; TypeError for what is
-        no str; :class:`~streamdec.TokenizerLibraryError` if the library fails.
+        With an :attr:`encoding_cache`, cached ids cost a look-up.
+
+        Raises :class:`~streamdec.EncodeError` for a lone surrogate and for a forbidden special
+        token; ValueError for another ``special``; TypeError if ``text`` is not a str;
+        :class:`~streamdec.TokenizerLibraryError` if the library fails.
 
         >>> from streamdec import MockTokenizer
         >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
@@ -94,7 +87,9 @@ class DerivedTokenizer(ChatTokenizer, ABC):
         >>> encoding.ids, encoding.offsets
         ((0, 1, 2), ((0, 3), (3, 4), (3, 4)))
         """
-        ids = self._told_ids("encode", [text], special, add_special_tokens=add_special_tokens)[0]
+        ids = self._instrumented_ids(
+            "encode", [text], special, add_special_tokens=add_special_tokens
+        )[0]
         return Encoding(ids, text, self, add_special_tokens=add_special_tokens, special=special)
 
     def encode_batch(
@@ -104,24 +99,24 @@ class DerivedTokenizer(ChatTokenizer, ABC):
         add_special_tokens: bool = False,
         special: Special = "parse",
     ) -> list[Encoding]:
-        """Each of ``texts`` as :meth:`encode` encodes it, in their order.
+        """Encode each of ``texts`` as :meth:`encode` does, in order.
 
-        ``add_special_tokens`` and ``special`` are for all of them. If one cannot be encoded, its
-        error is raised and nothing is returned; TypeError for one str in the place of several.
+        ``add_special_tokens`` and ``special`` apply to all of them. If one text cannot be encoded,
+        its error is raised. Raises TypeError if ``texts`` is a str.
 
         >>> from streamdec import MockTokenizer
         >>> MockTokenizer().encode_batch(["Hello", "Hello world"])
         [Encoding([1]), Encoding([1, 2])]
         """
         texts = _listed(texts)
-        found = self._told_ids(
+        found = self._instrumented_ids(
             "encode_batch", texts, special, add_special_tokens=add_special_tokens
         )
         options: dict[str, Any] = {"add_special_tokens": add_special_tokens, "special": special}
         pairs = zip(found, texts, strict=True)
         return [Encoding(ids, text, self, **options) for ids, text in pairs]
 
-    def _told_ids(
+    def _instrumented_ids(
         self,
         operation: Literal["encode", "encode_batch"],
         texts: Sequence[str],
@@ -129,7 +124,7 @@ class DerivedTokenizer(ChatTokenizer, ABC):
         *,
         add_special_tokens: bool,
     ) -> Sequence[Sequence[int] | bytes]:
-        """The ids of each text that is one; hooks are told of it."""
+        """Check the texts and return their ids; hooks receive the call."""
 
         def find() -> Sequence[Sequence[int] | bytes]:
             for text in texts:
@@ -137,12 +132,12 @@ class DerivedTokenizer(ChatTokenizer, ABC):
             ids_of = self._all_ids if self._cache is None else self._cached_ids
             return ids_of(texts, special, add_special_tokens=add_special_tokens)
 
-        return told_ids(self, operation, texts, find)
+        return instrumented_ids(self, operation, texts, find)
 
     def _all_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> Sequence[Sequence[int] | bytes]:
-        """The ids of each text and those around it; a library that adds them itself has its own."""
+        """Return the ids of each text with the tokens around it."""
         before, after = self._added if add_special_tokens else ((), ())
         found = [self._ids(text, special) for text in texts]
         return [[*before, *ids, *after] for ids in found] if before or after else found
@@ -150,11 +145,11 @@ class DerivedTokenizer(ChatTokenizer, ABC):
     async def aencode(
         self, text: str, *, add_special_tokens: bool = False, special: Special = "parse"
     ) -> Encoding:
-        """As :meth:`encode`; a long text in a thread, so that the event loop goes on.
+        """Encode as :meth:`encode` does; a long text in a thread, which keeps the event loop free.
 
-        Up to ``inline_chars`` code points, and what is in the cache, are encoded at once: a thread
-        would cost more. ``text``, ``add_special_tokens``, ``special`` and what is raised are those
-        of :meth:`encode`. A cancelled task waits for its thread, which cannot be stopped.
+        Texts of up to ``inline_chars`` code points and cached texts are encoded at once. ``text``,
+        ``add_special_tokens``, ``special`` and errors are as for :meth:`encode`. A cancelled task
+        waits for its thread, which cannot be stopped.
 
         >>> import asyncio
         >>> from streamdec import MockTokenizer
@@ -173,10 +168,10 @@ class DerivedTokenizer(ChatTokenizer, ABC):
         add_special_tokens: bool = False,
         special: Special = "parse",
     ) -> list[Encoding]:
-        """As :meth:`encode_batch`; if ``texts`` are long together, divided among threads.
+        """Encode as :meth:`encode_batch` does; long ``texts`` are divided among threads.
 
-        There are as many threads as this process may use processors. ``add_special_tokens``,
-        ``special`` and what is raised are those of :meth:`encode_batch`.
+        There is one thread for each processor that this process may use. ``add_special_tokens``,
+        ``special`` and errors are as for :meth:`encode_batch`.
 
         >>> import asyncio
         >>> from streamdec import MockTokenizer
@@ -187,7 +182,7 @@ class DerivedTokenizer(ChatTokenizer, ABC):
         texts = _listed(texts)
         if sum(map(_chars, texts)) <= self.inline_chars:
             return call(texts)
-        # Four parts for each thread: those with long texts do not keep the others waiting.
+        # Four parts for each thread, so that parts with long texts do not delay the others.
         size = -(-len(texts) // (4 * cores()))
         parts = [texts[start : start + size] for start in range(0, len(texts), size)]
         results = await in_threads([partial(call, part) for part in parts])
@@ -197,10 +192,10 @@ class DerivedTokenizer(ChatTokenizer, ABC):
 
     @property
     def encoding_cache(self) -> EncodingCache | None:
-        """Where ids of recent texts are kept, if anywhere; several tokenizers may share it.
+        """The cache of recent encodings, or None (the default); several tokenizers may share it.
 
-        None, the default, keeps nothing. Setting it works out :attr:`encoding_fingerprint`.
-        See :class:`~streamdec.EncodingCache`.
+        Setting it computes :attr:`encoding_fingerprint`.
+        See :class:`~streamdec.tokenizers.EncodingCache`.
         """
         return self._cache
 
@@ -214,8 +209,8 @@ class DerivedTokenizer(ChatTokenizer, ABC):
     def encoding_fingerprint(self) -> str:
         """64 hexadecimal digits, equal only for tokenizers that encode every text alike.
 
-        Worked out once, in 0.3 s for 200,000 tokens. Of its own for a tokenizer that cannot be
-        told from others.
+        Computed once, in 0.3 s for 200,000 tokens. It is random for a tokenizer whose encoding
+        cannot be identified.
         """
         data = self._encoding_identity()
         digest = hashlib.sha256(type(self).__name__.encode() + b"\0")
@@ -223,7 +218,7 @@ class DerivedTokenizer(ChatTokenizer, ABC):
         return digest.hexdigest()
 
     def _encoding_identity(self) -> bytes | None:
-        """All that ids hang on; None if that cannot be told."""
+        """Return all that determines ids; None if that is not known."""
         return None
 
     def _cached_ids(
@@ -249,12 +244,12 @@ class DerivedTokenizer(ChatTokenizer, ABC):
     # --- where each token is ----------------------------------------------------------------------
 
     def byte_offsets_of(self, encoding: Encoding) -> list[Span]:
-        r"""Start and end of each token of ``encoding`` in the UTF-8 of its text.
+        r"""Return the start and end of each token of ``encoding`` in the UTF-8 of its text.
 
-        What ``encoding.byte_offsets`` asks, once. A token that was added spans nothing.
+        ``encoding.byte_offsets`` is the cached result. An added token has an empty span.
 
-        Raises :class:`~streamdec.EncodeError` where the tokens do not spell the text, as it was
-        normalized, and without a text.
+        Raises :class:`~streamdec.EncodeError` if the encoding has no text, or if the tokens do not
+        spell it because it was normalized.
 
         >>> from streamdec import MockTokenizer
         >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
@@ -268,7 +263,7 @@ class DerivedTokenizer(ChatTokenizer, ABC):
         data = [self.token_bytes(token_id) or b"" for token_id in ids]
         ends = list(accumulate(map(len, data)))
         size = ends[-1] if ends else 0
-        # A space that was put before the text is nobody's.
+        # A space that was put before the text belongs to no token.
         joined, text = b"".join(data), encoding.text.encode()
         shift = 1 if joined == b" " + text else 0
         if joined[shift:] != text:
@@ -278,10 +273,10 @@ class DerivedTokenizer(ChatTokenizer, ABC):
         return [(0, 0)] * before + inner + [(size - shift, size - shift)] * after
 
     def offsets_of(self, encoding: Encoding) -> list[Span]:
-        """Start and end of each token of ``encoding`` in its text, in code points.
+        """Return the start and end of each token of ``encoding`` in its text, in code points.
 
-        What ``encoding.offsets`` asks, once. A token with a part of a character spans the whole of
-        it. Raises as :meth:`byte_offsets_of` does.
+        ``encoding.offsets`` is the cached result. A token with a part of a character spans the
+        whole character. Raises what :meth:`byte_offsets_of` raises.
         """
         return character_spans(encoding.text or "", self.byte_offsets_of(encoding))
 
@@ -290,10 +285,10 @@ class DerivedTokenizer(ChatTokenizer, ABC):
     def decode_batch(
         self, batch: Sequence[Sequence[int]], *, skip_special_tokens: bool = True
     ) -> list[str]:
-        """The text of each list of ids in ``batch``, as :meth:`decode` gives it.
+        """Decode each list of ids in ``batch`` as :meth:`decode` does.
 
-        One after the other; columns of a dataset are decoded faster by
-        :func:`streamdec.bulk.decode_arrow`. ``skip_special_tokens`` leaves special tokens out.
+        :func:`streamdec.bulk.decode_arrow` decodes columns of a dataset faster.
+        ``skip_special_tokens`` leaves special tokens out.
 
         >>> from streamdec import MockTokenizer
         >>> MockTokenizer().decode_batch([[1, 2], [3]])
@@ -304,14 +299,14 @@ class DerivedTokenizer(ChatTokenizer, ABC):
     def decode_stream(
         self, prompt_token_ids: Iterable[int] = (), *, skip_special_tokens: bool = True
     ) -> IncrementalDecoder:
-        r"""A :class:`~streamdec.DecodeStream` of this tokenizer: ids in, text out, as they come.
+        r"""Return a :class:`~streamdec.DecodeStream` of this tokenizer.
 
         Args:
-            prompt_token_ids: what came before. It gives no text, but its last bytes may be the
-                beginning of a character.
-            skip_special_tokens: whether special tokens are left out of the text.
+            prompt_token_ids: The ids before the stream. They give no text, but their last bytes may
+                begin a character.
+            skip_special_tokens: Whether special tokens are left out of the text.
 
-        Raises what the stream raises for ids that are none.
+        Raises what the stream raises for invalid ids.
 
         >>> from streamdec import MockTokenizer
         >>> stream = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]).decode_stream()
@@ -322,7 +317,7 @@ class DerivedTokenizer(ChatTokenizer, ABC):
 
 
 def character_spans(text: str, spans: Sequence[Span]) -> list[Span]:
-    """Spans of bytes as spans of characters: every character that a byte of it belongs to."""
+    """Convert spans of bytes to spans of the characters that they touch."""
     if text.isascii():
         return list(spans)
     # For each byte the index of its character; for the end the number of them.
@@ -337,12 +332,12 @@ def _listed(texts: Iterable[str]) -> list[str]:
 
 
 def _chars(text: object) -> int:
-    """How long ``text`` is; what is no text fails at once, and needs no thread for that."""
+    """Return the length of ``text``; 0 for another type, which fails at once without a thread."""
     return len(text) if isinstance(text, str) else 0
 
 
 def check_text(special: str, text: str) -> None:
-    """Raise for what no backend encodes."""
+    """Raise for a text or a ``special`` that no backend accepts."""
     if special not in ("parse", "text", "forbid"):
         raise ValueError(f"special must be 'parse', 'text' or 'forbid', not {special!r:.40}")
     if not isinstance(text, str):
