@@ -384,7 +384,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "ChatTemplateError",
-            "the chat template, line 1: TemplateSyntaxError: …",
+            "the template cannot be read, line 1: …",
             "The template is broken, or uses an extension that transformers does not have either.",
             RENDER,
         ),

@@ -96,7 +96,7 @@ class ChatTokenizer(Tokenizer):
 
         ``template`` is a text, the path of a file, several templates by name, or a
         :class:`~streamdec.chat.ChatTemplate`; None restores the model's own. ``options`` are
-        those of that class: ``profile``, ``now``, ``trust``, ``special_tokens``, ``fallback``.
+        those of that class: ``profile``, ``now``, ``isolate``, ``special_tokens``, ``fallback``.
 
         Raises :class:`~streamdec.ChatTemplateError` for a file that cannot be read, for another
         type, and for a tokenizer that ``load_tokenizer`` did not make; TypeError for an unknown

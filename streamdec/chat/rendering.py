@@ -12,9 +12,9 @@ from jinja2 import Template
 from jinja2.exceptions import TemplateSyntaxError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from streamdec.chat._guard import error_code
 from streamdec.chat.environment import Clock, RaisedByTemplateError, make_environment
 from streamdec.chat.extensions import Spans, spans_of_rendering
+from streamdec.chat.static_check import check_template, error_code, too_much
 from streamdec.errors import ChatTemplateError
 
 __all__ = ["compile_template", "render_compiled", "render_once"]
@@ -22,7 +22,9 @@ __all__ = ["compile_template", "render_compiled", "render_once"]
 _FILE = "<template>"
 """What jinja2 calls a template that came from no loader."""
 _MAX_SAID = 1000
-"""Characters of an error's message that are told."""
+"""How many characters of an error's message are kept."""
+MAX_OUTPUT = 64 << 20
+"""How many characters a template may output."""
 
 
 def render_once(
@@ -46,12 +48,12 @@ def render_once(
 def compile_template(
     source: str, environment: ImmutableSandboxedEnvironment, name: str | None = None
 ) -> Template:
-    """``source``, compiled. jinja2 works out constants meanwhile: this alone may cost much.
+    """Check ``source`` and compile it. jinja2 computes constants meanwhile, which may cost much.
 
     Raises :class:`ChatTemplateError`.
     """
     try:
-        return environment.from_string(source)
+        return environment.from_string(check_template(environment, source).tree)
     except ChatTemplateError as error:
         error.template = error.template or name
         raise
@@ -62,7 +64,7 @@ def compile_template(
 def render_compiled(
     template: Template, context: Mapping[str, Any], name: str | None = None
 ) -> tuple[str, list[tuple[int, int]]]:
-    """The text, and where in it the assistant's text is. Raises :class:`ChatTemplateError`."""
+    """Return the text, and where in it the assistant's text is. Raises ChatTemplateError."""
     spans = Spans()
     token = spans_of_rendering.set(spans)
     blocks = []
@@ -70,6 +72,8 @@ def render_compiled(
         for block in template.generate(context):
             blocks.append(block)
             spans.length += len(block)
+            if spans.length > MAX_OUTPUT:
+                raise too_much(f"the template outputs more than {MAX_OUTPUT:,} characters")
         text = "".join(blocks)
     except ChatTemplateError as error:
         error.template = error.template or name

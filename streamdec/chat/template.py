@@ -1,13 +1,9 @@
 """``ChatTemplate``: a conversation as the text of a prompt, byte for byte as transformers has it.
 
-In: messages, tools and documents. Out: text, and where in it the assistant speaks. A template is a
-program of whoever made the model; how much it is trusted is ``trust``:
-
-``"local"``
-    A model that was chosen on purpose. The template is checked before it is compiled and counted
-    while it runs, in this process.
-``"untrusted"``
-    Anything else. It runs in a process of its own, with limits of memory and time.
+In: messages, tools and documents. Out: the text, and where in it the assistant's text is. A
+template is a program. The template of a model runs in this process, in jinja2's sandbox, after a
+check of its size and depth; or, with ``isolate=True``, in a process of its own with limits of
+memory and time. A template that comes with a request always runs there.
 """
 
 from __future__ import annotations
@@ -23,8 +19,6 @@ from typing import Any, Generic, Literal, Self, TypeVar
 from jinja2 import Template
 
 from streamdec.chat import sources
-from streamdec.chat._guard import guarded_environment, request_kwargs
-from streamdec.chat._static_check import check_template
 from streamdec.chat.content_format import content_format_of
 from streamdec.chat.environment import PROFILES, Clock, Profile, make_environment
 from streamdec.chat.messages import ContentFormat, ContinueFinal, openai_messages, prepared
@@ -32,12 +26,12 @@ from streamdec.chat.plain import plain
 from streamdec.chat.rendering import compile_template, render_compiled, render_once
 from streamdec.chat.schemas import tool_schemas
 from streamdec.chat.sources import Found, Origin, Templates
+from streamdec.chat.static_check import check_template
 from streamdec.errors import ChatTemplateError
 from streamdec.locks import Lock
 
-__all__ = ["ChatTemplate", "Fallback", "Trust", "render_once"]
+__all__ = ["ChatTemplate", "Fallback", "render_once"]
 
-Trust = Literal["local", "untrusted"]
 Fallback = Literal["simple"]
 """What is rendered where a model has no template: ``"simple"``, a line for each message."""
 
@@ -103,10 +97,11 @@ class ChatTemplate:
             5.20) or ``"hardened"`` (from 5.22.2).
         now: the time that ``strftime_now`` tells: a datetime, or a function that gives one; by
             default the local time.
-        trust: where the template runs. ``"local"``: in this process, checked before it is compiled
-            and counted while it runs, for 2 seconds of processor time at most (more for large
-            messages). ``"untrusted"``: in a process of its own, which besides has 10 seconds and,
-            but for macOS and Windows, 512 MiB of memory.
+        isolate: whether the template runs in a process of its own, with 2 seconds of processor
+            time, 10 seconds by the clock and 512 MiB of memory (see
+            ``docs/explanation/hostile-templates.md`` for macOS and Windows). Without it, it runs in
+            this process, in jinja2's sandbox, as in transformers and vLLM: nothing bounds its time
+            and memory but the size of the template and of the output.
         fallback: with ``"simple"``, a line of role and content for each message is rendered where
             ``template`` is None.
 
@@ -126,13 +121,13 @@ class ChatTemplate:
         special_tokens: Mapping[str, str | None] | None = None,
         profile: Profile | str = "classic",
         now: Clock | None = None,
-        trust: Trust | str = "local",
+        isolate: bool = False,
         fallback: Fallback | None = None,
     ) -> None:
         found = None if template is None else sources.named(template)
         names = tuple(found) if isinstance(found, dict) else ()
         origin = Origin("argument", None, "it was given", names)
-        self._set_up(found, origin, special_tokens, profile, now, trust, fallback)
+        self._set_up(found, origin, special_tokens, profile, now, isolate, fallback)
 
     def _set_up(
         self,
@@ -141,11 +136,12 @@ class ChatTemplate:
         special_tokens: Mapping[str, str | None] | None,
         profile: str,
         now: Clock | None,
-        trust: str,
+        isolate: bool,
         fallback: str | None,
     ) -> None:
         _check_option("profile", profile, PROFILES)
-        _check_option("trust", trust, ("local", "untrusted"))
+        if type(isolate) is not bool:
+            raise ValueError(f"isolate must be True or False, not {isolate!r:.40}")
         _check_option("fallback", fallback, (None, "simple"))
         if templates is None and fallback is not None:
             templates, origin = SIMPLE, Origin("fallback", None, "there is no other")
@@ -159,13 +155,14 @@ class ChatTemplate:
         }
         """The special tokens that the template sees, by their roles."""
         self.profile = profile
-        self.trust = trust
+        self.isolate = isolate
+        """Whether it runs in a process of its own."""
         self._now = now
         self._begin()
 
     def _begin(self) -> None:
         """What is worked out: not compared, not pickled."""
-        self._environment = guarded_environment(make_environment(self.profile, now=self._now))
+        self._environment = make_environment(self.profile, now=self._now)
         self._compiled: _Recent[Template] = _Recent()
         self._formats: _Recent[ContentFormat] = _Recent()
 
@@ -178,21 +175,21 @@ class ChatTemplate:
         special_tokens: Mapping[str, str | None] | None = None,
         profile: Profile | str = "classic",
         now: Clock | None = None,
-        trust: Trust | str = "local",
+        isolate: bool = False,
         fallback: Fallback | None = None,
     ) -> Self:
         """The template of the model in ``folder``, with its special tokens.
 
         The first of ``chat_template`` (a text or the path of a file), ``chat_template.jinja`` with
         ``additional_chat_templates/*.jinja``, ``tokenizer_config.json``, ``chat_template.json``.
-        ``special_tokens`` are put over those of the files. ``profile``, ``now``, ``trust`` and
+        ``special_tokens`` are put over those of the files. ``profile``, ``now``, ``isolate`` and
         ``fallback`` are those of the class. Nothing of the folder is run.
 
         Raises :class:`~streamdec.ChatTemplateError` if there is no template, which says what was
         looked for, and for a file that cannot be read; ValueError for a bad option.
 
         >>> from streamdec.chat import ChatTemplate
-        >>> template = ChatTemplate.from_snapshot("path/to/model", trust="untrusted")
+        >>> template = ChatTemplate.from_snapshot("path/to/model", isolate=True)
         >>> template.origin.kind, str(template.origin.path)
         ('tokenizer config', 'path/to/model/tokenizer_config.json')
         """
@@ -207,7 +204,12 @@ class ChatTemplate:
             raise ChatTemplateError(f"no chat template: {what}")
         tokens = {**sources.special_tokens_of(place), **(special_tokens or {})}
         return cls.from_found(
-            found, special_tokens=tokens, profile=profile, now=now, trust=trust, fallback=fallback
+            found,
+            special_tokens=tokens,
+            profile=profile,
+            now=now,
+            isolate=isolate,
+            fallback=fallback,
         )
 
     @classmethod
@@ -218,18 +220,18 @@ class ChatTemplate:
         special_tokens: Mapping[str, str | None] | None = None,
         profile: Profile | str = "classic",
         now: Clock | None = None,
-        trust: Trust | str = "local",
+        isolate: bool = False,
         fallback: Fallback | None = None,
     ) -> Self:
         """A template that was found somewhere, with its origin: for whoever looks for templates.
 
         ``found`` is what was found, None for nothing. ``special_tokens``, ``profile``, ``now``,
-        ``trust`` and ``fallback`` are those of the class. Raises ValueError for a bad option.
+        ``isolate`` and ``fallback`` are those of the class. Raises ValueError for a bad option.
         """
         self = cls.__new__(cls)
         templates = None if found is None else found.templates
         origin = Origin("argument", None, "there is none") if found is None else found.origin
-        self._set_up(templates, origin, special_tokens, profile, now, trust, fallback)
+        self._set_up(templates, origin, special_tokens, profile, now, isolate, fallback)
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -266,17 +268,16 @@ class ChatTemplate:
             tools: JSON schemas, or Python functions, of which schemas are made
                 (:func:`~streamdec.chat.function_schema`).
             documents: dicts, for templates that know of them.
-            chat_template: the name of one of several templates, or the text of another one. By
-                default ``tool_use`` is taken if there are tools (an empty list counts), else
-                ``default``.
+            chat_template: the name of one of several templates, or the text of another one, which
+                is isolated. By default ``tool_use`` is taken if there are tools (an empty list
+                counts), else ``default``.
             add_generation_prompt: whether the template is to begin an answer.
             continue_final_message: whether the last message is left open, so that the model goes on
                 with it: True, or the name of the field to go on with.
             template_kwargs: variables of the template, of a request by somebody else (vLLM's
                 ``chat_template_kwargs``); those that would change more than the template's own
                 variables are refused. ``chat_template`` is never taken from there: a template of a
-                stranger renders only if it is given by name here, and then belongs to
-                ``trust="untrusted"``.
+                stranger renders only if it is given as ``chat_template`` here, and is isolated.
             kwargs: variables of the template, which come before special tokens of the same name.
 
         Raises :class:`~streamdec.ChatTemplateError` for whatever goes wrong in the template, and
@@ -380,18 +381,27 @@ class ChatTemplate:
         return (text, spans) if open_end is None else (open_end.cut(text), [])
 
     def _run(self, source: str, context: dict[str, Any], name: str) -> tuple[str, list[Span]]:
+        isolates = self.isolate or not self._is_own(source)
         with _said_of_input():
-            seen = plain(context) if self.profile == "hardened" or self._is_apart else context
-        if self._is_apart:
-            from streamdec.chat._child import render_in_child
+            seen = plain(context) if self.profile == "hardened" or isolates else context
+        if isolates:
+            from streamdec.chat.isolated import render_isolated
 
-            return render_in_child(source, seen, profile=self.profile, now=self._now, name=name)
+            return render_isolated(
+                source,
+                seen,
+                profile=self.profile,
+                now=self._now,
+                name=name,
+                is_of_request=not self._is_own(source),
+            )
         make = partial(compile_template, environment=self._environment, name=name)
         return render_compiled(self._compiled.get(source, make), seen, name)
 
-    @property
-    def _is_apart(self) -> bool:
-        return self.trust == "untrusted"
+    def _is_own(self, source: str) -> bool:
+        """Whether ``source`` is a template of the model."""
+        templates = self.templates
+        return source in (templates.values() if isinstance(templates, dict) else (templates,))
 
     def _chosen(self, chat_template: str | None, with_tools: bool) -> tuple[str, str]:
         """The text of the template to render, and how messages call it."""
@@ -485,9 +495,24 @@ def _said_of_input() -> Iterator[None]:
         raise ChatTemplateError(f"{type(error).__name__} in what was given: {error}") from error
 
 
+FROM_REQUEST = "CHAT_TEMPLATE_FROM_REQUEST"
+_REFUSED = ("chat_template", "tokenize")
+"""What a request must not choose by its variables: vLLM refuses both, SGLang the first."""
+
+
 def _of_request(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The variables that a request brings. Raises :class:`~streamdec.ChatTemplateError`."""
-    variables = request_kwargs(given)
+    """Return the variables that a request brings. Raises :class:`~streamdec.ChatTemplateError`."""
+    variables = dict(given or {})
+    for name in _REFUSED:
+        if name in variables:
+            raise ChatTemplateError(
+                f"template_kwargs may not have {name!r}: a request does not choose it; "
+                "give it to render as an argument of its own if you want that",
+                code=FROM_REQUEST,
+            )
+    for name in variables:
+        if not isinstance(name, str):
+            raise ChatTemplateError(f"template_kwargs has a key that is no string: {name!r:.80}")
     for name in _ARGUMENTS & variables.keys():
         told = f"template_kwargs may not have {name!r}: it is an argument of its own"
         raise ChatTemplateError(told)

@@ -22,7 +22,7 @@ from streamdec.locks import Lock
 
 __all__ = ["TokenizerChat"]
 
-_OPTIONS = ("profile", "now", "trust", "special_tokens", "fallback")
+_OPTIONS = ("profile", "now", "isolate", "special_tokens", "fallback")
 
 
 class TokenizerChat:

@@ -64,11 +64,9 @@ def chat() -> None:
     help="As transformers 4.57 to 5.20 renders, which engines pin, or as it does from 5.22.2 on.",
 )
 @click.option(
-    "--trust",
-    type=click.Choice(["local", "untrusted"]),
-    default="local",
-    show_default=True,
-    help="Render in this process, with limits, or in one of its own, with limits of the system.",
+    "--isolate",
+    is_flag=True,
+    help="Render in a process of its own, with limits of the operating system.",
 )
 @click.option("--add-generation-prompt", is_flag=True, help="Begin the assistant's answer.")
 @click.option("--continue-final-message", is_flag=True, help="Leave the last message open.")
@@ -101,7 +99,7 @@ def render(
     documents: BufferedReader | None,
     template: str | None,
     profile: str,
-    trust: str,
+    isolate: bool,
     add_generation_prompt: bool,
     continue_final_message: bool,
     openai: bool,
@@ -129,7 +127,7 @@ def render(
         called = given.get("tools")
     options = {
         "profile": profile,
-        "trust": trust,
+        "isolate": isolate,
         "now": now,
         "fallback": fallback,
     }

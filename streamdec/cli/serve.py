@@ -142,6 +142,11 @@ def _check_names(
     help="Let requests bring a chat template, which is rendered in a process of its own.",
 )
 @click.option(
+    "--isolate-templates",
+    is_flag=True,
+    help="Render the model's own chat template in a process of its own, too.",
+)
+@click.option(
     "--eos-token-id",
     "eos_token_ids",
     type=click.IntRange(min=0),
@@ -193,6 +198,7 @@ def serve(
     api_keys: tuple[str, ...],
     chat_template: Path | None,
     allow_request_templates: bool,
+    isolate_templates: bool,
     eos_token_ids: tuple[int, ...],
     allow_origins: tuple[str, ...],
     allow_hosts: tuple[str, ...],
@@ -235,6 +241,7 @@ def serve(
             hosts=_hosts(host, allow_hosts),
             allow_origins=allow_origins,
             allow_request_templates=allow_request_templates,
+            isolate_templates=isolate_templates,
             simple_template=tokenizer is None and chat_template is None,
             page=engine_name is None if page is None else page,
         )

@@ -71,7 +71,7 @@ def build_chat_template_env(profile: str = "classic", *, now: Clock | None = Non
     ``profile`` and ``now`` are those of :mod:`streamdec.chat`: ``classic`` as transformers 4.57 to
     5.20 has it, ``hardened`` as from 5.22 on; ``now`` stands in for the local time. The sandbox
     stops code, not cost: for templates of strangers use :class:`streamdec.chat.ChatTemplate` with
-    ``trust="untrusted"``.
+    ``isolate=True``.
 
     Raises :class:`~streamdec.MissingExtraError` without jinja2, ValueError for another profile.
 
@@ -255,7 +255,7 @@ def _undeclared(template: str) -> frozenset[str]:
     constant may be as large as a template likes.
     """
     environment = _chat("environment").make_environment("classic")
-    tree = _chat("_static_check").check_template(environment, template).tree
+    tree = _chat("static_check").check_template(environment, template).tree
     # vLLM looks with an environment that lacks these two.
     for name in ("raise_exception", "strftime_now"):
         environment.globals.pop(name)

@@ -106,7 +106,7 @@ def _begins(
 
 def _rendered(template: str, special_tokens: Mapping[str, str]) -> dict[tuple[int, int], str]:
     """The texts of each conversation's first messages: its number, and how many they are."""
-    child = import_module("streamdec.chat._child")
+    child = import_module("streamdec.chat.isolated")
     pool = child.ChildPool(1, child.ChildLimits(**_LIMITS))
     found: dict[tuple[int, int], str] = {}
     try:
@@ -116,7 +116,7 @@ def _rendered(template: str, special_tokens: Mapping[str, str]) -> dict[tuple[in
                 context |= {"add_generation_prompt": False, **special_tokens}
                 context["messages"] = messages[:count]
                 try:
-                    found[index, count], _ = child.render_in_child(
+                    found[index, count], _ = child.render_isolated(
                         template, context, profile=PROFILE, now=NOW, pool=pool
                     )
                 except ChatTemplateError as error:

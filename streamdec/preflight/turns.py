@@ -219,7 +219,7 @@ def _between(text: str, start: str, end: str | None) -> str | None:
 def _static(source: str, special_tokens: Mapping[str, str]) -> StaticFacts:
     """Raises :class:`ChatTemplateError` for a template over a limit, or that is none."""
     environment = import_module("streamdec.chat.environment").make_environment(PROFILE)
-    report = import_module("streamdec.chat._static_check").check_template(environment, source)
+    report = import_module("streamdec.chat.static_check").check_template(environment, source)
     loaded: dict[str, int] = {}
     called: dict[str, int] = {}
     stored: set[str] = set()
@@ -274,7 +274,7 @@ def _rendered(
     static: StaticFacts,
     conversations: Mapping[str, Mapping[str, Any]],
 ) -> Probes:
-    child = import_module("streamdec.chat._child")
+    child = import_module("streamdec.chat.isolated")
     # One child for all conversations; what holds for requests holds here, but for the processor.
     pool = child.ChildPool(1, child.ChildLimits(cpu_seconds=1, answer=4 << 20))
     rendered: dict[str, str] = {}
@@ -289,7 +289,7 @@ def _rendered(
             context: dict[str, Any] = {"tools": None, "documents": None}
             context |= {"add_generation_prompt": False, **special_tokens, **conversation}
             try:
-                rendered[name], _ = child.render_in_child(
+                rendered[name], _ = child.render_isolated(
                     source, context, profile=PROFILE, now=NOW, pool=pool
                 )
             except ChatTemplateError as error:

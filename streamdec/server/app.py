@@ -39,6 +39,7 @@ def create_app(
     hosts: Collection[str] | None = None,
     allow_origins: Sequence[str] = (),
     allow_request_templates: bool = False,
+    isolate_templates: bool = False,
     simple_template: bool = False,
     page: bool = False,
 ) -> Starlette:
@@ -55,6 +56,8 @@ def create_app(
         allow_origins: web pages of which origins may ask (CORS); none if not said.
         allow_request_templates: whether a request may bring a chat template, which is then
             rendered in a process of its own.
+        isolate_templates: whether the model's own template is rendered in a process of its own,
+            too, with limits of the operating system.
         simple_template: whether a model without a template gets lines of role and content.
         page: whether ``/`` is a page to try it in a browser; it has a route of its own for traces.
 
@@ -84,6 +87,7 @@ def create_app(
         tuple(eos_token_ids),
         has_simple_template=simple_template,
         allows_templates=allow_request_templates,
+        isolates_templates=isolate_templates,
     )
     routes = Routes(front, page=page, needs_key=bool(api_keys))
     middleware = [Middleware(Guard, keys=tuple(api_keys), hosts=hosts)]

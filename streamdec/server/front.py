@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -36,6 +37,10 @@ _log = logging.getLogger("streamdec.server")
 _FIRST_CHAT = [{"role": "user", "content": "Hello"}]
 LONGEST_MESSAGE = 500
 """Of an error of a template that a client is told, in code points."""
+_MOST_ISOLATED = 2
+"""Requests' templates that are rendered at the same time."""
+_MOST_WAITING = 16
+"""Requests' templates that wait; each takes ten seconds at most."""
 _TO_BE_TOLD = 5.0
 """Seconds in which the clients of streams that were aborted must have read their end."""
 
@@ -61,6 +66,8 @@ class Front:
     """Whether a model without a chat template gets lines of role and content."""
     allows_templates: bool = False
     """Whether a request may bring a template of its own."""
+    isolates_templates: bool = False
+    """Whether the model's own template is rendered in a process of its own, too."""
 
     def __post_init__(self) -> None:
         most = getattr(self.engine, "max_concurrency", None)
@@ -75,6 +82,8 @@ class Front:
         self.gives_logprobs = bool(getattr(self.engine, "logprobs", False))
         self._answering: dict[object, Sequence[EngineRun]] = {}
         self._all_ended: anyio.Event | None = None
+        self._isolated = anyio.CapacityLimiter(_MOST_ISOLATED)
+        """Threads that wait for isolated renderings of requests' templates."""
         self.template = self._template()
         """None if the model has none."""
 
@@ -85,6 +94,10 @@ class Front:
         except ChatTemplateError as error:
             _log.warning("chats are not served: %s; on the command line --chat-template", error)
             return None
+        if self.isolates_templates:
+            apart: Any = copy(found)
+            apart.isolate = True
+            found = apart
         try:  # some need more than this, and what is no template at all is found now
             found.render(_FIRST_CHAT, add_generation_prompt=True)
         except ChatTemplateError as error:
@@ -101,8 +114,18 @@ class Front:
 
     async def chat_ids(self, chat: Chat) -> list[int]:
         """The ids of a conversation. Raises RequestError for what its template cannot take."""
-        text = await to_thread.run_sync(self._rendered, chat)
+        if chat.template is None:
+            text = await to_thread.run_sync(self._rendered, chat)
+        else:
+            text = await self._rendered_of_request(chat)
         return await self._encoded(text, "messages", add_special_tokens=False)
+
+    async def _rendered_of_request(self, chat: Chat) -> str:
+        """Render a request's own template, in a queue in which no other rendering waits."""
+        if self._isolated.statistics().tasks_waiting >= _MOST_WAITING:
+            message = "too many requests with a chat template of their own"
+            raise RequestError(message, status=503, code="overloaded", param="chat_template")
+        return await to_thread.run_sync(self._rendered, chat, limiter=self._isolated)
 
     def _rendered(self, chat: Chat) -> str:
         template = self.template
@@ -136,7 +159,7 @@ class Front:
 
         tokens = self.tokenizer.special_tokens
         roles = {role: getattr(tokens, role) for role in ROLES}
-        found: ChatRenderer = ChatTemplate(source, special_tokens=roles, trust="untrusted")
+        found: ChatRenderer = ChatTemplate(source, special_tokens=roles, isolate=True)
         return found
 
     async def _encoded(self, text: str, param: str, add_special_tokens: bool) -> list[int]:

@@ -89,14 +89,20 @@ def test_the_ids_are_printed_with_what_they_stand_for(render: Rendering) -> None
     assert all(piece[0] in '"b' for piece in pieces.values())
 
 
-@pytest.mark.parametrize("trust", ["local", "untrusted"])
+@pytest.mark.parametrize("isolate", [(), ("--isolate",)])
 def test_profile_and_time_and_trust_are_chosen(
-    render: Rendering, tmp_path: Path, trust: str
+    render: Rendering, tmp_path: Path, isolate: tuple[str, ...]
 ) -> None:
     template = tmp_path / "other.jinja"
     template.write_text("{{ messages[0].name }}|{{ strftime_now('%Y') }}", encoding="utf-8")
     messages = [{"role": "user", "content": "", "name": None}]
-    options = ("--template", template, "--now", "1999-12-31T23:59:59", "--trust", trust)
+    options: tuple[str | Path, ...] = (
+        "--template",
+        template,
+        "--now",
+        "1999-12-31T23:59:59",
+        *isolate,
+    )
     assert render(messages, *options).out == "None|1999"
     assert render(messages, *options, "--profile", "hardened").out == "|1999"
 

@@ -1,11 +1,11 @@
 # ruff: noqa: SIM905 - words in a row are read more easily
-"""Hostile templates: each ends as an error at little cost, and what is around it is unharmed."""
+"""Hostile templates: isolated, each ends within the limits, and this process is unharmed."""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import gc
-import json
 import os
 import re
 import signal
@@ -20,17 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jinja2.exceptions import SecurityError
 
-from streamdec.chat import _child
-from streamdec.chat._child import ChildLimits, ChildPool, render_in_child
-from streamdec.chat._guard import error_code, guarded_environment, request_kwargs
-from streamdec.chat._meter import ITEM, LIMITS, Limits
-from streamdec.chat._static_check import StaticLimits, check_template
-from streamdec.chat.environment import PROFILES, make_environment
-from streamdec.chat.rendering import compile_template, render_compiled, render_once
+from streamdec.chat import ChatTemplate, rendering
+from streamdec.chat import isolated as child_process
+from streamdec.chat.environment import make_environment
+from streamdec.chat.isolated import ChildLimits, ChildPool, Rendering, render_isolated
+from streamdec.chat.rendering import render_once
+from streamdec.chat.static_check import StaticLimits, check_template, error_code
 from streamdec.errors import ChatTemplateError
 from tests.chat import attacks
 
@@ -40,297 +37,83 @@ CONTEXT: dict[str, Any] = {"messages": MESSAGES, "tools": None}
 RESOURCE_LIMIT = "CHAT_TEMPLATE_RESOURCE_LIMIT"
 SANDBOX_VIOLATION = "CHAT_TEMPLATE_SANDBOX_VIOLATION"
 
-AT_FULL_LIMITS = (
+NOW = datetime(2026, 3, 5, 14, 7, 9)  # noqa: DTZ001 - templates tell local time
+ENVIRONMENT: Any = make_environment("classic", now=NOW)
+QUICK = ChildLimits(cpu_seconds=1, wall_seconds=0.8, answer=1 << 20)
+"""What an attack may take here; the limits are of the same kind as those of users."""
+SAMPLE = (
     "pow pow2 str-mul300 center-const nested-range macro-bomb buffer-append flood2 flood-data "
-    "laughs-eq laughs-tuple-hash in-search forceescape parens-max"
+    "laughs-eq in-search forceescape parens-max macro-rec zlib"
 ).split()
-"""Attacks of each kind that are tried with the limits that users have; the others with a 64th of
-the work, as it is the same rule that ends them."""
-OTHERWISE_ENDED = frozenset(
-    ("lipsum", "pct-lmod", "unpack-str", "zlib", "comments", "quotes", "raw", "big-dec")
+"""Attacks of each kind, which are tried in each run."""
+REFUSED = sorted(
+    {*attacks.ESCAPES, *attacks.MUTATIONS} - {"env", "mutate-set", "class-getitem", "dict-item"}
 )
-"""Attacks that the language itself refuses: they are no templates, or name what there is not."""
-COSTLY = (
-    frozenset(attacks.ATTACKS)
-    - OTHERWISE_ENDED
-    - {name for group in (attacks.ESCAPES, attacks.MUTATIONS, attacks.LOADS) for name in group}
-)
-NO_GUARD = Limits(
-    static=StaticLimits(nodes=1 << 40),
-    work=1 << 60,
-    value=1 << 60,
-    output=1 << 60,
-    items=1 << 60,
-    range=1 << 60,
-    int_bits=1 << 60,
-    width=1 << 60,
-    seconds=1e9,
-)
-"""As if the guard had holes: what is left is the child process."""
 
 
-# --- in this process ------------------------------------------------------------------------------
-
-
-def attacked(names: list[str], **limits: int) -> dict[str, dict[str, Any]]:
-    """How the attacks ended, from a process of their own."""
-    asked = json.dumps({"names": names, "limits": limits})
-    run = subprocess.run(
-        [sys.executable, "-m", "tests.chat.attack_runner"],
-        input=asked,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        check=True,
-        timeout=300,
-    )
-    rows = [json.loads(line) for line in run.stdout.splitlines()]
-    return {row["name"]: row for row in rows}
+# --- attacks --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def ended() -> dict[str, dict[str, Any]]:
-    """All attacks: those of AT_FULL_LIMITS at the limits of users, the others at less work."""
-    others = [name for name in attacks.ATTACKS if name not in AT_FULL_LIMITS]
-    with ThreadPoolExecutor(2) as threads:
-        full = threads.submit(attacked, list(AT_FULL_LIMITS))
-        return attacked(others, work=LIMITS.work // 64) | full.result()
+def attacked() -> Iterator[ChildPool]:
+    pool = ChildPool(2, QUICK)
+    yield pool
+    pool.close()
 
 
-@pytest.mark.parametrize("name", attacks.ATTACKS)
-def test_an_attack_ends_as_an_error_at_little_cost(
-    ended: dict[str, dict[str, Any]], name: str
-) -> None:
-    """The bounds are those of the page, with a margin for a machine that does other things."""
-    end = ended[name]
-    assert end["error"] is not None, "it rendered"
-    assert end["code"] != "none of ours", end["error"]
-    assert end["unchanged"]
-    assert end["seconds"] < 10
-    assert end["megabytes"] < 400
-    if name in COSTLY:
-        assert end["code"] == RESOURCE_LIMIT, end["error"]
-
-
-@pytest.mark.parametrize("name", [*attacks.ESCAPES, *attacks.MUTATIONS])
-def test_what_the_sandbox_refuses_is_told_as_that(
-    ended: dict[str, dict[str, Any]], name: str
-) -> None:
-    if name not in ("env", "mutate-set"):  # these name what there is not
-        assert ended[name]["code"] == SANDBOX_VIOLATION
-
-
-def test_the_recursion_limit_of_the_program_does_not_matter() -> None:
-    """A program with a high limit would otherwise end by a crash of the C stack."""
-    program = """
-import sys
-sys.setrecursionlimit(10**7)
-from streamdec.chat._guard import guarded_environment
-from streamdec.chat.environment import make_environment
-from streamdec.errors import ChatTemplateError
-from tests.chat.attacks import ATTACKS
-environment = guarded_environment(make_environment("classic"))
-for name in sys.argv[1:]:
+def end_of(pool: ChildPool, name: str) -> ChatTemplateError | None:
+    """How an attack ended: None if it rendered a text within the limits."""
+    context = copy.deepcopy(CONTEXT)
     try:
-        environment.from_string(ATTACKS[name]).render(messages=[])
+        text, _ = render_isolated(
+            attacks.ATTACKS[name], context, profile="classic", now=NOW, pool=pool
+        )
     except ChatTemplateError as error:
-        print(name, error.code)
-"""
-    names = ["parens", "parens-max", "nots", "negs", "ternary", "ifs", "plus-chain", "call-chain"]
-    names += ["macro-rec", "block-rec", "loop-rec", "caller-rec", "deep-tuple-hash", "deep-varargs"]
-    run = subprocess.run(
-        [sys.executable, "-c", program, *names],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        check=False,
-    )
-    assert run.stdout.split("\n") == [f"{name} {RESOURCE_LIMIT}" for name in names] + [""], (
-        run.stderr
-    )
+        return error
+    finally:
+        assert context == CONTEXT
+    assert len(text.encode()) <= QUICK.answer
+    return None
 
 
-# --- honest templates -----------------------------------------------------------------------------
-
-TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-99, 99) | st.floats(allow_nan=False) | TEXTS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
-    max_leaves=6,
-)
-ATOMS = st.sampled_from(
-    "x y messages messages[0].content messages[-1]['role'] 'a' \"b\\n\" 3 0 -1 2.5 none true [] {} "
-    "x.a x['a'] x[0] y[1:] y[::-1] ns.n loop.index [x,y] (x,1) {'k':x} range(3) nope".split(" ")
-)
-FILTERS = (
-    "abs batch(2)|list capitalize default('d') dictsort e first float format(1) groupby('a')|list "
-    "indent(2,true) int items|list join(',') last length list lower map('string')|list max min "
-    "pprint reject('none')|list replace('a','bc') reverse|list|string round select|list "
-    "slice(2)|list sort string striptags sum title tojson tojson(indent=2) trim truncate(3) "
-    "unique|list upper urlencode wordcount wordwrap(3) xmlattr center(9) forceescape safe"
-).split(" ")
-METHODS = (
-    "upper() strip() split() split('a') replace('a','b') center(9) ljust(9,'-') zfill(7) "
-    "join(['p','q']) format(x) splitlines() expandtabs(4) partition('a') startswith('a') "
-    "items()|list get('a') title() encode()|length count('a') rsplit('a',1) translate({97:'z'}) "
-    "keys()|list"
-).split(" ")
+@pytest.mark.parametrize("name", SAMPLE)
+def test_an_attack_ends_within_the_limits(attacked: ChildPool, name: str) -> None:
+    error = end_of(attacked, name)
+    assert error is None or len(str(error)) < 3_000
 
 
-def expressions(depth: int = 2) -> st.SearchStrategy[str]:
-    if not depth:
-        return ATOMS
-    inner = expressions(depth - 1)
-    return st.one_of(
-        ATOMS,
-        st.tuples(inner, st.sampled_from(FILTERS)).map(lambda two: f"({two[0]})|{two[1]}"),
-        st.tuples(inner, st.sampled_from(METHODS)).map(lambda two: f"({two[0]}).{two[1]}"),
-        st.tuples(
-            inner,
-            st.sampled_from("+ - * / // % ** ~ == != < >= in and or is".split()),
-            inner,
-        ).map(lambda three: f"({three[0]}) {three[1]} ({three[2]})".replace("is (", "is eq (")),
-        st.tuples(inner, inner, inner).map("({0[0]} if {0[1]} else {0[2]})".format),
-    )
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", sorted(attacks.ATTACKS))
+def test_each_attack_ends_within_the_limits(attacked: ChildPool, name: str) -> None:
+    """As an error of ours, or as a text that is no larger than allowed."""
+    end_of(attacked, name)
+    text, _ = render_isolated("{{ 1 + 1 }}", {}, profile="classic", pool=attacked)
+    assert text == "2", "the next rendering is not harmed"
 
 
-STATEMENTS = st.recursive(
-    st.one_of(expressions().map(lambda e: "{{ " + e + " }}"), TEXTS.filter(lambda t: "{" not in t)),
-    lambda inner: st.one_of(
-        st.tuples(expressions(1), inner).map(
-            lambda two: "{% for x in " + two[0] + " %}" + two[1] + "{{ loop.last }}{% endfor %}"
-        ),
-        st.tuples(expressions(1), inner, inner).map(
-            lambda three: (
-                "{% if " + three[0] + " %}" + three[1] + "{% else %}" + three[2] + "{% endif %}"
-            )
-        ),
-        st.tuples(inner, expressions(1)).map(
-            lambda two: "{% macro m(x) %}" + two[0] + "{% endmacro %}{{ m(" + two[1] + ") }}"
-        ),
-        st.tuples(inner).map(lambda one: "{% set y %}" + one[0] + "{% endset %}{{ y }}"),
-        expressions(1).map(lambda e: "{% set ns.n = " + e + " %}{{ ns.n }}"),
-        st.tuples(inner, inner).map("".join),
-        inner.map(lambda one: "{% generation %}" + one + "{% endgeneration %}"),
-        inner.map(lambda one: "{% autoescape true %}" + one + "{% endautoescape %}"),
-        inner.map(lambda one: "{% filter upper %}" + one + "{% endfilter %}"),
-    ),
-    max_leaves=5,
-)
-NOW = datetime(2026, 3, 5, 14, 7, 9)  # noqa: DTZ001 - templates tell local time
-PLAIN: dict[str, Any] = {profile: make_environment(profile, now=NOW) for profile in PROFILES}
-GUARDED: dict[str, Any] = {profile: guarded_environment(PLAIN[profile]) for profile in PROFILES}
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_sandbox_refuses_changes_nothing(attacked: ChildPool, name: str) -> None:
+    """An escape is refused; a change of the messages is refused, or is one of a copy."""
+    error = end_of(attacked, name)
+    assert error is None or error.code in (SANDBOX_VIOLATION, RESOURCE_LIMIT, None)
+    if name in attacks.ESCAPES:
+        assert error is not None
 
 
-def outcome(environment: Any, template: str, context: dict[str, Any]) -> object:
-    try:
-        return render_once(template, context, profile="", environment=environment)
-    except ChatTemplateError as error:
-        return re.sub(r" at 0x\w+", "", str(error))
+def test_a_template_in_this_process_is_checked_before_it_is_compiled() -> None:
+    for name in ("parens", "parens-max", "nots", "negs", "ifs"):
+        with pytest.raises(ChatTemplateError) as raised:
+            render_once(attacks.ATTACKS[name], CONTEXT, profile="classic")
+        assert raised.value.code == RESOURCE_LIMIT
 
 
-@settings(max_examples=200, deadline=None)
-@given(STATEMENTS, VALUES, VALUES, st.sampled_from(PROFILES))
-def test_an_honest_template_renders_as_without_the_guard(
-    statements: str, x: object, y: object, profile: str
-) -> None:
-    """The same text and spans, or the same error, for whatever a template may be written of."""
-    template = "{% set ns = namespace(n=1) %}" + statements
-    context = {"messages": MESSAGES, "x": x, "y": y}
-    plain, guarded = (outcome(each[profile], template, context) for each in (PLAIN, GUARDED))
-    if isinstance(guarded, tuple) and " at 0x" in guarded[0]:
-        return  # a function or a generator was written out, with its address
-    assert guarded == plain
-
-
-class _Texts(dict[str, Any]):
-    """A dict of a caller's own kind."""
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return f"its own {key}"
-
-
-@pytest.mark.parametrize("owner", ["d", "own", "{'a': 1}"])
-@pytest.mark.parametrize(
-    "expression",
-    [
-        *("D.get('a')", "D.get('z', 5)", "D.get()", "D.get('a', d=1)", "D.get(['a'])"),
-        *("D.get(*['a'])", "D.get(**{'a': 1})", "D.get('a', loop=1)", "D['get']('a')"),
-        *("D.items() | list", "D.keys(1)", "D.get.__self__", "D.pop('a')", "D['pop']"),
-        *("D['a']", "D['z']", "D[['a']]", "D['items']() | list", "D['__class__']"),
-    ],
-)
-def test_a_dict_is_asked_as_without_the_guard(owner: str, expression: str) -> None:
-    """In a loop and in a call block too, where jinja2 passes more than is written."""
-    asked = expression.replace("D", owner)
-    context = {"d": {"a": 1, "keys": 2}, "own": _Texts(a=1)}
-    for template in (
-        "{{ " + asked + " }}",
-        "{% for i in [1] %}{% set j = i %}{{ " + asked + " }}{% endfor %}",
-        "{% call " + asked + " %}x{% endcall %}" if asked.endswith(")") else "",
-    ):
-        plain, guarded = (outcome(each["classic"], template, context) for each in (PLAIN, GUARDED))
-        assert guarded == plain
-
-
-def test_texts_that_are_joined_reach_the_limits_of_a_value_and_of_work() -> None:
-    doubled = (
-        "{% set ns = namespace(t='xx') %}"
-        "{% for i in range(8) %}{% set ns.t = ns.t + ns.t %}{% endfor %}{{ ns.t | length }}"
-    )
-    largest = 512 + ITEM
-    enough, less = (
-        guarded_environment(PLAIN["classic"], dataclasses.replace(LIMITS, value=value))
-        for value in (largest, largest // 2)
-    )
-    assert outcome(enough, doubled, {}) == ("512", [])
-    assert f"a text of {largest}" in str(outcome(less, doubled, {}))
-
-    joined = "{% set a = '" + "x" * 1_000 + "' %}"
-    joined += "{% for i in range(100) %}{% set t = a + a %}{% endfor %}done"
-    work = 100 * (2_000 + 2 * ITEM)  # and as much again for the passes, at most
-    enough, less = (
-        guarded_environment(PLAIN["classic"], dataclasses.replace(LIMITS, work=units))
-        for units in (2 * work, work)
-    )
-    assert outcome(enough, joined, {}) == ("done", [])
-    assert f"more work than {work:,}" in str(outcome(less, joined, {}))
-
-
-def test_the_limits_grow_with_what_the_caller_passes_in() -> None:
-    """Long conversations are no attack: 30 million characters, each handled several times."""
-    template = (
-        "{% set ns = namespace(all=[]) %}{% for m in messages %}"
-        "{% set c = m.content.strip().replace('a', 'b') | trim %}{{ '<' ~ c + '>' }}"
-        "{% set ns.all = ns.all + [m] %}{% if 'zz' in c %}!{% endif %}"
-        "{% endfor %}{{ messages[1:]|map(attribute='content')|join(',')|length }}"
-    )
-    content = " a" + "x" * 10_000_000
-    context = {"messages": [{"role": "user", "content": content}] * 3}
-    text, _ = render_once(template, context, profile="", environment=GUARDED["classic"])
-    assert len(text) == 3 * (len(content) + 1) + 8
-    many = {"messages": [{"role": "user", "content": "x"}] * 30_000}
-    walk = "{% for i in range(messages|length) %}{{ messages[i].content }}{% endfor %}"
-    assert len(render_once(walk, many, profile="", environment=GUARDED["classic"])[0]) == 30_000
-
-
-def test_one_compiled_template_renders_in_many_threads_with_a_meter_for_each() -> None:
-    limits = dataclasses.replace(LIMITS, work=200_000)
-    template = compile_template(
-        "{% for i in range(n) %}{{ i }}{% endfor %}",
-        guarded_environment(make_environment("classic"), limits),
-    )
-
-    def rendered(n: int) -> str:
-        try:
-            return render_compiled(template, {"n": n})[0]
-        except ChatTemplateError as error:
-            return str(error.code)
-
-    with ThreadPoolExecutor(8) as threads:
-        results = list(threads.map(rendered, [1000, 9000] * 40))
-    assert results[::2] == ["".join(map(str, range(1000)))] * 40
-    assert results[1::2] == [RESOURCE_LIMIT] * 40
+def test_the_output_in_this_process_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendering, "MAX_OUTPUT", 1_000)
+    assert render_once("{{ x }}", {"x": "a" * 1_000}, profile="classic")[0] == "a" * 1_000
+    for template in ("{{ x }}{{ x }}", "{% for i in range(2000) %}a{% endfor %}"):
+        with pytest.raises(ChatTemplateError, match="more than 1,000 characters") as raised:
+            render_once(template, {"x": "a" * 600}, profile="classic")
+        assert raised.value.code == RESOURCE_LIMIT
 
 
 # --- the static pass ------------------------------------------------------------------------------
@@ -341,7 +124,7 @@ def test_the_static_pass_tells_what_a_template_calls() -> None:
         "{{ strftime_now('%d') }}{{ x.items()|list }}{% if x is mapping %}{{ x._y }}{{ x['__z'] }}"
         "{{ x|attr('_w') }}{% endif %}"
     )
-    report = check_template(PLAIN["classic"], template)
+    report = check_template(ENVIRONMENT, template)
     assert report.called_names == {"strftime_now", "items"}
     assert report.filter_names == {"list", "attr"}
     assert report.test_names == {"mapping"}
@@ -351,7 +134,7 @@ def test_the_static_pass_tells_what_a_template_calls() -> None:
 
 
 def test_the_static_pass_runs_nothing() -> None:
-    check_template(PLAIN["classic"], "{{ 'a' * 300000000 }}{{ 9 ** (9 ** 8) }}")
+    check_template(ENVIRONMENT, "{{ 'a' * 300000000 }}{{ 9 ** (9 ** 8) }}")
 
 
 @pytest.mark.parametrize(
@@ -376,10 +159,10 @@ def test_the_static_pass_runs_nothing() -> None:
 )
 def test_the_static_pass_says_what_is_wrong(template: str, code: str | None, message: str) -> None:
     if code is None:
-        assert check_template(PLAIN["classic"], template).node_count == 10_001
+        assert check_template(ENVIRONMENT, template).node_count == 10_001
         return
     with pytest.raises(ChatTemplateError, match=re.escape(message)) as raised:
-        check_template(PLAIN["classic"], template)
+        check_template(ENVIRONMENT, template)
     assert raised.value.code == code
 
 
@@ -391,12 +174,31 @@ def test_errors_are_told_by_their_findings() -> None:
 
 
 def test_a_request_does_not_choose_the_template() -> None:
-    assert request_kwargs({"enable_thinking": False}) == {"enable_thinking": False}
-    assert request_kwargs(None) == {}
+    template = ChatTemplate("{{ a }}")
+    assert template.render(MESSAGES, template_kwargs={"a": 1}) == "1"
     for name in ("chat_template", "tokenize"):
         with pytest.raises(ChatTemplateError, match=name) as raised:
-            request_kwargs({"a": 1, name: "{{ 9 ** 9 }}"})
+            template.render(MESSAGES, template_kwargs={"a": 1, name: "{{ 9 ** 9 }}"})
         assert raised.value.code == "CHAT_TEMPLATE_FROM_REQUEST"
+
+
+def test_a_template_that_is_given_for_one_rendering_is_isolated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The model's own is not, unless that was asked for."""
+    isolated: list[tuple[str, bool]] = []
+
+    def noted(source: str, *_: object, is_of_request: bool, **__: object) -> Rendering:
+        isolated.append((source, is_of_request))
+        return "", []
+
+    monkeypatch.setattr(child_process, "render_isolated", noted)
+    own = ChatTemplate({"default": "own", "other": "second"})
+    own.render(MESSAGES)
+    own.render(MESSAGES, chat_template="other")
+    own.render(MESSAGES, chat_template="{{ 1 }}")
+    ChatTemplate("own", isolate=True).render(MESSAGES)
+    assert isolated == [("{{ 1 }}", True), ("own", False)]
 
 
 # --- the child process ----------------------------------------------------------------------------
@@ -443,7 +245,7 @@ def children_of(parent: int) -> list[int]:
 def rendered(
     pool: ChildPool, template: str, **context: object
 ) -> tuple[str, list[tuple[int, int]]]:
-    return render_in_child(template, {**CONTEXT, **context}, profile="classic", now=NOW, pool=pool)
+    return render_isolated(template, {**CONTEXT, **context}, profile="classic", now=NOW, pool=pool)
 
 
 def test_a_child_renders_what_this_process_renders(pool: ChildPool) -> None:
@@ -497,25 +299,19 @@ def test_a_child_that_died_is_replaced(pool: ChildPool) -> None:
 @pytest.mark.parametrize(
     ("name", "limits"),
     [
-        ("pow", ChildLimits(cpu_seconds=1, guard=NO_GUARD)),
-        ("str-mul", ChildLimits(guard=NO_GUARD)),
-        ("laughs-list", ChildLimits(guard=NO_GUARD)),
-        ("flood", ChildLimits(answer=1 << 20, guard=NO_GUARD)),
-        ("macro-rec", ChildLimits(guard=NO_GUARD)),
-        ("nested-range-big", ChildLimits(cpu_seconds=60, wall_seconds=1.0, guard=NO_GUARD)),
-        ("str-mul300", ChildLimits()),
-        ("flood2", ChildLimits()),
+        ("pow", ChildLimits(cpu_seconds=1)),
+        ("str-mul", ChildLimits()),
+        ("flood", ChildLimits(answer=1 << 20)),
+        ("macro-rec", ChildLimits()),
+        ("nested-range-big", ChildLimits(cpu_seconds=60, wall_seconds=1.0)),
         ("globals", ChildLimits()),
     ],
 )
 def test_an_attack_in_a_child_leaves_this_process_as_it_was(name: str, limits: ChildLimits) -> None:
-    """Also where the guard lets everything pass: then the limits of the process end it."""
     before, memory = health(), resident()
     attacker = ChildPool(1, limits)
-    start = time.monotonic()
     with pytest.raises(ChatTemplateError) as raised:
         rendered(attacker, attacks.ATTACKS[name])
-    assert time.monotonic() - start < limits.wall_seconds + 5
     if name != "globals":
         assert raised.value.code == RESOURCE_LIMIT
         assert attacker.idle == [], "its child is not used again"
@@ -523,6 +319,25 @@ def test_an_attack_in_a_child_leaves_this_process_as_it_was(name: str, limits: C
     attacker.close()
     assert health() == before
     assert resident() - memory < 50 << 20
+
+
+def test_a_rendering_waits_for_a_child_no_longer_than_it_may() -> None:
+    pool = ChildPool(1, ChildLimits(waiting_seconds=0.05, wall_seconds=3.0, cpu_seconds=60))
+    endless = threading.Thread(target=end_of, args=(pool, "nested-range-big"))
+    endless.start()
+    while not pool._busy:
+        time.sleep(0.001)
+    with pytest.raises(ChatTemplateError, match="no process was free to render the") as raised:
+        rendered(pool, "a")
+    assert raised.value.code == RESOURCE_LIMIT
+    endless.join()
+    assert rendered(pool, "a")[0] == "a"
+    pool.close()
+
+
+def test_templates_of_requests_and_of_models_wait_in_queues_of_their_own() -> None:
+    assert child_process._pool(True) is not child_process._pool(False)
+    assert child_process._pool(True) is child_process._pool(True)
 
 
 def resident() -> int:
@@ -572,7 +387,7 @@ def test_a_child_that_answers_nonsense_is_an_error(
 ) -> None:
     """What a template could say that got out of its sandbox and owns the child."""
     before = health()
-    monkeypatch.setattr(_child, "BOOT", HOSTILE_CHILD % (name, ANSWERS[name]))
+    monkeypatch.setattr(child_process, "BOOT", HOSTILE_CHILD % (name, ANSWERS[name]))
     pool = ChildPool(1, ChildLimits(wall_seconds=1.0 if name in ("silence", "deafness") else 20.0))
     try:
         with pytest.raises(ChatTemplateError) as raised:
@@ -589,7 +404,7 @@ def test_a_child_that_says_more_than_it_was_asked_is_not_asked_again(
 ) -> None:
     one = "answer(b'{\"text\": 1}', b'a')"
     late = f"{one}; time.sleep(0.1); {one}; time.sleep(9)"
-    monkeypatch.setattr(_child, "BOOT", HOSTILE_CHILD % ("late", late))
+    monkeypatch.setattr(child_process, "BOOT", HOSTILE_CHILD % ("late", late))
     assert rendered(pool, "x")[0] == "a"
     (first,) = pool.idle
     time.sleep(0.5)
@@ -636,9 +451,9 @@ def test_a_child_needs_no_folder_and_no_environment(
 def test_a_child_ends_with_its_parent() -> None:
     program = """
 import os, sys
-from streamdec.chat._child import ChildPool, render_in_child
+from streamdec.chat.isolated import ChildPool, render_isolated
 pool = ChildPool(1)
-render_in_child("a", {}, profile="classic", pool=pool)
+render_isolated("a", {}, profile="classic", pool=pool)
 print(*pool.idle, flush=True)
 os.kill(os.getpid(), 9)
 """
@@ -659,8 +474,8 @@ def test_a_program_ends_quietly_with_children_of_the_common_pool() -> None:
     program = """
 import warnings
 warnings.simplefilter("error")
-from streamdec.chat._child import render_in_child
-print(render_in_child("a", {}, profile="classic")[0])
+from streamdec.chat.isolated import render_isolated
+print(render_isolated("a", {}, profile="classic")[0])
 """
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False
@@ -690,7 +505,7 @@ def test_threads_share_a_pool_that_is_never_larger_than_it_may_be(
     """Counted when a child has just begun: those of the list that still run all ran then."""
     begun: list[subprocess.Popen[bytes]] = []
     counts = []
-    start = _child._started
+    start = child_process._started
 
     def started(limits: ChildLimits) -> subprocess.Popen[bytes]:
         begun.append(start(limits))
@@ -700,7 +515,7 @@ def test_threads_share_a_pool_that_is_never_larger_than_it_may_be(
     def one(number: int) -> str:
         return rendered(pool, "{{ x }}" if number % 3 else "{{ x }}!", x=number)[0]
 
-    monkeypatch.setattr(_child, "_started", started)
+    monkeypatch.setattr(child_process, "_started", started)
     with ThreadPoolExecutor(6) as threads:
         texts = list(threads.map(one, range(30)))
     assert texts == [f"{number}" if number % 3 else f"{number}!" for number in range(30)]
@@ -731,7 +546,7 @@ def test_what_is_no_plain_data_does_not_cross(pool: ChildPool) -> None:
 @pytest.mark.parametrize("clock", [lambda: 1 // 0, lambda: "noon", "noon"])
 def test_a_clock_that_does_not_go_is_an_error_of_ours(pool: ChildPool, clock: Any) -> None:
     with pytest.raises(ChatTemplateError, match="the clock: "):
-        render_in_child("a", CONTEXT, profile="classic", now=clock, pool=pool)
+        render_isolated("a", CONTEXT, profile="classic", now=clock, pool=pool)
 
 
 def test_a_context_that_is_too_large_for_the_child_is_an_error() -> None:
@@ -749,9 +564,9 @@ def test_the_clock_is_asked_in_this_process(
     time.tzset()
     try:
         template = "{{ strftime_now('%Y-%m-%d %H') }}"
-        text, _ = render_in_child(template, {}, profile="classic", pool=pool)
+        text, _ = render_isolated(template, {}, profile="classic", pool=pool)
         assert abs(datetime.strptime(text, "%Y-%m-%d %H") - datetime.now()).total_seconds() < 7200  # noqa: DTZ005, DTZ007
-        told = render_in_child(template, {}, profile="classic", pool=pool, now=lambda: NOW)[0]
+        told = render_isolated(template, {}, profile="classic", pool=pool, now=lambda: NOW)[0]
         assert told == "2026-03-05 14"
     finally:
         monkeypatch.undo()
@@ -765,12 +580,11 @@ def test_the_page_states_the_limits_that_hold() -> None:
     page = (ROOT / "docs/explanation/hostile-templates.md").read_text("utf-8")
     stated = dict(re.findall(r"^\| `(\w+(?:\.\w+)?)` \| ([^|]+) \|", page, re.MULTILINE))
     limits = {
-        **{f"static.{name}": value for name, value in dataclasses.asdict(LIMITS.static).items()},
-        **{name: value for name, value in dataclasses.asdict(LIMITS).items() if name != "static"},
+        **{f"static.{name}": each for name, each in dataclasses.asdict(StaticLimits()).items()},
         **{
-            f"child.{name}": value
-            for name, value in dataclasses.asdict(_child.CHILD_LIMITS).items()
-            if name != "guard"
+            f"child.{name}": each
+            for name, each in dataclasses.asdict(child_process.CHILD_LIMITS).items()
         },
+        "output": rendering.MAX_OUTPUT,
     }
     assert {name: float(value.replace(",", "")) for name, value in stated.items()} == limits

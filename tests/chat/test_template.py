@@ -67,12 +67,12 @@ def test_the_line_is_that_of_the_template(source: str, line: int) -> None:
         ChatTemplate(source).render(USER)
 
 
-@pytest.mark.parametrize("trust", ["local", "untrusted"])
+@pytest.mark.parametrize("isolate", [False, True])
 @pytest.mark.parametrize("value", ["dict(a=1)", "range(3)", "range(0)", "namespace()"])
-def test_output_that_is_no_text_is_an_error_of_ours(value: str, trust: str) -> None:
+def test_output_that_is_no_text_is_an_error_of_ours(value: str, isolate: bool) -> None:
     """A call block gives out whatever the call gives."""
     with pytest.raises(ChatTemplateError, match="TypeError") as raised:
-        ChatTemplate("a{% call " + value + " %}{% endcall %}", trust=trust).render(USER)
+        ChatTemplate("a{% call " + value + " %}{% endcall %}", isolate=isolate).render(USER)
     assert raised.value.code != "CHAT_TEMPLATE_CHILD_DIED"
 
 
@@ -106,7 +106,7 @@ def test_a_long_message_is_cut() -> None:
     ("options", "told"),
     [
         ({"profile": "modern"}, "profile must be 'classic' or 'hardened', not 'modern'"),
-        ({"trust": True}, "trust must be 'local' or 'untrusted', not True"),
+        ({"isolate": "yes"}, "isolate must be True or False, not 'yes'"),
         ({"fallback": "best"}, "fallback must be None or 'simple', not 'best'"),
     ],
 )
@@ -291,10 +291,10 @@ def test_a_template_is_compiled_when_it_renders_and_once(monkeypatch: pytest.Mon
 
 def test_only_the_last_templates_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = counted(monkeypatch)
-    template = ChatTemplate("own")
+    template = ChatTemplate({"own": "own", **{f"{number}": f"{number}" for number in range(100)}})
     for number in range(100):
         assert template.render(USER, chat_template=f"{number}") == f"{number}"
-        assert template.render(USER) == "own"
+        assert template.render(USER, chat_template="own") == "own"
     assert len(compiled) == 101, "what is used again and again is kept"
     template.render(USER, chat_template="0")
     assert len(compiled) == 102, "what was not for long is not"
@@ -357,16 +357,16 @@ def test_a_template_can_be_sent_to_another_process() -> None:
     )
     again = pickle.loads(pickle.dumps(template))
     assert again.render(USER) == template.render(USER) == "<s>2026"
-    assert (again.profile, again.trust, again.origin) == ("hardened", "local", template.origin)
+    assert (again.profile, again.isolate, again.origin) == ("hardened", False, template.origin)
 
 
 # --- in a process of its own ----------------------------------------------------------------------
 
 
-def test_an_untrusted_template_renders_the_same() -> None:
+def test_an_isolated_template_renders_the_same() -> None:
     options: dict[str, Any] = {"special_tokens": cases.TOKENS, "now": NOW}
     here = ChatTemplate(CHATML, **options)
-    apart = ChatTemplate(CHATML, trust="untrusted", **options)
+    apart = ChatTemplate(CHATML, isolate=True, **options)
     for name in ("closed", "tools", "called", "unicode", "continued"):
         messages, given = cases.call_of(cases.CONVERSATIONS[name])
         assert outcome(apart, messages, given) == outcome(here, messages, given), name
@@ -378,19 +378,19 @@ def outcome(template: ChatTemplate, messages: Any, options: dict[str, Any]) -> A
     return template.render_with_spans(messages, **options)
 
 
-def test_an_untrusted_template_says_what_it_says() -> None:
-    apart = ChatTemplate("\n{{ raise_exception('No: 東京') }}", trust="untrusted")
+def test_an_isolated_template_says_what_it_says() -> None:
+    apart = ChatTemplate("\n{{ raise_exception('No: 東京') }}", isolate=True)
     with pytest.raises(ChatTemplateError) as raised:
         apart.render(USER)
     assert str(raised.value) == "No: 東京"
 
 
-def test_an_untrusted_template_sees_plain_data_in_both_profiles() -> None:
+def test_an_isolated_template_sees_plain_data_in_both_profiles() -> None:
     class Opaque:
         pass
 
     for profile in PROFILES:
-        apart = ChatTemplate("{{ x }}{{ messages[0].role }}", trust="untrusted", profile=profile)
+        apart = ChatTemplate("{{ x }}{{ messages[0].role }}", isolate=True, profile=profile)
         assert apart.render([cases.Message("user", "Hi")], x=Opaque()) == "<Opaque>user"
 
 

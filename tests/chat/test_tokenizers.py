@@ -167,7 +167,7 @@ def test_a_template_may_be_set_and_taken_back(tmp_path: Path) -> None:
 def test_a_bad_option_leaves_the_template_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "chat_template.jinja").write_text("T", encoding="utf-8")
     tokenizer = load(tmp_path)
-    with pytest.raises(TypeError, match="unknown option 'mode': there are profile, now, trust"):
+    with pytest.raises(TypeError, match="unknown option 'mode': there are profile, now, isolate"):
         tokenizer.set_chat_template("S", mode="x")
     with pytest.raises(TypeError, match="a ChatTemplate has options of its own"):
         tokenizer.set_chat_template(ChatTemplate("S"), profile="hardened")

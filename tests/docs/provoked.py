@@ -32,7 +32,6 @@ from streamdec import (
 )
 from streamdec.backends.hybrid import VARIABLE
 from streamdec.bulk import BulkDecoder
-from streamdec.chat._guard import request_kwargs
 from streamdec.chat.template import ChatTemplate
 from streamdec.compat import TokenizersDecodeStream
 from streamdec.preflight import inspect
@@ -394,7 +393,7 @@ TEMPLATES = {
         "{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...')"
         " }}"
     ),
-    "the chat template, line 1: TemplateSyntaxError: …": "{% for %}",
+    "the template cannot be read, line 1: …": "{% for %}",
     "the chat template, line 1: OverflowError: Range too big. The sandbox blocks ranges larger "
     "than MAX_RANGE (100000).": "{% for i in range(10**9) %}x{% endfor %}",
 }
@@ -415,7 +414,7 @@ def _(_: Path) -> Any:
 
 @gives("template_kwargs may not have 'chat_template': …")
 def _(_: Path) -> Any:
-    request_kwargs({"chat_template": "{{ 1 }}"})
+    ChatTemplate("{{ 1 }}").render(MESSAGES, template_kwargs={"chat_template": "{{ 1 }}"})
 
 
 # --- folders, traces, datasets --------------------------------------------------------------------

@@ -19,7 +19,7 @@ from tests.support.pages import ROOT
 
 OF_THEIR_OWN = {
     "backends/huggingface.py": "is waited for so long, and no longer",
-    "chat/_child.py": "is made anew in a fork, with the pool that it counts for",
+    "chat/isolated.py": "is made anew in a fork, with the pool that it counts for",
     "streams/round_queue.py": "belongs to the event loop of its pool, which no fork has",
     "streams/token_queue.py": "belongs to the event loop of its reader, which no fork has",
     "integrations/_row_feed.py": "belongs to the thread of generate, which no fork has",

@@ -295,7 +295,7 @@ def test_hosts_origins_and_templates_of_requests(tokenizer: Any) -> None:
         "allow_request_templates": True,
     }
     with another(tokenizer, **options) as (_, http, front):
-        assert front._of_request("{{ 1 }}").trust == "untrusted"
+        assert front._of_request("{{ 1 }}").isolate
         checked(http.get("/v1/models", headers={"host": "evil.example"}), 421)
         assert http.get("/v1/models", headers={"host": "localhost:80"}).is_success
         asked = {"access-control-request-method": "POST", "origin": "https://mine.example"}

@@ -1,7 +1,7 @@
-"""The child that renders the template of a stranger; the parent's end is ``_child``.
+"""The child process that renders one template; the parent's end is ``isolated``.
 
-In: on standard input, requests to render the one template that it is there for, marshalled. Out: on
-standard output, for each request, a head of JSON and behind it the text and spans as plain bytes.
+In: on standard input, requests to render the template, marshalled. Out: on standard output, for
+each request, a head of JSON, and after it the text and the spans as plain bytes.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from datetime import datetime
 from importlib import import_module
 from typing import Any
 
-from streamdec.chat._guard import guarded_environment
-from streamdec.chat._meter import Limits
-from streamdec.chat._static_check import RESOURCE_LIMIT, StaticLimits
 from streamdec.chat.environment import make_environment
 from streamdec.chat.rendering import compile_template, render_compiled
+from streamdec.chat.static_check import RESOURCE_LIMIT
 from streamdec.errors import ChatTemplateError
 
 __all__ = ["serve"]
@@ -30,12 +28,9 @@ HEAD = struct.Struct(">I")
 
 
 def serve(setup: dict[str, Any]) -> None:
-    """Renders one template until standard input ends. Runs in the child."""
+    """Render one template until standard input ends. Runs in the child."""
     clock = [datetime(1, 1, 1)]  # noqa: DTZ001 - what templates tell is local time
-    guard = setup["guard"]
-    limits = Limits(**{**guard, "static": StaticLimits(**guard["static"])})
     environment = make_environment(setup["profile"], now=lambda: clock[0])
-    environment = guarded_environment(environment, limits)
     template = None
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     _take_no_more()

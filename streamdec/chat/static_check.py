@@ -1,9 +1,8 @@
-"""What a template may be before it is compiled: its size, its depth, and the names that it calls.
+"""The check of a template before it is compiled: its size, its depth, and the names that it calls.
 
-In: an environment and a template's text. Out: the tree that jinja2 parses, with what was counted.
-Compiling a template is already execution (the optimiser computes constants), parsing is not; so all
-of this is asked of ``environment.parse``. The parser calls itself for what is nested: brackets and
-blocks are therefore counted among the tokens first, which takes no stack.
+In: an environment and a template's text. Out: the tree that jinja2 parses, with the counts.
+Compiling a template runs parts of it (the optimizer computes constants); parsing does not. The
+parser is recursive, so brackets and blocks are counted among the tokens first.
 """
 
 from __future__ import annotations
@@ -12,10 +11,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from jinja2 import Environment, TemplateSyntaxError, nodes
+from jinja2.exceptions import SecurityError
 
 from streamdec.errors import ChatTemplateError
 
-__all__ = ["RESOURCE_LIMIT", "SANDBOX_VIOLATION", "StaticLimits", "StaticReport", "check_template"]
+__all__ = [
+    "RESOURCE_LIMIT",
+    "SANDBOX_VIOLATION",
+    "StaticLimits",
+    "StaticReport",
+    "check_template",
+    "error_code",
+]
 
 RESOURCE_LIMIT = "CHAT_TEMPLATE_RESOURCE_LIMIT"
 SANDBOX_VIOLATION = "CHAT_TEMPLATE_SANDBOX_VIOLATION"
@@ -139,6 +146,19 @@ def check_tree(tree: nodes.Template, limits: StaticLimits, *, size: int = 0) -> 
         raise too_much(f"the template has {len(names):,} variables; {limits.names:,} are allowed")
     sets = (frozenset(found) for found in (called, filters, tests, private))
     return StaticReport(tree, size, count, deepest, *sets)
+
+
+def error_code(error: BaseException) -> str | None:
+    """Return the finding that ``error`` of a template stands for; None for any other error."""
+    if isinstance(error, ChatTemplateError):
+        return error.code
+    if isinstance(error, SecurityError):
+        return SANDBOX_VIOLATION
+    if isinstance(error, (RecursionError, MemoryError, OverflowError)):
+        return RESOURCE_LIMIT
+    if isinstance(error, (TemplateSyntaxError, SyntaxError)):
+        return SYNTAX_ERROR
+    return None
 
 
 def too_much(message: str) -> ChatTemplateError:

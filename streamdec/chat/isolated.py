@@ -1,19 +1,19 @@
-"""Chat templates of strangers: rendered in a child process that has little and can be killed.
+"""Isolated rendering: a template runs in a child process with limits of the operating system.
 
-In: a template, the variables that it sees and the time that it is told. Out: what
-``render_compiled`` gives, or a :class:`ChatTemplateError`; whatever the template did, this process
-is as it was before.
+In: a template, its variables and the time. Out: the text and the spans, as ``render_compiled``
+returns them, or a :class:`ChatTemplateError`. This process is then as it was before, whatever the
+template did.
 
-The child gets the guarded environment, no environment variables, no descriptors but its two pipes,
-and limits that it sets itself before it reads anything: 512 MiB of memory and 2 seconds of
-processor time for each rendering. The parent waits 10 seconds by the clock and then kills it. A
-child starts in about 90 ms and is kept for the next rendering of the same template; no two
-templates share one. It ends when its standard input does, so it does not outlive its parent.
+The child has no environment variables and no descriptors but its two pipes. Before it reads
+anything it sets its own limits: 512 MiB of memory, and 2 seconds of processor time for each
+rendering. The parent waits 10 seconds by the clock and then kills it. A child starts in about 90 ms
+and is kept for the next rendering of the same template; no two templates share one. It ends when
+its standard input ends, so it does not outlive its parent.
 
-A message is four bytes of length and that much data. What the child is told is marshalled, as JSON
-knows no tuples and no keys but strings. What it answers is JSON, and behind it text and spans as
-plain bytes, whose sizes the JSON says: nothing that comes from a child is ever unpickled or
-unmarshalled, and an answer that is not exactly one is an error.
+A message is four bytes of length and as many bytes of data. Requests are marshalled, because JSON
+has no tuples and only strings as keys. An answer is JSON, followed by text and spans as plain
+bytes, whose sizes are in the JSON. Nothing from a child is unpickled or unmarshalled, and an answer
+with more or less than that is an error.
 """
 
 from __future__ import annotations
@@ -31,17 +31,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
-from streamdec.chat._meter import LIMITS, Limits
-from streamdec.chat._static_check import RESOURCE_LIMIT
+from streamdec.chat.static_check import RESOURCE_LIMIT
 from streamdec.errors import ChatTemplateError
 from streamdec.locks import Lock
 
-__all__ = ["CHILD_LIMITS", "ChildLimits", "ChildPool", "render_in_child"]
+__all__ = ["CHILD_LIMITS", "ChildLimits", "ChildPool", "render_isolated"]
 
 CHILD_DIED = "CHAT_TEMPLATE_CHILD_DIED"
 Now = datetime | Callable[[], datetime] | None
@@ -67,8 +66,8 @@ class ChildLimits:
     """By the parent's clock, the start included."""
     answer: int = 64 << 20
     """Bytes of UTF-8 of the text."""
-    guard: Limits = LIMITS
-    """Of the guarded environment within the child."""
+    waiting_seconds: float = 10.0
+    """How long a rendering waits for a free child before it fails."""
 
 
 CHILD_LIMITS = ChildLimits()
@@ -96,14 +95,14 @@ for name, path in setup["packages"].items():
     package = types.ModuleType(name)
     package.__path__ = path
     sys.modules[name] = package
-from streamdec.chat._child_main import serve
+from streamdec.chat.isolated_main import serve
 serve(setup)
 """
 """What a child runs first. The packages are empty but for their path: what their ``__init__`` would
 import is not needed, and would take as long as all the rest."""
 
 
-def render_in_child(
+def render_isolated(
     source: str,
     context: Mapping[str, Any],
     *,
@@ -111,6 +110,7 @@ def render_in_child(
     now: Now = None,
     name: str | None = None,
     pool: ChildPool | None = None,
+    is_of_request: bool = True,
 ) -> Rendering:
     """The text and the spans of ``source`` with the variables of ``context``, from a child.
 
@@ -120,11 +120,14 @@ def render_in_child(
         profile: of the environment.
         now: the time that the template is told; None: the local time. It is asked here and now.
         name: how messages call the template.
-        pool: whose child; None: the pool of this process, one child for each core, at least two.
+        pool: whose child; None: one of the two pools of this process, one child for each core, at
+            least two.
+        is_of_request: whether the template came with a request. These have a pool of their own, so
+            that they do not delay the templates of models.
 
-    Blocks until a child is free and has answered. Raises :class:`ChatTemplateError`: for what the
-    template raises, for limits, for a child that dies or answers nonsense, and for a context that
-    has objects in it.
+    Blocks until a child is free, ten seconds at most, and has answered. Raises
+    :class:`ChatTemplateError` for what the template raises, for limits, for a child that dies or
+    answers nonsense, and for a context that has objects in it.
     """
     try:
         time_told = datetime.now() if now is None else now() if callable(now) else now  # noqa: DTZ005
@@ -136,7 +139,7 @@ def render_in_child(
     except ValueError as error:
         told = "an object, or too much within each other"
         raise ChatTemplateError(f"what the template is given is no plain data: {told}") from error
-    return (pool or _pool()).render(source, profile, message)
+    return (pool or _pool(is_of_request)).render(source, profile, message)
 
 
 # --- the pool -------------------------------------------------------------------------------------
@@ -160,7 +163,7 @@ class ChildPool:
 
     def render(self, source: str, profile: str, message: bytes) -> Rendering:
         """One rendering, ``message`` being the request. Raises :class:`ChatTemplateError`."""
-        with self._slots:
+        with self._slot():
             deadline = time.monotonic() + self.limits.wall_seconds
             child = self._take(source, profile)
             keep = False
@@ -174,6 +177,20 @@ class ChildPool:
                 raise
             finally:
                 self._give_back(child, keep=keep)
+
+    @contextmanager
+    def _slot(self) -> Iterator[None]:
+        """One of ``size`` places. Raises :class:`ChatTemplateError` if none is free in time."""
+        seconds = self.limits.waiting_seconds
+        if not self._slots.acquire(timeout=seconds):
+            raise ChatTemplateError(
+                f"no process was free to render the template within {seconds:g} seconds",
+                code=RESOURCE_LIMIT,
+            )
+        try:
+            yield
+        finally:
+            self._slots.release()
 
     def close(self) -> None:
         """Ends the idle children. The pool can be used again: it starts others."""
@@ -228,17 +245,17 @@ class ChildPool:
             child.abandon()
 
 
-_own: list[ChildPool] = []
+_own: dict[bool, ChildPool] = {}
 _own_lock = Lock()
 
 
-def _pool() -> ChildPool:
-    """The pool of this process."""
+def _pool(is_of_request: bool) -> ChildPool:
+    """Return a pool of this process: that of requests' templates, or that of models'."""
     with _own_lock:
-        if not _own:
-            _own.append(ChildPool())
-            atexit.register(_own[0].close)
-        return _own[0]
+        if is_of_request not in _own:
+            pool = _own[is_of_request] = ChildPool()
+            atexit.register(pool.close)
+        return _own[is_of_request]
 
 
 # --- the parent's end -----------------------------------------------------------------------------
@@ -338,7 +355,6 @@ def _setup(source: str, profile: str, limits: ChildLimits) -> dict[str, Any]:
         "source": source,
         "profile": profile,
         "cpu_seconds": limits.cpu_seconds,
-        "guard": asdict(limits.guard),
     }
 
 
@@ -350,7 +366,7 @@ def _path(package: str) -> list[str]:
 def _started(limits: ChildLimits) -> subprocess.Popen[bytes]:
     if not sys.executable or getattr(sys, "frozen", False):
         raise ChatTemplateError(
-            'trust="untrusted" starts a Python interpreter, and this program is not run by one'
+            "an isolated template needs a Python interpreter, and this program is not run by one"
         )
     kept = ("SYSTEMROOT",) if os.name == "nt" else ()  # Windows does not start Python without it
     return subprocess.Popen(
