@@ -1,7 +1,7 @@
-"""What bytes a piece stands for, in the middle of a text.
+"""The bytes of a piece in the middle of a text.
 
-In: a tokenizer's rules and a piece. Out: bytes. What a rule does at the two ends of a text, and to
-repeated pieces, is left to whoever decodes whole texts. Text is made by the library ``tokenizers``.
+In: a tokenizer's rules and a piece. Out: bytes. What a rule does at the ends of a text, and to
+repeated pieces, is not handled here. The library ``tokenizers`` makes the text.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from streamdec.protocols import (
 
 __all__ = ["bytes_of", "library_stages"]
 
-# As the decoder ``ByteFallback`` reads it, by Rust's ``u8::from_str_radix``; others are text.
+# What the decoder ``ByteFallback`` parses, by Rust's ``u8::from_str_radix``; others are text.
 _BYTE = re.compile(r"<0x(?:[0-9A-Fa-f]{2}|\+[0-9A-Fa-f])>")
 
 
 def _alphabet() -> dict[str, int]:
-    """Letter to byte: printable Latin-1 stands for itself, the others follow from U+0100 on."""
+    """Return bytes by letter: printable Latin-1 maps to itself, the others follow from U+0100."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = (byte for byte in range(256) if byte not in printable)
     return {chr(b): b for b in printable} | {chr(0x100 + n): b for n, b in enumerate(others)}
@@ -43,7 +43,7 @@ _BYTE_OF_LETTER = _alphabet()
 
 
 def bytes_of(rules: TextRules, piece: str | bytes) -> bytes:
-    """The bytes that ``piece`` gives to a text, with other text before and after it."""
+    """Return the bytes of ``piece`` in a text, with other text before and after it."""
     if isinstance(piece, bytes):
         return piece
     rule = rules.rule
@@ -65,7 +65,7 @@ def _byte_level(piece: str) -> bytes:
 
 
 def _text_of(rule: DecodingRule, piece: str) -> str:
-    """``piece`` after a piece without text, and before one where a rule looks ahead."""
+    """Decode ``piece`` after an empty piece, and before one if the rule looks ahead."""
     if isinstance(rule, (RawBytes, Concatenation)):
         return piece
     if isinstance(rule, Joined):
@@ -75,7 +75,7 @@ def _text_of(rule: DecodingRule, piece: str) -> str:
 
 
 def library_stages(rule: DecodingRule) -> list[decoders.Decoder]:
-    """The decoders of ``tokenizers`` that do what ``rule`` says; TypeError if there is none."""
+    """Return the decoders of ``tokenizers`` for ``rule``. Raises TypeError if there is none."""
     match rule:
         case ByteLevel():
             return [decoders.ByteLevel()]

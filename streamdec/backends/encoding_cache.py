@@ -1,8 +1,8 @@
-"""Encodings of recent texts, for prompts that come again.
+"""A cache of encodings, for prompts that are encoded repeatedly.
 
-In: a text with the options it was encoded with, and its ids. Out: the ids, as long as they are
-there. What was used least recently goes first, and all that is kept is counted in bytes. Whole
-texts are found again, not beginnings of them: where a text ends changes its last ids.
+In: a text, its options and its ids. Out: the ids, while they are cached. The least recently used
+entry is evicted first, and the size is limited in bytes. Only whole texts are found, not prefixes,
+because the end of a text affects its last ids.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ from streamdec.locks import Lock
 __all__ = ["CacheKey", "CacheStatistics", "EncodingCache", "total_statistics"]
 
 _PER_ENTRY = 400
-"""Bytes that the key, the links and the place in the table of an entry take."""
+"""Bytes of an entry for its key, its links and its place in the table."""
 
 
 class CacheKey(NamedTuple):
-    """What ids hang on: the key of an entry."""
+    """The key of an entry: all that determines the ids."""
 
     fingerprint: str
-    """Of the tokenizer, as it encodes."""
+    """The encoding fingerprint of the tokenizer."""
     special: Special
-    """What becomes of special tokens in the text."""
+    """How special tokens in the text are encoded."""
     add_special_tokens: bool
-    """Whether special tokens are added around it."""
+    """Whether special tokens are added around the text."""
     text: str
 
 
 class CacheStatistics(NamedTuple):
-    """What a cache, or all of them, did so far, and what is held."""
+    """The counts and the size of one cache, or of all caches."""
 
     hits: int
-    """Texts whose ids were there."""
+    """Texts that were in the cache."""
     misses: int
-    """Texts whose ids were not."""
+    """Texts that were not in the cache."""
     evictions: int
-    """Entries that made room for others."""
+    """Entries removed to make room for others."""
     entries: int
-    """Texts that are there now."""
+    """Texts in the cache now."""
     num_bytes: int
-    """What they take: their characters, four bytes for each id, and 400 for each text."""
+    """Their size: the memory of each text, four bytes for each id, and 400 for each entry."""
 
 
 class _Counts:
-    """The statistics of one cache as they grow; they outlive it, so that no total ever falls."""
+    """The running statistics of one cache; they outlive it, so that totals never fall."""
 
     __slots__ = CacheStatistics._fields
 
@@ -64,12 +64,12 @@ class _Counts:
 
 @final
 class EncodingCache:
-    """The ids of recent texts, of at most ``max_bytes``, for one tokenizer or several.
+    """A cache of the ids of recent texts, limited to ``max_bytes``, for one or more tokenizers.
 
-    It is used by a tokenizer whose ``encoding_cache`` it is. An entry counts as the memory of its
-    text, 4 bytes for each id, and 400 more; one that alone is larger than ``max_bytes`` is not
-    kept. What was used least recently goes first. Any thread may use it. In a forked process it is
-    empty, and so is a pickled one.
+    Set it as the ``encoding_cache`` of a tokenizer. The size of an entry is the memory of its text,
+    4 bytes for each id, and 400 bytes; an entry larger than ``max_bytes`` is not cached. The least
+    recently used entry is evicted first. Threads may share the cache. It is empty in a forked
+    process and after unpickling.
 
     Raises ValueError if ``max_bytes`` is less than 1.
 
@@ -87,7 +87,7 @@ class EncodingCache:
         if max_bytes < 1:
             raise ValueError(f"max_bytes must be 1 or more, not {max_bytes}")
         self.max_bytes = max_bytes
-        """What all entries may take together."""
+        """The limit of the total size, in bytes."""
         self._counts = _Counts()
         self._begin()
         _caches.add(self)
@@ -111,9 +111,9 @@ class EncodingCache:
         return key in self._entries
 
     def get(self, key: CacheKey) -> bytes | None:
-        """The ids of ``key``, four bytes each, little-endian; None if they are not there.
+        """Return the ids of ``key``, four bytes each, little-endian, or None.
 
-        It counts as a hit or a miss. Cost: a look-up, and the hash of the text the first time.
+        This counts as a hit or a miss. It costs a look-up, and the hash of the text the first time.
         """
         with self._lock:
             ids = self._entries.get(key)
@@ -125,10 +125,10 @@ class EncodingCache:
         return ids
 
     def put(self, key: CacheKey, ids: bytes) -> None:
-        """Keeps ``ids`` for ``key``, and lets go of what was used least recently as far as it must.
+        """Cache ``ids`` for ``key``, and evict least recently used entries if necessary.
 
-        ``ids`` are bytes as :meth:`get` gives them. Those of a key that is there already are not
-        replaced: equal keys have equal ids.
+        ``ids`` are bytes as :meth:`get` returns them. An existing entry is not replaced, because
+        equal keys have equal ids.
         """
         size = _size(key, ids)
         if size > self.max_bytes:
@@ -146,15 +146,15 @@ class EncodingCache:
                 counts.evictions += 1
 
     def clear(self) -> None:
-        """Lets go of all entries; the counts stay."""
+        """Remove all entries; the counts stay."""
         with self._lock:
             self._entries.clear()
             self._counts.entries = self._counts.num_bytes = 0
 
     def statistics(self) -> CacheStatistics:
-        """Counts since the cache was made, and what is there now.
+        """Return the counts since the cache was made, and its current size.
 
-        A named tuple of integers: ``hits``, ``misses``, ``evictions``, ``entries``, ``num_bytes``.
+        They are the integers ``hits``, ``misses``, ``evictions``, ``entries`` and ``num_bytes``.
         """
         with self._lock:
             return self._counts.now()
@@ -165,15 +165,15 @@ class EncodingCache:
 _caches: weakref.WeakSet[EncodingCache] = weakref.WeakSet()
 _listing = Lock()
 _listed: set[_Counts] = set()
-"""Of the caches that are there, and of those that ended since."""
+"""The counts of existing caches, and of those in ``_ended``."""
 _ended: deque[_Counts] = deque()
-"""Of caches that are gone: the collector, which may run anywhere, takes no lock."""
+"""The counts of collected caches: the garbage collector may run anywhere and takes no lock."""
 _past = _Counts()
-"""The sum of those that are in ``_listed`` no more."""
+"""The sum of the counts that were removed from ``_listed``."""
 
 
 def total_statistics() -> CacheStatistics:
-    """What all caches of this process hold, and what they, and those that are gone, ever did.
+    """Return the size of all caches of this process, and the counts including past caches.
 
     >>> from streamdec.backends.encoding_cache import total_statistics
     >>> total_statistics().hits >= 0
@@ -195,7 +195,7 @@ def _settle() -> None:
 
 
 def _begin_anew() -> None:
-    """In a forked process: a thread that it does not have may have been at work on an entry."""
+    """Empty all caches in a forked process: a thread of the parent may have held a lock."""
     for cache in _caches:
         cache._begin()
 
