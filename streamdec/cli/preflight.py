@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from streamdec.cli.loading import complete_folders
-from streamdec.cli.preflight_html import html_page
 from streamdec.cli.preflight_sarif import sarif_log
 from streamdec.cli.preflight_text import printable, text_report
 from streamdec.cli.statuses import CANNOT_BEGIN, NOT_ALL_IS_WELL
@@ -27,7 +26,7 @@ from streamdec.preflight.report import SEVERITIES, Severity
 __all__ = ["preflight"]
 
 USUAL_ENGINES = ("vllm", "sglang", "transformers")
-_FORMATS = ("json", "sarif", "html")
+_FORMATS = ("json", "sarif")
 
 
 def _engines(
@@ -60,7 +59,6 @@ def _engines(
 )
 @click.option("--json", "as_json", is_flag=True, help="All of it as JSON: a list, if several DIRs.")
 @click.option("--sarif", "as_sarif", is_flag=True, help="As SARIF 2.1.0, which code hosts show.")
-@click.option("--html", "as_html", is_flag=True, help="As a page for browsers, whole in one file.")
 @click.option(
     "--output",
     "-o",
@@ -80,7 +78,6 @@ def preflight(
     fail_on: str,
     as_json: bool,
     as_sarif: bool,
-    as_html: bool,
     output: str | None,
     render: bool,
 ) -> None:
@@ -94,13 +91,10 @@ def preflight(
       streamdec preflight ./model
       streamdec preflight --engine vllm --engine sglang@0.5.10 --fail-on warning ./model
       streamdec preflight --sarif -o preflight.sarif models/*
-      streamdec preflight --html -o preflight.html models/*
     """
-    asked = [name for name, on in zip(_FORMATS, (as_json, as_sarif, as_html), strict=True) if on]
+    asked = [name for name, on in zip(_FORMATS, (as_json, as_sarif), strict=True) if on]
     if len(asked) > 1:
         raise click.UsageError(f"--{asked[0]} and --{asked[1]} are two formats: choose one")
-    if as_html and output is None and sys.stdout.isatty():
-        raise click.UsageError("--html writes a page: name a file with --output, or redirect it")
     outcomes = list(_inspected(paths, engines, render))
     write = _WRITERS[asked[0]] if asked else _write_text
     write(outcomes, output)
@@ -188,12 +182,7 @@ def _write_sarif(outcomes: list[_Outcome], output: str | None) -> None:
     _write(_json(sarif_log(_reports(outcomes), errors)), output)
 
 
-def _write_html(outcomes: list[_Outcome], output: str | None) -> None:
-    errors = {outcome.path: outcome.error for outcome in outcomes if outcome.error}
-    _write(html_page(_reports(outcomes), errors), output)
-
-
-_WRITERS = {"json": _write_json, "sarif": _write_sarif, "html": _write_html}
+_WRITERS = {"json": _write_json, "sarif": _write_sarif}
 
 
 def _json(value: Any) -> str:

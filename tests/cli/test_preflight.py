@@ -7,13 +7,11 @@ import io
 import json
 import os
 import pty
-import re
 import struct
 import subprocess
 import tempfile
 import termios
 from collections.abc import Callable, Mapping
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from streamdec.cli.preflight_html import html_page
 from streamdec.cli.preflight_sarif import line_of_pointer, sarif_log
 from streamdec.cli.preflight_text import as_sentence, printable, text_report
 from streamdec.preflight import Evidence, Finding, Reference, Report, inspect
@@ -138,12 +135,10 @@ def test_text_of_strangers_does_nothing_to_a_terminal(folder: Folder, preflight:
         parts.generation = {"eos_token_id": [260, evil], "stop_strings": evil}
 
     path = folder("\x1b[31m", change)
-    for form in ("", "--json", "--sarif", "--html"):
+    for form in ("", "--json", "--sarif"):
         result = preflight(*([form] if form else []), path)
         assert result.status == 1
         assert not set(result.out) & set("\x1b\x07\u202e\u2066"), form
-        if form == "--html":
-            assert "<script" not in result.out
         if form == "--json":
             stops = json.loads(result.out)["stop_tokens"]["vllm@0.33.0"]["ids"]
             assert evil in [stop["text"] for stop in stops], "nothing is lost by escaping"
@@ -279,7 +274,7 @@ def test_json_is_strict_whatever_a_file_holds(folder: Folder, preflight: Command
 
 def test_output_goes_to_a_file(folder: Folder, preflight: Command) -> None:
     path = folder()
-    for form in ([], ["--json"], ["--sarif"], ["--html"]):
+    for form in ([], ["--json"], ["--sarif"]):
         result = preflight(path, *form, "-o", "report")
         assert (result.status, result.out, result.err) == (0, "", "")
         assert Path("report").read_text("utf-8") == preflight(path, *form).out
@@ -409,70 +404,6 @@ def test_the_line_in_what_is_no_json_is_none_or_one(text: str) -> None:
     assert line_of_pointer(text, "/a") in (None, 1)
 
 
-# --- for browsers ---------------------------------------------------------------------------------
-
-
-class Page(HTMLParser):
-    """What a browser would make of a page: that each element is closed, ids, links, text."""
-
-    VOID = frozenset(("meta", "input", "link", "img", "br", "hr", "base"))
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.ids: list[str] = []
-        self.links: list[str] = []
-        self.text = ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        found = dict(attrs)
-        self.ids += [str(found["id"])] if "id" in found else []
-        self.links += [str(found[name]) for name in ("href", "src") if name in found]
-        assert not any(name.startswith("on") for name in found)
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data if not self.open or self.open[-1] != "style" else ""
-
-
-def test_the_page_is_whole_and_says_all(folder: Folder, preflight: Command) -> None:
-    paths = [folder("a", warns), folder("b", errs), folder("c")]
-    result = preflight("--html", *paths, "missing")
-    page = Page(result.out)
-    assert result.out.startswith("<!doctype html>\n<html lang=")
-    assert page.open == []
-    assert "script" not in page.tags
-    assert len(set(page.ids)) == len(page.ids)
-    assert [link.removeprefix("#") for link in page.links] == ["m0", "m1", "m2"]
-    assert set(page.ids) >= {"m0", "m1", "m2"}
-    style = result.out.partition("<style>")[2].partition("</style>")[0]
-    assert "prefers-color-scheme: dark" in style
-    assert not re.search(r"url\(|@import|https?:", result.out), "nothing is fetched"
-    for path in paths:
-        report: Report = inspect(path, render=False)
-        for finding in report.findings:
-            assert finding.code in page.text
-            assert finding.action in page.text
-        for stop in report.stop_tokens.values():
-            assert f"{stop.engine} {stop.version}" in page.text
-    assert "no findings" in page.text
-    assert "this is not there" in page.text
-
-
-def test_one_folder_has_its_name_in_the_title(folder: Folder, preflight: Command) -> None:
-    out = preflight("--html", folder("my model")).out
-    assert "<title>Preflight: my model</title>" in out
-    assert Page(out).links == []
-
-
 # --- whatever is in a folder ----------------------------------------------------------------------
 
 
@@ -487,14 +418,11 @@ def test_whatever_was_done_to_a_folder_it_is_shown(
             corrupt(made, change)
         report = inspect(made, render=False)
         text = text_report([report])
-        page = Page(html_page([report], {}))
         log = json.loads(json.dumps(sarif_log([report], {})))
     assert all(c.isprintable() or c == "\n" for c in text)
-    assert page.open == []
     assert len(log["runs"][0]["results"]) == len(report.findings)
     for finding in report.findings:
         assert f"{finding.code}  {', '.join(finding.engines)}\n" in text
-        assert finding.code in page.text
 
 
 # --- on a terminal --------------------------------------------------------------------------------
@@ -577,12 +505,6 @@ def test_several_folders_have_a_bar_on_stderr_and_a_table_in_the_end(folder: Fol
     assert "/3" not in everything_shown(out)
 
 
-def test_a_page_is_not_poured_into_a_terminal(folder: Folder) -> None:
-    status, out, err = on_terminal("--html", folder())
-    assert (status, out) == (2, "")
-    assert "name a file with --output" in err
-
-
 # --- real snapshots -------------------------------------------------------------------------------
 
 
@@ -595,7 +517,6 @@ def test_all_real_snapshots_at_once(preflight: Command) -> None:
     assert text.status == 1
     assert text.err == ""
     assert all(f"{path}   " in text.out for path in paths)
-    assert Page(preflight("--html", *paths).out).open == []
     codes = {finding["code"] for each in told for finding in each["findings"]}
     rules = json.loads(preflight("--sarif", *paths).out)["runs"][0]["tool"]["driver"]["rules"]
     assert {rule["id"] for rule in rules} == codes
