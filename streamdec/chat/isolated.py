@@ -40,9 +40,10 @@ from streamdec.chat.static_check import RESOURCE_LIMIT
 from streamdec.errors import ChatTemplateError
 from streamdec.locks import Lock
 
-__all__ = ["CHILD_LIMITS", "ChildLimits", "ChildPool", "render_isolated"]
+__all__ = ["BUSY", "CHILD_LIMITS", "ChildLimits", "ChildPool", "render_isolated"]
 
 CHILD_DIED = "CHAT_TEMPLATE_CHILD_DIED"
+BUSY = "CHAT_TEMPLATE_BUSY"
 Now = datetime | Callable[[], datetime] | None
 Rendering = tuple[str, list[tuple[int, int]]]
 HEAD = struct.Struct(">I")
@@ -185,7 +186,7 @@ class ChildPool:
         if not self._slots.acquire(timeout=seconds):
             raise ChatTemplateError(
                 f"no process was free to render the template within {seconds:g} seconds",
-                code=RESOURCE_LIMIT,
+                code=BUSY,
             )
         try:
             yield

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import anyio
@@ -37,6 +37,8 @@ _log = logging.getLogger("streamdec.server")
 _FIRST_CHAT = [{"role": "user", "content": "Hello"}]
 LONGEST_MESSAGE = 500
 """Of an error of a template that a client is told, in code points."""
+_BUSY = "CHAT_TEMPLATE_BUSY"
+"""The code of an error of :mod:`streamdec.chat.isolated`, which is imported when it is needed."""
 _MOST_ISOLATED = 2
 """Requests' templates that are rendered at the same time."""
 _MOST_WAITING = 16
@@ -138,28 +140,33 @@ class Front:
             raise RequestError(message, param="messages", code="no_chat_template")
         try:
             if chat.template is not None:
-                template = self._of_request(chat.template)
+                template = self._for_requests
             assert template is not None
             messages = template.openai_messages(
-                chat.messages, chat_template=None, with_tools=chat.tools is not None
+                chat.messages, chat_template=chat.template, with_tools=chat.tools is not None
             )
             return template.render(
                 messages,
+                chat_template=chat.template,
                 tools=chat.tools,
                 add_generation_prompt=chat.add_generation_prompt,
                 continue_final_message=chat.continue_final_message,
                 template_kwargs=chat.variables,
             )
         except ChatTemplateError as error:
+            if error.code == _BUSY:
+                raise RequestError(str(error), status=503, code="overloaded") from None
             message = f"the messages cannot be rendered: {error}"[:LONGEST_MESSAGE]
             raise RequestError(message, param="messages", code="chat_template_error") from None
 
-    def _of_request(self, source: str) -> ChatRenderer:
+    @cached_property
+    def _for_requests(self) -> ChatRenderer:
+        """Renders requests' templates, each given as ``chat_template``, so that it is isolated."""
         from streamdec.chat import ChatTemplate
 
         tokens = self.tokenizer.special_tokens
         roles = {role: getattr(tokens, role) for role in ROLES}
-        found: ChatRenderer = ChatTemplate(source, special_tokens=roles, isolate=True)
+        found: ChatRenderer = ChatTemplate(None, special_tokens=roles, isolate=True)
         return found
 
     async def _encoded(self, text: str, param: str, add_special_tokens: bool) -> list[int]:

@@ -329,7 +329,7 @@ def test_a_rendering_waits_for_a_child_no_longer_than_it_may() -> None:
         time.sleep(0.001)
     with pytest.raises(ChatTemplateError, match="no process was free to render the") as raised:
         rendered(pool, "a")
-    assert raised.value.code == RESOURCE_LIMIT
+    assert raised.value.code == child_process.BUSY
     endless.join()
     assert rendered(pool, "a")[0] == "a"
     pool.close()

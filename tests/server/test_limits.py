@@ -25,6 +25,7 @@ from starlette.routing import Mount
 
 import streamdec.server
 from streamdec import MissingExtraError, load_tokenizer
+from streamdec.chat import isolated
 from streamdec.server import ServerLimits, create_app
 from streamdec.server.bodies import LARGE, read_object
 from streamdec.server.problems import RequestError
@@ -288,14 +289,32 @@ def test_keys_are_needed_wherever_it_is_mounted(tokenizer: Any) -> None:
         assert http.get("/v1/below/health").is_success
 
 
+def test_templates_of_requests_wait_in_a_queue_of_their_own(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the model's own template is isolated."""
+    rendered: list[tuple[str, bool]] = []
+
+    def noted(source: str, *_: object, is_of_request: bool, **__: object) -> Any:
+        rendered.append((source, is_of_request))
+        return "Hi", []
+
+    monkeypatch.setattr(isolated, "render_isolated", noted)
+    options: dict[str, Any] = {"allow_request_templates": True, "isolate_templates": True}
+    with another(tokenizer, **options) as (_, http, _front):
+        http.post(CHAT, json={"messages": HI, "chat_template": "{{ 1 }}"})
+        http.post(CHAT, json={"messages": HI})
+    assert ("{{ 1 }}", True) in rendered
+    assert {is_of_request for source, is_of_request in rendered if source != "{{ 1 }}"} == {False}
+
+
 def test_hosts_origins_and_templates_of_requests(tokenizer: Any) -> None:
     options: dict[str, Any] = {
         "hosts": ["localhost", "127.0.0.1"],
         "allow_origins": ["https://mine.example"],
         "allow_request_templates": True,
     }
-    with another(tokenizer, **options) as (_, http, front):
-        assert front._of_request("{{ 1 }}").isolate
+    with another(tokenizer, **options) as (_, http, _front):
         checked(http.get("/v1/models", headers={"host": "evil.example"}), 421)
         assert http.get("/v1/models", headers={"host": "localhost:80"}).is_success
         asked = {"access-control-request-method": "POST", "origin": "https://mine.example"}
