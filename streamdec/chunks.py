@@ -111,7 +111,7 @@ def chunk_of(text: str, token_ids: tuple[int, ...] = ()) -> Chunk:
 
 
 def with_token_id(chunk: Chunk, token_id: int) -> Chunk:
-    """Return ``chunk``, all of which is the text of ``token_id``, with the id; kept with it."""
+    """Return ``chunk`` with ``token_ids=(token_id,)``, and keep the result with the chunk."""
     found = chunk_of(chunk.text, (token_id,))
     _set_with_token_id(chunk, found)
     return found
@@ -176,7 +176,7 @@ class StopMatch:
 
 
 class Withheld(NamedTuple):
-    r"""How much of what came a stream has not given out yet.
+    r"""How much text and how many bytes a stream withholds, and for how many tokens.
 
     >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
     >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nU", b"ser\xc3"])

@@ -79,7 +79,7 @@ class Sequence:
     # --- growing
 
     def append_token(self, token_id: SupportsIndex) -> str:
-        """Appends ``token_id``; returns the text it completes, "" inside a character.
+        """Append ``token_id``; return the text it completes, "" inside a character.
 
         Raises what ``DecodeStream.step`` raises; the sequence is then as it was before.
         """
@@ -92,7 +92,7 @@ class Sequence:
         return text
 
     def append_tokens(self, token_ids: Iterable[SupportsIndex]) -> str:
-        """Appends ``token_ids``, a list, an array or a tensor; returns the text that they complete.
+        """Append ``token_ids``, a list, an array or a tensor; return the text that they complete.
 
         Raises what ``DecodeStream.step_batch`` raises. After an error the ids before the bad one
         are part of the sequence, and their text is ``error.chunk``; ``error.num_taken`` is how many
@@ -109,7 +109,7 @@ class Sequence:
         return "".join(self._texts[before:])
 
     def append_text(self, text: str, *, add_special_tokens: bool = False) -> str:
-        """Encodes ``text`` and appends its ids; returns the text that they complete.
+        """Encode ``text`` and append its ids; return the text that they complete.
 
         It is encoded by itself, not together with the ids before, and ``add_special_tokens`` is as
         for ``encode``. Special tokens that it spells become special tokens.
@@ -159,7 +159,7 @@ class Sequence:
     # --- cutting back
 
     def truncate(self, num_tokens: int) -> None:
-        r"""Keeps the first ``num_tokens`` ids; the sequence goes on as if no others had ever come.
+        r"""Cut the sequence back to its first ``num_tokens`` ids.
 
         For speculative decoding, where drafted tokens are taken back. Costs what the tokens near
         the cut cost, 64 mostly, not the whole sequence (on the windowed route: all that is kept).

@@ -43,7 +43,7 @@ class StopSequenceDecoder(Machine):
 
     **Memory.** A stream takes some 350 bytes, whatever its length, and what is jailed; 5.5 KB on
     the windowed route. Streams with equal conditions share some kilobytes: their stops, and at most
-    512 texts of 250 bytes. The 4,096 sets of conditions that were used last are kept for each
+    16,384 texts of 250 bytes. The 4,096 sets of conditions that were used last are kept for each
     tokenizer, or fewer if they are large. (What DecodeStream keeps for each id comes beside these,
     and is shared with it.)
 

@@ -202,7 +202,7 @@ class Walk(Counters):
     _free: int
     """``_matching.free``."""
     _marks: Marks
-    """Where the jailed text came from: tallies, and counts of what was tallied before."""
+    """Where the jailed text came from: a tally for each, or a count if the tally was reset."""
     _shield: int
     """Code points that began in this token or an earlier one cannot be part of a stop."""
     _live: tuple[Mark, ...]
@@ -256,8 +256,8 @@ class Walk(Counters):
         self._go(self._stops.first)
 
     def _go(self, matching: Matching) -> None:
-        """Move to the state ``matching``; the last of what a token on the slow path changes."""
-        # Tokens without text count to the next one that has text, which must note that.
+        """Move to the state ``matching``; called last: it reads what the token changed."""
+        # After tokens without text, the next one with text must note the offsets, on the slow path.
         silent = self._read < self._moved == self._tally and not isinstance(self._row, Row)
         if silent or self._recorder is not None or self._live or self._stops.reads_all:
             matching = matching.uncached
@@ -387,7 +387,7 @@ class Walk(Counters):
     def _read_live(
         self, token_id: int, text: str, live: tuple[Mark, ...]
     ) -> tuple[Chunk, Matching, tuple[Mark, ...], str | None] | Ending:
-        """``_read_text`` where ids may begin a sequence, or might have until now."""
+        """``_read_text`` while ids may begin a sequence, or text is withheld for one."""
         stops, at = self._stops, self._checkpoint()
         index = tokens_in(at.count)
         early = index < stops.conditions.min_tokens
@@ -515,7 +515,7 @@ class Walk(Counters):
         return self._finish(finish_reason)
 
     def _finish(self, reason: FinishReason, before: str = "") -> Chunk:
-        """End because nothing follows ``before``, which this token has brought out already."""
+        """End the stream. ``before`` is text that the last token has already released."""
         at = self._checkpoint()
         tokens = tokens_in(at.count)
         ignore = 0 < self._stops.conditions.min_tokens >= tokens
@@ -551,7 +551,7 @@ class Walk(Counters):
     ) -> Chunk:
         """End after so many tokens, having brought out ``before`` with the last one.
 
-        ``is_out``: text came out that was held, or by another token.
+        ``is_out``: whether the end released held text, or a token other than the last gave text.
         """
         offsets = self._offsets()
         if is_out and offsets[1] < tokens:

@@ -6,9 +6,9 @@ chunk that has some. Two numbers decide that: how many code points were *output*
 *decided* (output or jailed). A token is complete once as many code points were output as were
 decided when its own last one was.
 
-With the tokens ``b"caf"``, ``b"\xc3"`` and ``b"\xa9"``: after the first 3 code points are output,
-and its id is complete. The second decides none and something is held, so it waits. The third
-decides the fourth code point, which is that of both.
+With the tokens ``b"caf"``, ``b"\xc3"`` and ``b"\xa9"``: after the first, 3 code points are output,
+and its id is complete. The second token ends inside a character, so its id waits. The third
+completes that character, so both ids belong to its chunk.
 
 >>> from streamdec import MockTokenizer, iter_chunks
 >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
@@ -16,7 +16,7 @@ decides the fourth code point, which is that of both.
 >>> [(chunk.text, chunk.token_ids) for chunk in chunks]
 [('caf', (0,)), ('é', (1, 2)), ('', ())]
 
-Mostly nothing is withheld before a token and after it; then no number is needed.
+If nothing is withheld before a token and after it, its chunk gets its id without counting.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from dataclasses import replace
 from typing import Any, SupportsIndex
 
 from streamdec.chunks import Chunk, FinishReason, chunk_of, with_token_id
+from streamdec.core.snapshots import shown
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.token_ids import MAX_TOKEN_ID
 from streamdec.errors import SnapshotError
 
 __all__ = ["TokenAttribution"]
@@ -147,8 +149,13 @@ class TokenAttribution:
 
         Raises SnapshotError for anything else.
         """
+        jailed, holds = len(self._machine.jailed), self._machine.holds
         if not isinstance(waiting, list) or not all(map(_is_waiting, waiting)):
-            raise SnapshotError(f"ids without a chunk must be pairs, not {waiting!r:.80}")
+            raise SnapshotError(f"ids without a chunk must be pairs, not {shown(waiting)}")
+        if any(end is not None and end > jailed for _, end in waiting):
+            raise SnapshotError(f"ids wait for more than the {jailed} jailed characters")
+        if not holds and any(end is None for _, end in waiting):
+            raise SnapshotError("ids wait for the end of a character, and no byte is held")
         for token_id, end in waiting:
             self._is_clear = False
             if end is None:
@@ -216,4 +223,4 @@ def _is_waiting(item: object) -> bool:
         return False
     token_id, end = item
     is_end = end is None or (type(end) is int and end >= 0)
-    return is_end and type(token_id) is int and token_id >= 0
+    return is_end and type(token_id) is int and 0 <= token_id <= MAX_TOKEN_ID

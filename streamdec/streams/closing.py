@@ -12,7 +12,7 @@ import anyio
 from streamdec.errors import SourceError
 from streamdec.streams.reading import Reading
 
-__all__ = ["AsyncClosing", "Closing", "done", "is_of_generator"]
+__all__ = ["AsyncClosing", "Closing", "closing_error", "done", "is_of_generator"]
 
 
 class BaseClosing:
@@ -155,14 +155,23 @@ async def done(action: Callable[[], object]) -> None:
         result = action()
         if inspect.isawaitable(result):
             await result
-    except RuntimeError as error:
-        if is_of_generator(action) and "cancel scope" in str(error).lower():
-            raise SourceError(HOLDS_A_SCOPE) from error
-        raise
-    except BaseExceptionGroup as group:  # a task group's, of the GeneratorExit of aclose()
-        if group.split(GeneratorExit)[1] is None:
-            raise SourceError(HOLDS_A_SCOPE) from group
-        raise
+    except BaseException as error:
+        found = closing_error(error) if is_of_generator(action) else error
+        if found is error:
+            raise
+        raise found from error
+
+
+def closing_error(error: BaseException) -> BaseException:
+    """Return SourceError, with what to change, if ``error`` is one of scopes across a yield."""
+    holds = isinstance(error, RuntimeError) and "cancel scope" in str(error).lower()
+    if isinstance(error, BaseExceptionGroup):  # a task group's, of the GeneratorExit of aclose()
+        holds = error.split(GeneratorExit)[1] is None
+    if not holds:
+        return error
+    found = SourceError(HOLDS_A_SCOPE)
+    found.__cause__ = error
+    return found
 
 
 HOLDS_A_SCOPE = (

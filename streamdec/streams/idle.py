@@ -1,6 +1,6 @@
 """A source that may not be silent for too long.
 
-To interrupt a pull means to cancel it, and that takes a cancel scope around it. But an engine's
+Interrupting a pull needs a cancel scope around it. But an engine's
 generator may hold a cancel scope of its own across a ``yield`` (PEP 789); scopes opened in one
 task must be closed in the reverse order, and ours would be closed first. So the source runs in a
 task of its own, inside of one scope that stays open until the source is closed.
@@ -18,13 +18,16 @@ from typing import Any, Self
 import anyio
 
 from streamdec.errors import IdleTimeoutError
-from streamdec.streams.closing import done, is_of_generator
+from streamdec.streams.closing import closing_error, done, is_of_generator
 from streamdec.streams.machine import Machine
 from streamdec.streams.wakeups import runs_trio
 
 __all__ = ["IdleSource", "check_seconds"]
 
 Result = tuple[Any, BaseException | None]
+
+MAX_SECONDS = 10**9
+"""Some thirty years; event loops overflow at larger numbers."""
 
 
 class IdleSource:
@@ -54,7 +57,7 @@ class IdleSource:
         """The reader wants an output; the pull has ended; the task has ended."""
         self._result: Result | None = None
         self._is_closing = False
-        self._close_error: Exception | None = None
+        self._close_error: BaseException | None = None
 
     def __aiter__(self) -> Self:
         return self
@@ -74,7 +77,9 @@ class IdleSource:
             self._scope.cancel()
             await self._given.wait()
         result, self._result = self._result, None
-        if result is None:  # the source was cancelled
+        if result is None and not is_late:
+            raise RuntimeError("the task that reads the source was cancelled")
+        if result is None:
             raise self._timeout()
         output, error = result
         if error is not None and is_late:  # what the source made of being cancelled
@@ -104,12 +109,14 @@ class IdleSource:
                 try:
                     await self._pull_all()
                 finally:
-                    # Inside of our scope: those that the source holds must be exited before.
+                    # Close inside our scope, so that the source's scopes are exited first.
                     shields = self._scope.cancel_called and not is_of_generator(self._close)
                     with anyio.CancelScope(shield=True) if shields else nullcontext():
                         await self._close_source()
-        except Exception as error:  # noqa: BLE001 (the reader raises it)
-            self._close_error = error
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001 (the reader raises it; trio would end with it)
+            self._close_error = closing_error(error)
         finally:
             self._given.set()
             self._done.set()
@@ -128,14 +135,24 @@ class IdleSource:
     async def _pulled(self) -> Result:
         try:
             return await self._pull(), None
-        except anyio.get_cancelled_exc_class():
-            raise
+        except anyio.get_cancelled_exc_class() as error:
+            if self._scope.cancel_called or _is_cancelled():
+                raise
+            return None, error  # of something that the source waited for
         except BaseException as error:  # noqa: BLE001 (the reader raises it)
             return None, error
 
     async def _close_source(self) -> None:
         if self._close is not None:
             await done(self._close)
+
+
+def _is_cancelled() -> bool:
+    """Whether this task is being cancelled. (On trio nothing else raises a cancellation.)"""
+    if runs_trio():
+        return True
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _spawned(work: Callable[[], Coroutine[Any, Any, None]]) -> object:
@@ -149,6 +166,6 @@ def _spawned(work: Callable[[], Coroutine[Any, Any, None]]) -> object:
 def check_seconds(seconds: Any) -> None:
     """Raise TypeError or ValueError for an ``idle_timeout`` that is no positive number."""
     is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
-    if not (is_number and seconds > 0):
+    if not (is_number and 0 < seconds <= MAX_SECONDS):
         kind = ValueError if is_number else TypeError
         raise kind(f"idle_timeout must be a number of seconds, more than 0, not {seconds!r:.40}")

@@ -155,7 +155,7 @@ def decoder_of(
     decoder: StopSequenceDecoder | Machine | None,
     options: DecoderOptions,
 ) -> StopSequenceDecoder:
-    """Return the decoder that ``what`` is to run on: ``decoder``, or one made of all the rest.
+    """Return ``decoder`` if it is given; otherwise a new decoder from the other arguments.
 
     A tracer of a decoder is returned as it is: it has the methods of a decoder.
 

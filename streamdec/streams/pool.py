@@ -17,7 +17,6 @@ from streamdec.core.stops.conditions import StopConditions
 from streamdec.errors import (
     QueueFullError,
     SnapshotError,
-    StreamdecError,
     UnknownRequestError,
 )
 from streamdec.protocols import Decoder
@@ -290,6 +289,9 @@ class DecoderPool:
         request = self._requests.get(request_id)
         if request is None:
             raise UnknownRequestError(request_id)
+        if finish_reason not in get_args(FinishReason):
+            known = get_args(FinishReason)
+            raise ValueError(f"finish_reason must be one of {known}, not {finish_reason!r:.40}")
         chunk, error = _last_chunk(request, finish_reason)
         if not self._is_stepping:
             self.errors, self.ended = {}, {}
@@ -379,9 +381,9 @@ class DecoderPool:
         for name, data, *waiting in _requests(snapshot):
             try:
                 pool.adopt(name, StopSequenceDecoder.restore(tokenizer, data))
-                attribution = pool._requests[name].attribution
-                if waiting and attribution is not None:
-                    attribution.resume(waiting[0])
+                request = pool._requests[name]
+                if waiting:
+                    (request.attribution or TokenAttribution(request.machine)).resume(waiting[0])
             except SnapshotError as error:
                 raise type(error)(f"request {shown(name)}: {error}") from error
             except (RecursionError, TypeError, ValueError) as error:
@@ -407,7 +409,7 @@ def _is_request(item: object) -> bool:
 
 
 def _waiting(attribution: TokenAttribution | None) -> list[Any]:
-    """Return what the snapshot of a request has beside that of its decoder."""
+    """Return the ids without a chunk, for the snapshot of a request."""
     if attribution is None or not attribution.waiting:
         return []
     return [attribution.waiting_as_json()]
@@ -423,13 +425,11 @@ def _decoder(request: Stepper) -> StopSequenceDecoder:
     return decoder
 
 
-def _last_chunk(
-    request: Stepper, finish_reason: FinishReason
-) -> tuple[Chunk, StreamdecError | None]:
+def _last_chunk(request: Stepper, finish_reason: FinishReason) -> tuple[Chunk, Exception | None]:
     """Return the last chunk, and the error that kept it from being the one asked for."""
     try:
         return request.end(finish_reason), None
-    except StreamdecError as error:  # a tokenizer that takes back text cannot even end it
+    except Exception as error:  # noqa: BLE001 (a tokenizer may fail at the end as well)
         jailed, attribution = request.machine.jailed, request.attribution
         if attribution is not None:
             return attribution.last(jailed, "error"), error

@@ -55,7 +55,7 @@ class Reading:
         self.num_taken = 0
         """How many tokens the last chunk has."""
         self.is_over = False
-        """Whether no id is to be asked for: there was a finish, or an error."""
+        """Whether the stream has finished or failed."""
         self.last: Chunk | None = None
         """The last chunk, until it was output."""
         self.engine_finish_reason: str | None = None
@@ -64,7 +64,8 @@ class Reading:
         """Whether the engine has ended by itself, so that there is nothing to stop."""
         self._feed = self.stepper.feed
         self._most = 1 if self.shows_all else MAX_TOKENS_AT_ONCE
-        self._reader = OutputReader(ids=ids, cumulative=cumulative, index=index)
+        self.outputs = OutputReader(ids=ids, cumulative=cumulative, index=index)
+        """Reads the ids of outputs."""
         self._reads_ids = ids is None and not cumulative
         self._finish_reason: FinishReason = finish_reason
         self._error: Exception | None = None
@@ -78,7 +79,7 @@ class Reading:
 
     @property
     def takes(self) -> Any:
-        """The type of outputs that are one id, for ``step``; None if ``read`` is to read all."""
+        """``int`` if ids may go straight to ``step``; None if ``read`` must see every output."""
         return int if self._reads_ids else None
 
     # --- reading outputs
@@ -90,14 +91,14 @@ class Reading:
         ``ending``, after the last chunk.
         """
         if self._reads_ids and type(output) is list:  # as those of a TokenQueue
-            reader = self._reader
+            reader = self.outputs
             if reader.may_be_cumulative:
                 reader.note_growth(output)
             if 0 < len(output) <= self._most:
                 chunk = self._take(output)
                 return () if self.is_over else (chunk,)
             return self._read(output, None, None)
-        token_ids, reason, stop_reason = self._reader.read(output)
+        token_ids, reason, stop_reason = self.outputs.read(output)
         return self._read(token_ids, reason, stop_reason)
 
     def _read(

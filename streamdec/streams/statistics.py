@@ -26,8 +26,8 @@ class _Counts(NamedTuple):
 class StreamStatistics:
     """The counts of one stream, on any of the three machines or a tracer of one.
 
-    A token that is stepped by itself and has text costs nothing: machines count tokens and code
-    points anyway, and there are as many chunks as tokens, except for those that are noted here.
+    The number of chunks is the number of tokens, which machines count anyway, less the exceptions
+    that are noted here. So a token that gives text needs no call.
 
     Args:
         machine: the machine of the stream.
@@ -78,7 +78,7 @@ class StreamStatistics:
 
     def flushed(self, chunk: Chunk) -> None:
         """Note that the machine was flushed, and gave ``chunk``."""
-        # What came before an error may have gone into the same chunk.
+        # After an error, the text before it and the flushed text are one chunk, counted once.
         self._not_chunks -= bool(chunk.text) and not self._has_last
         self._has_last = bool(chunk.text)
 

@@ -130,9 +130,11 @@ def _chunks(
     reading: Reading, source: Iterator[Any], closing: Closing
 ) -> Generator[Chunk, None, None]:
     step, shows_all, takes = reading.step, reading.shows_all, reading.takes
+    reader = reading.outputs
     with closing:
         for output in source:
-            if type(output) is list and len(output) == 1 and type(output[0]) is takes:
+            is_single = type(output) is list and len(output) == 1 and type(output[0]) is takes
+            if is_single and not reader.may_be_cumulative:
                 output = output[0]
             if type(output) is takes:
                 chunk = step(output)

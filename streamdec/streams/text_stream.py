@@ -192,10 +192,12 @@ async def _chunks(
 ) -> AsyncGenerator[Chunk, None]:
     """The chunks of a TextStream. It has no reference to the stream, so there is no cycle."""
     step, shows_all, takes = reading.step, reading.shows_all, reading.takes
+    reader = reading.outputs
     left = MAX_TOKENS_AT_ONCE
     async with closing:
         async for output in source:
-            if type(output) is list and len(output) == 1 and type(output[0]) is takes:
+            is_single = type(output) is list and len(output) == 1 and type(output[0]) is takes
+            if is_single and not reader.may_be_cumulative:
                 output = output[0]
             if type(output) is takes:
                 chunk = step(output)

@@ -450,7 +450,7 @@ async def test_an_engines_own_timeout_is_its_own() -> None:
     assert not isinstance(raised.value, IdleTimeoutError)
 
 
-@pytest.mark.parametrize("seconds", [0, -1, math.nan, "1", True])
+@pytest.mark.parametrize("seconds", [0, -1, math.nan, math.inf, 10**400, "1", True])
 async def test_an_idle_timeout_is_a_positive_number(seconds: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="idle_timeout must be a number of seconds"):
         stream(Engine([]), TOKENIZER, idle_timeout=seconds)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
 import anyio
@@ -180,3 +180,63 @@ async def test_a_task_that_was_cancelled_and_goes_on_closes_the_engine() -> None
     with pytest.raises(asyncio.CancelledError):
         await task
     assert engine.is_cleaned_up
+
+
+@pytest.mark.anyio
+async def test_a_task_group_that_is_late_and_goes_on_is_only_late() -> None:
+    """Its cleanup raises a group of the cancellation and of GeneratorExit."""
+
+    async def generate() -> AsyncGenerator[int, None]:
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.sleep, 1)
+            yield A
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.05)
+            yield B
+
+    chunks = stream(generate(), TOKENIZER, idle_timeout=0.01)
+    assert (await anext(chunks)).text == "a"
+    with suppress(SourceError):
+        assert (await anext(chunks)).text == "b"
+        with pytest.raises(IdleTimeoutError):
+            await anext(chunks)
+    await assert_usable()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("idle_timeout", [None, NEVER])
+async def test_an_engine_that_waits_for_what_is_cancelled_is_not_late(
+    idle_timeout: float | None,
+) -> None:
+    async def generate() -> AsyncGenerator[int, None]:
+        yield A
+        waiting = asyncio.ensure_future(asyncio.sleep(NEVER))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await waiting
+
+    chunks = stream(generate(), TOKENIZER, idle_timeout=idle_timeout)
+    assert (await anext(chunks)).text == "a"
+    with pytest.raises(asyncio.CancelledError):
+        await anext(chunks)
+
+
+async def test_a_generator_without_a_scope_cleans_up_though_its_reader_is_cancelled() -> None:
+    """As engines do that abort a request in ``finally``: closing is shielded."""
+    cleaned_up: list[str] = []
+
+    async def generate() -> AsyncGenerator[int, None]:
+        try:
+            yield A
+            yield B
+        finally:
+            await anyio.sleep(0.001)
+            cleaned_up.append("aborted")
+
+    with anyio.CancelScope() as scope:
+        async with stream(generate(), TOKENIZER) as chunks:
+            await anext(chunks)
+            scope.cancel()
+            await checkpoint()
+    assert scope.cancelled_caught
+    assert cleaned_up == ["aborted"]

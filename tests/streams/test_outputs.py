@@ -584,6 +584,7 @@ def test_outputs_that_repeat_all_ids_are_noticed(shape: Callable[[Any], Any]) ->
         [[97, 98], [99], [97, 98], [97, 98, 99]],
         [[97, 98], [97], [97, 98], [97, 98, 99], [97, 98, 99, 100]],
         [[97]] * 8,
+        [each for count in range(2, 7) for each in ([*b"abcdefg"][:count], [97])],
     ],
 )
 def test_other_outputs_are_not(outputs: list[Any]) -> None:

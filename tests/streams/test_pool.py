@@ -469,3 +469,49 @@ def test_a_snapshot_of_an_ended_request_is_refused() -> None:
     snapshot = pool_of().snapshot() | {"requests": [["a", decoder.snapshot()]]}
     with pytest.raises(SnapshotError, match="request 'a': the decoder has ended"):
         DecoderPool.restore(TOKENIZER, snapshot)
+
+
+class Failing:
+    """A tokenizer of the windowed route whose decode fails when it is told to."""
+
+    fails = False
+
+    def decode(self, token_ids: Any, skip_special_tokens: bool = True) -> str:
+        if self.fails:
+            raise RuntimeError("the library failed")
+        return "".join("ab\ufffdcdefgh"[token_id % 9] for token_id in token_ids)
+
+
+def test_a_tokenizer_that_fails_at_the_end_too_ends_one_request() -> None:
+    tokenizer = Failing()
+    pool = DecoderPool(tokenizer)
+    for name in "abc":
+        pool.add(name)
+    pool.step({"a": 2, "b": 2, "c": 2})
+    tokenizer.fails = True
+    chunks = pool.step({"a": 1, "b": 1})
+    assert {name: chunk.finish_reason for name, chunk in chunks.items()} == dict.fromkeys(
+        "ab", "error"
+    )
+    last = pool.abort("c")
+    assert last is not None
+    assert last.finish_reason == "error"
+    assert [*pool] == []
+
+
+@pytest.mark.parametrize(
+    ("waiting", "message"),
+    [
+        ([[2**70, 0]], "ids without a chunk must be pairs"),
+        ([[0, 10**9]], "ids wait for more than the 0 jailed characters"),
+        ([[0, None]], "ids wait for the end of a character, and no byte is held"),
+    ],
+)
+@pytest.mark.parametrize("return_token_ids", [False, True])
+def test_ids_that_wait_for_what_is_not_there(
+    waiting: Any, message: str, return_token_ids: bool
+) -> None:
+    snapshot = pool_of("a").snapshot()
+    snapshot["requests"][0].append(waiting)
+    with pytest.raises(SnapshotError, match=message):
+        DecoderPool.restore(TOKENIZER, snapshot, return_token_ids=return_token_ids)

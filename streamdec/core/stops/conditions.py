@@ -93,12 +93,12 @@ class _Fields:
 
 
 class StopConditions(_Fields):
-    r"""When a stream ends. The names are vLLM's; the order in which stops are listed is nothing.
+    r"""When a stream ends. The names are vLLM's.
 
-    Checked when they are made, and immutable, hashable and comparable from then on: conditions may
-    be made once and used by any number of streams. One text or id stands for a list of one;
-    duplicates collapse; the attributes have the names of the arguments, and lists are sorted
-    tuples.
+    Checked when they are made; then immutable, hashable and comparable, for any number of streams.
+    One text or id stands for a list of one, None for an empty list; duplicates collapse. The
+    attributes have the names of the arguments. Lists become sorted tuples, except ``stop_regex``:
+    if two patterns match up to the same code point with the same length, the first wins.
 
     Args:
         stop: stop strings. Their text is not given out (*hidden*).
@@ -118,10 +118,10 @@ class StopConditions(_Fields):
             named as a stop as well is treated and reported as such.
         stop_token_sequences: several ids in a row, skipped and unknown ones included. The longest
             wins; ``stop_reason`` is the tuple of its ids.
-        enable_stops_after: a text or an id. Strings, ids, sequences and patterns sleep until it was
-            generated (in a prompt it does not count), and begin after it. End-of-sequence and
-            ``max_tokens`` never sleep.
-        disable_stops_after: a text or an id at which they fall asleep again.
+        enable_stops_after: a text or an id. Stops are ignored until it was generated; the prompt
+            does not count. A stop begins after it. End-of-sequence ids and ``max_tokens`` always
+            apply.
+        disable_stops_after: a text or an id after which stops are ignored again.
         stop_regex: patterns of Python's ``re``, flags inline (``(?i)``). One is complete at the
             first code point up to which some text is a whole match, so ``\d+`` at the first digit:
             greedy and lazy are the same. Of the matches that end there the longest is the stop, and
@@ -144,7 +144,7 @@ class StopConditions(_Fields):
         MissingExtraError: ``stop_regex`` without the ``regex`` library.
 
     ``from_openai``, ``from_vllm`` and ``from_sglang`` read a request instead. What does not end a
-    stream is ignored; a key that would end it in a way that cannot be had is a ValueError. Where a
+    stream is ignored; they raise ValueError for a stop option that is not supported. Where a
     request gives no limit there is none, whatever default its engine has. ``skip_special_tokens``
     is not read: it is an option of the decoder. Nor is ``spaces_between_special_tokens``: spaces
     are those of the tokenizer's own decode. ``dataclasses.replace`` adds what requests cannot say.

@@ -74,7 +74,7 @@ class Mark(NamedTuple):
     before_it: int = 0
     """How many of its first code points have no byte of the token or a later one."""
     spared: int = 0
-    """How many of these may be output: those that would have come without the token too."""
+    """How many of those may be output now: the earlier tokens alone would have given them."""
     origin: int | None = None
     """The token that began the first of the others."""
 
@@ -190,7 +190,7 @@ def advanced(mark: Mark, table: AnyTable, at: Checkpoint, token_id: int, text: s
     else:
         firsts = (index - at.since,) * len(text)
     if known is None or mark.before.state[3].waiting:
-        # A token that waited may give other text with this token than without it.
+        # An earlier token whose bytes are held may give different text once this token follows.
         alone = ""
         with suppress(RewriteError):
             alone = table.flush(mark.before.state)

@@ -130,10 +130,10 @@ class Matching:
         size: int,
     ) -> None:
         self.alert: int = alert
-        """A text with none of these letters leaves the state as it is, and is output. -1: each
-        token takes the slow path, if it has text or not."""
+        """If a text has none of these letters, it is output and the state stays. -1 sends every
+        token to the slow path."""
         self.free: int = min(alert & -alert, MOVES)
-        """A token of smaller letters has none of ``alert``, and does not move the table's state."""
+        """A token whose mask is below this number has no letter of ``alert`` and keeps the row."""
         self.free_moving: int = MOVES + self.free if alert >= 0 else 0
         """The same for a token that moves the table's state and whose id nobody named."""
         self.is_open: bool = is_open
@@ -207,7 +207,6 @@ class StopSet:
         "num_stored",
         "reads_all",
         "reads_text",
-        "traces",
     )
 
     def __init__(
@@ -252,8 +251,6 @@ class StopSet:
             hidden or visible or patterns or self._jails[0] or self._jails[1]
         )
         """Whether any text can matter."""
-        self.traces: bool = self.reads_text or bool(self.ids)
-        """Whether anything can stop a stream, so that it must know which token gave what."""
         self._alert = SLOW | (NAMED if self.ids else 0)
         self.reads_all: bool = not table.name_ids(self.ids)
         """Whether each token must be looked at: the table marks no more ids."""
@@ -274,7 +271,7 @@ class StopSet:
     # --- states
 
     def state(self, is_open: bool, tail: Any, marker_tail: str) -> Matching:
-        """Return the state in which that was seen."""
+        """Return the state for this gate, matcher tail and marker tail."""
         first = self.first
         if is_open is first.is_open and tail == first.tail and marker_tail == "":
             return first
@@ -507,7 +504,7 @@ class StopSets:
 
 _all: weakref.WeakSet[StopSets] = weakref.WeakSet()
 _dropped = 0
-"""Of all tables, also of those that are gone: a total that never falls."""
+"""The number of stop sets dropped since the process began, for all tables."""
 _dropped_lock = Lock()
 
 
@@ -544,7 +541,8 @@ def _skipped(
 ) -> dict[str, tuple[int, ...]]:
     """The ids of stops and markers that are the text of skipped special tokens.
 
-    As text they could only be met where ordinary tokens spell them.
+    A skipped token has no text, so the matcher would only see these stops if ordinary tokens spell
+    them.
     """
     if not table.options.skip_special_tokens:
         return {}
