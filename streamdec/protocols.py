@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
 from streamdec.encoding import Encoding, Special, SpecialTokens
@@ -444,12 +445,14 @@ _providers: list[Callable[..., IncrementalDecoder]] = []
 
 
 def provide_decode_stream(make: Callable[..., IncrementalDecoder]) -> None:
-    """Says what ``decode_stream`` of a backend makes: backends know nothing of the core."""
+    """Set what ``decode_stream`` of a backend makes: backends do not import the core."""
     _providers[:] = [make]
 
 
 def new_decode_stream(
     tokenizer: Decoder, prompt_token_ids: Iterable[int], **options: Any
 ) -> IncrementalDecoder:
-    """A stream of ``tokenizer``, of the kind that was provided."""
+    """Return a stream of ``tokenizer``."""
+    if not _providers:
+        import_module("streamdec.core.decode_stream")  # which provides it
     return _providers[0](tokenizer, prompt_token_ids, **options)
