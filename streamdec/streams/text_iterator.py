@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, Unpack
+from typing import Any, Self, SupportsIndex, Unpack
 
 from streamdec.chunks import Chunk
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
@@ -101,17 +101,6 @@ class TextIterator(BaseStream[M]):
             )
         self._is_entered = True
         return self
-
-    if not TYPE_CHECKING:  # type checkers find these mistakes by themselves
-
-        def __aiter__(self) -> NoReturn:
-            raise TypeError("a TextIterator is plain: write `for`, or use stream()")
-
-        async def __aenter__(self) -> NoReturn:
-            raise TypeError("a TextIterator is plain: write `with`, or use stream()")
-
-        async def __aexit__(self, *_: object) -> None:
-            pass  # for __aenter__, which raises
 
     def __exit__(
         self,

@@ -45,21 +45,6 @@ def test_a_stream_that_is_awaited() -> None:
         anyio.run(main)
 
 
-def test_a_plain_stream_in_asynchronous_blocks() -> None:
-    async def loop() -> None:
-        async for _ in iter_chunks([1], TOKENIZER):  # type: ignore[attr-defined]
-            pass
-
-    async def block() -> None:
-        async with iter_chunks([1], TOKENIZER):  # type: ignore[attr-defined]
-            pass
-
-    with pytest.raises(TypeError, match="write `for`, or use stream"):
-        anyio.run(loop)
-    with pytest.raises(TypeError, match="write `with`, or use stream"):
-        anyio.run(block)
-
-
 def test_a_stream_that_is_entered_twice() -> None:
     async def main() -> None:
         chunks = stream(engine(), TOKENIZER)
