@@ -23,7 +23,7 @@ from fuzz.edits import edit_lines
 from fuzz.harness import Target, main
 from streamdec import load_tokenizer
 from streamdec.backends.report import LoadedTokenizer
-from streamdec.cli import decode, encode, loading, rows, screen, text_input  # noqa: F401
+from streamdec.cli import decode, encode, loading, rows, screen  # noqa: F401
 
 TOKENIZER = Path(streamdec.cli.__file__).parent / "data" / "demo_tokenizer.json"
 COMPLAINT = re.compile(r"<stdin>: line (\d+): .", re.DOTALL)
@@ -81,16 +81,18 @@ def _keeps_the_fields(
 
 
 def _of_any_kind(data: bytes, size: int) -> None:
-    """Whatever the file holds, and with stops: pieces change nothing but where rows are divided."""
+    """In both formats, and with stops: pieces change nothing but where rows are divided."""
     options = ("--stop= the", "--max-tokens=9", "--unknown-ids=replace")
-    seen = []
-    for each in (size, len(data) + 1):
-        status, out, complaints = _run("decode", *options, data=data, size=each)
-        assert status == bool(complaints)
-        ends = [row for row in out if "finish_reason" in row]
-        text = "".join(row["text"] for row in out)
-        seen.append((text, complaints, [(e["finish_reason"], e["stop_reason"]) for e in ends]))
-    assert seen[0] == seen[1]
+    for kind in ("ids", "jsonl"):
+        seen = []
+        for each in (size, len(data) + 1):
+            said = (*options, f"--input-format={kind}")
+            status, out, complaints = _run("decode", *said, data=data, size=each)
+            assert status == bool(complaints)
+            ends = [row for row in out if "finish_reason" in row]
+            text = "".join(row["text"] for row in out)
+            seen.append((text, complaints, [(e["finish_reason"], e["stop_reason"]) for e in ends]))
+        assert seen[0] == seen[1]
 
 
 def _texts(lines: list[tuple[int, bytes]], data: bytes, size: int) -> None:

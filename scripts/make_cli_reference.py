@@ -28,9 +28,10 @@ same: `streamdec COMMAND --help`.
 
 What holds for all of them:
 
-- **Input** is a FILE or, without one or as `-`, stdin. JSONL is one JSON value in each line; blank
-  lines only count. What one command writes the next one takes: `streamdec encode … | streamdec
-  decode …`.
+- **Input** is a FILE or, without one or as `-`, stdin. A FILE whose name ends in `.jsonl` or
+  `.ndjson` has one JSON value in each line; blank lines only count. All other input is plain: the
+  token ids of one text, or one text. `--input-format` overrides this. `streamdec encode … |
+  streamdec decode …` works without it.
 - **Output** goes to stdout, as UTF-8 whatever the locale is; all that is said about it goes to
   stderr: which encoder serves, warnings, bad lines, and, only if it is a terminal, how far the
   command is.

@@ -31,14 +31,14 @@ COMMANDS: Mapping[str, str] = {
     "bulk": "Decode a column of token ids in Parquet, Arrow or JSONL files.",
     "chat": "Conversations as prompts, by the chat template that a model has.",
     "completion": "Print what lets a shell complete commands, options and paths.",
-    "decode": "Turn token ids into text.",
+    "decode": "Decode token ids into text.",
     "demo": "Watch a simulated engine's tokens become text.",
-    "encode": "Turn texts into token ids.",
+    "encode": "Encode texts into token ids.",
     "info": "Say what a tokenizer is, and list its caveats.",
     "preflight": "Tell what engines will do with a model, and what is wrong.",
     "serve": "Serve OpenAI's API over an engine, or over a replayed text.",
     "trace": "Show what happens to each token when it is streamed.",
-    "verify": "Compare what is streamed with the whole decode, row by row.",
+    "verify": "Compare streamed text with the full decode, row by row.",
 }
 """Each is what its module is called, and what is called in there; and what it does."""
 

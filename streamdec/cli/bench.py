@@ -21,52 +21,25 @@ from streamdec.bench.clock import Spread
 from streamdec.bench.entrants import HF
 from streamdec.bench.measure import Difference, Figures, Findings, measure
 from streamdec.bench.withheld import Count
-from streamdec.cli.id_input import BadInputError, without_bom
 from streamdec.cli.loading import Loader, loading_options, tokenizer_argument
-from streamdec.cli.progress import Progress
-from streamdec.cli.rows import SOME_INPUT_WAS_BAD, chunks_of, counted
-from streamdec.cli.stops import parse_stop, stop_option
-from streamdec.cli.text_input import numbered_texts
+from streamdec.cli.progress import Progress, counted
+from streamdec.cli.rows import BadInputError, Input, decode_text
+from streamdec.cli.statuses import NOT_ALL_IS_WELL
+from streamdec.cli.stops import stop_option
 from streamdec.core.tables import route_of
 
 __all__ = ["bench"]
 
 USUAL_STOPS = ("\nUser:", "\nHuman:", "\nSystem:", "<|im_end|>")
-SECONDS = 60.0
-QUICK_SECONDS = 5.0
+SECONDS = 60
 MOST_CHARACTERS = 50_000
 """Of a longer text the rest is left out, so that there are many rounds in a minute."""
 MOST_STOPS_SHOWN = 6
 
 
-def _read_stops(
-    _context: click.Context, _option: click.Parameter, source: BufferedReader | None
-) -> tuple[str, ...]:
-    """The stops in the lines of a file."""
-    if source is None:
-        return ()
-    stops = []
-    for number, line in enumerate(_read(source, "'--stops-file'").splitlines(), 1):
-        if line:
-            try:
-                stops.append(parse_stop(line))
-            except ValueError as error:
-                raise click.BadParameter(f"line {number}: {error}") from error
-    if not stops:
-        raise click.BadParameter("there is no stop in it")
-    return tuple(stops)
-
-
 @click.command()
 @loading_options
 @stop_option(r"A stop to look for; may be given several times, and is spelled as for 'decode'.")
-@click.option(
-    "--stops-file",
-    type=click.File("rb"),
-    callback=_read_stops,
-    metavar="FILE",
-    help="More stops, one in each line, spelled as for --stop.",
-)
 @click.option(
     "--text",
     "source",
@@ -77,20 +50,19 @@ def _read_stops(
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0, min_open=True),
+    default=SECONDS,
+    show_default=True,
     metavar="N",
-    help=f"About how long it may take.  [default: {SECONDS:.0f}]",
+    help="About how long the measurement takes.",
 )
-@click.option("--quick", is_flag=True, help=f"The same as --seconds {QUICK_SECONDS:.0f}.")
 @click.option("--json", "as_json", is_flag=True, help="All of it as a JSON object.")
 @tokenizer_argument("tokenizer")
 def bench(
     tokenizer: str,
     load: Loader,
     stop: tuple[str, ...],
-    stops_file: tuple[str, ...],
     source: BufferedReader | None,
-    seconds: float | None,
-    quick: bool,
+    seconds: float,
     as_json: bool,
 ) -> None:
     """Measure what streaming costs with TOKENIZER: a token's time, what is withheld, memory.
@@ -104,19 +76,17 @@ def bench(
     the exit status is 1. What differs in the library's own is shown too.
 
     TOKENIZER is a file, a folder, or a name, as for 'info'. Special tokens that the text spells are
-    text as any other. Without --stop and --stops-file the stops are four usual ones.
+    text as any other. Without --stop four usual stops are looked for.
 
     \b
     Examples:
       streamdec bench ./model
-      streamdec bench --quick --stop '\\nUser:' --stop '</answer>' ./model
-      streamdec bench --text answers.txt --stops-file stops.txt --json ./model/tokenizer.json
+      streamdec bench --seconds 5 --stop '\\nUser:' --stop '</answer>' ./model
+      streamdec bench --text answers.txt --json ./model/tokenizer.json
     """
-    if seconds is not None and math.isnan(seconds):  # which no range leaves out
+    if math.isnan(seconds):  # which no range leaves out
         raise click.BadParameter("nan is not in the range x>0.", param_hint="'--seconds'")
-    if quick and seconds is not None:
-        raise click.UsageError("--quick says how long it may take, and so does --seconds")
-    stops = tuple(dict.fromkeys((*stop, *stops_file)))
+    stops = tuple(dict.fromkeys(stop))
     text = _text(source)
     loaded = load(tokenizer)
     token_ids = loaded.encode(text.content, special="text").ids
@@ -131,7 +101,7 @@ def bench(
             loaded,
             token_ids,
             stops or USUAL_STOPS,
-            seconds=seconds or (QUICK_SECONDS if quick else SECONDS),
+            seconds=seconds,
             another=partial(load, tokenizer, fast="off"),
             progress=lambda doing, share: progress(f"{share:4.0%}  {doing}"),
         )
@@ -140,7 +110,7 @@ def bench(
     # As all commands write: UTF-8, wherever it goes.
     sys.stdout.buffer.write(f"{told}\n".encode("utf-8", "backslashreplace"))
     if found.differences:
-        click.get_current_context().exit(SOME_INPUT_WAS_BAD)
+        click.get_current_context().exit(NOT_ALL_IS_WELL)
 
 
 # --- what goes in ---------------------------------------------------------------------------------
@@ -165,9 +135,8 @@ def _text(source: BufferedReader | None) -> _Text:
 
 def _read(source: BufferedReader, option: str) -> str:
     """What ``source`` has, as text."""
-    chunks = without_bom(chunks_of(source, sys.stdout.buffer))
     try:
-        return "".join(row()[0] for _, row in numbered_texts(chunks, "text"))
+        return decode_text(b"".join(Input(source, "text", "text").chunks))
     except BadInputError as error:
         raise click.BadParameter(str(error), param_hint=option) from error
 

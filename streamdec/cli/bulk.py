@@ -16,9 +16,9 @@ import click
 from streamdec.bulk.batches import BulkDecoder
 from streamdec.bulk.formats import FORMATS, SUFFIXES, Format, format_of
 from streamdec.bulk.job import Existing, Job, Status
+from streamdec.cli.decoding import special_tokens_option
 from streamdec.cli.loading import Loader, complete_files, loading_options, tokenizer_option
-from streamdec.cli.progress import Progress, say
-from streamdec.cli.rows import counted
+from streamdec.cli.progress import Progress, counted, say
 from streamdec.cli.statuses import CannotBeginError
 from streamdec.cli.stops import stop_options
 from streamdec.core.stops.conditions import StopConditions
@@ -56,11 +56,7 @@ BAR = 24
     type=click.Choice(FORMATS),
     help="What OUTPUT will hold; otherwise its suffix says so, and in a folder it is as the input.",
 )
-@click.option(
-    "--skip-special-tokens/--keep-special-tokens",
-    default=True,
-    help="Leave special tokens out (the default), or show them.",
-)
+@special_tokens_option
 @stop_options
 @click.option("--resume", is_flag=True, help="Go on where an earlier run was killed or failed.")
 @click.option("--overwrite", is_flag=True, help="Begin anew, whatever is there.")

@@ -12,18 +12,20 @@ from typing import Any, BinaryIO, Protocol, TypeVar
 
 import click
 
-from streamdec.cli.decoding import decoding_options, input_format_option
-from streamdec.cli.id_input import (
-    detect_format,
-    numbered_lines,
-    numbered_words,
-    parse_id,
-    parse_row,
-    without_bom,
-)
+from streamdec.cli.decoding import decoding_options
 from streamdec.cli.loading import Loader, loading_options, tokenizer_option
 from streamdec.cli.progress import Progress, say
-from streamdec.cli.rows import SOME_INPUT_WAS_BAD, Complaints, chunks_of, json_line
+from streamdec.cli.rows import (
+    Input,
+    InputFormat,
+    input_format_option,
+    json_line,
+    numbered_lines,
+    numbered_words,
+    parse_row,
+    source_argument,
+)
+from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.stops import RAN_OUT, cause_of_end, stop_options
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
@@ -37,7 +39,7 @@ Line = TypeVar("Line")
 @click.command()
 @tokenizer_option
 @loading_options
-@input_format_option
+@input_format_option("ids")
 @click.option(
     "--output",
     type=click.Choice(["text", "jsonl"]),
@@ -47,48 +49,46 @@ Line = TypeVar("Line")
 )
 @decoding_options
 @stop_options
-@click.argument("source", metavar="[FILE]", type=click.File("rb"), default="-")
+@source_argument
 def decode(
     tokenizer: str,
-    input_format: str,
+    input_format: InputFormat | None,
     output: str,
     source: BufferedReader,
     load: Loader,
     conditions: StopConditions,
     **options: Any,
 ) -> None:
-    """Turn the token ids in FILE (or stdin, "-") into text.
+    """Decode the token ids in FILE (or stdin, "-"): write their text.
 
-    FILE is JSONL, each line a list of ids or an object with 'token_ids'; or one stream of ids,
-    integers with white space or commas between. A bad line (or id, in a stream of ids) is named on
+    FILE contains the token ids of one text, with white space or commas between; or JSONL, each line
+    a list of ids or an object with 'token_ids'. A bad line (of plain ids: a bad id) is named on
     stderr and left out, and the exit status is then 1.
 
-    --stop and the options after it say where a text ends: the text of each row; or the stream of
-    ids, and the command with it, which reads no further. With --output jsonl the row, or the last
-    object of the stream, then has 'finish_reason' ("stop"; "length" for --max-tokens; null if the
-    ids ended first) and 'stop_reason' (the stop's text or id); a row also has 'unread_tokens', how
-    many ids came after its end.
+    --stop and the options after it say where a text ends. Each row of JSONL ends by itself; of
+    plain ids nothing is read after the end. With --output jsonl a row, or the last object of plain
+    ids, then has 'finish_reason' ("stop"; "length" for --max-tokens; null if the ids ended first)
+    and 'stop_reason' (the stop's text or id). A row also has 'unread_tokens', how many ids came
+    after its end.
 
     \b
     Examples:
-      streamdec decode --tokenizer ./model answers.jsonl
       echo "72 9 15" | streamdec decode --tokenizer ./model/tokenizer.json
+      streamdec decode --tokenizer ./model answers.jsonl
       engine | streamdec decode --tokenizer ./model --stop '\\nUser:' --eos-id 2
     """
     # Nothing is encoded here, so nothing is built for it.
     loaded = load(tokenizer, fast="off")
     out = sys.stdout.buffer
-    source_name = click.format_filename(getattr(source, "name", "<stdin>"))
-    complaints = Complaints(source_name)
-    found, chunks = detect_format(without_bom(chunks_of(source, out)))
-    job = _Job(loaded, conditions, options, _OUTPUTS[output](out), complaints)
+    given = Input(source, input_format, "ids")
+    job = _Job(loaded, conditions, options, _OUTPUTS[output](out), given)
     with Progress.beside_output() as progress:
-        cause = job.run(found if input_format == "auto" else input_format, chunks, progress)
+        cause = job.run(progress)
     out.flush()
     if cause is not None and output == "text":
-        say(f"{source_name}: ended by {cause}; nothing after it is read")
-    if complaints.count:
-        click.get_current_context().exit(SOME_INPUT_WAS_BAD)
+        say(f"{given.name}: ended by {cause}; nothing after it is read")
+    if given.complaints.count:
+        click.get_current_context().exit(NOT_ALL_IS_WELL)
 
 
 # --- ids to text ----------------------------------------------------------------------------------
@@ -103,25 +103,25 @@ class _Job:
         conditions: StopConditions,
         options: dict[str, Any],
         output: _Output,
-        complaints: Complaints,
+        given: Input,
     ) -> None:
         self._tokenizer = tokenizer
         self._conditions = conditions
         self._options = options
         self._output = output
-        self._complaints = complaints
+        self._given = given
 
-    def run(self, input_format: str, chunks: Iterable[bytes], progress: Progress) -> str | None:
-        """Decode ``chunks`` of a file in ``input_format``; what ended it before its end, if any."""
-        if input_format == "jsonl":
-            self._decode_rows(_told(numbered_lines(chunks), progress))
+    def run(self, progress: Progress) -> str | None:
+        """Decode the file; return what ended its stream before its end, if anything did."""
+        if self._given.format == "jsonl":
+            self._decode_rows(_told(numbered_lines(self._given.chunks), progress))
             return None
-        return self._decode_stream(_told(numbered_words(chunks), progress))
+        return self._decode_stream(_told(numbered_words(self._given.chunks), progress))
 
     def _decode_rows(self, lines: Iterable[tuple[int, bytes]]) -> None:
         for number, line in lines:
-            with self._complaints.about(number):
-                token_ids, fields = parse_row(line)
+            with self._given.complaints.about(number):
+                token_ids, fields = parse_row(line, {"token_ids": list})
                 stream = self._new_stream()
                 chunk = stream.step_batch(token_ids)
                 text = chunk.text + stream.flush(RAN_OUT).text
@@ -144,8 +144,8 @@ class _Job:
         """The text of the ``words`` that are ids; each of the others is a complaint."""
         texts = []
         for word in words:
-            with self._complaints.about(number):
-                chunk = stream.step(parse_id(word))
+            with self._given.complaints.about(number):
+                chunk = stream.step(self._given.parse_id(word))
                 texts.append(chunk.text)
                 if chunk.finish_reason is not None:
                     break

@@ -1,4 +1,4 @@
-"""What the commands share that decode: how ids are read, and the options of a decoder."""
+"""The options of a decoder, which ``decode``, ``trace`` and ``bulk`` share."""
 
 from __future__ import annotations
 
@@ -7,35 +7,30 @@ from typing import Any
 
 import click
 
-__all__ = ["decoding_options", "input_format_option"]
+__all__ = ["decoding_options", "special_tokens_option"]
 
-input_format_option = click.option(
-    "--input-format",
-    type=click.Choice(["auto", "jsonl", "ids"]),
-    default="auto",
-    show_default=True,
-    help="What FILE holds; auto asks the first line that is not blank.",
+special_tokens_option = click.option(
+    "--skip-special-tokens/--keep-special-tokens",
+    default=True,
+    help="Leave special tokens out (the default), or show them.",
 )
 
 _OPTIONS = (
-    click.option(
-        "--skip-special-tokens/--keep-special-tokens",
-        default=True,
-        help="Leave special tokens out (the default), or show them.",
-    ),
+    special_tokens_option,
     click.option(
         "--byte-fallback",
         type=click.Choice(["eager", "exact"]),
         default="eager",
         show_default=True,
-        help="Byte-fallback runs: characters as they complete, or as the whole decode has them.",
+        help="Emit the characters of byte-fallback tokens as they complete, or exactly as the full "
+        "decode has them.",
     ),
     click.option(
         "--unknown-ids",
         type=click.Choice(["skip", "error", "replace"]),
         default="skip",
         show_default=True,
-        help="Ids that the tokenizer does not have.",
+        help="What to do with ids that the tokenizer does not have.",
     ),
 )
 

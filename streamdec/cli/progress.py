@@ -13,7 +13,7 @@ from typing import Self
 
 import click
 
-__all__ = ["Progress", "say", "wipe"]
+__all__ = ["Progress", "counted", "say", "wipe"]
 
 EVERY = 0.1
 """Seconds between two lines."""
@@ -69,6 +69,11 @@ def say(message: str) -> None:
     """``message`` as a line on stderr."""
     wipe()
     click.echo(message, err=True)
+
+
+def counted(number: int, what: str) -> str:
+    """``number`` of ``what``, a word whose plural ends in s."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def wipe() -> None:

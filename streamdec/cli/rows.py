@@ -1,54 +1,144 @@
-"""What the commands share that read and write line by line.
+"""The FILE of a command: plain token ids, one plain text, or JSONL with a row in each line.
 
-In: a file as it arrives. Out: chunks of it, lines of JSON, and complaints on stderr.
+In: a file or stdin as its bytes arrive. Out: numbered rows, and complaints about bad ones on
+stderr. Memory: one line of JSONL, one text, or one chunk of a stream of token ids.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
-from collections.abc import Iterator
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import BufferedReader
+from itertools import islice
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, Literal, Self
 
-from streamdec.cli.id_input import BadInputError
+import click
+
 from streamdec.cli.progress import say
-from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.errors import StreamdecError
 
-__all__ = ["SOME_INPUT_WAS_BAD", "Complaints", "chunks_of", "counted", "json_line"]
+__all__ = [
+    "BadInputError",
+    "Complaints",
+    "Input",
+    "InputFormat",
+    "decode_text",
+    "field_option",
+    "input_format_option",
+    "json_line",
+    "numbered_lines",
+    "numbered_words",
+    "parse_id",
+    "parse_row",
+    "source_argument",
+    "without_bom",
+]
 
-CHUNK_BYTES = 65536
-SOME_INPUT_WAS_BAD = NOT_ALL_IS_WELL
+InputFormat = Literal["ids", "text", "jsonl"]
+"""One stream of token ids, one text, or a row in each line."""
+
+JSONL_SUFFIXES = (".jsonl", ".ndjson")
+CHUNK_BYTES = 65_536
+LONGEST_WORD = 64
+"""Bytes kept of a word that goes on. A token id has at most ten digits."""
+MOST_KEYS = 12
+"""Keys of an object that an error names."""
+
+_KINDS: dict[type, str] = {list: "a list of token ids", str: "a string"}
+_FORMATS = {
+    "ids": "token ids with white space or commas between",
+    "text": "one text",
+    "jsonl": "a JSON value in each line",
+}
 
 
-def chunks_of(source: BufferedReader, out: BinaryIO) -> Iterator[bytes]:
-    """Yield what has arrived at ``source``; ``out`` is flushed before each wait for more.
+class BadInputError(ValueError):
+    """A line or word is not what was expected; the message says what was."""
 
-    Who forgot a FILE is told that the terminal is read.
-    """
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def input_format_option(*plain: InputFormat) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option ``--input-format`` with the formats ``plain``, the default first."""
+    formats: list[InputFormat] = [*plain, "jsonl"]
+    meanings = ", ".join(f"{name} ({_FORMATS[name]})" for name in formats)
+    return click.option(
+        "--input-format",
+        type=click.Choice(formats),
+        help=f"What FILE contains: {meanings}. The default is jsonl if the name of FILE ends in "
+        f"{' or '.join(JSONL_SUFFIXES)}, otherwise {plain[0]}.",
+    )
+
+
+field_option = click.option(
+    "--field",
+    default="text",
+    show_default=True,
+    metavar="NAME",
+    help="The field of a JSONL object that contains the text.",
+)
+
+source_argument = click.argument("source", metavar="[FILE]", type=click.File("rb"), default="-")
+
+
+class Input:
+    """An opened FILE: its name, its format, its bytes, and what is wrong in it."""
+
+    def __init__(
+        self, source: BufferedReader, input_format: InputFormat | None, plain: InputFormat
+    ) -> None:
+        """``plain`` is the format of a FILE whose name does not end in ``.jsonl``."""
+        self.name = click.format_filename(getattr(source, "name", "<stdin>"))
+        is_jsonl = self.name.endswith(JSONL_SUFFIXES)
+        self.format = input_format or ("jsonl" if is_jsonl else plain)
+        self.chunks = without_bom(_chunks(source))
+        self.complaints = Complaints(self.name)
+
+    def parse_id(self, word: bytes) -> int:
+        """Return the token id that ``word`` spells; BadInputError if it spells none."""
+        try:
+            return parse_id(word)
+        except BadInputError as error:
+            if word[:1] in (b"[", b"{"):
+                raise BadInputError(f"{error}; for JSON use --input-format jsonl") from error
+            raise
+
+    def ids(self) -> Iterator[tuple[int, int]]:
+        """Yield each token id with its line, and complain about the words that are none."""
+        for number, words in numbered_words(self.chunks):
+            for word in words:
+                with self.complaints.about(number):
+                    yield number, self.parse_id(word)
+
+
+def _chunks(source: BufferedReader) -> Iterator[bytes]:
+    """Yield what has arrived at ``source``; stdout is flushed before each wait for more."""
     if source.isatty():
         say("Reading from the terminal; Ctrl-D on a line of its own ends it.")
     while chunk := source.read1(CHUNK_BYTES):
         yield chunk
-        out.flush()
+        sys.stdout.buffer.flush()
 
 
-def json_line(row: dict[str, Any]) -> bytes:
-    """``row`` as UTF-8 JSON and a newline; escaped where a kept field holds a lone surrogate."""
-    try:
-        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
-    except UnicodeEncodeError:
-        return json.dumps(row).encode() + b"\n"
-
-
-def counted(number: int, what: str) -> str:
-    """``number`` of ``what``, a word whose plural ends in s."""
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
+def without_bom(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield ``chunks`` without a leading UTF-8 byte order mark, even if it comes in parts."""
+    rest = iter(chunks)
+    head = b""
+    for chunk in rest:
+        head += chunk
+        if len(head) >= len(codecs.BOM_UTF8) or not codecs.BOM_UTF8.startswith(head):
+            break
+    yield head.removeprefix(codecs.BOM_UTF8)
+    yield from rest
 
 
 class Complaints:
-    """Says on stderr what is wrong in a line, and counts how often."""
+    """Writes on stderr what is wrong in a line, and counts how often."""
 
     def __init__(self, source_name: str) -> None:
         self.count = 0
@@ -56,7 +146,7 @@ class Complaints:
         self._line = 0
 
     def about(self, line: int) -> Self:
-        """A context in which an error of the input is a complaint about ``line``."""
+        """Return a context in which an error of the input is a complaint about ``line``."""
         self._line = line
         return self
 
@@ -74,3 +164,129 @@ class Complaints:
         self.count += 1
         say(f"{self.source_name}: line {self._line}: {error}")
         return True
+
+
+# --- plain ids and texts --------------------------------------------------------------------------
+
+
+def numbered_words(chunks: Iterable[bytes]) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield the words of a line, or of as much of it as has arrived, with the line's number.
+
+    White space and commas separate words. A word is complete when a separator or the end follows;
+    of one longer than ``LONGEST_WORD`` the end may be missing.
+    """
+    number, unfinished = 1, b""
+    for chunk in chunks:
+        *lines, tail = (unfinished + chunk).split(b"\n")
+        for line in lines:
+            if words := line.replace(b",", b" ").split():
+                yield number, words
+            number += 1
+        *words, unfinished = re.split(rb"[\s,]", tail)
+        if words := [word for word in words if word]:
+            yield number, words
+        unfinished = unfinished[:LONGEST_WORD]
+    if unfinished:
+        yield number, [unfinished]
+
+
+def parse_id(word: bytes) -> int:
+    """Return the integer, of any size, that ``word`` spells; BadInputError if it spells none."""
+    if not re.fullmatch(rb"-?[0-9]{1,%d}" % LONGEST_WORD, word):
+        shown = word[: LONGEST_WORD // 2].decode(errors="backslashreplace")
+        raise BadInputError(f"{shown!r} is not a token id; expected an integer such as 42")
+    return int(word)
+
+
+def decode_text(data: bytes) -> str:
+    """Return ``data`` as text. BadInputError if it is not UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        byte = data[error.start]
+        told = f"not UTF-8: byte 0x{byte:02x} at position {error.start + 1}"
+        raise BadInputError(told) from error
+
+
+# --- JSONL ----------------------------------------------------------------------------------------
+
+
+def numbered_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield each line that is not blank, without its newline, and its number from 1."""
+    number, parts = 1, list[bytes]()
+    for chunk in chunks:
+        *ended, tail = chunk.split(b"\n")
+        for end in ended:
+            line = b"".join([*parts, end])
+            if line.strip():
+                yield number, line
+            number, parts = number + 1, []
+        parts.append(tail)
+    line = b"".join(parts)
+    if line.strip():
+        yield number, line
+
+
+def parse_row(line: bytes, fields: Mapping[str, type]) -> tuple[Any, dict[str, Any]]:
+    """Return the value of a line of JSONL, and the other fields of its object.
+
+    Args:
+        line: A value itself, or an object with one of ``fields``.
+        fields: The names of the fields that may contain the value, each with its type: list for
+            token ids (whose items are not checked), str for a text.
+
+    Raises BadInputError if the line is not UTF-8, not JSON, or contains no such value.
+    """
+    row = _parse_json(line)
+    kinds = tuple(fields.values())
+    if isinstance(row, kinds):
+        return row, {}
+    if not isinstance(row, dict):
+        expected = ", ".join(_KINDS[kind] for kind in kinds)
+        raise BadInputError(f"expected {expected} or an object, got {_kind_of(row)}")
+    for name, kind in fields.items():
+        if name in row:
+            value = row.pop(name)
+            if not isinstance(value, kind):
+                raise BadInputError(f"{name!r} must be {_KINDS[kind]}, got {_kind_of(value)}")
+            return value, row
+    expected = " or ".join(map(repr, fields))
+    keys = ", ".join(f"{key!a:.40}" for key in islice(row, MOST_KEYS)) or "none"
+    more = f", and {len(row) - MOST_KEYS:,} more" if len(row) > MOST_KEYS else ""
+    raise BadInputError(f"the object has no {expected}; its keys: {keys}{more}")
+
+
+def _parse_json(line: bytes) -> Any:
+    try:
+        return json.loads(decode_text(line))
+    except json.JSONDecodeError as error:
+        raise BadInputError(f"not JSON: {error.msg} (column {error.colno})") from error
+    except BadInputError:
+        raise
+    except (ValueError, RecursionError) as error:  # an integer of 4,301 digits; 1,000 brackets
+        raise BadInputError(f"not JSON that can be read: {error}") from error
+
+
+def _kind_of(value: object) -> str:
+    """Return the JSON name of the type of ``value``."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "a list"
+        case _:
+            return "an object"
+
+
+def json_line(row: dict[str, Any]) -> bytes:
+    """Return ``row`` as UTF-8 JSON and a newline; escaped if a field has a lone surrogate."""
+    try:
+        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:
+        return json.dumps(row).encode() + b"\n"

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from streamdec.chunks import FinishReason
-from streamdec.cli.id_input import parse_id
+from streamdec.cli.rows import parse_id
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.token_ids import check_token_id

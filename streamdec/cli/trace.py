@@ -19,22 +19,24 @@ from rich.table import Table
 from rich.text import Text
 
 from streamdec.chunks import FinishReason, StopReason
-from streamdec.cli.decoding import decoding_options, input_format_option
-from streamdec.cli.id_input import (
-    detect_format,
-    numbered_lines,
-    numbered_words,
-    parse_id,
-    parse_row,
-    without_bom,
-)
+from streamdec.cli.decoding import decoding_options
 from streamdec.cli.loading import (
     LOADING_OPTIONS,
     Loader,
     loading_options,
     tokenizer_argument,
 )
-from streamdec.cli.rows import SOME_INPUT_WAS_BAD, Complaints, chunks_of
+from streamdec.cli.rows import (
+    Complaints,
+    Input,
+    InputFormat,
+    input_format_option,
+    numbered_lines,
+    parse_id,
+    parse_row,
+    source_argument,
+)
+from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.stops import RAN_OUT, stop_options
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
@@ -75,7 +77,7 @@ def _parse_ids(_context: click.Context, _option: click.Parameter, value: str) ->
 
 @click.command()
 @loading_options
-@input_format_option
+@input_format_option("ids")
 @click.option(
     "--line",
     type=click.IntRange(min=1),
@@ -120,17 +122,12 @@ def _parse_ids(_context: click.Context, _option: click.Parameter, value: str) ->
     help="Play the trace of --jsonl on TOKENIZER; say the first difference, if there is one.",
 )
 @tokenizer_argument("tokenizer")
-@click.argument(
-    "source",
-    metavar="[FILE]",
-    type=click.File("rb"),
-    default="-",
-)
+@source_argument
 def trace(
     tokenizer: str,
     source: BufferedReader,
     load: Loader,
-    input_format: str,
+    input_format: InputFormat | None,
     line: int | None,
     group: int,
     prompt_ids: tuple[int, ...],
@@ -165,23 +162,22 @@ def trace(
     if as_jsonl and html_file == Path("-"):
         raise click.UsageError("--jsonl and --html - cannot both be written to stdout")
     loaded = load(tokenizer, fast="off")
-    out = sys.stdout.buffer
-    complaints = Complaints(click.format_filename(getattr(source, "name", "<stdin>")))
-    found, chunks = detect_format(without_bom(chunks_of(source, out)))
+    given = Input(source, input_format, "ids")
+    complaints = given.complaints
     tracer = Tracer(
         StopSequenceDecoder(loaded, conditions, prompt_ids, **options), prompt_ids or None
     )
-    if (found if input_format == "auto" else input_format) == "jsonl":
-        groups = _groups(_row(numbered_lines(chunks), line, complaints), group)
+    if given.format == "jsonl":
+        groups = _groups(_row(numbered_lines(given.chunks), line, complaints), group)
     elif line is not None:
-        raise click.UsageError("--line is for JSONL; FILE is one stream of ids")
+        raise click.UsageError("--line needs JSONL; FILE contains plain ids (see --input-format)")
     else:
-        groups = _groups(_words(numbered_words(chunks), complaints), group)
+        groups = _groups(_words(given), group)
     _step(tracer, groups, complaints)
     result = tracer.trace().redacted() if redact else tracer.trace()
     _write(result, as_jsonl=as_jsonl, html_file=html_file)
     if complaints.count or result.verdict.equal is False:
-        context.exit(SOME_INPUT_WAS_BAD)
+        context.exit(NOT_ALL_IS_WELL)
 
 
 # --- a trace that is played again -----------------------------------------------------------------
@@ -207,7 +203,7 @@ def _replay(source: BufferedReader, tokenizer: Tokenizer) -> int:
         click.echo(f"{len(recorded.tokens)} tokens played: all as in the trace")
         return 0
     _put(f"{len(recorded.tokens)} tokens in the trace; the first difference: {difference}")
-    return SOME_INPUT_WAS_BAD
+    return NOT_ALL_IS_WELL
 
 
 # --- ids ------------------------------------------------------------------------------------------
@@ -228,7 +224,7 @@ def _row(
     for number, line in lines:
         if taken is None and wanted in (None, number):
             with complaints.about(number):
-                token_ids, _ = parse_row(line)
+                token_ids, _ = parse_row(line, {"token_ids": list})
                 taken = number
         else:
             left += 1
@@ -242,22 +238,19 @@ def _row(
         yield taken, token_id
 
 
-def _words(lines: Iterable[tuple[int, list[bytes]]], complaints: Complaints) -> Iterator[Numbered]:
-    """The words that are ids; each of the others is a complaint."""
-    is_empty = True
-    for number, words in lines:
-        for word in words:
-            with complaints.about(number):
-                yield number, parse_id(word)
-                is_empty = False
-    if is_empty:
-        _end_without(complaints, "token id")
+def _words(given: Input) -> Iterator[Numbered]:
+    """Yield all plain ids; the command ends if there is none."""
+    numbered = None
+    for numbered in given.ids():
+        yield numbered
+    if numbered is None:
+        _end_without(given.complaints, "token id")
 
 
 def _end_without(complaints: Complaints, what: str) -> NoReturn:
     """Ends the command: all that there was is bad, and was named, or there was nothing."""
     if complaints.count:
-        click.get_current_context().exit(SOME_INPUT_WAS_BAD)
+        click.get_current_context().exit(NOT_ALL_IS_WELL)
     raise UnsupportedFormatError(f"{complaints.source_name}: there is no {what} to trace")
 
 

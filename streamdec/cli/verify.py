@@ -1,7 +1,7 @@
-"""``streamdec verify``: whether the fast way gives what the slow way gives, on one's own rows.
+"""``streamdec verify``: compare the fast way with the slow way on a user's own rows.
 
-Of token ids: that a stream of them, cut anyhow, has the text of the whole decode. With ``--encode``
-of texts: that both encoders of a tokenizer.json give the same ids.
+By default: whether a stream of token ids, however it is cut, has the text of the full decode. With
+``--encode``: whether both encoders of a tokenizer.json give the same ids for a text.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import random
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from io import BufferedReader
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -22,7 +23,6 @@ from streamdec.backends import comparison
 from streamdec.backends._fastokens import FastEncoder
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.report import LoadedTokenizer
-from streamdec.cli.id_input import without_bom
 from streamdec.cli.loading import (
     Loader,
     loading_options,
@@ -30,11 +30,20 @@ from streamdec.cli.loading import (
     spelled,
     tokenizer_argument,
 )
-from streamdec.cli.progress import Progress, say, wipe
-from streamdec.cli.row_input import IdsOrText, RowFormat, detect_rows, numbered_rows
-from streamdec.cli.rows import SOME_INPUT_WAS_BAD, Complaints, chunks_of, counted, json_line
+from streamdec.cli.progress import Progress, counted, wipe
+from streamdec.cli.rows import (
+    Input,
+    InputFormat,
+    decode_text,
+    field_option,
+    input_format_option,
+    json_line,
+    numbered_lines,
+    parse_row,
+    source_argument,
+)
+from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.streaming import Difference, Streaming
-from streamdec.cli.text_input import field_option, numbered_texts, text_of
 from streamdec.core.tables import route_of
 from streamdec.errors import UnsupportedFormatError
 
@@ -42,6 +51,8 @@ __all__ = ["verify"]
 
 MOST_SHOWN = 20
 """Rows whose differences are shown in full; of more their line and what it was."""
+IDS_AT_ONCE = 16_384
+"""Plain ids are verified in parts of so many."""
 _IDS_SHOWN = 24
 _IDS_TO_TRACE = 400
 
@@ -53,20 +64,13 @@ _IDS_TO_TRACE = 400
     is_flag=True,
     help="Compare the ids of texts by both encoders of a tokenizer.json, and stream nothing.",
 )
-@click.option(
-    "--input-format",
-    type=click.Choice(["auto", "jsonl", "ids", "text", "lines"]),
-    default="auto",
-    show_default=True,
-    help="What FILE holds: JSONL, one stream of ids, one text, a text in each line; auto asks the "
-    "first line that is not blank.",
-)
+@input_format_option("ids", "text")
 @field_option
 @click.option(
     "--line",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Verify the row in line N alone.",
+    help="Verify only the row in line N.",
 )
 @click.option(
     "--seed",
@@ -74,22 +78,22 @@ _IDS_TO_TRACE = 400
     default=0,
     show_default=True,
     metavar="N",
-    help="Another number cuts the rows elsewhere; the same one cuts them alike.",
+    help="The seed of the random numbers: the same one cuts the rows in the same places.",
 )
 @click.option(
     "--output",
     type=click.Choice(["text", "jsonl"]),
     default="text",
     show_default=True,
-    help="Differences for people, or an object for each, and at last one that counts.",
+    help="Text for people, or a JSON object for each difference and a last one with counts.",
 )
 @loading_options
 @tokenizer_argument("tokenizer")
-@click.argument("source", metavar="[FILE]", type=click.File("rb"), default="-")
+@source_argument
 def verify(
     tokenizer: str,
     of_encoders: bool,
-    input_format: RowFormat | Literal["auto"],
+    input_format: InputFormat | None,
     field: str,
     line: int | None,
     seed: int,
@@ -97,18 +101,20 @@ def verify(
     source: BufferedReader,
     load: Loader,
 ) -> None:
-    """Compare what is streamed with the whole decode, for each row of FILE (or stdin, "-").
+    """Compare streamed text with the full decode, for each row of FILE (or stdin, "-").
 
-    A row is a list of token ids, as 'streamdec decode' takes them, or a text, which is encoded
-    first, with special tokens added. It is streamed one by one, in random batches, restored from
+    FILE contains token ids; or, with --input-format text, a text, which is encoded first with
+    special tokens added; or JSONL, each line a list of ids, a string, or an object with 'token_ids'
+    or the field --field. Each row is streamed one by one, in random batches, restored from
     snapshots at random places, with its beginning as the prompt, with stops and without, special
     tokens skipped and shown; with byte-fallback tokens under both rules for runs of bytes. The
-    judge is the tokenizer's own decode. For each row that differs, the smallest part that still
-    does is shown, and how to look at it.
+    oracle is the tokenizer's own decode. Of each row that differs, the smallest part that still
+    differs is shown, with the commands that show it again.
 
     With --encode the ids of texts by fastokens are compared with those by huggingface: with special
-    tokens added, without, and with those that a text spells as text. Both are compared even if
-    fastokens is not used for this file; texts that huggingface encodes anyway are left out.
+    tokens added, without, and with the text of special tokens as ordinary text. FILE is then one
+    text unless it is JSONL. Both are compared even if fastokens is not used for this tokenizer;
+    texts that huggingface encodes anyway are left out.
 
     The exit status is 1 if there is a difference or a bad row, which is named on stderr; 2 if there
     is no row.
@@ -117,48 +123,70 @@ def verify(
     Examples:
       streamdec verify ./model answers.jsonl
       streamdec encode --tokenizer ./model prompt.txt | streamdec verify ./model --seed 7
-      streamdec verify ./model --input-format lines prompts.txt --output jsonl
-      streamdec verify --encode ./model prompts.txt
+      streamdec verify ./model --input-format text prompt.txt --output jsonl
+      streamdec verify --encode ./model prompt.txt
     """
     context = click.get_current_context()
     if of_encoders and input_format == "ids":
         raise click.UsageError("--encode compares the ids of texts; --input-format ids has none")
     loaded = load(tokenizer) if of_encoders else load(tokenizer, fast="off")
-    name = click.format_filename(getattr(source, "name", "<stdin>"))
-    complaints = Complaints(name)
+    given = Input(source, input_format, "text" if of_encoders else "ids")
     kind: _Encoders | _Streams
     if of_encoders:
         kind = _Encoders(loaded, tokenizer)
+        fields: dict[str, type] = {field: str}
     else:
-        kind = _Streams(loaded, seed, _Again.of(context, name, seed))
-    chunks = without_bom(chunks_of(source, sys.stdout.buffer))
-    if input_format == "auto":
-        input_format, chunks = detect_rows(chunks)
-        if input_format == "text":
-            say(f"{name} is read as one text; --input-format says otherwise")
+        kind = _Streams(loaded, seed, _Again.of(context, given.name, seed))
+        fields = {"token_ids": list, field: str}
     rows = differing = 0
     with Progress() as progress:
-        for number, row in kind.rows(chunks, input_format, field):
+        for number, row in _rows(given, fields):
             if line is not None and number > line:
                 break
             if line not in (None, number):
                 continue
             rows += 1
-            with complaints.about(number):
+            with given.complaints.about(number):
                 told = kind.difference(number, row(), is_shown=differing < MOST_SHOWN)
                 if told is not None:
                     differing += 1
                     wipe()
                     _write(told.facts if output == "jsonl" else told.text)
             progress(f"{counted(rows, 'row')}, {differing:,} differing")
-    if not rows:
+    bad = given.complaints.count
+    if not rows and not bad:
         which = "row" if line is None else f"row in line {line}"
-        raise UnsupportedFormatError(f"{name}: there is no {which} to verify")
-    counts = {**kind.counts, "differing": differing, "bad": complaints.count}
+        raise UnsupportedFormatError(f"{given.name}: there is no {which} to verify")
+    counts = {**kind.counts, "differing": differing, "bad": bad}
     _write({"verified": counts} if output == "jsonl" else kind.summary(differing))
     sys.stdout.buffer.flush()
-    if differing or complaints.count:
-        context.exit(SOME_INPUT_WAS_BAD)
+    if differing or bad:
+        context.exit(NOT_ALL_IS_WELL)
+
+
+def _rows(
+    given: Input, fields: dict[str, type]
+) -> Iterator[tuple[int, Callable[[], list[Any] | str]]]:
+    """Yield each row with its line; it is parsed when it is called."""
+    if given.format == "jsonl":
+        for number, line in numbered_lines(given.chunks):
+            yield number, partial(_row, line, fields)
+    elif given.format == "text":
+        if data := b"".join(given.chunks):
+            yield 1, partial(decode_text, data)
+    else:
+        ids = given.ids()
+        while part := [*islice(ids, IDS_AT_ONCE)]:
+            yield part[0][0], partial(_ids_of, part)
+
+
+def _row(line: bytes, fields: dict[str, type]) -> list[Any] | str:
+    value: list[Any] | str = parse_row(line, fields)[0]
+    return value
+
+
+def _ids_of(part: list[tuple[int, int]]) -> list[Any]:
+    return [token_id for _, token_id in part]
 
 
 def _write(told: str | dict[str, Any]) -> None:
@@ -227,8 +255,6 @@ class _Streams:
         self._seed = seed
         self._again = again
         self._rows = self._ids = 0
-
-    rows = staticmethod(numbered_rows)
 
     def difference(self, number: int, row: list[Any] | str, *, is_shown: bool) -> _Told | None:
         """What is said if it differs."""
@@ -346,14 +372,6 @@ class _Encoders:
         self._comparison = comparison.Comparison(tokenizer, encoder)
         self._compared = self._left_out = 0
 
-    def rows(
-        self, chunks: Iterable[bytes], row_format: RowFormat, field: str
-    ) -> Iterator[tuple[int, IdsOrText]]:
-        """The texts of a file, one after another."""
-        text_format = "text" if row_format == "ids" else row_format
-        for number, row in numbered_texts(chunks, text_format, field):
-            yield number, partial(text_of, row)
-
     def difference(
         self,
         number: int,
@@ -362,7 +380,7 @@ class _Encoders:
         is_shown: bool,
     ) -> _Told | None:
         """What is said if its ids differ."""
-        assert isinstance(row, str), "numbered_texts gives texts"
+        assert isinstance(row, str), "only texts are read"
         guarded = self._tokenizer.report.guarded
         if guarded and guarded in row:
             self._left_out += 1

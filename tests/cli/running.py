@@ -72,6 +72,10 @@ class Decoding:
         decode = ["decode", "--tokenizer", TOKENIZER, *options]
         return run(self._monkeypatch, *decode, stdin=given)
 
+    def rows(self, stdin: str | bytes, *options: str | Path) -> Run:
+        """The same, with JSONL on stdin."""
+        return self(stdin, "--input-format=jsonl", *options)
+
 
 def jsonl(*rows: object) -> str:
     """A line of JSON for each of ``rows``."""

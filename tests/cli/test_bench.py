@@ -267,15 +267,6 @@ def test_other_formats_are_compared_with_the_window(
     assert "Texts: all of streamdec's are what decode() gives." in result.out
 
 
-def test_stops_are_read_from_a_file_too(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: Path
-) -> None:
-    stops = tmp_path / "stops.txt"
-    stops.write_text("\\nUser:\n\n[INST]\nx\n", "utf-8")
-    arguments = ("--json", "--text", text, "--stop=x", "--stops-file", stops, TOKENIZER)
-    assert facts(run(monkeypatch, *BENCH, *arguments))["stops"] == ["x", "\nUser:", "[INST]"]
-
-
 def test_a_long_text_is_cut_and_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("streamdec.cli.bench.MOST_CHARACTERS", 20)
     long = tmp_path / "long.txt"
@@ -291,10 +282,8 @@ def test_a_long_text_is_cut_and_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_
         ([r"--stop=\end"], r"\e is not an escape"),
         (["--seconds=0"], "0.0 is not in the range x>0"),
         (["--seconds=nan"], "nan is not in the range x>0"),
-        (["--quick", "--seconds=3"], "--quick says how long it may take, and so does --seconds"),
         (["--text=-"], "the text is empty"),
         (["--text=missing"], "'missing': No such file or directory"),
-        (["--stops-file=-"], "there is no stop in it"),
     ],
 )
 def test_wrong_input_is_named(
@@ -305,20 +294,10 @@ def test_wrong_input_is_named(
     assert told in result.err
 
 
-@pytest.mark.parametrize(
-    ("option", "given", "told"),
-    [
-        ("--text=-", b"\xff", "'--text': not UTF-8: byte 0xff at position 1"),
-        ("--stops-file=-", b"\xff", "'--stops-file': not UTF-8: byte 0xff at position 1"),
-        ("--stops-file=-", b"a\n\\q", r"line 2: \q is not an escape"),
-    ],
-)
-def test_a_bad_file_is_named(
-    monkeypatch: pytest.MonkeyPatch, option: str, given: bytes, told: str
-) -> None:
-    result = run(monkeypatch, "bench", option, TOKENIZER, stdin=given)
+def test_a_text_that_is_not_utf_8_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run(monkeypatch, "bench", "--text=-", TOKENIZER, stdin=b"\xff")
     assert (result.status, result.out) == (2, "")
-    assert told in result.err
+    assert "'--text': not UTF-8: byte 0xff at position 1" in result.err
 
 
 def test_a_text_of_which_nothing_is_left_is_refused(

@@ -21,7 +21,7 @@ OFFERED = [
     ("streamdec verify --input-f", {"plain,--input-format"}),
     *(
         ("streamdec verify --input-format " + begun, {f"plain,{kind}" for kind in kinds})
-        for begun, kinds in (("", ["auto", "jsonl", "ids", "text", "lines"]), ("t", ["text"]))
+        for begun, kinds in (("", ["ids", "text", "jsonl"]), ("t", ["text"]))
     ),
     ("streamdec chat ", {"plain,render"}),
     ("streamdec completion ", {f"plain,{shell}" for shell in SHELLS}),

@@ -40,7 +40,7 @@ def test_nothing_is_built_that_only_encodes(
 ) -> None:
     built = []
     monkeypatch.setattr(FastEncoder, "__init__", lambda _, text: built.append(text))
-    assert decode(jsonl(*ROWS), *options) == Run(0, "".join(f"{text}\n" for text in TEXTS), "")
+    assert decode.rows(jsonl(*ROWS), *options) == Run(0, "".join(f"{text}\n" for text in TEXTS), "")
     assert built == []
 
 
@@ -48,16 +48,16 @@ def test_nothing_is_built_that_only_encodes(
 
 
 def test_each_row_gives_its_text_and_a_newline(decode: Decoding) -> None:
-    assert decode(jsonl(*ROWS)) == Run(0, "".join(f"{text}\n" for text in TEXTS), "")
+    assert decode.rows(jsonl(*ROWS)) == Run(0, "".join(f"{text}\n" for text in TEXTS), "")
 
 
 def test_objects_have_their_ids_in_token_ids(decode: Decoding) -> None:
     rows = [{"token_ids": ids} for ids in ROWS]
-    assert decode(jsonl(*rows)) == decode(jsonl(*ROWS))
+    assert decode.rows(jsonl(*rows)) == decode.rows(jsonl(*ROWS))
 
 
 def test_jsonl_out_has_the_line_the_text_and_the_other_fields(decode: Decoding) -> None:
-    result = decode(
+    result = decode.rows(
         jsonl(ROWS[0], {"token_ids": ROWS[1], "id": 7, "tags": ["a"]}), "--output=jsonl"
     )
     assert objects(result) == [
@@ -69,17 +69,17 @@ def test_jsonl_out_has_the_line_the_text_and_the_other_fields(decode: Decoding) 
 
 def test_fields_of_our_own_names_are_ours(decode: Decoding) -> None:
     row = {"line": "x", "text": "y", "token_ids": ROWS[0]}
-    assert objects(decode(jsonl(row), "--output=jsonl")) == [{"line": 1, "text": TEXTS[0]}]
+    assert objects(decode.rows(jsonl(row), "--output=jsonl")) == [{"line": 1, "text": TEXTS[0]}]
 
 
 def test_a_kept_field_with_a_lone_surrogate_stays_as_it_is(decode: Decoding) -> None:
-    result = decode(jsonl({"token_ids": ROWS[1], "note": "\ud800"}), "--output=jsonl")
+    result = decode.rows(jsonl({"token_ids": ROWS[1], "note": "\ud800"}), "--output=jsonl")
     assert objects(result) == [{"line": 1, "text": TEXTS[1], "note": "\ud800"}]
 
 
 def test_an_unfinished_character_ends_as_one_replacement_character(decode: Decoding) -> None:
     assert len(OWL) > 1
-    assert decode(jsonl(OWL[:-1], OWL)).out == "\ufffd\n🦉\n"
+    assert decode.rows(jsonl(OWL[:-1], OWL)).out == "\ufffd\n🦉\n"
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,12 @@ def test_an_unfinished_character_ends_as_one_replacement_character(decode: Decod
 )
 def test_the_shape_of_the_file_changes_nothing(decode: Decoding, shape: str) -> None:
     given = shape.format(json.dumps(ROWS[0]), json.dumps(ROWS[1]))
-    assert decode(given) == Run(0, f"{TEXTS[0]}\n{TEXTS[1]}\n", "")
+    assert decode.rows(given) == Run(0, f"{TEXTS[0]}\n{TEXTS[1]}\n", "")
 
 
 def test_a_row_of_a_million_ids_is_fine(decode: Decoding) -> None:
     times = 1_000_000 // len(ROWS[0])
-    assert decode(jsonl(ROWS[0] * times, ROWS[1])).out == f"{TEXTS[0] * times}\n{TEXTS[1]}\n"
+    assert decode.rows(jsonl(ROWS[0] * times, ROWS[1])).out == f"{TEXTS[0] * times}\n{TEXTS[1]}\n"
 
 
 @pytest.mark.parametrize("options", [(), ("--input-format=jsonl",), ("--output=jsonl",)])
@@ -115,7 +115,7 @@ def test_an_empty_input_gives_nothing(decode: Decoding, options: tuple[str, ...]
 BAD_LINES = {
     "[1, 2": "not JSON",
     "7": "got a number",
-    '{"ids": [1]}': "no 'token_ids'; its keys: ids",
+    '{"ids": [1]}': "no 'token_ids'; its keys: 'ids'",
     '{"token_ids": null}': "got null",
     "[1, true]": "True",
     "[1, 2.0]": "2.0",
@@ -133,7 +133,7 @@ BAD_LINES = {
 def test_a_bad_line_is_named_and_the_others_are_done(
     decode: Decoding, line: str, what: str
 ) -> None:
-    result = decode(f"{json.dumps(ROWS[0])}\n\n{line}\n{json.dumps(ROWS[1])}\n")
+    result = decode.rows(f"{json.dumps(ROWS[0])}\n\n{line}\n{json.dumps(ROWS[1])}\n")
     assert result.out == f"{TEXTS[0]}\n{TEXTS[1]}\n"
     assert result.err.startswith("<stdin>: line 3: ")
     assert what in result.err
@@ -150,7 +150,7 @@ def test_invalid_utf_8_is_a_bad_line(decode: Decoding, tmp_path: Path) -> None:
 
 
 def test_every_bad_line_is_named(decode: Decoding) -> None:
-    result = decode("[x]\n[1]\n[true]\n")
+    result = decode.rows("[x]\n[1]\n[true]\n")
     assert [line.split(": ")[1] for line in result.err.splitlines()] == ["line 1", "line 3"]
 
 
@@ -194,8 +194,11 @@ def test_jsonl_out_has_an_object_for_each_line_that_brought_out_text(decode: Dec
     ]
 
 
-def test_the_format_may_be_said(decode: Decoding) -> None:
-    assert decode("[1]\n", "--input-format=ids").err.count("is not a token id") == 1
+def test_the_format_is_said_and_not_guessed(decode: Decoding) -> None:
+    assert decode("[1]\n").err == (
+        "<stdin>: line 1: '[1]' is not a token id; expected an integer such as 42; for JSON use "
+        "--input-format jsonl\n"
+    )
     assert decode("1 2\n", "--input-format=jsonl").err == (
         "<stdin>: line 1: not JSON: Extra data (column 3)\n"
     )
@@ -205,7 +208,7 @@ def test_the_format_may_be_said(decode: Decoding) -> None:
 def test_text_appears_while_more_input_is_awaited(kind: str) -> None:
     lines = [f"{i}\n" if kind == "ids" else f"[{i}]\n" for i in ROWS[0][:3]]
     process = subprocess.Popen(
-        command("decode", "--tokenizer", TOKENIZER),
+        command("decode", "--tokenizer", TOKENIZER, "--input-format", kind),
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -245,25 +248,25 @@ def peak_kilobytes(path: Path) -> int:
 
 def test_special_tokens_are_left_out_or_kept(decode: Decoding) -> None:
     given = jsonl([*ROWS[0], END])
-    assert decode(given).out == f"{TEXTS[0]}\n"
-    assert decode(given, "--skip-special-tokens").out == f"{TEXTS[0]}\n"
-    assert decode(given, "--keep-special-tokens").out == f"{TEXTS[0]}<|im_end|>\n"
+    assert decode.rows(given).out == f"{TEXTS[0]}\n"
+    assert decode.rows(given, "--skip-special-tokens").out == f"{TEXTS[0]}\n"
+    assert decode.rows(given, "--keep-special-tokens").out == f"{TEXTS[0]}<|im_end|>\n"
 
 
-@pytest.mark.parametrize("shape", ["[{}, {}]\n", "{} {}\n"])
-def test_unknown_ids_are_skipped_replaced_or_named(decode: Decoding, shape: str) -> None:
-    given = shape.format(ROWS[0][0], UNKNOWN)
-    assert decode(given).status == 0
-    assert decode(given).out == "H\n"
-    assert decode(given, "--unknown-ids=replace").out == "H\ufffd\n"
-    named = decode(given, "--unknown-ids=error")
+@pytest.mark.parametrize(("kind", "shape"), [("jsonl", "[{}, {}]\n"), ("ids", "{} {}\n")])
+def test_unknown_ids_are_skipped_replaced_or_named(decode: Decoding, kind: str, shape: str) -> None:
+    given, said = shape.format(ROWS[0][0], UNKNOWN), f"--input-format={kind}"
+    assert decode(given, said).status == 0
+    assert decode(given, said).out == "H\n"
+    assert decode(given, said, "--unknown-ids=replace").out == "H\ufffd\n"
+    named = decode(given, said, "--unknown-ids=error")
     assert named.status == 1
     assert str(UNKNOWN) in named.err
     assert named.err.startswith("<stdin>: line 1: ")
 
 
 def test_byte_runs_are_eager_or_exact(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    ids = jsonl([0xE6, 0xB2, 0xB3, 0xFF, 256]).encode()
+    ids = f"{0xE6} {0xB2} {0xB3} {0xFF} 256".encode()
     decode = ["decode", "--tokenizer", str(byte_fallback_tokenizer(tmp_path))]
     assert run(monkeypatch, *decode, stdin=ids).out == "河\ufffda\n"
     exact = run(monkeypatch, *decode, "--byte-fallback=exact", stdin=ids)
@@ -286,9 +289,9 @@ def byte_fallback_tokenizer(folder: Path) -> Path:
 def test_input_is_a_file_or_stdin(decode: Decoding, tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(jsonl(*ROWS))
-    expected = decode(jsonl(*ROWS))
+    expected = decode.rows(jsonl(*ROWS))
     assert decode("", path) == expected
-    assert decode(jsonl(*ROWS), "-") == expected
+    assert decode.rows(jsonl(*ROWS), "-") == expected
 
 
 def test_the_tokenizer_is_a_file_or_its_folder(
@@ -328,7 +331,7 @@ def test_a_folder_without_a_tokenizer_is_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_output_is_utf_8_whatever_the_environment_says(tmp_path: Path) -> None:
-    path = tmp_path / "rows"
+    path = tmp_path / "rows.jsonl"
     path.write_text(jsonl(*ROWS))
     environment = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
     result = run_process("decode", "--tokenizer", TOKENIZER, path, environment=environment)

@@ -63,7 +63,7 @@ def written(
 
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
-    path = tmp_path / "rows"
+    path = tmp_path / "rows.jsonl"
     path.write_text(jsonl(IDS, IDS, {"x": 1}, IDS), "utf-8")
     return path
 
@@ -73,16 +73,15 @@ def test_verify_counts_rows_and_a_complaint_has_a_line_of_its_own(rows: Path) ->
     shown, complaint = told.split(f"{rows}: line 3: ")
     assert f"{WIPED}1 row, 0 differing{WIPED}2 rows, 0 differing" in shown
     assert shown.endswith(WIPED)
-    assert complaint.startswith("the object has neither 'token_ids' nor 'text'; its keys: x\r\n")
+    assert complaint.startswith("the object has no 'token_ids' or 'text'; its keys: 'x'\r\n")
     assert complaint.endswith(f"4 rows, 0 differing{WIPED}")
 
 
 def test_decode_and_encode_tell_their_line(rows: Path, tmp_path: Path) -> None:
     decode = written("decode", "--tokenizer", TOKENIZER, rows)
     assert f"{WIPED}line 4{WIPED}" in decode
-    (tmp_path / "texts").write_text("a\nb\n", "utf-8")
-    lines = ("--input-format", "lines", tmp_path / "texts")
-    encode = written("encode", "--tokenizer", TOKENIZER, *lines)
+    (tmp_path / "texts.jsonl").write_text(jsonl("a", "b"), "utf-8")
+    encode = written("encode", "--tokenizer", TOKENIZER, tmp_path / "texts.jsonl")
     assert f"{WIPED}line 1{WIPED}line 2{WIPED}" in encode
 
 

@@ -102,14 +102,14 @@ def test_a_lone_surrogate_is_refused(spelled: str) -> None:
 
 def test_the_text_of_a_row_ends_before_its_stop(decode: Decoding) -> None:
     other = LIBRARY.encode("no stop\nUse").ids
-    result = decode(jsonl(IDS, other, IDS), r"--stop=\nUser:")
+    result = decode.rows(jsonl(IDS, other, IDS), r"--stop=\nUser:")
     assert result == Run(0, f"{BEFORE}\nno stop\nUse\n{BEFORE}\n", "")
 
 
 def test_jsonl_out_says_why_each_row_ended(decode: Decoding) -> None:
     row = {"token_ids": IDS, "id": 7}
     other = LIBRARY.encode("no stop\nUse").ids
-    result = decode(jsonl(row, other, []), r"--stop=\nUser:", "--output=jsonl")
+    result = decode.rows(jsonl(row, other, []), r"--stop=\nUser:", "--output=jsonl")
     unread = len(IDS) - length_with("\nUser:", IDS)
     assert unread > 1
     ran_out = {"finish_reason": None, "stop_reason": None, "unread_tokens": 0}
@@ -127,9 +127,9 @@ def test_a_row_s_own_finish_reason_is_kept_only_where_no_stop_was_asked_for(
     decode: Decoding,
 ) -> None:
     row = jsonl({"token_ids": IDS, "finish_reason": "theirs"})
-    (kept,) = objects(decode(row, "--output=jsonl"))
+    (kept,) = objects(decode.rows(row, "--output=jsonl"))
     assert kept == {"line": 1, "text": TEXT, "finish_reason": "theirs"}
-    (ours,) = objects(decode(row, "--output=jsonl", "--max-tokens=1"))
+    (ours,) = objects(decode.rows(row, "--output=jsonl", "--max-tokens=1"))
     assert ours == {
         "line": 1,
         "text": "O",
@@ -142,7 +142,7 @@ def test_a_row_s_own_finish_reason_is_kept_only_where_no_stop_was_asked_for(
 @pytest.mark.parametrize("stop", ["Users", "\nUse", "🦉", "e", "\n", "Use it,\nUsers!\nUser", "zz"])
 def test_the_text_is_the_whole_decode_s_before_the_stop(decode: Decoding, stop: str) -> None:
     rows = [IDS, IDS[3:], LIBRARY.encode(DEMO_TEXT).ids]
-    result = decode(jsonl(*rows), f"--stop={stop}", "--output=jsonl")
+    result = decode.rows(jsonl(*rows), f"--stop={stop}", "--output=jsonl")
     for ids, got in zip(rows, objects(result), strict=True):
         assert isinstance(got, dict)
         before, found, _ = LIBRARY.decode(ids).partition(stop)
@@ -154,13 +154,13 @@ def test_the_text_is_the_whole_decode_s_before_the_stop(decode: Decoding, stop: 
 
 def test_ids_after_the_stop_are_not_looked_at(decode: Decoding) -> None:
     row = jsonl([*IDS, "x", -1, None])
-    result = decode(row, r"--stop=\nUser:")
+    result = decode.rows(row, r"--stop=\nUser:")
     assert result == Run(0, f"{BEFORE}\n", "")
     assert decode(row).status == 1
 
 
 def test_a_bad_id_before_the_stop_is_a_bad_line(decode: Decoding) -> None:
-    result = decode(jsonl(["x", *IDS], IDS), r"--stop=\nUser:")
+    result = decode.rows(jsonl(["x", *IDS], IDS), r"--stop=\nUser:")
     assert result.out == f"{BEFORE}\n"
     assert result.err.startswith("<stdin>: line 1: ")
     assert result.status == 1
@@ -171,7 +171,7 @@ def test_a_bad_id_before_the_stop_is_a_bad_line(decode: Decoding) -> None:
 
 def ends(decode: Decoding, ids: list[int], *options: str) -> tuple[object, ...]:
     """Text, finish reason, stop reason and the number of unread ids."""
-    (row,) = objects(decode(jsonl(ids), "--output=jsonl", *options))
+    (row,) = objects(decode.rows(jsonl(ids), "--output=jsonl", *options))
     assert isinstance(row, dict)
     return row["text"], row["finish_reason"], row["stop_reason"], row["unread_tokens"]
 
@@ -292,7 +292,7 @@ def test_stops_within_min_tokens_are_text(decode: Decoding) -> None:
 def test_bad_conditions_are_wrong_usage_and_name_the_option(
     decode: Decoding, options: list[str], complaint: str
 ) -> None:
-    result = decode(jsonl(IDS), *options)
+    result = decode.rows(jsonl(IDS), *options)
     assert result.err.splitlines()[-1].startswith(f"Error: {complaint}")
     assert result.out == ""
     assert result.status == 2

@@ -22,6 +22,7 @@ Tracing = Callable[..., Run]
 IDS = LIBRARY.encode("An owl 🦉.\nUseful\nUser: no").ids
 WORDS = " ".join(map(str, IDS))
 STOP = r"--stop=\nUser:"
+JSONL = "--input-format=jsonl"
 
 
 @pytest.fixture
@@ -68,19 +69,23 @@ def test_ids_are_read_as_decode_reads_them(trace: Tracing, tmp_path: Path) -> No
     expected = table(trace(WORDS))
     file = tmp_path / "ids.jsonl"
     file.write_text(jsonl({"token_ids": IDS, "more": 1}))
-    for result in (trace("", file), trace(jsonl(IDS), "-"), trace(WORDS.replace(" ", ",\n"))):
+    for result in (
+        trace("", file),
+        trace(jsonl(IDS), JSONL, "-"),
+        trace(WORDS.replace(" ", ",\n")),
+    ):
         assert (result.status, table(result)) == (0, expected)
 
 
 def test_one_row_of_several(trace: Tracing) -> None:
     rows = jsonl(IDS[:3], IDS[3:5], IDS[5:7])
-    first = trace(rows)
+    first = trace(rows, JSONL)
     assert first.err == "line 1 is traced; --line N traces another row (2 more)\n"
     assert [row["id"] for row in table(first)] == [str(each) for each in IDS[:3]]
-    second = trace(rows, "--line=2")
+    second = trace(rows, JSONL, "--line=2")
     assert [row["id"] for row in table(second)] == [str(each) for each in IDS[3:5]]
     assert second.err == ""
-    missing = trace(rows, "--line=9")
+    missing = trace(rows, JSONL, "--line=9")
     assert missing.status == 2
     assert "line 9 has no row" in missing.err
     assert trace(WORDS, "--line=2").status == 2
@@ -122,7 +127,7 @@ def test_what_is_no_id_is_named_and_left_out(trace: Tracing) -> None:
     assert [row["id"] for row in table(result)] == [str(each) for each in IDS[:3]]
     assert "line 1: 'x' is not a token id" in result.err
     assert "line 2: token 2 is out of range" in result.err
-    grouped = trace(jsonl([IDS[0], True, IDS[1], -1, IDS[2]]), "--group=5")
+    grouped = trace(jsonl([IDS[0], True, IDS[1], -1, IDS[2]]), JSONL, "--group=5")
     assert grouped.status == 1
     assert [row["id"] for row in table(grouped)] == [str(each) for each in IDS[:3]]
     assert len(grouped.err.splitlines()) == 2
@@ -130,24 +135,24 @@ def test_what_is_no_id_is_named_and_left_out(trace: Tracing) -> None:
 
 def test_a_row_that_cannot_be_read_is_named_and_the_next_one_is_traced(trace: Tracing) -> None:
     rows = "[1, 2\n" + jsonl(IDS[:2], IDS[2:4])
-    result = trace(rows)
+    result = trace(rows, JSONL)
     assert result.status == 1
     assert [row["id"] for row in table(result)] == [str(each) for each in IDS[:2]]
     bad, told = result.err.splitlines()
     assert "line 1: not JSON" in bad
     assert told == "line 2 is traced; --line N traces another row (1 more)"
-    wanted = trace(rows, "--line=1")
+    wanted = trace(rows, JSONL, "--line=1")
     assert (wanted.status, wanted.out, wanted.err) == (1, "", f"{bad}\n")
 
 
-@pytest.mark.parametrize(("given", "status"), [("", 2), ("\n \n", 2), ("x y", 1), ("[1, 2\n", 1)])
+@pytest.mark.parametrize(("given", "status"), [("", 2), ("\n \n", 2), ("x y", 1), ("[x, 2]\n", 1)])
 def test_where_nothing_can_be_traced_no_verdict_is_given(
     trace: Tracing, given: str, status: int
 ) -> None:
     result = trace(given)
     assert (result.status, result.out) == (status, "")
     assert ("there is no token id to trace\n" in result.err) == (status == 2)
-    assert trace("[]").status == 0  # a row of no ids is one
+    assert trace("[]", JSONL).status == 0  # a row of no ids is one
 
 
 def test_a_trace_is_played_again(trace: Tracing, tmp_path: Path) -> None:

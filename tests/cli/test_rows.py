@@ -1,0 +1,201 @@
+"""FILE of a command: how its bytes are cut into reads never matters, and mistakes are named."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec.cli.rows import (
+    LONGEST_WORD,
+    BadInputError,
+    Input,
+    InputFormat,
+    decode_text,
+    numbered_lines,
+    numbered_words,
+    parse_id,
+    parse_row,
+    without_bom,
+)
+
+BOM = b"\xef\xbb\xbf"
+IDS = {"token_ids": list}
+TEXTS = {"text": str}
+BOTH = {"token_ids": list, "prompt": str}
+
+reads = st.lists(st.binary(max_size=6) | st.sampled_from([b"12", b"\n", b", ", b"\r\n", BOM, b"["]))
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "expected"),
+    [
+        ("rows.jsonl", None, "jsonl"),
+        ("rows.ndjson", None, "jsonl"),
+        ("rows.json", None, "ids"),
+        ("rows", None, "ids"),
+        ("rows", "jsonl", "jsonl"),
+        ("rows.jsonl", "ids", "ids"),
+    ],
+)
+def test_the_format_is_said_or_in_the_name(
+    tmp_path: Path, name: str, said: InputFormat | None, expected: str
+) -> None:
+    (tmp_path / name).write_bytes(BOM + b"[1]\n")
+    with (tmp_path / name).open("rb") as file:
+        found = Input(file, said, "ids")
+        assert (found.name, found.format) == (str(tmp_path / name), expected)
+        assert b"".join(found.chunks) == b"[1]\n"
+
+
+def test_stdin_is_plain_whatever_it_begins_with() -> None:
+    found = Input(io.BufferedReader(io.BytesIO(b"[1]")), None, "text")
+    assert (found.name, found.format) == ("<stdin>", "text")
+
+
+@given(reads)
+def test_lines_are_those_of_the_whole_file(chunks: list[bytes]) -> None:
+    whole = b"".join(chunks).split(b"\n")
+    expected = [(number, line) for number, line in enumerate(whole, 1) if line.strip()]
+    assert list(numbered_lines(chunks)) == expected
+
+
+@given(reads)
+def test_words_are_those_of_the_whole_file(chunks: list[bytes]) -> None:
+    whole = b"".join(chunks).split(b"\n")
+    words = [re.split(rb"[\s,]+", line) for line in whole]
+    expected = [(number, word) for number, line in enumerate(words, 1) for word in line if word]
+    assert [(n, word) for n, line in numbered_words(chunks) for word in line] == expected
+
+
+@given(reads)
+def test_a_byte_order_mark_is_left_out_at_the_beginning_only(chunks: list[bytes]) -> None:
+    assert b"".join(without_bom([BOM[:1], BOM[1:], *chunks])) == b"".join(chunks)
+    plain = [b"x", *chunks]
+    assert b"".join(without_bom(plain)) == b"".join(plain)
+
+
+@pytest.mark.parametrize("head", [b"", BOM[:1], BOM[:2], b"\xef\xbbx", BOM])
+def test_less_than_a_byte_order_mark_is_kept(head: bytes) -> None:
+    cut = [head[place : place + 1] for place in range(len(head))]
+    assert b"".join(without_bom(cut)) == head.removeprefix(BOM)
+
+
+def test_words_are_given_as_soon_as_they_are_whole() -> None:
+    taken = []
+
+    def arriving() -> Iterator[bytes]:
+        for chunk in (b"1 2", b"3 4\n5", b" 6"):
+            taken.append(chunk)
+            yield chunk
+
+    words = numbered_words(arriving())
+    assert next(words) == (1, [b"1"])
+    assert taken == [b"1 2"]
+    assert next(words) == (1, [b"23", b"4"])
+    assert list(words) == [(2, [b"5"]), (2, [b"6"])]
+
+
+def test_a_word_without_end_is_not_kept_whole() -> None:
+    chunks = (b"7" * 1000 for _ in range(1000))
+    ((number, (word,)),) = numbered_words(chunks)
+    assert number == 1
+    assert word == b"7" * LONGEST_WORD
+
+
+@pytest.mark.parametrize(("word", "token_id"), [(b"0", 0), (b"007", 7), (b"-3", -3)])
+def test_an_id_is_an_integer(word: bytes, token_id: int) -> None:
+    assert parse_id(word) == token_id
+
+
+@pytest.mark.parametrize(
+    "word", [b"x", b"1.0", b"+1", b"1_000", b"--1", b"0x10", b"\xff", "\u0663".encode(), b"1" * 65]
+)
+def test_what_is_no_integer_is_quoted(word: bytes) -> None:
+    with pytest.raises(BadInputError, match=r"^'.*' is not a token id; expected an integer"):
+        parse_id(word)
+
+
+def test_a_text_that_is_not_utf_8_is_bad() -> None:
+    assert decode_text("Größe\n".encode()) == "Größe\n"
+    with pytest.raises(BadInputError, match="not UTF-8: byte 0xff at position 2"):
+        decode_text(b"a\xff")
+
+
+def test_a_row_is_a_value_or_an_object_with_other_fields() -> None:
+    assert parse_row(b" [1, 2]\r", IDS) == ([1, 2], {})
+    line = b'{"id": "a", "token_ids": [3], "n": null}'
+    assert parse_row(line, IDS) == ([3], {"id": "a", "n": None})
+    assert parse_row(b'{"token_ids": []}', IDS) == ([], {})
+    assert parse_row(b'"a"', TEXTS) == ("a", {})
+    assert parse_row(b'{"text": "a", "n": 1}', TEXTS) == ("a", {"n": 1})
+
+
+def test_a_row_of_either_kind() -> None:
+    lines = [b"[1, 2]", b'{"token_ids": [3], "prompt": "x"}', b'"a"', b'{"prompt": "b"}']
+    assert [parse_row(line, BOTH)[0] for line in lines] == [[1, 2], [3], "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("line", "fields", "complaint"),
+    [
+        (b"[1, 2", IDS, "not JSON: Expecting ',' delimiter (column 6)"),
+        (b"[1] 2", IDS, "not JSON: Extra data (column 5)"),
+        (b"5", IDS, "expected a list of token ids or an object, got a number"),
+        (b'"5"', IDS, "expected a list of token ids or an object, got a string"),
+        (b"true", IDS, "expected a list of token ids or an object, got a boolean"),
+        (b"null", IDS, "expected a list of token ids or an object, got null"),
+        (b"[1]", TEXTS, "expected a string or an object, got a list"),
+        (b"7", BOTH, "expected a list of token ids, a string or an object, got a number"),
+        (b'{"ids": [1], "n": 2}', IDS, "the object has no 'token_ids'; its keys: 'ids', 'n'"),
+        (b"{}", BOTH, "the object has no 'token_ids' or 'prompt'; its keys: none"),
+        (b'{"token_ids": 5}', IDS, "'token_ids' must be a list of token ids, got a number"),
+        (b'{"token_ids": {}}', IDS, "'token_ids' must be a list of token ids, got an object"),
+        (b'{"token_ids": "1"}', BOTH, "'token_ids' must be a list of token ids, got a string"),
+        (b'{"text": ["a"]}', TEXTS, "'text' must be a string, got a list"),
+        (b"[\xff]", IDS, "not UTF-8: byte 0xff at position 2"),
+        (b'["\xe6\xb2"]', IDS, "not UTF-8: byte 0xe6 at position 3"),
+    ],
+)
+def test_a_bad_row_says_what_is_wrong(line: bytes, fields: dict[str, type], complaint: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        parse_row(line, fields)
+    assert str(caught.value) == complaint
+
+
+@pytest.mark.parametrize(
+    ("line", "keys"),
+    [
+        (b'{"\\u001b[2J": 1, "\\ud800": 2}', r"'\x1b[2J', '\ud800'"),
+        (b'{"' + b"k" * 1_000 + b'": 1}', "'" + "k" * 39),
+        (json.dumps(dict.fromkeys("abcdefghijklmnopqrst")).encode(), "'l', and 8 more"),
+    ],
+)
+def test_keys_are_printable_and_few(line: bytes, keys: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        parse_row(line, IDS)
+    assert str(caught.value).endswith(keys)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("line", [b"[" * 100_000, b"[" + b"9" * 5000 + b"]"])
+def test_json_beyond_the_limits_of_the_reader_is_a_bad_row(line: bytes) -> None:
+    with pytest.raises(BadInputError, match="not JSON that can be read"):
+        parse_row(line, IDS)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
+def test_any_json_is_a_row_or_a_bad_row(value: Any) -> None:
+    line = json.dumps(value).encode()
+    if isinstance(value, list):
+        assert parse_row(line, IDS) == (value, {})
+    else:
+        with pytest.raises(BadInputError):
+            parse_row(line, IDS)
