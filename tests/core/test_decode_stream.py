@@ -218,6 +218,18 @@ def test_offsets_after_a_prompt_begin_five_tokens_before_its_end(
     assert (stream.prefix_offset, stream.read_offset) == (length + 1, length + 4)
 
 
+def test_an_end_without_text_of_generated_tokens_leaves_the_offsets(
+    tokenizer: MockTokenizer,
+) -> None:
+    stream = DecodeStream(tokenizer, [A, LEAD])
+    assert stream.flush() == "\ufffd"
+    assert (stream.prefix_offset, stream.read_offset) == (0, 2)
+    stream = DecodeStream(tokenizer)
+    stream.step_batch([A, SPECIAL])
+    assert stream.flush() == ""
+    assert (stream.prefix_offset, stream.read_offset) == (0, 1)
+
+
 # --- counting -------------------------------------------------------------------------------------
 
 

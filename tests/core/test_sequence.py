@@ -205,6 +205,7 @@ TAKEN: list[dict[str, Any]] = [
     {"releases": [0]},
     {"releases": [2]},
     {"releases": [True]},
+    {"releases": [1, 1]},
     {"releases": 1},
     {"token_ids": [77], "options": {"skip_special_tokens": False, "unknown_ids": "error"}},
 ]

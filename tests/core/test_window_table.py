@@ -186,6 +186,22 @@ def test_text_taken_back_is_an_error_and_the_stream_stays_as_it_was() -> None:
     assert stream.step(1) == "a"
 
 
+class Waiting(Fickle):
+    """``decode`` takes text back, but its end may yet become a character."""
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        return super().decode(token_ids) + "\ufffd" * (2 in token_ids)
+
+
+def test_what_a_flush_would_refuse_to_give_is_not_held() -> None:
+    stream = DecodeStream(Waiting())
+    assert stream.step_batch([0, 2]) == ["a", ""]
+    assert (stream.held, stream.pending_text) == (b"", "")
+    with pytest.raises(RewriteError):
+        stream.flush()
+    assert not stream.finished
+
+
 def test_bad_ids_are_refused_before_decode_sees_them() -> None:
     stream = DecodeStream(SlowTokenizer())
     for bad in (-1, True, "1", 2**32):
@@ -211,3 +227,15 @@ def test_bytes_and_spans_need_the_other_route() -> None:
         DecodeStream(SlowTokenizer()).flush_bytes()
     with pytest.raises(ValueError, match="bytes route"):
         DecodeStream(SlowTokenizer(), spans=True)
+
+
+class NoOptions:
+    """A tokenizer whose ``decode`` takes ids alone."""
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return ""
+
+
+def test_a_decode_without_skip_special_tokens_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"decode\(\) must take skip_special_tokens"):
+        DecodeStream(NoOptions())  # type: ignore[arg-type]
