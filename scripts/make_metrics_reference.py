@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from streamdec.metrics.instruments import INSTRUMENTS, Buckets, Elsewhere, Instrument
+from streamdec.metrics.instruments import INSTRUMENTS, Buckets, Instrument
 
 TARGET = Path(__file__).parent.parent / "docs" / "reference" / "metrics.md"
 KINDS = {"counter": "counter", "histogram": "histogram"}
@@ -28,21 +28,16 @@ def _with_table(text: str, name: str, lines: Iterator[str]) -> str:
 
 
 def _instruments() -> Iterator[str]:
-    yield "| In Prometheus | In OpenTelemetry | Kind | Labels | What is counted | Elsewhere |"
-    yield "| --- | --- | --- | --- | --- | --- |"
+    yield "| In Prometheus | In OpenTelemetry | Kind | Labels | What is counted |"
+    yield "| --- | --- | --- | --- | --- |"
     for each in INSTRUMENTS:
-        elsewhere = "<br>".join(map(_other, each.elsewhere))
         labels = ", ".join(f"`{label}`" for label in each.labels)
         names = f"`{each.prometheus_name}` | `{each.name}`, `{each.unit}`"
-        yield f"| {names} | {_kind(each)} | {labels} | {each.description} | {elsewhere} |"
+        yield f"| {names} | {_kind(each)} | {labels} | {each.description} |"
 
 
 def _kind(each: Instrument) -> str:
     return KINDS.get(each.kind, "gauge")
-
-
-def _other(other: Elsewhere) -> str:
-    return f"{other.project} `{other.name}`" + (f": {other.differs}" if other.differs else "")
 
 
 def _buckets() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The instruments: what is measured, in which unit, with which labels, and who else measures it.
+"""The instruments: what is measured, in which unit, with which labels.
 
 Each is read from one kind of event of ``streamdec.hooks``, or from statistics that are kept anyway.
 Both adapters and the page of the documentation are made from this table.
@@ -14,7 +14,7 @@ from streamdec.backends.encoding_cache import CacheStatistics, total_statistics
 from streamdec.core.stops.stop_set import StopSetStatistics, stop_set_statistics
 from streamdec.hooks import Call, FellBack, Loaded, StreamEnded
 
-__all__ = ["INSTRUMENTS", "STATISTICS", "Buckets", "Elsewhere", "Instrument", "attribute", "field"]
+__all__ = ["INSTRUMENTS", "STATISTICS", "Buckets", "Instrument", "attribute", "field"]
 
 Kind = Literal["counter", "histogram", "gauge", "updowncounter"]
 """As OpenTelemetry has them; Prometheus calls the last two gauges. The last adds up over
@@ -28,17 +28,6 @@ class Buckets(NamedTuple):
     """Ascending; each belongs to the bucket below it."""
     reason: str
     """Why these."""
-
-
-class Elsewhere(NamedTuple):
-    """Another project's metric for the same, or nearly."""
-
-    project: str
-    """Who has it."""
-    name: str
-    """As it stands in Prometheus, with the labels that matter."""
-    differs: str
-    """What is another there; empty if nothing is."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -70,8 +59,6 @@ class Instrument:
     """Of a histogram."""
     only_successes: bool = False
     """Whether nothing is measured where ``error_type`` is not None."""
-    elsewhere: tuple[Elsewhere, ...] = ()
-    """What other projects have for the same."""
 
     @property
     def prometheus_name(self) -> str:
@@ -141,18 +128,6 @@ _LOADS = Buckets(
 # --- streams --------------------------------------------------------------------------------------
 
 _BY_ROUTE = ("tokenizer_type", "route")
-_TOKENS_OF_OUTPUT = (
-    Elsewhere("SGLang", "sgl_tokenizer_stream_tokens_total", "is our _sum; counted at each token"),
-    Elsewhere("SMG", 'smg_router_tokens_total{token_type="output"}', "is our _sum, by model"),
-    Elsewhere(
-        "Dynamo",
-        "dynamo_frontend_output_tokens_total",
-        "is our _sum, by model; counted at each token",
-    ),
-    Elsewhere("Dynamo", "dynamo_frontend_output_sequence_tokens", "by model; other buckets"),
-    Elsewhere("vLLM", "vllm:generation_tokens_total", "is our _sum; counted at each step"),
-    Elsewhere("vLLM", "vllm:request_generation_tokens", "of the engine: also what no reader took"),
-)
 
 _STREAMS = (
     Instrument(
@@ -162,13 +137,6 @@ _STREAMS = (
         description="Streams that ended, whatever their end; abort: also those that were left.",
         source=StreamEnded,
         labels=(*_BY_ROUTE, "finish_reason"),
-        elsewhere=(
-            Elsewhere(
-                "vLLM",
-                "vllm:request_success_total{finished_reason}",
-                "of the engine, which does not see the stops of streamdec",
-            ),
-        ),
     ),
     Instrument(
         name="streamdec.stream.tokens",
@@ -179,7 +147,6 @@ _STREAMS = (
         value="tokens",
         labels=_BY_ROUTE,
         buckets=_TOKENS,
-        elsewhere=_TOKENS_OF_OUTPUT,
     ),
     Instrument(
         name="streamdec.stream.chunks",
@@ -207,13 +174,6 @@ _STREAMS = (
         "token_sequence, eos, or engine where it stopped by itself.",
         source=StreamEnded,
         labels=("tokenizer_type", "kind"),
-        elsewhere=(
-            Elsewhere(
-                "SGLang",
-                "sgl_tokenizer_stop_sequences_detected_total{type}",
-                "other values of the label; the engine's own stops are not counted",
-            ),
-        ),
     ),
     Instrument(
         name="streamdec.stream.errors",
@@ -241,13 +201,6 @@ _STREAMS = (
         source=StreamEnded,
         value="held_tokens",
         labels=_BY_ROUTE,
-        elsewhere=(
-            Elsewhere(
-                "SGLang",
-                "sgl_tokenizer_stream_incomplete_utf8_total",
-                "also where the token itself is U+FFFD",
-            ),
-        ),
     ),
     Instrument(
         name="streamdec.stream.jailed_tokens",
@@ -258,7 +211,6 @@ _STREAMS = (
         source=StreamEnded,
         value="jailed_tokens",
         labels=_BY_ROUTE,
-        elsewhere=(Elsewhere("SGLang", "sgl_tokenizer_partial_matches_total", ""),),
     ),
     Instrument(
         name="streamdec.stream.incomplete_ends",
@@ -316,10 +268,6 @@ _CALLED = (
         "streams decode is not counted.",
         source=Call,
         labels=_BY_OPERATION,
-        elsewhere=(
-            Elsewhere("SGLang", "sgl_tokenizer_encode_requests_total{tokenizer_type}", ""),
-            Elsewhere("SGLang", "sgl_tokenizer_decode_requests_total{tokenizer_type}", ""),
-        ),
     ),
     Instrument(
         name="streamdec.tokenizer.errors",
@@ -328,10 +276,6 @@ _CALLED = (
         description="Calls that raised an exception, by its class.",
         source=Call,
         labels=(*_BY_OPERATION, "error_type"),
-        elsewhere=(
-            Elsewhere("SGLang", "sgl_tokenizer_encode_errors_total{error_type}", ""),
-            Elsewhere("SGLang", "sgl_tokenizer_decode_errors_total{error_type}", ""),
-        ),
     ),
     Instrument(
         name="streamdec.tokenizer.duration",
@@ -343,25 +287,6 @@ _CALLED = (
         labels=_BY_OPERATION,
         buckets=_CALLS,
         only_successes=True,
-        elsewhere=(
-            Elsewhere("SGLang", "sgl_tokenizer_encode_duration_seconds", "nothing below 1 ms"),
-            Elsewhere("SGLang", "sgl_tokenizer_decode_duration_seconds", "nothing below 1 ms"),
-            Elsewhere(
-                "SGLang",
-                "sgl_tokenizer_encode_batch_duration_seconds{batch_size}",
-                "by size",
-            ),
-            Elsewhere(
-                "Dynamo",
-                'dynamo_frontend_tokenizer_latency_ms{operation="tokenize"}',
-                "milliseconds; buckets from 0.5 ms",
-            ),
-            Elsewhere(
-                "Dynamo",
-                'dynamo_frontend_tokenizer_latency_ms{operation="detokenize"}',
-                "of the steps of a stream, at its end; ours is of whole texts",
-            ),
-        ),
     ),
     Instrument(
         name="streamdec.tokenizer.texts",
@@ -384,16 +309,6 @@ _CALLED = (
         labels=_BY_OPERATION,
         buckets=_TOKENS,
         only_successes=True,
-        elsewhere=(
-            Elsewhere("SGLang", "sgl_tokenizer_tokens_per_encode", "without batches"),
-            Elsewhere("SGLang", "sgl_tokenizer_tokens_per_decode", ""),
-            Elsewhere(
-                "Dynamo",
-                "dynamo_frontend_input_sequence_tokens",
-                "of requests, by model; other buckets",
-            ),
-            Elsewhere("vLLM", "vllm:request_prompt_tokens", "of requests"),
-        ),
     ),
     Instrument(
         name="streamdec.tokenizer.characters",
@@ -406,9 +321,6 @@ _CALLED = (
         labels=_BY_OPERATION,
         buckets=_CHARACTERS,
         only_successes=True,
-        elsewhere=(
-            Elsewhere("SGLang", "sgl_tokenizer_chars_per_encode", "in bytes of UTF-8; no batches"),
-        ),
     ),
 )
 
@@ -423,13 +335,6 @@ _LOADED = (
         source=Loaded,
         labels=("tokenizer_type", "format"),
         only_successes=True,
-        elsewhere=(
-            Elsewhere(
-                "SGLang",
-                "sgl_tokenizer_factory_loads_total{file_type}",
-                "the ending of the file's name stands for its format",
-            ),
-        ),
     ),
     Instrument(
         name="streamdec.load.errors",
@@ -438,11 +343,6 @@ _LOADED = (
         description="Calls of load_tokenizer that raised an exception, by its class.",
         source=Loaded,
         labels=("error_type",),
-        elsewhere=(
-            Elsewhere(
-                "SGLang", "sgl_tokenizer_factory_errors_total{error_type}", "its own words for them"
-            ),
-        ),
     ),
     Instrument(
         name="streamdec.load.duration",
@@ -455,7 +355,6 @@ _LOADED = (
         labels=("tokenizer_type", "format"),
         buckets=_LOADS,
         only_successes=True,
-        elsewhere=(Elsewhere("SGLang", "sgl_tokenizer_factory_load_duration_seconds", ""),),
     ),
     Instrument(
         name="streamdec.vocabulary.size",
@@ -467,13 +366,6 @@ _LOADED = (
         value="vocab_size",
         labels=("tokenizer_type", "tokenizer"),
         only_successes=True,
-        elsewhere=(
-            Elsewhere(
-                "SGLang",
-                "sgl_tokenizer_vocab_size{tokenizer_type}",
-                "of the tokenizer of that type that was loaded last",
-            ),
-        ),
     ),
     Instrument(
         name="streamdec.fallbacks",
@@ -496,18 +388,6 @@ _CACHES = (
         description="Texts whose ids an EncodingCache had; of all caches of the process.",
         source=CacheStatistics,
         value="hits",
-        elsewhere=(
-            Elsewhere(
-                "SMG",
-                'smg_tokenizer_cache_lookups_total{layer="l0",result="hit"}',
-                "before: smg_tokenizer_cache_l0_hits_total",
-            ),
-            Elsewhere(
-                "Dynamo",
-                "dynamo_frontend_tokenizer_cache_hits_total",
-                "of beginnings of texts, not whole ones",
-            ),
-        ),
     ),
     Instrument(
         name="streamdec.encoding_cache.misses",
@@ -516,18 +396,6 @@ _CACHES = (
         description="Texts whose ids no EncodingCache had.",
         source=CacheStatistics,
         value="misses",
-        elsewhere=(
-            Elsewhere(
-                "SMG",
-                'smg_tokenizer_cache_lookups_total{layer="l0",result="miss"}',
-                "before: smg_tokenizer_cache_l0_misses_total",
-            ),
-            Elsewhere(
-                "Dynamo",
-                "dynamo_frontend_tokenizer_cache_misses_total",
-                "of beginnings of texts, not whole ones",
-            ),
-        ),
     ),
     Instrument(
         name="streamdec.encoding_cache.evictions",
@@ -536,7 +404,6 @@ _CACHES = (
         description="Texts that made room for others in an EncodingCache.",
         source=CacheStatistics,
         value="evictions",
-        elsewhere=(Elsewhere("SMG", 'smg_tokenizer_cache_evictions_total{layer="l0"}', ""),),
     ),
     Instrument(
         name="streamdec.encoding_cache.entries",
@@ -545,7 +412,6 @@ _CACHES = (
         description="Texts that are in an EncodingCache now.",
         source=CacheStatistics,
         value="entries",
-        elsewhere=(Elsewhere("SMG", "smg_tokenizer_cache_l0_entries", "in older versions"),),
     ),
     Instrument(
         name="streamdec.encoding_cache.size",

@@ -3,28 +3,32 @@
 In: a folder. Out: findings (:func:`~streamdec.preflight.inspect`), the ids on which an engine stops
 (:func:`~streamdec.preflight.effective_stop_tokens`), stop conditions made of them
 (:func:`~streamdec.preflight.stop_conditions`), and answers to single questions
-(``streamdec.preflight.questions``). Files are read and nothing in them is run; no network (but for
+about tokens, templates and files. Files are read and nothing in them is run; no network (but for
 :func:`~streamdec.preflight.verify_commit_reachable`), no transformers.
 """
 
 from streamdec.preflight.inspection import inspect
-from streamdec.preflight.questions import (
+from streamdec.preflight.questions_files import (
     CommitStatus,
-    DiscoveredToken,
-    EffectiveTokenizerClass,
     QuantizationEntry,
+    cross_ref_files,
+    find_nested_quantization_config,
+    summarize_quant_config,
+    verify_commit_reachable,
+)
+from streamdec.preflight.questions_templates import (
     TemplateKwargs,
     TurnMarker,
     build_chat_template_env,
-    cross_ref_files,
-    discover_added_tokens,
     effective_template_kwargs,
-    effective_tokenizer_class,
-    find_nested_quantization_config,
     is_turn_marker_eos,
+)
+from streamdec.preflight.questions_tokens import (
+    DiscoveredToken,
+    EffectiveTokenizerClass,
+    discover_added_tokens,
+    effective_tokenizer_class,
     resolve_marker_to_id,
-    summarize_quant_config,
-    verify_commit_reachable,
     version_gate_tokenizer_class,
 )
 from streamdec.preflight.report import (

@@ -1,37 +1,35 @@
-"""Questions about tokens: which are added, what id a marker has, which stop id begins a turn.
+"""Questions about tokens: the added ones, the ids of a marker, and the tokenizer class.
 
-In: the folder of a snapshot. Out: plain values. Files are read; nothing in them is run but the chat
-template, which :func:`~streamdec.preflight.is_turn_marker_eos` renders in a child process.
+In: the folder of a snapshot. Out: plain values. Files are read, and nothing in them is run.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from streamdec.backends.added_vocabulary import Token
-from streamdec.preflight.engines import parse_engine
-from streamdec.preflight.questions_turns import openers
-from streamdec.preflight.snapshot import Snapshot
+from streamdec.preflight.engines import ENGINES, parse_engine
+from streamdec.preflight.facts import facts
+from streamdec.preflight.snapshot import open_snapshot
+from streamdec.preflight.tokenizer_class import auto_map_of
 from streamdec.preflight.tokens import Entry, Tokens
-from streamdec.preflight.view import View
 
 __all__ = [
     "DiscoveredToken",
-    "TurnMarker",
+    "EffectiveTokenizerClass",
     "discover_added_tokens",
-    "is_turn_marker_eos",
+    "effective_tokenizer_class",
     "resolve_marker_to_id",
+    "version_gate_tokenizer_class",
 ]
 
 _CONFIG = "tokenizer_config.json"
 _JSON = "tokenizer.json"
 _LEGACY = "added_tokens.json"
-_ARTICLES = {"assistant": "an"}
-_ENGINES = ("vllm", "sglang", "transformers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +67,6 @@ class DiscoveredToken:
         return len(set(self.flags.values())) > 1
 
 
-class TurnMarker(NamedTuple):
-    """A stop id with which a turn begins.
-
-    >>> from streamdec.preflight import TurnMarker
-    >>> print(*TurnMarker(154827, "<|user|>", "before a user message, chat_template.jinja:64"))
-    154827 <|user|> before a user message, chat_template.jinja:64
-    """
-
-    id: int
-    """The token id."""
-    content: str
-    """Its text."""
-    where: str
-    """Whose turn it begins, and the line of the template in which it is written, if it is."""
-
-
 def discover_added_tokens(
     path: str | os.PathLike[str], *, apply_tokenizer_config: bool = True
 ) -> dict[int, DiscoveredToken]:
@@ -102,7 +84,7 @@ def discover_added_tokens(
     >>> {i: (token.content, token.special) for i, token in added.items()}
     {0: ('<|endoftext|>', True), 1: ('<|im_start|>', True), 2: ('<|im_end|>', True)}
     """
-    tokens = Tokens(Snapshot(Path(path)))
+    tokens = Tokens(open_snapshot(path))
     bare = {} if tokens.bare is None else tokens.bare.added()
     found = tokens.added if apply_tokenizer_config else bare
     flags: dict[int, dict[str, bool]] = {}
@@ -157,7 +139,7 @@ def resolve_marker_to_id(path: str | os.PathLike[str], marker: str) -> list[int]
     """
     if not isinstance(marker, str):
         raise TypeError(f"a marker is a string, not {type(marker).__name__}")
-    tokens = Tokens(Snapshot(Path(path)))
+    tokens = Tokens(open_snapshot(path))
     found = {entry.id for _, entry in _declared(tokens) if entry.content == marker}
     if not tokens.has_decoder and marker in tokens.legacy:
         found.add(tokens.legacy[marker])
@@ -165,47 +147,6 @@ def resolve_marker_to_id(path: str | os.PathLike[str], marker: str) -> list[int]
     if loaded is not None:
         found.add(loaded)
     return sorted(found)
-
-
-def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
-    """The stop ids with which the template of ``path`` begins a turn, and whose turn that is.
-
-    The ids are those on which vLLM, SGLang or transformers stop. A marker that closes the
-    assistant's turn is none of them, although the next turn follows it. What is found is no mistake
-    where the template closes no turn: such a model ends its turn by beginning the next (GLM), and
-    without these ids its output runs on.
-
-    The template is rendered, so an empty list may also say that there is none, or that it fails.
-    Raises :class:`~streamdec.PreflightError` for what is no folder,
-    :class:`~streamdec.MissingExtraError` without jinja2.
-
-    >>> from pathlib import Path
-    >>> from shutil import copytree
-    >>> from tempfile import TemporaryDirectory
-    >>> from streamdec.preflight import is_turn_marker_eos
-    >>> with TemporaryDirectory() as folder:
-    ...     model = Path(copytree("path/to/model", folder, dirs_exist_ok=True))
-    ...     _ = (model / "generation_config.json").write_text('{"eos_token_id": [1, 2]}')
-    ...     [(marker.id, marker.content) for marker in is_turn_marker_eos(model)]
-    [(1, '<|im_start|>')]
-    """
-    view = View(Snapshot(Path(path)), tuple(parse_engine(name) for name in _ENGINES))
-    template = view.templates.default
-    if template is None:
-        return []
-    stops = {i: view.tokens.text_of(i) for i in sorted(view.stop_ids)}
-    known = {text: i for i, (text, _) in view.tokens.added.items() if text}
-    known |= {text: i for i, text in stops.items() if text}
-    roles = {name: role.text for name, role in view.tokens.roles.items()}
-    begun = openers(template.text, roles, known)
-    found = []
-    for i, text in stops.items():
-        if text in begun:
-            where = f"before {_listed(begun[text])}"
-            line = _line_of(template.text, text)
-            where += f", {template.file}{template.pointer and '#' + template.pointer}"
-            found.append(TurnMarker(i, text, f"{where}:{line}" if line else where))
-    return found
 
 
 def _declared(tokens: Tokens) -> Iterator[tuple[str, Entry]]:
@@ -217,11 +158,135 @@ def _is_legacy(tokens: Tokens, token_id: int, text: str) -> bool:
     return not tokens.has_decoder and tokens.legacy.get(text) == token_id
 
 
-def _listed(roles: Iterable[str]) -> str:
-    return " and ".join(f"{_ARTICLES.get(role, 'a')} {role} message" for role in roles)
+# --- the tokenizer class --------------------------------------------------------------------------
 
 
-def _line_of(text: str, marker: str) -> int | None:
-    """The line in which a template writes a marker; None if it puts it together."""
-    before, found, _ = text.partition(marker)
-    return before.count("\n") + 1 if found else None
+@dataclass(frozen=True, slots=True)
+class EffectiveTokenizerClass:
+    """The class with which a version of transformers loads a tokenizer.
+
+    >>> from streamdec.preflight import effective_tokenizer_class
+    >>> found = effective_tokenizer_class("path/to/model", "5.23.0")
+    >>> found.name, found.source, found.resolved
+    ('Qwen2Tokenizer', 'config.json', True)
+    """
+
+    name: str | None
+    """None where it raises, where code of the snapshot decides, or where the files do not tell."""
+    version: str
+    """Of transformers."""
+    why: str
+    """What decided, in words."""
+    source: str
+    """The file that decided."""
+    remote_code: bool = False
+    """Whether ``auto_map`` names code of the snapshot, which needs ``trust_remote_code``."""
+    error: str | None = None
+    """What is raised instead, as transformers says it."""
+
+    @property
+    def resolved(self) -> bool:
+        """Whether the answer is known: a class, remote code, or an error."""
+        return self.name is not None or self.remote_code or self.error is not None
+
+    def __str__(self) -> str:
+        told = self.name or ("remote code" if self.remote_code else self.error or "unknown")
+        return f"{told} ({self.why})"
+
+
+def effective_tokenizer_class(
+    path: str | os.PathLike[str], version: str = ENGINES["transformers"][-1]
+) -> EffectiveTokenizerClass:
+    """The class that ``AutoTokenizer`` of transformers ``version`` makes of the folder ``path``.
+
+    Version 5 often takes another class than the declared one: the generic
+    ``TokenizersBackend`` where the declared name is unknown or is not the one of the model type.
+    Version 4 raises for an unknown name, and prefers the class whose name ends in ``Fast``.
+
+    Raises :class:`~streamdec.PreflightError` for what is no folder, ValueError for what is no
+    version.
+
+    >>> from streamdec.preflight import effective_tokenizer_class
+    >>> effective_tokenizer_class("path/to/model", "4.57.6").name
+    'PreTrainedTokenizerFast'
+    >>> print(effective_tokenizer_class("path/to/model", "5.0.0"))
+    Qwen2Tokenizer (model type qwen2, whose declared class is known to be wrong)
+    """
+    known = parse_engine(f"transformers@{str(version).removeprefix('transformers@')}")
+    tokens = Tokens(open_snapshot(path))
+    if known.before("5"):
+        return _version_4(tokens, known.version)
+    chosen = tokens.chosen
+    return EffectiveTokenizerClass(
+        name=None if chosen.cls is None else chosen.cls.name,
+        version=known.version,
+        why=chosen.why,
+        source=chosen.source,
+        remote_code=chosen.cls is None,
+    )
+
+
+def version_gate_tokenizer_class(
+    tokenizer: str | os.PathLike[str] | Mapping[str, Any],
+) -> str:
+    """Which transformers a tokenizer class needs at least: ``">=4.0"`` or ``">=5.0"``.
+
+    ``tokenizer`` is the folder of a snapshot, the JSON of its ``tokenizer_config.json``, or the
+    name of a class; a string is a folder if there is one of that name. Classes that a snapshot
+    brings along (``auto_map``) load with both. A name that no version has needs 5, which takes
+    another class instead and does not say so; 4 raises.
+
+    Raises :class:`~streamdec.PreflightError` for a path that is no folder.
+
+    >>> from streamdec.preflight import version_gate_tokenizer_class
+    >>> version_gate_tokenizer_class("TokenizersBackend")
+    '>=5.0'
+    >>> version_gate_tokenizer_class("path/to/model")
+    '>=4.0'
+    """
+    if isinstance(tokenizer, Mapping):
+        return _gate(_declared_class(tokenizer), bool(auto_map_of(tokenizer)))
+    is_name = isinstance(tokenizer, str) and tokenizer.isidentifier()
+    if is_name and not Path(tokenizer).is_dir():
+        return _gate(str(tokenizer), has_code=False)
+    found = effective_tokenizer_class(tokenizer, "4.57.6")
+    return ">=5.0" if found.error else ">=4.0"
+
+
+def _gate(name: str, has_code: bool) -> str:
+    return ">=4.0" if has_code or not name or _class_of_4(name) else ">=5.0"
+
+
+def _declared_class(config: Mapping[str, Any]) -> str:
+    name = config.get("tokenizer_class")
+    return name if isinstance(name, str) else ""
+
+
+def _class_of_4(name: str) -> str | None:
+    """The class that version 4 takes for a name; None if it has none."""
+    known = facts().classes_of_v4
+    fast = name if name.endswith("Fast") else f"{name}Fast"
+    return fast if fast in known else name if name in known else None
+
+
+def _version_4(tokens: Tokens, version: str) -> EffectiveTokenizerClass:
+    config = tokens.snapshot.object("config.json") or {}
+    for file, data in ((_CONFIG, tokens.config), ("config.json", config)):
+        code = auto_map_of(data)
+        if code:
+            why = "auto_map names code of the snapshot"
+            return EffectiveTokenizerClass(None, version, why, file, remote_code=True)
+        name = _declared_class(data)
+        if name:
+            found = _class_of_4(name)
+            said = f"Tokenizer class {name} does not exist or is not currently imported."
+            error = None if found else f"ValueError: {said}"
+            why = f"{name} is declared"
+            return EffectiveTokenizerClass(found, version, why, file, error=error)
+    # What version 4 has for each model type is not known here; where 5 has a class, 4 had its name.
+    model_type = config.get("model_type")
+    registered = facts().class_of_model.get(model_type, "") if isinstance(model_type, str) else ""
+    why = f"no class is declared; model type {model_type}"
+    return EffectiveTokenizerClass(
+        _class_of_4(registered) if registered else None, version, why, "config.json"
+    )

@@ -21,15 +21,21 @@ from streamdec.errors import ChatTemplateError, MissingExtraError
 
 __all__ = [
     "ALL",
+    "ANSWER",
     "CHILD_DIED",
+    "FIRST",
+    "QUESTION",
     "STANDARD_NAMES",
+    "TOOL",
     "WHAT",
     "Marker",
     "Probes",
     "StaticFacts",
     "Turns",
+    "called",
     "find_turns",
     "probe",
+    "rendered",
 ]
 
 ANSWER = "qzanswerzq"
@@ -57,7 +63,7 @@ _HOPELESS = (CHILD_DIED, "CHAT_TEMPLATE_RESOURCE_LIMIT", "CHAT_TEMPLATE_SYNTAX_E
 
 _USER = {"role": "user", "content": FIRST}
 _ASSISTANT = {"role": "assistant", "content": ANSWER}
-_TOOL = {
+TOOL = {
     "type": "function",
     "function": {
         "name": "look",
@@ -67,7 +73,8 @@ _TOOL = {
 }
 
 
-def _called(arguments: Any, content: str | None = "") -> list[dict[str, Any]]:
+def called(arguments: Any, content: str | None = "") -> list[dict[str, Any]]:
+    """Return a conversation in which the assistant calls :data:`TOOL`."""
     call = {"id": "call00001", "type": "function"}
     function = {"name": "look", "arguments": arguments}
     calls = [{**call, "function": function}]
@@ -82,9 +89,9 @@ _CONVERSATIONS: Mapping[str, Mapping[str, Any]] = {
     "empty": {"messages": [_USER, {"role": "assistant", "content": ""}]},
     "none": {"messages": [_USER, {"role": "assistant", "content": None}]},
     "list": {"messages": [{"role": "user", "content": [{"type": "text", "text": FIRST}]}]},
-    "call": {"messages": _called({"at": "it"}), "tools": [_TOOL]},
-    "call_none": {"messages": _called({"at": "it"}, None), "tools": [_TOOL]},
-    "call_string": {"messages": _called('{"at": "it"}'), "tools": [_TOOL]},
+    "call": {"messages": called({"at": "it"}), "tools": [TOOL]},
+    "call_none": {"messages": called({"at": "it"}, None), "tools": [TOOL]},
+    "call_string": {"messages": called('{"at": "it"}'), "tools": [TOOL]},
 }
 """The conversations that are rendered, by name."""
 ALL = tuple(_CONVERSATIONS)
@@ -168,7 +175,9 @@ def probe(
     except ChatTemplateError as error:
         return Probes(error=error)
     asked = {name: _CONVERSATIONS[name] for name in conversations}
-    return _rendered(source, special_tokens, static, asked) if asked else Probes(static=static)
+    if not asked:
+        return Probes(static=static)
+    return rendered(source, special_tokens, asked, static=static)
 
 
 def find_turns(probes: Probes, markers: Mapping[str, int]) -> Turns:
@@ -268,12 +277,17 @@ def _nodes(tree: Any) -> Iterator[Any]:
 # --- rendering ------------------------------------------------------------------------------------
 
 
-def _rendered(
+def rendered(
     source: str,
     special_tokens: Mapping[str, str],
-    static: StaticFacts,
     conversations: Mapping[str, Mapping[str, Any]],
+    *,
+    static: StaticFacts | None = None,
 ) -> Probes:
+    """Render ``conversations`` (contexts by their names) in a child process.
+
+    Nothing else is rendered after an error that makes the rest hopeless, as a limit.
+    """
     child = import_module("streamdec.chat.isolated")
     # One child for all conversations; what holds for requests holds here, but for the processor.
     pool = child.ChildPool(1, child.ChildLimits(cpu_seconds=1, answer=4 << 20))

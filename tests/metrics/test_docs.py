@@ -25,6 +25,15 @@ def test_the_tables_are_those_of_the_instruments() -> None:
         assert PAGE.text.count(f"| `{each.prometheus_name}` | `{each.name}`, ") == 1
 
 
+def test_names_of_other_projects_are_compared_with_ones_that_there_are() -> None:
+    _, _, table = PAGE.text.partition("\n## In other projects\n")
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) > 30
+    for _, other, ours, _ in rows:
+        assert re.fullmatch(r"`(sgl|smg|dynamo|vllm)[a-z0-9_:]+(\{[^}]+\})?`", other)
+        assert ours.strip("`") in {each.prometheus_name for each in INSTRUMENTS}
+
+
 def test_every_block_is_tried() -> None:
     assert sorted({*PAGE.kinds}) == ["promql", "python", "text"]
     assert len(PAGE.of_kind("python")) == 4

@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from streamdec import StopSequenceDecoder, load_tokenizer
-from streamdec.preflight import effective_stop_tokens, inspect, stop_conditions
-from streamdec.preflight.questions import (
+from streamdec.preflight import (
     discover_added_tokens,
+    effective_stop_tokens,
     effective_tokenizer_class,
     find_nested_quantization_config,
+    inspect,
     is_turn_marker_eos,
     resolve_marker_to_id,
+    stop_conditions,
     summarize_quant_config,
     version_gate_tokenizer_class,
 )

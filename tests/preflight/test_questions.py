@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamdec import preflight
 from streamdec.errors import MissingExtraError, PreflightError
-from streamdec.preflight import inspect, questions
-from streamdec.preflight.findings import RULES
-from streamdec.preflight.questions import (
+from streamdec.preflight import (
     cross_ref_files,
     discover_added_tokens,
     effective_template_kwargs,
@@ -26,8 +25,9 @@ from streamdec.preflight.questions import (
     summarize_quant_config,
     version_gate_tokenizer_class,
 )
+from streamdec.preflight.findings import RULES
 from streamdec.preflight.questions_files import COMPARING
-from streamdec.preflight.questions_turns import openers
+from streamdec.preflight.questions_templates import openers
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.tokens import Tokens
 from tests.preflight.corrupting import corrupt, corruptions
@@ -119,7 +119,7 @@ def test_a_marker_has_one_id_none_or_several(tmp_path: Path) -> None:
     assert resolve_marker_to_id(folder, "<|im_end|>") == [258, 300]
     assert resolve_marker_to_id(folder, "<|pad|>") == [259, 261]
     assert resolve_marker_to_id(folder, "a") != [], "a token of the vocabulary is a token too"
-    codes = inspect(folder, render=False).codes
+    codes = preflight.inspect(folder, render=False).codes
     assert {"ADDED_TOKEN_ID_DRIFT", "ADDED_TOKEN_DUPLICATE_CONTENT"} <= codes
     with pytest.raises(TypeError, match="a marker is a string, not int"):
         resolve_marker_to_id(folder, 258)  # type: ignore[arg-type] # that is tested
@@ -422,9 +422,9 @@ def test_the_real_glm() -> None:
 
 
 def test_every_question_is_documented_with_an_example() -> None:
-    for name in questions.__all__:
+    for name in preflight.__all__:
         if name[0].islower():
-            assert ">>> " in (getattr(questions, name).__doc__ or ""), name
+            assert ">>> " in (getattr(preflight, name).__doc__ or ""), name
 
 
 @given(st.sampled_from(sorted(INCIDENTS)), corruptions)
@@ -450,3 +450,9 @@ def test_whatever_was_done_to_a_folder_every_question_is_answered(
         for engine in ("vllm", "sglang", "transformers"):
             kept, dropped, refused = effective_template_kwargs(folder, engine, {"a": 1})
             assert [*kept, *dropped, *refused] == ["a"]
+
+
+def test_an_empty_path_is_not_the_working_directory() -> None:
+    for question in (discover_added_tokens, is_turn_marker_eos, cross_ref_files):
+        with pytest.raises(PreflightError, match="this is no path"):
+            question("")

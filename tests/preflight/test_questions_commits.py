@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from streamdec.errors import PreflightError
-from streamdec.preflight.questions import verify_commit_reachable
+from streamdec.preflight import verify_commit_reachable
 
 constants = pytest.importorskip("huggingface_hub.constants")
 

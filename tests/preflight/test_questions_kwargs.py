@@ -12,8 +12,8 @@ import pytest
 
 from streamdec.chat.environment import make_environment
 from streamdec.errors import MissingExtraError
-from streamdec.preflight.questions import build_chat_template_env, effective_template_kwargs
-from streamdec.preflight.questions_kwargs import _undeclared
+from streamdec.preflight import build_chat_template_env, effective_template_kwargs
+from streamdec.preflight.questions_templates import _undeclared
 from tests.preflight.making import CHATML, Parts, control, shared_snapshots
 
 meta = pytest.importorskip("jinja2.meta")

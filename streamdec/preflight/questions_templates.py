@@ -1,7 +1,8 @@
-"""Questions about chat templates: their environment, and which arguments of a request reach them.
+"""Questions about chat templates: their environment, their arguments, and who begins a turn.
 
 In: a folder, an engine, and what a request has as ``chat_template_kwargs``. Out: which of them
-reach what renders the prompt. The template is parsed and neither compiled nor rendered.
+reach what renders the prompt; which stop ids begin a turn. For the arguments the template is
+parsed, not compiled or rendered. For turns it is rendered in a child process.
 
 The rules were read in the engines' source: vLLM 0.33.0 (``vllm/renderers/hf.py``,
 ``renderers/online_renderer.py``, ``entrypoints/openai/chat_completion/protocol.py``,
@@ -14,21 +15,38 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
-from pathlib import Path
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamdec.errors import ChatTemplateError
 from streamdec.preflight.engines import Engine, parse_engine
-from streamdec.preflight.snapshot import Snapshot
+from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.templates import Template
+from streamdec.preflight.turns import (
+    ANSWER,
+    FIRST,
+    QUESTION,
+    TOOL,
+    Probes,
+    called,
+    find_turns,
+    rendered,
+)
 from streamdec.preflight.view import View
 
 if TYPE_CHECKING:
     from streamdec.chat.environment import Clock
 
-__all__ = ["TemplateKwargs", "build_chat_template_env", "effective_template_kwargs"]
+__all__ = [
+    "TemplateKwargs",
+    "TurnMarker",
+    "build_chat_template_env",
+    "effective_template_kwargs",
+    "is_turn_marker_eos",
+    "openers",
+]
 
 _STANDARD = frozenset(
     (
@@ -119,7 +137,7 @@ def effective_template_kwargs(
     names: list[object] = list(kwargs)
     if not all(isinstance(name, str) for name in names):
         raise TypeError("kwargs must be a mapping of names to values")
-    view = View(Snapshot(Path(path)), (known,), render=False)
+    view = View(open_snapshot(path), (known,), render=False)
     case = _Case(view, known, dict(kwargs), with_tools, trust_request_chat_template)
     return _RULES[known.name](case)
 
@@ -283,3 +301,141 @@ def _undeclared(template: str) -> frozenset[str]:
 def _chat(module: str) -> Any:
     """A module of :mod:`streamdec.chat`. Raises :class:`MissingExtraError` without jinja2."""
     return import_module("streamdec.chat._jinja").within(f"streamdec.chat.{module}")
+
+
+# --- turns ----------------------------------------------------------------------------------------
+
+_ARTICLES = {"assistant": "an"}
+_ENGINES = ("vllm", "sglang", "transformers")
+_SYSTEM = "qzsystemzq"
+_CALLED = "qzcalledzq"
+_RESULT = "qzresultzq"
+_USER = {"role": "user", "content": FIRST}
+_ANSWER = {"role": "assistant", "content": ANSWER}
+_QUESTION = {"role": "user", "content": QUESTION}
+_CALL = called({"at": "it"}, _CALLED)
+_RETURN = {"role": "tool", "name": "look", "tool_call_id": "call00001", "content": _RESULT}
+_CONVERSATIONS: tuple[tuple[list[dict[str, Any]], list[dict[str, Any]] | None], ...] = (
+    ([_USER, _ANSWER, _QUESTION], None),
+    ([{"role": "system", "content": _SYSTEM}, _USER, _ANSWER], None),
+    ([*_CALL, _RETURN, _ANSWER], [TOOL]),
+)
+"""Conversations and the tools that go with them; a template may refuse any of them."""
+
+
+class TurnMarker(NamedTuple):
+    """A stop id with which a turn begins.
+
+    >>> from streamdec.preflight import TurnMarker
+    >>> print(*TurnMarker(154827, "<|user|>", "before a user message, chat_template.jinja:64"))
+    154827 <|user|> before a user message, chat_template.jinja:64
+    """
+
+    id: int
+    """The token id."""
+    content: str
+    """Its text."""
+    where: str
+    """Whose turn it begins, and the line of the template in which it is written, if it is."""
+
+
+def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
+    """The stop ids with which the template of ``path`` begins a turn, and whose turn that is.
+
+    The ids are those on which vLLM, SGLang or transformers stop. A marker that closes the
+    assistant's turn is none of them, although the next turn follows it. What is found is no mistake
+    where the template closes no turn: such a model ends its turn by beginning the next (GLM), and
+    without these ids its output runs on.
+
+    The template is rendered, so an empty list may also say that there is none, or that it fails.
+    Raises :class:`~streamdec.PreflightError` for what is no folder,
+    :class:`~streamdec.MissingExtraError` without jinja2.
+
+    >>> from pathlib import Path
+    >>> from shutil import copytree
+    >>> from tempfile import TemporaryDirectory
+    >>> from streamdec.preflight import is_turn_marker_eos
+    >>> with TemporaryDirectory() as folder:
+    ...     model = Path(copytree("path/to/model", folder, dirs_exist_ok=True))
+    ...     _ = (model / "generation_config.json").write_text('{"eos_token_id": [1, 2]}')
+    ...     [(marker.id, marker.content) for marker in is_turn_marker_eos(model)]
+    [(1, '<|im_start|>')]
+    """
+    view = View(open_snapshot(path), tuple(parse_engine(name) for name in _ENGINES))
+    template = view.templates.default
+    if template is None:
+        return []
+    stops = {i: view.tokens.text_of(i) for i in sorted(view.stop_ids)}
+    known = {text: i for i, (text, _) in view.tokens.added.items() if text}
+    known |= {text: i for i, text in stops.items() if text}
+    roles = {name: role.text for name, role in view.tokens.roles.items()}
+    begun = openers(template.text, roles, known)
+    found = []
+    for i, text in stops.items():
+        if text in begun:
+            where = f"before {_listed(begun[text])}"
+            line = _line_of(template.text, text)
+            where += f", {template.file}{template.pointer and '#' + template.pointer}"
+            found.append(TurnMarker(i, text, f"{where}:{line}" if line else where))
+    return found
+
+
+def openers(
+    template: str, special_tokens: Mapping[str, str], markers: Mapping[str, int]
+) -> dict[str, tuple[str, ...]]:
+    """The markers (texts to ids) with which messages begin, each with the roles of those messages.
+
+    Empty for a template that renders nothing. Raises :class:`MissingExtraError` without jinja2.
+    """
+    import_module("streamdec.chat._jinja").require_jinja2()
+    conversations = {
+        f"{index} {count}": {"messages": messages[:count], "tools": tools}
+        for index, (messages, tools) in enumerate(_CONVERSATIONS)
+        for count in range(1, len(messages) + 1)
+    }
+    texts = rendered(template, special_tokens, conversations).rendered
+    probes = Probes(rendered={"answered": texts.get("0 2", ""), "followed": texts.get("0 3", "")})
+    terminator = find_turns(probes, markers).terminator
+    closing = {terminator.text} if terminator is not None else set()
+    found: dict[str, list[str]] = {}
+    for index, (messages, _) in enumerate(_CONVERSATIONS):
+        for position, message in enumerate(messages):
+            before = texts.get(f"{index} {position}", "")
+            after = texts.get(f"{index} {position + 1}")
+            if after is None:
+                continue
+            previous = messages[position - 1]["content"] if position else ""
+            for marker in _begins(before, after, previous, message["content"], markers):
+                roles = found.setdefault(marker, [])
+                if marker not in closing and message["role"] not in roles:
+                    roles.append(message["role"])
+    return {marker: tuple(roles) for marker, roles in found.items() if roles}
+
+
+def _begins(
+    before: str, after: str, previous: str, content: str, markers: Mapping[str, int]
+) -> list[str]:
+    """The markers in what is new before ``content``, but for the one that closes ``previous``."""
+    end = after.rfind(content)
+    if end < 0:
+        return []
+    start = after.rfind(previous, 0, end) + len(previous) if previous else 0
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))
+    common = sum(1 for _ in same)
+    by_length = sorted((m for m in markers if m), key=len, reverse=True)
+    pattern = re.compile("|".join(map(re.escape, by_length)) or r"(?!)")
+    found = list(pattern.finditer(after, start, end))
+    new = [each.group() for each in found if each.end() > common]
+    # All that is between is new: a last message is not closed, this one is.
+    closes = previous and len(new) == len(found) > 1
+    return new[1:] if closes else new
+
+
+def _listed(roles: Iterable[str]) -> str:
+    return " and ".join(f"{_ARTICLES.get(role, 'a')} {role} message" for role in roles)
+
+
+def _line_of(text: str, marker: str) -> int | None:
+    """The line in which a template writes a marker; None if it puts it together."""
+    before, found, _ = text.partition(marker)
+    return before.count("\n") + 1 if found else None
