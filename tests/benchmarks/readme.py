@@ -8,7 +8,7 @@ Run it after :mod:`tests.benchmarks.page`, which writes that report. A test hold
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,38 +48,10 @@ def written(text: str, book: Book) -> str:
     return MARK.sub(lambda _: f"<!-- figures -->\n\n{_table(book)}\n<!-- end -->", text)
 
 
-ENTRY_POINTS: Sequence[tuple[str, str, str]] = (
-    ("`DecodeStream.step`", "entry, code", "step"),
-    ("`iter_chunks(ids, tokenizer)`", "entry, code", "iter_chunks"),
-    ("the same with 4 stops", "entry, code", "iter_chunks, 4 stops"),
-    ("the same with `return_token_ids`", "entry, code", "iter_chunks, return_token_ids"),
-    ("`async for` over `stream`, 4 stops, the engine's generator included", "async, code", OURS),
-    ("a round of `DecoderPool`, 1,000 requests", "pools, 1,000 requests", "a round of a pool"),
-    ("the same with sinks", "pools, 1,000 requests", "a round with sinks that count"),
-    ("a chunk as an event of OpenAI's chat API", "entry, code", "a chat event as bytes"),
-)
-"""What people call: the title, the case, and the figure."""
-
-
-def _entry_points(book: Book) -> str:
-    """What a call costs for each token, beside the library's own stream in the same run."""
-    library = book.value(SUBJECT, "entry, code", HF)
-    rows = []
-    for title, case, what in ENTRY_POINTS:
-        value = book.value(SUBJECT, case, what)
-        if value is not None and library is not None:
-            ratio = times(value / library).replace(" ×", "\N{NO-BREAK SPACE}×")
-            rows.append([title, duration(value), ratio])
-    if library is not None:
-        rows.append(["tokenizers' `DecodeStream`, which matches no stops", duration(library), "1"])
-    return table(["CPU time a token, code, DeepSeek-V3", "", "beside the library"], rows)
-
-
 def _table(book: Book) -> str:
     head = ["CPU time a token", *CASES, "withheld, 4 stops"]
     rows = [[title, *_times(book, name), _held(book, name)] for name, title in NAMES.items()]
-    engines = f"{table(head, rows)}{FOOTNOTE}"
-    return f"{_entry_points(book)}\n{engines}\nMeasured {book.setting}.\n"
+    return f"{table(head, rows)}{FOOTNOTE}\nMeasured {book.setting}.\n"
 
 
 FOOTNOTE = "\n\\* its text is not that of the tokenizer's own decode.\n"

@@ -44,13 +44,13 @@ SEED = 25
 STEP_FLOORS = {OURS: FLAT, HF: 0.15}
 """Beside whom, for ordinary stops."""
 COLD_FLOORS = {("code", ORDINARY, 4): 0.8}
-COLD_GOALS = {("code", ORDINARY, 4): 0.45, ("code", HARD, 4): 0.6}
+COLD_GOALS = {("code", ORDINARY, 4): 0.7, ("code", HARD, 4): 1.1}
 UNSEEN_STOPS = ((ORDINARY, 0), (ORDINARY, 4), (HARD, 4), (ORDINARY, 64), (HARD, 64))
-UNSEEN_GOALS = {(ORDINARY, 0): 0.4}
+UNSEEN_GOALS = {(ORDINARY, 4): 0.3}
 CHARACTERS_PER_TOKEN = 5
 """More than code has."""
 COMPILE_FLOORS_MS = {1_000: 3.0}
-COMPILE_GOALS_MS = {4: 0.02, 1_000: 2.0}
+COMPILE_GOALS_MS = {4: 0.2}
 WITHHELD_FLOORS = {("code", ORDINARY, 4): 0.2}
 """Characters a step."""
 SETS_BEFORE_COLD = 64
