@@ -440,6 +440,15 @@ def test_limits_are_counts(name: str, wrong: Any) -> None:
     assert getattr(StopLimits(**{name: None}), name) is None
 
 
+def test_limits_are_values_that_do_not_change() -> None:
+    limits = StopLimits(longest_stop=4)
+    for each in dataclasses.fields(limits):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(limits, each.name, 100)
+    assert {limits: 1}[StopLimits(longest_stop=4)] == 1
+    assert limits != StopLimits(total_size=4)
+
+
 def test_what_is_within_limits_is_accepted_and_the_limits_are_forgotten() -> None:
     limits = StopLimits(longest_stop=4, total_size=7)
     made = StopConditions(["😋😋😋", "😋😋😋"], visible_stop="abcd", limits=limits)

@@ -17,7 +17,7 @@ from streamdec import (
 )
 from streamdec.core.counting import MOST_TALLIED
 from streamdec.core.stops import regex_matcher
-from streamdec.protocols import ByteFallback, Metaspace, TextRules
+from streamdec.protocols import BPESuffix, ByteFallback, Metaspace, TextRules
 
 
 def decoder_of(
@@ -43,6 +43,24 @@ def test_a_shown_sequence_begins_after_the_character_that_it_breaks(ids: list[in
     assert decoder.match is not None
     assert text[: decoder.match.start] == "a-\ufffd"
     assert decoder.match.end == len(text)
+
+
+def test_a_shown_sequence_begins_after_a_character_that_its_first_token_only_breaks() -> None:
+    conditions = StopConditions(stop_token_sequences=[[0, 1]], include_stop_str_in_output=True)
+    decoder = decoder_of([b"\xe4", b"x"], conditions)
+    assert [decoder.step(token_id).text for token_id in (0, 0, 1)] == ["", "\ufffd", "\ufffdx"]
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.end, decoder.match.tokens_before) == (1, 3, 1)
+
+
+def test_a_shown_sequence_within_a_run_begins_with_the_token_of_its_first_character() -> None:
+    pieces = [b"b", b"<0xE4>", b"<0xBD>", b"<0xA0>", b"a"]
+    tokenizer = MockTokenizer.from_tokens(pieces, (), "byte_fallback")
+    conditions = StopConditions(stop_token_sequences=[[2, 3, 4]], include_stop_str_in_output=True)
+    decoder = StopSequenceDecoder(tokenizer, conditions, byte_fallback="exact")
+    assert decoder.step_batch([0, 1, 2, 3, 4]).text == "b你a"
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.end, decoder.match.tokens_before) == (1, 3, 1)
 
 
 def test_a_last_token_whose_release_fails_was_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,6 +228,15 @@ def test_the_first_character_of_a_shown_stop_may_be_an_earlier_tokens(stop: dict
     assert [decoder.step(token_id).text for token_id in (0, 1, 2)] == ["a", "", "中"]
     assert decoder.match is not None
     assert (decoder.match.start, decoder.match.tokens_before) == (1, 0)
+
+
+def test_the_first_character_of_a_shown_stop_may_be_the_end_of_the_word_before() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a</w>x", b"b"], decoder=BPESuffix())
+    conditions = StopConditions(visible_stop_token_ids=[1])
+    decoder = StopSequenceDecoder(tokenizer, conditions, clean_up_tokenization_spaces=True)
+    assert decoder.step_batch([0, 1]).text == "a xb"
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.end, decoder.match.tokens_before) == (1, 4, 0)
 
 
 def test_a_stop_id_that_another_stream_reads_as_text_stops() -> None:

@@ -71,14 +71,17 @@ def test_a_prompts_last_space_is_withheld_from_the_clean_up() -> None:
     assert bare.step(1) == compiled.step(1) == "."
 
 
-def test_a_prompts_last_spaces_are_withheld_however_many() -> None:
+@pytest.mark.parametrize(("spaces", "withheld"), [(6, 6), (9, 9), (40, 10)])
+def test_a_prompts_last_spaces_are_withheld_one_for_each_pattern(
+    spaces: int, withheld: int
+) -> None:
     tokenizer = MockTokenizer.from_tokens([b"x", b" ", b"."])
     bare, compiled = (
-        DecodeStream(decoder, [0, *[1] * 6], clean_up_tokenization_spaces=True)
+        DecodeStream(decoder, [0, *[1] * spaces], clean_up_tokenization_spaces=True)
         for decoder in (Bare(tokenizer), tokenizer)
     )
-    assert compiled.step(2) == "     ."
-    assert bare.step(2) == "     ."
+    assert compiled.step(2) == " " * (withheld - 1) + "."
+    assert bare.step(2) == " " * (withheld - 1) + "."
 
 
 class Bare:

@@ -450,10 +450,16 @@ async def test_an_engines_own_timeout_is_its_own() -> None:
     assert not isinstance(raised.value, IdleTimeoutError)
 
 
-@pytest.mark.parametrize("seconds", [0, -1, math.nan, math.inf, 10**400, "1", True])
-async def test_an_idle_timeout_is_a_positive_number(seconds: Any) -> None:
-    with pytest.raises((ValueError, TypeError), match="idle_timeout must be a number of seconds"):
-        stream(Engine([]), TOKENIZER, idle_timeout=seconds)
+@pytest.mark.parametrize(
+    ("error", "values"),
+    [(ValueError, [0, -1, math.nan, math.inf, 10**400]), (TypeError, ["1", True, [1]])],
+)
+async def test_an_idle_timeout_is_a_positive_number(
+    error: type[Exception], values: list[Any]
+) -> None:
+    for seconds in values:
+        with pytest.raises(error, match="idle_timeout must be a number of seconds"):
+            stream(Engine([]), TOKENIZER, idle_timeout=seconds)
 
 
 async def test_a_plain_source_cannot_be_timed() -> None:
