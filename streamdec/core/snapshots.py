@@ -134,13 +134,6 @@ class Fields:
             raise ValueError(f"size must be code points and bytes, not {value!r:.40}")
         return chars, size
 
-    def flag(self, name: str) -> bool:
-        """A field that is true or false."""
-        value = self.take(name, False)
-        if not isinstance(value, bool):
-            raise ValueError(f"{name} must be true or false, not {value!r:.40}")
-        return value
-
     def check_route(self, route: Route) -> None:
         """Raises SnapshotMismatchError if the snapshot was taken on another route."""
         _match("route", self.take("route", "bytes"), route)
