@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
@@ -36,7 +37,9 @@ MODULES = (
 """What is mutated by default. A pattern without files is skipped."""
 
 JUDGES = (
+    "tests/test_stop_model.py",  # The quickest.
     "tests/core",
+    "tests/test_stop_patterns.py",
     "tests/test_stop_laws.py",
     "tests/streams",
     "tests/hooks",
@@ -169,20 +172,22 @@ def timeouts(tree: Path, judges: Iterable[str]) -> dict[str, float]:
     return found
 
 
-def judged(mutant: Mutant, tree: Path, limits: dict[str, float]) -> Outcome:
-    """Run the tests on a mutant, first those named after its module, until one fails."""
+def own_tests(tree: Path, path: str, judges: Iterable[str]) -> list[str]:
+    """Return the files in the folders ``judges`` that are named after the module ``path``."""
+    name = f"test_{Path(path).name}"
+    files = [file for judge in judges for file in sorted((tree / judge).rglob(name))]
+    return [file.relative_to(tree).as_posix() for file in files]
+
+
+def judged(mutant: Mutant, tree: Path, limits: Iterable[tuple[str, float]]) -> Outcome:
+    """Run the tests ``limits`` on a mutant, each within its seconds, until one fails."""
     began = time.monotonic()
     module = tree / mutant.path
     source = module.read_bytes()
-    own = {
-        file.relative_to(tree).as_posix(): limit
-        for judge, limit in limits.items()
-        for file in sorted((tree / judge).rglob(f"test_{module.stem}.py"))
-    }
     Path(importlib.util.cache_from_source(str(module))).unlink(missing_ok=True)
     module.write_bytes(mutant.applied(source))
     try:
-        runs = (first_failure(tree, tests, limit) for tests, limit in (own | limits).items())
+        runs = (first_failure(tree, tests, limit) for tests, limit in limits)
         failed = next(filter(None, runs), "")
     finally:
         module.write_bytes(source)
@@ -192,19 +197,23 @@ def judged(mutant: Mutant, tree: Path, limits: dict[str, float]) -> Outcome:
 
 
 def outcomes(
-    mutants: Iterable[Mutant], tree: Path, judges: Iterable[str], jobs: int
+    mutants: Sequence[Mutant], tree: Path, judges: Sequence[str], jobs: int
 ) -> Iterator[Outcome]:
     """Judge the mutants, ``jobs`` at a time, in ``tree`` and copies of it, which it changes.
 
-    Yields each outcome as soon as it is known. Raises ValueError as ``timeouts`` does.
+    The tests named after a mutant's module run first, then all of ``judges``. Yields each outcome
+    as soon as it is known. Raises ValueError as ``timeouts`` does.
     """
-    limits = timeouts(tree, judges)
+    own = {mutant.path: own_tests(tree, mutant.path, judges) for mutant in mutants}
+    # Those in `own` are timed alone: a mutant that hangs must not cost the time of a whole folder.
+    limits = timeouts(tree, dict.fromkeys([*chain(*own.values()), *judges]))
     idle: SimpleQueue[Path] = SimpleQueue()
 
     def judged_in_a_tree(mutant: Mutant) -> Outcome:
+        order = dict.fromkeys([*own[mutant.path], *judges])
         free = idle.get()
         try:
-            return judged(mutant, free, limits)
+            return judged(mutant, free, [(each, limits[each]) for each in order if each in limits])
         finally:
             idle.put(free)
 
