@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from streamdec.backends.encoding_cache import CacheStatistics, total_statistics
@@ -128,129 +129,107 @@ _LOADS = Buckets(
 # --- streams --------------------------------------------------------------------------------------
 
 _BY_ROUTE = ("tokenizer_type", "route")
+_stream = partial(Instrument, source=StreamEnded, labels=_BY_ROUTE)
 
 _STREAMS = (
-    Instrument(
+    _stream(
         name="streamdec.streams",
         kind="counter",
         unit="{stream}",
         description="Streams that ended, whatever their end; abort: also those that were left.",
-        source=StreamEnded,
         labels=(*_BY_ROUTE, "finish_reason"),
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.tokens",
         kind="histogram",
         unit="{token}",
         description="Tokens that a stream read.",
-        source=StreamEnded,
         value="tokens",
-        labels=_BY_ROUTE,
         buckets=_TOKENS,
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.chunks",
         kind="counter",
         unit="{chunk}",
         description="Chunks with text that streams gave out.",
-        source=StreamEnded,
         value="chunks",
-        labels=_BY_ROUTE,
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.characters",
         kind="counter",
         unit="{character}",
         description="Code points that streams gave out.",
-        source=StreamEnded,
         value="characters",
-        labels=_BY_ROUTE,
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.stops",
         kind="counter",
         unit="{stream}",
         description="Streams that a stop ended, by what stopped them: string, regex, token_id, "
         "token_sequence, eos, or engine where it stopped by itself.",
-        source=StreamEnded,
         labels=("tokenizer_type", "kind"),
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.errors",
         kind="counter",
         unit="{stream}",
         description="Streams that an exception ended, by its class.",
-        source=StreamEnded,
         labels=("tokenizer_type", "error_type"),
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.unknown_tokens",
         kind="counter",
         unit="{token}",
         description="Ids that streams read and the tokenizer does not have.",
-        source=StreamEnded,
         value="unknown_tokens",
-        labels=_BY_ROUTE,
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.held_tokens",
         kind="counter",
         unit="{token}",
         description="Outputs of the engine that brought out no text, as a character was "
         "unfinished.",
-        source=StreamEnded,
         value="held_tokens",
-        labels=_BY_ROUTE,
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.jailed_tokens",
         kind="counter",
         unit="{token}",
         description="Outputs of the engine that brought out no text, as it might have become a "
         "stop: partial matches.",
-        source=StreamEnded,
         value="jailed_tokens",
-        labels=_BY_ROUTE,
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.incomplete_ends",
         kind="counter",
         unit="{stream}",
         description="Streams whose text ends in U+FFFD: the bytes of its last character never "
         "came.",
-        source=StreamEnded,
         value="ends_incomplete",
-        labels=_BY_ROUTE,
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.max_held",
         kind="histogram",
         unit="By",
         description="The most bytes of a stream that waited for the end of their character.",
-        source=StreamEnded,
         value="max_held_bytes",
-        labels=_BY_ROUTE,
         buckets=_HELD,
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.max_jailed_characters",
         kind="histogram",
         unit="{character}",
         description="The most code points of a stream that waited to become a stop or not.",
-        source=StreamEnded,
         value="max_jailed_characters",
-        labels=_BY_ROUTE,
         buckets=_JAILED,
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.max_withheld_tokens",
         kind="histogram",
         unit="{token}",
         description="The most tokens of a stream that something waited for until it was given "
         "out, or was a stop.",
-        source=StreamEnded,
         value="max_withheld_tokens",
-        labels=_BY_ROUTE,
         buckets=_WITHHELD,
     ),
 )
@@ -258,67 +237,57 @@ _STREAMS = (
 # --- encode and decode ----------------------------------------------------------------------------
 
 _BY_OPERATION = ("tokenizer_type", "operation")
+_call = partial(Instrument, source=Call, labels=_BY_OPERATION)
 
 _CALLED = (
-    Instrument(
+    _call(
         name="streamdec.tokenizer.calls",
         kind="counter",
         unit="{call}",
         description="Calls of encode, encode_batch and decode, also those that failed; what "
         "streams decode is not counted.",
-        source=Call,
-        labels=_BY_OPERATION,
     ),
-    Instrument(
+    _call(
         name="streamdec.tokenizer.errors",
         kind="counter",
         unit="{call}",
         description="Calls that raised an exception, by its class.",
-        source=Call,
         labels=(*_BY_OPERATION, "error_type"),
     ),
-    Instrument(
+    _call(
         name="streamdec.tokenizer.duration",
         kind="histogram",
         unit="s",
         description="How long a call took that did not fail; a batch is one call.",
-        source=Call,
         value="seconds",
-        labels=_BY_OPERATION,
         buckets=_CALLS,
         only_successes=True,
     ),
-    Instrument(
+    _call(
         name="streamdec.tokenizer.texts",
         kind="counter",
         unit="{text}",
         description="Texts of the calls that did not fail.",
-        source=Call,
         value="texts",
-        labels=_BY_OPERATION,
         only_successes=True,
     ),
-    Instrument(
+    _call(
         name="streamdec.tokenizer.tokens",
         kind="histogram",
         unit="{token}",
         description="Ids that came out of a call that encoded, or went into one that decoded; of "
         "all texts of a batch.",
-        source=Call,
         value="tokens",
-        labels=_BY_OPERATION,
         buckets=_TOKENS,
         only_successes=True,
     ),
-    Instrument(
+    _call(
         name="streamdec.tokenizer.characters",
         kind="histogram",
         unit="{character}",
         description="Code points that went into a call that encoded, or came out of one that "
         "decoded; of all texts of a batch.",
-        source=Call,
         value="characters",
-        labels=_BY_OPERATION,
         buckets=_CHARACTERS,
         only_successes=True,
     ),
@@ -380,72 +349,68 @@ _LOADED = (
 
 # --- statistics that are kept anyway --------------------------------------------------------------
 
+_cache = partial(Instrument, source=CacheStatistics)
+
 _CACHES = (
-    Instrument(
+    _cache(
         name="streamdec.encoding_cache.hits",
         kind="counter",
         unit="{text}",
         description="Texts whose ids an EncodingCache had; of all caches of the process.",
-        source=CacheStatistics,
         value="hits",
     ),
-    Instrument(
+    _cache(
         name="streamdec.encoding_cache.misses",
         kind="counter",
         unit="{text}",
         description="Texts whose ids no EncodingCache had.",
-        source=CacheStatistics,
         value="misses",
     ),
-    Instrument(
+    _cache(
         name="streamdec.encoding_cache.evictions",
         kind="counter",
         unit="{text}",
         description="Texts that made room for others in an EncodingCache.",
-        source=CacheStatistics,
         value="evictions",
     ),
-    Instrument(
+    _cache(
         name="streamdec.encoding_cache.entries",
         kind="updowncounter",
         unit="{text}",
         description="Texts that are in an EncodingCache now.",
-        source=CacheStatistics,
         value="entries",
     ),
-    Instrument(
+    _cache(
         name="streamdec.encoding_cache.size",
         kind="updowncounter",
         unit="By",
         description="What the entries of all EncodingCaches take now.",
-        source=CacheStatistics,
         value="num_bytes",
     ),
 )
 
+_stop_set = partial(Instrument, source=StopSetStatistics)
+
 _STOP_SETS = (
-    Instrument(
+    _stop_set(
         name="streamdec.stop_sets",
         kind="updowncounter",
         unit="{set}",
         description="Stop conditions that are kept ready, 4,096 at most for each tokenizer.",
-        source=StopSetStatistics,
         value="sets",
     ),
-    Instrument(
+    _stop_set(
         name="streamdec.stop_sets.texts",
         kind="updowncounter",
         unit="{text}",
         description="Texts whose effect on them is stored, of about 250 bytes each.",
-        source=StopSetStatistics,
         value="texts",
     ),
-    Instrument(
+    _stop_set(
         name="streamdec.stop_sets.dropped",
         kind="counter",
         unit="{set}",
         description="Stop conditions that made room for others.",
-        source=StopSetStatistics,
         value="dropped",
     ),
 )
