@@ -12,9 +12,9 @@ from streamdec.preflight.findings import eos, files, hub, quantization, template
 from streamdec.preflight.report import Finding, Rule
 from streamdec.preflight.view import View
 
-__all__ = ["MODULES", "RULES", "check_all"]
+__all__ = ["RULES", "RULES_BY_TITLE", "check_all"]
 
-MODULES = {
+_MODULES = {
     "Ends of sequences": eos,
     "Tokens": tokens,
     "Files and classes": files,
@@ -22,10 +22,12 @@ MODULES = {
     "Quantisation": quantization,
     "The hub": hub,
 }
-"""The modules under the titles that people read."""
-RULES: Mapping[str, Rule] = {
-    rule.code: rule for module in MODULES.values() for rule in module.RULES
+RULES_BY_TITLE: Mapping[str, tuple[Rule, ...]] = {
+    title: tuple(rule for rule in vars(module).values() if isinstance(rule, Rule))
+    for title, module in _MODULES.items()
 }
+"""The rules of each module, in the order of their definition, under a title."""
+RULES: Mapping[str, Rule] = {rule.code: rule for rules in RULES_BY_TITLE.values() for rule in rules}
 """Every rule by its code."""
 
 

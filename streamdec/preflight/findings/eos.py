@@ -10,7 +10,7 @@ from streamdec.preflight.stop_tokens import CONFIG, GENERATION, Found, is_bare_z
 from streamdec.preflight.tokens import is_id
 from streamdec.preflight.view import View
 
-__all__ = ["RULES", "check"]
+__all__ = ["check"]
 
 _VLLM = Reference("vllm", "0.33.0", "vllm/sampling_params.py")
 _VLLM_CONFIG = Reference("vllm", "0.33.0", "vllm/transformers_utils/config.py")
@@ -141,22 +141,6 @@ PAD_EQUALS_EOS = Rule(
     "Batched generate() and the masks of training take padding for the end, or the end for "
     "padding: give padding a token of its own.",
     (_GENERATE,),
-)
-RULES = (
-    SOURCES_DISAGREE,
-    ENGINES_DISAGREE,
-    TERMINATOR_NOT_STOPPED,
-    TURN_PRIMER,
-    MISSING_EVERYWHERE,
-    NOT_IN_VOCAB,
-    ID_UNKNOWN,
-    CLASS_DEFAULT,
-    TEXT_CONFIG_ONLY,
-    ZERO_DROPPED,
-    GENERATION_MISSING,
-    STOP_STRINGS_IGNORED,
-    BOS_DISAGREE,
-    PAD_EQUALS_EOS,
 )
 
 

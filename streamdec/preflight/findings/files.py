@@ -11,7 +11,7 @@ from streamdec.preflight.snapshot import Problem
 from streamdec.preflight.tokenizer_class import auto_map_of
 from streamdec.preflight.view import View
 
-__all__ = ["RULES", "check"]
+__all__ = ["check"]
 
 _CONFIG = "tokenizer_config.json"
 _OBJECTS = (
@@ -137,20 +137,6 @@ FLAG_IGNORED = Rule(
     "transformers 5 drops the flags, the post-processor of tokenizer.json decides (SGLang restores "
     "them for seven class names of Llama, CodeLlama, Gemma and Cohere): set it there.",
     (_BASE, Reference("sglang", "0.5.23", "srt/utils/hf_transformers/tokenizer.py")),
-)
-RULES = (
-    INVALID_JSON,
-    LFS_POINTER,
-    TOO_LARGE,
-    OUTSIDE,
-    UNREADABLE,
-    NOT_A_TOKENIZER,
-    JSON_MISSING,
-    REQUIRES_V5,
-    CLASS_UNKNOWN,
-    REMOTE_CODE,
-    MISTRAL_NATIVE,
-    FLAG_IGNORED,
 )
 _BY_PROBLEM: Mapping[Problem, Rule] = {
     "json": INVALID_JSON,

@@ -8,7 +8,7 @@ from typing import Any
 from streamdec.preflight.report import Evidence, Finding, Reference, Rule, shown
 from streamdec.preflight.view import View
 
-__all__ = ["RULES", "check", "nested_quantization", "quantization_places"]
+__all__ = ["check", "nested_quantization", "quantization_places"]
 
 _CONFIG = "config.json"
 _SIDECAR = "hf_quant_config.json"
@@ -58,7 +58,6 @@ KV_SCHEME_NULL = Rule(
     "With a KV cache in fp8 the scale is 1.0: expect a loss, or leave the cache as it is.",
     (_VLLM, _SGLANG),
 )
-RULES = (NESTED, SIDECAR_ONLY, DISAGREE, NO_METHOD, KV_SCHEME_NULL)
 
 
 def nested_quantization(config: Any) -> list[tuple[str, Any]]:

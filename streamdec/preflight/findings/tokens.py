@@ -11,7 +11,7 @@ from streamdec.preflight.report import Evidence, Finding, Reference, Rule, Sever
 from streamdec.preflight.tokens import Entry, Tokens
 from streamdec.preflight.view import View
 
-__all__ = ["RULES", "check"]
+__all__ = ["check"]
 
 _CONFIG = "tokenizer_config.json"
 _JSON = "tokenizer.json"
@@ -166,23 +166,6 @@ NOT_A_TOKEN = Rule(
     "It is cut into pieces that the model was hardly trained on: correct its spelling or add the "
     "token.",
     (_BACKEND,),
-)
-RULES = (
-    FLAG_DRIFT,
-    CONTENT_DRIFT,
-    ID_DRIFT,
-    ONLY_IN_CONFIG,
-    NOT_HONOURED,
-    DUPLICATE,
-    DECODER_ABSENT,
-    DECODER_SHAPE,
-    EXTRA_LIST,
-    EXTRA_SHADOWS,
-    EXTRA_NOT_SKIPPED,
-    MAP_OVERRIDES,
-    MAP_STALE,
-    NOT_SPECIAL,
-    NOT_A_TOKEN,
 )
 
 
