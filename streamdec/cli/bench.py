@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Iterator
 from functools import partial
-from importlib.resources import files
 from io import BufferedReader
 from typing import Any, Literal, NamedTuple
 
@@ -21,7 +20,7 @@ from streamdec.bench.clock import Spread
 from streamdec.bench.entrants import HF
 from streamdec.bench.measure import Difference, Figures, Findings, measure
 from streamdec.bench.withheld import Count
-from streamdec.cli.loading import Loader, loading_options, tokenizer_argument
+from streamdec.cli.loading import Loader, data_file, loading_options, tokenizer_argument
 from streamdec.cli.progress import Progress, counted
 from streamdec.cli.rows import BadInputError, Input, decode_text
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
@@ -56,7 +55,7 @@ MOST_STOPS_SHOWN = 6
     help="About how long the measurement takes.",
 )
 @click.option("--json", "as_json", is_flag=True, help="All of it as a JSON object.")
-@tokenizer_argument("tokenizer")
+@tokenizer_argument
 def bench(
     tokenizer: str,
     load: Loader,
@@ -124,7 +123,7 @@ class _Text(NamedTuple):
 
 def _text(source: BufferedReader | None) -> _Text:
     if source is None:
-        content = (files("streamdec.cli") / "data" / "bench_text.txt").read_text("utf-8")
+        content = data_file("bench_text.txt").read_text("utf-8")
         return _Text("built in", content, is_cut=False)
     content = _read(source, "'--text'")
     if not content:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 
 import click
 
 from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.cli.loading import data_file
 from streamdec.cli.screen import open_screen
 from streamdec.cli.stops import RAN_OUT
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
@@ -43,8 +43,8 @@ def demo(rate: float) -> None:
       streamdec demo
       streamdec demo --rate 10
     """
-    tokenizer = HuggingFaceTokenizer(_data("demo_tokenizer.json"))
-    token_ids = tokenizer.encode(_data("demo_text.txt").rstrip("\n")).ids
+    tokenizer = HuggingFaceTokenizer(data_file("demo_tokenizer.json").read_text("utf-8"))
+    token_ids = tokenizer.encode(data_file("demo_text.txt").read_text("utf-8").rstrip("\n")).ids
     stream = StopSequenceDecoder(tokenizer, StopConditions(STOP))
     shown = _play(simulated_engine(token_ids, rate), stream)
     if shown != tokenizer.decode(token_ids).partition(STOP)[0]:
@@ -58,10 +58,6 @@ def simulated_engine(token_ids: Sequence[int], rate: float) -> Iterator[int]:
         if rate > 0:
             time.sleep(uneven.uniform(0.4, 1.6) / rate)
         yield token_id
-
-
-def _data(name: str) -> str:
-    return (files("streamdec.cli") / "data" / name).read_text(encoding="utf-8")
 
 
 def _play(engine: Iterator[int], stream: StopSequenceDecoder) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Callable, Iterable
+from importlib.abc import Traversable
+from importlib.resources import files
 from typing import Any
 
 import click
@@ -21,6 +23,7 @@ __all__ = [
     "Loader",
     "complete_files",
     "complete_folders",
+    "data_file",
     "loading_options",
     "say_what_encodes",
     "spelled",
@@ -46,10 +49,12 @@ def complete_folders(
     return [CompletionItem(incomplete, type="dir")]
 
 
-def tokenizer_argument(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the argument for a tokenizer: a file, a folder, or a name."""
-    return click.argument(name, shell_complete=complete_files)
+def data_file(name: str) -> Traversable:
+    """Return the file ``name`` of the package, such as the demo's tokenizer."""
+    return files("streamdec.cli") / "data" / name
 
+
+tokenizer_argument = click.argument("tokenizer", shell_complete=complete_files)
 
 tokenizer_option = click.option(
     "--tokenizer",

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from streamdec.cli.loading import complete_folders
 from streamdec.cli.preflight_sarif import sarif_log
 from streamdec.cli.preflight_text import printable, text_report
+from streamdec.cli.progress import Progress, say
 from streamdec.cli.statuses import CANNOT_BEGIN, NOT_ALL_IS_WELL
 from streamdec.errors import PreflightError
 from streamdec.preflight import Report, inspect
@@ -100,7 +99,7 @@ def preflight(
     write(outcomes, output)
     for outcome in outcomes:
         if outcome.error:
-            click.echo(f"Error: {' '.join(outcome.error.split())}", err=True)
+            say(f"Error: {' '.join(outcome.error.split())}")
     click.get_current_context().exit(_status(outcomes, fail_on))
 
 
@@ -115,34 +114,13 @@ class _Outcome:
 
 def _inspected(paths: Iterable[str], engines: tuple[str, ...], render: bool) -> Iterator[_Outcome]:
     paths = list(dict.fromkeys(paths))
-    with _progress(len(paths)) as begins:
-        for path in paths:
-            begins(path)
+    with Progress(silent=0, quiet=len(paths) < 2) as progress:
+        for number, path in enumerate(paths, 1):
+            progress(f"{number}/{len(paths)}  {printable(Path(path).name or path)[:40]}")
             try:
                 yield _Outcome(path, inspect(path, engines, render=render))
             except PreflightError as error:
                 yield _Outcome(path, error=str(error))
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A bar on stderr, where that is a terminal and there is more than one folder to wait for."""
-    console = Console(stderr=True)
-    if total < 2 or not console.is_terminal or console.is_dumb_terminal:
-        yield lambda _: None
-        return
-    columns = (BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=total)
-        begun = 0
-
-        def begins(path: str) -> None:
-            nonlocal begun
-            name = Path(path).name or path
-            progress.update(task, completed=begun, description=printable(name)[:40], refresh=True)
-            begun += 1
-
-        yield begins
 
 
 def _status(outcomes: Iterable[_Outcome], fail_on: str) -> int:

@@ -14,15 +14,7 @@ from rich.text import Text
 from streamdec.preflight import Evidence, Finding, Report, StopTokens
 from streamdec.preflight.report import SEVERITIES, Severity
 
-__all__ = [
-    "as_sentence",
-    "counts_of",
-    "decided_by",
-    "printable",
-    "says_more",
-    "sources_of",
-    "text_report",
-]
+__all__ = ["as_sentence", "printable", "text_report"]
 
 STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 SIGNS: dict[Severity, str] = {"error": "✖", "warning": "▲", "info": "•"}
@@ -65,13 +57,13 @@ def text_report(reports: Sequence[Report], console: Console | None = None) -> st
     return captured.get()
 
 
-def counts_of(report: Report) -> dict[Severity, int]:
+def _counts_of(report: Report) -> dict[Severity, int]:
     """How many findings of each severity, the gravest first."""
     found = [finding.severity for finding in report.findings]
     return {severity: found.count(severity) for severity in reversed(SEVERITIES)}
 
 
-def sources_of(stop: StopTokens, token_id: int) -> str:
+def _sources_of(stop: StopTokens, token_id: int) -> str:
     """What put an id into a set of stop tokens: files, with the place where that is not usual."""
     told = []
     for source in stop.sources[token_id]:
@@ -81,7 +73,7 @@ def sources_of(stop: StopTokens, token_id: int) -> str:
     return ", ".join(dict.fromkeys(told))
 
 
-def decided_by(report: Report) -> dict[str, list[str]]:
+def _decided_by(report: Report) -> dict[str, list[str]]:
     """Which file decided what: everything that each of them did."""
     found: dict[str, list[str]] = {}
     for what, file in report.sources.items():
@@ -119,14 +111,14 @@ def _report(report: Report) -> Iterator[Line]:
     if report.sources:
         yield 0, Text()
         yield 0, Text("  where from", "bold")
-        for file, decided in decided_by(report).items():
+        for file, decided in _decided_by(report).items():
             line = Text(f"    {printable(', '.join(decided))}  ")
             yield 6, line.append(printable(file), "dim")
 
 
 def _counts(report: Report) -> Text:
     told = Text()
-    for severity, count in counts_of(report).items():
+    for severity, count in _counts_of(report).items():
         if count:
             told.append(" · " if told else "", "dim")
             told.append(_counted(count, severity), STYLES[severity])
@@ -143,7 +135,7 @@ def _stops(report: Report) -> Iterator[Line]:
     for stop in report.stop_tokens.values():
         name = f"{stop.engine} {stop.version}"
         cells = [
-            (str(i), _quoted(stop.texts.get(i)), sources_of(stop, i)) for i in sorted(stop.ids)
+            (str(i), _quoted(stop.texts.get(i)), _sources_of(stop, i)) for i in sorted(stop.ids)
         ]
         cells += [
             ("?", _quoted(source.text), f"{source.file}: no file tells its id")
@@ -202,7 +194,7 @@ def _evidence(evidence: Evidence) -> Text:
         parts.append(Text(printable(place), "magenta"))
     if evidence.note:
         parts.append(Text(printable(evidence.note)))
-    if says_more(evidence):
+    if _says_more(evidence):
         parts.append(Text(_short(evidence.value)))
     ids = Text(", ").join(
         Text.assemble((str(i), "bold"), (f" {_quoted(text)}" if text is not None else "", "green"))
@@ -215,7 +207,7 @@ def _evidence(evidence: Evidence) -> Text:
     return told.append_text(Text("  ").join(parts))
 
 
-def says_more(evidence: Evidence) -> bool:
+def _says_more(evidence: Evidence) -> bool:
     """Whether the value of a piece of evidence says what its ids and their texts do not."""
     value = evidence.value
     listed = value if isinstance(value, list) else [value]

@@ -7,14 +7,13 @@ import json
 import math
 import re
 import signal
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import click
 
 from streamdec.backends.report import LoadedTokenizer
-from streamdec.cli.loading import Loader, complete_files, loading_options
+from streamdec.cli.loading import Loader, complete_files, data_file, loading_options
 from streamdec.cli.progress import say
 from streamdec.cli.statuses import DONE, INTERRUPTED, CannotBeginError
 from streamdec.server.engines import Engine, EngineError, ReplayEngine, load_engine
@@ -228,7 +227,7 @@ def serve(
     if tokenizer is not None:
         loaded = load(tokenizer, **options)
     else:
-        loaded = load(str(_data("demo_tokenizer.json")), **options)
+        loaded = load(str(data_file("demo_tokenizer.json")), **options)
     eos = eos_token_ids or tuple(_eos_token_ids(tokenizer, loaded))
     try:
         application = server.create_app(
@@ -260,7 +259,7 @@ def serve(
 def _engine(name: str | None, tokenizer: LoadedTokenizer, text: Path | None, rate: float) -> Engine:
     if name is not None:
         return load_engine(name, str(Path.cwd()))
-    source = _data("demo_text.txt") if text is None else text
+    source = data_file("demo_text.txt") if text is None else text
     try:
         replayed = source.read_text("utf-8").rstrip("\n")
     except UnicodeDecodeError as error:
@@ -312,7 +311,3 @@ def _of_generation_config(path: Path) -> list[int]:
     found = config.get("eos_token_id") if isinstance(config, dict) else None
     ids = found if isinstance(found, list) else [found]
     return [each for each in ids if type(each) is int and each >= 0]
-
-
-def _data(name: str) -> Any:
-    return files("streamdec.cli") / "data" / name

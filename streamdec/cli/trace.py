@@ -121,7 +121,7 @@ def _parse_ids(_context: click.Context, _option: click.Parameter, value: str) ->
     metavar="TRACE",
     help="Play the trace of --jsonl on TOKENIZER; say the first difference, if there is one.",
 )
-@tokenizer_argument("tokenizer")
+@tokenizer_argument
 @source_argument
 def trace(
     tokenizer: str,

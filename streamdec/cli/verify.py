@@ -88,7 +88,7 @@ _IDS_TO_TRACE = 400
     help="Text for people, or a JSON object for each difference and a last one with counts.",
 )
 @loading_options
-@tokenizer_argument("tokenizer")
+@tokenizer_argument
 @source_argument
 def verify(
     tokenizer: str,
