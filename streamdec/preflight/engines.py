@@ -23,6 +23,8 @@ ENGINES: Mapping[str, tuple[str, ...]] = {
 
 Of the last three the repository was read, not a release: that is the month in which it was.
 """
+_FIRST_WITHOUT_4 = {"transformers": "5", "vllm": "0.24", "sglang": "0.5.10"}
+"""vLLM 0.24 refuses transformers 4; SGLang 0.5.10 pins 5.3.0."""
 _VERSION = re.compile(r"v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?(?:[.\-+a-z].{0,40})?", re.ASCII)
 
 
@@ -49,12 +51,7 @@ class Engine:
     @property
     def may_have_transformers_4(self) -> bool:
         """Whether a transformers before 5.0 may be under it."""
-        if self.name == "transformers":
-            return self.before("5")
-        # vLLM 0.24 refuses transformers 4; SGLang 0.5.10 pins 5.3.0.
-        return {"vllm": "0.24", "sglang": "0.5.10"}.get(self.name) is not None and self.before(
-            {"vllm": "0.24", "sglang": "0.5.10"}[self.name]
-        )
+        return self.name in _FIRST_WITHOUT_4 and self.before(_FIRST_WITHOUT_4[self.name])
 
 
 def parse_engine(name: str) -> Engine:

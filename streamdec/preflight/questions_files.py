@@ -17,7 +17,11 @@ from typing import Any, Literal, NamedTuple
 from streamdec.backends._extras import library
 from streamdec.errors import MissingExtraError, PreflightError
 from streamdec.preflight.engines import parse_engine
-from streamdec.preflight.findings.quantization import nested_quantization, quantization_places
+from streamdec.preflight.findings.quantization import (
+    grouped_weights,
+    nested_quantization,
+    quantization_places,
+)
 from streamdec.preflight.inspection import inspect
 from streamdec.preflight.report import Finding
 from streamdec.preflight.snapshot import open_snapshot
@@ -136,7 +140,7 @@ def _summary(config: Mapping[str, Any]) -> Iterator[str]:
     yield _word(method or ("modelopt" if algorithm else "no method"))
     if algorithm:
         yield f"quant_algo={_word(algorithm)}"
-    weights = _weights(config)
+    weights: Mapping[str, Any] = next(grouped_weights(config), {})
     for key in ("num_bits", "group_size"):
         if key in weights:
             yield f"{key}={_word(weights[key])}"
@@ -151,16 +155,6 @@ def _summary(config: Mapping[str, Any]) -> Iterator[str]:
         if key in config:
             value = config[key]
             yield f"{key}={'set' if isinstance(value, dict | list) else _word(value)}"
-
-
-def _weights(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of the first group of compressed-tensors."""
-    groups = config.get("config_groups")
-    for group in groups.values() if isinstance(groups, dict) else ():
-        weights = group.get("weights") if isinstance(group, dict) else None
-        if isinstance(weights, dict):
-            return weights
-    return {}
 
 
 def _word(value: object) -> str:

@@ -181,7 +181,7 @@ class _Case(NamedTuple):
 def _vllm(case: _Case) -> TemplateKwargs:
     if case.view.eos.model_type == "gpt_oss":
         return case.sorted_out(case.all_as("vLLM renders gpt-oss with harmony, without a template"))
-    if _is_mistral_native(case):
+    if case.view.mistral_files and case.view.mistral_weights:
         reason = "vLLM takes its Mistral mode, where chat_template_kwargs are not supported"
         return case.sorted_out(refused=case.all_as(reason))
     refused = {}
@@ -258,12 +258,6 @@ def _has_own_encoder(case: _Case) -> bool:
     if case.engine.name == "sglang":
         return any(name in case.architecture for name in ("DeepseekV4", "KimiK3"))
     return case.view.eos.model_type in types
-
-
-def _is_mistral_native(case: _Case) -> bool:
-    names = case.view.snapshot.names
-    is_native = any(n == "tekken.json" or n.startswith("tokenizer.model.v") for n in names)
-    return is_native and any(re.fullmatch(r"consolidated.*\.safetensors", n) for n in names)
 
 
 def _undeclared(template: str) -> frozenset[str]:

@@ -26,6 +26,8 @@ _MOST_TEXT = 2**18
 """Characters of templates that are searched; a template of more is over the limit by itself."""
 _MOST_SOUGHT = 8_000
 """Tokens that are looked for in them; the most of a known tokenizer is 6,500."""
+_MISTRAL_FILE = re.compile(r"tekken\.json|tokenizer\.model\.v.*", re.DOTALL)
+_MISTRAL_WEIGHTS = re.compile(r"consolidated.*\.safetensors")
 _COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 
 
@@ -94,6 +96,23 @@ class View:
             if found.id is not None:
                 markers.setdefault(role.text, found.id)
         return find_turns(self.probes, markers)
+
+    @property
+    def template_place(self) -> tuple[str, str]:
+        """The file and pointer of the template that findings point at; empty without one."""
+        found = [self.templates.default, *(template for _, template in self.templates.all)]
+        template = next((each for each in found if each is not None), None)
+        return ("", "") if template is None else (template.file, template.pointer)
+
+    @property
+    def mistral_files(self) -> list[str]:
+        """The files of Mistral's own tokenizers."""
+        return sorted(n for n in self.snapshot.names if _MISTRAL_FILE.fullmatch(n))
+
+    @property
+    def mistral_weights(self) -> list[str]:
+        """The weights in Mistral's own format, with which vLLM takes its Mistral mode."""
+        return sorted(n for n in self.snapshot.names if _MISTRAL_WEIGHTS.fullmatch(n))
 
     def ids(self, ids: Iterable[int]) -> dict[int, str | None]:
         """Ids with their texts."""

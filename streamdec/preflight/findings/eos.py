@@ -204,7 +204,7 @@ def _turns(view: View) -> Iterator[Finding]:
         if lacking:
             yield TERMINATOR_NOT_STOPPED(
                 Evidence(
-                    *_template_place(view),
+                    *view.template_place,
                     note="closes the assistant's turn",
                     ids={terminator.id: terminator.text},
                 ),
@@ -214,12 +214,7 @@ def _turns(view: View) -> Iterator[Finding]:
     elif primer is not None and primer.id in view.stop_ids:
         text = view.template_text
         opening = {i: t for i, t in view.ids(view.stop_ids).items() if t and t in text}
-        yield TURN_PRIMER(Evidence(*_template_place(view), note="opens the next turn", ids=opening))
-
-
-def _template_place(view: View) -> tuple[str, str]:
-    template = view.templates.default
-    return ("", "") if template is None else (template.file, template.pointer)
+        yield TURN_PRIMER(Evidence(*view.template_place, note="opens the next turn", ids=opening))
 
 
 def _ids(view: View) -> Iterator[Finding]:

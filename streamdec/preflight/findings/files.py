@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from streamdec.preflight.facts import ONLY_V5, facts
@@ -183,13 +182,9 @@ def _tokenizer_json(view: View) -> Iterator[Finding]:
             Evidence(value=others or code, note="what else a tokenizer can be built of"),
             severity="info" if can_build else "error",
         )
-    native = sorted(
-        n for n in snapshot.names if n == "tekken.json" or n.startswith("tokenizer.model.v")
-    )
+    native = view.mistral_files
     if native:
-        weights = sorted(
-            n for n in snapshot.names if re.fullmatch(r"consolidated.*\.safetensors", n)
-        )
+        weights = view.mistral_weights
         switches = "vLLM takes its Mistral mode" if weights else "vLLM does not switch: no weights"
         note = f"{switches} of the name consolidated*.safetensors" if not weights else switches
         yield MISTRAL_NATIVE(Evidence(native[0]), Evidence(value=weights[:3], note=note))

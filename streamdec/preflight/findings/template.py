@@ -213,11 +213,8 @@ def _places(view: View) -> Iterator[Finding]:
     if kind:
         place = Evidence("config.json", "/model_type", value=view.eos.model_type)
         yield BYPASSED(place, Evidence(note=f"engines have {_OWN_CODE[kind]}"))
-    native = any(
-        n == "tekken.json" or n.startswith("tokenizer.model.v") for n in view.snapshot.names
-    )
     unread = any(f.name in (FILE, CONFIG, LEGACY) for f in view.snapshot.problems())
-    if not templates.all and not kind and not native and not unread:
+    if not templates.all and not kind and not view.mistral_files and not unread:
         yield MISSING(Evidence(note=f"no {FILE}, {DIRECTORY}, {LEGACY}, nor an entry in {CONFIG}"))
     yield from _shadowed(view)
     if templates.loaded and not templates.is_single:
