@@ -16,8 +16,8 @@ import click
 from streamdec.bulk.batches import BulkDecoder
 from streamdec.bulk.formats import FORMATS, SUFFIXES, Format, format_of
 from streamdec.bulk.job import Existing, Job, Status
-from streamdec.cli.decoding import special_tokens_option
 from streamdec.cli.loading import Loader, complete_files, loading_options, tokenizer_option
+from streamdec.cli.options import special_tokens_option
 from streamdec.cli.progress import Progress, counted, say
 from streamdec.cli.statuses import CannotBeginError
 from streamdec.cli.stops import stop_options

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import click
 
-from streamdec.cli.decoding import decoding_options
 from streamdec.cli.loading import Loader, loading_options, tokenizer_option
+from streamdec.cli.options import decoding_options
 from streamdec.cli.progress import Progress, say
 from streamdec.cli.rows import (
     Input,

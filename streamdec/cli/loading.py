@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Callable, Iterable
 from importlib.abc import Traversable
 from importlib.resources import files
-from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -15,6 +14,7 @@ from click.shell_completion import CompletionItem
 
 from streamdec.backends.hybrid import MODES, VARIABLE
 from streamdec.backends.report import LoadedTokenizer
+from streamdec.cli.options import collected
 from streamdec.cli.progress import say
 from streamdec.loading.factory import load_tokenizer
 
@@ -103,18 +103,10 @@ _OPTIONS = {
 LOADING_OPTIONS = tuple(_OPTIONS)
 
 
-def loading_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give ``command`` the options of loading; it receives a :data:`Loader` as ``load``."""
-
-    @functools.wraps(command)
-    def collecting(**options: Any) -> Any:
-        values = {name: options.pop(name) for name in _OPTIONS}
-        return command(load=functools.partial(load_tokenizer, **values), **options)
-
-    decorated: Callable[..., Any] = collecting
-    for option in reversed(_OPTIONS.values()):
-        decorated = option(decorated)
-    return decorated
+loading_options = collected(
+    _OPTIONS, "load", lambda values: functools.partial(load_tokenizer, **values)
+)
+"""Gives a command the options of loading; it receives a :data:`Loader` as ``load``."""
 
 
 def spelled(context: click.Context, names: Iterable[str] = LOADING_OPTIONS) -> list[str]:

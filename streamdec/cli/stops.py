@@ -6,7 +6,6 @@ Shells make it hard to pass a new line, so ``--stop`` understands ``\n``, ``\t``
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import click
 
 from streamdec.chunks import FinishReason
+from streamdec.cli.options import collected
 from streamdec.cli.rows import parse_id
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
@@ -188,20 +188,6 @@ _OPTIONS = {
 """The options, under the names that StopConditions has for them."""
 
 
-def stop_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give ``command`` the options of stops; it receives them as ``conditions``."""
-
-    @functools.wraps(command)
-    def collecting(**options: Any) -> Any:
-        values = {name: options.pop(name) for name in _OPTIONS}
-        return command(conditions=_conditions(values), **options)
-
-    decorated: Callable[..., Any] = collecting
-    for option in reversed(_OPTIONS.values()):
-        decorated = option(decorated)
-    return decorated
-
-
 def _conditions(values: dict[str, Any]) -> StopConditions:
     least, most = values["min_tokens"], values["max_tokens"]
     if most is not None and least > most:
@@ -211,6 +197,10 @@ def _conditions(values: dict[str, Any]) -> StopConditions:
         return StopConditions(**values)
     except ValueError as error:  # above all a pattern that is none
         raise click.UsageError(str(error)) from error
+
+
+stop_options = collected(_OPTIONS, "conditions", _conditions)
+"""Gives a command the options of stops; it receives them as ``conditions``."""
 
 
 def cause_of_end(stream: StopSequenceDecoder) -> str:

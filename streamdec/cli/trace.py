@@ -19,13 +19,13 @@ from rich.table import Table
 from rich.text import Text
 
 from streamdec.chunks import FinishReason, StopReason
-from streamdec.cli.decoding import decoding_options
 from streamdec.cli.loading import (
     LOADING_OPTIONS,
     Loader,
     loading_options,
     tokenizer_argument,
 )
+from streamdec.cli.options import decoding_options
 from streamdec.cli.rows import (
     Complaints,
     Input,
