@@ -1,7 +1,7 @@
 """The instruments: what is measured, in which unit, with which labels.
 
-Each is read from one kind of event of ``streamdec.hooks``, or from statistics that are kept anyway.
-Both adapters and the page of the documentation are made from this table.
+Each is read from one kind of event of ``streamdec.hooks``, or from statistics that the library
+keeps in any case. Both adapters and the reference page are made from this table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from streamdec.hooks import Call, FellBack, Loaded, StreamEnded
 __all__ = ["INSTRUMENTS", "STATISTICS", "Buckets", "Instrument", "attribute", "field"]
 
 Kind = Literal["counter", "histogram", "gauge", "updowncounter"]
-"""As OpenTelemetry has them; Prometheus calls the last two gauges. The last adds up over
+"""The kinds of OpenTelemetry. Prometheus calls the last two gauges; the last one is summed over
 processes."""
 
 
@@ -26,16 +26,16 @@ class Buckets(NamedTuple):
     """The bounds of a histogram."""
 
     bounds: tuple[float, ...]
-    """Ascending; each belongs to the bucket below it."""
+    """Ascending; a value equal to a bound belongs to the bucket below it."""
     reason: str
-    """Why these."""
+    """Why these bounds."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Instrument:
     """One metric: what is counted, in which unit, with which labels.
 
-    :data:`streamdec.metrics.INSTRUMENTS` are all of them; both adapters are made from that table.
+    :data:`streamdec.metrics.INSTRUMENTS` lists all of them.
 
     >>> from streamdec.metrics import INSTRUMENTS
     >>> [(each.prometheus_name, each.labels) for each in INSTRUMENTS if each.unit == "{call}"][:1]
@@ -43,27 +43,27 @@ class Instrument:
     """
 
     name: str
-    """For OpenTelemetry."""
+    """The name in OpenTelemetry."""
     kind: Kind
-    """As OpenTelemetry has them."""
+    """The kind, as OpenTelemetry names it."""
     unit: str
-    """In UCUM, with what is counted in braces."""
+    """The unit in UCUM; the thing counted is in braces."""
     description: str
-    """What is counted exactly."""
+    """What exactly is counted."""
     source: type[tuple[Any, ...]]
-    """The event or the statistics it is read from."""
+    """The type of the event or the statistics that it is read from."""
     value: str | None = None
-    """Which field of it; None counts one."""
+    """The field of ``source`` with the value; None counts one."""
     labels: tuple[str, ...] = ()
-    """Nothing is measured where one is None."""
+    """The labels. Nothing is measured if the value of one is None."""
     buckets: Buckets | None = None
-    """Of a histogram."""
+    """The bounds of a histogram; None for other kinds."""
     only_successes: bool = False
-    """Whether nothing is measured where ``error_type`` is not None."""
+    """Whether events with an ``error_type`` are left out."""
 
     @property
     def prometheus_name(self) -> str:
-        """The name in Prometheus: as OpenTelemetry's exporters for Prometheus translate ``name``.
+        """The name in Prometheus, as OpenTelemetry's exporters for Prometheus translate ``name``.
 
         https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/
         """
@@ -73,7 +73,7 @@ class Instrument:
 
     @property
     def prometheus_unit(self) -> str:
-        """The unit in Prometheus, where names end in it; empty for what is counted."""
+        """The unit with which the name in Prometheus ends; empty for counts."""
         return _UNITS.get(self.unit, "")
 
 
@@ -83,12 +83,12 @@ _FIELDS = {"kind": "stop_kind"}
 
 
 def attribute(label: str) -> str:
-    """What OpenTelemetry calls a label: by its semantic conventions, if they name it."""
+    """Return the name of a label in OpenTelemetry, by its semantic conventions if they have one."""
     return _ATTRIBUTES.get(label, label)
 
 
 def field(label: str) -> str:
-    """The field of the event that a label is read from."""
+    """Return the field of the event that a label is read from."""
     return _FIELDS.get(label, label)
 
 
@@ -136,7 +136,7 @@ _STREAMS = (
         name="streamdec.streams",
         kind="counter",
         unit="{stream}",
-        description="Streams that ended, whatever their end; abort: also those that were left.",
+        description="Streams that ended; abort includes streams that their reader left.",
         labels=(*_BY_ROUTE, "finish_reason"),
     ),
     _stream(
@@ -151,14 +151,14 @@ _STREAMS = (
         name="streamdec.stream.chunks",
         kind="counter",
         unit="{chunk}",
-        description="Chunks with text that streams gave out.",
+        description="Chunks with text that streams emitted.",
         value="chunks",
     ),
     _stream(
         name="streamdec.stream.characters",
         kind="counter",
         unit="{character}",
-        description="Code points that streams gave out.",
+        description="Code points that streams emitted.",
         value="characters",
     ),
     _stream(
@@ -187,15 +187,14 @@ _STREAMS = (
         name="streamdec.stream.held_tokens",
         kind="counter",
         unit="{token}",
-        description="Outputs of the engine that brought out no text, as a character was "
-        "unfinished.",
+        description="Outputs of the engine that emitted no text, as a character was unfinished.",
         value="held_tokens",
     ),
     _stream(
         name="streamdec.stream.jailed_tokens",
         kind="counter",
         unit="{token}",
-        description="Outputs of the engine that brought out no text, as it might have become a "
+        description="Outputs of the engine that emitted no text, as it might have become a "
         "stop: partial matches.",
         value="jailed_tokens",
     ),
@@ -347,7 +346,7 @@ _LOADED = (
     ),
 )
 
-# --- statistics that are kept anyway --------------------------------------------------------------
+# --- statistics that no hook receives -------------------------------------------------------------
 
 _cache = partial(Instrument, source=CacheStatistics)
 
@@ -416,10 +415,10 @@ _STOP_SETS = (
 )
 
 INSTRUMENTS: tuple[Instrument, ...] = (*_STREAMS, *_CALLED, *_LOADED, *_CACHES, *_STOP_SETS)
-"""All of them."""
+"""All instruments."""
 
 STATISTICS: dict[type, Callable[[], tuple[int, ...]]] = {
     CacheStatistics: total_statistics,
     StopSetStatistics: stop_set_statistics,
 }
-"""What is not told to hooks, and how it is asked for."""
+"""The statistics that hooks do not receive, each with the function that returns them."""

@@ -148,7 +148,7 @@ def test_it_runs_at_once(tmp_path: Path) -> None:
         (["--grace", "inf"], "inf is no number"),
         (["--model", " "], "not empty"),
         (["--model", "a\nb"], "printable"),
-        (["--text", "bytes.txt"], "bytes.txt is no UTF-8, from byte 3 on"),
+        (["--text", "bytes.txt"], "bytes.txt is not UTF-8: byte 3"),
         (["--port", "70000"], "70000"),
         (["--host", "203.0.113.1"], "assign requested address: '203.0.113.1:8000'"),
         (["--text", "not_there.txt"], "not_there.txt"),

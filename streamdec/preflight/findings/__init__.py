@@ -1,7 +1,7 @@
-"""The rules of a preflight, one module for each kind of thing that they are about.
+"""The rules of a preflight, one module for each subject.
 
-In: a :class:`View`. Out: findings. Each rule is declared once: its severity, when it fires, whom it
-affects, what to do, and where the behaviour can be read.
+In: a :class:`View`. Out: findings. Each rule is declared once: its severity, when it fires, which
+engines it affects, what to do, and the source of the behaviour.
 """
 
 from __future__ import annotations
@@ -32,6 +32,6 @@ RULES: Mapping[str, Rule] = {rule.code: rule for rules in RULES_BY_TITLE.values(
 
 
 def check_all(view: View) -> Iterator[Finding]:
-    """What all rules say. The files come last: by then all of them have been read."""
+    """Yield the findings of all rules. The module ``files`` is last: by then all files are read."""
     for module in (eos, tokens, template, quantization, hub, files):
         yield from module.check(view)
