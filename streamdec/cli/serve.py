@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 import math
 import re
 import signal
@@ -16,6 +15,9 @@ from streamdec.backends.report import LoadedTokenizer
 from streamdec.cli.loading import Loader, complete_files, data_file, loading_options
 from streamdec.cli.progress import say
 from streamdec.cli.statuses import DONE, INTERRUPTED, CannotBeginError
+from streamdec.preflight.snapshot import open_snapshot
+from streamdec.preflight.stop_tokens import EosSources
+from streamdec.preflight.tokens import Tokens
 from streamdec.server.engines import Engine, EngineError, ReplayEngine, load_engine
 from streamdec.server.limits import ServerLimits
 
@@ -292,22 +294,13 @@ def _name_of(tokenizer: str | None) -> str:
 
 
 def _eos_token_ids(tokenizer: str | None, loaded: LoadedTokenizer) -> list[int]:
-    """Return the ids that the files of the model declare."""
-    if tokenizer is not None:
-        found = _of_generation_config(Path(tokenizer))
+    """Return the ids that generation_config.json declares, or else that of the tokenizer."""
+    if tokenizer is not None and Path(tokenizer).exists():
+        path = Path(tokenizer)
+        snapshot = open_snapshot(path if path.is_dir() else path.parent)
+        found = EosSources(snapshot, Tokens(snapshot)).generation
         if found:
-            return found
+            return [token_id for token_id, _ in found]
     token = loaded.special_tokens.eos_token
     token_id = None if token is None else loaded.token_to_id(token)
     return [] if token_id is None else [token_id]
-
-
-def _of_generation_config(path: Path) -> list[int]:
-    folder = path if path.is_dir() else path.parent
-    try:
-        config = json.loads((folder / "generation_config.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        return []
-    found = config.get("eos_token_id") if isinstance(config, dict) else None
-    ids = found if isinstance(found, list) else [found]
-    return [each for each in ids if type(each) is int and each >= 0]
