@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from streamdec.preflight.engines import ENGINES
-from streamdec.preflight.findings import MODULES
+from streamdec.preflight.findings import RULES_BY_TITLE
 from streamdec.preflight.report import Rule
 
 TARGET = Path(__file__).parent.parent / "docs" / "reference" / "findings.md"
@@ -37,10 +37,10 @@ def _lines() -> Iterator[str]:
     for engine, versions in ENGINES.items():
         yield f"- {engine}: {', '.join(versions)}"
     yield ""
-    for title, module in MODULES.items():
+    for title, rules in RULES_BY_TITLE.items():
         yield f"## {title}"
         yield ""
-        for rule in module.RULES:
+        for rule in rules:
             yield from _rule(rule)
 
 

@@ -1,4 +1,4 @@
-"""All commands in one group, and how a run ends: always by a status, never by a traceback of ours.
+"""The group of all commands, and how a run ends: with an exit status, without a traceback.
 
 A command is one file of this folder, and is named in ``COMMANDS``; only the one that runs is
 imported, and none to list or to complete their names.
@@ -35,16 +35,16 @@ COMMANDS: Mapping[str, str] = {
     "demo": "Watch a simulated engine's tokens become text.",
     "encode": "Encode texts into token ids.",
     "info": "Say what a tokenizer is, and list its caveats.",
-    "preflight": "Tell what engines will do with a model, and what is wrong.",
+    "preflight": "Report what engines will do with a model, and what is wrong.",
     "serve": "Serve OpenAI's API over an engine, or over a replayed text.",
     "trace": "Show what happens to each token when it is streamed.",
     "verify": "Compare streamed text with the full decode, row by row.",
 }
-"""Each is what its module is called, and what is called in there; and what it does."""
+"""The commands, each the name of its module and of the function in it, and what they do."""
 
 
 class _Commands(click.Group):
-    """A group whose output may be cut off by its reader (``| head``) without a word."""
+    """A group of commands that end quietly if the reader of their output goes away (``| head``)."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """See click."""
@@ -58,7 +58,7 @@ class _Commands(click.Group):
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """See click, of which only some versions call it wrong usage to say nothing."""
+        """See click; no argument is wrong usage in all versions of click."""
         if not args and not ctx.resilient_parsing:
             click.echo(ctx.get_help(), err=True)
             ctx.exit(CANNOT_BEGIN)
@@ -67,7 +67,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """See click; what is misspelled is guessed."""
+        """See click; the error suggests a command of a similar name."""
         near = get_close_matches(args[0], COMMANDS, n=1)
         if near and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
             ctx.fail(f"No such command '{args[0]}'. Did you mean '{near[0]}'?")
@@ -102,7 +102,7 @@ class _Commands(click.Group):
 
 @contextlib.contextmanager
 def _cut_off() -> Iterator[None]:
-    """Within, a reader that goes away is an end, and no error."""
+    """Return a context in which a reader that goes away ends the command without an error."""
     try:
         yield
     except BrokenPipeError:
@@ -117,7 +117,7 @@ def _cut_off() -> Iterator[None]:
 )
 @click.version_option(package_name="streamdec", message="%(prog)s %(version)s")
 def commands() -> None:
-    """Text from an LLM's token ids, as they arrive: every character whole, nothing lost.
+    """Turn an LLM's token ids into text as they arrive.
 
     \b
     Examples:
@@ -146,7 +146,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _replace_closed_streams() -> None:
-    """Streams closed before the start (``<&-``), None to Python, read and write nothing."""
+    """Replace streams that were closed before the start (``<&-``), which Python has as None."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             nowhere = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - for good
@@ -154,13 +154,13 @@ def _replace_closed_streams() -> None:
 
 
 def _write_utf_8() -> None:
-    """All commands write UTF-8, wherever it goes; a path may hold what is none."""
+    """Make stdout write UTF-8 in every locale; the bytes of a path may be escaped."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def _give_up_output() -> None:
-    """Point what cannot be written to nowhere, so that Python's own flush at exit does not fail."""
+    """Redirect streams that cannot be written, so that Python's own flush at exit does not fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     # stderr may have the same reader (2>&1); where it has another one, that may still want it.
     for stream in (sys.stdout, sys.stderr):
@@ -174,7 +174,7 @@ def _give_up_output() -> None:
 
 @contextlib.contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Within, our own warnings are one line for people, without file and code."""
+    """Return a context in which warnings of streamdec are one line, without file and code."""
     with warnings.catch_warnings():
         usual = warnings.showwarning
 

@@ -1,4 +1,4 @@
-"""``streamdec bench``: what streaming costs and withholds, on one's own tokenizer and stops."""
+"""``streamdec bench``: measure what streaming costs and withholds with a tokenizer and stops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Iterator
 from functools import partial
-from importlib.resources import files
 from io import BufferedReader
 from typing import Any, Literal, NamedTuple
 
@@ -21,7 +20,7 @@ from streamdec.bench.clock import Spread
 from streamdec.bench.entrants import HF
 from streamdec.bench.measure import Difference, Figures, Findings, measure
 from streamdec.bench.withheld import Count
-from streamdec.cli.loading import Loader, loading_options, tokenizer_argument
+from streamdec.cli.loading import Loader, data_file, loading_options, tokenizer_argument
 from streamdec.cli.progress import Progress, counted
 from streamdec.cli.rows import BadInputError, Input, decode_text
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
@@ -33,7 +32,7 @@ __all__ = ["bench"]
 USUAL_STOPS = ("\nUser:", "\nHuman:", "\nSystem:", "<|im_end|>")
 SECONDS = 60
 MOST_CHARACTERS = 50_000
-"""Of a longer text the rest is left out, so that there are many rounds in a minute."""
+"""A longer text is cut, so that a minute has many rounds."""
 MOST_STOPS_SHOWN = 6
 
 
@@ -45,7 +44,7 @@ MOST_STOPS_SHOWN = 6
     "source",
     type=click.File("rb"),
     metavar="FILE",
-    help='The text to stream ("-" is stdin); without it a built-in one is.',
+    help='The text to stream ("-" is stdin). The default is a built-in text.',
 )
 @click.option(
     "--seconds",
@@ -55,8 +54,8 @@ MOST_STOPS_SHOWN = 6
     metavar="N",
     help="About how long the measurement takes.",
 )
-@click.option("--json", "as_json", is_flag=True, help="All of it as a JSON object.")
-@tokenizer_argument("tokenizer")
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
+@tokenizer_argument
 def bench(
     tokenizer: str,
     load: Loader,
@@ -124,7 +123,7 @@ class _Text(NamedTuple):
 
 def _text(source: BufferedReader | None) -> _Text:
     if source is None:
-        content = (files("streamdec.cli") / "data" / "bench_text.txt").read_text("utf-8")
+        content = data_file("bench_text.txt").read_text("utf-8")
         return _Text("built in", content, is_cut=False)
     content = _read(source, "'--text'")
     if not content:
@@ -134,7 +133,7 @@ def _text(source: BufferedReader | None) -> _Text:
 
 
 def _read(source: BufferedReader, option: str) -> str:
-    """What ``source`` has, as text."""
+    """Return the content of ``source`` as text."""
     try:
         return decode_text(b"".join(Input(source, "text", "text").chunks))
     except BadInputError as error:
@@ -145,7 +144,7 @@ def _read(source: BufferedReader, option: str) -> str:
 
 
 class _Job(NamedTuple):
-    """What was measured on what."""
+    """A measurement, and what it was made with."""
 
     tokenizer: LoadedTokenizer
     text: _Text
@@ -173,7 +172,7 @@ def _environment(job: _Job) -> dict[str, Any]:
 
 
 def _facts(job: _Job) -> dict[str, Any]:
-    """All that is known, as JSON data."""
+    """Return all results as JSON data."""
     return {
         "tokenizer": {
             "name": job.name,
@@ -196,7 +195,7 @@ def _facts(job: _Job) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """``value`` as JSON data: whatever has named fields is an object."""
+    """Return ``value`` as JSON data; a value with named fields becomes an object."""
     if isinstance(value, (tuple, list)) and not hasattr(value, "_asdict"):
         return [_plain(item) for item in value]
     fields = value._asdict() if hasattr(value, "_asdict") else getattr(value, "__dict__", None)
@@ -207,7 +206,7 @@ Style = Literal["", "bold", "dim", "bad"]
 
 
 class _Page:
-    """The same for people: rows of at most 79 cells, but for names."""
+    """The results for people: rows of at most 79 cells, names aside."""
 
     def __init__(self, job: _Job) -> None:
         self._job = job
@@ -339,7 +338,7 @@ def _wide(name: str, characters: str, tokens: str, first: str) -> str:
 
 
 def _ratio(spread: Spread) -> str:
-    """The median, and the quartiles in brackets."""
+    """Return the median, and the quartiles in brackets."""
     return f"{_number(spread.median)} ({_number(spread.low)}–{_number(spread.high)})"
 
 
@@ -362,14 +361,14 @@ def _count(count: Count) -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits, or all that stand before the point."""
+    """Return ``value`` with three digits, or with all digits before the point."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def _time(nanoseconds: float) -> str:
-    """In the unit that leaves one to three digits before the point."""
+    """Return a time in the unit that leaves one to three digits before the point."""
     for unit, size in (("ns", 1.0), ("µs", 1e3), ("ms", 1e6)):
         if nanoseconds < 1_000 * size or unit == "ms":
             break

@@ -16,8 +16,8 @@ import click
 from streamdec.bulk.batches import BulkDecoder
 from streamdec.bulk.formats import FORMATS, SUFFIXES, Format, format_of
 from streamdec.bulk.job import Existing, Job, Status
-from streamdec.cli.decoding import special_tokens_option
 from streamdec.cli.loading import Loader, complete_files, loading_options, tokenizer_option
+from streamdec.cli.options import special_tokens_option
 from streamdec.cli.progress import Progress, counted, say
 from streamdec.cli.statuses import CannotBeginError
 from streamdec.cli.stops import stop_options
@@ -37,29 +37,29 @@ BAR = 24
     default="token_ids",
     show_default=True,
     metavar="NAME",
-    help="Where the token ids are: lists of integers.",
+    help="The column with the token ids, which are lists of integers.",
 )
 @click.option(
     "--to",
     default="text",
     show_default=True,
     metavar="NAME",
-    help="What the new column of texts is called.",
+    help="The name of the new column with the texts.",
 )
 @click.option(
     "--input-format",
     type=click.Choice(FORMATS),
-    help="What INPUT holds, if its suffix does not say so; of a folder, only such files are read.",
+    help="The format of INPUT, if not that of its suffix; of a folder only such files are read.",
 )
 @click.option(
     "--output-format",
     type=click.Choice(FORMATS),
-    help="What OUTPUT will hold; otherwise its suffix says so, and in a folder it is as the input.",
+    help="The format of OUTPUT, if not that of its suffix or, in a folder, of the input.",
 )
 @special_tokens_option
 @stop_options
-@click.option("--resume", is_flag=True, help="Go on where an earlier run was killed or failed.")
-@click.option("--overwrite", is_flag=True, help="Begin anew, whatever is there.")
+@click.option("--resume", is_flag=True, help="Continue where an earlier run was killed or failed.")
+@click.option("--overwrite", is_flag=True, help="Replace outputs that exist.")
 @click.argument(
     "inputs",
     metavar="INPUT...",
@@ -83,7 +83,7 @@ def bulk(
     load: Loader,
     conditions: StopConditions,
 ) -> None:
-    """Decode a column of token ids of the files INPUT, all other columns kept.
+    """Decode a column of token ids in the files INPUT, and keep all other columns.
 
     INPUT is Parquet, Arrow (.arrow, .feather, .ipc) or JSONL (each line an object, or a list of
     ids), or a folder of such files. OUTPUT is a file; for several files or a folder it is a folder,
@@ -107,7 +107,7 @@ def bulk(
       streamdec bulk ids.jsonl texts.parquet --tokenizer ./model --column ids
     """
     if resume and overwrite:
-        raise click.UsageError("--resume and --overwrite cannot both be meant.")
+        raise click.UsageError("--resume and --overwrite exclude each other.")
     pairs = list(_pairs(inputs, output, input_format, output_format))
     decoder = _decoder(
         load(tokenizer, fast="off"),
@@ -157,7 +157,7 @@ def _run(jobs: Sequence[Job], existing: Existing) -> None:
 
 
 class _Bar:
-    """What a job tells, as a line: a bar of the file, rows, and the tokens of a second."""
+    """Shows the status of a job as a line: a bar, the rows, and the tokens per second."""
 
     def __init__(self, progress: Progress, number: int, count: int) -> None:
         self._progress = progress
@@ -182,7 +182,7 @@ def _pairs(
     input_format: Format | None,
     output_format: Format | None,
 ) -> Iterator[tuple[Path, Path, Format, Format]]:
-    """Each file to read and the one to write, with their formats."""
+    """Yield each file to read and the one to write, with their formats."""
     target = Path(output)
     is_folder = (
         len(inputs) > 1 or inputs[0].is_dir() or target.is_dir() or output.endswith(("/", os.sep))
@@ -206,7 +206,7 @@ def _pairs(
 def _files(
     inputs: Sequence[Path], input_format: Format | None, target: Path
 ) -> Iterator[tuple[Path, Path]]:
-    """Each file, and its name in a folder of outputs."""
+    """Yield each file, and its name in a folder of outputs."""
     for given in inputs:
         if not given.exists():
             raise CannotBeginError(f"{given}: no such file or folder")

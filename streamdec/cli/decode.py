@@ -1,19 +1,19 @@
 """``streamdec decode``: token ids in, text out, line by line and live.
 
-What is written is flushed before the next input is waited for, so text appears as ids arrive.
+Output is flushed before each wait for more input, so text appears as ids arrive.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from io import BufferedReader
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from streamdec.cli.decoding import decoding_options
 from streamdec.cli.loading import Loader, loading_options, tokenizer_option
+from streamdec.cli.options import decoding_options
 from streamdec.cli.progress import Progress, say
 from streamdec.cli.rows import (
     Input,
@@ -79,12 +79,11 @@ def decode(
     """
     # Nothing is encoded here, so nothing is built for it.
     loaded = load(tokenizer, fast="off")
-    out = sys.stdout.buffer
     given = Input(source, input_format, "ids")
-    job = _Job(loaded, conditions, options, _OUTPUTS[output](out), given)
+    job = _Job(loaded, conditions, options, given, output)
     with Progress.beside_output() as progress:
         cause = job.run(progress)
-    out.flush()
+    sys.stdout.buffer.flush()
     if cause is not None and output == "text":
         say(f"{given.name}: ended by {cause}; nothing after it is read")
     if given.complaints.count:
@@ -102,14 +101,15 @@ class _Job:
         tokenizer: Tokenizer,
         conditions: StopConditions,
         options: dict[str, Any],
-        output: _Output,
         given: Input,
+        output: str,
     ) -> None:
         self._tokenizer = tokenizer
         self._conditions = conditions
         self._options = options
-        self._output = output
         self._given = given
+        self._is_text = output == "text"
+        self._out = sys.stdout.buffer
 
     def run(self, progress: Progress) -> str | None:
         """Decode the file; return what ended its stream before its end, if anything did."""
@@ -126,18 +126,20 @@ class _Job:
                 chunk = stream.step_batch(token_ids)
                 text = chunk.text + stream.flush(RAN_OUT).text
                 end = self._end(stream, unread_tokens=chunk.unread_tokens)
-                self._output.row(number, text, fields, end)
+                self._write(number, text, fields, end)
 
     def _decode_stream(self, lines: Iterable[tuple[int, list[bytes]]]) -> str | None:
         stream, number = self._new_stream(), 1
         for number, words in lines:
-            self._output.piece(number, self._step_words(stream, number, words))
+            self._write_piece(number, self._step_words(stream, number, words))
             if stream.finished:
                 break
         cause = cause_of_end(stream) if stream.finished else None
         if stream.num_tokens:
-            text = stream.flush(RAN_OUT).text
-            self._output.last_piece(number, text, self._end(stream))
+            text, end = stream.flush(RAN_OUT).text, self._end(stream)
+            # Without an end to tell, an object of no text says nothing.
+            if self._is_text or text or end:
+                self._write(number, text, {}, end)
         return cause
 
     def _step_words(self, stream: StopSequenceDecoder, number: int, words: list[bytes]) -> str:
@@ -150,6 +152,21 @@ class _Job:
                 if chunk.finish_reason is not None:
                     break
         return "".join(texts)
+
+    def _write_piece(self, line: int, text: str) -> None:
+        """Write what the ids of ``line`` added to the stream, which goes on."""
+        if self._is_text:
+            self._out.write(text.encode())
+        elif text:
+            self._write(line, text, {}, {})
+
+    def _write(self, line: int, text: str, fields: dict[str, Any], end: dict[str, Any]) -> None:
+        """Write a text that ends: a row with its other ``fields``, or the rest of the stream."""
+        if self._is_text:
+            self._out.write(f"{text}\n".encode())
+        else:
+            ours = {"line": line, "text": text, **end}
+            self._out.write(json_line(ours | fields | ours))
 
     def _new_stream(self) -> StopSequenceDecoder:
         return StopSequenceDecoder(self._tokenizer, self._conditions, **self._options)
@@ -170,63 +187,3 @@ def _told(lines: Iterable[tuple[int, Line]], progress: Progress) -> Iterator[tup
     for number, line in lines:
         yield number, line
         progress(f"line {number:,}")
-
-
-# --- text to output -------------------------------------------------------------------------------
-
-
-class _Output(Protocol):
-    """Takes whole rows, or the pieces of one stream."""
-
-    def row(self, line: int, text: str, fields: dict[str, Any], end: dict[str, Any]) -> None:
-        """Write the whole text of ``line``, which had other ``fields``; ``end``: why it ended."""
-        ...
-
-    def piece(self, line: int, text: str) -> None:
-        """Write what the ids of ``line`` added to the stream."""
-        ...
-
-    def last_piece(self, line: int, text: str, end: dict[str, Any]) -> None:
-        """Write what the end of the stream released, and end it; ``end``: why."""
-        ...
-
-
-class _TextOutput:
-    """Text as UTF-8; a newline after each row, and after the stream."""
-
-    def __init__(self, out: BinaryIO) -> None:
-        self._out = out
-
-    def row(self, line: int, text: str, fields: dict[str, Any], end: dict[str, Any]) -> None:
-        self._out.write(f"{text}\n".encode())
-
-    def piece(self, line: int, text: str) -> None:
-        self._out.write(text.encode())
-
-    def last_piece(self, line: int, text: str, end: dict[str, Any]) -> None:
-        self._out.write(f"{text}\n".encode())
-
-
-class _JsonlOutput:
-    """An object for each row; of a stream, for each line (or part of one) that brought out text.
-
-    Its last object, which may bring out none, has the end.
-    """
-
-    def __init__(self, out: BinaryIO) -> None:
-        self._out = out
-
-    def row(self, line: int, text: str, fields: dict[str, Any], end: dict[str, Any]) -> None:
-        ours = {"line": line, "text": text, **end}
-        self._out.write(json_line(ours | fields | ours))
-
-    def piece(self, line: int, text: str) -> None:
-        if text:
-            self.row(line, text, {}, {})
-
-    def last_piece(self, line: int, text: str, end: dict[str, Any]) -> None:
-        if text or end:
-            self.row(line, text, {}, end)
-
-
-_OUTPUTS: dict[str, Callable[[BinaryIO], _Output]] = {"text": _TextOutput, "jsonl": _JsonlOutput}

@@ -1,4 +1,4 @@
-"""``streamdec demo``: a simulated engine gives token ids; their text appears live, up to a stop.
+"""``streamdec demo``: show the text of a simulated engine's token ids live, up to a stop.
 
 The tokenizer and the text are part of the package, so the demo needs no network and no model.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 
 import click
 
 from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.cli.loading import data_file
 from streamdec.cli.screen import open_screen
 from streamdec.cli.stops import RAN_OUT
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
@@ -21,7 +21,7 @@ from streamdec.core.stops.conditions import StopConditions
 __all__ = ["STOP", "demo", "simulated_engine"]
 
 STOP = "\nUser:"
-"""Where the next turn would begin. The text has it once, and several beginnings of it before."""
+"""The stop. The text contains it once, and several prefixes of it before."""
 
 
 @click.command()
@@ -35,16 +35,16 @@ STOP = "\nUser:"
 def demo(rate: float) -> None:
     """Watch a simulated engine's tokens become text, until a stop is complete.
 
-    On a terminal the line below the text shows what waits: bytes for the rest of their character,
-    and text that may become the stop. Elsewhere the text alone is written.
+    On a terminal the line below the text shows what is buffered: the bytes of an unfinished
+    character, and text that may become the stop. Otherwise only the text is written.
 
     \b
     Examples:
       streamdec demo
       streamdec demo --rate 10
     """
-    tokenizer = HuggingFaceTokenizer(_data("demo_tokenizer.json"))
-    token_ids = tokenizer.encode(_data("demo_text.txt").rstrip("\n")).ids
+    tokenizer = HuggingFaceTokenizer(data_file("demo_tokenizer.json").read_text("utf-8"))
+    token_ids = tokenizer.encode(data_file("demo_text.txt").read_text("utf-8").rstrip("\n")).ids
     stream = StopSequenceDecoder(tokenizer, StopConditions(STOP))
     shown = _play(simulated_engine(token_ids, rate), stream)
     if shown != tokenizer.decode(token_ids).partition(STOP)[0]:
@@ -52,7 +52,7 @@ def demo(rate: float) -> None:
 
 
 def simulated_engine(token_ids: Sequence[int], rate: float) -> Iterator[int]:
-    """Yield ``token_ids`` at about ``rate`` a second (0: at once), unevenly but always alike."""
+    """Yield ``token_ids`` at about ``rate`` per second (0: at once), unevenly, each time alike."""
     uneven = random.Random(0)
     for token_id in token_ids:
         if rate > 0:
@@ -60,12 +60,8 @@ def simulated_engine(token_ids: Sequence[int], rate: float) -> Iterator[int]:
         yield token_id
 
 
-def _data(name: str) -> str:
-    return (files("streamdec.cli") / "data" / name).read_text(encoding="utf-8")
-
-
 def _play(engine: Iterator[int], stream: StopSequenceDecoder) -> str:
-    """Step ``stream`` through what ``engine`` yields, show each text at once, return all of it."""
+    """Step ``stream`` with the ids of ``engine``, show each text at once, and return all text."""
     pieces = []
     with open_screen(stream) as screen:
         for token_id in engine:

@@ -36,7 +36,7 @@ _MOST_LISTED = 12
 @click.command()
 @loading_options
 @click.option("--json", "as_json", is_flag=True, help="All of it as a JSON object.")
-@tokenizer_argument("tokenizer")
+@tokenizer_argument
 def info(tokenizer: str, load: Loader, as_json: bool) -> None:
     """Say what TOKENIZER is: its format, what encodes it and why, its sizes, its caveats.
 

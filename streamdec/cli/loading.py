@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Callable, Iterable
-from typing import Any
+from importlib.abc import Traversable
+from importlib.resources import files
 
 import click
 from click.core import ParameterSource
@@ -13,6 +14,7 @@ from click.shell_completion import CompletionItem
 
 from streamdec.backends.hybrid import MODES, VARIABLE
 from streamdec.backends.report import LoadedTokenizer
+from streamdec.cli.options import collected
 from streamdec.cli.progress import say
 from streamdec.loading.factory import load_tokenizer
 
@@ -21,6 +23,7 @@ __all__ = [
     "Loader",
     "complete_files",
     "complete_folders",
+    "data_file",
     "loading_options",
     "say_what_encodes",
     "spelled",
@@ -46,10 +49,12 @@ def complete_folders(
     return [CompletionItem(incomplete, type="dir")]
 
 
-def tokenizer_argument(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the argument for a tokenizer: a file, a folder, or a name."""
-    return click.argument(name, shell_complete=complete_files)
+def data_file(name: str) -> Traversable:
+    """Return the file ``name`` of the package, such as the demo's tokenizer."""
+    return files("streamdec.cli") / "data" / name
 
+
+tokenizer_argument = click.argument("tokenizer", shell_complete=complete_files)
 
 tokenizer_option = click.option(
     "--tokenizer",
@@ -98,18 +103,10 @@ _OPTIONS = {
 LOADING_OPTIONS = tuple(_OPTIONS)
 
 
-def loading_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give ``command`` the options of loading; it receives a :data:`Loader` as ``load``."""
-
-    @functools.wraps(command)
-    def collecting(**options: Any) -> Any:
-        values = {name: options.pop(name) for name in _OPTIONS}
-        return command(load=functools.partial(load_tokenizer, **values), **options)
-
-    decorated: Callable[..., Any] = collecting
-    for option in reversed(_OPTIONS.values()):
-        decorated = option(decorated)
-    return decorated
+loading_options = collected(
+    _OPTIONS, "load", lambda values: functools.partial(load_tokenizer, **values)
+)
+"""Gives a command the options of loading; it receives a :data:`Loader` as ``load``."""
 
 
 def spelled(context: click.Context, names: Iterable[str] = LOADING_OPTIONS) -> list[str]:

@@ -1,22 +1,21 @@
-"""``streamdec preflight``: what engines will do with a model snapshot, told before they do it."""
+"""``streamdec preflight``: report what engines will do with a model snapshot."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from streamdec.cli.loading import complete_folders
 from streamdec.cli.preflight_sarif import sarif_log
 from streamdec.cli.preflight_text import printable, text_report
+from streamdec.cli.progress import Progress, say
 from streamdec.cli.statuses import CANNOT_BEGIN, NOT_ALL_IS_WELL
 from streamdec.errors import PreflightError
 from streamdec.preflight import Report, inspect
@@ -47,7 +46,7 @@ def _engines(
     multiple=True,
     callback=_engines,
     metavar="NAME[@VERSION]",
-    help=f"Whose behaviour is told, as in sglang@0.5.10; may be repeated. Known: "
+    help=f"The engines to report on, as in sglang@0.5.10; may be repeated. Known: "
     f"{', '.join(ENGINES)}.  [default: {', '.join(USUAL_ENGINES)}]",
 )
 @click.option(
@@ -55,10 +54,12 @@ def _engines(
     type=click.Choice([*reversed(SEVERITIES), "never"]),
     default="error",
     show_default=True,
-    help="The least severity of a finding with which the exit status is 1.",
+    help="The exit status is 1 for a finding of this severity or a graver one.",
 )
-@click.option("--json", "as_json", is_flag=True, help="All of it as JSON: a list, if several DIRs.")
-@click.option("--sarif", "as_sarif", is_flag=True, help="As SARIF 2.1.0, which code hosts show.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Write the report as JSON; a list for several DIRs."
+)
+@click.option("--sarif", "as_sarif", is_flag=True, help="Write SARIF 2.1.0, which code hosts show.")
 @click.option(
     "--output",
     "-o",
@@ -69,7 +70,7 @@ def _engines(
 @click.option(
     "--render/--no-render",
     default=True,
-    help="Whether chat templates are rendered, in a child process with little memory and time.",
+    help="Whether to render chat templates, in a child process with little memory and time.",
 )
 @click.argument("paths", nargs=-1, required=True, metavar="DIR...", shell_complete=complete_folders)
 def preflight(
@@ -81,7 +82,7 @@ def preflight(
     output: str | None,
     render: bool,
 ) -> None:
-    """Tell what engines will do with the model in each DIR: where they stop, and what is wrong.
+    """Report what engines will do with the model in each DIR: where they stop, and what is wrong.
 
     Nothing in a folder is run but its chat template, in a sandbox, and nothing is downloaded. The
     exit status is 1 if there is a finding as grave as --fail-on says, and 2 if a DIR is no folder.
@@ -100,13 +101,13 @@ def preflight(
     write(outcomes, output)
     for outcome in outcomes:
         if outcome.error:
-            click.echo(f"Error: {' '.join(outcome.error.split())}", err=True)
+            say(f"Error: {' '.join(outcome.error.split())}")
     click.get_current_context().exit(_status(outcomes, fail_on))
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What came of one folder."""
+    """The report of one folder, or the error."""
 
     path: str
     report: Report | None = None
@@ -115,34 +116,13 @@ class _Outcome:
 
 def _inspected(paths: Iterable[str], engines: tuple[str, ...], render: bool) -> Iterator[_Outcome]:
     paths = list(dict.fromkeys(paths))
-    with _progress(len(paths)) as begins:
-        for path in paths:
-            begins(path)
+    with Progress(silent=0, quiet=len(paths) < 2) as progress:
+        for number, path in enumerate(paths, 1):
+            progress(f"{number}/{len(paths)}  {printable(Path(path).name or path)[:40]}")
             try:
                 yield _Outcome(path, inspect(path, engines, render=render))
             except PreflightError as error:
                 yield _Outcome(path, error=str(error))
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A bar on stderr, where that is a terminal and there is more than one folder to wait for."""
-    console = Console(stderr=True)
-    if total < 2 or not console.is_terminal or console.is_dumb_terminal:
-        yield lambda _: None
-        return
-    columns = (BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=total)
-        begun = 0
-
-        def begins(path: str) -> None:
-            nonlocal begun
-            name = Path(path).name or path
-            progress.update(task, completed=begun, description=printable(name)[:40], refresh=True)
-            begun += 1
-
-        yield begins
 
 
 def _status(outcomes: Iterable[_Outcome], fail_on: str) -> int:
@@ -186,9 +166,9 @@ _WRITERS = {"json": _write_json, "sarif": _write_sarif}
 
 
 def _json(value: Any) -> str:
-    """As JSON that every reader takes: NaN and Infinity, which files may hold, are strings.
+    """Return strict JSON: NaN and Infinity, which files may contain, become strings.
 
-    What would move a cursor or turn text around is escaped, so that a terminal shows all of it.
+    Characters that move the cursor or reverse text are escaped, so that a terminal shows all.
     """
     text = json.dumps(_strict(value), indent=2, ensure_ascii=False)
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text) + "\n"
@@ -207,7 +187,7 @@ def _strict(value: Any) -> Any:
 
 
 def _write(text: str, output: str | None) -> None:
-    """As all commands write: UTF-8, wherever it goes; a path may hold what is none."""
+    """Write UTF-8 in every locale; the bytes of a path may be escaped."""
     content = text.encode("utf-8", "backslashreplace")
     if output is None:
         sys.stdout.buffer.write(content)

@@ -47,8 +47,8 @@ def sarif_log(reports: Sequence[Report], errors: Mapping[str, str]) -> dict[str,
         "rules": [_rule(rules[code]) for code in codes],
     }
     results = [
-        _result(report, Snapshot(Path(report.path)), finding, codes.index(finding.code))
-        for report in reports
+        _result(report, snapshot, finding, codes.index(finding.code))
+        for report, snapshot in ((each, Snapshot(Path(each.path))) for each in reports)
         for finding in report.findings
     ]
     notifications = [

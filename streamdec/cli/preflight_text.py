@@ -1,4 +1,4 @@
-"""A preflight for people: lines of text, in colours where a terminal shows them.
+"""A preflight report for people: lines of text, in colours on a terminal.
 
 In: reports. Out: one text. The same lines go to a terminal, wrapped to its width, and to a file.
 """
@@ -14,32 +14,24 @@ from rich.text import Text
 from streamdec.preflight import Evidence, Finding, Report, StopTokens
 from streamdec.preflight.report import SEVERITIES, Severity
 
-__all__ = [
-    "as_sentence",
-    "counts_of",
-    "decided_by",
-    "printable",
-    "says_more",
-    "sources_of",
-    "text_report",
-]
+__all__ = ["as_sentence", "printable", "text_report"]
 
 STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 SIGNS: dict[Severity, str] = {"error": "✖", "warning": "▲", "info": "•"}
 MOST_EVIDENCE = 6
-"""Pieces of evidence that are shown of one finding; JSON has all."""
+"""Pieces of evidence shown for a finding; JSON has all."""
 MOST_IDS = 8
 MOST_VALUE = 160
 NARROWEST = 40
 ROOM = 26
-"""What further rows have at least: names of files fit."""
+"""The least width of continuation rows, in which names of files fit."""
 
 Line = tuple[int, Text]
-"""By how much its further rows are indented, and the line."""
+"""The indent of a line's continuation rows, and the line."""
 
 
 def text_report(reports: Sequence[Report], console: Console | None = None) -> str:
-    """The reports for people; in colours and wrapped if ``console`` is a terminal."""
+    """Return the reports as text; in colours and wrapped if ``console`` is a terminal."""
     lines = [line for report in reports for line in (*_report(report), (0, Text()))]
     if len(reports) > 1:
         lines += _summary(reports)
@@ -65,14 +57,14 @@ def text_report(reports: Sequence[Report], console: Console | None = None) -> st
     return captured.get()
 
 
-def counts_of(report: Report) -> dict[Severity, int]:
-    """How many findings of each severity, the gravest first."""
+def _counts_of(report: Report) -> dict[Severity, int]:
+    """Return the number of findings of each severity, the gravest first."""
     found = [finding.severity for finding in report.findings]
     return {severity: found.count(severity) for severity in reversed(SEVERITIES)}
 
 
-def sources_of(stop: StopTokens, token_id: int) -> str:
-    """What put an id into a set of stop tokens: files, with the place where that is not usual."""
+def _sources_of(stop: StopTokens, token_id: int) -> str:
+    """Return the files that declare a stop token, each with its place if that is unusual."""
     told = []
     for source in stop.sources[token_id]:
         usual = source.pointer.startswith(("/eos_token_id", "/eos_token"))
@@ -81,8 +73,8 @@ def sources_of(stop: StopTokens, token_id: int) -> str:
     return ", ".join(dict.fromkeys(told))
 
 
-def decided_by(report: Report) -> dict[str, list[str]]:
-    """Which file decided what: everything that each of them did."""
+def _decided_by(report: Report) -> dict[str, list[str]]:
+    """Return for each file what it decided."""
     found: dict[str, list[str]] = {}
     for what, file in report.sources.items():
         found.setdefault(file, []).append(what)
@@ -90,14 +82,14 @@ def decided_by(report: Report) -> dict[str, list[str]]:
 
 
 def as_sentence(clause: str) -> str:
-    """A clause with a capital letter, unless a name of a file begins it, and a full stop."""
+    """Return a clause as a sentence; the name of a file at its beginning stays as it is."""
     first = clause.split(" ", 1)[0]
     is_name = "." in first or "_" in first
     return (clause if is_name else clause[:1].upper() + clause[1:]) + "."
 
 
 def printable(text: str) -> str:
-    """``text`` without what would move a cursor, hide or turn around what is shown."""
+    """Return ``text`` with characters escaped that move the cursor, hide or reverse text."""
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
     )
@@ -119,14 +111,14 @@ def _report(report: Report) -> Iterator[Line]:
     if report.sources:
         yield 0, Text()
         yield 0, Text("  where from", "bold")
-        for file, decided in decided_by(report).items():
+        for file, decided in _decided_by(report).items():
             line = Text(f"    {printable(', '.join(decided))}  ")
             yield 6, line.append(printable(file), "dim")
 
 
 def _counts(report: Report) -> Text:
     told = Text()
-    for severity, count in counts_of(report).items():
+    for severity, count in _counts_of(report).items():
         if count:
             told.append(" · " if told else "", "dim")
             told.append(_counted(count, severity), STYLES[severity])
@@ -138,12 +130,12 @@ def _counted(count: int, severity: Severity) -> str:
 
 
 def _stops(report: Report) -> Iterator[Line]:
-    """The effective stop tokens: a row for each id of each engine."""
+    """Yield the effective stop tokens: a row for each id of each engine."""
     rows: list[tuple[str, str, str, str]] = []
     for stop in report.stop_tokens.values():
         name = f"{stop.engine} {stop.version}"
         cells = [
-            (str(i), _quoted(stop.texts.get(i)), sources_of(stop, i)) for i in sorted(stop.ids)
+            (str(i), _quoted(stop.texts.get(i)), _sources_of(stop, i)) for i in sorted(stop.ids)
         ]
         cells += [
             ("?", _quoted(source.text), f"{source.file}: no file tells its id")
@@ -193,7 +185,7 @@ def _finding(finding: Finding) -> Iterator[Line]:
 
 
 def _evidence(evidence: Evidence) -> Text:
-    """Where, what is there, the ids with their texts, and what it is."""
+    """Return the place, the note, the value, and the ids with their texts."""
     told = Text("      ")
     place = evidence.file + (f"#{evidence.pointer}" if evidence.pointer else "")
     place += f":{evidence.line}" if evidence.line is not None else ""
@@ -202,7 +194,7 @@ def _evidence(evidence: Evidence) -> Text:
         parts.append(Text(printable(place), "magenta"))
     if evidence.note:
         parts.append(Text(printable(evidence.note)))
-    if says_more(evidence):
+    if _says_more(evidence):
         parts.append(Text(_short(evidence.value)))
     ids = Text(", ").join(
         Text.assemble((str(i), "bold"), (f" {_quoted(text)}" if text is not None else "", "green"))
@@ -215,8 +207,8 @@ def _evidence(evidence: Evidence) -> Text:
     return told.append_text(Text("  ").join(parts))
 
 
-def says_more(evidence: Evidence) -> bool:
-    """Whether the value of a piece of evidence says what its ids and their texts do not."""
+def _says_more(evidence: Evidence) -> bool:
+    """Return whether the value of evidence has more than its ids and their texts."""
     value = evidence.value
     listed = value if isinstance(value, list) else [value]
     known = {*evidence.ids, *evidence.ids.values()}
@@ -232,7 +224,7 @@ def _short(value: object) -> str:
 
 
 def _summary(reports: Sequence[Report]) -> Iterator[Line]:
-    """A row for each folder."""
+    """Yield a row for each folder."""
     width = max(len(printable(report.path)) for report in reports)
     for report in reports:
         line = Text(f"{printable(report.path):{width}}  ")
@@ -240,7 +232,7 @@ def _summary(reports: Sequence[Report]) -> Iterator[Line]:
 
 
 def _wrapped(line: Text, indent: int, width: int, console: Console) -> Iterator[Text]:
-    """The rows of a line: the further ones are indented."""
+    """Yield the rows of a line; continuation rows are indented."""
     if line.cell_len <= width:
         yield line
         return

@@ -1,7 +1,7 @@
-"""How far a command is: one line on stderr, written over and over and wiped in the end.
+"""The progress of a command: one line on stderr that is rewritten, and erased at the end.
 
-Only where stderr is a terminal that can do that. Whatever else goes to the terminal while the line
-stands there is said by :func:`say`, or after :func:`wipe`.
+It is shown only if stderr is a terminal that can erase a line. Other output to the terminal goes
+through :func:`say`, or after :func:`wipe`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Progress", "counted", "say", "wipe"]
 EVERY = 0.1
 """Seconds between two lines."""
 SILENT = 0.5
-"""Seconds for which nothing is said: most runs are over by then."""
+"""Seconds before the first line: most runs end earlier."""
 
 
 class Progress:
@@ -32,7 +32,7 @@ class Progress:
 
     @classmethod
     def beside_output(cls) -> Self:
-        """One for commands whose output comes all the time: silent where that is on a terminal."""
+        """Return one for commands that write all the time: silent if stdout is a terminal."""
         return cls(quiet=sys.stdout.isatty())
 
     def __enter__(self) -> Self:
@@ -44,7 +44,7 @@ class Progress:
         _live.remove(self)
 
     def __call__(self, told: str) -> None:
-        """Shows ``told``, unless something else has been shown just now."""
+        """Show ``told``, unless a line was shown just before."""
         if not self._is_shown or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + EVERY
@@ -54,7 +54,7 @@ class Progress:
         self._is_there = True
 
     def wipe(self) -> None:
-        """Makes the line empty, until there is something new to say."""
+        """Erase the line."""
         if self._is_there:
             self._is_there = False
             sys.stderr.write("\r\x1b[K")
@@ -62,22 +62,22 @@ class Progress:
 
 
 _live: list[Progress] = []
-"""The one whose line may stand on the terminal."""
+"""Those whose line may be on the terminal."""
 
 
 def say(message: str) -> None:
-    """``message`` as a line on stderr."""
+    """Write ``message`` as a line on stderr."""
     wipe()
     click.echo(message, err=True)
 
 
 def counted(number: int, what: str) -> str:
-    """``number`` of ``what``, a word whose plural ends in s."""
+    """Return ``number`` and ``what``, a word whose plural ends in s."""
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def wipe() -> None:
-    """Makes room for what is written to the terminal otherwise."""
+    """Erase the line of progress before other output."""
     for progress in _live:
         progress.wipe()
 

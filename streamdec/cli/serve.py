@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 import math
 import re
 import signal
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import click
 
 from streamdec.backends.report import LoadedTokenizer
-from streamdec.cli.loading import Loader, complete_files, loading_options
+from streamdec.cli.loading import Loader, complete_files, data_file, loading_options
 from streamdec.cli.progress import say
 from streamdec.cli.statuses import DONE, INTERRUPTED, CannotBeginError
+from streamdec.preflight.snapshot import open_snapshot
+from streamdec.preflight.stop_tokens import EosSources
+from streamdec.preflight.tokens import Tokens
 from streamdec.server.engines import Engine, EngineError, ReplayEngine, load_engine
 from streamdec.server.limits import ServerLimits
 
@@ -36,7 +37,7 @@ _LIMITS = {
     "concurrent": "Streams that run at once.",
     "waiting": "Requests that wait for room; more are refused (429).",
 }
-"""Limits that have an option, and what it says."""
+"""Limits that have an option, and its help."""
 
 
 def _limits_options(command: Any) -> Any:
@@ -58,13 +59,13 @@ def _check_keys(
     _context: click.Context, _option: click.Parameter, keys: tuple[str, ...]
 ) -> tuple[str, ...]:
     if any(re.fullmatch(r"[!-~]+", key) is None for key in keys):
-        raise click.BadParameter("a key is of printable ASCII without spaces, and not empty")
+        raise click.BadParameter("a key must be printable ASCII without spaces, and not empty")
     return keys
 
 
 def _check_finite(_context: click.Context, _option: click.Parameter, value: float) -> float:
     if not math.isfinite(value):
-        raise click.BadParameter(f"{value} is no number of its kind")
+        raise click.BadParameter(f"{value} is not finite")
     return value
 
 
@@ -72,7 +73,7 @@ def _check_names(
     _context: click.Context, _option: click.Parameter, names: tuple[str, ...]
 ) -> tuple[str, ...]:
     if not all(name.isprintable() and name.strip() for name in names):
-        raise click.BadParameter("a name is of printable characters, and not empty")
+        raise click.BadParameter("a name must be printable, and not empty")
     return names
 
 
@@ -81,20 +82,20 @@ def _check_names(
     "--tokenizer",
     metavar="PATH",
     shell_complete=complete_files,
-    help="A tokenizer file, its folder, or a name, as for 'info'. Without it, that of the demo.",
+    help="A tokenizer file, its folder, or a name, as for 'info'. The default is the demo's.",
 )
 @loading_options
 @click.option(
     "--engine",
     "engine_name",
     metavar="MODULE:CALLABLE",
-    help="What gives token ids. Without it, a text is replayed.",
+    help="The callable that yields token ids. Without it, a text is replayed.",
 )
 @click.option(
     "--text",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The text that is replayed; without it, that of the demo.",
+    help="The text to replay. The default is the demo's.",
 )
 @click.option(
     "--rate",
@@ -110,15 +111,15 @@ def _check_names(
     multiple=True,
     metavar="NAME",
     callback=_check_names,
-    help="The model's name for clients; may be repeated. Without it, that of the tokenizer.",
+    help="The model's name for clients; may be repeated. The default is the tokenizer's.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=8000,
     show_default=True,
-    help="And on which port; 0 is a free one.",
+    help="The port to listen on; 0 is a free one.",
 )
 @click.option(
     "--api-key",
@@ -127,8 +128,8 @@ def _check_names(
     metavar="KEY",
     envvar=VARIABLE,
     callback=_check_keys,
-    help=f"Needed for everything below /v1; may be repeated. Better by {VARIABLE} "
-    "(several with spaces between), which other users of the machine do not see.",
+    help=f"The key that requests below /v1 need; may be repeated. Prefer {VARIABLE} "
+    "(several with spaces between), which other users of the machine cannot read.",
 )
 @click.option(
     "--chat-template",
@@ -139,12 +140,12 @@ def _check_names(
 @click.option(
     "--allow-request-templates",
     is_flag=True,
-    help="Let requests bring a chat template, which is rendered in a process of its own.",
+    help="Accept chat templates in requests, and render them in a separate process.",
 )
 @click.option(
     "--isolate-templates",
     is_flag=True,
-    help="Render the model's own chat template in a process of its own, too.",
+    help="Render the model's own chat template in a separate process, too.",
 )
 @click.option(
     "--eos-token-id",
@@ -152,28 +153,28 @@ def _check_names(
     type=click.IntRange(min=0),
     multiple=True,
     metavar="ID",
-    help="Ends a stream; may be repeated. Without it, those of generation_config.json, or else the "
-    "tokenizer's.",
+    help="An id that ends a stream; may be repeated. The default is that of "
+    "generation_config.json, or else of the tokenizer.",
 )
 @click.option(
     "--allow-origin",
     "allow_origins",
     multiple=True,
     metavar="ORIGIN",
-    help="Web pages of this origin may ask (CORS); may be repeated.",
+    help="Accept requests of web pages of this origin (CORS); may be repeated.",
 )
 @click.option(
     "--allow-host",
     "allow_hosts",
     multiple=True,
     metavar="NAME",
-    help="A name that the Host header may have, beside localhost; may be repeated. Without it any "
-    "name may be there, unless only this machine can reach the server.",
+    help="A name to accept in the Host header, beside localhost; may be repeated. The default is "
+    "any name, unless only this machine can reach the server.",
 )
 @click.option(
     "--page/--no-page",
     default=None,
-    help="A page at / to try it in a browser; with the replay there is one.",
+    help="Serve a page at / to try the server in a browser. The default is yes for the replay.",
 )
 @click.option(
     "--grace",
@@ -182,7 +183,7 @@ def _check_names(
     default=30,
     show_default=True,
     metavar="SECONDS",
-    help="What running streams have, after SIGTERM or Ctrl-C, before they are aborted.",
+    help="How long streams may go on after SIGTERM or Ctrl-C before they are aborted.",
 )
 @click.option("--access-log", is_flag=True, help="Log each request: its path and its status.")
 @_limits_options
@@ -209,8 +210,8 @@ def serve(
 ) -> None:
     """Serve OpenAI's API over an engine that turns prompt ids into token ids.
 
-    The engine is a callable of yours; without one a text is replayed, so that this runs at once.
-    Served are /v1/completions, /v1/chat/completions, /v1/messages (Anthropic's), /v1/models,
+    The engine is your callable; without one a text is replayed, so the command runs as it is. The
+    paths are /v1/completions, /v1/chat/completions, /v1/messages (Anthropic's), /v1/models,
     /metrics, /health and /version.
 
     \b
@@ -222,13 +223,13 @@ def serve(
     from streamdec import server
 
     if engine_name is not None and text is not None:
-        raise click.UsageError("--text is for the replay, which --engine takes the place of")
+        raise click.UsageError("--text is for the replay, which --engine replaces")
     options = {} if chat_template is None else {"chat_template": chat_template}
     loaded: LoadedTokenizer
     if tokenizer is not None:
         loaded = load(tokenizer, **options)
     else:
-        loaded = load(str(_data("demo_tokenizer.json")), **options)
+        loaded = load(str(data_file("demo_tokenizer.json")), **options)
     eos = eos_token_ids or tuple(_eos_token_ids(tokenizer, loaded))
     try:
         application = server.create_app(
@@ -260,16 +261,16 @@ def serve(
 def _engine(name: str | None, tokenizer: LoadedTokenizer, text: Path | None, rate: float) -> Engine:
     if name is not None:
         return load_engine(name, str(Path.cwd()))
-    source = _data("demo_text.txt") if text is None else text
+    source = data_file("demo_text.txt") if text is None else text
     try:
         replayed = source.read_text("utf-8").rstrip("\n")
     except UnicodeDecodeError as error:
-        raise CannotBeginError(f"{text} is no UTF-8, from byte {error.start} on") from error
+        raise CannotBeginError(f"{text} is not UTF-8: byte {error.start}") from error
     return ReplayEngine(tokenizer.encode(replayed).ids, rate)
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether only this machine can reach ``host``."""
+    """Return whether only this machine can reach ``host``."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -277,7 +278,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _hosts(host: str, allowed: tuple[str, ...]) -> set[str] | None:
-    """The names that requests may be for; None for all."""
+    """Return the names to accept in the Host header; None for all."""
     if not allowed and not _is_loopback(host):
         return None
     own = f"[{host}]" if ":" in host else host
@@ -285,7 +286,7 @@ def _hosts(host: str, allowed: tuple[str, ...]) -> set[str] | None:
 
 
 def _name_of(tokenizer: str | None) -> str:
-    """What a model is called if nobody says: never the path."""
+    """Return the default name of a model, which is never its path."""
     if tokenizer is None:
         return "demo"
     path = Path(tokenizer)
@@ -293,26 +294,13 @@ def _name_of(tokenizer: str | None) -> str:
 
 
 def _eos_token_ids(tokenizer: str | None, loaded: LoadedTokenizer) -> list[int]:
-    """Those of the model, from its files."""
-    if tokenizer is not None:
-        found = _of_generation_config(Path(tokenizer))
+    """Return the ids that generation_config.json declares, or else that of the tokenizer."""
+    if tokenizer is not None and Path(tokenizer).exists():
+        path = Path(tokenizer)
+        snapshot = open_snapshot(path if path.is_dir() else path.parent)
+        found = EosSources(snapshot, Tokens(snapshot)).generation
         if found:
-            return found
+            return [token_id for token_id, _ in found]
     token = loaded.special_tokens.eos_token
     token_id = None if token is None else loaded.token_to_id(token)
     return [] if token_id is None else [token_id]
-
-
-def _of_generation_config(path: Path) -> list[int]:
-    folder = path if path.is_dir() else path.parent
-    try:
-        config = json.loads((folder / "generation_config.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        return []
-    found = config.get("eos_token_id") if isinstance(config, dict) else None
-    ids = found if isinstance(found, list) else [found]
-    return [each for each in ids if type(each) is int and each >= 0]
-
-
-def _data(name: str) -> Any:
-    return files("streamdec.cli") / "data" / name

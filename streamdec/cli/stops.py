@@ -1,12 +1,11 @@
-r"""When a stream ends, on the command line: the options, how a stop is spelled, the end in words.
+r"""The options of stops: how a stop is spelled on the command line, and why a stream ended.
 
 Shells make it hard to pass a new line, so ``--stop`` understands ``\n``, ``\t``, ``\\`` and
-``\uXXXX``, and nothing else: a stop such as ``\end`` is refused, not misread.
+``\uXXXX``, and nothing else: a stop such as ``\end`` is an error.
 """
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import click
 
 from streamdec.chunks import FinishReason
+from streamdec.cli.options import collected
 from streamdec.cli.rows import parse_id
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
@@ -22,7 +22,7 @@ from streamdec.core.token_ids import check_token_id
 __all__ = ["RAN_OUT", "cause_of_end", "parse_stop", "stop_option", "stop_options"]
 
 RAN_OUT: FinishReason = "abort"
-"""What a stream is told when there are no more ids: only their engine knows why."""
+"""The reason that commands flush a stream with when there are no more ids."""
 
 ESCAPES = {r"\n": "\n", r"\t": "\t", "\\\\": "\\"}
 ESCAPE = re.compile(r"(?:\\u[0-9A-Fa-f]{4})+|\\.?", re.DOTALL)
@@ -30,7 +30,7 @@ ESCAPE = re.compile(r"(?:\\u[0-9A-Fa-f]{4})+|\\.?", re.DOTALL)
 
 
 def parse_stop(text: str) -> str:
-    r"""The stop that ``text`` spells; ``\n``, ``\t``, ``\\`` and ``\uXXXX`` are escapes.
+    r"""Return the stop that ``text`` spells; ``\n``, ``\t``, ``\\`` and ``\uXXXX`` are escapes.
 
     ValueError if it is empty, is no Unicode, or has a backslash before anything else.
 
@@ -72,7 +72,7 @@ def _parse_stop_ids(text: str) -> tuple[int, ...]:
 
 
 def _each(parse: Callable[[str], Any]) -> Callable[..., tuple[Any, ...]]:
-    """A callback that parses all values of an option; what is wrong with one names the option."""
+    """Return a callback that parses all values of an option; an error names the option."""
 
     def parse_all(
         _context: click.Context, _option: click.Parameter, values: Sequence[str]
@@ -86,7 +86,7 @@ def _each(parse: Callable[[str], Any]) -> Callable[..., tuple[Any, ...]]:
 
 
 def _one(parse: Callable[[str], Any]) -> Callable[..., Any]:
-    """A callback that parses the value of an option, if it is given."""
+    """Return a callback that parses the value of an option, if it is given."""
     parse_all = _each(parse)
 
     def parse_one(context: click.Context, option: click.Parameter, value: str | None) -> Any:
@@ -96,7 +96,7 @@ def _one(parse: Callable[[str], Any]) -> Callable[..., Any]:
 
 
 def stop_option(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The option ``--stop``, whose values a command receives parsed, as the tuple ``stop``."""
+    """Return the option ``--stop``; a command receives its parsed values as ``stop``, a tuple."""
     return click.option(
         "--stop", multiple=True, metavar="TEXT", callback=_each(parse_stop), help=help_text
     )
@@ -122,7 +122,7 @@ _OPTIONS = {
         multiple=True,
         metavar="ID",
         callback=_each(_parse_stop_id),
-        help="The same, with null as 'stop_reason': the model's own end of sequence.",
+        help="End at this id, the model's end of sequence, with null as 'stop_reason'.",
     ),
     "stop_token_sequences": click.option(
         "--stop-ids",
@@ -137,7 +137,7 @@ _OPTIONS = {
         "--stop-regex",
         multiple=True,
         metavar="PATTERN",
-        help="End before what this pattern of Python's re matches; may be given several times.",
+        help="End before a match of this pattern of Python's re; may be given several times.",
     ),
     "max_match_length": click.option(
         "--max-match-length",
@@ -151,25 +151,25 @@ _OPTIONS = {
         multiple=True,
         metavar="TEXT",
         callback=_each(parse_stop),
-        help="End after this text, which is shown; may be given several times.",
+        help="End after this text, and show it; may be given several times.",
     ),
     "enable_stops_after": click.option(
         "--enable-stops-after",
         metavar="TEXT",
         callback=_one(parse_stop),
-        help="Stops count only once this text has come: '</think>'.",
+        help="Match stops only after this text, such as '</think>'.",
     ),
     "disable_stops_after": click.option(
         "--disable-stops-after",
         metavar="TEXT",
         callback=_one(parse_stop),
-        help="Stops no longer count once this text has come.",
+        help="Match no stops after this text.",
     ),
     "include_stop_str_in_output": click.option(
         "--include-stop",
         "include_stop_str_in_output",
         is_flag=True,
-        help="Show the text of the stop or id too.",
+        help="Show the text of the stop or id, too.",
     ),
     "min_tokens": click.option(
         "--min-tokens",
@@ -188,20 +188,6 @@ _OPTIONS = {
 """The options, under the names that StopConditions has for them."""
 
 
-def stop_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give ``command`` the options of stops; it receives them as ``conditions``."""
-
-    @functools.wraps(command)
-    def collecting(**options: Any) -> Any:
-        values = {name: options.pop(name) for name in _OPTIONS}
-        return command(conditions=_conditions(values), **options)
-
-    decorated: Callable[..., Any] = collecting
-    for option in reversed(_OPTIONS.values()):
-        decorated = option(decorated)
-    return decorated
-
-
 def _conditions(values: dict[str, Any]) -> StopConditions:
     least, most = values["min_tokens"], values["max_tokens"]
     if most is not None and least > most:
@@ -213,8 +199,12 @@ def _conditions(values: dict[str, Any]) -> StopConditions:
         raise click.UsageError(str(error)) from error
 
 
+stop_options = collected(_OPTIONS, "conditions", _conditions)
+"""Gives a command the options of stops; it receives them as ``conditions``."""
+
+
 def cause_of_end(stream: StopSequenceDecoder) -> str:
-    """What ended ``stream``, in words."""
+    """Return in words what ended ``stream``."""
     match = stream.match
     if match is None:
         return "the last id" if stream.finish_reason == RAN_OUT else "--max-tokens"

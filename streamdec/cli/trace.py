@@ -1,4 +1,4 @@
-"""``streamdec trace``: what happened to each token of a stream, and why nothing came out at some.
+"""``streamdec trace``: show what each token of a stream emits, and why some emit nothing.
 
 In: token ids, as ``streamdec decode`` takes them, or a trace to be played again. Out: a table, JSON
 lines, or a page for browsers.
@@ -19,13 +19,13 @@ from rich.table import Table
 from rich.text import Text
 
 from streamdec.chunks import FinishReason, StopReason
-from streamdec.cli.decoding import decoding_options
 from streamdec.cli.loading import (
     LOADING_OPTIONS,
     Loader,
     loading_options,
     tokenizer_argument,
 )
+from streamdec.cli.options import decoding_options
 from streamdec.cli.rows import (
     Complaints,
     Input,
@@ -49,10 +49,10 @@ from streamdec.trace.html import html_page
 __all__ = ["trace"]
 
 MOST_IN_TABLE = 2_000
-"""Tokens that are drawn as a table; of more the lines are written as to a pipe, which is faster."""
+"""Tokens shown as a table. A longer trace is written as to a pipe, which is faster."""
 LONGEST_CELL = 40
 NARROW = {90: "bytes", 60: "may become"}
-"""On fewer cells this column, which the page and JSON lines have too, would leave no room."""
+"""Columns left out of the table on a terminal of fewer cells."""
 COLUMNS = (
     "token",
     "id",
@@ -82,7 +82,7 @@ def _parse_ids(_context: click.Context, _option: click.Parameter, value: str) ->
     "--line",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Trace the row in line N of JSONL; without it the first row.",
+    help="Trace the row in line N of JSONL. The default is the first row.",
 )
 @click.option(
     "--group",
@@ -90,14 +90,14 @@ def _parse_ids(_context: click.Context, _option: click.Parameter, value: str) ->
     default=1,
     show_default=True,
     metavar="N",
-    help="Give the ids in chunks of N, as an engine does that decodes several at once.",
+    help="Step N ids at once, as an engine does that decodes several tokens in a step.",
 )
 @click.option(
     "--prompt-ids",
     default="",
     metavar="IDS",
     callback=_parse_ids,
-    help="Ids that came before, with spaces or commas between; nothing of them comes out.",
+    help="The ids of the prompt, with spaces or commas between; used as context, never emitted.",
 )
 @decoding_options
 @stop_options
@@ -107,21 +107,21 @@ def _parse_ids(_context: click.Context, _option: click.Parameter, value: str) ->
     "html_file",
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
     metavar="FILE",
-    help="Write the trace as one page for browsers, which works offline.",
+    help="Write the trace as one HTML page, which works offline.",
 )
 @click.option(
     "--redact",
     is_flag=True,
-    help="Keep shapes and sizes, drop letters, ids and names: to be shown to others.",
+    help="Remove letters, ids and names, and keep shapes and sizes, so that others may see it.",
 )
 @click.option(
     "--replay",
     "played",
     type=click.File("rb"),
     metavar="TRACE",
-    help="Play the trace of --jsonl on TOKENIZER; say the first difference, if there is one.",
+    help="Step a trace of --jsonl with TOKENIZER again, and report the first difference.",
 )
-@tokenizer_argument("tokenizer")
+@tokenizer_argument
 @source_argument
 def trace(
     tokenizer: str,
@@ -184,7 +184,7 @@ def trace(
 
 
 def _check_alone(context: click.Context) -> None:
-    """Raises UsageError if more was given than what a replay takes."""
+    """Raise UsageError if options were given that a replay does not take."""
     taken = {"tokenizer", "played", *LOADING_OPTIONS}
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
@@ -195,7 +195,7 @@ def _check_alone(context: click.Context) -> None:
 
 
 def _replay(source: BufferedReader, tokenizer: Tokenizer) -> int:
-    """Says how it went; the exit status."""
+    """Write the result of the replay; return the exit status."""
     lines = (line.decode("utf-8", "replace") for line in source)
     recorded = Trace.from_lines(lines)
     difference = replay(recorded, tokenizer)
@@ -209,13 +209,13 @@ def _replay(source: BufferedReader, tokenizer: Tokenizer) -> int:
 # --- ids ------------------------------------------------------------------------------------------
 
 Numbered = tuple[int, Any]
-"""An id, and the line that it is from."""
+"""A line, and a token id in it."""
 
 
 def _row(
     lines: Iterable[tuple[int, bytes]], wanted: int | None, complaints: Complaints
 ) -> Iterator[Numbered]:
-    """The ids of one row: the first that can be read, or that of the wanted line.
+    """Yield the ids of one row: the first that can be read, or that of the wanted line.
 
     UsageError if there is none in that line.
     """
@@ -248,7 +248,7 @@ def _words(given: Input) -> Iterator[Numbered]:
 
 
 def _end_without(complaints: Complaints, what: str) -> NoReturn:
-    """Ends the command: all that there was is bad, and was named, or there was nothing."""
+    """End the command: the input is empty, or all of it is bad and was named."""
     if complaints.count:
         click.get_current_context().exit(NOT_ALL_IS_WELL)
     raise UnsupportedFormatError(f"{complaints.source_name}: there is no {what} to trace")
@@ -270,7 +270,7 @@ def _step(
     groups: Iterator[list[Numbered]],
     complaints: Complaints,
 ) -> None:
-    """All groups, up to an end; what is no token id is a complaint and left out."""
+    """Step all groups up to an end; what is not a token id is a complaint and left out."""
     for group in groups:
         while group and not tracer.finished:
             taken = tracer.num_tokens
@@ -336,7 +336,7 @@ def _heading(result: Trace) -> Iterator[tuple[str, str]]:
 
 
 def _cells(token: TokenRecord) -> list[str]:
-    """A row of the table; text as it would stand in Python, so that each is one line."""
+    """Return a row of the table; text is escaped as in Python, so that each row is one line."""
     piece = token.piece if token.piece is not None else ""
     kind = "" if token.kind == "text" else f" ({token.kind})"
     return [
@@ -396,7 +396,7 @@ _STYLES = {
 
 
 def _print_table(console: Console, heading: Sequence[tuple[str, str]], result: Trace) -> None:
-    """For people, on a terminal."""
+    """Print the table on a terminal."""
     above = Table.grid(padding=(0, 2))
     for name, told in heading:
         style = {True: "green", False: "bold red", None: "yellow"}[result.verdict.equal]

@@ -50,7 +50,7 @@ from streamdec.errors import UnsupportedFormatError
 __all__ = ["verify"]
 
 MOST_SHOWN = 20
-"""Rows whose differences are shown in full; of more their line and what it was."""
+"""Rows whose differences are shown in full; later ones get a line each."""
 IDS_AT_ONCE = 16_384
 """Plain ids are verified in parts of so many."""
 _IDS_SHOWN = 24
@@ -62,7 +62,7 @@ _IDS_TO_TRACE = 400
     "--encode",
     "of_encoders",
     is_flag=True,
-    help="Compare the ids of texts by both encoders of a tokenizer.json, and stream nothing.",
+    help="Compare the ids that both encoders of a tokenizer.json give for texts.",
 )
 @input_format_option("ids", "text")
 @field_option
@@ -88,7 +88,7 @@ _IDS_TO_TRACE = 400
     help="Text for people, or a JSON object for each difference and a last one with counts.",
 )
 @loading_options
-@tokenizer_argument("tokenizer")
+@tokenizer_argument
 @source_argument
 def verify(
     tokenizer: str,
@@ -197,7 +197,7 @@ def _write(told: str | dict[str, Any]) -> None:
 
 
 class _Told(NamedTuple):
-    """What is said of a row that differs."""
+    """The report of a row that differs."""
 
     text: str
     facts: dict[str, Any]
@@ -207,17 +207,17 @@ class _Told(NamedTuple):
 
 
 class _Again(NamedTuple):
-    """The command line once more, for who wants to see a difference again."""
+    """The command lines that show a difference again."""
 
     load: str
     """The options of loading, and the tokenizer."""
     rows: str
-    """How rows are read, and the file."""
+    """The options of the input, and the file."""
     seed: int
 
     @classmethod
     def of(cls, context: click.Context, file: str, seed: int) -> _Again:
-        """``file``: as it was named; what came from stdin is a file that nobody kept."""
+        """Return those for ``file`` as it was named; stdin becomes FILE."""
         tokenizer = shlex.quote(context.params["tokenizer"])
         file = "FILE" if file in ("-", "<stdin>") else shlex.quote(file)
         rows = spelled(context, ("input_format", "field"))
@@ -228,11 +228,11 @@ class _Again(NamedTuple):
         )
 
     def verify(self, line: int) -> str:
-        """What verifies this row alone."""
+        """Return the command that verifies only this row."""
         return f"streamdec verify --seed {self.seed} --line {line} {self.load} {self.rows}"
 
     def trace(self, ids: Sequence[int], found: Difference) -> str:
-        """What shows the ids one by one."""
+        """Return the command that shows the ids one by one."""
         options = []
         if not found.options["skip_special_tokens"]:
             options.append("--keep-special-tokens")
@@ -247,7 +247,7 @@ class _Again(NamedTuple):
 
 
 class _Streams:
-    """Rows of ids, or of texts that become ids."""
+    """Streams rows of ids, or of texts, which are encoded first."""
 
     def __init__(self, tokenizer: LoadedTokenizer, seed: int, again: _Again) -> None:
         self._tokenizer = tokenizer
@@ -257,7 +257,7 @@ class _Streams:
         self._rows = self._ids = 0
 
     def difference(self, number: int, row: list[Any] | str, *, is_shown: bool) -> _Told | None:
-        """What is said if it differs."""
+        """Return the report if the row differs."""
         if isinstance(row, str):
             row = list(self._tokenizer.encode(row, add_special_tokens=True).ids)
         # So a row is cut alike if it is verified alone.
@@ -307,7 +307,7 @@ class _Streams:
 
     @property
     def counts(self) -> dict[str, Any]:
-        """What was verified, beside rows."""
+        """The counts of the summary."""
         return {
             "rows": self._rows,
             "ids": self._ids,
@@ -317,7 +317,7 @@ class _Streams:
         }
 
     def summary(self, differing: int) -> str:
-        """What came of it."""
+        """Return the summary in words."""
         told = (
             f"{counted(self._rows, 'row')} of {counted(self._ids, 'id')}, streamed in "
             f"{self._streaming.ways} ways (seed {self._seed}): "
@@ -342,7 +342,7 @@ def _listed(options: Any) -> str:
 
 
 def _as_stop(stop: str) -> str:
-    """``stop`` as --stop takes it."""
+    """Return ``stop`` as --stop takes it."""
     escaped = stop.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
     return "".join(c if c.isprintable() else _escape(c) for c in escaped)
 
@@ -356,7 +356,7 @@ def _escape(character: str) -> str:
 
 
 class _Encoders:
-    """Texts, encoded in both ways."""
+    """Encodes texts with both encoders."""
 
     def __init__(self, tokenizer: LoadedTokenizer, name: str) -> None:
         if not isinstance(tokenizer, HybridTokenizer):
@@ -379,7 +379,7 @@ class _Encoders:
         *,
         is_shown: bool,
     ) -> _Told | None:
-        """What is said if its ids differ."""
+        """Return the report if the ids differ."""
         assert isinstance(row, str), "only texts are read"
         guarded = self._tokenizer.report.guarded
         if guarded and guarded in row:
@@ -393,18 +393,18 @@ class _Encoders:
 
     @property
     def counts(self) -> dict[str, Any]:
-        """What was verified, beside rows."""
+        """The counts of the summary."""
         return {"rows": self._compared, "left_out": self._left_out}
 
     def summary(self, differing: int) -> str:
-        """What came of it."""
+        """Return the summary in words."""
         told = f"{self._compared} texts compared, {differing} with other ids"
         left = f"; {self._left_out} left out, which huggingface encodes"
         return told + (left if self._left_out else "")
 
 
 def _encoder_of(loaded: HybridTokenizer) -> FastEncoder:
-    """The fast encoder of a file with which it is not trusted."""
+    """Return the fast encoder of a file for which it is not used."""
     from streamdec.loading.content import content_of
 
     return FastEncoder(content_of(Path(loaded.name)).decode("utf-8-sig"))

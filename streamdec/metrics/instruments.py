@@ -1,13 +1,14 @@
 """The instruments: what is measured, in which unit, with which labels.
 
-Each is read from one kind of event of ``streamdec.hooks``, or from statistics that are kept anyway.
-Both adapters and the page of the documentation are made from this table.
+Each is read from one kind of event of ``streamdec.hooks``, or from statistics that the library
+keeps in any case. Both adapters and the reference page are made from this table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from streamdec.backends.encoding_cache import CacheStatistics, total_statistics
@@ -17,7 +18,7 @@ from streamdec.hooks import Call, FellBack, Loaded, StreamEnded
 __all__ = ["INSTRUMENTS", "STATISTICS", "Buckets", "Instrument", "attribute", "field"]
 
 Kind = Literal["counter", "histogram", "gauge", "updowncounter"]
-"""As OpenTelemetry has them; Prometheus calls the last two gauges. The last adds up over
+"""The kinds of OpenTelemetry. Prometheus calls the last two gauges; the last one is summed over
 processes."""
 
 
@@ -25,16 +26,16 @@ class Buckets(NamedTuple):
     """The bounds of a histogram."""
 
     bounds: tuple[float, ...]
-    """Ascending; each belongs to the bucket below it."""
+    """Ascending; a value equal to a bound belongs to the bucket below it."""
     reason: str
-    """Why these."""
+    """Why these bounds."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Instrument:
     """One metric: what is counted, in which unit, with which labels.
 
-    :data:`streamdec.metrics.INSTRUMENTS` are all of them; both adapters are made from that table.
+    :data:`streamdec.metrics.INSTRUMENTS` lists all of them.
 
     >>> from streamdec.metrics import INSTRUMENTS
     >>> [(each.prometheus_name, each.labels) for each in INSTRUMENTS if each.unit == "{call}"][:1]
@@ -42,27 +43,27 @@ class Instrument:
     """
 
     name: str
-    """For OpenTelemetry."""
+    """The name in OpenTelemetry."""
     kind: Kind
-    """As OpenTelemetry has them."""
+    """The kind, as OpenTelemetry names it."""
     unit: str
-    """In UCUM, with what is counted in braces."""
+    """The unit in UCUM; the thing counted is in braces."""
     description: str
-    """What is counted exactly."""
+    """What exactly is counted."""
     source: type[tuple[Any, ...]]
-    """The event or the statistics it is read from."""
+    """The type of the event or the statistics that it is read from."""
     value: str | None = None
-    """Which field of it; None counts one."""
+    """The field of ``source`` with the value; None counts one."""
     labels: tuple[str, ...] = ()
-    """Nothing is measured where one is None."""
+    """The labels. Nothing is measured if the value of one is None."""
     buckets: Buckets | None = None
-    """Of a histogram."""
+    """The bounds of a histogram; None for other kinds."""
     only_successes: bool = False
-    """Whether nothing is measured where ``error_type`` is not None."""
+    """Whether events with an ``error_type`` are left out."""
 
     @property
     def prometheus_name(self) -> str:
-        """The name in Prometheus: as OpenTelemetry's exporters for Prometheus translate ``name``.
+        """The name in Prometheus, as OpenTelemetry's exporters for Prometheus translate ``name``.
 
         https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/
         """
@@ -72,7 +73,7 @@ class Instrument:
 
     @property
     def prometheus_unit(self) -> str:
-        """The unit in Prometheus, where names end in it; empty for what is counted."""
+        """The unit with which the name in Prometheus ends; empty for counts."""
         return _UNITS.get(self.unit, "")
 
 
@@ -82,12 +83,12 @@ _FIELDS = {"kind": "stop_kind"}
 
 
 def attribute(label: str) -> str:
-    """What OpenTelemetry calls a label: by its semantic conventions, if they name it."""
+    """Return the name of a label in OpenTelemetry, by its semantic conventions if they have one."""
     return _ATTRIBUTES.get(label, label)
 
 
 def field(label: str) -> str:
-    """The field of the event that a label is read from."""
+    """Return the field of the event that a label is read from."""
     return _FIELDS.get(label, label)
 
 
@@ -128,129 +129,106 @@ _LOADS = Buckets(
 # --- streams --------------------------------------------------------------------------------------
 
 _BY_ROUTE = ("tokenizer_type", "route")
+_stream = partial(Instrument, source=StreamEnded, labels=_BY_ROUTE)
 
 _STREAMS = (
-    Instrument(
+    _stream(
         name="streamdec.streams",
         kind="counter",
         unit="{stream}",
-        description="Streams that ended, whatever their end; abort: also those that were left.",
-        source=StreamEnded,
+        description="Streams that ended; abort includes streams that their reader left.",
         labels=(*_BY_ROUTE, "finish_reason"),
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.tokens",
         kind="histogram",
         unit="{token}",
         description="Tokens that a stream read.",
-        source=StreamEnded,
         value="tokens",
-        labels=_BY_ROUTE,
         buckets=_TOKENS,
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.chunks",
         kind="counter",
         unit="{chunk}",
-        description="Chunks with text that streams gave out.",
-        source=StreamEnded,
+        description="Chunks with text that streams emitted.",
         value="chunks",
-        labels=_BY_ROUTE,
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.characters",
         kind="counter",
         unit="{character}",
-        description="Code points that streams gave out.",
-        source=StreamEnded,
+        description="Code points that streams emitted.",
         value="characters",
-        labels=_BY_ROUTE,
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.stops",
         kind="counter",
         unit="{stream}",
         description="Streams that a stop ended, by what stopped them: string, regex, token_id, "
         "token_sequence, eos, or engine where it stopped by itself.",
-        source=StreamEnded,
         labels=("tokenizer_type", "kind"),
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.errors",
         kind="counter",
         unit="{stream}",
         description="Streams that an exception ended, by its class.",
-        source=StreamEnded,
         labels=("tokenizer_type", "error_type"),
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.unknown_tokens",
         kind="counter",
         unit="{token}",
         description="Ids that streams read and the tokenizer does not have.",
-        source=StreamEnded,
         value="unknown_tokens",
-        labels=_BY_ROUTE,
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.held_tokens",
         kind="counter",
         unit="{token}",
-        description="Outputs of the engine that brought out no text, as a character was "
-        "unfinished.",
-        source=StreamEnded,
+        description="Outputs of the engine that emitted no text, as a character was unfinished.",
         value="held_tokens",
-        labels=_BY_ROUTE,
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.jailed_tokens",
         kind="counter",
         unit="{token}",
-        description="Outputs of the engine that brought out no text, as it might have become a "
+        description="Outputs of the engine that emitted no text, as it might have become a "
         "stop: partial matches.",
-        source=StreamEnded,
         value="jailed_tokens",
-        labels=_BY_ROUTE,
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.incomplete_ends",
         kind="counter",
         unit="{stream}",
         description="Streams whose text ends in U+FFFD: the bytes of its last character never "
         "came.",
-        source=StreamEnded,
         value="ends_incomplete",
-        labels=_BY_ROUTE,
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.max_held",
         kind="histogram",
         unit="By",
         description="The most bytes of a stream that waited for the end of their character.",
-        source=StreamEnded,
         value="max_held_bytes",
-        labels=_BY_ROUTE,
         buckets=_HELD,
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.max_jailed_characters",
         kind="histogram",
         unit="{character}",
         description="The most code points of a stream that waited to become a stop or not.",
-        source=StreamEnded,
         value="max_jailed_characters",
-        labels=_BY_ROUTE,
         buckets=_JAILED,
     ),
-    Instrument(
+    _stream(
         name="streamdec.stream.max_withheld_tokens",
         kind="histogram",
         unit="{token}",
         description="The most tokens of a stream that something waited for until it was given "
         "out, or was a stop.",
-        source=StreamEnded,
         value="max_withheld_tokens",
-        labels=_BY_ROUTE,
         buckets=_WITHHELD,
     ),
 )
@@ -258,67 +236,57 @@ _STREAMS = (
 # --- encode and decode ----------------------------------------------------------------------------
 
 _BY_OPERATION = ("tokenizer_type", "operation")
+_call = partial(Instrument, source=Call, labels=_BY_OPERATION)
 
 _CALLED = (
-    Instrument(
+    _call(
         name="streamdec.tokenizer.calls",
         kind="counter",
         unit="{call}",
         description="Calls of encode, encode_batch and decode, also those that failed; what "
         "streams decode is not counted.",
-        source=Call,
-        labels=_BY_OPERATION,
     ),
-    Instrument(
+    _call(
         name="streamdec.tokenizer.errors",
         kind="counter",
         unit="{call}",
         description="Calls that raised an exception, by its class.",
-        source=Call,
         labels=(*_BY_OPERATION, "error_type"),
     ),
-    Instrument(
+    _call(
         name="streamdec.tokenizer.duration",
         kind="histogram",
         unit="s",
         description="How long a call took that did not fail; a batch is one call.",
-        source=Call,
         value="seconds",
-        labels=_BY_OPERATION,
         buckets=_CALLS,
         only_successes=True,
     ),
-    Instrument(
+    _call(
         name="streamdec.tokenizer.texts",
         kind="counter",
         unit="{text}",
         description="Texts of the calls that did not fail.",
-        source=Call,
         value="texts",
-        labels=_BY_OPERATION,
         only_successes=True,
     ),
-    Instrument(
+    _call(
         name="streamdec.tokenizer.tokens",
         kind="histogram",
         unit="{token}",
         description="Ids that came out of a call that encoded, or went into one that decoded; of "
         "all texts of a batch.",
-        source=Call,
         value="tokens",
-        labels=_BY_OPERATION,
         buckets=_TOKENS,
         only_successes=True,
     ),
-    Instrument(
+    _call(
         name="streamdec.tokenizer.characters",
         kind="histogram",
         unit="{character}",
         description="Code points that went into a call that encoded, or came out of one that "
         "decoded; of all texts of a batch.",
-        source=Call,
         value="characters",
-        labels=_BY_OPERATION,
         buckets=_CHARACTERS,
         only_successes=True,
     ),
@@ -378,83 +346,79 @@ _LOADED = (
     ),
 )
 
-# --- statistics that are kept anyway --------------------------------------------------------------
+# --- statistics that no hook receives -------------------------------------------------------------
+
+_cache = partial(Instrument, source=CacheStatistics)
 
 _CACHES = (
-    Instrument(
+    _cache(
         name="streamdec.encoding_cache.hits",
         kind="counter",
         unit="{text}",
         description="Texts whose ids an EncodingCache had; of all caches of the process.",
-        source=CacheStatistics,
         value="hits",
     ),
-    Instrument(
+    _cache(
         name="streamdec.encoding_cache.misses",
         kind="counter",
         unit="{text}",
         description="Texts whose ids no EncodingCache had.",
-        source=CacheStatistics,
         value="misses",
     ),
-    Instrument(
+    _cache(
         name="streamdec.encoding_cache.evictions",
         kind="counter",
         unit="{text}",
         description="Texts that made room for others in an EncodingCache.",
-        source=CacheStatistics,
         value="evictions",
     ),
-    Instrument(
+    _cache(
         name="streamdec.encoding_cache.entries",
         kind="updowncounter",
         unit="{text}",
         description="Texts that are in an EncodingCache now.",
-        source=CacheStatistics,
         value="entries",
     ),
-    Instrument(
+    _cache(
         name="streamdec.encoding_cache.size",
         kind="updowncounter",
         unit="By",
         description="What the entries of all EncodingCaches take now.",
-        source=CacheStatistics,
         value="num_bytes",
     ),
 )
 
+_stop_set = partial(Instrument, source=StopSetStatistics)
+
 _STOP_SETS = (
-    Instrument(
+    _stop_set(
         name="streamdec.stop_sets",
         kind="updowncounter",
         unit="{set}",
         description="Stop conditions that are kept ready, 4,096 at most for each tokenizer.",
-        source=StopSetStatistics,
         value="sets",
     ),
-    Instrument(
+    _stop_set(
         name="streamdec.stop_sets.texts",
         kind="updowncounter",
         unit="{text}",
         description="Texts whose effect on them is stored, of about 250 bytes each.",
-        source=StopSetStatistics,
         value="texts",
     ),
-    Instrument(
+    _stop_set(
         name="streamdec.stop_sets.dropped",
         kind="counter",
         unit="{set}",
         description="Stop conditions that made room for others.",
-        source=StopSetStatistics,
         value="dropped",
     ),
 )
 
 INSTRUMENTS: tuple[Instrument, ...] = (*_STREAMS, *_CALLED, *_LOADED, *_CACHES, *_STOP_SETS)
-"""All of them."""
+"""All instruments."""
 
 STATISTICS: dict[type, Callable[[], tuple[int, ...]]] = {
     CacheStatistics: total_statistics,
     StopSetStatistics: stop_set_statistics,
 }
-"""What is not told to hooks, and how it is asked for."""
+"""The statistics that hooks do not receive, each with the function that returns them."""

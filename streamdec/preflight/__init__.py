@@ -1,9 +1,9 @@
-"""What engines will do with a model snapshot, told before they do it.
+"""Preflight: what engines will do with a model snapshot.
 
 In: a folder. Out: findings (:func:`~streamdec.preflight.inspect`), the ids on which an engine stops
 (:func:`~streamdec.preflight.effective_stop_tokens`), stop conditions made of them
 (:func:`~streamdec.preflight.stop_conditions`), and answers to single questions
-about tokens, templates and files. Files are read and nothing in them is run; no network (but for
+about tokens, templates and files. Files are read and nothing in them is run. No network (except
 :func:`~streamdec.preflight.verify_commit_reachable`), no transformers.
 """
 

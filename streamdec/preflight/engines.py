@@ -1,4 +1,4 @@
-"""The engines whose behaviour is known, and which of their versions was read.
+"""The engines whose behaviour is known, and the versions whose source was read.
 
 In: ``"sglang"`` or ``"sglang@0.5.10"``. Out: an :class:`Engine`.
 """
@@ -21,8 +21,10 @@ ENGINES: Mapping[str, tuple[str, ...]] = {
 }
 """Each engine and the versions whose source was read, the newest last.
 
-Of the last three the repository was read, not a release: that is the month in which it was.
+For the last three the repository was read, not a release; the version is the month.
 """
+_FIRST_WITHOUT_4 = {"transformers": "5", "vllm": "0.24", "sglang": "0.5.10"}
+"""vLLM 0.24 refuses transformers 4; SGLang 0.5.10 pins 5.3.0."""
 _VERSION = re.compile(r"v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?(?:[.\-+a-z].{0,40})?", re.ASCII)
 
 
@@ -37,33 +39,28 @@ class Engine:
         return f"{self.name}@{self.version}"
 
     def before(self, version: str) -> bool:
-        """Whether it is older than ``version``."""
+        """Return whether it is older than ``version``."""
         return _numbers(self.version) < _numbers(version)
 
     @property
     def rules_of(self) -> str:
-        """The version whose source the rules are from: the newest read one that is not newer."""
+        """The version of which the rules are: the newest one read that is not newer than this."""
         known = ENGINES[self.name]
         return next((v for v in reversed(known) if not self.before(v)), known[0])
 
     @property
     def may_have_transformers_4(self) -> bool:
-        """Whether a transformers before 5.0 may be under it."""
-        if self.name == "transformers":
-            return self.before("5")
-        # vLLM 0.24 refuses transformers 4; SGLang 0.5.10 pins 5.3.0.
-        return {"vllm": "0.24", "sglang": "0.5.10"}.get(self.name) is not None and self.before(
-            {"vllm": "0.24", "sglang": "0.5.10"}[self.name]
-        )
+        """Whether it may run on transformers before 5.0."""
+        return self.name in _FIRST_WITHOUT_4 and self.before(_FIRST_WITHOUT_4[self.name])
 
 
 def parse_engine(name: str) -> Engine:
-    """The engine of that name; without ``@version`` the newest that is known.
+    """Return the engine of that name; without ``@version`` the newest one known.
 
-    Raises ValueError for an engine that is not known, or a version that is none.
+    Raises ValueError for an unknown engine or a bad version.
     """
     if not isinstance(name, str):
-        raise TypeError(f"an engine is a string, not {type(name).__name__}")
+        raise TypeError(f"an engine must be a string, got {type(name).__name__}")
     engine, at, version = name.partition("@")
     engine = engine.strip().lower().replace("_", "-")
     if engine not in ENGINES:

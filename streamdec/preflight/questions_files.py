@@ -17,7 +17,11 @@ from typing import Any, Literal, NamedTuple
 from streamdec.backends._extras import library
 from streamdec.errors import MissingExtraError, PreflightError
 from streamdec.preflight.engines import parse_engine
-from streamdec.preflight.findings.quantization import nested_quantization, quantization_places
+from streamdec.preflight.findings.quantization import (
+    grouped_weights,
+    nested_quantization,
+    quantization_places,
+)
 from streamdec.preflight.inspection import inspect
 from streamdec.preflight.report import Finding
 from streamdec.preflight.snapshot import open_snapshot
@@ -43,17 +47,17 @@ COMPARING = frozenset(
         *("CHAT_TEMPLATE_LEGACY_JSON", "QUANT_SIDECAR_ONLY", "QUANT_MULTIPLE_DISAGREE"),
     )
 )
-"""The codes that are about more than one file. A file against an engine is not among them."""
+"""The codes of findings that compare one file with another."""
 
 
 def cross_ref_files(path: str | os.PathLike[str]) -> list[Finding]:
-    """Where files of the snapshot in ``path`` say different things: the gravest first.
+    """Return where files of the snapshot in ``path`` disagree, the gravest first.
 
-    Each finding names the files, what each of them says, and which of them counts (in its action).
-    The severity takes precedence into account: a ``special_tokens_map.json`` that nobody reads is
-    worth knowing, one that overrides is a warning. No template is rendered.
+    Each finding names the files, what each of them says, and (in its action) which one counts. The
+    severity takes precedence into account: a ``special_tokens_map.json`` that no loader reads is
+    information, one that overrides is a warning. No template is rendered.
 
-    Raises :class:`~streamdec.PreflightError` for what is no folder.
+    Raises :class:`~streamdec.PreflightError` if ``path`` is not a folder.
 
     >>> from streamdec.preflight import cross_ref_files
     >>> for finding in cross_ref_files("path/to/model"):
@@ -79,21 +83,21 @@ class QuantizationEntry(NamedTuple):
     """
 
     path: str
-    """The dotted path to it, items of lists by their index: ``text_config.quantization_config``."""
+    """Its dotted path, items of lists by their index: ``text_config.quantization_config``."""
     value: dict[str, Any]
-    """What it says, as JSON."""
+    """Its content, as JSON."""
 
 
 def find_nested_quantization_config(
     path: str | os.PathLike[str] | Mapping[str, Any],
 ) -> list[QuantizationEntry]:
-    """Every ``quantization_config`` that says something, at any depth of a ``config.json``.
+    """Return every ``quantization_config`` that is not empty, at any depth of a ``config.json``.
 
     ``path`` is the folder of a snapshot, or the JSON of the file. The top level comes first, then
-    what is nearer to it; objects and lists are walked. Nothing found: look for
-    ``hf_quant_config.json`` (``QUANT_SIDECAR_ONLY``) before taking the weights for unquantised.
+    the others by depth; objects and lists are searched. If none is found, look for
+    ``hf_quant_config.json`` (``QUANT_SIDECAR_ONLY``) before assuming unquantised weights.
 
-    Raises :class:`~streamdec.PreflightError` for a path that is no folder.
+    Raises :class:`~streamdec.PreflightError` for a path that is not a folder.
 
     >>> from streamdec.preflight import find_nested_quantization_config
     >>> config = {"llm_config": {"layers": [{"quantization_config": {"bits": 4}}]}}
@@ -106,13 +110,13 @@ def find_nested_quantization_config(
 
 
 def summarize_quant_config(config: str | os.PathLike[str] | Mapping[str, Any]) -> str:
-    """A quantisation in one line: its method, widths, format, what is left out, the KV cache.
+    """Return a quantisation in one line: method, widths, format, exceptions, the KV cache.
 
     ``config`` is a ``quantization_config`` as JSON, or the folder of a snapshot, whose declarations
-    are all shown in the order in which they win, each after where it is; ``none`` without one.
-    ``kv_cache_scheme=None``: there are no scales for the KV cache, and fp8 there has scale 1.0.
+    are all shown in their order of precedence, each after its place; ``none`` without one.
+    ``kv_cache_scheme=None`` means that the KV cache has no scales: fp8 there has scale 1.0.
 
-    Raises :class:`~streamdec.PreflightError` for a path that is no folder.
+    Raises :class:`~streamdec.PreflightError` for a path that is not a folder.
 
     >>> from streamdec.preflight import summarize_quant_config
     >>> summarize_quant_config({"quant_method": "gptq", "bits": 4, "group_size": 128})
@@ -136,7 +140,7 @@ def _summary(config: Mapping[str, Any]) -> Iterator[str]:
     yield _word(method or ("modelopt" if algorithm else "no method"))
     if algorithm:
         yield f"quant_algo={_word(algorithm)}"
-    weights = _weights(config)
+    weights: Mapping[str, Any] = next(grouped_weights(config), {})
     for key in ("num_bits", "group_size"):
         if key in weights:
             yield f"{key}={_word(weights[key])}"
@@ -153,18 +157,8 @@ def _summary(config: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key}={'set' if isinstance(value, dict | list) else _word(value)}"
 
 
-def _weights(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of the first group of compressed-tensors."""
-    groups = config.get("config_groups")
-    for group in groups.values() if isinstance(groups, dict) else ():
-        weights = group.get("weights") if isinstance(group, dict) else None
-        if isinstance(weights, dict):
-            return weights
-    return {}
-
-
 def _word(value: object) -> str:
-    """A value as it is shown: on one line, and not long."""
+    """Return a value on one line, shortened."""
     shown = value if isinstance(value, str) and value.isprintable() else repr(value)
     return shown if len(shown) <= 60 else f"{shown[:60]}…"
 
@@ -172,7 +166,7 @@ def _word(value: object) -> str:
 # --- commits --------------------------------------------------------------------------------------
 
 MOST_REFS = 100
-"""Branches, tags and pull requests whose history is asked for."""
+"""The most branches, tags and pull requests whose history is requested."""
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,95})?")
 _SHA = re.compile(r"[0-9a-f]{7,40}")
 
@@ -181,7 +175,7 @@ Code = Literal["COMMIT_NOT_REACHABLE", "COMMIT_NOT_HEAD", "COMMIT_UNVERIFIED"]
 
 @dataclass(frozen=True, slots=True)
 class CommitStatus:
-    """What is known of a commit. It is true where the history of the revision has the commit.
+    """What is known of a commit. It is true if the history of the revision has the commit.
 
     >>> from streamdec.preflight import verify_commit_reachable
     >>> status = verify_commit_reachable("org/model", "6ad52ee", offline=True)
@@ -192,21 +186,21 @@ class CommitStatus:
     repo_id: str
     """The repository: ``org/model``."""
     commit: str
-    """In hexadecimal, as many digits as were given."""
+    """The commit in hexadecimal, with as many digits as were given."""
     revision: str
     """The branch or tag that should have it."""
     code: Code | None
     """The finding; None where the commit is the head of the revision."""
     reachable: bool | None
-    """Whether the history of the revision has it; None if nobody was asked."""
+    """Whether the history of the revision has it; None if the hub was not asked."""
     head: str | None
-    """The head of the revision: of now, or, if the hub was not asked, as the cache heard last."""
+    """The head of the revision: now, or, if the hub was not asked, the last one in the cache."""
     held_by: tuple[str, ...]
-    """The refs whose history has it, as far as was looked: ``main``, ``refs/pr/3`` …"""
+    """The refs whose history has it, among those requested: ``main``, ``refs/pr/3`` …"""
     source: Literal["hub", "cache", "none"]
-    """Who answered."""
+    """The source of the answer."""
     note: str = ""
-    """Why the hub did not answer, or what else was not looked at."""
+    """Why the hub did not answer, or what was not requested."""
 
     def __bool__(self) -> bool:
         return bool(self.reachable)
@@ -227,21 +221,22 @@ def verify_commit_reachable(
     offline: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> CommitStatus:
-    """Whether the history of a revision has a commit, and which others have it.
+    """Return whether the history of a revision has a commit, and which other refs have it.
 
-    A commit of a pull request that was never merged can be downloaded by its name like any other,
-    and what it mends is not in what everybody else gets.
+    A commit of a pull request that was never merged can be downloaded like any other, and its fixes
+    are not in the branch that others download.
 
     Args:
-        repo_id: ``org/model``; or the folder of a snapshot in the hub's cache, which tells the
-            repository and the commit.
-        commit_sha: in hexadecimal, seven digits at least; not needed for such a folder.
-        revision: the branch or tag that should have it.
-        offline: whether only the cache is asked. So it is too where ``HF_HUB_OFFLINE`` says so.
-        cache_dir: of the hub; by default where the hub's own library has it.
+        repo_id: ``org/model``; or the folder of a snapshot in the hub's cache, whose path contains
+            the repository and the commit.
+        commit_sha: In hexadecimal, at least seven digits; not needed for such a folder.
+        revision: The branch or tag that should have it.
+        offline: Whether to ask only the cache, as also with ``HF_HUB_OFFLINE=1``.
+        cache_dir: The hub's cache; by default that of the hub's own library.
 
-    Raises :class:`~streamdec.PreflightError` for what is no repository, no commit or no folder of
-    the cache. If the hub does not answer, the code is ``COMMIT_UNVERIFIED`` and the note says why.
+    Raises :class:`~streamdec.PreflightError` for a bad repository id, a bad commit, or a folder
+    that is not in the cache. If the hub does not answer, the code is ``COMMIT_UNVERIFIED`` and the
+    note says why.
 
     Cost: one request for the refs, and those for the histories of up to 100 of them.
 
@@ -269,7 +264,7 @@ def verify_commit_reachable(
 def _asked(
     repo_id: str | os.PathLike[str], commit: str | None, cache_dir: str | os.PathLike[str] | None
 ) -> tuple[str, str, Path]:
-    """The repository, the commit, and the folder that the cache has of it."""
+    """Return the repository, the commit, and the folder of the repository in the cache."""
     given = os.fspath(repo_id)
     folder = Path(os.path.realpath(given))
     if folder.is_dir() and folder.parent.name == "snapshots":
@@ -293,7 +288,7 @@ def _asked(
 
 
 def _cache(cache_dir: str | os.PathLike[str] | None) -> Path:
-    """Where the hub's library keeps its cache (its ``constants.py``)."""
+    """Return where the hub's library has its cache (its ``constants.py``)."""
     if cache_dir is not None:
         return Path(cache_dir)
     home = os.environ.get("XDG_CACHE_HOME", "~/.cache")
@@ -303,7 +298,7 @@ def _cache(cache_dir: str | os.PathLike[str] | None) -> Path:
 
 
 def _from_cache(repo: str, commit: str, revision: str, kept: Path, note: str) -> CommitStatus:
-    """What the cache heard last: the heads of the refs that were ever downloaded."""
+    """Return what the cache knows: the last heads of the refs that were downloaded."""
     refs = list(_cached_refs(kept / "refs"))
     head = next((ref.head for ref in refs if ref.name == revision), None)
     return CommitStatus(
@@ -363,7 +358,7 @@ def _from_hub(api: Any, repo: str, commit: str, revision: str) -> CommitStatus:
 
 
 def _refs_of(found: Any) -> list[_Ref]:
-    """Branches first, then tags, what the hub converted, and pull requests."""
+    """Return branches, then tags, then what the hub converted, then pull requests."""
     refs = [_Ref(ref.name, ref.target_commit) for ref in (*found.branches, *found.tags)]
     more = (*(found.converts or ()), *(found.pull_requests or ()))
     return refs + [_Ref(ref.ref, ref.target_commit) for ref in more]

@@ -1,8 +1,8 @@
-"""Questions about chat templates: their environment, their arguments, and who begins a turn.
+"""Questions about chat templates: their environment, their arguments, and the markers of turns.
 
-In: a folder, an engine, and what a request has as ``chat_template_kwargs``. Out: which of them
-reach what renders the prompt; which stop ids begin a turn. For the arguments the template is
-parsed, not compiled or rendered. For turns it is rendered in a child process.
+In: a folder, an engine, and the ``chat_template_kwargs`` of a request. Out: which arguments reach
+the template; which stop ids begin a turn. For arguments the template is parsed, not compiled or
+rendered. For turns it is rendered in a child process.
 
 The rules were read in the engines' source: vLLM 0.33.0 (``vllm/renderers/hf.py``,
 ``renderers/online_renderer.py``, ``entrypoints/openai/chat_completion/protocol.py``,
@@ -58,16 +58,16 @@ _STANDARD = frozenset(
 )
 """The named parameters of ``apply_chat_template`` (transformers 5.23.0; 4.57 lacks the last)."""
 _FIELDS = frozenset(("add_generation_prompt", "continue_final_message"))
-"""Fields of a request to vLLM, which always have a value."""
+"""Fields of a request to vLLM; they always have a value."""
 _POSITIONAL = frozenset(
     ("conversation", "tokenize", "add_generation_prompt", "tools", "return_dict")
 )
-"""What SGLang gives ``apply_chat_template`` itself: a second value is a TypeError."""
+"""Arguments that SGLang itself passes: a second value is a TypeError."""
 _TRUST = "--trust-request-chat-template is off"
 
 
 class TemplateKwargs(NamedTuple):
-    """What became of the arguments of a request: each is kept, dropped or refused.
+    """The arguments of a request: each is kept, dropped or refused.
 
     >>> from streamdec.preflight import effective_template_kwargs
     >>> kept, dropped, refused = effective_template_kwargs("path/to/model", "sglang", {"x": 1})
@@ -76,19 +76,19 @@ class TemplateKwargs(NamedTuple):
     """
 
     kept: dict[str, Any]
-    """Those that reach what renders the prompt, by name."""
+    """Those that reach the template or the engine's own encoder, by name."""
     dropped: dict[str, str]
-    """Those that are left out without a word: why, by name."""
+    """Those that the engine silently drops, each with the reason."""
     refused: dict[str, str]
-    """Those for which the request is answered with an error: why, by name."""
+    """Those for which the request fails, each with the reason."""
 
 
 def build_chat_template_env(profile: str = "classic", *, now: Clock | None = None) -> Any:
-    """The jinja2 environment in which transformers renders chat templates, new at each call.
+    """Return a new jinja2 environment, like that in which transformers renders chat templates.
 
     ``profile`` and ``now`` are those of :mod:`streamdec.chat`: ``classic`` as transformers 4.57 to
-    5.20 has it, ``hardened`` as from 5.22 on; ``now`` stands in for the local time. The sandbox
-    stops code, not cost: for templates of strangers use :class:`streamdec.chat.ChatTemplate` with
+    5.20 has it, ``hardened`` as from 5.22 on; ``now`` replaces the local time. The sandbox
+    limits code, not cost: for untrusted templates use :class:`streamdec.chat.ChatTemplate` with
     ``isolate=True``.
 
     Raises :class:`~streamdec.MissingExtraError` without jinja2, ValueError for another profile.
@@ -109,23 +109,23 @@ def effective_template_kwargs(
     with_tools: bool = False,
     trust_request_chat_template: bool = False,
 ) -> TemplateKwargs:
-    """Which ``chat_template_kwargs`` of a request reach the template of the snapshot in ``path``.
+    """Return which ``chat_template_kwargs`` reach the template of the snapshot in ``path``.
 
     Args:
-        path: the folder.
+        path: The folder.
         engine: ``vllm``, ``sglang`` or ``transformers`` (a bare ``apply_chat_template``), with a
             version after ``@`` or the newest that is known.
-        kwargs: by name, as in the request.
-        with_tools: whether the request has tools, which chooses a template named ``tool_use``.
-        trust_request_chat_template: whether the server was started so.
+        kwargs: The arguments by name, as in the request.
+        with_tools: Whether the request has tools, which selects a template named ``tool_use``.
+        trust_request_chat_template: Whether the server was started with this option.
 
-    vLLM drops what is neither a name in the template nor a parameter of ``apply_chat_template``;
-    SGLang and transformers hand on everything, and a template ignores what it does not name.
+    vLLM drops arguments that are neither names in the template nor parameters of
+    ``apply_chat_template``. SGLang and transformers pass all arguments, and a template ignores
+    those that it does not name.
 
-    Raises :class:`~streamdec.PreflightError` for what is no folder,
-    :class:`~streamdec.MissingExtraError` without jinja2, ValueError for another engine.
-
-    TypeError is for names in ``kwargs`` that are no strings.
+    Raises :class:`~streamdec.PreflightError` if ``path`` is not a folder,
+    :class:`~streamdec.MissingExtraError` without jinja2, ValueError for another engine, TypeError
+    if a name in ``kwargs`` is not a string.
 
     >>> from streamdec.preflight import effective_template_kwargs
     >>> effective_template_kwargs("path/to/model", "vllm", {"enable_thinking": False}).dropped
@@ -143,7 +143,7 @@ def effective_template_kwargs(
 
 
 class _Case(NamedTuple):
-    """A request and whom it goes to."""
+    """A request, and the engine that it goes to."""
 
     view: View
     engine: Engine
@@ -153,14 +153,14 @@ class _Case(NamedTuple):
 
     @property
     def architecture(self) -> str:
-        """The first of the configuration's architectures; empty without one."""
+        """The first architecture in the configuration; empty without one."""
         listed = self.view.eos.config.get("architectures")
         first = listed[0] if isinstance(listed, list) and listed else ""
         return first if isinstance(first, str) else ""
 
     @property
     def template(self) -> Template | None:
-        """The template that a request gets."""
+        """The template that the request is rendered with."""
         templates = self.view.templates
         special = templates.loaded.get("tool_use") if self.with_tools else None
         return special or templates.default
@@ -168,20 +168,20 @@ class _Case(NamedTuple):
     def sorted_out(
         self, dropped: Mapping[str, str] | None = None, refused: Mapping[str, str] | None = None
     ) -> TemplateKwargs:
-        """The rest is kept."""
+        """Return the arguments; the rest is kept."""
         out, no = dict(dropped or {}), dict(refused or {})
         kept = {k: v for k, v in self.kwargs.items() if k not in out and k not in no}
         return TemplateKwargs(kept, out, no)
 
     def all_as(self, reason: str) -> dict[str, str]:
-        """Every name with the same reason."""
+        """Return every name with the same reason."""
         return dict.fromkeys(self.kwargs, reason)
 
 
 def _vllm(case: _Case) -> TemplateKwargs:
     if case.view.eos.model_type == "gpt_oss":
         return case.sorted_out(case.all_as("vLLM renders gpt-oss with harmony, without a template"))
-    if _is_mistral_native(case):
+    if case.view.mistral_files and case.view.mistral_weights:
         reason = "vLLM takes its Mistral mode, where chat_template_kwargs are not supported"
         return case.sorted_out(refused=case.all_as(reason))
     refused = {}
@@ -253,24 +253,17 @@ def _only(name: str) -> str:
 
 
 def _has_own_encoder(case: _Case) -> bool:
-    """Whether the engine renders with code of its own, which is given all names."""
+    """Return whether the engine renders with code of its own, which receives all names."""
     types = ("deepseek_v32", "deepseek_v4", "kimi_k3")
     if case.engine.name == "sglang":
         return any(name in case.architecture for name in ("DeepseekV4", "KimiK3"))
     return case.view.eos.model_type in types
 
 
-def _is_mistral_native(case: _Case) -> bool:
-    names = case.view.snapshot.names
-    is_native = any(n == "tekken.json" or n.startswith("tokenizer.model.v") for n in names)
-    return is_native and any(re.fullmatch(r"consolidated.*\.safetensors", n) for n in names)
-
-
 def _undeclared(template: str) -> frozenset[str]:
-    """The variables that a template does not make itself, as ``jinja2.meta`` finds them.
+    """Return the variables that a template does not define, as ``jinja2.meta`` finds them.
 
-    Without computing its constants: jinja2 does that while it looks for the variables, and a
-    constant may be as large as a template likes.
+    Constants are not computed, as jinja2 does in its search: a template may make them very large.
     """
     environment = _chat("environment").make_environment("classic")
     tree = _chat("static_check").check_template(environment, template).tree
@@ -299,7 +292,7 @@ def _undeclared(template: str) -> frozenset[str]:
 
 
 def _chat(module: str) -> Any:
-    """A module of :mod:`streamdec.chat`. Raises :class:`MissingExtraError` without jinja2."""
+    """Return a module of :mod:`streamdec.chat`. Raises MissingExtraError without jinja2."""
     return import_module("streamdec.chat._jinja").within(f"streamdec.chat.{module}")
 
 
@@ -320,11 +313,11 @@ _CONVERSATIONS: tuple[tuple[list[dict[str, Any]], list[dict[str, Any]] | None], 
     ([{"role": "system", "content": _SYSTEM}, _USER, _ANSWER], None),
     ([*_CALL, _RETURN, _ANSWER], [TOOL]),
 )
-"""Conversations and the tools that go with them; a template may refuse any of them."""
+"""Conversations and their tools; a template may reject any of them."""
 
 
 class TurnMarker(NamedTuple):
-    """A stop id with which a turn begins.
+    """A stop id that begins a turn.
 
     >>> from streamdec.preflight import TurnMarker
     >>> print(*TurnMarker(154827, "<|user|>", "before a user message, chat_template.jinja:64"))
@@ -336,19 +329,19 @@ class TurnMarker(NamedTuple):
     content: str
     """Its text."""
     where: str
-    """Whose turn it begins, and the line of the template in which it is written, if it is."""
+    """The role whose turn it begins, and its line in the template if it is written there."""
 
 
 def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
-    """The stop ids with which the template of ``path`` begins a turn, and whose turn that is.
+    """Return the stop ids with which the template of ``path`` begins a turn, and whose turn.
 
     The ids are those on which vLLM, SGLang or transformers stop. A marker that closes the
-    assistant's turn is none of them, although the next turn follows it. What is found is no mistake
-    where the template closes no turn: such a model ends its turn by beginning the next (GLM), and
+    assistant's turn is not included, although the next turn follows it. A result is not a mistake
+    if the template closes no turn: such a model ends its turn by beginning the next (GLM), and
     without these ids its output runs on.
 
-    The template is rendered, so an empty list may also say that there is none, or that it fails.
-    Raises :class:`~streamdec.PreflightError` for what is no folder,
+    The template is rendered, so the list is also empty without a template, or if it fails.
+    Raises :class:`~streamdec.PreflightError` if ``path`` is not a folder,
     :class:`~streamdec.MissingExtraError` without jinja2.
 
     >>> from pathlib import Path
@@ -383,9 +376,11 @@ def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
 def openers(
     template: str, special_tokens: Mapping[str, str], markers: Mapping[str, int]
 ) -> dict[str, tuple[str, ...]]:
-    """The markers (texts to ids) with which messages begin, each with the roles of those messages.
+    """Return the markers with which messages begin, each with the roles of those messages.
 
-    Empty for a template that renders nothing. Raises :class:`MissingExtraError` without jinja2.
+    ``markers`` maps texts to ids. A conversation is rendered message by message: the new text
+    before the text of a message that does not close the one before is how the message begins. The
+    result is empty for a template that renders nothing. Raises MissingExtraError without jinja2.
     """
     import_module("streamdec.chat._jinja").require_jinja2()
     conversations = {
@@ -415,7 +410,7 @@ def openers(
 def _begins(
     before: str, after: str, previous: str, content: str, markers: Mapping[str, int]
 ) -> list[str]:
-    """The markers in what is new before ``content``, but for the one that closes ``previous``."""
+    """Return the markers in the new text before ``content``; none that closes ``previous``."""
     end = after.rfind(content)
     if end < 0:
         return []
@@ -436,6 +431,6 @@ def _listed(roles: Iterable[str]) -> str:
 
 
 def _line_of(text: str, marker: str) -> int | None:
-    """The line in which a template writes a marker; None if it puts it together."""
+    """Return the line of a template that contains a marker; None if no line does."""
     before, found, _ = text.partition(marker)
     return before.count("\n") + 1 if found else None

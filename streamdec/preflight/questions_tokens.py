@@ -34,7 +34,7 @@ _LEGACY = "added_tokens.json"
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredToken:
-    """An added token as it is after loading.
+    """An added token, as it is after loading.
 
     >>> from streamdec.preflight import discover_added_tokens
     >>> token = discover_added_tokens("path/to/model")[2]
@@ -47,37 +47,37 @@ class DiscoveredToken:
     content: str
     """Its text."""
     special: bool
-    """Its flag. One that is special in ``tokenizer.json`` alone is left out of texts as well."""
+    """Its flag. A token that is special only in ``tokenizer.json`` is also skipped in texts."""
     single_word: bool
-    """Whether it is found in a text only as a word of its own."""
+    """Whether it matches only whole words of a text."""
     lstrip: bool
     """Whether white space before it is part of it."""
     rstrip: bool
     """Whether white space after it is."""
     normalized: bool
-    """Whether it is looked for in the normalised text."""
+    """Whether it is matched in the normalised text."""
     sources: tuple[str, ...]
     """The files that declare it, and the roles that name it, as ``eos_token``."""
     flags: Mapping[str, bool]
-    """What each file says of ``special``: where they differ, the loaders differ."""
+    """The value of ``special`` in each file. Where they differ, loaders differ."""
 
     @property
     def is_disputed(self) -> bool:
-        """Whether one file has it special and another not."""
+        """Whether the files disagree on ``special``."""
         return len(set(self.flags.values())) > 1
 
 
 def discover_added_tokens(
     path: str | os.PathLike[str], *, apply_tokenizer_config: bool = True
 ) -> dict[int, DiscoveredToken]:
-    """Every added token of the snapshot in the folder ``path``, by its id.
+    """Return every added token of the snapshot in the folder ``path``, by its id.
 
     As transformers, vLLM and SGLang have them: ``tokenizer.json``, then ``added_tokens_decoder``
     over it, whose flags win and whose unknown texts are appended, then the roles and the extra
     tokens. With ``apply_tokenizer_config=False``, as loaders that read only ``tokenizer.json`` have
     them. Where that file is missing or its code is remote, what the other files declare.
 
-    Raises :class:`~streamdec.PreflightError` for what is no folder.
+    Raises :class:`~streamdec.PreflightError` if ``path`` is not a folder.
 
     >>> from streamdec.preflight import discover_added_tokens
     >>> added = discover_added_tokens("path/to/model")
@@ -122,14 +122,14 @@ def discover_added_tokens(
 
 
 def resolve_marker_to_id(path: str | os.PathLike[str], marker: str) -> list[int]:
-    """The ids under which the snapshot in ``path`` has the token ``marker``, in ascending order.
+    """Return the ids of the token ``marker`` in the snapshot in ``path``, in ascending order.
 
-    None: it is no token, and a template that writes it writes several. One: its id after loading.
-    More than one: files declare it under different ids, or one file does so twice; which of them
-    counts is what ``ADDED_TOKEN_ID_DRIFT`` and ``ADDED_TOKEN_DUPLICATE_CONTENT`` are about.
+    No id: it is not a token, and a template that writes it writes several. One: its id after
+    loading. More: files declare it under different ids, or one file does so twice; about these are
+    ``ADDED_TOKEN_ID_DRIFT`` and ``ADDED_TOKEN_DUPLICATE_CONTENT``.
 
-    Raises :class:`~streamdec.PreflightError` for what is no folder, TypeError for a marker that is
-    no string.
+    Raises :class:`~streamdec.PreflightError` if ``path`` is not a folder, TypeError if ``marker``
+    is not a string.
 
     >>> from streamdec.preflight import resolve_marker_to_id
     >>> resolve_marker_to_id("path/to/model", "<|im_end|>")
@@ -138,7 +138,7 @@ def resolve_marker_to_id(path: str | os.PathLike[str], marker: str) -> list[int]
     []
     """
     if not isinstance(marker, str):
-        raise TypeError(f"a marker is a string, not {type(marker).__name__}")
+        raise TypeError(f"marker must be a string, got {type(marker).__name__}")
     tokens = Tokens(open_snapshot(path))
     found = {entry.id for _, entry in _declared(tokens) if entry.content == marker}
     if not tokens.has_decoder and marker in tokens.legacy:
@@ -172,17 +172,17 @@ class EffectiveTokenizerClass:
     """
 
     name: str | None
-    """None where it raises, where code of the snapshot decides, or where the files do not tell."""
+    """None if loading raises, if code of the snapshot decides, or if the files do not tell."""
     version: str
-    """Of transformers."""
+    """The version of transformers."""
     why: str
-    """What decided, in words."""
+    """The reason, in words."""
     source: str
     """The file that decided."""
     remote_code: bool = False
     """Whether ``auto_map`` names code of the snapshot, which needs ``trust_remote_code``."""
     error: str | None = None
-    """What is raised instead, as transformers says it."""
+    """The error that transformers raises instead."""
 
     @property
     def resolved(self) -> bool:
@@ -197,14 +197,14 @@ class EffectiveTokenizerClass:
 def effective_tokenizer_class(
     path: str | os.PathLike[str], version: str = ENGINES["transformers"][-1]
 ) -> EffectiveTokenizerClass:
-    """The class that ``AutoTokenizer`` of transformers ``version`` makes of the folder ``path``.
+    """Return the class that ``AutoTokenizer`` of transformers ``version`` makes of ``path``.
 
     Version 5 often takes another class than the declared one: the generic
     ``TokenizersBackend`` where the declared name is unknown or is not the one of the model type.
     Version 4 raises for an unknown name, and prefers the class whose name ends in ``Fast``.
 
-    Raises :class:`~streamdec.PreflightError` for what is no folder, ValueError for what is no
-    version.
+    Raises :class:`~streamdec.PreflightError` if ``path`` is not a folder, ValueError if ``version``
+    is not a version.
 
     >>> from streamdec.preflight import effective_tokenizer_class
     >>> effective_tokenizer_class("path/to/model", "4.57.6").name
@@ -229,14 +229,14 @@ def effective_tokenizer_class(
 def version_gate_tokenizer_class(
     tokenizer: str | os.PathLike[str] | Mapping[str, Any],
 ) -> str:
-    """Which transformers a tokenizer class needs at least: ``">=4.0"`` or ``">=5.0"``.
+    """Return the transformers that a tokenizer class needs: ``">=4.0"`` or ``">=5.0"``.
 
     ``tokenizer`` is the folder of a snapshot, the JSON of its ``tokenizer_config.json``, or the
-    name of a class; a string is a folder if there is one of that name. Classes that a snapshot
-    brings along (``auto_map``) load with both. A name that no version has needs 5, which takes
-    another class instead and does not say so; 4 raises.
+    name of a class; a string is a folder if one of that name exists. Classes in the snapshot
+    (``auto_map``) load with both. A name that no version has needs 5, which silently takes another
+    class; 4 raises.
 
-    Raises :class:`~streamdec.PreflightError` for a path that is no folder.
+    Raises :class:`~streamdec.PreflightError` for a path that is not a folder.
 
     >>> from streamdec.preflight import version_gate_tokenizer_class
     >>> version_gate_tokenizer_class("TokenizersBackend")
@@ -263,7 +263,7 @@ def _declared_class(config: Mapping[str, Any]) -> str:
 
 
 def _class_of_4(name: str) -> str | None:
-    """The class that version 4 takes for a name; None if it has none."""
+    """Return the class of version 4 for a name; None if it has none."""
     known = facts().classes_of_v4
     fast = name if name.endswith("Fast") else f"{name}Fast"
     return fast if fast in known else name if name in known else None

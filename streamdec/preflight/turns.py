@@ -1,10 +1,10 @@
-"""What a chat template makes of small conversations, and the markers around the turns in it.
+"""The renderings of small conversations by a chat template, and the markers of their turns.
 
 In: the text of a template and the special tokens that it sees. Out: :class:`Probes`, from which
 :func:`find_turns` reads the marker that closes a turn of the assistant and the one that opens the
-next. A template is a stranger's program: it is parsed here, and run in a child process alone.
+next. A template is an untrusted program: it is parsed here, and run only in a child process.
 
-No pattern is matched on the template's source: it is asked by rendering, as a model would meet it.
+The source of the template is not searched for patterns: only renderings count.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 ANSWER = "qzanswerzq"
 QUESTION = "qzquestionzq"
 FIRST = "qzfirstzq"
-"""Texts that occur in no template: letters alone, so that nothing escapes or trims them."""
+"""Texts that occur in no template; only letters, so that no template escapes or trims them."""
 
 PROFILE = "classic"
 """transformers 4.57 to 5.20, which vLLM and SGLang pin."""
@@ -49,17 +49,17 @@ NOW = datetime(2024, 7, 26, 12)  # noqa: DTZ001 - templates are told a time with
 STANDARD_NAMES = frozenset(
     ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message")
 )
-"""What transformers gives each template, special tokens aside."""
+"""The variables that transformers passes to each template, special tokens aside."""
 _IMPLICIT = frozenset(("loop", "caller", "varargs", "kwargs", "self", "super"))
 _MOST_SHOWN = 40
 _MOST_BETWEEN = 10_000
-"""Characters between two turns that are searched, from both ends; markers are at the ends."""
+"""The most characters searched between two turns, at both ends, where markers are."""
 MOST_SECONDS = 20
-"""By the clock, for all conversations of a template; real ones take less than a tenth of one."""
+"""The most seconds for all conversations of a template; real ones take less than 0.1."""
 CHILD_DIED = "CHAT_TEMPLATE_CHILD_DIED"
-"""The code of an error that says nothing of the template."""
+"""The code of an error that is not about the template."""
 _HOPELESS = (CHILD_DIED, "CHAT_TEMPLATE_RESOURCE_LIMIT", "CHAT_TEMPLATE_SYNTAX_ERROR")
-"""Codes of errors after which nothing else is rendered."""
+"""The codes of errors after which no other conversation is rendered."""
 
 _USER = {"role": "user", "content": FIRST}
 _ASSISTANT = {"role": "assistant", "content": ANSWER}
@@ -93,7 +93,7 @@ _CONVERSATIONS: Mapping[str, Mapping[str, Any]] = {
     "call_none": {"messages": called({"at": "it"}, None), "tools": [TOOL]},
     "call_string": {"messages": called('{"at": "it"}'), "tools": [TOOL]},
 }
-"""The conversations that are rendered, by name."""
+"""The conversations to render, by name."""
 ALL = tuple(_CONVERSATIONS)
 WHAT: Mapping[str, str] = {
     "prompt": "a question",
@@ -107,30 +107,30 @@ WHAT: Mapping[str, str] = {
     "call_none": "a call of a tool with null content",
     "call_string": "a call of a tool, its arguments as a string",
 }
-"""What each is, in words."""
+"""The conversations in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaticFacts:
-    """What parsing tells."""
+    """The facts found by parsing."""
 
     called: frozenset[str]
     """Names of functions and methods in calls."""
     unknown: Mapping[str, int]
     """Filters, tests and functions that the environment lacks, with the line of the first use."""
     undeclared: frozenset[str]
-    """Variables that the template neither makes itself nor is given always."""
+    """Variables that the template does not define and that are not always passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """What became of a template."""
+    """The results of parsing and rendering a template."""
 
     unavailable: str = ""
-    """Why it was not looked at; empty if it was."""
+    """Why it was not inspected; empty if it was."""
     static: StaticFacts | None = None
     error: ChatTemplateError | None = None
-    """Why it cannot be parsed or rendered at all; its ``code`` says of what kind that is."""
+    """Why it cannot be parsed or rendered at all, with a ``code``."""
     rendered: Mapping[str, str] = field(default_factory=dict)
     """The texts of the conversations that were rendered."""
     failed: Mapping[str, ChatTemplateError] = field(default_factory=dict)
@@ -139,7 +139,7 @@ class Probes:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A token at the border of a turn."""
+    """A token at the beginning or end of a turn."""
 
     text: str
     id: int
@@ -147,7 +147,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """The markers around a turn of the assistant; None for one that was not found."""
+    """The markers around a turn of the assistant; None if not found."""
 
     terminator: Marker | None = None
     primer: Marker | None = None
@@ -159,10 +159,10 @@ def probe(
     *,
     conversations: Iterable[str] = ALL,
 ) -> Probes:
-    """Parses ``source`` and renders the named conversations in a child process.
+    """Parse ``source``, and render the named conversations in a child process.
 
-    Takes half a minute at most, whatever the template does: after a limit nothing is rendered.
-    Without jinja2 (extra ``chat``) nothing is, and ``unavailable`` says so.
+    This takes at most half a minute: after a limit nothing else is rendered. Without jinja2 (extra
+    ``chat``) nothing is, and ``unavailable`` says so.
     """
     if source is None:
         return Probes(unavailable="there is no template")
@@ -181,7 +181,7 @@ def probe(
 
 
 def find_turns(probes: Probes, markers: Mapping[str, int]) -> Turns:
-    """The terminator and the primer among ``markers`` (texts to ids).
+    """Return the terminator and the primer among ``markers`` (texts to ids).
 
     The terminator is the first marker directly after the answer where that is the last message;
     else the first of at least two between the answer and the next question. The primer is the last
@@ -209,13 +209,13 @@ def _marker(text: str | None, markers: Mapping[str, int]) -> Marker | None:
 
 
 def _pattern(markers: Iterable[str]) -> re.Pattern[str]:
-    """Any of the markers, the longest first."""
+    """Return a pattern of any of the markers, the longest first."""
     by_length = sorted((text for text in markers if text), key=len, reverse=True)
     return re.compile("|".join(map(re.escape, by_length)) or r"(?!)")
 
 
 def _between(text: str, start: str, end: str | None) -> str | None:
-    """What is between the two; None if one of them is missing."""
+    """Return the text between the two; None if one of them is missing."""
     _, found, rest = text.rpartition(start) if end is None else text.partition(start)
     if not found or (end is not None and end not in rest):
         return None
@@ -226,7 +226,7 @@ def _between(text: str, start: str, end: str | None) -> str | None:
 
 
 def _static(source: str, special_tokens: Mapping[str, str]) -> StaticFacts:
-    """Raises :class:`ChatTemplateError` for a template over a limit, or that is none."""
+    """Raise :class:`ChatTemplateError` for a template over a limit, or with a syntax error."""
     environment = import_module("streamdec.chat.environment").make_environment(PROFILE)
     report = import_module("streamdec.chat.static_check").check_template(environment, source)
     loaded: dict[str, int] = {}
@@ -266,7 +266,7 @@ def _static(source: str, special_tokens: Mapping[str, str]) -> StaticFacts:
 
 
 def _nodes(tree: Any) -> Iterator[Any]:
-    """All nodes of a syntax tree, in the order of the text as far as levels go."""
+    """Yield all nodes of a syntax tree, parents before children."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -286,7 +286,7 @@ def rendered(
 ) -> Probes:
     """Render ``conversations`` (contexts by their names) in a child process.
 
-    Nothing else is rendered after an error that makes the rest hopeless, as a limit.
+    After an error such as an exceeded limit nothing else is rendered.
     """
     child = import_module("streamdec.chat.isolated")
     # One child for all conversations; what holds for requests holds here, but for the processor.

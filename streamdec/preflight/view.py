@@ -1,7 +1,7 @@
-"""All that the rules look at, worked out once: files, tokens, stop tokens, templates.
+"""What the rules look at, computed once: files, tokens, stop tokens, templates.
 
-In: a snapshot and the engines that are asked about. Out: a :class:`View`, which every module of
-``findings`` takes.
+In: a snapshot and the engines to report on. Out: a :class:`View`, the argument of every module of
+``findings``.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from streamdec.preflight.turns import ALL, Probes, Turns, find_turns, probe
 __all__ = ["View"]
 
 _MOST_TEXT = 2**18
-"""Characters of templates that are searched; a template of more is over the limit by itself."""
+"""The most characters of templates that are searched; a longer template is over its limit."""
 _MOST_SOUGHT = 8_000
-"""Tokens that are looked for in them; the most of a known tokenizer is 6,500."""
+"""The most tokens that are searched for in templates; a known tokenizer has up to 6,500."""
+_MISTRAL_FILE = re.compile(r"tekken\.json|tokenizer\.model\.v.*", re.DOTALL)
+_MISTRAL_WEIGHTS = re.compile(r"consolidated.*\.safetensors")
 _COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 
 
@@ -44,7 +46,7 @@ class View:
 
     @cached_property
     def eos(self) -> EosSources:
-        """Where ends of sequences are declared."""
+        """The declarations of ends of sequences."""
         return EosSources(self.snapshot, self.tokens)
 
     @cached_property
@@ -54,7 +56,7 @@ class View:
 
     @cached_property
     def stop_ids(self) -> frozenset[int]:
-        """All of them."""
+        """The effective stop tokens of all engines."""
         return frozenset().union(*(found.ids for found in self.stop.values()))
 
     @cached_property
@@ -64,18 +66,18 @@ class View:
 
     @cached_property
     def template_text(self) -> str:
-        """The text of all of them, without comments."""
+        """The text of all templates, without comments."""
         text = "\n".join(t.text[:_MOST_TEXT] for _, t in self.templates.all)
         return _COMMENT.sub("", text[:_MOST_TEXT])
 
     def written_in_template(self, tokens: Iterable[str]) -> set[str]:
-        """Those of the tokens that occur in it; none that is white space."""
+        """Return the tokens that occur in ``template_text``, except white space."""
         sought = islice((token for token in tokens if token.strip()), _MOST_SOUGHT)
         return {token for token in sought if token in self.template_text}
 
     @cached_property
     def probes(self) -> Probes:
-        """What the default template makes of small conversations."""
+        """The default template's renderings of small conversations."""
         template = self.templates.default
         roles = {name: role.text for name, role in self.tokens.roles.items()}
         return probe(
@@ -95,10 +97,27 @@ class View:
                 markers.setdefault(role.text, found.id)
         return find_turns(self.probes, markers)
 
+    @property
+    def template_place(self) -> tuple[str, str]:
+        """The file and pointer of the template that findings point at; empty without one."""
+        found = [self.templates.default, *(template for _, template in self.templates.all)]
+        template = next((each for each in found if each is not None), None)
+        return ("", "") if template is None else (template.file, template.pointer)
+
+    @property
+    def mistral_files(self) -> list[str]:
+        """The files of Mistral's own tokenizers."""
+        return sorted(n for n in self.snapshot.names if _MISTRAL_FILE.fullmatch(n))
+
+    @property
+    def mistral_weights(self) -> list[str]:
+        """The weights in Mistral's own format, with which vLLM takes its Mistral mode."""
+        return sorted(n for n in self.snapshot.names if _MISTRAL_WEIGHTS.fullmatch(n))
+
     def ids(self, ids: Iterable[int]) -> dict[int, str | None]:
-        """Ids with their texts."""
+        """Return ids with their texts."""
         return {i: self.tokens.text_of(i) for i in sorted(set(ids))}
 
     def seen(self, stop: StopTokens) -> Evidence:
-        """The effective stop tokens of one engine as evidence."""
+        """Return the effective stop tokens of one engine as evidence."""
         return Evidence(note=f"{stop.engine} {stop.version} stops on", ids=self.ids(stop.ids))

@@ -11,7 +11,7 @@ import pytest
 
 from streamdec import load_tokenizer
 from streamdec.preflight import Report, inspect
-from streamdec.preflight.findings import MODULES, RULES
+from streamdec.preflight.findings import RULES, RULES_BY_TITLE
 from streamdec.preflight.report import SEVERITIES
 from tests.preflight.making import CHATML, Parts, added, control
 
@@ -289,7 +289,7 @@ def test_every_rule_has_a_snapshot() -> None:
 
 
 def test_a_code_is_declared_once_and_whole() -> None:
-    rules = [rule for module in MODULES.values() for rule in module.RULES]
+    rules = [rule for listed in RULES_BY_TITLE.values() for rule in listed]
     assert len({rule.code for rule in rules}) == len(rules)
     for rule in rules:
         assert rule.severity in SEVERITIES

@@ -121,7 +121,7 @@ def test_a_marker_has_one_id_none_or_several(tmp_path: Path) -> None:
     assert resolve_marker_to_id(folder, "a") != [], "a token of the vocabulary is a token too"
     codes = preflight.inspect(folder, render=False).codes
     assert {"ADDED_TOKEN_ID_DRIFT", "ADDED_TOKEN_DUPLICATE_CONTENT"} <= codes
-    with pytest.raises(TypeError, match="a marker is a string, not int"):
+    with pytest.raises(TypeError, match="marker must be a string, got int"):
         resolve_marker_to_id(folder, 258)  # type: ignore[arg-type] # that is tested
 
 

@@ -144,11 +144,11 @@ def test_it_runs_at_once(tmp_path: Path) -> None:
         (["--engine", "mine:number"], "no callable"),
         (["--tokenizer", "not_there"], "not_there"),
         (["--engine", "mine:NoRoom"], "max_concurrency must be streams, from 1 up, not 0"),
-        (["--rate", "nan"], "nan is no number"),
-        (["--grace", "inf"], "inf is no number"),
+        (["--rate", "nan"], "nan is not finite"),
+        (["--grace", "inf"], "inf is not finite"),
         (["--model", " "], "not empty"),
         (["--model", "a\nb"], "printable"),
-        (["--text", "bytes.txt"], "bytes.txt is no UTF-8, from byte 3 on"),
+        (["--text", "bytes.txt"], "bytes.txt is not UTF-8: byte 3"),
         (["--port", "70000"], "70000"),
         (["--host", "203.0.113.1"], "assign requested address: '203.0.113.1:8000'"),
         (["--text", "not_there.txt"], "not_there.txt"),
@@ -199,3 +199,13 @@ def test_ends_are_those_of_the_models_files(tmp_path: Path) -> None:
         config = f'{{"eos_token_id": {said}}}'
         (tmp_path / "generation_config.json").write_text(config)
         assert _eos_token_ids(str(tmp_path), loaded) == found
+
+
+def test_a_name_has_no_files_in_the_working_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    loaded: Any = tokenizer_in(tmp_path)
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [2, 7]}')
+    monkeypatch.chdir(tmp_path)
+    assert _eos_token_ids("some_name", loaded) == []
+    assert _eos_token_ids("tokenizer.json", loaded) == [2, 7]

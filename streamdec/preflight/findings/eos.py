@@ -10,7 +10,7 @@ from streamdec.preflight.stop_tokens import CONFIG, GENERATION, Found, is_bare_z
 from streamdec.preflight.tokens import is_id
 from streamdec.preflight.view import View
 
-__all__ = ["RULES", "check"]
+__all__ = ["check"]
 
 _VLLM = Reference("vllm", "0.33.0", "vllm/sampling_params.py")
 _VLLM_CONFIG = Reference("vllm", "0.33.0", "vllm/transformers_utils/config.py")
@@ -142,22 +142,6 @@ PAD_EQUALS_EOS = Rule(
     "padding: give padding a token of its own.",
     (_GENERATE,),
 )
-RULES = (
-    SOURCES_DISAGREE,
-    ENGINES_DISAGREE,
-    TERMINATOR_NOT_STOPPED,
-    TURN_PRIMER,
-    MISSING_EVERYWHERE,
-    NOT_IN_VOCAB,
-    ID_UNKNOWN,
-    CLASS_DEFAULT,
-    TEXT_CONFIG_ONLY,
-    ZERO_DROPPED,
-    GENERATION_MISSING,
-    STOP_STRINGS_IGNORED,
-    BOS_DISAGREE,
-    PAD_EQUALS_EOS,
-)
 
 
 def check(view: View) -> Iterator[Finding]:
@@ -220,7 +204,7 @@ def _turns(view: View) -> Iterator[Finding]:
         if lacking:
             yield TERMINATOR_NOT_STOPPED(
                 Evidence(
-                    *_template_place(view),
+                    *view.template_place,
                     note="closes the assistant's turn",
                     ids={terminator.id: terminator.text},
                 ),
@@ -230,12 +214,7 @@ def _turns(view: View) -> Iterator[Finding]:
     elif primer is not None and primer.id in view.stop_ids:
         text = view.template_text
         opening = {i: t for i, t in view.ids(view.stop_ids).items() if t and t in text}
-        yield TURN_PRIMER(Evidence(*_template_place(view), note="opens the next turn", ids=opening))
-
-
-def _template_place(view: View) -> tuple[str, str]:
-    template = view.templates.default
-    return ("", "") if template is None else (template.file, template.pointer)
+        yield TURN_PRIMER(Evidence(*view.template_place, note="opens the next turn", ids=opening))
 
 
 def _ids(view: View) -> Iterator[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from streamdec.preflight.facts import ONLY_V5, facts
@@ -11,7 +10,7 @@ from streamdec.preflight.snapshot import Problem
 from streamdec.preflight.tokenizer_class import auto_map_of
 from streamdec.preflight.view import View
 
-__all__ = ["RULES", "check"]
+__all__ = ["check"]
 
 _CONFIG = "tokenizer_config.json"
 _OBJECTS = (
@@ -138,20 +137,6 @@ FLAG_IGNORED = Rule(
     "them for seven class names of Llama, CodeLlama, Gemma and Cohere): set it there.",
     (_BASE, Reference("sglang", "0.5.23", "srt/utils/hf_transformers/tokenizer.py")),
 )
-RULES = (
-    INVALID_JSON,
-    LFS_POINTER,
-    TOO_LARGE,
-    OUTSIDE,
-    UNREADABLE,
-    NOT_A_TOKENIZER,
-    JSON_MISSING,
-    REQUIRES_V5,
-    CLASS_UNKNOWN,
-    REMOTE_CODE,
-    MISTRAL_NATIVE,
-    FLAG_IGNORED,
-)
 _BY_PROBLEM: Mapping[Problem, Rule] = {
     "json": INVALID_JSON,
     "lfs": LFS_POINTER,
@@ -197,13 +182,9 @@ def _tokenizer_json(view: View) -> Iterator[Finding]:
             Evidence(value=others or code, note="what else a tokenizer can be built of"),
             severity="info" if can_build else "error",
         )
-    native = sorted(
-        n for n in snapshot.names if n == "tekken.json" or n.startswith("tokenizer.model.v")
-    )
+    native = view.mistral_files
     if native:
-        weights = sorted(
-            n for n in snapshot.names if re.fullmatch(r"consolidated.*\.safetensors", n)
-        )
+        weights = view.mistral_weights
         switches = "vLLM takes its Mistral mode" if weights else "vLLM does not switch: no weights"
         note = f"{switches} of the name consolidated*.safetensors" if not weights else switches
         yield MISTRAL_NATIVE(Evidence(native[0]), Evidence(value=weights[:3], note=note))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from streamdec.preflight.report import Evidence, Finding, Reference, Rule
 from streamdec.preflight.view import View
 
-__all__ = ["RULES", "check"]
+__all__ = ["check"]
 
 _HUB = Reference("huggingface_hub", "0.23", "hf_api.py")
 _SHA = re.compile(r"[0-9a-f]{40}")
@@ -38,7 +38,6 @@ UNVERIFIED = Rule(
     "Ask the hub (extra hub), with the network.",
     (_HUB,),
 )
-RULES = (NOT_REACHABLE, NOT_HEAD, UNVERIFIED)
 
 
 def check(view: View) -> Iterator[Finding]:

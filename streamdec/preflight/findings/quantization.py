@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streamdec.preflight.report import Evidence, Finding, Reference, Rule, shown
 from streamdec.preflight.view import View
 
-__all__ = ["RULES", "check", "nested_quantization", "quantization_places"]
+__all__ = ["check", "grouped_weights", "nested_quantization", "quantization_places"]
 
 _CONFIG = "config.json"
 _SIDECAR = "hf_quant_config.json"
@@ -58,7 +58,6 @@ KV_SCHEME_NULL = Rule(
     "With a KV cache in fp8 the scale is 1.0: expect a loss, or leave the cache as it is.",
     (_VLLM, _SGLANG),
 )
-RULES = (NESTED, SIDECAR_ONLY, DISAGREE, NO_METHOD, KV_SCHEME_NULL)
 
 
 def nested_quantization(config: Any) -> list[tuple[str, Any]]:
@@ -160,10 +159,14 @@ def _bits(value: dict[str, Any]) -> Any:
         found = value.get(key)
         if isinstance(found, str | int) and not isinstance(found, bool):
             return str(found).lower()
-    groups = value.get("config_groups")
+    bits = (group.get("num_bits") for group in grouped_weights(value))
+    return next((str(each) for each in bits if isinstance(each, int)), None)
+
+
+def grouped_weights(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield what each group of compressed-tensors says of its weights."""
+    groups = config.get("config_groups")
     for group in groups.values() if isinstance(groups, dict) else ():
         weights = group.get("weights") if isinstance(group, dict) else None
-        bits = weights.get("num_bits") if isinstance(weights, dict) else None
-        if isinstance(bits, int):
-            return str(bits)
-    return None
+        if isinstance(weights, dict):
+            yield weights

@@ -10,7 +10,7 @@ from streamdec.preflight.templates import CONFIG, DIRECTORY, FILE, LEGACY, Templ
 from streamdec.preflight.turns import CHILD_DIED, FIRST, WHAT, probe
 from streamdec.preflight.view import View
 
-__all__ = ["RULES", "check"]
+__all__ = ["check"]
 
 _LOADED = ("transformers", "vllm", "sglang")
 _MOST_RENDERED = 3
@@ -182,28 +182,7 @@ LIST_REPR = Rule(
     "one.",
     (_UTILS, _VLLM, _SGLANG),
 )
-RULES = (
-    MISSING,
-    BYPASSED,
-    SHADOWS,
-    INLINE_LOST,
-    NO_DEFAULT,
-    NAMED,
-    COLLISION,
-    LEGACY_JSON,
-    SYNTAX_ERROR,
-    UNKNOWN_NAME,
-    SANDBOX_VIOLATION,
-    RESOURCE_LIMIT,
-    NOT_INSPECTED,
-    IGNORES_GENERATION_PROMPT,
-    CLOCK_DEPENDENT,
-    NEEDS_KWARGS,
-    TOOL_ARGS_STRING_FAILS,
-    NONE_LEAK,
-    LIST_REPR,
-)
-_BY_CODE = {rule.code: rule for rule in RULES}
+_BY_CODE = {rule.code: rule for rule in (SYNTAX_ERROR, SANDBOX_VIOLATION, RESOURCE_LIMIT)}
 _OWN_CODE = {
     "gpt_oss": "harmony",
     "deepseek_v32": "an encoder of their own for DeepSeek V3.2",
@@ -234,11 +213,8 @@ def _places(view: View) -> Iterator[Finding]:
     if kind:
         place = Evidence("config.json", "/model_type", value=view.eos.model_type)
         yield BYPASSED(place, Evidence(note=f"engines have {_OWN_CODE[kind]}"))
-    native = any(
-        n == "tekken.json" or n.startswith("tokenizer.model.v") for n in view.snapshot.names
-    )
     unread = any(f.name in (FILE, CONFIG, LEGACY) for f in view.snapshot.problems())
-    if not templates.all and not kind and not native and not unread:
+    if not templates.all and not kind and not view.mistral_files and not unread:
         yield MISSING(Evidence(note=f"no {FILE}, {DIRECTORY}, {LEGACY}, nor an entry in {CONFIG}"))
     yield from _shadowed(view)
     if templates.loaded and not templates.is_single:

@@ -11,7 +11,7 @@ from streamdec.preflight.report import Evidence, Finding, Reference, Rule, Sever
 from streamdec.preflight.tokens import Entry, Tokens
 from streamdec.preflight.view import View
 
-__all__ = ["RULES", "check"]
+__all__ = ["check"]
 
 _CONFIG = "tokenizer_config.json"
 _JSON = "tokenizer.json"
@@ -166,23 +166,6 @@ NOT_A_TOKEN = Rule(
     "It is cut into pieces that the model was hardly trained on: correct its spelling or add the "
     "token.",
     (_BACKEND,),
-)
-RULES = (
-    FLAG_DRIFT,
-    CONTENT_DRIFT,
-    ID_DRIFT,
-    ONLY_IN_CONFIG,
-    NOT_HONOURED,
-    DUPLICATE,
-    DECODER_ABSENT,
-    DECODER_SHAPE,
-    EXTRA_LIST,
-    EXTRA_SHADOWS,
-    EXTRA_NOT_SKIPPED,
-    MAP_OVERRIDES,
-    MAP_STALE,
-    NOT_SPECIAL,
-    NOT_A_TOKEN,
 )
 
 
@@ -383,17 +366,12 @@ def _in_template(view: View) -> Iterator[Finding]:
     unskipped = {text: i for i, (text, special) in tokens.added.items() if not special}
     found = view.ids(unskipped[text] for text in view.written_in_template(unskipped))
     if found:
-        yield NOT_SPECIAL(Evidence(*_place(view), ids=dict(list(found.items())[:_MOST])))
+        yield NOT_SPECIAL(Evidence(*view.template_place, ids=dict(list(found.items())[:_MOST])))
     if tokens.knows_all_ids:
         markers = sorted(set(_MARKER.findall(template)))
         unknown = [marker for marker in markers if tokens.resolve(marker).id is None]
         if unknown:
-            yield NOT_A_TOKEN(Evidence(*_place(view), value=unknown[:_MOST]))
-
-
-def _place(view: View) -> tuple[str, str]:
-    template = view.templates.default or (view.templates.all[0][1] if view.templates.all else None)
-    return ("", "") if template is None else (template.file, template.pointer)
+            yield NOT_A_TOKEN(Evidence(*view.template_place, value=unknown[:_MOST]))
 
 
 def _some(evidence: list[Evidence]) -> list[Evidence]:

@@ -1,13 +1,41 @@
-"""The options of a decoder, which ``decode``, ``trace`` and ``bulk`` share."""
+"""Groups of options that several commands share, and those of a decoder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 
-__all__ = ["decoding_options", "special_tokens_option"]
+__all__ = ["collected", "decoding_options", "special_tokens_option"]
+
+Command = Callable[..., Any]
+
+
+def collected(
+    options: Mapping[str, Callable[[Command], Command]],
+    name: str,
+    make: Callable[[dict[str, Any]], Any],
+) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command ``options``; it receives one value as ``name``.
+
+    ``make`` turns the values of the options, by the keys of ``options``, into that value.
+    """
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def collecting(**given: Any) -> Any:
+            values = {key: given.pop(key) for key in options}
+            return command(**given, **{name: make(values)})
+
+        decorated: Command = collecting
+        for option in reversed([*options.values()]):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
+
 
 special_tokens_option = click.option(
     "--skip-special-tokens/--keep-special-tokens",
