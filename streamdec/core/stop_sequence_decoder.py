@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Never, SupportsIndex
 
 from streamdec.chunks import Chunk, FinishReason, StopMatch
-from streamdec.core.machine import Machine, fed, note_taken
+from streamdec.core.machine import Machine, fed
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.table import Options, UnknownIds
 from streamdec.core.tables import table_for
@@ -99,10 +99,6 @@ class StopSequenceDecoder(Machine):
     else:
         step = Machine.step_chunk
 
-    def step_chunk(self, token_id: SupportsIndex) -> Chunk:
-        """Do a ``step`` with ``token_id``. What streams and pools call."""
-        return self.step(token_id)
-
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
         r"""Return what ``token_ids`` bring out, as one chunk.
 
@@ -122,12 +118,6 @@ class StopSequenceDecoder(Machine):
         >>> decoder.step_batch([0, 3, 1, 2, 3, 3])
         Chunk(text='Hi!', finish_reason='stop', stop_reason='\nUser:', unread_tokens=2)
         """
-        if type(token_ids) is list and len(token_ids) == 1:
-            try:
-                return self.step(token_ids[0])  # twice as fast as the loop
-            except Exception as error:
-                note_taken(error, [])
-                raise
         return fed(self.step, token_ids)
 
     feed = step_batch

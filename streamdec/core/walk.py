@@ -164,6 +164,8 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
         chunk = self._examine(token_id)
         return chunk.text if returns_text else chunk
 
+    out = "str" if returns_text else "Chunk"  # what help() and signatures show
+    step.__annotations__ = {"token_id": "SupportsIndex", "return": out}
     return step
 
 
