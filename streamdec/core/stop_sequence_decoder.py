@@ -33,7 +33,7 @@ class StopSequenceDecoder(Machine):
         unknown_ids: as for DecodeStream.
         clean_up_tokenization_spaces: as for DecodeStream.
         spans: as for DecodeStream. A span is available once its text was output.
-        others: there are none; an unknown option raises a TypeError that says what to write.
+        others: not accepted; the TypeError shows where stop options belong.
 
     Raises what DecodeStream raises; TypeError if ``conditions`` is not a StopConditions.
 

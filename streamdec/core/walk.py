@@ -1,23 +1,23 @@
-"""How a stream walks: token ids in, chunks out, counted and matched.
+"""The state of one stream, and how a token id or an end changes it.
 
-What it walks is described where it is defined: the table of transitions
-(:mod:`streamdec.core.table`), the states of the stops (:mod:`streamdec.core.stops.stop_set`), the
-counters (:mod:`streamdec.core.counting`), and where withheld text came from
+Other modules define what a stream reads: the table of transitions (:mod:`streamdec.core.table`),
+the states of the stops (:mod:`streamdec.core.stops.stop_set`), the counters
+(:mod:`streamdec.core.counting`), and where withheld text came from
 (:mod:`streamdec.core.provenance`).
 
-``step`` is the hot path, and it is written here once. What a step must do at most:
+``step`` is the hot path, written once. It does no more than this:
 
-1. look the id up in the row of the stream's state;
-2. add its tally, which is below zero until the stream must look at its counters;
-3. compare its letters with ``free``. Below it nothing matters, and the chunk is the result. So it
-   is with most tokens;
-4. otherwise, if a stop may begin or go on in the text, ask the matching state what the text does,
-   and note a mark;
-5. and if the token begins or completes an unfinished character, move to the next row and note the
+1. Look the id up in the row of the stream's state.
+2. Add its tally. The sum is below zero until the stream must look at its counters.
+3. Compare its letters with ``free``. If they are below it, the chunk is the result. This is the
+   case for most tokens.
+4. Otherwise, if a stop may begin or continue in the text, look up in the matching state what the
+   text does, and note a mark.
+5. If the token begins or completes an unfinished character, move to the next row and note the
    offsets.
 
-Everything else happens on the slow path (``_examine``): ids that nobody has met in this state, or
-that do something by themselves; stops that are complete; limits; errors.
+The slow path (``_examine``) does everything else: ids that are new in this state, ids that are
+stops or markers, complete stops, limits and errors.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ __all__ = ["NO_CONDITIONS", "Walk", "step_function"]
 
 NO_CONDITIONS = StopConditions()
 NOT_FOUND = (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError)
-"""What a look-up raises: the first if the row or the state does not know the id, the others if the
-id is an object that cannot be compared or used as an index. The slow path says what is wrong."""
+"""What a look-up raises. LookupError: the row or the state does not have the id. The others: the id
+is an object that cannot be compared or used as an index. The slow path raises the clear error."""
 ENDED = Row(None, holds=False)
-"""The row of a stream that has ended: it knows no id, so each step takes the slow path."""
+"""The row of a stream that has ended. It is empty, so each step takes the slow path."""
 
 
 Marks = tuple[float | int, ...]
@@ -551,7 +551,7 @@ class Walk(Counters):
         *,
         is_out: bool = True,
     ) -> Chunk:
-        """End after so many tokens, having brought out ``before`` with the last one.
+        """End after ``tokens`` tokens; the last one has already released ``before``.
 
         ``is_out``: whether the end released held text, or a token other than the last gave text.
         """

@@ -1,16 +1,15 @@
 """The matcher of stop patterns, on the ``regex`` library (an extra, imported when it is needed).
 
-That library can find a *partial* match: text that does not match yet, but may once more of it has
-come. So a search finds what must be withheld, and no automaton is needed:
+That library can find a *partial* match: text that does not match yet, but may match once more text
+follows. So two searches are enough, and no automaton is needed:
 
-* *complete*: is there a match that ends in the new text, and where does the first one end?
-* *begun*: from where on may the text, as it ends now, still become a match?
+* *complete*: does a match end in the new text, and where does the first one end?
+* *begun*: from which place on may the text still become a match?
 
-What is remembered is a :class:`RegexTail`: the end of the text, and the place in it before which no
-match may begin. Without a pattern that looks at the text before a match the tail is what has begun.
-With one (a look-behind, a word boundary, ``^``) it is always the same number of last code points,
-also of text that was generated while the gate was closed, so that what is there decides and not
-what was cut off.
+A :class:`RegexTail` is remembered between tokens: the end of the text, and the first place in it
+where a match may begin. If no pattern looks at the text before a match, this end is the text that
+*begun* found. Otherwise (a look-behind, a word boundary, ``^``) it is a fixed number of last code
+points, including text that was generated while stops were off, so a look-behind finds its text.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ if TYPE_CHECKING:
 __all__ = ["RegexStops", "matcher_of"]
 
 TIMEOUT = 0.5
-"""Seconds of work that a step of the matcher may take, and the question what is withheld as well:
-a second for a token. (Within one search ``regex`` counts the work of all threads.)"""
+"""Seconds of CPU time for one step of the matcher, and again for finding what is withheld: so one
+second for a token. (Within one search ``regex`` counts the time of all threads.)"""
 
 
 class RegexTail(NamedTuple):
-    """What is remembered of the text."""
+    """The end of the text, kept for the next step."""
 
     text: str
     """The end of it."""
     floor: int
     """No match begins before this place in it."""
     is_place: bool
-    """Whether ``^`` holds there: the gate opened there, or the generated text begins."""
+    """Whether ``^`` matches there: stops were enabled there, or the generated text begins there."""
 
 
 START = RegexTail("", 0, True)
@@ -56,7 +55,7 @@ class _Regex:
         self.longest = pattern.longest
         self._anywhere = _compiled(pattern, pattern.inner)
         self._at_end = _compiled(pattern, rf"{pattern.inner}\Z")
-        # What is complete is not partial, unless more could follow: after a match this one fails.
+        # Only partial matches are wanted, and ``(?!)`` makes every complete one fail.
         self._begun = _compiled(pattern, f"{pattern.inner_open_ended}(?!)")
         self._has_place = pattern.spelled != pattern.inner
         self._looks_to_place = pattern.looks_to_place
@@ -146,10 +145,10 @@ class _Regex:
 
 
 class RegexStops:
-    """Finds the first of some stop strings and patterns. A ``Matcher``; the tail is a RegexTail.
+    """A ``Matcher`` of stop strings and patterns; its tail is a RegexTail.
 
-    Of stops that are complete at one code point the longest wins; of equal ones the hidden, then
-    the string, then the pattern that comes first.
+    If several stops are complete at one code point, the longest wins. Among equally long ones a
+    hidden stop wins, then a string, then the first pattern.
 
     Args:
         strings: finds the stop strings.
@@ -169,7 +168,7 @@ class RegexStops:
         self._visible = visible
         self._reach = max(pattern.reach for pattern in patterns)
         longest = max(strings.longest_tail, *(pattern.longest - 1 for pattern in patterns))
-        # Where text was cut off, what decides about the longest match is still there before it.
+        # The tail must hold the longest match and the text that the patterns look at before it.
         self._longest_tail = longest + self._reach
 
     def step(
@@ -248,7 +247,7 @@ class RegexStops:
         is_text = not any("\ud800" <= letter < "\ue000" for letter in tail.text)
         fits = len(tail.text) <= self._longest_tail and 0 <= tail.floor <= len(tail.text)
         if not (is_text and fits) or self._cut(tail, thread_time() + TIMEOUT) != tail:
-            raise ValueError("expected the end of a text that these stops remember")
+            raise ValueError("expected a tail that these stops could have produced")
         return tail
 
 
@@ -258,7 +257,7 @@ def _end(text: str, size: int) -> str:
 
 
 def _rank(hit: Hit) -> tuple[int, int, bool]:
-    """Greater is better; of equal ones the one that was there first stays."""
+    """Return the rank of ``hit``; the greatest wins, and of equal ones the first."""
     return -hit.end, hit.size, not hit.visible
 
 
