@@ -1,4 +1,4 @@
-"""Writes what a report found into the documentation: tables, pictures, and the report itself.
+"""Writes the figures of a report into the documentation: tables, pictures, and the report itself.
 
     python -m tests.benchmarks.page [REPORT]
 
@@ -42,6 +42,8 @@ ENGINES = ("vllm", "sglang", "mlx-lm", "transformers")
 
 # --- tables ---------------------------------------------------------------------------------------
 
+_COLUMNS = [f"{name}, {each}" for name in SUBJECTS.values() for each in WORKLOADS]
+
 
 def _goals(book: Book) -> str:
     head = ["", "goal", *SUBJECTS.values(), ""]
@@ -55,7 +57,7 @@ def _setting(book: Book) -> str:
 
 def _steps(book: Book) -> str:
     """Everyone without stops."""
-    head = ["", *(f"{name}, {each}" for name in SUBJECTS.values() for each in WORKLOADS)]
+    head = ["", *_COLUMNS]
     names = [OURS, HF, *PEERS]
     rows = [[SHORT.get(name, name), *_step_cells(book, name)] for name in names]
     return table(head, rows) + _FOOTNOTE
@@ -81,6 +83,49 @@ def _cell(book: Book, subject: str, case: str, name: str, ours: str) -> str:
     if name == ours:
         return f"**{time}**"
     return f"{time} ({times(figure['value'] / beside)}){mark}"
+
+
+def _entry(book: Book) -> str:
+    """The calls that users make, beside a step."""
+    rows = (
+        [title, *_entry_cells(book, "entry, {}", name)]
+        for title, name in (
+            ("`DecodeStream.step`", "step"),
+            ("`StopSequenceDecoder.step`, 4 stops", "step with 4 stops"),
+            ("`iter_chunks`", "iter_chunks"),
+            ("`iter_chunks`, 4 stops", "iter_chunks, 4 stops"),
+            ("`iter_chunks`, `return_token_ids`", "iter_chunks, return_token_ids"),
+            ("`iter_chunks` over lists of 8 ids", "iter_chunks, lists of 8"),
+            ("`DecodeStream.step_batch` of one id", "step_batch of one id"),
+            ("a chat event as bytes, for a chunk", "a chat event as bytes"),
+        )
+    )
+    return table(["", *_COLUMNS], rows)
+
+
+def _entry_cells(book: Book, case: str, name: str) -> Iterator[str]:
+    for subject in SUBJECTS:
+        for workload in WORKLOADS:
+            yield _plain(book.value(subject, case.format(workload), name), duration)
+
+
+def _pools(book: Book) -> str:
+    """A token of a round for many requests."""
+    sizes = ("1,000", "10,000")
+    names = ("a dict of decoders", "a round of a pool", "a round with sinks that count")
+    rows = (
+        [
+            name,
+            *(
+                _plain(book.value(LEVEL, f"pools, {size} requests", name), duration)
+                for size in sizes
+            ),
+        ]
+        for name in names
+    )
+    return table(
+        [f"{SUBJECTS[LEVEL]}, code, 4 stops", *(f"{size} requests" for size in sizes)], rows
+    )
 
 
 def _stops(book: Book) -> str:
@@ -245,6 +290,8 @@ TABLES: Mapping[str, Callable[[Book], str]] = {
     "setting": _setting,
     "goals": _goals,
     "steps": _steps,
+    "entry": _entry,
+    "pools": _pools,
     "stops": _stops,
     "withheld": _withheld,
     "growth": _growth,

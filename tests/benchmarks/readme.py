@@ -1,4 +1,4 @@
-"""Writes the README's table of figures out of the report of the documentation.
+"""Writes the README's table of figures from the report of the documentation.
 
     python -m tests.benchmarks.readme
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +30,17 @@ NAMES: Mapping[str, str] = {
     "SGLang, batch of 32": "SGLang, batch of 32",
     "SGLang, batch of 1": "SGLang, batch of 1",
 }
-"""Who is in the table, and how the README calls them."""
+"""The contestants of the table, and their names in the README."""
 CASES: Mapping[str, tuple[str, str]] = {
     "no stops": ("peers, code", ""),
     "4 stops": ("peers with 4 ordinary stops, code", ", 4 ordinary stops"),
     "1,000 stops": ("peers with 1,000 ordinary stops, code", ", 1,000 ordinary stops"),
     "4,096 stray bytes": ("peers, lone bytes, 4,096 tokens", ""),
 }
-"""The columns of times: the case, and what streamdec's figure has behind its name in it."""
+"""The columns of times: the case, and the suffix of streamdec's figure in it."""
+ENTRY = "entry, code"
+ENTRY_FIGURES = ("iter_chunks", "iter_chunks, 4 stops")
+"""The figures of the entry point that the README shows, for the first columns."""
 HELD = "peers, withheld, 4 ordinary stops, code"
 MARK = re.compile(r"<!-- figures -->\n.*?<!-- end -->", re.DOTALL)
 
@@ -51,10 +55,23 @@ def written(text: str, book: Book) -> str:
 def _table(book: Book) -> str:
     head = ["CPU time a token", *CASES, "withheld, 4 stops"]
     rows = [[title, *_times(book, name), _held(book, name)] for name, title in NAMES.items()]
+    rows.insert(1, [f"{OURS}, `iter_chunks`", *_entry_times(book), "–"])
     return f"{table(head, rows)}{FOOTNOTE}\nMeasured {book.setting}.\n"
 
 
 FOOTNOTE = "\n\\* its text is not that of the tokenizer's own decode.\n"
+
+
+def _entry_times(book: Book) -> Iterator[str]:
+    for (case, suffix), name in zip_longest(CASES.values(), ENTRY_FIGURES):
+        step = book.value(SUBJECT, case, f"{OURS}{suffix}")
+        time = book.value(SUBJECT, ENTRY, name) if name else None
+        yield "–" if time is None or step is None else _beside(time, step)
+
+
+def _beside(time: float, ours: float) -> str:
+    """A time, and how many times ours it is."""
+    return f"{duration(time)} ({times(time / ours)})".replace(" ×", "\N{NO-BREAK SPACE}×")
 
 
 def _times(book: Book, name: str) -> Iterator[str]:
@@ -67,8 +84,7 @@ def _times(book: Book, name: str) -> Iterator[str]:
             yield f"**{duration(ours)}**"
         else:
             mark = "\\*" if "text" in figure.get("remark", "") else ""
-            cell = f"{duration(figure['value'])} ({times(figure['value'] / ours)}){mark}"
-            yield cell.replace(" ×", "\N{NO-BREAK SPACE}×")
+            yield f"{_beside(figure['value'], ours)}{mark}"
 
 
 def _figure(book: Book, case: str, name: str) -> Mapping[str, Any] | None:
