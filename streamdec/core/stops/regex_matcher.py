@@ -14,7 +14,7 @@ points, including text that was generated while stops were off, so a look-behind
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from time import thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +25,8 @@ from streamdec.errors import MissingExtraError, StopRegexTimeoutError
 
 if TYPE_CHECKING:
     import regex
+
+    Find = Callable[..., regex.Match[str] | None]
 
 __all__ = ["RegexStops", "matcher_of"]
 
@@ -53,40 +55,41 @@ class _Regex:
     def __init__(self, pattern: StopPattern) -> None:
         self.source = pattern.source
         self.longest = pattern.longest
-        self._anywhere = _compiled(pattern, pattern.inner)
-        self._at_end = _compiled(pattern, rf"{pattern.inner}\Z")
+        self._anywhere = _compiled(pattern, pattern.inner).search
+        self._at_end = _compiled(pattern, rf"{pattern.inner}\Z").search
         # Only partial matches are wanted, and ``(?!)`` makes every complete one fail.
-        self._begun = _compiled(pattern, f"{pattern.inner_open_ended}(?!)")
+        self._begun = _compiled(pattern, f"{pattern.inner_open_ended}(?!)").search
         self._has_place = pattern.spelled != pattern.inner
-        self._looks_to_place = pattern.looks_to_place
         if self._has_place:
-            self._place_anywhere = _compiled(pattern, pattern.spelled)
-            self._place_at_end = _compiled(pattern, rf"{pattern.spelled}\Z")
-            self._place_begun = _compiled(pattern, f"{pattern.open_ended}(?!)")
+            # A match begins at the place; or, if ``^`` is in a look-behind, after it.
+            name = "search" if pattern.looks_to_place else "match"
+            spellings = (pattern.spelled, rf"{pattern.spelled}\Z", f"{pattern.open_ended}(?!)")
+            finds = (getattr(_compiled(pattern, spelled), name) for spelled in spellings)
+            self._place_anywhere, self._place_at_end, self._place_begun = finds
 
     def complete(
         self, tail: RegexTail, text: str, seen: int, deadline: float
     ) -> tuple[int, int] | None:
         """Return start and end of the first match that ends after the first ``seen`` letters.
 
-        ``text`` begins with that of ``tail``. The first match is the one that ends first; of
-        several that end there the longest.
+        ``text`` begins with the text of ``tail``. The first match is the one that ends first. If
+        several end there, it is the longest.
         """
         floor = tail.floor
-        first = self._search(self._anywhere, text, max(seen + 1 - self.longest, floor), deadline)
+        first = self._find(self._anywhere, text, max(seen + 1 - self.longest, floor), deadline)
         at_place = self._has_place and tail.is_place
         if at_place:
-            at_place = self._at(self._place_anywhere, text, floor, deadline) is not None
+            at_place = self._find(self._place_anywhere, text, floor, deadline) is not None
         if first is None and not at_place:
             return None
         least = floor if at_place or first is None else first.start()
         for end in range(max(seen, least) + 1, len(text) + 1):
             if at_place:
-                found = self._at(self._place_at_end, text, floor, deadline, end=end)
+                found = self._find(self._place_at_end, text, floor, deadline, end=end)
                 if found is not None and end - found.start() <= self.longest:
                     return found.start(), end
             start = max(end - self.longest, least)
-            found = self._search(self._at_end, text, start, deadline, end=end)
+            found = self._find(self._at_end, text, start, deadline, end=end)
             if found is not None:
                 return found.start(), end
         return None
@@ -95,34 +98,16 @@ class _Regex:
         """Return how many last letters of the tail's text may become a match."""
         text, floor = tail.text, tail.floor
         if self._has_place and tail.is_place and len(text) > floor:
-            found = self._at(self._place_begun, text, floor, deadline, partial=True)
+            found = self._find(self._place_begun, text, floor, deadline, partial=True)
             if found is not None and len(text) - found.start() < self.longest:
                 return len(text) - found.start()
         start = max(len(text) + 1 - self.longest, floor)
-        found = self._search(self._begun, text, start, deadline, partial=True)
+        found = self._find(self._begun, text, start, deadline, partial=True)
         return 0 if found is None else len(text) - found.start()
 
-    def _at(
+    def _find(
         self,
-        program: regex.Pattern[str],
-        text: str,
-        place: int,
-        deadline: float,
-        *,
-        end: int | None = None,
-        partial: bool = False,
-    ) -> regex.Match[str] | None:
-        """The match that begins at ``place``; or, if ``^`` is in a look-behind, after it."""
-        left = max(deadline - thread_time(), 0.0)
-        find = program.search if self._looks_to_place else program.match
-        try:
-            return find(text, place, end, partial=partial, timeout=left)
-        except TimeoutError:
-            raise self._timeout() from None
-
-    def _search(
-        self,
-        program: regex.Pattern[str],
+        find: Find,
         text: str,
         start: int,
         deadline: float,
@@ -132,7 +117,7 @@ class _Regex:
     ) -> regex.Match[str] | None:
         left = max(deadline - thread_time(), 0.0)  # below 0 there would be no limit
         try:
-            return program.search(text, start, end, partial=partial, timeout=left)
+            return find(text, start, end, partial=partial, timeout=left)
         except TimeoutError:
             raise self._timeout() from None
 
