@@ -19,7 +19,7 @@ import anyio
 
 from streamdec.errors import IdleTimeoutError
 from streamdec.streams.closing import closing_error, done, is_of_generator
-from streamdec.streams.machine import Machine
+from streamdec.streams.stepper import Machine
 from streamdec.streams.wakeups import runs_trio
 
 __all__ = ["IdleSource", "check_seconds"]

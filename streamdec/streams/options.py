@@ -12,7 +12,7 @@ from streamdec.core.stops.conditions import StopConditions, StopLimits
 from streamdec.core.table import UnknownIds
 from streamdec.core.token_rules.byte_fallback import ByteFallbackMode
 from streamdec.protocols import Decoder
-from streamdec.streams.machine import Machine
+from streamdec.streams.stepper import Machine
 
 __all__ = [
     "NO_PROMPT",

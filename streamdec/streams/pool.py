@@ -21,7 +21,7 @@ from streamdec.errors import (
 )
 from streamdec.protocols import Decoder
 from streamdec.streams.attribution import TokenAttribution
-from streamdec.streams.machine import Stepper, take_chunk
+from streamdec.streams.stepper import Stepper, take_chunk
 from streamdec.streams.options import DecodingOptions
 from streamdec.streams.outputs import checked_ids
 from streamdec.streams.sinks import Sink, SlowSink, sender_of
@@ -311,7 +311,7 @@ class DecoderPool:
         del self._steps[request_id]
         self._sinks.pop(request_id, None)
         self.ended[request_id] = _decoder(request)
-        request.close(last, self.errors.get(request_id))
+        request.report_end(last, self.errors.get(request_id))
 
     # --- what may be asked
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Generic, SupportsIndex, TypeVar, Unpack, get_args
 
 from streamdec.chunks import Chunk, FinishReason, StopReason
-from streamdec.streams.machine import Machine, Stepper, check_machine, take_chunk
+from streamdec.streams.stepper import Machine, Stepper, check_machine, take_chunk
 from streamdec.streams.options import ChunkBy, ReadingOptions
 from streamdec.streams.outputs import OutputReader, ending
 
@@ -155,7 +155,7 @@ class Reading:
 
     def tell(self, error: BaseException | None) -> None:
         """Tell the hooks how the stream ended; ``error`` is that of the source or the reader."""
-        self.stepper.close(self.last, self._error or error)
+        self.stepper.report_end(self.last, self._error or error)
 
     def ending(self) -> Iterator[Chunk]:
         """Return the last chunk, and then raise the error of a step, if there was one.

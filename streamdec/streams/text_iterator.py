@@ -15,7 +15,7 @@ from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.protocols import Decoder
 from streamdec.streams.closing import Closing
-from streamdec.streams.machine import Machine
+from streamdec.streams.stepper import Machine
 from streamdec.streams.options import (
     NO_PROMPT,
     ReadingOptions,

@@ -31,7 +31,7 @@ from streamdec.core.stops.conditions import StopConditions
 from streamdec.protocols import Decoder
 from streamdec.streams.closing import AsyncClosing
 from streamdec.streams.idle import IdleSource, check_seconds
-from streamdec.streams.machine import Machine
+from streamdec.streams.stepper import Machine
 from streamdec.streams.options import (
     NO_PROMPT,
     ReadingOptions,
