@@ -14,17 +14,13 @@ from streamdec.chunks import Chunk, FinishReason, joined
 from streamdec.core.snapshots import shown
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
-from streamdec.errors import (
-    QueueFullError,
-    SnapshotError,
-    UnknownRequestError,
-)
+from streamdec.errors import QueueFullError, SnapshotError, UnknownRequestError
 from streamdec.protocols import Decoder
 from streamdec.streams.attribution import TokenAttribution
-from streamdec.streams.stepper import Stepper, take_chunk
 from streamdec.streams.options import DecodingOptions
 from streamdec.streams.outputs import checked_ids
 from streamdec.streams.sinks import Sink, SlowSink, sender_of
+from streamdec.streams.stepper import Stepper, take_chunk
 
 __all__ = ["DecoderPool"]
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any, Generic, SupportsIndex, TypeVar, Unpack, get_args
 
 from streamdec.chunks import Chunk, FinishReason, StopReason
-from streamdec.streams.stepper import Machine, Stepper, check_machine, take_chunk
 from streamdec.streams.options import ChunkBy, ReadingOptions
 from streamdec.streams.outputs import OutputReader, ending
+from streamdec.streams.stepper import Machine, Stepper, check_machine, take_chunk
 
 __all__ = ["MAX_TOKENS_AT_ONCE", "BaseStream", "M", "Reading"]
 
@@ -199,6 +199,15 @@ class BaseStream(Generic[M]):
         self.machine: M = machine
         """The decoder; only the stream may step it while it runs."""
         self._reading = Reading(machine, **options)
+        self._is_entered = False
+
+    def _note_entered(self) -> None:
+        """Note that a ``with`` block begins. Raises RuntimeError if one began before."""
+        if self._is_entered:
+            raise RuntimeError(
+                "a stream can be entered only once, and this one was entered before; make a new one"
+            )
+        self._is_entered = True
 
     def snapshot(self) -> dict[str, Any]:
         """Return the decoder as JSON, as it is after the chunks that were output.

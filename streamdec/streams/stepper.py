@@ -166,7 +166,7 @@ def chunk_before(error: Exception) -> Chunk:
 
 
 def take_chunk(error: Exception) -> Chunk:
-    """Return ``chunk_before(error)``, and remove it from the error, because the caller outputs it."""
+    """Return ``chunk_before(error)`` to output it, and remove it from the error."""
     chunk = chunk_before(error)
     error.chunk = None  # type: ignore[attr-defined]
     return chunk

@@ -15,7 +15,6 @@ from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.protocols import Decoder
 from streamdec.streams.closing import Closing
-from streamdec.streams.stepper import Machine
 from streamdec.streams.options import (
     NO_PROMPT,
     ReadingOptions,
@@ -25,6 +24,7 @@ from streamdec.streams.options import (
 )
 from streamdec.streams.outputs import is_plain
 from streamdec.streams.reading import BaseStream, M, Reading
+from streamdec.streams.stepper import Machine
 
 __all__ = ["TextIterator", "iter_chunks"]
 
@@ -63,7 +63,6 @@ class TextIterator(BaseStream[M]):
         **options: Unpack[ReadingOptions],
     ) -> None:
         super().__init__(machine, **options)
-        self._is_entered = False
         if inspect.iscoroutinefunction(on_stop):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
         pulled = _iterator_of(source)
@@ -88,18 +87,14 @@ class TextIterator(BaseStream[M]):
         Raises what closing the source raised, if that was not yet raised.
         """
         self._close()
-        self._closing.complain()
+        self._closing.raise_error()
 
     def _close(self) -> None:
         self._chunks.close()
         self._closing.close()
 
     def __enter__(self) -> Self:
-        if self._is_entered:
-            raise RuntimeError(
-                "a stream is read once, and this one was entered before; make a new one"
-            )
-        self._is_entered = True
+        self._note_entered()
         return self
 
     def __exit__(
@@ -109,10 +104,7 @@ class TextIterator(BaseStream[M]):
         trace: TracebackType | None,
     ) -> None:
         self._close()
-        if error is None:
-            self._closing.complain()
-        else:
-            self._closing.note_on(error)
+        self._closing.pass_on_to(error)
 
 
 def _chunks(
@@ -145,7 +137,7 @@ def _chunks(
     except Exception as error:
         closing.note_on(error)
         raise
-    closing.complain()
+    closing.raise_error()
 
 
 def _iterator_of(source: Any) -> Iterator[Any]:

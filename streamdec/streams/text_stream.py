@@ -31,7 +31,6 @@ from streamdec.core.stops.conditions import StopConditions
 from streamdec.protocols import Decoder
 from streamdec.streams.closing import AsyncClosing
 from streamdec.streams.idle import IdleSource, check_seconds
-from streamdec.streams.stepper import Machine
 from streamdec.streams.options import (
     NO_PROMPT,
     ReadingOptions,
@@ -41,6 +40,7 @@ from streamdec.streams.options import (
 )
 from streamdec.streams.outputs import is_plain
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, M, Reading
+from streamdec.streams.stepper import Machine
 
 __all__ = ["TextStream", "stream", "wrap"]
 
@@ -99,7 +99,6 @@ class TextStream(BaseStream[M]):
         **options: Unpack[ReadingOptions],
     ) -> None:
         super().__init__(machine, **options)
-        self._is_entered = False
         pulled = _iterator_of(source)
         if idle_timeout is not None:
             check_seconds(idle_timeout)
@@ -141,7 +140,7 @@ class TextStream(BaseStream[M]):
         ``anyio.BusyResourceError`` while another task waits for a chunk (cancel that task instead).
         """
         await self._close()
-        self._closing.complain()
+        self._closing.raise_error()
 
     async def _close(self) -> None:
         self._check_idle()
@@ -149,11 +148,7 @@ class TextStream(BaseStream[M]):
         await self._closing.close()
 
     async def __aenter__(self) -> Self:
-        if self._is_entered:
-            raise RuntimeError(
-                "a stream is read once, and this one was entered before; make a new one"
-            )
-        self._is_entered = True
+        self._note_entered()
         return self
 
     if not TYPE_CHECKING:  # type checkers find these mistakes by themselves
@@ -181,10 +176,7 @@ class TextStream(BaseStream[M]):
         trace: TracebackType | None,
     ) -> None:
         await self._close()
-        if error is None:
-            self._closing.complain()
-        else:
-            self._closing.note_on(error)
+        self._closing.pass_on_to(error)
 
 
 async def _chunks(
@@ -229,7 +221,7 @@ async def _chunks(
     except Exception as error:
         closing.note_on(error)
         raise
-    closing.complain()
+    closing.raise_error()
 
 
 # --- the source -----------------------------------------------------------------------------------
