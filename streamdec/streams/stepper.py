@@ -128,7 +128,7 @@ class Stepper:
     def _counted_step(self, token_id: SupportsIndex) -> Chunk:
         chunk = self._uncounted_step(token_id)
         if not chunk.text and chunk.finish_reason is None and self.statistics is not None:
-            self.statistics.without_text()
+            self.statistics.note_empty_step()
         return chunk
 
     def _counted_feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
@@ -139,19 +139,19 @@ class Stepper:
         try:
             chunk = self._stepped.feed(token_ids)
         except Exception as error:
-            statistics.together(getattr(error, "num_taken", 0), chunk_before(error), is_end=True)
+            statistics.note_batch(getattr(error, "num_taken", 0), chunk_before(error), is_end=True)
             raise
         taken = len(token_ids) - chunk.unread_tokens
-        statistics.together(taken, chunk, is_end=chunk.finish_reason is not None)
+        statistics.note_batch(taken, chunk, is_end=chunk.finish_reason is not None)
         if token_ids and chunk.is_empty:
-            statistics.without_text()
+            statistics.note_empty_step()
         return chunk
 
     def end(self, finish_reason: FinishReason) -> Chunk:
         """End the machine: return what was withheld, with the reason."""
         chunk = self._stepped.end(finish_reason)
         if self.statistics is not None:
-            self.statistics.flushed(chunk)
+            self.statistics.note_flush(chunk)
         return chunk
 
     def report_end(self, last: Chunk | None, error: BaseException | None) -> None:
