@@ -51,11 +51,11 @@ class BaseClosing:
         self._is_done = True
         stop = None if self._reading.source_ended else self._on_stop
         actions = [action for action in (stop, self._close) if action is not None]
-        tell = partial(self._reading.tell, cause)
+        report_end = partial(self._reading.report_end, cause)
         if not actions:
-            tell()
+            report_end()
         elif self._reading.stepper.statistics is not None:
-            actions.append(tell)  # last, so that a hook cannot keep the source open
+            actions.append(report_end)  # last, so that a hook cannot keep the source open
         return actions
 
     def raise_error(self) -> None:

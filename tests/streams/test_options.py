@@ -229,12 +229,12 @@ def test_what_is_no_source_is_named(open_: Callable[..., Any], source: Any) -> N
 
 
 def test_an_engine_that_was_not_called_is_to_be_called(open_: Callable[..., Any]) -> None:
-    with pytest.raises(TypeError, match=r"not <function engine_to_be.*: call it, and give what"):
+    with pytest.raises(TypeError, match=r"not <function engine_to_be.*: call it, and pass its"):
         open_(engine_to_be, TOKENIZER)
 
 
 def test_a_coroutine_that_would_give_the_source_is_to_be_awaited() -> None:
-    with pytest.raises(TypeError, match="await it, and give what it returns"):
+    with pytest.raises(TypeError, match="await it, and pass its result"):
         stream(engine_to_be(), TOKENIZER)  # type: ignore[arg-type]
 
 
@@ -249,7 +249,7 @@ async def test_so_is_a_future_though_it_can_be_iterated_over(is_async: bool) -> 
 
 
 def test_a_plain_stream_cannot_wait() -> None:
-    with pytest.raises(TypeError, match=r"iterable of outputs, not <.*Engine.*: stream\(\) reads"):
+    with pytest.raises(TypeError, match=r"iterable of outputs, not <.*Engine.*: use stream\(\)"):
         iter_chunks(Engine([1]), TOKENIZER)  # type: ignore[arg-type]
 
     async def abort() -> None: ...

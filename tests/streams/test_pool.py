@@ -226,7 +226,7 @@ def test_finish_and_abort_end_what_cannot_be_ended() -> None:
 
 @pytest.mark.parametrize("value", [None, [("a", 1)], 5])
 def test_a_round_is_a_dict(value: Any) -> None:
-    with pytest.raises(TypeError, match=r"step\(\) takes new ids by request id, not"):
+    with pytest.raises(TypeError, match=r"step\(\) takes a mapping of request ids to new ids, not"):
         pool_of("a").step(value)
 
 
