@@ -252,7 +252,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "QueueFullError",
             "the queue is full: 1 ids wait, and put() must not wait in the thread of an event "
-            "loop; await send(), or say wait=False",
+            "loop; await send(), or pass wait=False",
             "The producer is a task, not a thread.",
             ASYNC,
         ),

@@ -18,14 +18,14 @@ for end-of-sequence, and where no stop did."""
 
 
 class _Shared:
-    """What streams keep with a chunk that they share."""
+    """Cached values that streams keep on a chunk, because they share it."""
 
     __slots__ = ("_json", "_with_token_id")
 
     _json: bytes | None
-    """The text as JSON, once an encoder has asked for it."""
+    """The text as JSON, after an encoder asked for it."""
     _with_token_id: Chunk | None
-    """The chunk with its token id, if it is of one token, and nothing is withheld around it."""
+    """The chunk with its token id, for a chunk of one token with nothing withheld around it."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -46,8 +46,8 @@ class Chunk(_Shared):
     finish_reason: FinishReason | None = None
     """Why the stream ended with this chunk, or None."""
     stop_reason: StopReason = None
-    """The stop that ended it: a string, a pattern (its source, not what it matched), an id, the ids
-    of a sequence; None for end-of-sequence."""
+    """The stop that ended the stream: a string, a pattern (its source, not the matched text), an
+    id, or the ids of a sequence; None for end-of-sequence."""
     unread_tokens: int = 0
     """How many ids of the same call came after the end, and were not read."""
     token_ids: tuple[int, ...] = ()
@@ -106,7 +106,7 @@ NOTHING = Chunk()
 def chunk_of(text: str, token_ids: tuple[int, ...] = ()) -> Chunk:
     """Return ``Chunk(text, token_ids=token_ids)`` in less than half the time."""
     chunk: Any = _Draft(text, token_ids)
-    chunk.__class__ = Chunk  # the constructor of a frozen class sets each field by a call
+    chunk.__class__ = Chunk  # a frozen class's constructor calls a function for each field
     return chunk  # type: ignore[no-any-return]
 
 
@@ -118,7 +118,7 @@ def with_token_id(chunk: Chunk, token_id: int) -> Chunk:
 
 
 def json_of(chunk: Chunk, encode: Callable[[str], bytes]) -> bytes:
-    """Return the text of ``chunk`` as JSON: what ``encode`` makes of it, kept with the chunk."""
+    """Return the text of ``chunk`` as JSON, made by ``encode`` and kept with the chunk."""
     found = chunk._json
     if found is None:
         found = encode(chunk.text)
@@ -127,7 +127,7 @@ def json_of(chunk: Chunk, encode: Callable[[str], bytes]) -> bytes:
 
 
 def joined(*chunks: Chunk) -> Chunk:
-    """Return chunks of one stream, in their order, as one."""
+    """Return consecutive chunks of one stream as one chunk."""
     last = chunks[-1]
     if len(chunks) == 1:
         return last
@@ -159,9 +159,9 @@ class StopMatch:
     stop: StopReason
     """The stop string, pattern, id or sequence; None for end-of-sequence."""
     visible: bool
-    """Whether its text was given out."""
+    """Whether its text was output."""
     start: int
-    """First code point of the stop. (Of a hidden one: where the text given out ends.)"""
+    """First code point of the stop. (For a hidden stop: the end of the output.)"""
     end: int
     """One past its last code point."""
     byte_start: int
@@ -172,7 +172,7 @@ class StopMatch:
     """The generated token, from 0, that decided the last code point; at a release, the last token;
     None if there was none."""
     tokens_before: int
-    """How many tokens came wholly before it: what an engine may keep in its KV cache."""
+    """How many tokens are entirely before the stop. An engine may keep them in its KV cache."""
 
 
 class Withheld(NamedTuple):
@@ -187,11 +187,11 @@ class Withheld(NamedTuple):
     """
 
     num_bytes: int = 0
-    """Bytes that wait for the end of their character (or run)."""
+    """Bytes of an unfinished character, or of an open run of byte tokens."""
     characters: int = 0
-    """Code points that wait to become a stop or not."""
+    """Code points that may still become a stop."""
     tokens: int = 0
-    """How many tokens the oldest of them waits for: 1 if it is of the last; 0 if there are none."""
+    """The age in tokens of the oldest of these: 1 if it is from the last token; 0 without any."""
 
 
 class TokenSpan(NamedTuple):

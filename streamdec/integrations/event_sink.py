@@ -1,7 +1,7 @@
-"""Sinks that write events to transports: from a pool to clients, without a task for each.
+"""A sink that writes the chunks of a pool to a client's transport, without a task for each client.
 
 In: the chunks of one sample, as a DecoderPool sends them. Out: server-sent events, written to an
-asyncio transport, or to anything with its two methods.
+asyncio transport, or to another object with the methods of Transport.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from streamdec.integrations.asgi import WireStream
 __all__ = ["EventSink", "Transport"]
 
 HIGH_WATER = 65_536
-"""How many bytes a transport may buffer before a sink is behind."""
+"""How many bytes a transport may buffer by default before a sink is behind."""
 
 
 class Transport(Protocol):
-    """What an EventSink writes to; ``asyncio.WriteTransport`` is one.
+    """The connection that an EventSink writes to, such as an ``asyncio.WriteTransport``.
 
     >>> from streamdec.integrations.event_sink import Transport
     >>> class Recorder:
@@ -44,7 +44,7 @@ class Transport(Protocol):
 
 
 class Encoder(WireStream, Protocol):
-    """A wire format that knows when all samples have ended."""
+    """An encoder of events that knows when all samples have ended."""
 
     @property
     def finished(self) -> bool:
@@ -55,16 +55,16 @@ class Encoder(WireStream, Protocol):
 class EventSink:
     r"""Writes the chunks of one sample to a transport, as server-sent events.
 
-    The first sink of a response writes its first events when it is made. The sink of the last
-    sample that ends writes the last events. Headers, and chunked encoding if the client needs it,
-    are the caller's.
+    The first sink of a response writes the first events when it is created. The sink of the last
+    sample that ends writes the last events. The caller writes the headers. If the client needs
+    chunked encoding, ``transport`` must add it.
 
     Args:
-        encoder: makes the events, such as ChatCompletionEncoder; shared by all samples of a
-            response.
-        transport: where they are written.
+        encoder: encodes chunks as events, such as a ChatCompletionEncoder. All samples of a
+            response share it.
+        transport: the connection to which the events are written.
         decoder: the decoder of the request, for its count of tokens.
-        index: which sample it is, from 0.
+        index: the number of the sample, from 0.
         high_water: how many bytes the transport may buffer before the sink is behind.
 
     Raises ValueError for a ``high_water`` below 0.
@@ -99,7 +99,9 @@ class EventSink:
         high_water: int = HIGH_WATER,
     ) -> None:
         if type(high_water) is not int or high_water < 0:
-            raise ValueError(f"high_water must be bytes, from 0 up, not {high_water!r:.40}")
+            raise ValueError(
+                f"high_water must be a number of bytes, 0 or more, not {high_water!r:.40}"
+            )
         self._encoder = encoder
         self._write = transport.write
         self._buffered = transport.get_write_buffer_size
@@ -114,7 +116,7 @@ class EventSink:
         return self._buffered() > self._high_water
 
     def __call__(self, chunk: Chunk) -> None:
-        """Write the event of ``chunk``, and after the last chunk of all samples the last events."""
+        """Write the event of ``chunk``; after the last chunk of all samples, the last events."""
         num_tokens = self._decoder.num_tokens
         self._write(self._encoder.step_bytes(chunk, self._index, num_tokens=num_tokens))
         if chunk.finish_reason is not None and self._encoder.finished:

@@ -21,7 +21,7 @@ from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import check_token_id
 from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
-from streamdec.streams.machine import Machine
+from streamdec.streams.stepper import Machine
 
 __all__ = [
     "LEAST_LOGPROB",

@@ -1,10 +1,12 @@
 r"""Which token ids belong to which chunk.
 
-A token belongs to the chunk with which its text is complete: one that ends inside a character, or
-whose text is withheld for a stop, to the chunk that outputs the rest; one without text to the next
-chunk that has some. Two numbers decide that: how many code points were *output*, and how many are
-*decided* (output or jailed). A token is complete once as many code points were output as were
-decided when its own last one was.
+A token belongs to the chunk with which its text is complete. A token that ends inside a character,
+or whose text is withheld for a stop, belongs to the chunk that outputs the rest. A token without
+text belongs to the next chunk that has text.
+
+Two numbers decide that: how many code points were *output*, and how many are *decided* (output or
+jailed). When the last code point of a token is decided, the number of decided code points is the
+end of the token. The token is complete once as many code points were output.
 
 With the tokens ``b"caf"``, ``b"\xc3"`` and ``b"\xa9"``: after the first, 3 code points are output,
 and its id is complete. The second token ends inside a character, so its id waits. The third
@@ -16,7 +18,7 @@ completes that character, so both ids belong to its chunk.
 >>> [(chunk.text, chunk.token_ids) for chunk in chunks]
 [('caf', (0,)), ('é', (1, 2)), ('', ())]
 
-If nothing is withheld before a token and after it, its chunk gets its id without counting.
+If nothing is withheld before and after a token, its chunk gets its id without any counting.
 """
 
 from __future__ import annotations
@@ -36,11 +38,11 @@ __all__ = ["TokenAttribution"]
 
 
 class TokenAttribution:
-    """Steps a machine, and gives its chunks their token ids.
+    """Steps a machine, and adds token ids to its chunks.
 
-    It keeps the ids that belong to no chunk yet: those of an unfinished character, of what may
-    become a stop, and of tokens without text since the last that had some. (If an unfinished
-    character becomes several U+FFFD, its tokens end with the first of them.)
+    It keeps the ids that belong to no chunk yet: the ids of an unfinished character, of text that
+    may become a stop, and of tokens without text. (If an unfinished character becomes several
+    U+FFFD, its tokens end with the first U+FFFD.)
     """
 
     __slots__ = (
@@ -58,16 +60,16 @@ class TokenAttribution:
         self._complete: list[int] = []
         """Ids whose text the next chunk outputs."""
         self._ends: deque[tuple[int, int]] = deque()
-        """Later ids, each with the count of code points where its text ends."""
+        """Later ids, each with the number of decided code points at its end."""
         self._unfinished: list[int] = []
-        """The last ids: those that hold bytes, and those after them."""
+        """The last ids, from the first that has bytes of the unfinished character."""
         self._output = 0
         """Code points output since ``_ends`` and ``_unfinished`` were empty."""
         self._decided = len(machine.jailed)
-        """Code points decided since then, and those that were jailed before."""
+        """Code points decided since then, plus the code points that were jailed before."""
 
     def fork(self, machine: Any) -> TokenAttribution:
-        """Return the same for ``machine``, a copy of the machine that is stepped."""
+        """Return a copy for ``machine``, which is a copy of the machine that this one steps."""
         other = type(self)(machine)
         other._output, other._decided = self._output, self._decided
         other._is_clear = self._is_clear
@@ -120,11 +122,11 @@ class TokenAttribution:
         return self._attributed(chunk_of("".join(texts)))
 
     def end(self, finish_reason: FinishReason) -> Chunk:
-        """End the machine; the chunk has all ids that belong to no other."""
+        """End the machine. Its chunk has all ids that belong to no other chunk."""
         return self._attributed(self._machine.end(finish_reason))
 
     def last(self, text: str, finish_reason: FinishReason) -> Chunk:
-        """Return a last chunk that the machine cannot give, with all ids that are left."""
+        """Return a last chunk for a machine that cannot be ended, with all ids that are left."""
         return self._attributed(Chunk(text, finish_reason))
 
     # --- the ids that wait
@@ -135,19 +137,19 @@ class TokenAttribution:
         return (*self._complete, *(token_id for token_id, _ in self._ends), *self._unfinished)
 
     def waiting_as_json(self) -> list[list[int | None]]:
-        """Return ``waiting`` as JSON, for ``resume``.
+        """Return the waiting ids for ``resume``, as a list that JSON can represent.
 
-        Each id with how many code points must be output until its text is complete, or None if it
-        ends inside a character.
+        Each id is in a pair with the number of code points that must be output until its text is
+        complete; None if it ends inside a character.
         """
         complete: list[list[int | None]] = [[each, 0] for each in self._complete]
         ends: list[list[int | None]] = [[each, end - self._output] for each, end in self._ends]
         return [*complete, *ends, *([each, None] for each in self._unfinished)]
 
     def resume(self, waiting: object) -> None:
-        """Take up what ``waiting_as_json()`` returned for the machine as it was then.
+        """Restore the waiting ids from ``waiting_as_json()`` of the same state of the machine.
 
-        Raises SnapshotError for anything else.
+        Raises SnapshotError for any other value.
         """
         jailed, holds = len(self._machine.jailed), self._machine.holds
         if not isinstance(waiting, list) or not all(map(_is_waiting, waiting)):
@@ -163,10 +165,10 @@ class TokenAttribution:
             else:
                 self._ends.append((token_id, self._output + end))
 
-    # --- places
+    # --- where the text of a token ends
 
     def _all_with(self, chunk: Chunk, token_id: int) -> Chunk:
-        """Return ``chunk``, after which nothing is withheld, with all ids that wait."""
+        """Return ``chunk`` with ``token_id`` and all waiting ids. Nothing is withheld after it."""
         if self._is_clear:
             return with_token_id(chunk, token_id)
         ids = (*self._complete, *(each for each, _ in self._ends), *self._unfinished, token_id)
@@ -174,7 +176,7 @@ class TokenAttribution:
         return chunk_of(chunk.text, ids)
 
     def _clear(self) -> None:
-        """Forget the ids that wait: they belong to a chunk now."""
+        """Forget the waiting ids, because they belong to a chunk now."""
         self._complete.clear()
         self._ends.clear()
         self._unfinished.clear()
@@ -189,7 +191,7 @@ class TokenAttribution:
         before, self._decided = self._decided, self._output + len(machine.jailed)
         holds = machine.holds
         if self._decided > before or not holds:
-            # The first code point that was decided now is the one that was unfinished.
+            # The first code point that this step decided was the unfinished one.
             end = min(before + 1, self._decided)
             self._ends.extend((each, end) for each in self._unfinished)
             self._unfinished.clear()
@@ -199,7 +201,7 @@ class TokenAttribution:
             self._ends.append((token_id, self._decided))
 
     def _attributed(self, chunk: Chunk) -> Chunk:
-        """Return ``chunk``, which the machine gives now, with the ids that belong to it."""
+        """Return the machine's newest ``chunk`` with the ids that belong to it."""
         is_last = chunk.finish_reason is not None
         if not (chunk.text or is_last):
             return chunk
@@ -218,7 +220,7 @@ class TokenAttribution:
 
 
 def _is_waiting(item: object) -> bool:
-    """Whether ``item`` is an id, and how far it is from the end of its text."""
+    """Whether ``item`` is a pair as in ``waiting_as_json()``."""
     if not isinstance(item, (list, tuple)) or len(item) != 2:
         return False
     token_id, end = item

@@ -1,4 +1,4 @@
-"""Closing the source of a stream, exactly once, whatever ends the stream."""
+"""Closing the source of a stream, exactly once, however the stream ends."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import anyio
 from streamdec.errors import SourceError
 from streamdec.streams.reading import Reading
 
-__all__ = ["AsyncClosing", "Closing", "closing_error", "done", "is_of_generator"]
+__all__ = ["AsyncClosing", "Closing", "closing_error", "completed", "is_of_generator"]
 
 
 class BaseClosing:
     """Closes a source once, and keeps the errors of closing until they can be raised.
 
-    Text goes first: an error of closing is raised after the last chunk, or added as a note to an
-    error that was raised before.
+    An error of closing is raised after the last chunk, so that no text is lost. If another error is
+    raised, the error of closing becomes a note on that error.
 
     Args:
         reading: the reading of the source.
-        close: closes the source's iterator; None if nothing does.
-        on_stop: the caller's; called first, unless the engine has ended by itself.
+        close: closes the source's iterator; None if the iterator cannot be closed.
+        on_stop: the caller's function. It is called first, unless the engine has ended by itself.
     """
 
     def __init__(
@@ -42,28 +42,41 @@ class BaseClosing:
         self._errors: list[Exception] = []
 
     def _due(self, cause: BaseException | None) -> list[Callable[[], object]]:
-        """Return what is to be done now (``cause`` is the error, if one is why); once."""
+        """Return the actions that close the source, in their order; an empty list after that.
+
+        ``cause`` is the error because of which the source is closed, if there is one.
+        """
         if self._is_done:
             return []
         self._is_done = True
         stop = None if self._reading.source_ended else self._on_stop
         actions = [action for action in (stop, self._close) if action is not None]
-        tell = partial(self._reading.tell, cause)
+        report_end = partial(self._reading.report_end, cause)
         if not actions:
-            tell()
+            report_end()
         elif self._reading.stepper.statistics is not None:
-            actions.append(tell)  # the last: the source is closed whatever a hook does
+            actions.append(report_end)  # last, so that a hook cannot keep the source open
         return actions
 
-    def complain(self) -> None:
-        """Raise the first error of closing that was not yet raised."""
+    def raise_error(self) -> None:
+        """Raise the first error of closing, with the others as notes, if it was not yet raised."""
         if self._errors:
             error = self._errors.pop(0)
             self.note_on(error)
             raise error
 
+    def pass_on_to(self, error: BaseException | None) -> None:
+        """Add the errors of closing to ``error`` as notes; raise the first if ``error`` is None."""
+        if error is None:
+            self.raise_error()
+        else:
+            self.note_on(error)
+
     def note_on(self, error: BaseException | None) -> None:
-        """Add the errors of closing to ``error``, which somebody will see, as notes."""
+        """Add the errors of closing to ``error`` as notes.
+
+        Does nothing without an error, and for GeneratorExit, which no caller sees.
+        """
         if error is None or isinstance(error, GeneratorExit):
             return
         for each in self._errors:
@@ -72,20 +85,20 @@ class BaseClosing:
 
 
 class Closing(BaseClosing):
-    """Closes a plain source."""
+    """Closes a plain source, and is a context manager that closes it."""
 
     def close(self, cause: BaseException | None = None) -> None:
         """Call ``on_stop``, unless the engine has ended by itself; then close its iterator."""
-        broken_off: BaseException | None = None
+        interrupt: BaseException | None = None
         for action in self._due(cause):
             try:
-                _check_done(action())
+                _check_completed(action())
             except Exception as error:  # noqa: BLE001 (raised after the last chunk)
                 self._errors.append(error)
-            except BaseException as error:  # noqa: BLE001 (Ctrl-C: the other actions go first)
-                broken_off = error
-        if broken_off is not None:
-            raise broken_off
+            except BaseException as error:  # noqa: BLE001 (Ctrl-C: raised after the other actions)
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
     def __enter__(self) -> None:
         pass
@@ -95,38 +108,42 @@ class Closing(BaseClosing):
         self.note_on(error)
 
 
-def _check_done(result: object) -> None:
-    """Raise TypeError for a result that would have to be awaited."""
+def _check_completed(result: object) -> None:
+    """Raise TypeError for the result of an action that would have to be awaited."""
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
-        raise TypeError(f"what closes a plain source must be plain, and returned {result!r:.80}")
+        raise TypeError(
+            "on_stop and the source's close() must be plain functions here, but one of them "
+            f"returned {result!r:.80}, which must be awaited; use stream() instead"
+        )
 
 
 class AsyncClosing(BaseClosing):
     """Closes an asynchronous source, shielded from cancellation where that is possible.
 
     A shield is a cancel scope. An asynchronous generator may hold a cancel scope or a task group of
-    its own across a ``yield`` (PEP 789). If it is closed inside of a shield, it exits its scope
-    before ours, which is an error. So generators are shielded only if a cancellation is pending.
+    its own across a ``yield`` (PEP 789). If the generator is closed inside a shield, it exits its
+    scope before the shield, which is an error. So a generator is shielded only if a cancellation is
+    pending.
     """
 
     async def close(self, cause: BaseException | None = None) -> None:
         """Call ``on_stop``, unless the engine has ended by itself; then close its iterator."""
-        broken_off: BaseException | None = None
+        interrupt: BaseException | None = None
         for action in self._due(cause):
             try:
                 if is_of_generator(action) and not _is_cancelled():
-                    await done(action)
+                    await completed(action)
                 else:
                     with anyio.CancelScope(shield=True):
-                        await done(action)
+                        await completed(action)
             except Exception as error:  # noqa: BLE001 (raised after the last chunk)
                 self._errors.append(error)
-            except BaseException as error:  # noqa: BLE001 (task.cancel() knows no shield)
-                broken_off = error
-        if broken_off is not None:
-            raise broken_off
+            except BaseException as error:  # noqa: BLE001 (a shield does not stop task.cancel())
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
     async def __aenter__(self) -> None:
         pass
@@ -137,7 +154,7 @@ class AsyncClosing(BaseClosing):
 
 
 def _is_cancelled() -> bool:
-    """Whether a cancellation of this task is pending, or has come."""
+    """Whether a cancel scope around this task was cancelled."""
     return anyio.current_effective_deadline() == -math.inf
 
 
@@ -146,10 +163,11 @@ def is_of_generator(action: Callable[[], object] | None) -> bool:
     return isinstance(getattr(action, "__self__", None), AsyncGenerator)
 
 
-async def done(action: Callable[[], object]) -> None:
-    """Call ``action``, and await what it returns.
+async def completed(action: Callable[[], object]) -> None:
+    """Call ``action``, and await its result if that is awaitable.
 
-    Raises SourceError, with what to change, if a generator exits its scopes in the wrong order.
+    Raises SourceError, which says what to change, if a generator exits its scopes in the wrong
+    order.
     """
     try:
         result = action()
@@ -163,9 +181,9 @@ async def done(action: Callable[[], object]) -> None:
 
 
 def closing_error(error: BaseException) -> BaseException:
-    """Return SourceError, with what to change, if ``error`` is one of scopes across a yield."""
+    """Return a SourceError if a scope across a ``yield`` caused ``error``; otherwise ``error``."""
     holds = isinstance(error, RuntimeError) and "cancel scope" in str(error).lower()
-    if isinstance(error, BaseExceptionGroup):  # a task group's, of the GeneratorExit of aclose()
+    if isinstance(error, BaseExceptionGroup):  # a task group raises it in aclose()
         holds = error.split(GeneratorExit)[1] is None
     if not holds:
         return error

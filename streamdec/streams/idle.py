@@ -1,9 +1,9 @@
-"""A source that may not be silent for too long.
+"""A source with a time limit for each output: ``idle_timeout``.
 
-Interrupting a pull needs a cancel scope around it. But an engine's
-generator may hold a cancel scope of its own across a ``yield`` (PEP 789); scopes opened in one
-task must be closed in the reverse order, and ours would be closed first. So the source runs in a
-task of its own, inside of one scope that stays open until the source is closed.
+Interrupting a pull needs a cancel scope around it. But an engine's generator may hold a cancel
+scope of its own across a ``yield`` (PEP 789). Scopes that were entered in one task must be exited
+in the reverse order, and ours would be exited first. So the source runs in a task of its own,
+inside one scope that stays open until the source is closed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, Self
 import anyio
 
 from streamdec.errors import IdleTimeoutError
-from streamdec.streams.closing import closing_error, done, is_of_generator
-from streamdec.streams.machine import Machine
+from streamdec.streams.closing import closing_error, completed, is_of_generator
+from streamdec.streams.stepper import Machine
 from streamdec.streams.wakeups import runs_trio
 
 __all__ = ["IdleSource", "check_seconds"]
@@ -27,7 +27,7 @@ __all__ = ["IdleSource", "check_seconds"]
 Result = tuple[Any, BaseException | None]
 
 MAX_SECONDS = 10**9
-"""Some thirty years; event loops overflow at larger numbers."""
+"""About thirty years. Event loops overflow at larger numbers."""
 
 
 class IdleSource:
@@ -35,9 +35,9 @@ class IdleSource:
 
     Args:
         source: the iterator to pull from.
-        close: closes it; None if nothing does.
+        close: closes the iterator; None if it cannot be closed.
         seconds: how long a pull may take.
-        machine: the decoder whose snapshot the error has.
+        machine: the decoder whose snapshot is part of the error.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class IdleSource:
         self._scope = anyio.CancelScope()
         self._task: object = None
         self._wanted = self._given = self._done = anyio.Event()
-        """The reader wants an output; the pull has ended; the task has ended."""
+        """Set when the reader wants an output, when the pull has ended, when the task has ended."""
         self._result: Result | None = None
         self._is_closing = False
         self._close_error: BaseException | None = None
@@ -82,14 +82,14 @@ class IdleSource:
         if result is None:
             raise self._timeout()
         output, error = result
-        if error is not None and is_late:  # what the source made of being cancelled
+        if error is not None and is_late:  # the source's answer to its cancellation
             raise self._timeout() from error
         if error is not None:
             raise error
         return output
 
     async def aclose(self) -> None:
-        """Interrupt a pull, close the source, and wait until both are done."""
+        """Interrupt the pull if one runs, close the source, and wait for both."""
         if self._task is None:
             await self._close_source()
             return
@@ -103,7 +103,7 @@ class IdleSource:
             raise self._close_error
 
     async def _run(self) -> None:
-        """Pull whenever the reader wants an output; at the end close the source."""
+        """Pull an output each time the reader wants one; then close the source."""
         try:
             with self._scope:
                 try:
@@ -138,13 +138,13 @@ class IdleSource:
         except anyio.get_cancelled_exc_class() as error:
             if self._scope.cancel_called or _is_cancelled():
                 raise
-            return None, error  # of something that the source waited for
+            return None, error  # something that the source awaited was cancelled
         except BaseException as error:  # noqa: BLE001 (the reader raises it)
             return None, error
 
     async def _close_source(self) -> None:
         if self._close is not None:
-            await done(self._close)
+            await completed(self._close)
 
 
 def _is_cancelled() -> bool:
@@ -156,7 +156,7 @@ def _is_cancelled() -> bool:
 
 
 def _spawned(work: Callable[[], Coroutine[Any, Any, None]]) -> object:
-    """Start ``work`` in a task of its own that no cancel scope of this task encloses."""
+    """Start ``work`` in a new task, outside the cancel scopes of this task."""
     if runs_trio():
         spawn = sys.modules["trio.lowlevel"].spawn_system_task
         return spawn(work, context=contextvars.copy_context())
@@ -164,7 +164,7 @@ def _spawned(work: Callable[[], Coroutine[Any, Any, None]]) -> object:
 
 
 def check_seconds(seconds: Any) -> None:
-    """Raise TypeError or ValueError for an ``idle_timeout`` that is no positive number."""
+    """Raise TypeError or ValueError if an ``idle_timeout`` is not a positive number."""
     is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
     if not (is_number and 0 < seconds <= MAX_SECONDS):
         kind = ValueError if is_number else TypeError

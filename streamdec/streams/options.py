@@ -1,4 +1,4 @@
-"""The options of streams, and the decoders that are made of them."""
+"""The options of streams, and the function that makes a decoder from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamdec.core.stops.conditions import StopConditions, StopLimits
 from streamdec.core.table import UnknownIds
 from streamdec.core.token_rules.byte_fallback import ByteFallbackMode
 from streamdec.protocols import Decoder
-from streamdec.streams.machine import Machine
+from streamdec.streams.stepper import Machine
 
 __all__ = [
     "NO_PROMPT",
@@ -41,14 +41,14 @@ class ReadingOptions(TypedDict, total=False):
     """
 
     ids: Callable[[Any], Any]
-    """A plain function that returns the ids of an output, if they are not found by themselves."""
+    """A plain function that returns the ids of an output that OutputReader cannot read."""
     cumulative: bool
-    """Whether each output has all ids since the beginning, and not only the new ones."""
+    """Whether each output has all ids since the beginning instead of only the new ids."""
     index: int | None
-    """Which sample of a request is read, if there are several."""
+    """Which sample of a request to read, if the request has several."""
     chunk_by: ChunkBy
-    """``"output"`` (the default): one chunk for each output that brings out text. ``"token"``: one
-    chunk for each token, with or without text."""
+    """``"output"`` (the default): one chunk for each output after which there is new text.
+    ``"token"``: one chunk for each token, with or without text."""
     return_token_ids: bool
     """Whether chunks have ``token_ids``."""
     finish_reason: FinishReason
@@ -72,9 +72,9 @@ class DecodingOptions(TypedDict, total=False):
 
 
 class DecoderOptions(DecodingOptions, total=False):
-    """What a stream's decoder is made of: how ids become text, and when the text ends.
+    """The options of a stream's decoder: how ids become text, and when the text ends.
 
-    Each is as for StopConditions, or as for DecodeStream.
+    StopConditions and DecodeStream describe each option.
 
     >>> from streamdec import MockTokenizer, iter_chunks
     >>> from streamdec.streams.options import DecoderOptions
@@ -104,7 +104,7 @@ class DecoderOptions(DecodingOptions, total=False):
 class StreamOptions(ReadingOptions, DecoderOptions, total=False):
     """All options of a stream that makes its own decoder; none of them is required.
 
-    Each is as for ReadingOptions or as for DecoderOptions.
+    ReadingOptions and DecoderOptions describe each option.
 
     >>> from streamdec import MockTokenizer, iter_chunks
     >>> from streamdec.streams.options import StreamOptions
@@ -115,7 +115,7 @@ class StreamOptions(ReadingOptions, DecoderOptions, total=False):
 
 
 def sorted_options(what: str, options: Mapping[str, Any]) -> tuple[ReadingOptions, DecoderOptions]:
-    """Return the options of ``what`` by kind. Raises TypeError for one that does not exist."""
+    """Return ``options`` by kind. Raises TypeError for an option that ``what`` does not have."""
     reading, decoding = ReadingOptions.__annotations__, DecoderOptions.__annotations__
     for name in options:
         if name not in reading and name not in decoding:
@@ -139,7 +139,7 @@ _NAMES_ELSEWHERE = {
 
 
 def unknown_option(what: str, name: str, known: Iterable[str]) -> TypeError:
-    """Return the error for an option that ``what`` does not have; it suggests the nearest one."""
+    """Return the error for an option that ``what`` does not have, with the most similar name."""
     known = list(known)
     named = _NAMES_ELSEWHERE.get(name)
     near = [named] if named in known else get_close_matches(name, known, n=1, cutoff=0.7)
@@ -159,8 +159,8 @@ def decoder_of(
 
     A tracer of a decoder is returned as it is: it has the methods of a decoder.
 
-    Raises TypeError if both or neither are given, and what StopConditions and StopSequenceDecoder
-    raise.
+    Raises TypeError if both or neither are given; and all that StopConditions and
+    StopSequenceDecoder raise.
     """
     given: dict[str, Any] = dict(options)
     if conditions is not None:
@@ -169,7 +169,7 @@ def decoder_of(
         return _made_decoder(what, tokenizer, prompt_token_ids, given)
     machine: Any = decoder
     if not isinstance(decoder, StopSequenceDecoder):
-        machine = getattr(decoder, "decoder", decoder)  # what is behind a tracer
+        machine = getattr(decoder, "decoder", decoder)  # a tracer has its decoder there
     if not isinstance(machine, StopSequenceDecoder):
         raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}")
     if tokenizer is not None and tokenizer is not machine.tokenizer:

@@ -1,7 +1,7 @@
 """The outputs of engines, read as token ids.
 
 In: one *output* of a source, in the shape that its engine uses. Out: a :class:`Delta` with the new
-ids and, at the end, the reason why the engine ended. No engine is imported, and nothing is decoded.
+ids and, at the end, the engine's finish reason. No engine is imported, and nothing is decoded.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ ENDINGS: Mapping[str, FinishReason] = MappingProxyType(
         "error": "error",
     }
 )
-"""Finish reasons of engines, and ours. Any other word (cancelled, timeout, content_filter) means
-that neither the model nor the limit ended the stream: it is an abort."""
+"""Finish reasons of engines, and ours. Any other finish reason (cancelled, timeout, content_filter)
+is an abort, because neither the model nor the limit ended the stream."""
 
 IDS = ("token_ids", "output_ids")
 """The fields in which engines keep ids: vLLM and Dynamo, then SGLang."""
@@ -42,8 +42,8 @@ NEW_IDS = "token_ids_diff"
 MAX_COMPARED = 8
 """How many ids at the end of a cumulative output are compared with the next output."""
 GROWING_OUTPUTS = 3
-"""After so many outputs in a row that each begin with all ids of the one before, outputs are taken
-to be cumulative."""
+"""If this many outputs in a row begin with all ids of the output before, a warning says that the
+outputs seem to be cumulative."""
 
 
 class Delta(NamedTuple):
@@ -59,9 +59,9 @@ class Delta(NamedTuple):
     token_ids: Sequence[SupportsIndex] = ()
     """The new ids."""
     finish_reason: str | None = None
-    """The engine's own finish reason; None while it goes on."""
+    """The engine's own finish reason; None if it has not ended."""
     stop_reason: str | int | None = None
-    """The stop that the engine reports, if it does."""
+    """The stop that the engine reports; None without one."""
 
 
 def ending(word: str) -> FinishReason:
@@ -86,7 +86,10 @@ def ids_of(value: Any) -> Sequence[SupportsIndex] | None:
 
 
 def checked_ids(value: Any) -> Sequence[SupportsIndex]:
-    """Return the ids that a caller gave; the decoder checks each. Raises TypeError for no ids."""
+    """Return ``value`` as a sequence of ids. Raises TypeError if its type cannot hold ids.
+
+    The decoder checks each id later.
+    """
     ids = ids_of(value)
     if ids is None and is_plain(value):
         return list(value)
@@ -106,19 +109,21 @@ class OutputReader:
     """Reads the outputs of one source, in their order.
 
     An output is an id, several ids (a list, an array, a tensor), or an engine's own object or dict.
-    Such an object has its ids under ``token_ids``, ``output_ids`` or ``token_ids_diff``, in itself
-    or in one of its ``outputs``, and its end under ``finish_reason``, there or in ``meta_info``.
+    Such an object, or one of its ``outputs``, has ids in the field ``token_ids``, ``output_ids`` or
+    ``token_ids_diff``. Its finish reason is in the field ``finish_reason``, there or in
+    ``meta_info``.
 
-    It warns (StreamdecWarning) if outputs look cumulative and ``cumulative`` was not given.
+    Warns (StreamdecWarning) if outputs look cumulative and ``cumulative`` was not given.
 
     Args:
         ids: called with each output; returns its ids, None if it has none, or another output as
             above. The finish reason is read from the output itself.
-        cumulative: whether an output has all ids since the beginning, and not only the new ones.
-        index: which sample of a request is read, if there are several: the ``index`` that the
-            engine gives it, or else its place among the ``outputs``.
+        cumulative: whether an output has all ids since the beginning instead of only the new ids.
+        index: which sample of a request to read, if the request has several. It is compared with
+            the sample's field ``index``, or with its place among the ``outputs``.
 
-    It keeps a count, and of cumulative outputs the last eight ids.
+    **Memory.** A count; the last eight ids of a cumulative output; and the ids of the last output
+    while every output so far began with all ids of the one before.
 
     >>> from streamdec.streams.outputs import OutputReader
     >>> vllm = OutputReader(cumulative=True)
@@ -147,10 +152,10 @@ class OutputReader:
         self._num_growing = 0
 
     def read(self, output: Any) -> Delta:
-        """Return what ``output`` adds.
+        """Return the ids and the finish reason that ``output`` adds.
 
         Raises SourceError for an output without ids, for a cumulative output that does not begin
-        with the ids before it, and for a second sample if ``index`` was not given; and whatever
+        with the ids before it, and for a second sample if ``index`` was not given; and all that
         ``ids`` raises.
 
         >>> from streamdec import SourceError
@@ -177,7 +182,10 @@ class OutputReader:
     def _delta_of(
         self, output: Any, whole_reason: str | None, whole_stop: str | int | None
     ) -> Delta:
-        """Return what an object or dict adds; ``whole_reason`` is that of the output around it."""
+        """Return what an object or dict adds.
+
+        ``whole_reason`` and ``whole_stop`` are those of the output that it is a part of.
+        """
         samples = _field(output, "outputs")
         placed = [*enumerate(samples)] if is_plain(samples) else [(None, output)]
         meant = [sample for place, sample in placed if self._is_meant(sample, place)]
@@ -204,15 +212,16 @@ class OutputReader:
     def _most_new(self, sample: Any, num_given: int) -> int:
         """Return how many of the ids that come with an abort are new.
 
-        SGLang (0.5.23) repeats the last id when it aborts a waiting request; its own count says so.
+        SGLang (0.5.23) repeats the last id when it aborts a waiting request, but does not count it
+        in ``completion_tokens``.
         """
         total = _field(_field(sample, "meta_info"), "completion_tokens")
         return max(total - self._num_seen, 0) if type(total) is int else num_given
 
     def _is_meant(self, sample: Any, place: int | None) -> bool:
-        """Whether to read ``sample``, which has a ``place`` if it is one of a list."""
-        given = _field(sample, "index")
-        index: int | None = given if type(given) is int else place  # it may be a list's method
+        """Whether to read ``sample``; ``place`` is its place in a list of samples, or None."""
+        given = _field(sample, "index")  # a method, if the sample is a list
+        index: int | None = given if type(given) is int else place
         if index is None:
             return True
         if self._index is not None:
@@ -227,7 +236,7 @@ class OutputReader:
         )
 
     def _ids_in(self, sample: Any, *, is_alone: bool) -> Any:
-        """Return the value of the first known field; MISSING without one."""
+        """Return the value of the first known field that ``sample`` has; MISSING without one."""
         names = IDS if self._is_cumulative else (NEW_IDS, *IDS)
         name = next((name for name in names if _field(sample, name, MISSING) is not MISSING), None)
         if name == NEW_IDS and not is_alone:
@@ -256,7 +265,7 @@ class OutputReader:
             return ids
         seen, last_seen = self._num_seen, self._last_seen
         if len(ids) < seen and at_end:
-            return ()  # an engine may take back its stop
+            return ()  # an engine may remove the stop's ids at the end
         known = ids[seen - len(last_seen) : seen]
         if list(known) != list(last_seen):
             raise SourceError(
@@ -268,7 +277,7 @@ class OutputReader:
         return ids[seen:]
 
     def note_growth(self, ids: Sequence[SupportsIndex]) -> None:
-        """Warn if ``ids``, those of one output, show that outputs are cumulative."""
+        """Warn if outputs seem to be cumulative; ``ids`` are the ids of the newest output."""
         before, self._before = self._before, list(ids)
         if not before:
             return
@@ -297,16 +306,16 @@ def _field(output: Any, name: str, default: Any = None) -> Any:
 
 
 def _finish_of(sample: Any) -> tuple[str | None, str | int | None]:
-    """Return the engine's finish reason and its stop; None, None while it goes on."""
+    """Return the engine's finish reason and its stop; None, None if it has not ended."""
     reason = _field(sample, "finish_reason")
     if reason is None:
         reason = _field(_field(sample, "meta_info"), "finish_reason")
     stop = _field(sample, "stop_reason")
-    if isinstance(reason, Mapping):  # SGLang's has a type; Dynamo's is {"error": what went wrong}
+    if isinstance(reason, Mapping):  # SGLang: {"type": reason}; Dynamo: {"error": message}
         stop = reason.get("matched", stop)
         named = (f"{word}: {message}" for word, message in reason.items())
         reason = reason.get("type", next(named, None))
-    if reason is None or reason == "":  # as protobuf says None
+    if reason is None or reason == "":  # protobuf has no None
         return None, None
     if not isinstance(reason, str):  # an Enum
         value = getattr(reason, "value", reason)

@@ -1,7 +1,7 @@
 """Many streams by request id, for the loop of an engine that generates for all of them at once.
 
 In: the new ids of a round, by request. Out: the chunk of each request. The pool uses no event loop
-and no threads. An error of one request ends that request, and no other.
+and no threads. An error of one request ends only that request.
 """
 
 from __future__ import annotations
@@ -14,17 +14,13 @@ from streamdec.chunks import Chunk, FinishReason, joined
 from streamdec.core.snapshots import shown
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
-from streamdec.errors import (
-    QueueFullError,
-    SnapshotError,
-    UnknownRequestError,
-)
+from streamdec.errors import QueueFullError, SnapshotError, UnknownRequestError
 from streamdec.protocols import Decoder
 from streamdec.streams.attribution import TokenAttribution
-from streamdec.streams.machine import Stepper, take_chunk
 from streamdec.streams.options import DecodingOptions
 from streamdec.streams.outputs import checked_ids
 from streamdec.streams.sinks import Sink, SlowSink, sender_of
+from streamdec.streams.stepper import Stepper, take_chunk
 
 __all__ = ["DecoderPool"]
 
@@ -36,12 +32,12 @@ NO_CONDITIONS = StopConditions()
 
 
 class DecoderPool:
-    r"""The StopSequenceDecoders of all requests that are under way, by request id.
+    r"""The StopSequenceDecoders of all running requests, by request id.
 
     A request that ends (at a stop, by ``finish`` or ``abort``, by an error) leaves the pool with
     its last chunk. Until the next ``step``, ``finish`` or ``abort`` its decoder is in ``ended``,
-    for its ``match`` and its counts. ``pool[request_id]`` is the decoder of a request under way;
-    ``len(pool)``, ``in`` and iteration are about the ids of these requests.
+    for its ``match`` and its counts. ``pool[request_id]`` is the decoder of a running request.
+    ``len(pool)``, ``in`` and iteration work on the ids of the running requests.
 
     Args:
         tokenizer: the tokenizer of all requests.
@@ -49,9 +45,9 @@ class DecoderPool:
 
     A ``request_id`` is a string or an integer.
 
-    **Memory.** That of its streams, some 800 bytes for each (1.7 KB with ``return_token_ids``), and
-    of those in ``ended``. **Cost.** A round costs little more than the steps of its requests;
-    requests without ids cost nothing. **Threads.** One thread at a time.
+    **Memory.** About 800 bytes for each request (1.7 KB with ``return_token_ids``), also for each
+    in ``ended``. **Cost.** A round costs little more than the steps of its requests; requests
+    without ids cost nothing. **Threads.** One thread at a time.
 
     >>> from streamdec import DecoderPool, MockTokenizer, StopConditions
     >>> pool = DecoderPool(MockTokenizer.from_tokens([b"Hi", b" there", b"\nUser:"]))
@@ -69,7 +65,7 @@ class DecoderPool:
         self.tokenizer = tokenizer
         """The tokenizer of all requests."""
         self.errors: dict[RequestId, Exception] = {}
-        """The errors of the last ``step`` or ``finish``, by request."""
+        """The errors of the last ``step``, ``finish`` or ``abort``, by request."""
         self.ended: dict[RequestId, StopSequenceDecoder] = {}
         """The decoders that ended in the last ``step``, ``finish`` or ``abort``."""
         self._returns_token_ids = return_token_ids
@@ -91,25 +87,26 @@ class DecoderPool:
         """Add a request, and begin its stream.
 
         Args:
-            request_id: its name, a string or an integer.
+            request_id: a string or an integer that names the request.
             conditions: as for StopSequenceDecoder.
             prompt_token_ids: as for StopSequenceDecoder.
             options: as for StopSequenceDecoder.
 
-        Raises what StopSequenceDecoder raises; ValueError if the pool has a request with this
-        ``request_id``; TypeError if it is neither a string nor an integer. Nothing is then added.
+        Raises ValueError if the pool has a request with this ``request_id``; TypeError if it is
+        neither a string nor an integer; and all that StopSequenceDecoder raises. After an error
+        nothing was added.
         """
         self._check_new(request_id)
         decoder = StopSequenceDecoder(self.tokenizer, conditions, prompt_token_ids, **options)
         self._take_in(request_id, decoder)
 
     def adopt(self, request_id: RequestId, decoder: StopSequenceDecoder) -> None:
-        """Add a ``decoder`` that is under way, or restored from a snapshot, as ``request_id``.
+        """Add a request with a ``decoder`` that has begun, or was restored from a snapshot.
 
-        From now on only the pool may step it.
+        Afterwards only the pool may step the decoder.
 
         Raises ValueError for a decoder of another tokenizer, a decoder that has ended, or a
-        ``request_id`` that the pool has; TypeError for another type of either.
+        ``request_id`` that the pool has; TypeError if either has a wrong type.
 
         >>> from streamdec import DecoderPool, MockTokenizer, StopConditions, StopSequenceDecoder
         >>> pool = DecoderPool(MockTokenizer())
@@ -121,7 +118,10 @@ class DecoderPool:
         if not isinstance(decoder, StopSequenceDecoder):
             raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}")
         if decoder.tokenizer is not self.tokenizer:
-            raise ValueError(f"the decoder is of another tokenizer: {decoder.tokenizer!r:.80}")
+            raise ValueError(
+                "the decoder is of another tokenizer: expected the pool's "
+                f"{self.tokenizer!r:.80}, got {decoder.tokenizer!r:.80}"
+            )
         if decoder.finished:
             raise ValueError(f"the decoder has ended: {decoder!r:.80}")
         self._take_in(request_id, decoder)
@@ -129,10 +129,11 @@ class DecoderPool:
     def attach(self, request_id: RequestId, sink: Sink | None) -> None:
         """Send the chunks of a request to ``sink`` from now on, instead of returning them.
 
-        ``step`` calls the sink with each chunk that has text, and with the last one. It may call
-        the pool's ``add``, ``finish`` and ``abort``. If it raises, its request ends, with the error
-        in ``errors``; ``error.chunk`` is the text that was not sent. While its ``is_behind`` is
-        true, chunks are joined; if more than 65,536 code points wait, the request is aborted.
+        ``step`` calls the sink with each chunk that has text, and with the last chunk. The sink may
+        call the pool's ``add``, ``finish`` and ``abort``. If it raises, its request ends: the error
+        is in ``errors``, and ``error.chunk`` is the text that was not sent. While the sink's
+        ``is_behind`` is true, chunks are joined. If more than 65,536 code points wait, the request
+        is aborted.
 
         Args:
             request_id: a request of the pool.
@@ -158,9 +159,9 @@ class DecoderPool:
             self._sinks[request_id] = sender_of(sink)
 
     def fork(self, request_id: RequestId, new_request_id: RequestId) -> None:
-        """Copy a request where it is now, as ``new_request_id``: for several samples (``n > 1``).
+        """Copy a request with its present state: for another sample (``n > 1``).
 
-        Both go on from here on their own. The copy has no sink.
+        Afterwards the two requests are independent. The copy has no sink.
 
         Raises UnknownRequestError if the pool has no ``request_id``; ValueError if it has a
         ``new_request_id``; TypeError if that is neither a string nor an integer.
@@ -190,17 +191,17 @@ class DecoderPool:
     def step(
         self, token_ids: Mapping[Any, SupportsIndex | Iterable[SupportsIndex]]
     ) -> dict[Any, Chunk]:
-        """Step some requests, or all: return the chunk of each that has no sink.
+        """Step some requests, or all. Return the chunk of each request without a sink.
 
-        An error of one request is not raised: it is in ``errors``, and the chunk of the request has
-        the text before the error, all that was withheld, and ``finish_reason="error"``. A request
-        that the pool does not have (it may just have ended) gets an UnknownRequestError in
-        ``errors``, and no chunk.
+        An error of one request is not raised but put in ``errors``. The chunk of the request then
+        has the text before the error, the withheld text, and ``finish_reason="error"``. For a
+        request that the pool does not have (it may just have ended) ``errors`` has an
+        UnknownRequestError, and there is no chunk.
 
         Args:
             token_ids: for each request an id, or several as a list, an array or a tensor.
 
-        Raises TypeError, before anything is stepped, if ``token_ids`` is no mapping.
+        Raises TypeError if ``token_ids`` is not a mapping. Then no request was stepped.
 
         >>> from streamdec import DecoderPool, MockTokenizer
         >>> pool = DecoderPool(MockTokenizer())
@@ -214,7 +215,9 @@ class DecoderPool:
         b: UnknownRequestError: the pool has no request 'b'
         """
         if not isinstance(token_ids, Mapping):
-            raise TypeError(f"step() takes new ids by request id, not {token_ids!r:.80}")
+            raise TypeError(
+                f"step() takes a mapping of request ids to new ids, not {token_ids!r:.80}"
+            )
         self.errors, self.ended = {}, {}
         self._is_stepping = True
         try:
@@ -236,7 +239,7 @@ class DecoderPool:
                     chunk = step(ids)
                 else:
                     chunk = self._requests[request_id].feed(checked_ids(ids))
-            except Exception as error:  # noqa: BLE001 (it ends this request alone)
+            except Exception as error:  # noqa: BLE001 (it ends only this request)
                 self.errors[request_id] = error
                 last, _ = _last_chunk(self._requests[request_id], "error")
                 chunk = joined(take_chunk(error), last)
@@ -252,24 +255,24 @@ class DecoderPool:
         """Send ``chunk`` to the sink of a request. Return whether the request has ended."""
         sink = self._sinks[request_id]
         if chunk.finish_reason is not None:
-            self._remove(request_id, chunk)  # first: the sink may call the pool
+            self._remove(request_id, chunk)  # before the call, because the sink may call the pool
         try:
             sink(chunk)
-        except Exception as error:  # noqa: BLE001 (it ends this request alone)
+        except Exception as error:  # noqa: BLE001 (it ends only this request)
             self._sink_failed(request_id, sink, chunk, error)
         return request_id not in self._requests
 
     def _sink_failed(
         self, request_id: RequestId, sink: Callable[[Chunk], object], chunk: Chunk, error: Any
     ) -> None:
-        """End a request whose sink raised ``error``, or is too far behind, at ``chunk``."""
+        """End a request whose sink raised ``error`` when it was called with ``chunk``."""
         self.errors[request_id] = error
         request = self._requests.get(request_id)
         if request is not None:
             last, _ = _last_chunk(request, "abort")
             self._remove(request_id, last)
             if isinstance(sink, SlowSink) and isinstance(error, QueueFullError):
-                with suppress(Exception):  # it gets all that waits, even if its reader is gone
+                with suppress(Exception):  # send all that waits; the client may be gone
                     sink(last)
                 return
             chunk = joined(chunk, last)
@@ -278,10 +281,11 @@ class DecoderPool:
     # --- ending
 
     def finish(self, request_id: RequestId, finish_reason: FinishReason = "stop") -> Chunk:
-        """End a request because the engine has ended it: return what was withheld.
+        """End a request because the engine has ended it. Return the withheld text.
 
-        The finish is ``finish_reason``; or ``"stop"`` if the released text completes a stop; or
-        ``"error"`` if releasing failed, with the error in ``errors``.
+        The finish reason of the chunk is ``finish_reason``; or ``"stop"`` if the released text
+        completes a stop; or ``"error"`` if the decoder raised, with the error in ``errors``. The
+        sink of the request, if it has one, gets the chunk too.
 
         Raises UnknownRequestError if the pool has no such request; ValueError for a
         ``finish_reason`` that does not exist.
@@ -303,7 +307,7 @@ class DecoderPool:
         return chunk
 
     def abort(self, request_id: RequestId) -> Chunk | None:
-        """``finish(request_id, "abort")``; None if the request has ended already."""
+        """Call ``finish(request_id, "abort")``; return None if the request has ended already."""
         return self.finish(request_id, "abort") if request_id in self else None
 
     def _remove(self, request_id: RequestId, last: Chunk) -> None:
@@ -311,12 +315,12 @@ class DecoderPool:
         del self._steps[request_id]
         self._sinks.pop(request_id, None)
         self.ended[request_id] = _decoder(request)
-        request.close(last, self.errors.get(request_id))
+        request.report_end(last, self.errors.get(request_id))
 
-    # --- what may be asked
+    # --- properties
 
     def __getitem__(self, request_id: RequestId) -> StopSequenceDecoder:
-        """Return the decoder of a request, to look at: only the pool may step it.
+        """Return the decoder of a running request. Only the pool may step it.
 
         Raises UnknownRequestError if the pool has no such request.
         """
@@ -340,10 +344,12 @@ class DecoderPool:
     # --- JSON
 
     def snapshot(self, request_id: RequestId | None = None) -> dict[str, Any]:
-        """Return one request as JSON, for ``StopSequenceDecoder.restore`` and ``adopt``; or all.
+        """Return the state of one request, or of the pool, as a dict that JSON can represent.
 
-        Without a ``request_id`` it is the whole pool, for ``DecoderPool.restore``; with
-        ``return_token_ids`` this has also the ids that belong to no chunk yet. The pool goes on.
+        The snapshot of a request is for ``StopSequenceDecoder.restore`` and ``adopt``. Without a
+        ``request_id`` the snapshot is of the whole pool, for ``DecoderPool.restore``; with
+        ``return_token_ids`` it also has the ids that belong to no chunk yet. The pool does not
+        change.
 
         Raises UnknownRequestError if the pool has no such request.
 
@@ -370,12 +376,12 @@ class DecoderPool:
         """Return the pool that ``snapshot()`` described.
 
         Args:
-            tokenizer: must decode as the tokenizer of the snapshot does.
-            snapshot: as ``snapshot()`` returned it, possibly by way of JSON.
+            tokenizer: a tokenizer that decodes as the tokenizer of the snapshot does.
+            snapshot: the dict that ``snapshot()`` returned, or the same dict from JSON.
             return_token_ids: as for the constructor.
 
-        Raises SnapshotMismatchError for another ``tokenizer``, SnapshotError for anything that is
-        no snapshot of a pool; both name the request.
+        Raises SnapshotMismatchError for another ``tokenizer``, SnapshotError for an object that is
+        not a snapshot of a pool; both name the request.
         """
         pool = cls(tokenizer, return_token_ids=return_token_ids)
         for name, data, *waiting in _requests(snapshot):
@@ -392,7 +398,7 @@ class DecoderPool:
 
 
 def _requests(snapshot: Any) -> list[Any]:
-    """Return an id and a snapshot for each request, and perhaps the ids without a chunk."""
+    """Return a request id and a snapshot for each request, and perhaps the ids without a chunk."""
     if not isinstance(snapshot, Mapping) or snapshot.get("machine") != "pool":
         raise SnapshotError(f"not a snapshot of a pool: {shown(snapshot)}")
     if snapshot.get("format") != FORMAT:
@@ -419,17 +425,16 @@ def _waiting(attribution: TokenAttribution | None) -> list[Any]:
 
 
 def _decoder(request: Stepper) -> StopSequenceDecoder:
-    """Return the decoder of a request."""
     decoder = request.machine
     assert isinstance(decoder, StopSequenceDecoder)
     return decoder
 
 
 def _last_chunk(request: Stepper, finish_reason: FinishReason) -> tuple[Chunk, Exception | None]:
-    """Return the last chunk, and the error that kept it from being the one asked for."""
+    """Return the last chunk; and the error of ending the machine, if it raised."""
     try:
         return request.end(finish_reason), None
-    except Exception as error:  # noqa: BLE001 (a tokenizer may fail at the end as well)
+    except Exception as error:  # noqa: BLE001 (the tokenizer may raise at the end too)
         jailed, attribution = request.machine.jailed, request.attribution
         if attribution is not None:
             return attribution.last(jailed, "error"), error

@@ -1,6 +1,6 @@
-"""From the outputs of a source to chunks: all that a stream does except pull and close.
+"""From the outputs of a source to chunks: the part that plain and asynchronous streams share.
 
-In: outputs. Out: chunks; the last one is kept until the source is closed.
+In: outputs. Out: chunks. The last chunk is kept until the source is closed.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any, Generic, SupportsIndex, TypeVar, Unpack, get_args
 
 from streamdec.chunks import Chunk, FinishReason, StopReason
-from streamdec.streams.machine import Machine, Stepper, check_machine, take_chunk
 from streamdec.streams.options import ChunkBy, ReadingOptions
 from streamdec.streams.outputs import OutputReader, ending
+from streamdec.streams.stepper import Machine, Stepper, check_machine, take_chunk
 
 __all__ = ["MAX_TOKENS_AT_ONCE", "BaseStream", "M", "Reading"]
 
@@ -24,10 +24,11 @@ M = TypeVar("M", bound=Machine)
 
 
 class Reading:
-    """What a machine makes of the outputs of one source.
+    """Turns the outputs of one source into chunks.
 
-    No id is stepped before its chunk is asked for, so that the machine is always as it was after
-    the chunks that were output. The last chunk is kept in ``last`` until the source is closed.
+    No id is stepped before its chunk is requested. So the state of the machine is always the state
+    after the chunks that were output. The last chunk is kept in ``last`` until the source is
+    closed.
     """
 
     def __init__(
@@ -57,9 +58,9 @@ class Reading:
         self.is_over = False
         """Whether the stream has finished or failed."""
         self.last: Chunk | None = None
-        """The last chunk, until it was output."""
+        """The last chunk, from the end of the stream until the chunk is output."""
         self.engine_finish_reason: str | None = None
-        """The engine's own word."""
+        """The engine's own finish reason."""
         self.source_ended = False
         """Whether the engine has ended by itself, so that there is nothing to stop."""
         self._feed = self.stepper.feed
@@ -74,23 +75,23 @@ class Reading:
 
     @property
     def step(self) -> Callable[[SupportsIndex], Chunk]:
-        """Return the chunk of an output whose type is ``takes``."""
+        """The function that returns the chunk of an output whose type is ``takes``."""
         return self.stepper.step
 
     @property
     def takes(self) -> Any:
-        """``int`` if ids may go straight to ``step``; None if ``read`` must see every output."""
+        """``int`` if single ids may go to ``step``; None if ``read`` must read every output."""
         return int if self._reads_ids else None
 
     # --- reading outputs
 
     def read(self, output: Any) -> Iterable[Chunk]:
-        """Return the chunks of one output, but the last of the stream.
+        """Return the chunks of one output, except the last chunk of the stream.
 
         Raises SourceError if the output cannot be read. An error of a step is raised by
         ``ending``, after the last chunk.
         """
-        if self._reads_ids and type(output) is list:  # as those of a TokenQueue
+        if self._reads_ids and type(output) is list:  # the outputs of a TokenQueue are lists
             reader = self.outputs
             if reader.may_be_cumulative:
                 reader.note_growth(output)
@@ -119,7 +120,7 @@ class Reading:
             self._end(ending(reason), stop_reason)
 
     def _take(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        """Return the chunk of a few ids, up to a finish or an error."""
+        """Return the chunk of ``token_ids``, up to a finish or an error."""
         self.num_taken = len(token_ids)
         try:
             chunk = self._feed(token_ids)
@@ -137,13 +138,13 @@ class Reading:
     # --- the end
 
     def end(self) -> None:
-        """End because the source has ended, and gave no reason."""
+        """End the stream because the source has ended without a finish reason."""
         if not self.is_over:
             self.source_ended = True
             self._end(self._finish_reason)
 
     def finish(self, chunk: Chunk) -> None:
-        """End with ``chunk``, which has a ``finish_reason``."""
+        """End the stream with ``chunk``, which has a ``finish_reason``."""
         self.is_over, self.last = True, chunk
 
     def _end(self, reason: FinishReason, stop_reason: StopReason = None) -> None:
@@ -153,14 +154,14 @@ class Reading:
             chunk = replace(chunk, stop_reason=stop_reason)
         self.last = chunk
 
-    def tell(self, error: BaseException | None) -> None:
-        """Tell the hooks how the stream ended; ``error`` is that of the source or the reader."""
-        self.stepper.close(self.last, self._error or error)
+    def report_end(self, error: BaseException | None) -> None:
+        """Report the end to the hooks; ``error`` was raised by the source or the reader."""
+        self.stepper.report_end(self.last, self._error or error)
 
     def ending(self) -> Iterator[Chunk]:
-        """Return the last chunk, and then raise the error of a step, if there was one.
+        """Yield the last chunk, and then raise the error of a step, if there was one.
 
-        To be read once the source is closed.
+        Call it after the source was closed.
         """
         last, self.last = self.last, None
         if last is not None and (last.text or self._error is None):
@@ -168,11 +169,11 @@ class Reading:
         if self._error is not None:
             raise self._error
 
-    # --- what may be asked
+    # --- properties
 
     @property
     def pending_text(self) -> str:
-        """The text that would still be output if nothing followed."""
+        """The text that would still be output if no more ids came."""
         last = "" if self.last is None else self.last.text
         return last + self.stepper.machine.pending_text
 
@@ -193,26 +194,36 @@ def _check(name: str, value: object, choices: tuple[str, ...]) -> None:
 
 
 class BaseStream(Generic[M]):
-    """What TextStream and TextIterator share."""
+    """The base class of TextStream and TextIterator."""
 
     def __init__(self, machine: M, **options: Unpack[ReadingOptions]) -> None:
         self.machine: M = machine
-        """The decoder; only the stream may step it while it runs."""
+        """The decoder. While the stream runs, only the stream may step it."""
         self._reading = Reading(machine, **options)
+        self._is_entered = False
+
+    def _note_entered(self) -> None:
+        """Note that a ``with`` block begins. Raises RuntimeError if one began before."""
+        if self._is_entered:
+            raise RuntimeError(
+                "a stream can be entered only once, and this one was entered before; make a new one"
+            )
+        self._is_entered = True
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the decoder as JSON, as it is after the chunks that were output.
+        """Return the state of the decoder after the chunks that were output, as JSON types.
 
-        To resume, give the engine the prompt and the ids up to there, and a new stream the decoder
-        that ``restore`` makes of the snapshot.
+        To resume, start the engine with the prompt and the ids read so far. Then make a new stream
+        with the decoder that ``restore`` returns for the snapshot.
         """
         return self.machine.snapshot()
 
     @property
     def pending_text(self) -> str:
-        """The text that would be output if nothing followed; reading it changes nothing.
+        """The text that would be output if no more ids came. Reading it changes nothing.
 
-        "" after the last chunk. A Sequence has no end: for it, always what it holds, as U+FFFD.
+        It is "" after the last chunk, except for a Sequence, which has no end: there it is always
+        U+FFFD for the bytes that are held.
         """
         return self._reading.pending_text
 
@@ -220,14 +231,14 @@ class BaseStream(Generic[M]):
     def pending_token_ids(self) -> tuple[int, ...]:
         """With ``return_token_ids``, the ids that were read and belong to no chunk yet; else ().
 
-        These are the ids of ``pending_text``, and those without text. A snapshot does not have
-        them.
+        These are the ids of ``pending_text``, and ids without text. They are not part of a
+        snapshot.
         """
         return self._reading.pending_token_ids
 
     @property
     def engine_finish_reason(self) -> str | None:
-        """The engine's own finish reason; None if it has not ended, or gave no reason."""
+        """The engine's own finish reason; None if it has not ended, or ended without one."""
         return self._reading.engine_finish_reason
 
     def __repr__(self) -> str:

@@ -1,8 +1,8 @@
 """Rounds of ids, from an engine's thread to a pool whose sinks run in an event loop.
 
-In: for each round the new ids by request, from any thread. Out: nothing is given back but the
-requests that have ended; the sinks of the pool get the chunks, in the event loop. A round costs the
-engine one lock, and the event loop one call: nothing is done for each request but to step it.
+In: for each round the new ids by request, from any thread. Out: the requests that have ended. The
+sinks of the pool get the chunks, in the event loop. A round costs the engine's thread one lock, and
+the event loop one call and the steps of the requests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from streamdec.streams.wakeups import is_in_event_loop, new_call
 __all__ = ["RoundQueue"]
 
 MAX_ROUNDS = 64
-"""Rounds that may wait for the event loop."""
+"""How many rounds may wait for the event loop by default."""
 
 Round = Mapping[Any, SupportsIndex | Iterable[SupportsIndex]]
 
@@ -26,8 +26,8 @@ Round = Mapping[Any, SupportsIndex | Iterable[SupportsIndex]]
 class RoundQueue:
     """Hands the rounds of an engine's thread to a pool in an event loop.
 
-    Made in the event loop. The pool belongs to the event loop: requests are added to it, and
-    aborted, only there, and each request has a sink.
+    Create it in the event loop. The pool belongs to that event loop: add and abort requests only
+    there, and attach a sink to each request.
 
     Args:
         pool: the pool to step.
@@ -67,24 +67,27 @@ class RoundQueue:
         self._call = new_call(self._step_all)
 
     def put(self, token_ids: Round, *, timeout: float | None = None) -> set[Any]:
-        """Hand over a round; return the requests that have ended since the last call.
+        """Hand over a round. Return the requests that have ended since the last call.
 
-        The engine stops generating for these. Among them are requests that the pool does not have.
-        From any thread; the rounds of one thread keep their order. While too many rounds wait, it
-        waits; in the thread of an event loop it raises instead.
+        The engine can stop generating for these requests. The set also has requests of earlier
+        rounds that the pool does not have. Any thread may call ``put``; the rounds of one thread
+        keep their order. While too many rounds wait, ``put`` waits; in the thread of an event loop
+        it raises instead.
 
         Args:
-            token_ids: for each request an id, or several as a list, an array or a tensor. It must
-                not be changed afterwards.
+            token_ids: for each request an id, or several as a list, an array or a tensor. Do not
+                change the mapping afterwards.
             timeout: how many seconds to wait at most; None for no limit.
 
         Raises:
-            TypeError: ``token_ids`` is no mapping.
+            TypeError: ``token_ids`` is not a mapping.
             QueueFullError: too many rounds wait. Nothing was put.
             QueueClosedError: the queue or its event loop was closed. Nothing was put.
         """
         if not isinstance(token_ids, Mapping):
-            raise TypeError(f"put() takes new ids by request id, not {token_ids!r:.80}")
+            raise TypeError(
+                f"put() takes a mapping of request ids to new ids, not {token_ids!r:.80}"
+            )
         with self._lock:
             if not self._has_room() and (
                 is_in_event_loop() or not self._room.wait_for(self._has_room, timeout)
@@ -102,7 +105,7 @@ class RoundQueue:
         return ended
 
     def close(self) -> None:
-        """Refuse further rounds; those that wait are dropped. From any thread."""
+        """Refuse further rounds, and drop the rounds that wait. Any thread may call it."""
         with self._lock:
             self._is_closed = True
             self._rounds = []
@@ -112,7 +115,7 @@ class RoundQueue:
         return self._is_closed or len(self._rounds) < self._max_rounds
 
     def _step_all(self) -> None:
-        """Step all rounds that wait; called in the event loop."""
+        """Step all waiting rounds. The event loop calls it."""
         pool = self.pool
         while self._rounds:
             with self._lock:

@@ -1,8 +1,8 @@
 """Sinks: where a pool sends the chunks of a request, in the call that steps it.
 
-An engine hands over the ids of a round for a thousand requests. A queue and a task for each of them
-would cost many times what decoding costs. A sink is a plain callable that takes a chunk: the pool
-calls it as soon as it has the chunk, without a queue, a lock or a task switch.
+An engine may hand over the ids of a thousand requests in one round. A queue and a task for each
+request would cost many times as much as decoding. A sink is a plain callable that takes a chunk.
+The pool calls it as soon as it has the chunk, without a queue, a lock or a task switch.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ MAX_BEHIND = 65_536
 
 
 class Sink(Protocol):
-    """What takes the chunks of one request: any callable.
+    """A callable that takes the chunks of one request.
 
     It may have an attribute or property ``is_behind``. While that is true, the pool keeps the
-    chunks and joins them, and then sends them as one.
+    chunks, and later sends them joined, as one chunk.
 
     >>> from streamdec import DecoderPool, MockTokenizer
     >>> pool = DecoderPool(MockTokenizer())
@@ -37,12 +37,12 @@ class Sink(Protocol):
     """
 
     def __call__(self, chunk: Chunk, /) -> object:
-        """Take ``chunk``, which has text or is the last one. What it returns is ignored."""
+        """Take ``chunk``, which has text or is the last chunk. The returned value is ignored."""
         ...
 
 
 class SlowSink:
-    """Sends chunks to a sink that can be behind: what it does not take yet is joined."""
+    """Sends chunks to a sink that can be behind, and keeps chunks while it is behind."""
 
     __slots__ = ("_sink", "_size", "_waiting")
 
@@ -52,10 +52,10 @@ class SlowSink:
         self._size = 0
 
     def __call__(self, chunk: Chunk) -> None:
-        """Send ``chunk`` after what waits, or keep it.
+        """Send the waiting chunks and ``chunk`` as one, or keep ``chunk`` if the sink is behind.
 
-        The last chunk is always sent. Raises QueueFullError if too much waits, and what the sink
-        raises.
+        The last chunk is always sent. Raises QueueFullError if too many code points wait; and all
+        that the sink raises.
         """
         if chunk.finish_reason is None and self._sink.is_behind:
             self._waiting.append(chunk)
@@ -67,15 +67,15 @@ class SlowSink:
         self._waiting, self._size = [], 0
 
     def joined(self, chunk: Chunk) -> Chunk:
-        """Return what waits, joined with ``chunk``, which comes after it."""
+        """Return the waiting chunks and then ``chunk``, joined."""
         return joined(*self._waiting, chunk)
 
 
 def sender_of(sink: Sink) -> Callable[[Chunk], object]:
-    """Return what the pool calls with each chunk: ``sink`` itself, unless it can be behind.
+    """Return the callable that gets each chunk: ``sink``, or a SlowSink if ``sink`` can be behind.
 
     Raises TypeError for a sink that cannot be called.
     """
     if not callable(sink):
-        raise TypeError(f"a sink must be callable with a chunk, not {sink!r:.80}")
+        raise TypeError(f"a sink must be callable with a chunk, got {sink!r:.80}")
     return SlowSink(sink) if hasattr(sink, "is_behind") else sink

@@ -1,7 +1,7 @@
 """The statistics of one stream, for the hooks that are called when it ends.
 
-In: a machine that is about to run, and what its steps return. Out: a StreamEnded. A stream has
-these only if a hook is installed.
+In: a machine that is about to run, and the chunks of its steps. Out: a StreamEnded. A stream has
+statistics only if a hook is installed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["StreamStatistics"]
 
 
 class _Counts(NamedTuple):
-    """The counts that a machine has."""
+    """The counts that a machine keeps."""
 
     tokens: int
     characters: int
@@ -26,8 +26,9 @@ class _Counts(NamedTuple):
 class StreamStatistics:
     """The counts of one stream, on any of the three machines or a tracer of one.
 
-    The number of chunks is the number of tokens, which machines count anyway, less the exceptions
-    that are noted here. So a token that gives text needs no call.
+    The number of chunks is the number of tokens minus the tokens without a chunk of their own. A
+    machine counts its tokens, and only the exceptions are noted here. So a token with text needs no
+    call.
 
     Args:
         machine: the machine of the stream.
@@ -36,10 +37,10 @@ class StreamStatistics:
 
     __slots__ = (
         "_before",
-        "_has_last",
         "_held",
         "_hooks",
         "_jailed",
+        "_last_has_text",
         "_machine",
         "_most",
         "_not_chunks",
@@ -49,8 +50,11 @@ class StreamStatistics:
         self._machine: Any = getattr(machine, "decoder", machine)
         self._hooks = hooks
         self._not_chunks = 0
-        self._has_last: bool | None = None
+        """Tokens without a chunk of their own."""
+        self._last_has_text: bool | None = None
+        """Whether the last chunk has text; None until it was counted here."""
         self._held = self._jailed = 0
+        """Steps without text after which bytes were held, and after which text was jailed."""
         self._most = Withheld()
         self._before = self._counts()
 
@@ -60,36 +64,34 @@ class StreamStatistics:
 
     # --- while it runs
 
-    def without_text(self) -> None:
-        """Note a step that gave no text, and was not the end."""
+    def note_empty_step(self) -> None:
+        """Note a step without text that was not the end."""
         self._not_chunks += 1
-        self._look(self._machine.withheld)
-
-    def _look(self, withheld: Withheld) -> None:
+        withheld: Withheld = self._machine.withheld
         self._held += bool(withheld.num_bytes)
         self._jailed += bool(withheld.characters)
         self._most = Withheld(*map(max, self._most, withheld))
 
-    def together(self, num_tokens: int, chunk: Chunk, *, is_end: bool) -> None:
-        """Note that ``num_tokens`` were stepped together, and gave ``chunk``."""
+    def note_batch(self, num_tokens: int, chunk: Chunk, *, is_end: bool) -> None:
+        """Note that ``chunk`` is the chunk of ``num_tokens`` tokens of one call."""
         self._not_chunks += num_tokens - (bool(chunk.text) if is_end or not num_tokens else 1)
         if is_end:
-            self._has_last = bool(chunk.text)
+            self._last_has_text = bool(chunk.text)
 
-    def flushed(self, chunk: Chunk) -> None:
-        """Note that the machine was flushed, and gave ``chunk``."""
+    def note_flush(self, chunk: Chunk) -> None:
+        """Note the ``chunk`` of the flush."""
         # After an error, the text before it and the flushed text are one chunk, counted once.
-        self._not_chunks -= bool(chunk.text) and not self._has_last
-        self._has_last = bool(chunk.text)
+        self._not_chunks -= bool(chunk.text) and not self._last_has_text
+        self._last_has_text = bool(chunk.text)
 
     # --- its end
 
     def end(self, last: Chunk | None, error: BaseException | None) -> None:
-        """Call the hooks: the stream ended with ``last``, by ``error``, or was closed before."""
+        """Call the hooks. Without ``last`` and ``error``, the stream was closed before its end."""
         reason: FinishReason = "abort"
         if last is not None and last.finish_reason is not None:
             reason = last.finish_reason
-            self._not_chunks += self._has_last is None and not last.text
+            self._not_chunks += self._last_has_text is None and not last.text
         if isinstance(error, Exception):
             reason = "error"
         now, before = self._counts(), self._before

@@ -1,6 +1,6 @@
 """Text from a plain iterator of an engine's outputs: ``for chunk in iter_chunks(...)``.
 
-The same as :mod:`streamdec.streams.text_stream`, without an event loop.
+It does what :mod:`streamdec.streams.text_stream` does, without an event loop.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.protocols import Decoder
 from streamdec.streams.closing import Closing
-from streamdec.streams.machine import Machine
 from streamdec.streams.options import (
     NO_PROMPT,
     ReadingOptions,
@@ -25,6 +24,7 @@ from streamdec.streams.options import (
 )
 from streamdec.streams.outputs import is_plain
 from streamdec.streams.reading import BaseStream, M, Reading
+from streamdec.streams.stepper import Machine
 
 __all__ = ["TextIterator", "iter_chunks"]
 
@@ -32,19 +32,19 @@ __all__ = ["TextIterator", "iter_chunks"]
 class TextIterator(BaseStream[M]):
     """The chunks of one plain source: an iterator, and a context manager that closes the source.
 
-    :func:`~streamdec.iter_chunks` makes one with a StopSequenceDecoder; a DecodeStream and a
-    Sequence work as well. ``source``, ``machine`` and ``options`` are as for
+    :func:`~streamdec.iter_chunks` makes one with a StopSequenceDecoder. A DecodeStream or a
+    Sequence works too. ``source``, ``machine`` and ``options`` are as for
     :func:`~streamdec.wrap`; ``on_stop`` must be a plain function.
 
     The last chunk, and no other, has a ``finish_reason``. The source is closed once: before the
-    last chunk is output, when a step or the source raises, on ``close``, and at the end of a
-    ``with`` block. An error is raised after all text that was decided before it. ``snapshot()``
-    then goes on with another source, and ``pending_text`` is what was withheld.
+    last chunk is output, when a step or the source raises, on ``close``, or at the end of a
+    ``with`` block. An error is raised after all text that was decided before it. The text can then
+    be continued from ``snapshot()`` with another source, and ``pending_text`` is the withheld text.
 
     Raises TypeError and ValueError for arguments as :func:`~streamdec.wrap` does.
 
-    A reader that leaves the loop early, outside of a ``with`` block, leaves the source open until
-    the iterator is garbage collected.
+    If a reader leaves the loop early without a ``with`` block, the source stays open until the
+    iterator is garbage collected.
 
     >>> from streamdec import DecodeStream, MockTokenizer, TextIterator
     >>> with TextIterator([1, 2, 3], DecodeStream(MockTokenizer())) as chunks:
@@ -63,7 +63,6 @@ class TextIterator(BaseStream[M]):
         **options: Unpack[ReadingOptions],
     ) -> None:
         super().__init__(machine, **options)
-        self._is_entered = False
         if inspect.iscoroutinefunction(on_stop):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
         pulled = _iterator_of(source)
@@ -83,23 +82,19 @@ class TextIterator(BaseStream[M]):
     # --- the end
 
     def close(self) -> None:
-        """Close the source, if it is still open; there are no chunks after it.
+        """Close the source, if it is still open. There are no more chunks afterwards.
 
-        Raises what closing the source raised, if that was not yet raised.
+        Raises the error of closing the source, if it was not yet raised.
         """
         self._close()
-        self._closing.complain()
+        self._closing.raise_error()
 
     def _close(self) -> None:
         self._chunks.close()
         self._closing.close()
 
     def __enter__(self) -> Self:
-        if self._is_entered:
-            raise RuntimeError(
-                "a stream is read once, and this one was entered before; make a new one"
-            )
-        self._is_entered = True
+        self._note_entered()
         return self
 
     def __exit__(
@@ -109,10 +104,7 @@ class TextIterator(BaseStream[M]):
         trace: TracebackType | None,
     ) -> None:
         self._close()
-        if error is None:
-            self._closing.complain()
-        else:
-            self._closing.note_on(error)
+        self._closing.pass_on_to(error)
 
 
 def _chunks(
@@ -145,7 +137,7 @@ def _chunks(
     except Exception as error:
         closing.note_on(error)
         raise
-    closing.complain()
+    closing.raise_error()
 
 
 def _iterator_of(source: Any) -> Iterator[Any]:
@@ -156,14 +148,14 @@ def _iterator_of(source: Any) -> Iterator[Any]:
 
 
 def _hint(source: object) -> str:
-    """Say how to make a source of ``source``."""
+    """Return the part of the error message that says what to do."""
     if hasattr(source, "__aiter__"):
-        return ": stream() reads what is asynchronous"
-    return ": call it, and give what it returns" if callable(source) else ""
+        return ": use stream() for an asynchronous source"
+    return ": call it, and pass its result" if callable(source) else ""
 
 
 class _Bare:
-    """An iterator that has no ``__iter__``: ``for`` asks for none after the first."""
+    """Adds ``__iter__`` to an iterator without it; ``for`` accepts such iterators."""
 
     def __init__(self, iterator: Any) -> None:
         self._iterator = iterator
@@ -186,33 +178,34 @@ def iter_chunks(
     on_stop: Callable[[], object] | None = None,
     **options: Unpack[StreamOptions],
 ) -> TextIterator[StopSequenceDecoder]:
-    r"""Return the text of a plain ``source`` in chunks, as it comes, until a stop.
+    r"""Return the text of a plain ``source`` in chunks, until a stop.
 
-    The same as :func:`~streamdec.stream`, without an event loop.
+    It does what :func:`~streamdec.stream` does, without an event loop.
 
     Args:
         source: a plain iterable of outputs: ids, lists, arrays or tensors of ids, or an engine's
-            own objects or dicts (:class:`~streamdec.streams.outputs.OutputReader` has the list).
+            own objects or dicts (:class:`~streamdec.streams.outputs.OutputReader` lists them).
         tokenizer: the tokenizer that :func:`~streamdec.load_tokenizer` returns, or any that
             DecodeStream accepts.
-        conditions: when the text ends; or give its parts as options: ``stop="User:"``. Without
+        conditions: when the text ends. Or pass its parts as options: ``stop="User:"``. Without
             either, the text ends with the source.
         prompt_token_ids: the ids of the prompt, as context. They are never output.
-        decoder: a StopSequenceDecoder (perhaps restored from a snapshot) instead of all these.
-        on_stop: a plain function, called before the source is closed, unless the engine has ended
-            by itself: to abort its request.
+        decoder: a StopSequenceDecoder (new, or restored from a snapshot) instead of the arguments
+            above and the options of decoding.
+        on_stop: a plain function that aborts the engine's request. It is called before the source
+            is closed, unless the engine has ended by itself.
         options: ``stop``, ``stop_token_ids``, ``eos_token_ids``, ``max_tokens``, ``min_tokens`` and
-            all else that StopConditions has; ``skip_special_tokens``, ``byte_fallback``,
+            all other arguments of StopConditions; ``skip_special_tokens``, ``byte_fallback``,
             ``unknown_ids``, ``clean_up_tokenization_spaces`` of DecodeStream; ``ids``,
             ``cumulative``, ``index``, ``chunk_by``, ``return_token_ids``, ``finish_reason`` of
             :class:`~streamdec.streams.options.ReadingOptions`.
 
     Returns:
-        The chunks. Each has the ``text`` that is decided now. The last one, and no other, has a
-        ``finish_reason``; the source is closed before it.
+        The chunks. Each has the ``text`` that is newly decided. The last chunk, and no other, has a
+        ``finish_reason``. The source is closed before the last chunk is output.
 
-    Raises what :func:`~streamdec.stream` raises; SourceError, and what the source and the decoder
-    raise, while it is read.
+    Raises the errors that :func:`~streamdec.stream` raises. While it is read, it raises
+    SourceError, and all errors of the source and the decoder.
 
     >>> from streamdec import MockTokenizer, iter_chunks
     >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"!", b"\nUs", b"er:"])

@@ -1,11 +1,11 @@
-"""Text from an asynchronous iterator of an engine's outputs: ``async for chunk in stream``.
+"""Text from an asynchronous iterator of an engine's outputs: ``async for chunk in stream(...)``.
 
-In: the iterator, and a decoder. Out: chunks, each as soon as its text is decided; the engine is
-closed as soon as it is not needed. Runs on asyncio and on trio.
+In: the iterator, and a decoder. Out: chunks, each as soon as its text is decided. The engine is
+closed as soon as it is no longer needed. Runs on asyncio and on trio.
 
 A stream pulls from the engine's iterator in the reader's own task, without a queue or a second
-task (unless it has an ``idle_timeout``). An engine that pushes puts into a TokenQueue, from which
-the stream pulls.
+task (unless it has an ``idle_timeout``). An engine that pushes ids puts them into a TokenQueue,
+from which the stream pulls.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from streamdec.core.stops.conditions import StopConditions
 from streamdec.protocols import Decoder
 from streamdec.streams.closing import AsyncClosing
 from streamdec.streams.idle import IdleSource, check_seconds
-from streamdec.streams.machine import Machine
 from streamdec.streams.options import (
     NO_PROMPT,
     ReadingOptions,
@@ -41,6 +40,7 @@ from streamdec.streams.options import (
 )
 from streamdec.streams.outputs import is_plain
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, M, Reading
+from streamdec.streams.stepper import Machine
 
 __all__ = ["TextStream", "stream", "wrap"]
 
@@ -58,21 +58,21 @@ class TextStream(BaseStream[M]):
                 yield chunk
         yield machine.flush()
 
-    and makes sure of the rest:
+    and guarantees in addition:
 
     * The last chunk, and no other, has a ``finish_reason``. The source is closed before it, and no
       output is pulled after the one that finished the stream.
-    * The source is closed exactly once: at the end, when a step or the source raises, when the
-      reader is cancelled or leaves the block. Closing is shielded from cancellation; but if the
+    * The source is closed exactly once: at the end, when a step or the source raises, or when the
+      reader is cancelled or leaves the block. Closing is shielded from cancellation. But if the
       reader is cancelled while a generator is being closed, the generator is cancelled too.
-    * An error is raised after all text that was decided before it. The decoder is then as it was
-      after that text: ``snapshot()`` goes on from there with another source, and ``pending_text``
-      is what was withheld.
-    * A chunk has 256 tokens at most, and after as many a stream checks for cancellation and lets
+    * An error is raised after all text that was decided before it. The decoder then has the state
+      after that text. The text can be continued from ``snapshot()`` with another source, and
+      ``pending_text`` is the withheld text.
+    * A chunk has 256 tokens at most. After 256 tokens a stream checks for cancellation and lets
       other tasks run, even if the source never waits.
 
-    One reader at a time: a second one gets ``anyio.BusyResourceError`` (or the RuntimeError of an
-    asynchronous generator, if the first one was between two chunks).
+    One reader at a time: a second reader gets ``anyio.BusyResourceError`` (or the RuntimeError of
+    an asynchronous generator, if the first reader was between two chunks).
 
     Raises TypeError and ValueError for arguments as :func:`~streamdec.wrap` does.
 
@@ -99,7 +99,6 @@ class TextStream(BaseStream[M]):
         **options: Unpack[ReadingOptions],
     ) -> None:
         super().__init__(machine, **options)
-        self._is_entered = False
         pulled = _iterator_of(source)
         if idle_timeout is not None:
             check_seconds(idle_timeout)
@@ -117,7 +116,7 @@ class TextStream(BaseStream[M]):
     # --- reading
 
     def __aiter__(self) -> AsyncIterator[Chunk]:
-        # The generator itself: to go through __anext__ would cost as much again as the generator.
+        # Return the generator itself: a call of __anext__ would take as long as the generator.
         self._check_idle()
         return self._chunks
 
@@ -132,16 +131,16 @@ class TextStream(BaseStream[M]):
     # --- the end
 
     async def aclose(self) -> None:
-        """Close the source, if it is still open; there are no chunks after it.
+        """Close the source, if it is still open. There are no more chunks afterwards.
 
         ``on_stop`` is called first, unless the engine has ended by itself. A second call does
         nothing.
 
-        Raises what closing the source raised, if that was not yet raised;
-        ``anyio.BusyResourceError`` while another task waits for a chunk (cancel that task instead).
+        Raises the error of closing the source, if it was not yet raised. Raises
+        ``anyio.BusyResourceError`` while another task waits for a chunk; cancel that task instead.
         """
         await self._close()
-        self._closing.complain()
+        self._closing.raise_error()
 
     async def _close(self) -> None:
         self._check_idle()
@@ -149,14 +148,10 @@ class TextStream(BaseStream[M]):
         await self._closing.close()
 
     async def __aenter__(self) -> Self:
-        if self._is_entered:
-            raise RuntimeError(
-                "a stream is read once, and this one was entered before; make a new one"
-            )
-        self._is_entered = True
+        self._note_entered()
         return self
 
-    if not TYPE_CHECKING:  # type checkers find these mistakes by themselves
+    if not TYPE_CHECKING:  # without these methods a type checker reports the mistake
 
         def __enter__(self) -> NoReturn:
             raise TypeError(
@@ -181,16 +176,13 @@ class TextStream(BaseStream[M]):
         trace: TracebackType | None,
     ) -> None:
         await self._close()
-        if error is None:
-            self._closing.complain()
-        else:
-            self._closing.note_on(error)
+        self._closing.pass_on_to(error)
 
 
 async def _chunks(
     reading: Reading, source: AsyncIterator[Any], closing: AsyncClosing
 ) -> AsyncGenerator[Chunk, None]:
-    """The chunks of a TextStream. It has no reference to the stream, so there is no cycle."""
+    """Yield the chunks of a TextStream, without a reference to it, so that there is no cycle."""
     step, shows_all, takes = reading.step, reading.shows_all, reading.takes
     reader = reading.outputs
     left = MAX_TOKENS_AT_ONCE
@@ -229,14 +221,14 @@ async def _chunks(
     except Exception as error:
         closing.note_on(error)
         raise
-    closing.complain()
+    closing.raise_error()
 
 
 # --- the source -----------------------------------------------------------------------------------
 
 
 def _iterator_of(source: Any) -> AsyncIterator[Any]:
-    """Return the iterator to pull from. Raises TypeError for an object that is no source."""
+    """Return the iterator to pull from. Raises TypeError if ``source`` is not a source."""
     if hasattr(source, "__aiter__"):
         iterator: AsyncIterator[Any] = source.__aiter__()
         return iterator if hasattr(iterator, "__aiter__") else _Bare(iterator)
@@ -246,7 +238,7 @@ def _iterator_of(source: Any) -> AsyncIterator[Any]:
     if inspect.iscoroutine(source):
         source.close()
     verb = "await" if is_awaitable else "call" if callable(source) else ""
-    hint = f": {verb} it, and give what it returns" if verb else ""
+    hint = f": {verb} it, and pass its result" if verb else ""
     raise TypeError(f"a source is an (async) iterable of outputs, not {source!r:.80}{hint}")
 
 
@@ -257,7 +249,7 @@ def _close_of(iterator: Any) -> Callable[[], object] | None:
 
 
 class _Bare:
-    """An iterator that has no ``__aiter__``: ``async for`` asks for none after the first."""
+    """Adds ``__aiter__`` to an iterator without it; ``async for`` accepts such iterators."""
 
     def __init__(self, iterator: Any) -> None:
         self._pull = iterator.__anext__
@@ -302,24 +294,24 @@ def wrap(
 
     Args:
         source: an (async) iterable of outputs: ids, lists, arrays or tensors of ids, or an engine's
-            own objects or dicts (:class:`~streamdec.streams.outputs.OutputReader` has the list).
-            Prefer an asynchronous one: a plain one blocks the event loop while it waits.
-        machine: a DecodeStream, a Sequence or a StopSequenceDecoder, new or under way. (A Sequence
-            can always grow, so what it holds at the end is not output.)
-        on_stop: called, and awaited if it returns an awaitable, before the source is closed, unless
-            the engine has ended by itself: to abort its request.
+            own objects or dicts (:class:`~streamdec.streams.outputs.OutputReader` lists them).
+            Prefer an asynchronous source: a plain one blocks the event loop while it waits.
+        machine: a DecodeStream, a Sequence or a StopSequenceDecoder, new or already stepped. (A
+            Sequence can always grow, so the bytes that it holds at the end are not output.)
+        on_stop: a function that aborts the engine's request. It is called before the source is
+            closed, unless the engine has ended by itself, and awaited if it returns an awaitable.
         idle_timeout: how many seconds the source may take for one output. The source then runs in a
             task of its own, which costs some 20 microseconds for each output.
         options: see :class:`~streamdec.streams.options.ReadingOptions`.
 
     Raises:
-        TypeError: at once, for an argument that is no source, decoder or option.
-        ValueError: at once, for an option with a value that does not exist, or ``idle_timeout`` on
-            a plain source.
-        IdleTimeoutError: while reading; it has a snapshot.
+        TypeError: at once, for an argument with a wrong type or an option that does not exist.
+        ValueError: at once, for an option with a wrong value, or ``idle_timeout`` with a plain
+            source.
+        IdleTimeoutError: while reading, after ``idle_timeout`` seconds; it has a snapshot.
         SourceError: while reading, for an output that cannot be read.
 
-    While reading, also whatever the source and the decoder raise.
+    Reading also raises all errors of the source and the decoder.
 
     >>> import anyio
     >>> from streamdec import DecodeStream, MockTokenizer, wrap
@@ -344,33 +336,34 @@ def stream(
     idle_timeout: float | None = None,
     **options: Unpack[StreamOptions],
 ) -> TextStream[StopSequenceDecoder]:
-    r"""Return the text of ``source`` in chunks, as it comes, until a stop.
+    r"""Return the text of ``source`` in chunks, until a stop.
 
     Args:
         source: an (async) iterable of outputs: ids, lists, arrays or tensors of ids, or an engine's
             own objects or dicts; see :func:`~streamdec.wrap`.
         tokenizer: the tokenizer that :func:`~streamdec.load_tokenizer` returns, or any that
             DecodeStream accepts.
-        conditions: when the text ends; or give its parts as options: ``stop="User:"``. Without
+        conditions: when the text ends. Or pass its parts as options: ``stop="User:"``. Without
             either, the text ends with the source.
         prompt_token_ids: the ids of the prompt, as context. They are never output.
-        decoder: a StopSequenceDecoder (perhaps restored from a snapshot) instead of all these.
-        on_stop: called, and awaited if it returns an awaitable, before the source is closed, unless
-            the engine has ended by itself: to abort its request.
+        decoder: a StopSequenceDecoder (new, or restored from a snapshot) instead of the arguments
+            above and the options of decoding.
+        on_stop: a function that aborts the engine's request. It is called before the source is
+            closed, unless the engine has ended by itself, and awaited if it returns an awaitable.
         idle_timeout: how many seconds an asynchronous source may take for one output; see
             :func:`~streamdec.wrap`.
         options: ``stop``, ``stop_token_ids``, ``eos_token_ids``, ``max_tokens``, ``min_tokens`` and
-            all else that StopConditions has; ``skip_special_tokens``, ``byte_fallback``,
+            all other arguments of StopConditions; ``skip_special_tokens``, ``byte_fallback``,
             ``unknown_ids``, ``clean_up_tokenization_spaces`` of DecodeStream; ``ids``,
             ``cumulative``, ``index``, ``chunk_by``, ``return_token_ids``, ``finish_reason`` of
             :class:`~streamdec.streams.options.ReadingOptions`.
 
     Returns:
-        The chunks. Each has the ``text`` that is decided now. The last one, and no other, has a
-        ``finish_reason``; the source is closed before it.
+        The chunks. Each has the ``text`` that is newly decided. The last chunk, and no other, has a
+        ``finish_reason``. The source is closed before the last chunk is output.
 
-    Raises what :func:`~streamdec.wrap`, StopConditions and StopSequenceDecoder raise; TypeError if
-    both a decoder and its parts are given, or neither.
+    Raises TypeError if both a decoder and its parts are given, or neither; and all that
+    :func:`~streamdec.wrap`, StopConditions and StopSequenceDecoder raise.
 
     >>> import anyio
     >>> from streamdec import MockTokenizer, stream

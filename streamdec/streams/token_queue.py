@@ -1,8 +1,8 @@
 """A queue of ids, from an engine that pushes to the stream that reads.
 
-In: ids, put by an engine's thread or task as it generates them. Out: all waiting ids at once, to a
-stream whose source the queue is. A fast reader gets ids one by one; a slow reader gets many
-together instead of falling behind. No text is queued.
+In: ids, put by an engine's thread or task as it generates them. Out: all waiting ids at once, to
+the stream that reads from the queue. A fast reader gets ids one by one. A slow reader gets many at
+once, and does not fall behind. No text is queued.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from streamdec.streams.wakeups import Wakeup, is_in_event_loop, new_wakeup
 __all__ = ["TokenQueue"]
 
 MAX_SIZE = 1_024
-"""Ids that may wait by default: ten seconds of a fast engine, and four chunks of a stream."""
+"""How many ids may wait by default: ten seconds of a fast engine, or four chunks of a stream."""
 
 FAILURES = Exception, KeyboardInterrupt, SystemExit
-"""Exceptions that a reader may be given as they are. Others are an event loop's cancellation."""
+"""Exceptions that a reader may raise unchanged. Others are cancellations of an event loop."""
 ENDS_OF_LOOPS = StopIteration, StopAsyncIteration
 """Exceptions that would end the reader's loop without an error."""
 
@@ -38,7 +38,7 @@ class TokenQueue:
     all ids that were put.
 
     When the reader closes the queue, as a stream does at a stop, ``put`` raises QueueClosedError
-    and ``closed`` is true: the producer can stop generating.
+    and ``closed`` is true. Then the producer can stop generating.
 
     Args:
         maxsize: how many ids may wait before ``put`` waits; None for no bound. The ids of one
@@ -46,7 +46,7 @@ class TokenQueue:
 
     Raises TypeError or ValueError if ``maxsize`` is not an integer from 1 up.
 
-    **Memory.** The queue keeps the ids that wait, and no text.
+    **Memory.** The queue keeps the waiting ids.
 
     >>> import anyio
     >>> from streamdec import MockTokenizer, TokenQueue, stream
@@ -67,7 +67,7 @@ class TokenQueue:
         if maxsize is not None and maxsize < 1:
             raise ValueError(f"maxsize must be at least 1, not {maxsize}")
         self._limit = sys.maxsize if maxsize is None else maxsize
-        """How many waiting ids make a put wait; 0 once nothing can be put any more."""
+        """From how many waiting ids on ``put`` waits; 0 once the queue was ended or closed."""
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._ids: list[SupportsIndex] = []
@@ -85,16 +85,16 @@ class TokenQueue:
         wait: bool = True,
         timeout: float | None = None,
     ) -> None:
-        """Put ``token_ids``: an id, or a list, array or tensor of ids; from any thread.
+        """Put ``token_ids``: an id, or a list, array or tensor of ids. Any thread may call it.
 
-        While the queue is full it waits, ``timeout`` seconds at most (None: without a limit). With
+        While the queue is full, ``put`` waits, ``timeout`` seconds at most (None: no limit). With
         ``wait=False``, and in the thread of an event loop, it raises instead. The ids of one thread
         keep their order.
 
         Raises:
             QueueFullError: the queue is full. Nothing was put.
             QueueClosedError: the queue was ended or closed, or its reader's event loop was closed.
-            TypeError: ``token_ids`` is not ids. (Each id is checked when it is decoded.)
+            TypeError: ``token_ids`` has another type. (Each id is checked when it is decoded.)
 
         >>> from streamdec import QueueFullError, TokenQueue
         >>> queue = TokenQueue(maxsize=2)
@@ -121,10 +121,10 @@ class TokenQueue:
             raise QueueClosedError("the event loop of the queue's reader is closed") from error
 
     async def send(self, token_ids: SupportsIndex | Iterable[SupportsIndex]) -> None:
-        """Put ``token_ids`` from a task; while the queue is full, other tasks run.
+        """Put ``token_ids`` from a task. While the queue is full, other tasks run.
 
-        Raises QueueClosedError and TypeError as ``put`` does. If it is cancelled while it waits,
-        nothing was put.
+        Raises QueueClosedError and TypeError as ``put`` does. If the task is cancelled while it
+        waits, nothing was put.
         """
         ids = checked_ids(token_ids)
         while True:
@@ -143,17 +143,19 @@ class TokenQueue:
                     self._senders.remove(wait)
 
     def end(self, finish_reason: str | None = None, stop_reason: str | int | None = None) -> None:
-        """End the queue, perhaps with the engine's own ``finish_reason`` and ``stop_reason``.
+        """End the queue, with the engine's ``finish_reason`` and ``stop_reason`` if it has any.
 
-        The reader sees the end after all ids that were put. A second end does nothing.
+        The reader sees the end after all ids that were put. A second ``end`` or ``fail`` does
+        nothing.
         """
         self._finish(Delta((), finish_reason, stop_reason))
 
     def fail(self, error: BaseException) -> None:
-        """End the queue; the reader raises ``error`` after all ids that were put.
+        """End the queue. The reader raises ``error`` after all ids that were put.
 
-        An exception that means something to the reader's own task (StopIteration, a cancellation)
-        becomes the cause of a RuntimeError. Raises TypeError if ``error`` is no exception.
+        An exception that would end or cancel the reader's task without an error (StopIteration, a
+        cancellation) becomes the cause of a RuntimeError. A second ``end`` or ``fail`` does
+        nothing. Raises TypeError if ``error`` is not an exception.
         """
         if not isinstance(error, BaseException):
             raise TypeError(f"fail() takes an exception, not {error!r:.80}")
@@ -164,15 +166,15 @@ class TokenQueue:
 
     @property
     def closed(self) -> bool:
-        """Whether the reader has closed the queue, so that no more ids are needed.
+        """Whether the reader has closed the queue, so that it needs no more ids.
 
-        After ``end`` or ``fail`` it is False until the reader has read all ids.
+        After ``end`` or ``fail`` it stays False until the reader closes the queue.
         """
         return self._is_closed
 
     @property
     def num_waiting(self) -> int:
-        """How many ids were put and not read yet."""
+        """How many ids were put and not yet read."""
         return len(self._ids)
 
     # --- the reader's side
@@ -181,9 +183,9 @@ class TokenQueue:
         return self
 
     async def __anext__(self) -> Any:
-        """Return all waiting ids, as soon as there are some; at the end, a Delta with the reason.
+        """Wait for ids, and return all that wait; at the end, a Delta with the finish reason.
 
-        Raises what ``fail`` was given; ``anyio.BusyResourceError`` for a second reader.
+        Raises the error of ``fail``; ``anyio.BusyResourceError`` for a second reader.
         """
         while True:
             with self._lock:
@@ -200,7 +202,7 @@ class TokenQueue:
                         self._reader = None
 
     async def aclose(self) -> None:
-        """Refuse all further ids, and drop those that were not read. The reader calls it."""
+        """Refuse further ids, and drop the ids that were not read. The reader calls it."""
         self._close()
 
     def _close(self) -> None:
@@ -222,10 +224,12 @@ class TokenQueue:
         if self._limit and is_in_event_loop():
             raise QueueFullError(
                 f"the queue is full: {len(self._ids)} ids wait, and put() must not wait in the "
-                "thread of an event loop; await send(), or say wait=False"
+                "thread of an event loop; await send(), or pass wait=False"
             )
         if not self._room.wait_for(self._is_decided, timeout):
-            raise QueueFullError(f"the queue was full for {timeout:g} seconds")
+            raise QueueFullError(
+                f"the queue was full for {timeout:g} seconds; the reader is too slow"
+            )
         if not self._limit:
             why = "its reader has closed it" if self._is_closed else "it was ended"
             raise QueueClosedError(f"nothing can be put into the queue: {why}")
@@ -235,7 +239,7 @@ class TokenQueue:
         return not self._limit or len(self._ids) < self._limit
 
     def _take(self) -> Any:
-        """Return all ids that wait; after them the end."""
+        """Return all waiting ids. If none wait, return or raise the end."""
         ids, self._ids = self._ids, []
         if ids:
             self._wake_producers()

@@ -1,7 +1,8 @@
 """Wakeups: a task waits, and any thread can wake it.
 
-anyio's own means cost a task twice as much as the rest of a hand-over, and make the waking thread
-wait until it is done. So this uses the public means of asyncio and of trio.
+anyio's functions for this cost a task twice as much as the rest of a hand-over, and the waking
+thread waits until the event loop has run them. So this module calls the public functions of asyncio
+and trio.
 """
 
 from __future__ import annotations
@@ -18,47 +19,48 @@ __all__ = ["Call", "Wakeup", "is_in_event_loop", "new_call", "new_wakeup", "runs
 
 
 class Call:
-    """A call of a function in one event loop, which any thread can ask for.
+    """A function and the event loop in which it is called. Any thread can ask for the call.
 
     Args:
-        waker: that of the event loop.
+        waker: the waker of the event loop.
         function: called without arguments.
     """
 
     def __init__(self, waker: _Waker, function: Callable[[], object]) -> None:
         self._waker = waker
-        self.finish = function
+        self.function = function
 
     def wake(self) -> None:
-        """Have the function called, soon; at once in the event loop itself.
+        """Call the function soon in the event loop; at once if the caller runs in that loop.
 
         Raises RuntimeError if the event loop is closed.
         """
         if self._waker.is_here():
-            self.finish()
+            self.function()
         else:
             self._waker.wake(self)
 
 
 class Wakeup(Call, ABC):
-    """What one task awaits, until any thread calls ``wake``."""
+    """An awaitable for one task. It is done once any thread has called ``wake``."""
 
     @abstractmethod
     def __await__(self) -> Generator[Any, Any, Any]: ...
 
 
 class _Waker(ABC):
-    """Wakes the tasks of one event loop for other threads, as many as there are at a time.
+    """Makes the calls of other threads into one event loop, many of them at a time.
 
-    A call into an event loop is expensive and makes the caller give up the interpreter, which an
-    engine with a thousand streams cannot afford for each. So the loop, once called, looks again and
-    again until no more wakeups come, and meanwhile no thread has to call it.
+    A call into an event loop is expensive and releases the interpreter lock. An engine with a
+    thousand streams cannot afford that for each of them. So the event loop, once it was called,
+    checks for more calls until none are left, and meanwhile no thread has to call it.
     """
 
     def __init__(self, loop: Any) -> None:
         self.loop = loop
-        self._ended: deque[Call] = deque()
+        self._due: deque[Call] = deque()
         self._is_called = False
+        """Whether the loop was called and still checks for more calls."""
 
     @abstractmethod
     def new_wakeup(self) -> Wakeup:
@@ -70,19 +72,19 @@ class _Waker(ABC):
 
     @abstractmethod
     def _call(self) -> None:
-        """Have the loop call ``_finish_all``, from outside. RuntimeError if it is closed."""
+        """Make the loop call ``_run_due``, from another thread. RuntimeError if it is closed."""
 
     @abstractmethod
     def _call_again(self) -> None:
-        """The same, from inside the loop."""
+        """Make the loop call ``_run_due`` again, from inside the loop."""
 
     @abstractmethod
     def _is_gone(self) -> bool:
-        """Whether the loop was closed after it was called and before it answered."""
+        """Whether the loop was closed after it was called and before it ran ``_run_due``."""
 
     def wake(self, call: Call) -> None:
-        """Finish ``call`` in the loop. Raises RuntimeError if the loop is closed."""
-        self._ended.append(call)
+        """Run ``call`` in the loop. Raises RuntimeError if the loop is closed."""
+        self._due.append(call)
         if not self._is_called or self._is_gone():
             self._is_called = True
             try:
@@ -91,12 +93,12 @@ class _Waker(ABC):
                 self._is_called = False
                 raise
 
-    def _finish_all(self) -> None:
-        if not self._ended:
+    def _run_due(self) -> None:
+        if not self._due:
             self._is_called = False
-        if self._ended:  # perhaps added since the last line, by a thread that did not call
-            while self._ended:
-                self._ended.popleft().finish()
+        if self._due:  # a thread may have added a call before the last line, without calling
+            while self._due:
+                self._due.popleft().function()
             try:
                 self._call_again()
             except RuntimeError:  # the loop is closing: the next call raises
@@ -122,17 +124,17 @@ class _AsyncioWaker(_Waker):
         return _AsyncioWakeup(self)
 
     def is_here(self) -> bool:
-        # Not by the thread: a loop may be begun in one thread and go on in another.
+        # The thread does not show it: a loop may start in one thread and continue in another.
         try:
             return asyncio.get_running_loop() is self.loop
         except RuntimeError:
             return False
 
     def _call(self) -> None:
-        self.loop.call_soon_threadsafe(self._finish_all)
+        self.loop.call_soon_threadsafe(self._run_due)
 
     def _call_again(self) -> None:
-        self.loop.call_soon(self._finish_all)
+        self.loop.call_soon(self._run_due)
 
     def _is_gone(self) -> bool:
         return bool(self.loop.is_closed())
@@ -156,12 +158,12 @@ class _TrioWaker(_Waker):
         return runs_trio() and sys.modules["trio.lowlevel"].current_trio_token() is self.loop
 
     def _call(self) -> None:
-        self.loop.run_sync_soon(self._finish_all)
+        self.loop.run_sync_soon(self._run_due)
 
     _call_again = _call
 
     def _is_gone(self) -> bool:
-        return False  # trio answers all calls before it ends
+        return False  # trio runs all calls before it ends
 
 
 class _Wakers(threading.local):
@@ -189,7 +191,7 @@ def runs_trio() -> bool:
     trio: Any = sys.modules.get("trio.lowlevel")
     if hasattr(trio, "in_trio_run"):
         return bool(trio.in_trio_run())
-    # Not imported; or being imported by another thread; or older than 0.29, which has to be tried.
+    # trio is not imported, is being imported by another thread, or is older than 0.29.
     try:
         return hasattr(trio, "current_trio_token") and trio.current_trio_token() is not None
     except RuntimeError:
@@ -202,7 +204,7 @@ def new_wakeup() -> Wakeup:
 
 
 def new_call(function: Callable[[], object]) -> Call:
-    """Return a call of ``function`` in the event loop that runs. RuntimeError if none runs."""
+    """Return a call of ``function`` in the running event loop. RuntimeError if none runs."""
     return Call(_waker(), function)
 
 

@@ -1,4 +1,4 @@
-"""Scripted engines: they give what they are told to, and note what is done to them."""
+"""Scripted engines: they return given outputs, and count how often they are pulled and closed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import (
     Iterable,
     Sequence,
 )
+from contextlib import closing
 from typing import Any, Self
 
 from anyio.lowlevel import checkpoint
@@ -30,11 +31,11 @@ __all__ = [
 
 
 class BoomError(Exception):
-    """What a broken engine raises."""
+    """The exception of a broken engine."""
 
 
 class Script:
-    """Outputs, and what comes after them: the end, or an exception."""
+    """Outputs, and after them the end or an exception."""
 
     def __init__(
         self,
@@ -51,10 +52,10 @@ class Script:
         self.closings = 0
         """How often it was closed."""
         self.is_closed = False
-        """Whether closing went through to the end."""
+        """Whether closing was completed."""
 
     def next_output(self) -> Any:
-        """Raises IndexError at the end."""
+        """Return the next output. Raises IndexError at the end."""
         assert not self.closings, "an output was asked for after the engine was closed"
         self.pulls += 1
         if self.pulls > len(self.outputs) and self.error is not None:
@@ -66,7 +67,10 @@ class Script:
 
 
 class Engine(Script):
-    """An asynchronous one. ``before_pull`` and ``in_close`` are awaited there, with the count."""
+    """An asynchronous engine.
+
+    It awaits ``before_pull(pulls)`` before each pull, and ``in_close()`` while it is closed.
+    """
 
     def __init__(
         self,
@@ -103,7 +107,7 @@ class Engine(Script):
 
 
 class PlainEngine(Script):
-    """A plain one."""
+    """A plain engine."""
 
     def __iter__(self) -> Self:
         return self
@@ -121,7 +125,7 @@ class PlainEngine(Script):
         self.is_closed = True
 
 
-async def async_generator(script: Script) -> AsyncGenerator[Any, None]:
+def plain_generator(script: Script) -> Generator[Any, None, None]:
     """An engine as most are written; closed when its ``finally`` has run."""
     try:
         while True:
@@ -135,18 +139,11 @@ async def async_generator(script: Script) -> AsyncGenerator[Any, None]:
         script.is_closed = True
 
 
-def plain_generator(script: Script) -> Generator[Any, None, None]:
-    """The same without ``async``."""
-    try:
-        while True:
-            try:
-                output = script.next_output()
-            except IndexError:
-                return
+async def async_generator(script: Script) -> AsyncGenerator[Any, None]:
+    """``plain_generator`` as an asynchronous generator."""
+    with closing(plain_generator(script)) as outputs:
+        for output in outputs:
             yield output
-    finally:
-        script.note_closing()
-        script.is_closed = True
 
 
 def grouped(token_ids: Sequence[int], cuts: Sequence[int]) -> list[list[int]]:

@@ -28,7 +28,7 @@ from streamdec import (
     wrap,
 )
 from streamdec import Sequence as TokenSequence
-from streamdec.streams.machine import Machine
+from streamdec.streams.stepper import Machine
 from tests.stop_laws import Setup
 from tests.streams.engines import BoomError, Engine, PlainEngine
 

@@ -22,8 +22,8 @@ from streamdec import (
     stream,
     wrap,
 )
-from streamdec.streams.machine import Machine
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
+from streamdec.streams.stepper import Machine
 from tests.streams import laws
 from tests.streams.engines import Engine, drained
 

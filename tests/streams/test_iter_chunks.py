@@ -74,7 +74,9 @@ def test_what_would_have_to_be_awaited_closes_nothing_and_that_is_said() -> None
     engine = PlainEngine([A, STOP])
     chunks = iter_chunks(engine, TOKENIZER, stop="STOP", on_stop=lambda: abort())
     assert [next(chunks).text, next(chunks).finish_reason] == ["a", "stop"]
-    with pytest.raises(TypeError, match=r"must be plain, and returned <coroutine object"):
+    with pytest.raises(
+        TypeError, match=r"must be plain functions.* <coroutine object .*; use stream"
+    ):
         next(chunks)
     assert engine.closings == 1
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streamdec import Chunk, DecodeStream
 from streamdec.core.table import LIST_STEP
-from streamdec.streams.machine import Machine
+from streamdec.streams.stepper import Machine
 from tests.stop_laws import Setup, setup_of
 from tests.stop_reference import Situation, situations
 from tests.strategies import cuts

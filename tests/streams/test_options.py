@@ -1,4 +1,4 @@
-"""The doors: what may be given, and what is said where it may not."""
+"""``stream`` and ``iter_chunks``: their arguments, and the errors for wrong ones."""
 
 from __future__ import annotations
 
@@ -26,24 +26,25 @@ from streamdec.streams.options import DecoderOptions, ReadingOptions, StreamOpti
 from streamdec.streams.reading import Reading
 from tests.streams.engines import Engine, PlainEngine, drained
 
-TOKENIZER = MockTokenizer.from_tokens([b"<s>", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
+TOKENS = [b"<s>", b"a", b"b", b"\xc3", b"\xa9", b"STOP", b" ."]
+TOKENIZER = MockTokenizer.from_tokens(TOKENS, [0])
 OTHER = MockTokenizer()
 
-DOORS: dict[str, tuple[Callable[..., Any], type[Engine | PlainEngine]]] = {
+ENTRY_POINTS: dict[str, tuple[Callable[..., Any], type[Engine | PlainEngine]]] = {
     "stream()": (stream, Engine),
     "iter_chunks()": (iter_chunks, PlainEngine),
 }
 
 
-@pytest.fixture(params=[*DOORS])
+@pytest.fixture(params=[*ENTRY_POINTS])
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture
 def open_(name: str) -> Callable[..., Any]:
-    """One of the doors."""
-    return DOORS[name][0]
+    """One of the entry points."""
+    return ENTRY_POINTS[name][0]
 
 
 async def engine_to_be() -> list[int]:
@@ -69,7 +70,7 @@ def parameters_of(function: Callable[..., Any]) -> set[str]:
     }
 
 
-def test_a_stream_takes_all_options_of_the_machine_and_the_flow() -> None:
+def test_a_stream_takes_all_options_of_the_decoder_and_of_reading() -> None:
     conditions, decoder = parameters_of(StopConditions), parameters_of(StopSequenceDecoder)
     assert set(DecoderOptions.__annotations__) == conditions | decoder
     assert set(ReadingOptions.__annotations__) == parameters_of(Reading)
@@ -99,9 +100,7 @@ def test_a_stream_takes_all_options_of_the_machine_and_the_flow() -> None:
         ({"stop_regex": "[bc]+", "max_match_length": 5}, "a"),
         ({"stop": "b", "limits": StopLimits(longest_stop=5)}, "a"),
         ({"skip_special_tokens": False}, "<s>ab\ufffd"),
-        ({"unknown_ids": "replace"}, "ab\ufffd"),
         ({"byte_fallback": "exact"}, "ab\ufffd"),
-        ({"clean_up_tokenization_spaces": True}, "ab\ufffd"),
         ({"conditions": StopConditions(stop="b")}, "a"),
         ({"prompt_token_ids": [3]}, "\ufffdab\ufffd"),
         ({"ids": lambda token_id: [token_id]}, "ab\ufffd"),
@@ -111,10 +110,26 @@ def test_a_stream_takes_all_options_of_the_machine_and_the_flow() -> None:
     ],
     ids=lambda value: next(iter(value), "none") if isinstance(value, dict) else None,
 )
-async def test_each_option_has_its_effect(
+async def test_each_option_is_accepted_and_has_its_effect_on_the_text(
     open_: Callable[..., Any], options: dict[str, Any], text: str
 ) -> None:
     assert await text_of(open_, [0, 1, 2, 3], TOKENIZER, **options) == text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "a ."),
+        ({"unknown_ids": "replace"}, "a .\ufffd"),
+        ({"clean_up_tokenization_spaces": True}, "a."),
+    ],
+    ids=["none", "unknown_ids", "clean_up_tokenization_spaces"],
+)
+async def test_options_for_unknown_ids_and_spaces_have_their_effect(
+    open_: Callable[..., Any], options: dict[str, Any], text: str
+) -> None:
+    assert await text_of(open_, [1, 6, 99], TOKENIZER, **options) == text
 
 
 @pytest.mark.anyio
@@ -214,19 +229,19 @@ def test_what_is_no_source_is_named(open_: Callable[..., Any], source: Any) -> N
 
 
 def test_an_engine_that_was_not_called_is_to_be_called(open_: Callable[..., Any]) -> None:
-    with pytest.raises(TypeError, match=r"not <function engine_to_be.*: call it, and give what"):
+    with pytest.raises(TypeError, match=r"not <function engine_to_be.*: call it, and pass its"):
         open_(engine_to_be, TOKENIZER)
 
 
 def test_a_coroutine_that_would_give_the_source_is_to_be_awaited() -> None:
-    with pytest.raises(TypeError, match="await it, and give what it returns"):
+    with pytest.raises(TypeError, match="await it, and pass its result"):
         stream(engine_to_be(), TOKENIZER)  # type: ignore[arg-type]
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_so_is_a_future_though_it_can_be_iterated_over(is_async: bool) -> None:
-    """As old coroutines did; it would give itself."""
+    """Iterating over a future is how old coroutines awaited it: it yields itself."""
     future: Any = asyncio.get_running_loop().create_future()
     open_: Callable[..., Any] = stream if is_async else iter_chunks
     with pytest.raises(TypeError, match=r"a source is an .*iterable of outputs, not <Future"):
@@ -234,7 +249,7 @@ async def test_so_is_a_future_though_it_can_be_iterated_over(is_async: bool) -> 
 
 
 def test_a_plain_stream_cannot_wait() -> None:
-    with pytest.raises(TypeError, match=r"iterable of outputs, not <.*Engine.*: stream\(\) reads"):
+    with pytest.raises(TypeError, match=r"iterable of outputs, not <.*Engine.*: use stream\(\)"):
         iter_chunks(Engine([1]), TOKENIZER)  # type: ignore[arg-type]
 
     async def abort() -> None: ...
@@ -294,7 +309,7 @@ async def test_chunks_say_which_ids_they_cover_if_asked() -> None:
 
 @pytest.mark.anyio
 async def test_ids_of_withheld_text_wait_with_it() -> None:
-    """As much of a stop as there is may still be text."""
+    """The beginning of a stop may still turn out to be text."""
     tokens = MockTokenizer.from_tokens([b"ab", b"c", b"d"])
     ids = [0, 1, 2, 0]
     chunks = await drained(stream(ids, tokens, stop="bcx", return_token_ids=True))

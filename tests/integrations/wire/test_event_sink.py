@@ -109,7 +109,7 @@ def test_a_client_that_stays_behind_is_aborted() -> None:
 def test_bytes_are_counted_from_0_up() -> None:
     pool = DecoderPool(TOKENIZER)
     pool.add(0)
-    with pytest.raises(ValueError, match="high_water must be bytes, from 0 up, not -1"):
+    with pytest.raises(ValueError, match="high_water must be a number of bytes, 0 or more, not -1"):
         EventSink(ENCODERS["chat"](), Client(), pool[0], high_water=-1)
 
 

@@ -1,7 +1,7 @@
-"""What streams and pools need of a decoder, and how they step it.
+"""The protocol of decoders that streams and pools accept, and the object that steps them.
 
-In: a DecodeStream, a Sequence, a StopSequenceDecoder, or an object that stands before one (a
-tracer). Out: chunks, with token ids if they were asked for; and statistics for hooks.
+In: a DecodeStream, a Sequence, a StopSequenceDecoder, or a tracer of one. Out: chunks, with token
+ids if ``return_token_ids`` asked for them; and statistics for hooks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Machine", "Stepper", "check_machine"]
 
 @runtime_checkable
 class Machine(Protocol):
-    """What a stream can run on: one of the three classes of the core, or a tracer of one."""
+    """A decoder that a stream can run on: a class of the core, or a tracer of one."""
 
     @property
     def tokenizer(self) -> Decoder:
@@ -29,11 +29,11 @@ class Machine(Protocol):
         ...
 
     def step_chunk(self, token_id: SupportsIndex) -> Chunk:
-        """Return what one id brings out. After an error nothing has changed."""
+        """Return the chunk of one id. An error leaves the machine as it was."""
         ...
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        """Return what several ids bring out. An error has the chunk of the ids before it."""
+        """Return the chunk of several ids. An error has the chunk of the ids before it."""
         ...
 
     def end(self, finish_reason: FinishReason) -> Chunk:
@@ -41,7 +41,7 @@ class Machine(Protocol):
         ...
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the machine as JSON."""
+        """Return the state of the machine, as a dict that JSON can represent."""
         ...
 
     @property
@@ -51,17 +51,17 @@ class Machine(Protocol):
 
     @property
     def finished(self) -> bool:
-        """Whether there can be no more text."""
+        """Whether the machine has ended, so that it returns no more text."""
         ...
 
     @property
     def holds(self) -> bool:
-        """Whether bytes are held."""
+        """Whether bytes of an unfinished character are held."""
         ...
 
     @property
     def withholds(self) -> bool:
-        """Whether anything is held or jailed."""
+        """Whether bytes are held or text is jailed."""
         ...
 
     @property
@@ -71,12 +71,12 @@ class Machine(Protocol):
 
     @property
     def held(self) -> bytes:
-        """The bytes that wait for the end of their character."""
+        """The bytes of an unfinished character."""
         ...
 
 
 def check_machine(machine: object) -> None:
-    """Raise TypeError for an object that a stream cannot run on."""
+    """Raise TypeError if ``machine`` is not an object that a stream can run on."""
     if isinstance(machine, type) or not isinstance(machine, Machine):
         raise TypeError(
             "a stream runs on a DecodeStream, a Sequence or a StopSequenceDecoder, "
@@ -85,12 +85,12 @@ def check_machine(machine: object) -> None:
 
 
 class Stepper:
-    """Steps one machine: attributes ids to chunks, and counts for hooks, if that is wanted.
+    """Steps one machine. If asked to, it adds token ids to chunks and counts for hooks.
 
     Args:
-        machine: what decodes.
+        machine: the decoder to step.
         return_token_ids: whether chunks have the ids whose text is complete with them.
-        attribution: one that knows ids already, instead of a new one.
+        attribution: a TokenAttribution of ``machine`` with ids from before, instead of a new one.
     """
 
     __slots__ = (
@@ -98,9 +98,9 @@ class Stepper:
     )
 
     step: Callable[[SupportsIndex], Chunk]
-    """Return the chunk of one id; raises what the machine raises."""
+    """Returns the chunk of one id, and raises what the machine raises."""
     feed: Callable[[Sequence[SupportsIndex]], Chunk]
-    """Return the chunk of several ids. An error has the chunk of the ids before it."""
+    """Returns the chunk of several ids. An error has the chunk of the ids before it."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Stepper:
     def _counted_step(self, token_id: SupportsIndex) -> Chunk:
         chunk = self._uncounted_step(token_id)
         if not chunk.text and chunk.finish_reason is None and self.statistics is not None:
-            self.statistics.without_text()
+            self.statistics.note_empty_step()
         return chunk
 
     def _counted_feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
@@ -139,23 +139,23 @@ class Stepper:
         try:
             chunk = self._stepped.feed(token_ids)
         except Exception as error:
-            statistics.together(getattr(error, "num_taken", 0), chunk_before(error), is_end=True)
+            statistics.note_batch(getattr(error, "num_taken", 0), chunk_before(error), is_end=True)
             raise
         taken = len(token_ids) - chunk.unread_tokens
-        statistics.together(taken, chunk, is_end=chunk.finish_reason is not None)
+        statistics.note_batch(taken, chunk, is_end=chunk.finish_reason is not None)
         if token_ids and chunk.is_empty:
-            statistics.without_text()
+            statistics.note_empty_step()
         return chunk
 
     def end(self, finish_reason: FinishReason) -> Chunk:
         """End the machine: return what was withheld, with the reason."""
         chunk = self._stepped.end(finish_reason)
         if self.statistics is not None:
-            self.statistics.flushed(chunk)
+            self.statistics.note_flush(chunk)
         return chunk
 
-    def close(self, last: Chunk | None, error: BaseException | None) -> None:
-        """Tell the hooks how the stream ended: with ``last``, or by ``error``."""
+    def report_end(self, last: Chunk | None, error: BaseException | None) -> None:
+        """Report the end of the stream to the hooks: its ``last`` chunk, or its ``error``."""
         if self.statistics is not None:
             self.statistics.end(last, error)
 
@@ -166,7 +166,7 @@ def chunk_before(error: Exception) -> Chunk:
 
 
 def take_chunk(error: Exception) -> Chunk:
-    """Return ``chunk_before(error)``, and remove it from the error: it is output elsewhere."""
+    """Return ``chunk_before(error)`` to output it, and remove it from the error."""
     chunk = chunk_before(error)
     error.chunk = None  # type: ignore[attr-defined]
     return chunk
