@@ -22,7 +22,7 @@ from streamdec.bench.measure import Difference, Figures, Findings, measure
 from streamdec.bench.withheld import Count
 from streamdec.cli.loading import Loader, data_file, loading_options, tokenizer_argument
 from streamdec.cli.progress import Progress, counted
-from streamdec.cli.rows import BadInputError, Input, decode_text
+from streamdec.cli.rows import BadInputError, Input
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.stops import stop_option
 from streamdec.core.tables import route_of
@@ -125,19 +125,15 @@ def _text(source: BufferedReader | None) -> _Text:
     if source is None:
         content = data_file("bench_text.txt").read_text("utf-8")
         return _Text("built in", content, is_cut=False)
-    content = _read(source, "'--text'")
+    given = Input(source, "text", "text")
+    [(_, row)] = given.rows()
+    try:
+        content, _ = given.parse_row(row, {})
+    except BadInputError as error:
+        raise click.BadParameter(str(error), param_hint="'--text'") from error
     if not content:
         raise click.BadParameter("the text is empty", param_hint="'--text'")
-    name = click.format_filename(getattr(source, "name", "<stdin>"))
-    return _Text(name, content[:MOST_CHARACTERS], is_cut=len(content) > MOST_CHARACTERS)
-
-
-def _read(source: BufferedReader, option: str) -> str:
-    """Return the content of ``source`` as text."""
-    try:
-        return decode_text(b"".join(Input(source, "text", "text").chunks))
-    except BadInputError as error:
-        raise click.BadParameter(str(error), param_hint=option) from error
+    return _Text(given.name, content[:MOST_CHARACTERS], is_cut=len(content) > MOST_CHARACTERS)
 
 
 # --- what comes out -------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, NoReturn
@@ -31,9 +31,7 @@ from streamdec.cli.rows import (
     Input,
     InputFormat,
     input_format_option,
-    numbered_lines,
     parse_id,
-    parse_row,
     source_argument,
 )
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
@@ -168,7 +166,7 @@ def trace(
         StopSequenceDecoder(loaded, conditions, prompt_ids, **options), prompt_ids or None
     )
     if given.format == "jsonl":
-        groups = _groups(_row(numbered_lines(given.chunks), line, complaints), group)
+        groups = _groups(_row(given, line), group)
     elif line is not None:
         raise click.UsageError("--line needs JSONL; FILE contains plain ids (see --input-format)")
     else:
@@ -212,19 +210,18 @@ Numbered = tuple[int, Any]
 """A line, and a token id in it."""
 
 
-def _row(
-    lines: Iterable[tuple[int, bytes]], wanted: int | None, complaints: Complaints
-) -> Iterator[Numbered]:
+def _row(given: Input, wanted: int | None) -> Iterator[Numbered]:
     """Yield the ids of one row: the first that can be read, or that of the wanted line.
 
     UsageError if there is none in that line.
     """
+    complaints = given.complaints
     taken, left = None, 0
     token_ids: list[Any] = []
-    for number, line in lines:
+    for number, row in given.rows():
         if taken is None and wanted in (None, number):
             with complaints.about(number):
-                token_ids, _ = parse_row(line, {"token_ids": list})
+                token_ids, _ = given.parse_row(row, {"token_ids": list})
                 taken = number
         else:
             left += 1

@@ -34,12 +34,9 @@ from streamdec.cli.progress import Progress, counted, wipe
 from streamdec.cli.rows import (
     Input,
     InputFormat,
-    decode_text,
     field_option,
     input_format_option,
     json_line,
-    numbered_lines,
-    parse_row,
     source_argument,
 )
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
@@ -168,20 +165,18 @@ def _rows(
     given: Input, fields: dict[str, type]
 ) -> Iterator[tuple[int, Callable[[], list[Any] | str]]]:
     """Yield each row with its line; it is parsed when it is called."""
-    if given.format == "jsonl":
-        for number, line in numbered_lines(given.chunks):
-            yield number, partial(_row, line, fields)
-    elif given.format == "text":
-        if data := b"".join(given.chunks):
-            yield 1, partial(decode_text, data)
-    else:
+    if given.format == "ids":
         ids = given.ids()
         while part := [*islice(ids, IDS_AT_ONCE)]:
             yield part[0][0], partial(_ids_of, part)
+        return
+    for number, row in given.rows():
+        if row:
+            yield number, partial(_value_of, given, row, fields)
 
 
-def _row(line: bytes, fields: dict[str, type]) -> list[Any] | str:
-    value: list[Any] | str = parse_row(line, fields)[0]
+def _value_of(given: Input, row: bytes, fields: dict[str, type]) -> list[Any] | str:
+    value: list[Any] | str = given.parse_row(row, fields)[0]
     return value
 
 
