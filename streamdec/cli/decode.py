@@ -55,7 +55,7 @@ def decode(
     source: BufferedReader,
     load: Loader,
     conditions: StopConditions,
-    **options: Any,
+    options: dict[str, Any],
 ) -> None:
     """Decode the token ids in FILE (or stdin, "-"): write their text.
 

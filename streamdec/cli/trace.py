@@ -134,7 +134,7 @@ def trace(
     html_file: Path | None,
     redact: bool,
     played: BufferedReader | None,
-    **options: Any,
+    options: dict[str, Any],
 ) -> None:
     """Show what happens to each token id in FILE (or stdin, "-") when TOKENIZER streams it.
 

@@ -70,8 +70,8 @@ def test_stdin_is_plain_whatever_it_begins_with() -> None:
 def test_rows_are_lines_of_jsonl_or_one_text(
     input_format: InputFormat, rows: list[tuple[int, bytes]], value: tuple[str, dict[str, Any]]
 ) -> None:
-    source = io.BufferedReader(io.BytesIO(BOM + b'{"text": "a"}\n\n"b"'))
-    found = Input(source, input_format, "text")
+    content = BOM + b'{"text": "a"}\n\n"b"'
+    found = Input(io.BufferedReader(io.BytesIO(content)), input_format, "text")
     assert [*found.rows()] == rows
     assert found.parse_row(rows[0][1], TEXTS) == value
 
