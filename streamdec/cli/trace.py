@@ -1,7 +1,7 @@
 """``streamdec trace``: show what each token of a stream emits, and why some emit nothing.
 
-In: token ids, as ``streamdec decode`` takes them, or a trace to be played again. Out: a table, JSON
-lines, or a page for browsers.
+In: token ids, as ``streamdec decode`` takes them, or a trace to replay. Out: a table, JSON lines,
+or a page for browsers.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from streamdec.cli.loading import (
     tokenizer_argument,
 )
 from streamdec.cli.options import decoding_options
+from streamdec.cli.progress import write_line
 from streamdec.cli.rows import (
     Complaints,
     Input,
@@ -110,7 +111,8 @@ def _parse_ids(_context: click.Context, _option: click.Parameter, value: str) ->
 @click.option(
     "--redact",
     is_flag=True,
-    help="Remove letters, ids and names, and keep shapes and sizes, so that others may see it.",
+    help="Remove letters, ids and names from the trace, so that it can be shared; keep shapes and "
+    "sizes.",
 )
 @click.option(
     "--replay",
@@ -138,13 +140,13 @@ def trace(
 ) -> None:
     """Show what happens to each token id in FILE (or stdin, "-") when TOKENIZER streams it.
 
-    FILE is as for 'streamdec decode': JSONL, of which one row is traced, or one stream of ids. Of
-    each token the table has what came out, the bytes that were held because their character was
-    not finished, and the text that was withheld, with the stops that it may become. Above it is
-    the verdict: whether the text is that of the whole decode of all ids.
+    FILE is as for 'streamdec decode': JSONL, of which one row is traced, or one stream of ids. For
+    each token the table has the emitted text, the bytes that are held because their character is
+    not complete, and the text that is withheld, with the stops that it may become. Above the table
+    is the verdict: whether the text equals the full decode of all ids.
 
-    The exit status is 1 if it is not, if an id was bad (it is named on stderr), or if a trace that
-    was played went otherwise; 2 if there is nothing to begin with.
+    The exit status is 1 if the texts differ, if an id was bad (it is named on stderr), or if a
+    replay differs from its trace; 2 if there is nothing to trace.
 
     \b
     Examples:
@@ -178,7 +180,7 @@ def trace(
         context.exit(NOT_ALL_IS_WELL)
 
 
-# --- a trace that is played again -----------------------------------------------------------------
+# --- replay -------------------------------------------------------------------------------------
 
 
 def _check_alone(context: click.Context) -> None:
@@ -189,7 +191,7 @@ def _check_alone(context: click.Context) -> None:
         if parameter.name not in taken and source is click.core.ParameterSource.COMMANDLINE:
             is_option = isinstance(parameter, click.Option)
             name = "/".join([*parameter.opts, *parameter.secondary_opts]) if is_option else "FILE"
-            raise click.UsageError(f"--replay does not take {name}: all that is in the trace")
+            raise click.UsageError(f"--replay does not take {name}: the trace contains it")
 
 
 def _replay(source: BufferedReader, tokenizer: Tokenizer) -> int:
@@ -198,9 +200,9 @@ def _replay(source: BufferedReader, tokenizer: Tokenizer) -> int:
     recorded = Trace.from_lines(lines)
     difference = replay(recorded, tokenizer)
     if difference is None:
-        click.echo(f"{len(recorded.tokens)} tokens played: all as in the trace")
+        click.echo(f"{len(recorded.tokens)} tokens replayed: all as in the trace")
         return 0
-    _put(f"{len(recorded.tokens)} tokens in the trace; the first difference: {difference}")
+    write_line(f"{len(recorded.tokens)} tokens in the trace; the first difference: {difference}")
     return NOT_ALL_IS_WELL
 
 
@@ -211,9 +213,9 @@ Numbered = tuple[int, Any]
 
 
 def _row(given: Input, wanted: int | None) -> Iterator[Numbered]:
-    """Yield the ids of one row: the first that can be read, or that of the wanted line.
+    """Yield the ids of one row: the first that can be read, or the row in the wanted line.
 
-    UsageError if there is none in that line.
+    Raises UsageError if that line has no row.
     """
     complaints = given.complaints
     taken, left = None, 0
@@ -236,7 +238,7 @@ def _row(given: Input, wanted: int | None) -> Iterator[Numbered]:
 
 
 def _words(given: Input) -> Iterator[Numbered]:
-    """Yield all plain ids; the command ends if there is none."""
+    """Yield all plain ids. Without any, the command ends."""
     numbered = None
     for numbered in given.ids():
         yield numbered
@@ -245,7 +247,7 @@ def _words(given: Input) -> Iterator[Numbered]:
 
 
 def _end_without(complaints: Complaints, what: str) -> NoReturn:
-    """End the command: the input is empty, or all of it is bad and was named."""
+    """End the command: the input is empty, or was bad and is named on stderr."""
     if complaints.count:
         click.get_current_context().exit(NOT_ALL_IS_WELL)
     raise UnsupportedFormatError(f"{complaints.source_name}: there is no {what} to trace")
@@ -267,14 +269,14 @@ def _step(
     groups: Iterator[list[Numbered]],
     complaints: Complaints,
 ) -> None:
-    """Step all groups up to an end; what is not a token id is a complaint and left out."""
+    """Step all groups until the stream ends; name bad ids on stderr and leave them out."""
     for group in groups:
         while group and not tracer.finished:
             taken = tracer.num_tokens
             with complaints.about(group[0][0]):
                 tracer.step_batch([token_id for _, token_id in group])
                 break
-            # The bad one is the first that was not taken.
+            # The bad id is the first that was not stepped.
             group = group[tracer.num_tokens - taken + 1 :]
         if tracer.finished:
             return
@@ -304,18 +306,13 @@ def _write(result: Trace, *, as_jsonl: bool, html_file: Path | None) -> None:
         return
     width = max(len(name) for name, _ in heading)
     for name, told in heading:
-        _put(f"# {name:{width}}  {told}")
+        write_line(f"# {name:{width}}  {told}")
     if html_file is None:
-        _put("\t".join(COLUMNS))
+        write_line("\t".join(COLUMNS))
         for token in result.tokens:
-            _put("\t".join(_cells(token)))
+            write_line("\t".join(_cells(token)))
         if result.end is not None and result.end.text:
-            _put("\t".join(_end_cells(result)))
-
-
-def _put(line: str) -> None:
-    # As all commands write: UTF-8, wherever it goes; a name may hold what is none.
-    sys.stdout.buffer.write(f"{line}\n".encode("utf-8", "backslashreplace"))
+            write_line("\t".join(_end_cells(result)))
 
 
 def _heading(result: Trace) -> Iterator[tuple[str, str]]:
@@ -355,7 +352,7 @@ def _end_cells(result: Trace) -> list[str]:
     if end is None:
         return []
     said = dict.fromkeys(COLUMNS, "")
-    # The reason that this command gives is none of the engine's.
+    # This command gives the reason RAN_OUT itself; the engine did not.
     reason = "" if end.finish_reason == RAN_OUT else _ended(end.finish_reason, end.stop_reason)
     said.update({"token": "end", "came out": _quoted(end.text), "ended": reason})
     return list(said.values())
@@ -403,7 +400,7 @@ def _print_table(console: Console, heading: Sequence[tuple[str, str]], result: T
     rows = [_cells(token) for token in result.tokens]
     if result.end is not None and result.end.text:
         rows.append(_end_cells(result))
-    # A column that says nothing takes no room.
+    # Empty columns are left out.
     used = [
         place
         for place, name in enumerate(COLUMNS)
