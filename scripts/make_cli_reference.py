@@ -98,7 +98,8 @@ def _lines() -> Iterator[str]:
     yield COMPLETION
     yield "## Commands"
     yield ""
-    context = click.Context(commands, info_name="streamdec")
+    # A command keeps the help option of the first context, so the context has the real settings.
+    context = commands.make_context("streamdec", [], resilient_parsing=True)
     for name in COMMANDS:
         command = commands.get_command(context, name)
         assert command is not None

@@ -1,19 +1,18 @@
 """Isolated rendering: a template runs in a child process with limits of the operating system.
 
 In: a template, its variables and the time. Out: the text and the spans, as ``render_compiled``
-returns them, or a :class:`ChatTemplateError`. This process is then as it was before, whatever the
-template did.
+returns them, or a :class:`ChatTemplateError`. No template can change the state of this process.
 
 The child has no environment variables and no descriptors but its two pipes. Before it reads
 anything it sets its own limits: 512 MiB of memory, and 2 seconds of processor time for each
-rendering. The parent waits 10 seconds by the clock and then kills it. A child starts in about 90 ms
-and is kept for the next rendering of the same template; no two templates share one. It ends when
-its standard input ends, so it does not outlive its parent.
+rendering. The parent kills it after 10 seconds by the clock. A child starts in about 90 ms and is
+kept for the next rendering of the same template. No two templates share a child. It ends when its
+standard input ends, so it does not outlive its parent.
 
-A message is four bytes of length and as many bytes of data. Requests are marshalled, because JSON
-has no tuples and only strings as keys. An answer is JSON, followed by text and spans as plain
-bytes, whose sizes are in the JSON. Nothing from a child is unpickled or unmarshalled, and an answer
-with more or less than that is an error.
+A message is a length in four bytes, followed by the data. Requests are marshalled, because JSON
+has no tuples and only strings as keys. An answer is a JSON object, followed by the text and the
+spans as bytes. The object has the sizes of both, and an answer of another size is an error. Nothing
+from a child is unpickled or unmarshalled.
 """
 
 from __future__ import annotations
@@ -48,31 +47,32 @@ Now = datetime | Callable[[], datetime] | None
 Rendering = tuple[str, list[tuple[int, int]]]
 HEAD = struct.Struct(">I")
 MARSHAL_VERSION = 4
-"""What every Python reads that this runs on."""
+"""A version that every supported Python reads."""
 LARGEST_HEAD = 1 << 16
 LARGEST_MESSAGE = (1 << 32) - 1
 MOST_SPANS = 100_000
 SIGNALS = {"SIGXCPU": "too much processor time", "SIGKILL": "killed", "SIGSEGV": "it crashed"}
+"""The causes of a child's end, in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildLimits:
-    """What a child may take, for each rendering."""
+    """The limits of one rendering."""
 
     memory: int = 512 << 20
-    """Bytes of address space (RLIMIT_AS), Python and jinja2 included. Not on Windows and macOS."""
+    """Bytes of address space (RLIMIT_AS), Python and jinja2 included. Not on Windows or macOS."""
     cpu_seconds: int = 2
-    """Of processor time (RLIMIT_CPU counts whole seconds: up to one more). Not on Windows."""
+    """Processor time. RLIMIT_CPU counts whole seconds, so it may be one more. Not on Windows."""
     wall_seconds: float = 10.0
-    """By the parent's clock, the start included."""
+    """Seconds by the parent's clock, including the start of the child."""
     answer: int = 64 << 20
-    """Bytes of UTF-8 of the text."""
+    """Bytes of the text in UTF-8."""
     waiting_seconds: float = 10.0
     """How long a rendering waits for a free child before it fails."""
 
 
 CHILD_LIMITS = ChildLimits()
-"""What holds if nothing else is said."""
+"""The default limits."""
 
 BOOT = """
 import sys
@@ -99,8 +99,8 @@ for name, path in setup["packages"].items():
 from streamdec.chat.isolated_main import serve
 serve(setup)
 """
-"""What a child runs first. The packages are empty but for their path: what their ``__init__`` would
-import is not needed, and would take as long as all the rest."""
+"""The program of a child. It replaces each package by an empty module that only has a path, because
+importing their ``__init__`` would double the time of a start."""
 
 
 def render_isolated(
@@ -113,22 +113,24 @@ def render_isolated(
     pool: ChildPool | None = None,
     is_of_request: bool = True,
 ) -> Rendering:
-    """The text and the spans of ``source`` with the variables of ``context``, from a child.
+    """Render ``source`` in a child process, and return the text and the spans.
 
     Args:
-        source: the template's text.
-        context: the variables: what :func:`streamdec.chat.plain.plain` gives.
-        profile: of the environment.
-        now: the time that the template is told; None: the local time. It is asked here and now.
-        name: how messages call the template.
-        pool: whose child; None: one of the two pools of this process, one child for each core, at
-            least two.
-        is_of_request: whether the template came with a request. These have a pool of their own, so
-            that they do not delay the templates of models.
+        source: The template's text.
+        context: The variables, as :func:`streamdec.chat.plain.plain` returns them.
+        profile: The profile of the environment.
+        now: The time for ``strftime_now``; by default the local time. A function is called in this
+            process.
+        name: The template's name in error messages.
+        pool: The pool of the child. By default one of the two pools of this process, which have one
+            child for each core, and at least two.
+        is_of_request: Whether the template came with a request. These templates have their own
+            pool, so they do not delay the templates of models.
 
-    Blocks until a child is free, ten seconds at most, and has answered. Raises
-    :class:`ChatTemplateError` for what the template raises, for limits, for a child that dies or
-    answers nonsense, and for a context that has objects in it.
+    Blocks until the child has answered, after a wait of at most ten seconds for a free child.
+
+    Raises :class:`ChatTemplateError` if the template raises or exceeds a limit, if the child dies
+    or sends an invalid answer, or if ``context`` contains objects.
     """
     try:
         time_told = datetime.now() if now is None else now() if callable(now) else now  # noqa: DTZ005
@@ -138,8 +140,8 @@ def render_isolated(
     try:
         message = marshal.dumps(request, MARSHAL_VERSION)
     except ValueError as error:
-        told = "an object, or too much within each other"
-        raise ChatTemplateError(f"what the template is given is no plain data: {told}") from error
+        told = "they contain an object, or are nested too deeply"
+        raise ChatTemplateError(f"the variables are not plain data: {told}") from error
     return (pool or _pool(is_of_request)).render(source, profile, message)
 
 
@@ -147,23 +149,23 @@ def render_isolated(
 
 
 class ChildPool:
-    """Children for one rendering each at a time, at most ``size`` of them; for any threads.
+    """At most ``size`` children, each with one rendering at a time. Threads may share a pool.
 
-    A child renders one template only, so that a template that got out of its sandbox would meet
-    nobody else's messages. Idle children wait for their template to come again; the one that waited
-    longest makes place for another template.
+    Each child renders one template only: a template that escapes its sandbox then finds only its
+    own messages. A child stays idle after a rendering. If another template needs a child, the one
+    that was idle longest is killed.
     """
 
     def __init__(self, size: int | None = None, limits: ChildLimits = CHILD_LIMITS) -> None:
         self.size = max(2, os.cpu_count() or 1) if size is None else size
         self.limits = limits
         self._idle: list[_Child] = []
-        self._start_anew()
+        self._reset()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._abandon)
 
     def render(self, source: str, profile: str, message: bytes) -> Rendering:
-        """One rendering, ``message`` being the request. Raises :class:`ChatTemplateError`."""
+        """Render the request ``message``. Raises :class:`ChatTemplateError`."""
         with self._slot():
             deadline = time.monotonic() + self.limits.wall_seconds
             child = self._take(source, profile)
@@ -173,7 +175,7 @@ class ChildPool:
                 keep = True
                 return rendering
             except ChatTemplateError as error:
-                # After an error that the template itself made the child is as good as ever.
+                # After an error of the template itself the child can be used again.
                 keep = child.is_ready and error.code not in (RESOURCE_LIMIT, CHILD_DIED)
                 raise
             finally:
@@ -181,7 +183,7 @@ class ChildPool:
 
     @contextmanager
     def _slot(self) -> Iterator[None]:
-        """One of ``size`` places. Raises :class:`ChatTemplateError` if none is free in time."""
+        """Hold one of ``size`` slots. Raises :class:`ChatTemplateError` if none is free in time."""
         seconds = self.limits.waiting_seconds
         if not self._slots.acquire(timeout=seconds):
             raise ChatTemplateError(
@@ -194,7 +196,7 @@ class ChildPool:
             self._slots.release()
 
     def close(self) -> None:
-        """Ends the idle children. The pool can be used again: it starts others."""
+        """End the idle children. The pool can still be used: it then starts new ones."""
         with self._lock:
             idle, self._idle = self._idle, []
         for child in idle:
@@ -202,12 +204,12 @@ class ChildPool:
 
     @property
     def idle(self) -> list[int]:
-        """The process ids of children that wait."""
+        """The process ids of the idle children."""
         with self._lock:
             return [child.process.pid for child in self._idle]
 
     def _take(self, source: str, profile: str) -> _Child:
-        """An idle child that renders this template, or a new one."""
+        """Return an idle child that renders this template, or a new one."""
         with self._lock:
             self._busy += 1
             known = [child for child in self._idle if child.renders == (source, profile)]
@@ -233,15 +235,15 @@ class ChildPool:
             if keep:
                 self._idle.append(child)
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self._busy = 0
         self._lock = Lock()
         self._slots = threading.BoundedSemaphore(self.size)
 
     def _abandon(self) -> None:
-        """In a fork of this process: the children are those of the other one."""
+        """Drop the children in a fork of this process: they belong to the other process."""
         idle, self._idle = self._idle, []
-        self._start_anew()
+        self._reset()
         for child in idle:
             child.abandon()
 
@@ -251,7 +253,7 @@ _own_lock = Lock()
 
 
 def _pool(is_of_request: bool) -> ChildPool:
-    """Return a pool of this process: that of requests' templates, or that of models'."""
+    """Return the pool of this process for templates of requests, or for those of models."""
     with _own_lock:
         if is_of_request not in _own:
             pool = _own[is_of_request] = ChildPool()
@@ -268,13 +270,13 @@ class _Child:
     def __init__(self, source: str, profile: str, limits: ChildLimits) -> None:
         self.renders = (source, profile)
         self.is_ready = False
-        """It has answered all that it was asked."""
+        """Whether the child has answered its last request."""
         self._limits = limits
         self._first: bytes = _framed(json.dumps(_setup(source, profile, limits)).encode("ascii"))
         self.process = _started(limits)
 
     def render(self, message: bytes, deadline: float) -> Rendering:
-        """One rendering. Raises :class:`ChatTemplateError`."""
+        """Send a request and return the rendering. Raises :class:`ChatTemplateError`."""
         self.is_ready = False
         sent, self._first = self._first + _framed(message), b""
         with self._watched(deadline):
@@ -283,17 +285,17 @@ class _Child:
         return _read_answer(head, body)
 
     def is_alive(self) -> bool:
-        """Whether it still runs, and has said nothing that nobody asked for."""
+        """Return whether the child runs and has sent no more than its answers."""
         return self.process.poll() is None and not _has_more(_pipe(self.process.stdout))
 
     def kill(self) -> None:
-        """Ends it and takes its descriptors and its exit status."""
+        """End the child, close its pipes and collect its exit status."""
         self.process.kill()
         self.abandon(returncode=None)
         self.process.wait()
 
     def abandon(self, returncode: int | None = 0) -> None:
-        """Closes this process's ends of the pipes."""
+        """Close this process's ends of the pipes."""
         for pipe in (self.process.stdin, self.process.stdout):
             with suppress(OSError):
                 _pipe(pipe).close()
@@ -302,9 +304,9 @@ class _Child:
 
     @contextmanager
     def _watched(self, deadline: float) -> Iterator[None]:
-        """Kills the child at ``deadline``, whatever it does; tells why it ended."""
+        """Kill the child at ``deadline``, and turn its failures into ChatTemplateError."""
         timer = None
-        if os.name == "nt":  # pragma: no cover - pipes cannot be waited for there
+        if os.name == "nt":  # pragma: no cover - poll() takes no pipes there
             timer = threading.Timer(max(deadline - time.monotonic(), 0), self.process.kill)
             timer.daemon = True
             timer.start()
@@ -321,18 +323,19 @@ class _Child:
             ) from None
         except (EOFError, OSError):
             self.process.kill()
-            raise self._obituary() from None
+            raise self._cause_of_end() from None
         except ValueError as error:
             self.process.kill()
             raise ChatTemplateError(
-                f"the process that renders the template answered nonsense: {error}",
+                f"the process that renders the template sent an invalid answer: {error}",
                 code=CHILD_DIED,
             ) from None
         finally:
             if timer is not None:  # pragma: no cover
                 timer.cancel()
 
-    def _obituary(self) -> ChatTemplateError:
+    def _cause_of_end(self) -> ChatTemplateError:
+        """Return the error for a child that ended by itself."""
         status = self.process.wait()
         if status < 0:
             name = signal.Signals(-status).name
@@ -348,7 +351,7 @@ class _Child:
 
 
 def _setup(source: str, profile: str, limits: ChildLimits) -> dict[str, Any]:
-    """What a child is told once: where to find its modules, and what it is there for."""
+    """Return the first message to a child: where its modules are, and its template."""
     folders = {str(Path(path).parent) for name in ("jinja2", "markupsafe") for path in _path(name)}
     return {
         "path": sorted(folders),
@@ -360,14 +363,14 @@ def _setup(source: str, profile: str, limits: ChildLimits) -> dict[str, Any]:
 
 
 def _path(package: str) -> list[str]:
-    """Where a package that is imported here lies; absolute, as the child runs elsewhere."""
+    """Return the folders of an imported package. The child runs elsewhere, so they are absolute."""
     return [str(Path(path).resolve()) for path in sys.modules[package].__path__]
 
 
 def _started(limits: ChildLimits) -> subprocess.Popen[bytes]:
     if not sys.executable or getattr(sys, "frozen", False):
         raise ChatTemplateError(
-            "an isolated template needs a Python interpreter, and this program is not run by one"
+            "an isolated template needs a Python interpreter, and this program has none"
         )
     kept = ("SYSTEMROOT",) if os.name == "nt" else ()  # Windows does not start Python without it
     return subprocess.Popen(
@@ -385,7 +388,7 @@ def _started(limits: ChildLimits) -> subprocess.Popen[bytes]:
 
 def _framed(message: bytes) -> bytes:
     if len(message) > LARGEST_MESSAGE:
-        raise ChatTemplateError("what the template is given has more than 4 GiB")
+        raise ChatTemplateError("the template's variables have more than 4 GiB")
     return HEAD.pack(len(message)) + message
 
 
@@ -395,40 +398,41 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
 
 
 class _Exchange:
-    """One message to a child and its answer, neither waiting for the other past the deadline."""
+    """One message to a child, and its answer, within a deadline."""
 
     def __init__(self, process: subprocess.Popen[bytes], deadline: float) -> None:
         self._in, self._out = _pipe(process.stdin), _pipe(process.stdout)
         self._deadline = deadline
 
     def run(self, sent: bytes, largest: int) -> tuple[dict[str, Any], bytes]:
-        """The head and the rest of the answer.
+        """Return the head and the rest of the answer.
 
-        Raises TimeoutError, EOFError or OSError for a child that ended, ValueError for nonsense.
+        Raises TimeoutError at the deadline, EOFError or OSError if the child ended, ValueError if
+        the answer is invalid.
         """
         self._send(memoryview(sent))
         size = HEAD.unpack(self._receive(HEAD.size))[0]
         if size > LARGEST_HEAD:
-            raise ValueError(f"a head of {size:,} bytes")
+            raise ValueError(f"the head has {size:,} bytes")
         try:
             head = json.loads(self._receive(size))
         except RecursionError:
-            raise ValueError("a head that is nested too deeply") from None
+            raise ValueError("the head is nested too deeply") from None
         if not isinstance(head, dict):
-            raise ValueError("a head that is no object")
+            raise ValueError("the head is not an object")
         lengths = [head.get(name, 0) for name in ("text", "spans")]
         if not all(type(length) is int and length >= 0 for length in lengths):
-            raise ValueError("sizes that are none")
+            raise ValueError("the sizes are not integers from 0 up")
         if lengths[0] > largest:
             raise ChatTemplateError(
                 f"the template was stopped: more than {largest:,} bytes of output",
                 code=RESOURCE_LIMIT,
             )
         if lengths[1] > MOST_SPANS:
-            raise ValueError(f"{lengths[1]:,} spans")
+            raise ValueError(f"it has {lengths[1]:,} spans")
         body = self._receive(lengths[0] + 16 * lengths[1])
         if _has_more(self._out):
-            raise ValueError("more than was asked for")
+            raise ValueError("more data than one answer")
         return head, body
 
     def _send(self, message: memoryview) -> None:
@@ -450,7 +454,7 @@ class _Exchange:
         return b"".join(parts)
 
     def _wait(self, pipe: IO[bytes], *, for_reading: bool) -> None:
-        """Until the pipe can be used. A child that has closed its end counts as one that can."""
+        """Wait until the pipe is ready, which it also is if the child closed its end."""
         if os.name != "nt" and not _ready(pipe, for_reading, self._deadline - time.monotonic()):
             raise TimeoutError
 
@@ -462,12 +466,12 @@ def _ready(pipe: IO[bytes], for_reading: bool, seconds: float) -> bool:
 
 
 def _has_more(pipe: IO[bytes]) -> bool:
-    """Whether there is something to read, or the other end is closed; not known on Windows."""
+    """Return whether the pipe has data or its other end is closed; on Windows always False."""
     return os.name != "nt" and _ready(pipe, for_reading=True, seconds=0)
 
 
 def _read_answer(head: dict[str, Any], body: bytes) -> Rendering:
-    """The rendering that an answer holds, or its error."""
+    """Return the rendering in an answer. Raises ChatTemplateError if the answer is an error."""
     if "error" in head:
         message, code, line, note = (head.get(key) for key in ("error", "code", "line", "note"))
         error = ChatTemplateError(
@@ -484,7 +488,8 @@ def _read_answer(head: dict[str, Any], body: bytes) -> Rendering:
         text = body[:size].decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
         raise ChatTemplateError(
-            "the process that renders the template answered nonsense: no UTF-8", code=CHILD_DIED
+            "the process that renders the template sent an invalid answer: it is not UTF-8",
+            code=CHILD_DIED,
         ) from None
     numbers = struct.unpack(f">{2 * head.get('spans', 0)}Q", body[size:])
     return text, list(zip(numbers[::2], numbers[1::2], strict=True))

@@ -1,7 +1,7 @@
 """The child process that renders one template; the parent's end is ``isolated``.
 
-In: on standard input, requests to render the template, marshalled. Out: on standard output, for
-each request, a head of JSON, and after it the text and the spans as plain bytes.
+In: marshalled requests on standard input. Out: on standard output, for each request, a head in
+JSON, followed by the text and the spans as bytes.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from streamdec.errors import ChatTemplateError
 __all__ = ["serve"]
 
 HEAD = struct.Struct(">I")
-"""The length of what follows."""
+"""The length of the data that follow."""
 
 
 def serve(setup: dict[str, Any]) -> None:
-    """Render one template until standard input ends. Runs in the child."""
-    clock = [datetime(1, 1, 1)]  # noqa: DTZ001 - what templates tell is local time
+    """Answer requests to render one template until standard input ends."""
+    clock = [datetime(1, 1, 1)]  # noqa: DTZ001 - templates show local time
     environment = make_environment(setup["profile"], now=lambda: clock[0])
     template = None
     source, sink = sys.stdin.buffer, sys.stdout.buffer
-    _take_no_more()
+    _refuse_resources()
     while head := source.read(HEAD.size):
         request = marshal.loads(source.read(HEAD.unpack(head)[0]))
         _allow_processor_time(setup["cpu_seconds"])
@@ -50,7 +50,10 @@ def serve(setup: dict[str, Any]) -> None:
         except ChatTemplateError as error:
             answer, body = _told(error), b""
         except MemoryError:
-            answer = {"error": "the template was stopped: memory", "code": RESOURCE_LIMIT}
+            answer = {
+                "error": "the template was stopped: it took too much memory",
+                "code": RESOURCE_LIMIT,
+            }
             body = b""
         told = json.dumps(answer).encode("ascii")
         sink.write(HEAD.pack(len(told)) + told + body)
@@ -69,7 +72,7 @@ def _told(error: ChatTemplateError) -> dict[str, Any]:
 
 
 def _allow_processor_time(seconds: int) -> None:
-    """From now on. SIGXCPU ends the process, and C loops with it."""
+    """Allow ``seconds`` more; then SIGXCPU ends the process, even within a loop in C."""
     try:
         import resource  # not on Windows
     except ImportError:
@@ -80,9 +83,9 @@ def _allow_processor_time(seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (until, most))
 
 
-def _take_no_more() -> None:
-    """No new descriptors and no new processes from here on, where that can be asked for."""
-    # What jinja2 and Python would import later, when no file can be opened.
+def _refuse_resources() -> None:
+    """Refuse new descriptors and new processes, where the system can do so."""
+    # jinja2 and Python would import these later, when no file can be opened.
     for module in ("jinja2.debug", "textwrap", "unicodedata", "pprint"):
         import_module(module)
     for codec in ("ascii", "latin-1", "unicode-escape", "utf-8", "utf-16", "utf-32"):

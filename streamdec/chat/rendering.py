@@ -1,6 +1,7 @@
-"""One rendering: the text of a template and what it sees in, the text of a prompt out.
+"""One rendering by a chat template.
 
-Whatever goes wrong in a template is a :class:`ChatTemplateError`, with the line where it happened.
+In: the text of a template and its variables. Out: the text of a prompt. An error in a template is a
+:class:`ChatTemplateError` with the line where it happened.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from streamdec.errors import ChatTemplateError
 __all__ = ["compile_template", "render_compiled", "render_once"]
 
 _FILE = "<template>"
-"""What jinja2 calls a template that came from no loader."""
+"""The file name that jinja2 gives a template without a loader."""
 _MAX_SAID = 1000
-"""How many characters of an error's message are kept."""
+"""The most characters of an error's message that are kept."""
 MAX_OUTPUT = 64 << 20
-"""How many characters a template may output."""
+"""The most characters that a template may output."""
 
 
 def render_once(
@@ -36,10 +37,10 @@ def render_once(
     environment: ImmutableSandboxedEnvironment | None = None,
     name: str | None = None,
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Compile ``source``, render it with the variables of ``context``, and give text and spans.
+    """Compile ``source``, render it with the variables of ``context``, and return text and spans.
 
-    ``environment`` is the one to do it in; without it, that of ``profile`` and ``now``. ``name`` is
-    how messages call the template. Raises :class:`ChatTemplateError`.
+    Without ``environment`` a new one is made from ``profile`` and ``now``. ``name`` is the
+    template's name in error messages. Raises :class:`ChatTemplateError`.
     """
     environment = make_environment(profile, now=now) if environment is None else environment
     return render_compiled(compile_template(source, environment, name), context, name)
@@ -48,9 +49,10 @@ def render_once(
 def compile_template(
     source: str, environment: ImmutableSandboxedEnvironment, name: str | None = None
 ) -> Template:
-    """Check ``source`` and compile it. jinja2 computes constants meanwhile, which may cost much.
+    """Check ``source`` and compile it.
 
-    Raises :class:`ChatTemplateError`.
+    jinja2 computes constants as it compiles, which may take much time and memory. Raises
+    :class:`ChatTemplateError`.
     """
     try:
         return environment.from_string(check_template(environment, source).tree)
@@ -64,7 +66,7 @@ def compile_template(
 def render_compiled(
     template: Template, context: Mapping[str, Any], name: str | None = None
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Return the text, and where in it the assistant's text is. Raises ChatTemplateError."""
+    """Return the text and the spans of the assistant's text in it. Raises ChatTemplateError."""
     spans = Spans()
     token = spans_of_rendering.set(spans)
     blocks = []
@@ -86,7 +88,7 @@ def render_compiled(
 
 
 def _told(error: Exception, name: str | None) -> ChatTemplateError:
-    """``error`` of a template as one of ours."""
+    """Return a ChatTemplateError for ``error``, which a template raised."""
     line = _line_of(error)
     said = str(error)
     said = said if len(said) <= _MAX_SAID else f"{said[:_MAX_SAID]}…"
@@ -104,7 +106,7 @@ def _place(name: str | None, line: int | None) -> str:
 
 
 def _line_of(error: BaseException) -> int | None:
-    """The line of the template in which ``error`` was raised; jinja2 puts it in the traceback."""
+    """Return the line of the template that raised ``error``; jinja2 puts it in the traceback."""
     if isinstance(error, TemplateSyntaxError):
         return error.lineno
     line, trace = None, error.__traceback__

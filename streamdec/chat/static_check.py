@@ -1,14 +1,14 @@
 """The check of a template before it is compiled: its size, its depth, and the names that it calls.
 
-In: an environment and a template's text. Out: the tree that jinja2 parses, with the counts.
-Compiling a template runs parts of it (the optimizer computes constants); parsing does not. The
-parser is recursive, so brackets and blocks are counted among the tokens first.
+In: an environment and a template's text. Out: the tree that jinja2 parses, and the called names.
+Compiling a template runs parts of it, because jinja2's optimizer computes constants. Parsing runs
+nothing. The parser is recursive, so brackets and blocks are counted among the tokens first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from jinja2 import Environment, TemplateSyntaxError, nodes
 from jinja2.exceptions import SecurityError
@@ -38,57 +38,44 @@ PREFIXES = frozenset(("not", "-", "+"))
 
 @dataclass(frozen=True, slots=True)
 class StaticLimits:
-    """What a template's text may be. The largest of twenty real ones: 17 kB, 1,045 nodes."""
+    """The limits of a template's text. The largest of twenty real templates: 17 kB, 1,045 nodes."""
 
     size: int = 256 * 1024
-    """Bytes of UTF-8."""
+    """The most bytes of UTF-8."""
     nodes: int = 20_000
-    """Nodes of the syntax tree: the compiler's time grows with them."""
+    """The most nodes of the syntax tree. The compiler's time grows with them."""
     tokens: int = 80_000
-    """What the lexer makes of the text; a sixth of them is white space."""
+    """The most tokens of the lexer; a sixth of them is white space."""
     depth: int = 100
-    """Of the syntax tree: the compiler calls itself at each level. Real ones: 19."""
+    """The most levels of the syntax tree: the compiler recurses at each. Real templates: 19."""
     nesting: int = 40
-    """Of brackets, blocks, signs and ``else``: the parser calls itself at each. Real ones: 11."""
+    """The most nested brackets, blocks, signs and ``else``: the parser recurses at each. Real
+    templates: 11."""
     names: int = 1_000
-    """Different variables: the compiler copies their table for each branch."""
+    """The most different variables. The compiler copies their table for each branch."""
     int_bits: int = 4_096
-    """Of an integer that is written out."""
+    """The most bits of an integer in the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaticReport:
-    """What was found in a template without running it."""
+    """The results of parsing a template."""
 
     tree: nodes.Template
-    """As the parser made it."""
-    size: int
-    """Bytes of UTF-8."""
-    node_count: int
-    """Nodes of the tree."""
-    depth: int
-    """Levels of the tree."""
-    called_names: frozenset[str] = field(default_factory=frozenset)
-    """Names of functions and methods in calls: ``strftime_now``, ``items``."""
-    filter_names: frozenset[str] = field(default_factory=frozenset)
-    """Names after ``|``."""
-    test_names: frozenset[str] = field(default_factory=frozenset)
-    """Names after ``is``."""
-    private_names: frozenset[str] = field(default_factory=frozenset)
-    """Attributes that the sandbox refuses if they are ever used: all that begin with ``_``."""
+    """The syntax tree."""
+    called_names: frozenset[str]
+    """The names of the functions and methods in calls: ``strftime_now``, ``items``."""
 
 
-def check_template(
-    environment: Environment, source: str, limits: StaticLimits | None = None
-) -> StaticReport:
-    """The tree of ``source`` and what is in it; nothing is compiled or run.
+def check_template(environment: Environment, source: str) -> StaticReport:
+    """Parse ``source`` and check it against the limits. Nothing is compiled or run.
 
-    Raises :class:`ChatTemplateError`: ``code`` is ``CHAT_TEMPLATE_RESOURCE_LIMIT`` for a template
-    over a limit, ``CHAT_TEMPLATE_SYNTAX_ERROR`` for one that is no template. Takes time and memory
-    in proportion to the size limit at most.
+    Raises :class:`ChatTemplateError`. Its ``code`` is ``CHAT_TEMPLATE_RESOURCE_LIMIT`` for a
+    template over a limit, and ``CHAT_TEMPLATE_SYNTAX_ERROR`` for a text that jinja2 cannot parse.
+    The size limit bounds the time and the memory of the check.
     """
-    limits = limits or StaticLimits()
-    check_text(environment, source, limits)
+    limits = StaticLimits()
+    _check_text(environment, source, limits)
     try:
         tree = environment.parse(source)
     except RecursionError:
@@ -97,11 +84,11 @@ def check_template(
         raise _syntax_error(error, error.lineno) from error
     except ValueError as error:  # an integer of more digits than Python reads
         raise _syntax_error(error, None) from error
-    return check_tree(tree, limits, size=len(source.encode("utf-8", "surrogatepass")))
+    return _check_tree(tree, limits)
 
 
-def check_text(environment: Environment, source: str, limits: StaticLimits) -> None:
-    """Size and nesting, from the text alone. Raises :class:`ChatTemplateError`."""
+def _check_text(environment: Environment, source: str, limits: StaticLimits) -> None:
+    """Check size and nesting before the text is parsed. Raises :class:`ChatTemplateError`."""
     size = len(source)
     if size <= limits.size:
         size = len(source.encode("utf-8", "surrogatepass"))
@@ -117,10 +104,10 @@ def check_text(environment: Environment, source: str, limits: StaticLimits) -> N
         raise _syntax_error(error, error.lineno) from error
 
 
-def check_tree(tree: nodes.Template, limits: StaticLimits, *, size: int = 0) -> StaticReport:
-    """Counts what is in a parsed template. Raises :class:`ChatTemplateError` over a limit."""
+def _check_tree(tree: nodes.Template, limits: StaticLimits) -> StaticReport:
+    """Check a parsed template. Raises :class:`ChatTemplateError` over a limit."""
     count = deepest = 0
-    called, filters, tests, private, names = (set[str]() for _ in range(5))
+    called, names = set[str](), set[str]()
     level: list[nodes.Node] = [tree]
     while level:
         deepest += 1
@@ -132,24 +119,18 @@ def check_tree(tree: nodes.Template, limits: StaticLimits, *, size: int = 0) -> 
         for node in level:
             if isinstance(node, nodes.Call):
                 called.update(_called_name(node))
-            elif isinstance(node, nodes.Filter):
-                filters.add(node.name)
-            elif isinstance(node, nodes.Test):
-                tests.add(node.name)
             elif isinstance(node, nodes.Name):
                 names.add(node.name)
             elif isinstance(node, nodes.Const):
                 _check_constant(node, limits)
-            private.update(name for name in _attributes(node) if name.startswith("_"))
         level = [child for node in level for child in node.iter_child_nodes()]
     if len(names) > limits.names:
         raise too_much(f"the template has {len(names):,} variables; {limits.names:,} are allowed")
-    sets = (frozenset(found) for found in (called, filters, tests, private))
-    return StaticReport(tree, size, count, deepest, *sets)
+    return StaticReport(tree, frozenset(called))
 
 
 def error_code(error: BaseException) -> str | None:
-    """Return the finding that ``error`` of a template stands for; None for any other error."""
+    """Return the code of preflight's finding for an error of a template; None for other errors."""
     if isinstance(error, ChatTemplateError):
         return error.code
     if isinstance(error, SecurityError):
@@ -162,7 +143,7 @@ def error_code(error: BaseException) -> str | None:
 
 
 def too_much(message: str) -> ChatTemplateError:
-    """The error of a template over a limit."""
+    """Return the error of a template over a limit."""
     return ChatTemplateError(message, code=RESOURCE_LIMIT)
 
 
@@ -172,7 +153,10 @@ def _syntax_error(error: Exception, line: int | None) -> ChatTemplateError:
 
 
 def _nesting(environment: Environment, source: str, tokens: int) -> Iterator[int]:
-    """After each token, how deep the parser is at most: blocks, brackets, signs and ``else``."""
+    """Yield after each token an upper bound of the parser's depth.
+
+    Blocks, brackets, signs and ``else`` each count as a level.
+    """
     blocks = inside = prefixes = 0
     tag: str | None = None
     for _, token, value in environment.lexer.tokeniter(source, None):
@@ -206,18 +190,6 @@ def _called_name(call: nodes.Call) -> Iterator[str]:
         yield call.node.name
     elif isinstance(call.node, nodes.Getattr):
         yield call.node.attr
-
-
-def _attributes(node: nodes.Node) -> Iterator[str]:
-    if isinstance(node, nodes.Getattr):
-        yield node.attr
-    elif isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
-        if isinstance(node.arg.value, str):
-            yield node.arg.value
-    elif isinstance(node, nodes.Filter) and node.name == "attr":
-        for given in node.args[:1]:
-            if isinstance(given, nodes.Const) and isinstance(given.value, str):
-                yield given.value
 
 
 def _check_constant(node: nodes.Const, limits: StaticLimits) -> None:

@@ -21,8 +21,8 @@ from streamdec.bench.entrants import HF
 from streamdec.bench.measure import Difference, Figures, Findings, measure
 from streamdec.bench.withheld import Count
 from streamdec.cli.loading import Loader, data_file, loading_options, tokenizer_argument
-from streamdec.cli.progress import Progress, counted
-from streamdec.cli.rows import BadInputError, Input, decode_text
+from streamdec.cli.progress import Progress, counted, write_line
+from streamdec.cli.rows import BadInputError, Input
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.stops import stop_option
 from streamdec.core.tables import route_of
@@ -32,7 +32,7 @@ __all__ = ["bench"]
 USUAL_STOPS = ("\nUser:", "\nHuman:", "\nSystem:", "<|im_end|>")
 SECONDS = 60
 MOST_CHARACTERS = 50_000
-"""A longer text is cut, so that a minute has many rounds."""
+"""A longer text is cut, so that a minute is enough for many rounds."""
 MOST_STOPS_SHOWN = 6
 
 
@@ -66,16 +66,16 @@ def bench(
 ) -> None:
     """Measure what streaming costs with TOKENIZER: a token's time, what is withheld, memory.
 
-    The ids of a text are streamed by streamdec and by the tokenizer's own library (DecodeStream of
-    tokenizers; where a library has none, the usual window over its decode), without stops and with
-    them; stops are found for the library as is usual, by a fixed window. All take turns in one
-    process, and ratios are formed round by round.
+    streamdec and the tokenizer's own library stream the ids of a text, with and without stops. For
+    'tokenizers' that is its DecodeStream; for other libraries the usual window over their decode.
+    No library finds stops, so a fixed window does. All take turns in one process, and each ratio
+    compares two times of the same round.
 
-    Every text of streamdec is compared with decode(); if one differs, where it does is shown, and
-    the exit status is 1. What differs in the library's own is shown too.
+    Every text of streamdec is compared with decode(). If one differs, the place is shown and the
+    exit status is 1. Differences of the library's own stream are also shown.
 
-    TOKENIZER is a file, a folder, or a name, as for 'info'. Special tokens that the text spells are
-    text as any other. Without --stop four usual stops are looked for.
+    TOKENIZER is a file, a folder, or a name, as for 'info'. The text of a special token is encoded
+    as ordinary text. Without --stop, four common stops are used.
 
     \b
     Examples:
@@ -106,8 +106,7 @@ def bench(
         )
     job = _Job(loaded, text, stops or USUAL_STOPS, not stops, time.monotonic() - took, found)
     told = json.dumps(_facts(job), indent=2) if as_json else "\n".join(_Page(job).lines())
-    # As all commands write: UTF-8, wherever it goes.
-    sys.stdout.buffer.write(f"{told}\n".encode("utf-8", "backslashreplace"))
+    write_line(told)
     if found.differences:
         click.get_current_context().exit(NOT_ALL_IS_WELL)
 
@@ -125,19 +124,15 @@ def _text(source: BufferedReader | None) -> _Text:
     if source is None:
         content = data_file("bench_text.txt").read_text("utf-8")
         return _Text("built in", content, is_cut=False)
-    content = _read(source, "'--text'")
+    given = Input(source, "text", "text")
+    [(_, row)] = given.rows()
+    try:
+        content, _ = given.parse_row(row, {})
+    except BadInputError as error:
+        raise click.BadParameter(str(error), param_hint="'--text'") from error
     if not content:
         raise click.BadParameter("the text is empty", param_hint="'--text'")
-    name = click.format_filename(getattr(source, "name", "<stdin>"))
-    return _Text(name, content[:MOST_CHARACTERS], is_cut=len(content) > MOST_CHARACTERS)
-
-
-def _read(source: BufferedReader, option: str) -> str:
-    """Return the content of ``source`` as text."""
-    try:
-        return decode_text(b"".join(Input(source, "text", "text").chunks))
-    except BadInputError as error:
-        raise click.BadParameter(str(error), param_hint=option) from error
+    return _Text(given.name, content[:MOST_CHARACTERS], is_cut=len(content) > MOST_CHARACTERS)
 
 
 # --- what comes out -------------------------------------------------------------------------------
@@ -206,7 +201,7 @@ Style = Literal["", "bold", "dim", "bad"]
 
 
 class _Page:
-    """The results for people: rows of at most 79 cells, names aside."""
+    """The results as text: rows of at most 79 cells, unless a name is long."""
 
     def __init__(self, job: _Job) -> None:
         self._job = job

@@ -1,4 +1,4 @@
-"""``streamdec chat``: a conversation as a prompt, by the model's own chat template."""
+"""``streamdec chat``: render a conversation as a prompt, with the model's own chat template."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from streamdec.errors import ChatTemplateError
 
 __all__ = ["chat"]
 
-PARTS_HINT = "hint: the template takes no list as content; --openai makes one text of its parts"
+PARTS_HINT = "hint: the template takes no list as content; --openai joins the parts to one text"
 ARGUMENTS_HINT = (
     "hint: tool arguments are a string, which many templates do not take; --openai parses them"
 )
@@ -30,7 +30,7 @@ ARGUMENTS_HINT = (
 
 @click.group()
 def chat() -> None:
-    """Conversations as prompts, by the chat template that a model has.
+    """Render conversations as prompts, with the chat template of a model.
 
     \b
     Example:
@@ -61,22 +61,31 @@ def chat() -> None:
     type=click.Choice(["classic", "hardened"]),
     default="classic",
     show_default=True,
-    help="As transformers 4.57 to 5.20 renders, which engines pin, or as it does from 5.22.2 on.",
+    help="Render as transformers 4.57 to 5.20, which engines pin (classic), or as 5.22.2 and later "
+    "(hardened).",
 )
 @click.option(
     "--isolate",
     is_flag=True,
-    help="Render in a process of its own, with limits of the operating system.",
+    help="Render in a separate process, with limits of the operating system.",
 )
 @click.option("--add-generation-prompt", is_flag=True, help="Begin the assistant's answer.")
-@click.option("--continue-final-message", is_flag=True, help="Leave the last message open.")
+@click.option(
+    "--continue-final-message",
+    is_flag=True,
+    help="Leave the last message open, so that the model continues it.",
+)
 @click.option(
     "--openai",
     is_flag=True,
-    help="Take messages as clients of OpenAI's API write them: parse tool arguments, make one text "
-    "of parts where the template takes no parts.",
+    help="Convert messages of OpenAI's API for the template: parse tool arguments, and join parts "
+    "to one text if the template takes no parts.",
 )
-@click.option("--fallback", type=click.Choice(["simple"]), help="What if there is no template.")
+@click.option(
+    "--fallback",
+    type=click.Choice(["simple"]),
+    help="The template to use if the model has none: a line of role and content for each message.",
+)
 @click.option(
     "--variable",
     "variables",
@@ -87,9 +96,9 @@ def chat() -> None:
 @click.option(
     "--now",
     type=click.DateTime(),
-    help="The time that the template is told; without it, the time it is.",
+    help="The time for the template. The default is the current time.",
 )
-@click.option("--tokens", is_flag=True, help="Print the ids, each with what it stands for.")
+@click.option("--tokens", is_flag=True, help="Print a line for each token: its id and its text.")
 @click.argument("path", metavar="DIR", shell_complete=complete_files)
 def render(
     path: str,
@@ -108,11 +117,11 @@ def render(
     now: datetime | None,
     tokens: bool,
 ) -> None:
-    """Render a conversation by the chat template of the model in DIR.
+    """Render a conversation with the chat template of the model in DIR.
 
-    DIR is the folder of a model, a tokenizer's file or a name that is known. Which template is
-    rendered, and why that one, is said on stderr. The output is the text and nothing else, or with
-    --tokens a line for each id.
+    DIR is the folder of a model, a tokenizer file, or a name as for 'info'. A line on stderr says
+    which template is rendered, and why. The output is only the text, or with --tokens a line for
+    each token.
 
     \b
     Examples:
@@ -167,7 +176,7 @@ def render(
 
 
 def _has_template(path: str, other: str | None) -> bool:
-    """Whether the template is in files of a folder, so that no tokenizer is needed."""
+    """Return whether the template can be rendered without a tokenizer."""
     return Path(path).is_dir() and (other is not None or sources.from_snapshot(path) is not None)
 
 
@@ -183,15 +192,15 @@ def _template(
 
 
 def _check_name(name: str | None, template: ChatRenderer) -> None:
-    """A misspelled name would be rendered as the template that it is not."""
+    """Raise BadParameter for an unknown name, which would be rendered as a template's text."""
     names = getattr(template.origin, "names", ())
     if name is not None and name not in names:
         there = f"the templates are {', '.join(names)}" if names else "the template has no name"
-        raise click.BadParameter(f"{name!r} is no file, and {there}", param_hint="--template")
+        raise click.BadParameter(f"{name!r} is not a file, and {there}", param_hint="--template")
 
 
 def _dicts(found: Any) -> Iterator[dict[str, Any]]:
-    """The dicts of a list in a JSON file, which may be anything."""
+    """Yield the dicts in a list; nothing for any other value of a JSON file."""
     return (one for one in found if isinstance(one, dict)) if isinstance(found, list) else iter(())
 
 
@@ -209,13 +218,13 @@ def _has_argument_strings(conversation: Any) -> bool:
 
 
 def _takes_text(template: Any, name: str | None, with_tools: bool) -> bool:
-    """Whether it writes a list of parts as it would write any list; the fallback takes both."""
+    """Return whether the template takes only text as content; the fallback also takes parts."""
     if getattr(template.origin, "kind", None) == "fallback":
         return False
     try:
         found: str = template.content_format(chat_template=name, with_tools=with_tools)
     except ChatTemplateError:
-        return False  # rendering says it, and better
+        return False  # rendering raises a better error
     return found == "string"
 
 
@@ -227,7 +236,7 @@ def _rendered(
     except ChatTemplateError as error:
         if hint is not None:
             click.echo(hint, err=True)
-        # What a template says of the messages does not say which template it was.
+        # The message may be the template's own; the notes name the template.
         told = " ".join([str(error), *(f"({note})" for note in getattr(error, "__notes__", ()))])
         raise ChatTemplateError(told) from error
 
@@ -241,7 +250,7 @@ def _print_tokens(tokenizer: LoadedTokenizer, text: str) -> None:
 
 
 def _piece(tokenizer: LoadedTokenizer, token_id: int) -> str:
-    """The text of a token as a JSON string, or its bytes if they are no text on their own."""
+    """Return the text of a token as a JSON string, or its bytes if they are not UTF-8."""
     data = tokenizer.token_bytes(token_id)
     if not data:
         return json.dumps(tokenizer.id_to_token(token_id), ensure_ascii=False)
@@ -256,14 +265,14 @@ def _json_of(file: BufferedReader) -> Any:
         return json.loads(file.read().decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         name = click.format_filename(getattr(file, "name", "<stdin>"))
-        raise CannotBeginError(f"{name}: no JSON: {error}") from error
+        raise CannotBeginError(f"{name}: not JSON: {error}") from error
 
 
 def _variable(given: str) -> tuple[str, Any]:
     name, sign, value = given.partition("=")
     try:
         if not sign or not name.isidentifier():
-            raise ValueError("it is not NAME=JSON")
+            raise ValueError("expected NAME=JSON")
         return name, json.loads(value)
     except (ValueError, RecursionError) as error:
         raise click.BadParameter(f"{given!r}: {error}", param_hint="--variable") from error

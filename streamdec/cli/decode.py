@@ -20,9 +20,7 @@ from streamdec.cli.rows import (
     InputFormat,
     input_format_option,
     json_line,
-    numbered_lines,
     numbered_words,
-    parse_row,
     source_argument,
 )
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
@@ -57,7 +55,7 @@ def decode(
     source: BufferedReader,
     load: Loader,
     conditions: StopConditions,
-    **options: Any,
+    options: dict[str, Any],
 ) -> None:
     """Decode the token ids in FILE (or stdin, "-"): write their text.
 
@@ -114,14 +112,14 @@ class _Job:
     def run(self, progress: Progress) -> str | None:
         """Decode the file; return what ended its stream before its end, if anything did."""
         if self._given.format == "jsonl":
-            self._decode_rows(_told(numbered_lines(self._given.chunks), progress))
+            self._decode_rows(_told(self._given.rows(), progress))
             return None
         return self._decode_stream(_told(numbered_words(self._given.chunks), progress))
 
-    def _decode_rows(self, lines: Iterable[tuple[int, bytes]]) -> None:
-        for number, line in lines:
+    def _decode_rows(self, rows: Iterable[tuple[int, bytes]]) -> None:
+        for number, row in rows:
             with self._given.complaints.about(number):
-                token_ids, fields = parse_row(line, {"token_ids": list})
+                token_ids, fields = self._given.parse_row(row, {"token_ids": list})
                 stream = self._new_stream()
                 chunk = stream.step_batch(token_ids)
                 text = chunk.text + stream.flush(RAN_OUT).text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from io import BufferedReader
-from typing import Any
 
 import click
 
@@ -13,12 +12,9 @@ from streamdec.cli.progress import Progress
 from streamdec.cli.rows import (
     Input,
     InputFormat,
-    decode_text,
     field_option,
     input_format_option,
     json_line,
-    numbered_lines,
-    parse_row,
     source_argument,
 )
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
@@ -81,17 +77,10 @@ def encode(
     say_what_encodes(loaded)
     out = sys.stdout.buffer
     given = Input(source, input_format, "text")
-    lines = (
-        numbered_lines(given.chunks) if given.format == "jsonl" else [(1, b"".join(given.chunks))]
-    )
     with Progress.beside_output() as progress:
-        for number, line in lines:
+        for number, row in given.rows():
             with given.complaints.about(number):
-                fields: dict[str, Any] = {}
-                if given.format == "jsonl":
-                    text, fields = parse_row(line, {field: str})
-                else:
-                    text = decode_text(line)
+                text, fields = given.parse_row(row, {field: str})
                 encoding = loaded.encode(
                     text, add_special_tokens=add_special_tokens, special=special
                 )

@@ -1,4 +1,4 @@
-"""``streamdec info``: what a tokenizer file is, what serves it, and why."""
+"""``streamdec info``: the format of a tokenizer, the library that serves it, and its caveats."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.library_stream import library_tokenizer
 from streamdec.backends.report import LoadedTokenizer
 from streamdec.cli.loading import Loader, loading_options, tokenizer_argument
+from streamdec.cli.progress import write_line
 from streamdec.core.tables import route_of
 from streamdec.errors import StreamdecWarning
 from streamdec.loading.detect import detect_format
@@ -30,22 +31,22 @@ __all__ = ["info"]
 _ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 _SAID_BELOW = ".*(They are decoded as other text|have other ids than the file says)"
 _MOST_LISTED = 12
-"""Special tokens that are shown to people; JSON has all."""
+"""The most tokens of a list in the text; JSON has all."""
 
 
 @click.command()
 @loading_options
-@click.option("--json", "as_json", is_flag=True, help="All of it as a JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Write everything as one JSON object.")
 @tokenizer_argument
 def info(tokenizer: str, load: Loader, as_json: bool) -> None:
-    """Say what TOKENIZER is: its format, what encodes it and why, its sizes, its caveats.
+    """Say what TOKENIZER is: its format, the library that encodes and why, its sizes, its caveats.
 
-    TOKENIZER is a file, a folder, or a name: of an encoding, a model, or a repository of the Hub.
-    For an unsupported file, the error says what was found, and the exit status is 2.
+    TOKENIZER is a file, a folder, or the name of an encoding, of a model, or of a repository of the
+    Hub. For an unsupported file, the error names the format that was found; the exit status is 2.
 
-    A caveat is a property by which text or ids differ from what people expect. Each is listed with
-    its tokens and its consequence. Every command warns about caveats that change text. The codes
-    are the same as those of 'streamdec preflight'.
+    A caveat is a property of the tokenizer that can make text or ids unexpected. Each is listed
+    with its tokens and its consequence. Every command warns about caveats that change text. The
+    codes are the same as those of 'streamdec preflight'.
 
     \b
     Examples:
@@ -69,12 +70,11 @@ def info(tokenizer: str, load: Loader, as_json: bool) -> None:
         line = f"{name:{width}}  {told}"
         if sys.stdout.isatty():
             line = _wrapped(line, width + 2)
-        # As all commands write: UTF-8, wherever it goes; a path may hold what is none.
-        sys.stdout.buffer.write(f"{line}\n".encode("utf-8", "backslashreplace"))
+        write_line(line)
 
 
 def _wrapped(line: str, indent: int) -> str:
-    """``line`` in rows between words, the later ones indented; a path stays whole, to be copied."""
+    """Wrap ``line`` between words and indent the later rows. A path stays whole, to be copied."""
     return textwrap.fill(
         line,
         shutil.get_terminal_size().columns,
@@ -85,7 +85,7 @@ def _wrapped(line: str, indent: int) -> str:
 
 
 def _facts(tokenizer: LoadedTokenizer) -> dict[str, Any]:
-    """All that is known, as JSON data."""
+    """Return everything as JSON data."""
     special = tokenizer.special_tokens
     rules = tokenizer.rules
     changes: TokenizerConfigChanges | None = getattr(tokenizer, "tokenizer_config_changes", None)
@@ -108,10 +108,10 @@ def _facts(tokenizer: LoadedTokenizer) -> dict[str, Any]:
 
 
 def _sizes(tokenizer: LoadedTokenizer) -> dict[str, int | None]:
-    """How many there are of what; None where that has no answer."""
+    """Return the counts of tokens and bytes; None where a count is not known."""
     library = library_tokenizer(tokenizer)
     path = Path(getattr(tokenizer, "name", ""))
-    # The library itself, where it can be asked, is four times as fast.
+    # The library's own method is four times as fast.
     names = map((library or tokenizer).id_to_token, range(tokenizer.vocab_size))
     return {
         "tokens": sum(name is not None for name in names),
@@ -122,7 +122,7 @@ def _sizes(tokenizer: LoadedTokenizer) -> dict[str, int | None]:
 
 
 def _decoder(tokenizer: LoadedTokenizer) -> list[str] | None:
-    """The decoders of a tokenizer.json in their order; None for other formats."""
+    """Return the decoders of a tokenizer.json in order; None for other formats."""
     library = library_tokenizer(tokenizer)
     if library is None:
         return None
@@ -134,13 +134,13 @@ def _caveat(found: Caveat) -> dict[str, Any]:
 
 
 def _found(tokenizer: LoadedTokenizer) -> str | None:
-    """What its file is, in words; None if there is no file."""
+    """Describe the tokenizer's file; None if it has no file."""
     path = Path(getattr(tokenizer, "name", ""))
     return detect_format(path).description if path.is_file() else None
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The same for people."""
+    """Yield the facts as names and text."""
     report = facts["report"]
     yield "tokenizer", str(facts["name"])
     yield "format", report["format"] + (f": {facts['found']}" if facts["found"] else "")
@@ -180,7 +180,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _change_lines(changes: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What files beside a tokenizer.json changed of it."""
+    """Yield the tokens of a tokenizer.json that files beside it changed or appended."""
     files = " and ".join(changes["files"])
     for what in ("changed", "appended"):
         if changes[what]:

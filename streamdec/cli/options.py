@@ -1,4 +1,4 @@
-"""Groups of options that several commands share, and those of a decoder."""
+"""Options that several commands share, and how a group of options becomes one value."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ special_tokens_option = click.option(
     help="Leave special tokens out (the default), or show them.",
 )
 
-_OPTIONS = (
-    special_tokens_option,
-    click.option(
+_OPTIONS = {
+    "skip_special_tokens": special_tokens_option,
+    "byte_fallback": click.option(
         "--byte-fallback",
         type=click.Choice(["eager", "exact"]),
         default="eager",
@@ -53,18 +53,15 @@ _OPTIONS = (
         help="Emit the characters of byte-fallback tokens as they complete, or exactly as the full "
         "decode has them.",
     ),
-    click.option(
+    "unknown_ids": click.option(
         "--unknown-ids",
         type=click.Choice(["skip", "error", "replace"]),
         default="skip",
         show_default=True,
         help="What to do with ids that the tokenizer does not have.",
     ),
-)
+}
+"""The options of a decoder, by their names in its constructor."""
 
-
-def decoding_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give ``command`` the options of a decoder, under the names that a decoder has for them."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+decoding_options = collected(_OPTIONS, "options", dict)
+"""Gives a command the options of a decoder; it receives them as ``options``, a dict."""

@@ -1,7 +1,7 @@
-"""A preflight as SARIF 2.1.0 (OASIS standard), which code hosts show beside the files.
+"""Preflight reports as SARIF 2.1.0 (OASIS standard), which code hosts show beside the files.
 
-In: reports. Out: a log of one run: every rule that fired, and a result for each finding, at the
-line of the file where it is seen.
+In: reports. Out: a log of one run, with the rules that fired and a result for each finding. A
+result has the file and line of the evidence.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ SCHEMA = (
 )
 LEVELS: Mapping[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
 HOMES = ("config.json", "tokenizer_config.json", "generation_config.json", "tokenizer.json")
-"""Files that a finding about a missing file is shown at: a result needs a file that is there."""
+"""Where to show a finding about a missing file: the first of these that exists."""
 MOST_CHARACTERS = 4_000_000
-"""Of a JSON file in which a line is looked for."""
+"""The most bytes of a JSON file that are searched for a line."""
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
 
 
 def sarif_log(reports: Sequence[Report], errors: Mapping[str, str]) -> dict[str, Any]:
-    """The log. ``errors`` are what hindered a folder from being inspected, by its path."""
+    """Return the log. ``errors`` maps each folder that was not inspected to the reason."""
     rules: dict[str, Finding] = {}
     for report in reports:
         for finding in report.findings:
@@ -110,7 +110,7 @@ def _message(finding: Finding) -> str:
 
 
 def _fingerprint(report: Report, finding: Finding) -> str:
-    """The same as long as the same rule fires at the same places of the same folder."""
+    """Return a hash of the rule, the folder's name and the places of the evidence."""
     places = [f"{each.file}#{each.pointer}" for each in finding.evidence]
     told = "\n".join((Path(report.path).name, finding.code, *sorted(set(places))))
     return hashlib.sha256(told.encode("utf-8", "backslashreplace")).hexdigest()[:32]
@@ -139,7 +139,7 @@ def _text(snapshot: Snapshot, name: str) -> str:
 
 
 def _artifact(folder: str, name: str) -> dict[str, str]:
-    """The file: relative to where the command runs, as code hosts want it, if it is below that."""
+    """Return the location of a file. Code hosts want it relative to the working directory."""
     path = Path(os.path.abspath(folder)) / name  # noqa: PTH100 - links are kept as they are named
     here = Path.cwd()
     if path.is_relative_to(here) and path != here:
@@ -155,10 +155,10 @@ def _quoted(path: str) -> str:
 
 
 def line_of_pointer(text: str, pointer: str) -> int | None:
-    """The line, from 1, in which the value begins that ``pointer`` (RFC 6901) names in a JSON text.
+    """Return the line, from 1, of the value at ``pointer`` (RFC 6901) in a JSON text.
 
-    None if there is no such value. The text is scanned and not parsed, so what follows the value
-    need not be JSON.
+    None if there is no such value. The text is scanned, not parsed: after the value it may be
+    invalid.
     """
     wanted = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
     for path, start in _values(text):
@@ -168,7 +168,7 @@ def line_of_pointer(text: str, pointer: str) -> int | None:
 
 
 def _values(text: str) -> Iterator[tuple[list[str], int]]:
-    """Each value: the path to it, and where it begins."""
+    """Yield each value's path and the index of its first character."""
     path: list[str] = []
     kinds: list[str] = []
     is_key = False

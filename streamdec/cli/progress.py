@@ -1,7 +1,8 @@
-"""The progress of a command: one line on stderr that is rewritten, and erased at the end.
+"""Lines on stdout and stderr, and the progress of a command.
 
-It is shown only if stderr is a terminal that can erase a line. Other output to the terminal goes
-through :func:`say`, or after :func:`wipe`.
+Progress is one line on stderr that is rewritten, and erased at the end. It is shown only if stderr
+is a terminal that can erase a line. Call :func:`say` for other lines on stderr, and :func:`wipe`
+before any other output to the terminal.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Self
 
 import click
 
-__all__ = ["Progress", "counted", "say", "wipe"]
+__all__ = ["Progress", "counted", "say", "wipe", "write_line"]
 
 EVERY = 0.1
 """Seconds between two lines."""
 SILENT = 0.5
-"""Seconds before the first line: most runs end earlier."""
+"""Seconds before the first line. Most runs end earlier."""
 
 
 class Progress:
@@ -32,7 +33,7 @@ class Progress:
 
     @classmethod
     def beside_output(cls) -> Self:
-        """Return one for commands that write all the time: silent if stdout is a terminal."""
+        """Return a progress that is not shown if stdout, too, is a terminal."""
         return cls(quiet=sys.stdout.isatty())
 
     def __enter__(self) -> Self:
@@ -48,7 +49,7 @@ class Progress:
         if not self._is_shown or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + EVERY
-        # One cell is left free: on the last one some terminals break the line.
+        # Some terminals break the line after the last cell, so that cell stays empty.
         sys.stderr.write(f"\r\x1b[K{told[: max(_columns() - 1, 0)]}")
         sys.stderr.flush()
         self._is_there = True
@@ -62,13 +63,18 @@ class Progress:
 
 
 _live: list[Progress] = []
-"""Those whose line may be on the terminal."""
+"""The contexts whose line may be on the terminal."""
 
 
 def say(message: str) -> None:
     """Write ``message`` as a line on stderr."""
     wipe()
     click.echo(message, err=True)
+
+
+def write_line(line: str) -> None:
+    """Write ``line`` to stdout, as UTF-8 in every locale; the bytes of a path may be escaped."""
+    sys.stdout.buffer.write(f"{line}\n".encode("utf-8", "backslashreplace"))
 
 
 def counted(number: int, what: str) -> str:

@@ -99,6 +99,20 @@ class Input:
         self.chunks = without_bom(_chunks(source))
         self.complaints = Complaints(self.name)
 
+    def rows(self) -> Iterator[tuple[int, bytes]]:
+        """Yield each line of JSONL with its number, or the whole of a plain FILE as line 1."""
+        if self.format == "jsonl":
+            yield from numbered_lines(self.chunks)
+        else:
+            yield 1, b"".join(self.chunks)
+
+    def parse_row(self, row: bytes, fields: Mapping[str, type]) -> tuple[Any, dict[str, Any]]:
+        """Return the value of one of :meth:`rows`, and the other fields of its object.
+
+        The value of a plain text is the text. For JSONL see :func:`parse_row`.
+        """
+        return parse_row(row, fields) if self.format == "jsonl" else (decode_text(row), {})
+
     def parse_id(self, word: bytes) -> int:
         """Return the token id that ``word`` spells; BadInputError if it spells none."""
         try:

@@ -1,7 +1,7 @@
-"""Where live text appears: pieces of a stream in, a terminal or a plain file out.
+"""The live text of a stream, on a terminal or in a plain file.
 
-On a terminal full rows scroll away like any output, and only the last row and a status line below
-it are drawn again. Elsewhere the text is written the moment it is there, and nothing else is.
+In: pieces of text. Out: on a terminal, rows that scroll like any output, with the last row and a
+status line below it redrawn for each piece. Elsewhere, only the text, flushed after each piece.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REGIONAL_INDICATORS = range(0x1F1E6, 0x1F200)
 
 
 class Screen(Protocol):
-    """Shows the text of a stream, piece by piece; as a context manager it ends what it began."""
+    """A context in which the text of a stream is shown, piece by piece."""
 
     def __enter__(self) -> Self: ...
 
@@ -38,7 +38,7 @@ class Screen(Protocol):
 
 
 def open_screen(stream: StopSequenceDecoder) -> Screen:
-    """The live screen of ``stream`` on a terminal that can redraw a line, else plain text."""
+    """Return a live screen if stdout is a terminal that can redraw a line, else a plain one."""
     console = Console(highlight=False)
     if sys.stdout.isatty() and console.is_terminal and not console.is_dumb_terminal:
         return _LiveScreen(console, stream)
@@ -46,7 +46,7 @@ def open_screen(stream: StopSequenceDecoder) -> Screen:
 
 
 class _PlainScreen:
-    """The text as UTF-8, each piece flushed, and a newline at the end."""
+    """Writes the text as UTF-8, flushes each piece, and ends with a newline."""
 
     def __init__(self) -> None:
         self._out = sys.stdout.buffer
@@ -97,7 +97,7 @@ class _LiveScreen:
         self._redraw()
 
     def _redraw(self) -> None:
-        # Terminals would join what follows to a joiner at the end of the row.
+        # A terminal would join the next character to a joiner at the end of the row.
         row = Text(self._row.removesuffix(ZERO_WIDTH_JOINER), no_wrap=True, overflow="ignore")
         below = Text(f"  {status(self._stream)}", "dim", no_wrap=True, overflow="ellipsis")
         self._live.update(Group(row, "", below), refresh=True)
@@ -107,7 +107,7 @@ class _LiveScreen:
 
 
 class _Statistics:
-    """What the summary says."""
+    """Counts the steps for the summary."""
 
     def __init__(self, stream: StopSequenceDecoder) -> None:
         self._stream = stream
@@ -115,22 +115,22 @@ class _Statistics:
         self._times_held = self._times_jailed = 0
 
     def count(self) -> None:
-        """Take the state of the stream after a step."""
+        """Count one step, by the state of the stream after it."""
         self._times_held += bool(self._stream.held)
         self._times_jailed += bool(self._stream.jailed)
 
     def summary(self) -> list[str]:
         seconds = time.monotonic() - self._began
         counts = (
-            f"{self._stream.num_tokens} tokens in {seconds:.1f} s; {self._times_held} ended inside "
-            f"a character, which then came whole; {self._times_jailed} in what might become the "
-            "stop, which was withheld until that was decided."
+            f"{self._stream.num_tokens} tokens in {seconds:.1f} s. {self._times_held} ended inside "
+            "a character, whose bytes were held until it was complete. "
+            f"{self._times_jailed} ended in text that might become the stop, which was withheld."
         )
         return [counts, f"Ended by {cause_of_end(self._stream)}."]
 
 
 def status(stream: StopSequenceDecoder) -> str:
-    """How far ``stream`` is, and what waits: bytes for their character, text that may be a stop."""
+    """Return the number of tokens, the held bytes and the withheld text of ``stream``."""
     said = [f"{stream.num_tokens} tokens"]
     if stream.held:
         said.append(f"waiting: {stream.held.hex(' ')}")
@@ -144,11 +144,11 @@ def status(stream: StopSequenceDecoder) -> str:
 
 
 def wrap(line: str, width: int) -> list[str]:
-    """Break ``line`` into rows of at most ``width`` cells, one row at least; joined, they are it.
+    """Break ``line`` into one or more rows of at most ``width`` cells; ``"".join(rows) == line``.
 
-    Breaks come after spaces and ideographs where there are any; spaces may hang over the edge. Text
-    appended to ``line`` changes no row but the last. Own work, because terminals disagree about the
-    width of many scripts, and a row that a terminal breaks by itself cannot be drawn again.
+    Rows break after spaces and ideographs if possible. Spaces may extend beyond the width. Text
+    appended to ``line`` changes only the last row. Terminals disagree about the width of many
+    scripts, and a row that the terminal breaks itself cannot be redrawn.
     """
     rows, start, best, cells = [], 0, 0, 0
     for place, character in enumerate(line):
@@ -164,7 +164,7 @@ def wrap(line: str, width: int) -> list[str]:
 
 
 def cells_of(character: str) -> int:
-    """The most cells that a terminal may give ``character``."""
+    """Return the most cells that any terminal uses for ``character``."""
     if unicodedata.east_asian_width(character) in "WF" or ord(character) in REGIONAL_INDICATORS:
         return 2
     if character == EMOJI_PRESENTATION:  # makes a narrow symbol a wide one

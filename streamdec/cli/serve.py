@@ -6,6 +6,7 @@ import ipaddress
 import math
 import re
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import click
 
 from streamdec.backends.report import LoadedTokenizer
 from streamdec.cli.loading import Loader, complete_files, data_file, loading_options
+from streamdec.cli.options import collected
 from streamdec.cli.progress import say
 from streamdec.cli.statuses import DONE, INTERRUPTED, CannotBeginError
 from streamdec.preflight.snapshot import open_snapshot
@@ -40,19 +42,25 @@ _LIMITS = {
 """Limits that have an option, and its help."""
 
 
-def _limits_options(command: Any) -> Any:
-    for name in reversed(_LIMITS):
-        default = getattr(_DEFAULTS, name)
-        command = click.option(
-            f"--limit-{name.replace('_', '-')}",
-            name,
-            type=click.IntRange(min=0 if name == "waiting" else 1),
-            default=default,
-            show_default=default is not None,
-            metavar="N",
-            help=_LIMITS[name],
-        )(command)
-    return command
+def _limit_option(name: str, help_text: str) -> Callable[..., Any]:
+    default = getattr(_DEFAULTS, name)
+    return click.option(
+        f"--limit-{name.replace('_', '-')}",
+        name,
+        type=click.IntRange(min=0 if name == "waiting" else 1),
+        default=default,
+        show_default=default is not None,
+        metavar="N",
+        help=help_text,
+    )
+
+
+_limits_options = collected(
+    {name: _limit_option(name, help_text) for name, help_text in _LIMITS.items()},
+    "limits",
+    lambda values: ServerLimits(**values),
+)
+"""Gives a command the options of limits; it receives them as ``limits``."""
 
 
 def _check_keys(
@@ -206,7 +214,7 @@ def serve(
     page: bool | None,
     grace: float,
     access_log: bool,
-    **limits: int | None,
+    limits: ServerLimits,
 ) -> None:
     """Serve OpenAI's API over an engine that turns prompt ids into token ids.
 
@@ -236,7 +244,7 @@ def serve(
             loaded,
             _engine(engine_name, loaded, text, rate),
             models=names or (_name_of(tokenizer),),
-            limits=ServerLimits(**limits),  # type: ignore[arg-type]
+            limits=limits,
             eos_token_ids=eos,
             api_keys=api_keys,
             hosts=_hosts(host, allow_hosts),

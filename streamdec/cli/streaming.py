@@ -1,8 +1,9 @@
-"""Every way to stream token ids, against the whole decode of them: what ``verify`` tries on a row.
+"""The comparison of ``streamdec verify``: streams a row in every way and compares the texts.
 
-In: a tokenizer, ids, and a source of chance. Out: the first difference, or None. The judge is the
-tokenizer's own ``decode``; with ``byte_fallback="eager"`` it is that wherever runs of byte tokens
-are UTF-8, and elsewhere all ways must agree (laws 0 and 6 of ``docs/explanation/laws.md``).
+In: a tokenizer, ids, and a random number generator. Out: the first difference, or None. The oracle
+is the tokenizer's own ``decode``. With ``byte_fallback="eager"`` that text is different by design
+where a run of byte tokens is not UTF-8. There all ways must agree with each other (laws 0 and 6 of
+``docs/explanation/laws.md``).
 """
 
 from __future__ import annotations
@@ -29,38 +30,38 @@ __all__ = ["Difference", "Streaming"]
 REPLACEMENT = "\ufffd"
 LONGEST_STOP = 12
 MOST_RESTORED = 3
-"""Times that one stream is written down and read again."""
+"""The most times that a stream is restored from a snapshot."""
 BATCHES = (2, 8, 64, 512)
-"""The sizes of batches are drawn up to one of these."""
+"""Largest sizes of the random batches; each stream uses one of them."""
 SHOWN = 40
-"""Characters of each text around a difference."""
+"""Characters of each text that are shown around a difference."""
 
 Options = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Where the text of a stream is not that of the whole decode."""
+    """A difference between the text of a stream and the full decode."""
 
     how: str
     """How the ids were streamed, in words."""
     options: Options
     """The stream's options, by name."""
     token_index: int | None
-    """The token, from 0, whose step brings out the first character that differs, or raises; None if
-    it comes at the end of the stream, or the step is not known."""
+    """The index of the token whose step emits the first character that differs, or raises. None if
+    the end of the stream emits it, or if the step is not known."""
     position: int | None
-    """That character, from 0; None if something was raised."""
+    """The index of that character; None if a step raised."""
     given: str = ""
-    """The text around it as it came."""
+    """The streamed text around it."""
     expected: str = ""
-    """The same as it should be."""
+    """The expected text around it."""
     error: str = ""
-    """What was raised."""
+    """The exception that was raised."""
     prompt: int = 0
-    """How many of the ids were given as the prompt."""
+    """How many of the ids were the prompt."""
     stop: str | None = None
-    """The stop string that was looked for."""
+    """The stop string of the stream."""
 
 
 class Streaming:
@@ -76,21 +77,21 @@ class Streaming:
             for policy in policies
             for skip in (True, False)
         ]
-        # As a stop, the text of a special token counts as its id too.
+        # A stop string that is the text of a special token also stops at its id.
         self._named = frozenset(tokenizer.special_tokens.all)
         self.unjudged = 0
-        """Rows whose runs of bytes are not UTF-8, so that eager text is compared with itself."""
+        """Rows whose bytes are not all UTF-8: the oracle does not apply to their eager text."""
 
     @property
     def ways(self) -> int:
-        """In how many ways each row is streamed."""
+        """The number of ways in which each row is streamed."""
         return len(self._options) * (1 + len(_WAYS))
 
     def difference(self, token_ids: Sequence[Any], chance: random.Random) -> Difference | None:
-        """The first difference that is found in a row, or None.
+        """Return the first difference in a row, or None.
 
-        Raises :class:`TokenIdError` for what is no token id, and :class:`TokenizerLibraryError` if
-        the tokenizer's own library cannot decode the row.
+        Raises :class:`TokenIdError` for a value that is not a token id, and
+        :class:`TokenizerLibraryError` if the tokenizer's own library cannot decode the row.
         """
         ids = [check_token_id(token_id, place) for place, token_id in enumerate(token_ids)]
         unjudged = False
@@ -106,7 +107,7 @@ class Streaming:
     def smallest(
         self, token_ids: Sequence[int], found: Difference, seed: str
     ) -> tuple[list[int], Difference]:
-        """A part of ``token_ids`` with a difference of that kind, as small as was found; and it."""
+        """Return the smallest part found that still differs, and the difference in it."""
 
         def tried(part: Sequence[int]) -> Difference | None:
             row = _Row(self._tokenizer, list(part), found.options, self._named)
@@ -134,19 +135,19 @@ class _Row:
         self._options = options
         self._named = named
         self._texts: list[str] = []
-        """What each id brings out, one by one; at last the end."""
+        """The text that each step emits, and then the text of flush."""
         self._expected = ""
         self.is_unjudged = False
 
     def difference(self, chance: random.Random) -> Difference | None:
-        """The first way whose text is not what it should be, and where."""
+        """Return the first difference among all ways, or None."""
         how = "DecodeStream, one by one"
         try:
             stream = DecodeStream(self._tokenizer, **self._options)
             for token_id in self._ids:
                 self._texts.append(stream.step(token_id))
             self._texts.append(stream.flush())
-        except Exception as error:  # noqa: BLE001 (whatever a stream raises is what is looked for)
+        except Exception as error:  # noqa: BLE001 (any exception is a difference)
             return replace(self._raised(how, error), token_index=len(self._texts))
         given = "".join(self._texts)
         self._expected = self._whole(given)
@@ -159,7 +160,7 @@ class _Row:
         return None
 
     def _whole(self, given: str) -> str:
-        """What the text must be."""
+        """Return the expected text."""
         if not self._ids:  # some decoders panic
             return ""
         skip = self._options["skip_special_tokens"]
@@ -169,44 +170,45 @@ class _Row:
             return whole
         if self._options["byte_fallback"] == "exact" or REPLACEMENT not in given:
             return whole
-        # A run that is no UTF-8 has one U+FFFD for each bad byte here, and is all U+FFFD there.
+        # Of a run that is not UTF-8, eager text has one U+FFFD for each bad byte; decode has only
+        # U+FFFD.
         self.is_unjudged = whole != given
         return given
 
     # --- the ways ---------------------------------------------------------------------------------
 
     def in_batches(self, chance: random.Random) -> Difference | None:
-        """Batches of random sizes."""
+        """Stream in batches of random sizes."""
         stream = DecodeStream(self._tokenizer, **self._options)
         return self._compared("DecodeStream in random batches", stream, chance)
 
     def restored(self, chance: random.Random) -> Difference | None:
-        """The same, written down as JSON and read again at random places."""
+        """Stream in random batches, and restore the stream from JSON at random places."""
         stream = DecodeStream(self._tokenizer, **self._options)
         how = "DecodeStream, restored from snapshots"
         return self._compared(how, stream, chance, restored=MOST_RESTORED)
 
     def after_prompt(self, chance: random.Random) -> Difference | None:
-        """The ids up to a random place as the prompt."""
+        """Stream with the ids up to a random place as the prompt."""
         size = self._outside_a_run(chance.randint(0, len(self._ids)))
         stream = DecodeStream(self._tokenizer, self._ids[:size], **self._options)
         return self._compared("DecodeStream after a prompt", stream, chance, prompt=size)
 
     def without_stops(self, chance: random.Random) -> Difference | None:
-        """The machine with stops, and none."""
+        """Stream with a StopSequenceDecoder that has no stops."""
         stream = StopSequenceDecoder(self._tokenizer, StopConditions(), **self._options)
         how = "StopSequenceDecoder in random batches"
         return self._compared(how, stream, chance, restored=1)
 
     def with_stop(self, chance: random.Random) -> Difference | None:
-        """A stop that the text has, or nearly has."""
+        """Stream with a stop that the text contains, or a prefix of which it contains."""
         size = chance.randint(0, len(self._ids)) if chance.random() < 0.5 else 0
         size = self._outside_a_run(size)
         text = self._expected[len("".join(self._texts[:size])) :]
         start = chance.randint(0, max(len(text) - 1, 0))
         stop = text[start : start + chance.randint(1, LONGEST_STOP)] or "\n"
         if chance.random() < 0.25:
-            stop += "\x00"  # which is begun, and hardly ever completed
+            stop += "\x00"  # the text contains a prefix of it, hardly ever all of it
         if stop in self._named:
             return None
         stream = StopSequenceDecoder(
@@ -216,7 +218,7 @@ class _Row:
         return self._compared(how, stream, chance, prompt=size, stop=stop, restored=1)
 
     def _outside_a_run(self, size: int) -> int:
-        """The largest place up to ``size`` that is not inside a withheld run of byte tokens.
+        """Return the largest index up to ``size`` that is not inside a held run of byte tokens.
 
         The complete characters of a run that a prompt ends in belong to the prompt (law 4), so the
         text of the rest cannot be compared there.
@@ -297,7 +299,7 @@ def _streamed(
     tokenizer: Tokenizer,
     restored: int,
 ) -> str:
-    """The text of ``ids``, given in batches to ``stream``, which is restored so many times."""
+    """Return the text of ``ids``, streamed in batches; ``restored`` is the number of restores."""
     batches = list(_batches(ids, chance))
     moves = {chance.randrange(len(batches)) for _ in range(restored)} if batches else set()
     texts = []

@@ -1,14 +1,14 @@
 """``streamdec trace``: show what each token of a stream emits, and why some emit nothing.
 
-In: token ids, as ``streamdec decode`` takes them, or a trace to be played again. Out: a table, JSON
-lines, or a page for browsers.
+In: token ids, as ``streamdec decode`` takes them, or a trace to replay. Out: a table, JSON lines,
+or a page for browsers.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,14 +26,13 @@ from streamdec.cli.loading import (
     tokenizer_argument,
 )
 from streamdec.cli.options import decoding_options
+from streamdec.cli.progress import write_line
 from streamdec.cli.rows import (
     Complaints,
     Input,
     InputFormat,
     input_format_option,
-    numbered_lines,
     parse_id,
-    parse_row,
     source_argument,
 )
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
@@ -112,7 +111,8 @@ def _parse_ids(_context: click.Context, _option: click.Parameter, value: str) ->
 @click.option(
     "--redact",
     is_flag=True,
-    help="Remove letters, ids and names, and keep shapes and sizes, so that others may see it.",
+    help="Remove letters, ids and names from the trace, so that it can be shared; keep shapes and "
+    "sizes.",
 )
 @click.option(
     "--replay",
@@ -136,17 +136,17 @@ def trace(
     html_file: Path | None,
     redact: bool,
     played: BufferedReader | None,
-    **options: Any,
+    options: dict[str, Any],
 ) -> None:
     """Show what happens to each token id in FILE (or stdin, "-") when TOKENIZER streams it.
 
-    FILE is as for 'streamdec decode': JSONL, of which one row is traced, or one stream of ids. Of
-    each token the table has what came out, the bytes that were held because their character was
-    not finished, and the text that was withheld, with the stops that it may become. Above it is
-    the verdict: whether the text is that of the whole decode of all ids.
+    FILE is as for 'streamdec decode': JSONL, of which one row is traced, or one stream of ids. For
+    each token the table has the emitted text, the bytes that are held because their character is
+    not complete, and the text that is withheld, with the stops that it may become. Above the table
+    is the verdict: whether the text equals the full decode of all ids.
 
-    The exit status is 1 if it is not, if an id was bad (it is named on stderr), or if a trace that
-    was played went otherwise; 2 if there is nothing to begin with.
+    The exit status is 1 if the texts differ, if an id was bad (it is named on stderr), or if a
+    replay differs from its trace; 2 if there is nothing to trace.
 
     \b
     Examples:
@@ -168,7 +168,7 @@ def trace(
         StopSequenceDecoder(loaded, conditions, prompt_ids, **options), prompt_ids or None
     )
     if given.format == "jsonl":
-        groups = _groups(_row(numbered_lines(given.chunks), line, complaints), group)
+        groups = _groups(_row(given, line), group)
     elif line is not None:
         raise click.UsageError("--line needs JSONL; FILE contains plain ids (see --input-format)")
     else:
@@ -180,7 +180,7 @@ def trace(
         context.exit(NOT_ALL_IS_WELL)
 
 
-# --- a trace that is played again -----------------------------------------------------------------
+# --- replay -------------------------------------------------------------------------------------
 
 
 def _check_alone(context: click.Context) -> None:
@@ -191,7 +191,7 @@ def _check_alone(context: click.Context) -> None:
         if parameter.name not in taken and source is click.core.ParameterSource.COMMANDLINE:
             is_option = isinstance(parameter, click.Option)
             name = "/".join([*parameter.opts, *parameter.secondary_opts]) if is_option else "FILE"
-            raise click.UsageError(f"--replay does not take {name}: all that is in the trace")
+            raise click.UsageError(f"--replay does not take {name}: the trace contains it")
 
 
 def _replay(source: BufferedReader, tokenizer: Tokenizer) -> int:
@@ -200,9 +200,9 @@ def _replay(source: BufferedReader, tokenizer: Tokenizer) -> int:
     recorded = Trace.from_lines(lines)
     difference = replay(recorded, tokenizer)
     if difference is None:
-        click.echo(f"{len(recorded.tokens)} tokens played: all as in the trace")
+        click.echo(f"{len(recorded.tokens)} tokens replayed: all as in the trace")
         return 0
-    _put(f"{len(recorded.tokens)} tokens in the trace; the first difference: {difference}")
+    write_line(f"{len(recorded.tokens)} tokens in the trace; the first difference: {difference}")
     return NOT_ALL_IS_WELL
 
 
@@ -212,19 +212,18 @@ Numbered = tuple[int, Any]
 """A line, and a token id in it."""
 
 
-def _row(
-    lines: Iterable[tuple[int, bytes]], wanted: int | None, complaints: Complaints
-) -> Iterator[Numbered]:
-    """Yield the ids of one row: the first that can be read, or that of the wanted line.
+def _row(given: Input, wanted: int | None) -> Iterator[Numbered]:
+    """Yield the ids of one row: the first that can be read, or the row in the wanted line.
 
-    UsageError if there is none in that line.
+    Raises UsageError if that line has no row.
     """
+    complaints = given.complaints
     taken, left = None, 0
     token_ids: list[Any] = []
-    for number, line in lines:
+    for number, row in given.rows():
         if taken is None and wanted in (None, number):
             with complaints.about(number):
-                token_ids, _ = parse_row(line, {"token_ids": list})
+                token_ids, _ = given.parse_row(row, {"token_ids": list})
                 taken = number
         else:
             left += 1
@@ -239,7 +238,7 @@ def _row(
 
 
 def _words(given: Input) -> Iterator[Numbered]:
-    """Yield all plain ids; the command ends if there is none."""
+    """Yield all plain ids. Without any, the command ends."""
     numbered = None
     for numbered in given.ids():
         yield numbered
@@ -248,7 +247,7 @@ def _words(given: Input) -> Iterator[Numbered]:
 
 
 def _end_without(complaints: Complaints, what: str) -> NoReturn:
-    """End the command: the input is empty, or all of it is bad and was named."""
+    """End the command: the input is empty, or was bad and is named on stderr."""
     if complaints.count:
         click.get_current_context().exit(NOT_ALL_IS_WELL)
     raise UnsupportedFormatError(f"{complaints.source_name}: there is no {what} to trace")
@@ -270,14 +269,14 @@ def _step(
     groups: Iterator[list[Numbered]],
     complaints: Complaints,
 ) -> None:
-    """Step all groups up to an end; what is not a token id is a complaint and left out."""
+    """Step all groups until the stream ends; name bad ids on stderr and leave them out."""
     for group in groups:
         while group and not tracer.finished:
             taken = tracer.num_tokens
             with complaints.about(group[0][0]):
                 tracer.step_batch([token_id for _, token_id in group])
                 break
-            # The bad one is the first that was not taken.
+            # The bad id is the first that was not stepped.
             group = group[tracer.num_tokens - taken + 1 :]
         if tracer.finished:
             return
@@ -307,18 +306,13 @@ def _write(result: Trace, *, as_jsonl: bool, html_file: Path | None) -> None:
         return
     width = max(len(name) for name, _ in heading)
     for name, told in heading:
-        _put(f"# {name:{width}}  {told}")
+        write_line(f"# {name:{width}}  {told}")
     if html_file is None:
-        _put("\t".join(COLUMNS))
+        write_line("\t".join(COLUMNS))
         for token in result.tokens:
-            _put("\t".join(_cells(token)))
+            write_line("\t".join(_cells(token)))
         if result.end is not None and result.end.text:
-            _put("\t".join(_end_cells(result)))
-
-
-def _put(line: str) -> None:
-    # As all commands write: UTF-8, wherever it goes; a name may hold what is none.
-    sys.stdout.buffer.write(f"{line}\n".encode("utf-8", "backslashreplace"))
+            write_line("\t".join(_end_cells(result)))
 
 
 def _heading(result: Trace) -> Iterator[tuple[str, str]]:
@@ -358,7 +352,7 @@ def _end_cells(result: Trace) -> list[str]:
     if end is None:
         return []
     said = dict.fromkeys(COLUMNS, "")
-    # The reason that this command gives is none of the engine's.
+    # This command gives the reason RAN_OUT itself; the engine did not.
     reason = "" if end.finish_reason == RAN_OUT else _ended(end.finish_reason, end.stop_reason)
     said.update({"token": "end", "came out": _quoted(end.text), "ended": reason})
     return list(said.values())
@@ -406,7 +400,7 @@ def _print_table(console: Console, heading: Sequence[tuple[str, str]], result: T
     rows = [_cells(token) for token in result.tokens]
     if result.end is not None and result.end.text:
         rows.append(_end_cells(result))
-    # A column that says nothing takes no room.
+    # Empty columns are left out.
     used = [
         place
         for place, name in enumerate(COLUMNS)

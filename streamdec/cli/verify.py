@@ -1,7 +1,7 @@
-"""``streamdec verify``: compare the fast way with the slow way on a user's own rows.
+"""``streamdec verify``: compare streams and encoders with their oracle on a user's own rows.
 
-By default: whether a stream of token ids, however it is cut, has the text of the full decode. With
-``--encode``: whether both encoders of a tokenizer.json give the same ids for a text.
+By default it compares the text of streams of token ids with the full decode. With ``--encode`` it
+compares the ids that both encoders of a tokenizer.json give for a text.
 """
 
 from __future__ import annotations
@@ -34,12 +34,9 @@ from streamdec.cli.progress import Progress, counted, wipe
 from streamdec.cli.rows import (
     Input,
     InputFormat,
-    decode_text,
     field_option,
     input_format_option,
     json_line,
-    numbered_lines,
-    parse_row,
     source_argument,
 )
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
@@ -52,7 +49,7 @@ __all__ = ["verify"]
 MOST_SHOWN = 20
 """Rows whose differences are shown in full; later ones get a line each."""
 IDS_AT_ONCE = 16_384
-"""Plain ids are verified in parts of so many."""
+"""Plain ids are verified in parts of this size."""
 _IDS_SHOWN = 24
 _IDS_TO_TRACE = 400
 
@@ -105,19 +102,21 @@ def verify(
 
     FILE contains token ids; or, with --input-format text, a text, which is encoded first with
     special tokens added; or JSONL, each line a list of ids, a string, or an object with 'token_ids'
-    or the field --field. Each row is streamed one by one, in random batches, restored from
-    snapshots at random places, with its beginning as the prompt, with stops and without, special
-    tokens skipped and shown; with byte-fallback tokens under both rules for runs of bytes. The
-    oracle is the tokenizer's own decode. Of each row that differs, the smallest part that still
-    differs is shown, with the commands that show it again.
+    or the field --field.
 
-    With --encode the ids of texts by fastokens are compared with those by huggingface: with special
-    tokens added, without, and with the text of special tokens as ordinary text. FILE is then one
-    text unless it is JSONL. Both are compared even if fastokens is not used for this tokenizer;
-    texts that huggingface encodes anyway are left out.
+    Each row is streamed id by id, in random batches, restored from snapshots at random places, and
+    with its beginning as the prompt; with and without stops, and with special tokens skipped and
+    shown. Tokenizers with byte-fallback tokens stream with both values of --byte-fallback. The
+    oracle is the tokenizer's own decode. For each row that differs, the smallest part that still
+    differs is shown, with the commands to reproduce it.
 
-    The exit status is 1 if there is a difference or a bad row, which is named on stderr; 2 if there
-    is no row.
+    With --encode the ids that fastokens gives for a text are compared with those of huggingface:
+    with special tokens added, without, and with the text of special tokens as ordinary text. FILE
+    is then one text unless it is JSONL. Both are compared even if fastokens is not used for this
+    tokenizer. Texts that always go to huggingface are left out.
+
+    The exit status is 1 if there is a difference or a bad row, which is named on stderr; 2 if FILE
+    has no row.
 
     \b
     Examples:
@@ -167,21 +166,19 @@ def verify(
 def _rows(
     given: Input, fields: dict[str, type]
 ) -> Iterator[tuple[int, Callable[[], list[Any] | str]]]:
-    """Yield each row with its line; it is parsed when it is called."""
-    if given.format == "jsonl":
-        for number, line in numbered_lines(given.chunks):
-            yield number, partial(_row, line, fields)
-    elif given.format == "text":
-        if data := b"".join(given.chunks):
-            yield 1, partial(decode_text, data)
-    else:
+    """Yield the line of each row, and a function that parses the row."""
+    if given.format == "ids":
         ids = given.ids()
         while part := [*islice(ids, IDS_AT_ONCE)]:
             yield part[0][0], partial(_ids_of, part)
+        return
+    for number, row in given.rows():
+        if row:
+            yield number, partial(_value_of, given, row, fields)
 
 
-def _row(line: bytes, fields: dict[str, type]) -> list[Any] | str:
-    value: list[Any] | str = parse_row(line, fields)[0]
+def _value_of(given: Input, row: bytes, fields: dict[str, type]) -> list[Any] | str:
+    value: list[Any] | str = given.parse_row(row, fields)[0]
     return value
 
 
@@ -190,7 +187,7 @@ def _ids_of(part: list[tuple[int, int]]) -> list[Any]:
 
 
 def _write(told: str | dict[str, Any]) -> None:
-    # As all commands write: UTF-8, wherever it goes; a path may hold what is none.
+    # UTF-8 in every locale; the bytes of a path may be no text.
     line = json_line(told) if isinstance(told, dict) else f"{told}\n".encode(errors="replace")
     sys.stdout.buffer.write(line)
     sys.stdout.buffer.flush()
@@ -207,7 +204,7 @@ class _Told(NamedTuple):
 
 
 class _Again(NamedTuple):
-    """The command lines that show a difference again."""
+    """The command lines that reproduce a difference."""
 
     load: str
     """The options of loading, and the tokenizer."""
@@ -217,7 +214,7 @@ class _Again(NamedTuple):
 
     @classmethod
     def of(cls, context: click.Context, file: str, seed: int) -> _Again:
-        """Return those for ``file`` as it was named; stdin becomes FILE."""
+        """Return the command lines for ``file``; stdin becomes FILE."""
         tokenizer = shlex.quote(context.params["tokenizer"])
         file = "FILE" if file in ("-", "<stdin>") else shlex.quote(file)
         rows = spelled(context, ("input_format", "field"))
@@ -247,7 +244,7 @@ class _Again(NamedTuple):
 
 
 class _Streams:
-    """Streams rows of ids, or of texts, which are encoded first."""
+    """Streams rows of ids. A row of text is encoded first."""
 
     def __init__(self, tokenizer: LoadedTokenizer, seed: int, again: _Again) -> None:
         self._tokenizer = tokenizer
@@ -260,7 +257,7 @@ class _Streams:
         """Return the report if the row differs."""
         if isinstance(row, str):
             row = list(self._tokenizer.encode(row, add_special_tokens=True).ids)
-        # So a row is cut alike if it is verified alone.
+        # With --line a row is cut in the same places.
         seed = f"{self._seed} {number}"
         found = self._streaming.difference(row, random.Random(seed))
         self._rows += 1
@@ -380,7 +377,7 @@ class _Encoders:
         is_shown: bool,
     ) -> _Told | None:
         """Return the report if the ids differ."""
-        assert isinstance(row, str), "only texts are read"
+        assert isinstance(row, str), "--encode reads only texts"
         guarded = self._tokenizer.report.guarded
         if guarded and guarded in row:
             self._left_out += 1

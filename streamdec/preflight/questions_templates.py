@@ -14,7 +14,6 @@ The rules were read in the engines' source: vLLM 0.33.0 (``vllm/renderers/hf.py`
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from itertools import takewhile
@@ -32,6 +31,7 @@ from streamdec.preflight.turns import (
     Probes,
     called,
     find_turns,
+    pattern_of,
     rendered,
 )
 from streamdec.preflight.view import View
@@ -417,9 +417,7 @@ def _begins(
     start = after.rfind(previous, 0, end) + len(previous) if previous else 0
     same = takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))
     common = sum(1 for _ in same)
-    by_length = sorted((m for m in markers if m), key=len, reverse=True)
-    pattern = re.compile("|".join(map(re.escape, by_length)) or r"(?!)")
-    found = list(pattern.finditer(after, start, end))
+    found = list(pattern_of(markers).finditer(after, start, end))
     new = [each.group() for each in found if each.end() > common]
     # All that is between is new: a last message is not closed, this one is.
     closes = previous and len(new) == len(found) > 1

@@ -1,8 +1,8 @@
-"""The files of a model snapshot: each is read once, up to a size, and never from out of the folder.
+"""The files of a model snapshot. Each is read once, up to a size, and only inside the folder.
 
-In: a folder. Out: for each file of interest its bytes, its text or its JSON; and for what could not
-be read, why not. Nothing in a snapshot is trusted: a file may be a link elsewhere, a pipe, larger
-than the disk, or anything but what its name says. Nothing in it is ever run.
+In: a folder. Out: the bytes, the text or the JSON of a file, and for unreadable files the problem.
+A snapshot is not trusted: a file may be a link to another folder, a pipe, larger than the disk, or
+in another format than its name says. Nothing in a snapshot is run.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from streamdec.errors import PreflightError
 __all__ = ["LIMITS", "MAX_JSON", "MAX_TEXT", "File", "Problem", "Snapshot", "open_snapshot"]
 
 MAX_JSON = 2**24
-"""Bytes of a JSON file; the largest known ``tokenizer_config.json`` has 4 million."""
+"""The most bytes of a JSON file; the largest known ``tokenizer_config.json`` has 4 million."""
 MAX_TEXT = 2**20
-"""Bytes of a template; four times as many as are ever rendered."""
+"""The most bytes of a template: four times the limit of rendering."""
 LIMITS: Mapping[str, int] = {"tokenizer.json": 2**26}
-"""Of files that are larger: the largest known ``tokenizer.json`` has 34 million."""
+"""Larger limits for single files: the largest known ``tokenizer.json`` has 34 million bytes."""
 TOKEN_FILES = frozenset(
     ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 )
-"""Files whose texts become tokens."""
+"""The files that contain texts of tokens."""
 MAX_CONTAINERS = 1_000_000
 MAX_VALUES = 2_000_000
-"""Of a JSON file, by its brackets and commas: Python takes 60 bytes and more for each. A
-``tokenizer.json`` of 11 MB (Qwen3) has 153,460 brackets that open and 456,396 commas; one with the
-largest known vocabulary (XLM-V, 901,629 pieces, each a list) has twice as many commas."""
+"""The most opening brackets and commas of a JSON file: Python takes 60 bytes or more for each. A
+``tokenizer.json`` of 11 MB (Qwen3) has 153,460 opening brackets and 456,396 commas. The largest
+known vocabulary (XLM-V, 901,629 pieces, each a list) has twice as many commas."""
 MAX_ENTRIES = 10_000
-"""Names of a folder that are looked at."""
+"""The most names of a folder that are read."""
 MAX_TEMPLATES = 16
-"""Named templates that are read; real models have up to four."""
+"""The most named templates that are read; real models have up to four."""
 
 _LFS_SIZE = 1024
-"""Bytes of a pointer at most (the specification of git-lfs)."""
+"""The most bytes of a pointer (the specification of git-lfs)."""
 LFS_LINE = b"version https://git-lfs.github.com/spec/"
 _LONE_SURROGATE = re.compile(
     r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
 )
-"""As JSON writes it."""
+"""A lone surrogate, as JSON escapes it."""
 BOM = b"\xef\xbb\xbf"
 
 Problem = Literal["lfs", "json", "outside", "too-large", "unreadable", "text"]
@@ -56,7 +56,7 @@ Problem = Literal["lfs", "json", "outside", "too-large", "unreadable", "text"]
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of the snapshot that is there, readable or not."""
+    """An existing file of the snapshot, readable or not."""
 
     name: str
     """Relative to the folder."""
@@ -64,7 +64,7 @@ class File:
     problem: Problem | None = None
     detail: str = ""
     line: int | None = None
-    """Where it goes wrong, if it is text."""
+    """The line of the problem, if the file is text."""
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Snapshot:
     _json: dict[str, tuple[Any, File | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises :class:`PreflightError` for what is no folder."""
+        """Raise :class:`PreflightError` if ``path`` is not a folder."""
         self.path = Path(self.path)
         shown = repr(str(self.path))
         try:
@@ -94,11 +94,11 @@ class Snapshot:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """What lies in the folder itself."""
+        """The names in the folder itself."""
         return frozenset(_names(self.path, MAX_ENTRIES))
 
     def names_in(self, folder: str) -> list[str]:
-        """The sorted names in a folder of this one; nothing if it is none, or leads outside."""
+        """Return the sorted names in a subfolder; none if it is not a folder or leads outside."""
         path = self.path / folder
         if folder not in self.names or not self._is_within(path):
             return []
@@ -108,18 +108,18 @@ class Snapshot:
         return isinstance(name, str) and self.file(name) is not None
 
     def file(self, name: str) -> File | None:
-        """The file of that name, read; None if there is none."""
+        """Read and return the file ``name``; None if it does not exist."""
         if name not in self._files:
             self._files[name] = self._read(name)
         return self._files[name]
 
     def content(self, name: str) -> bytes | None:
-        """Its bytes; None if it is not there or cannot be read."""
+        """Return the bytes of a file; None if it cannot be read."""
         file = self.file(name)
         return None if file is None else file.content
 
     def text(self, name: str) -> str | None:
-        """Its text as Python reads a text file: UTF-8, a line feed for every end of a line."""
+        """Return a file as Python reads text: UTF-8, with line feeds; None if it cannot be read."""
         content = self.content(name)
         if content is None:
             return None
@@ -131,13 +131,13 @@ class Snapshot:
         return text.replace("\r\n", "\n").replace("\r", "\n")
 
     def json(self, name: str) -> Any:
-        """What it says as JSON, as Python's own reader has it; None if nothing can be had."""
+        """Return the JSON value of a file, by Python's own parser; None if it cannot be read."""
         if name not in self._json:
             self._json[name] = (self._parse(name), self.file(name))
         return self._json[name][0]
 
     def object(self, name: str) -> dict[str, Any] | None:
-        """The JSON object in it; None if there is no such file or it is something else."""
+        """Return the JSON object of a file; None if it cannot be read or is not an object."""
         value = self.json(name)
         if isinstance(value, dict):
             return value
@@ -147,11 +147,11 @@ class Snapshot:
         return None
 
     def find_pointers(self) -> None:
-        """Looks at the first bytes of all small files, for pointers where weights should be."""
+        """Look for pointers of git-lfs among all small files, in place of weights."""
         for name in self.names - self._files.keys():
             path = self.path / name
             try:
-                # The size of what a link leads to: weights in the hub's cache are links.
+                # The size of the target: weights in the hub's cache are links.
                 is_small = self._is_within(path) and path.stat().st_size <= _LFS_SIZE
             except OSError:
                 continue
@@ -161,7 +161,7 @@ class Snapshot:
                     self._files[name] = file
 
     def problems(self) -> list[File]:
-        """Everything that was asked for and could not be read, by name."""
+        """Return the requested files that could not be read, by name."""
         return [f for _, f in sorted(self._files.items()) if f is not None and f.problem]
 
     def _parse(self, name: str) -> Any:
@@ -199,7 +199,7 @@ class Snapshot:
         if not self._is_within(path):
             return File(name, None, "outside", "a link out of the folder")
         try:
-            # A pipe would make the reader wait for ever; this one does not wait for a writer.
+            # Opening a pipe would block until it has a writer; with O_NONBLOCK it does not.
             handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         except OSError as error:
             gone = error.errno in (errno.ENOENT, errno.ELOOP)
@@ -211,7 +211,7 @@ class Snapshot:
             os.close(handle)
 
     def _is_within(self, path: Path) -> bool:
-        """Whether ``path`` leads to the folder, or to the blobs of the hub's cache it is in."""
+        """Return whether ``path`` leads into the folder, or to the blobs of its hub cache."""
         real = Path(os.path.realpath(path))
         return real.is_relative_to(self.root) or (
             self.root.parent.name == "snapshots"
@@ -220,9 +220,9 @@ class Snapshot:
 
 
 def open_snapshot(path: str | os.PathLike[str]) -> Snapshot:
-    """The snapshot in the folder ``path``. Raises :class:`PreflightError` for what is no folder."""
-    if not os.fspath(path):  # which pathlib takes for the working directory
-        raise PreflightError("'': a snapshot is a folder, and this is no path")
+    """Return the snapshot in the folder ``path``. Raises PreflightError if it is not a folder."""
+    if not os.fspath(path):  # pathlib takes "" for the working directory
+        raise PreflightError("'': a snapshot is a folder, and this path is empty")
     return Snapshot(Path(path))
 
 
@@ -243,7 +243,7 @@ def _content(name: str, handle: int, limit: int) -> File:
 
 
 def _whole(value: Any) -> Any:
-    """JSON with U+FFFD for each half of a character, which no token can have."""
+    """Return ``value`` with U+FFFD for each lone surrogate, which no token can contain."""
     text = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
     return json.loads(text.decode("utf-16", "replace"))
 

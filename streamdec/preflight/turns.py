@@ -34,6 +34,7 @@ __all__ = [
     "Turns",
     "called",
     "find_turns",
+    "pattern_of",
     "probe",
     "rendered",
 ]
@@ -196,7 +197,7 @@ def find_turns(probes: Probes, markers: Mapping[str, int]) -> Turns:
     if between is not None and len(between) > _MOST_BETWEEN:
         between = between[: _MOST_BETWEEN // 2] + between[-_MOST_BETWEEN // 2 :]
     text = f"{after}{between}"
-    pattern = _pattern([marker for marker in markers if marker in text])
+    pattern = pattern_of([marker for marker in markers if marker in text])
     inner = [found.group() for found in pattern.finditer(between or "")]
     first = pattern.match((after or "").lstrip())
     terminator = first.group() if first else inner[0] if len(inner) > 1 else None
@@ -208,7 +209,7 @@ def _marker(text: str | None, markers: Mapping[str, int]) -> Marker | None:
     return None if text is None else Marker(text, markers[text])
 
 
-def _pattern(markers: Iterable[str]) -> re.Pattern[str]:
+def pattern_of(markers: Iterable[str]) -> re.Pattern[str]:
     """Return a pattern of any of the markers, the longest first."""
     by_length = sorted((text for text in markers if text), key=len, reverse=True)
     return re.compile("|".join(map(re.escape, by_length)) or r"(?!)")

@@ -116,7 +116,7 @@ def test_one_of_several_is_chosen_by_its_name(render: Rendering) -> None:
     assert render(USER, "--template", "rag", "--documents", documents).out == "T"
     wrong = render(USER, "--template", "rga")
     assert (wrong.status, wrong.out) == (2, "")
-    assert "'rga' is no file, and the templates are default, rag" in wrong.err
+    assert "'rga' is not a file, and the templates are default, rag" in wrong.err
 
 
 def test_messages_of_openais_clients(render: Rendering) -> None:
@@ -217,7 +217,7 @@ def test_a_gguf_file_without_a_template_says_so(
         ("Hi", (), 2, "messages must be a list of messages, not str"),
         ({}, (), 2, "messages must be a list of messages, not NoneType"),
         ([], (), 2, "an empty conversation"),
-        (USER, ("--variable", "x"), 2, "it is not NAME=JSON"),
+        (USER, ("--variable", "x"), 2, "expected NAME=JSON"),
         (USER, ("--variable", "x=y"), 2, "Expecting value"),
         (USER, ("--variable", 'chat_template="x"'), 2, "may not have 'chat_template'"),
         ([{"role": "user", "content": "\ud83d"}], (), 2, "a lone surrogate: U+D83D at index 14"),

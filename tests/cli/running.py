@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import pytest
 from tokenizers import Tokenizer
 
 import streamdec.cli
+from streamdec.cli import app
 
 __all__ = [
     "DATA",
@@ -29,6 +31,7 @@ __all__ = [
     "jsonl",
     "next_output",
     "objects",
+    "root_context",
     "run",
     "run_process",
 ]
@@ -59,6 +62,11 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path, stdin: bytes = 
         status = streamdec.cli.main([str(argument) for argument in arguments])
         out, err = streams["stdout"].getvalue().decode(), streams["stderr"].getvalue().decode()
     return Run(status, out, err)
+
+
+def root_context() -> click.Context:
+    """The parent of all contexts. A command keeps the help option of its first context."""
+    return app.commands.make_context("streamdec", [], resilient_parsing=True)
 
 
 class Decoding:

@@ -11,6 +11,7 @@ import pytest
 
 from streamdec.cli import app
 from streamdec.cli.statuses import STATUSES
+from tests.cli.running import root_context
 from tests.support.pages import ROOT, Page
 
 PAGE = Page("docs/reference/cli.md")
@@ -23,7 +24,7 @@ def test_the_page_is_written_from_the_commands() -> None:
 
 
 def test_it_has_every_command_option_and_status() -> None:
-    context = click.Context(app.commands)
+    context = root_context()
     for name in app.COMMANDS:
         assert f"\n### streamdec {name}\n" in PAGE.text
         command = app.commands.get_command(context, name)
@@ -45,7 +46,7 @@ def test_every_example_is_a_command_line_that_is_understood(line: str, tmp_path:
         for end in ("|", ">", ">>", "<"):
             arguments = arguments[: arguments.index(end)] if end in arguments else arguments
         group: click.Command = app.commands
-        context = click.Context(group)
+        context = root_context()
         while isinstance(group, click.Group):
             found = group.get_command(context, arguments.pop(0))
             assert found is not None
@@ -54,7 +55,7 @@ def test_every_example_is_a_command_line_that_is_understood(line: str, tmp_path:
             # Of the kinds of values only files and paths hang on where one is.
             if isinstance(parameter.type, click.File):
                 arguments = [str(_there(tmp_path, one)) for one in arguments]
-        group.make_context("streamdec", arguments).close()
+        group.make_context(group.name, arguments, parent=context).close()
 
 
 def _there(folder: Path, word: str) -> Path | str:
@@ -68,7 +69,7 @@ def _there(folder: Path, word: str) -> Path | str:
 
 def test_the_short_texts_are_those_of_the_commands() -> None:
     """Written down once more, so that listing the commands imports none."""
-    context = click.Context(app.commands)
+    context = root_context()
     for name, told in app.COMMANDS.items():
         assert told.endswith(".")
         command = app.commands.get_command(context, name)

@@ -60,6 +60,22 @@ def test_stdin_is_plain_whatever_it_begins_with() -> None:
     assert (found.name, found.format) == ("<stdin>", "text")
 
 
+@pytest.mark.parametrize(
+    ("input_format", "rows", "value"),
+    [
+        ("jsonl", [(1, b'{"text": "a"}'), (3, b'"b"')], ("a", {})),
+        ("text", [(1, b'{"text": "a"}\n\n"b"')], ('{"text": "a"}\n\n"b"', {})),
+    ],
+)
+def test_rows_are_lines_of_jsonl_or_one_text(
+    input_format: InputFormat, rows: list[tuple[int, bytes]], value: tuple[str, dict[str, Any]]
+) -> None:
+    content = BOM + b'{"text": "a"}\n\n"b"'
+    found = Input(io.BufferedReader(io.BytesIO(content)), input_format, "text")
+    assert [*found.rows()] == rows
+    assert found.parse_row(rows[0][1], TEXTS) == value
+
+
 @given(reads)
 def test_lines_are_those_of_the_whole_file(chunks: list[bytes]) -> None:
     whole = b"".join(chunks).split(b"\n")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import streamdec.cli.decode as cli_decode
+import streamdec.cli.rows as cli_rows
 from fuzz import harness, targets
 from fuzz.cases import Case
 from fuzz.decoders import FAMILIES
@@ -110,7 +110,7 @@ BREAKS = (
     Break("window", TokenWindow, "_context", lambda _, ids, *__: ids[-1:]),
     Break("loading", content, "lzma", NO_ERROR_OF_XZ),
     Break("snapshots", snapshots, "dump_end", lambda *_: {}),
-    Break("jsonl", cli_decode, "numbered_lines", _lines_of_each_chunk),
+    Break("jsonl", cli_rows, "numbered_lines", _lines_of_each_chunk),
 )
 
 

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from streamdec.cli.serve import _eos_token_ids, _hosts, serve
-from tests.cli.running import DEMO_TEXT, Run, run
+from tests.cli.running import DEMO_TEXT, Run, root_context, run
 from tests.server.serving import tokenizer_in, until
 
 QUICKLY = {"STREAMDEC_FAST": "off"}
@@ -179,7 +179,8 @@ def test_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv("STREAMDEC_API_KEY")
         else:
             monkeypatch.setenv("STREAMDEC_API_KEY", said)
-        assert serve.make_context("serve", []).params["api_keys"] == keys
+        context = serve.make_context("serve", [], parent=root_context())
+        assert context.params["api_keys"] == keys
 
 
 def test_only_names_of_this_machine_reach_what_listens_here() -> None:
