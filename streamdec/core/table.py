@@ -143,8 +143,8 @@ MOVES = 1 << 27
 NAMED = 1 << 28
 """Some stream's conditions name the token's id."""
 SLOW = 1 << 29
-"""The token takes the slow path: it has no text, or its state neither is idle nor holds, or its id
-is named and it moves."""
+"""The token takes the slow path: it has no text, or its state neither is idle nor holds, or is an
+idle that holds, or its id is named and it moves."""
 LETTERS = MOVES - 1
 """The bits that stand for letters."""
 # CPython handles integers of 30 bits fastest.
@@ -176,13 +176,21 @@ def _shared(mask: int) -> int:
 class Row(dict[int, "Transition"]):
     """The transitions of one state other than idle, by token id; filled on first use."""
 
-    __slots__ = ("holds", "state")
+    __slots__ = ("holds", "marks", "state")
 
     def __init__(self, state: State, *, holds: bool) -> None:
         super().__init__()
         self.state: State = state
         self.holds: bool = holds
         """Whether the state withholds bytes or text."""
+        self.marks: dict[int, tuple[float, ...]] = {}
+        """The marks of tokens whose text may be part of a stop, less the tally before the token. By
+        token id; streams with stops fill it."""
+
+    def forget(self) -> None:
+        """Empty the row."""
+        self.clear()
+        self.marks.clear()
 
 
 Transition: TypeAlias = tuple[Chunk, int, float, Row | None]
@@ -297,7 +305,7 @@ class Table:
             rows, self._rows = self._rows, {}
             self._num_stored = 0
             for row in [*rows.values()]:
-                row.clear()
+                row.forget()
 
     def name_ids(self, token_ids: Iterable[int]) -> bool:
         """Mark ``token_ids`` as NAMED from now on. Return False if there are too many of them."""
@@ -347,7 +355,7 @@ class Table:
             mask |= MOVES
         if not (state == idle or self.holds(state)) or not (row is None or row.holds):
             mask |= SLOW  # the rule is in a state of its own
-        elif state == idle and row is None and (not text or any(idle[3])):
+        elif state == idle and (any(idle[3]) or (row is None and not text)):
             mask |= SLOW
         if token_id in self._named:
             mask |= NAMED | (SLOW if mask & MOVES else 0)
@@ -459,6 +467,10 @@ class Table:
     def has_spans(self) -> bool:
         """Whether each code point can be traced to the tokens that gave it."""
         return self.rule.has_spans and not self.rewrites
+
+    def knows_ages(self, state: State) -> bool:
+        """Whether nothing that ``state`` withholds can be text that the prompt had decided."""
+        return self.has_spans and not state[3].waiting
 
     def contribution(self, state: State, token_id: int) -> Contribution:
         """Return the bytes that ``token_id`` brings out in ``state``, and whose they are."""

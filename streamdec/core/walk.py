@@ -128,7 +128,7 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
                     matching = self._matching
                     if letters < MOVES:
                         if letters & matching.alert:
-                            shown, matching, kept = matching.memo[chunk.text]
+                            shown, matching, kept = matching[chunk.text]
                             if shown is not None:
                                 chunk = shown
                             self._matching, self._free = matching, matching.free
@@ -140,9 +140,12 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
                         if type(token_id) is not int or (ids is not None and token_id in ids):
                             raise LookupError  # a Row finds 2 for 2.0
                         if letters >= matching.free_moving and letters & matching.alert:
-                            shown, matching, kept = matching.memo[chunk.text]
-                            if kept >= 0 or self._shield != BEFORE:
+                            shown, matching, kept = matching[chunk.text]
+                            if self._shield != BEFORE:
                                 raise LookupError
+                            if kept >= 0:
+                                marks = self._moving_marks(token_id, tally)
+                                self._marks = self._marks[-kept:] + marks if kept > 0 else marks
                             if shown is not None:
                                 chunk = shown
                             self._matching, self._free = matching, matching.free
@@ -372,7 +375,7 @@ class Walk(Counters):
             read, found = endings.find(stops, self._checkpoint(), text, firsts, ignore=ignore)
         else:
             try:
-                shown, matching, _ = matching.memo[text]
+                shown, matching, _ = matching[text]
             except KeyError:
                 read, found = stops.read(matching, text, ignore=ignore), None
             else:
@@ -417,8 +420,25 @@ class Walk(Counters):
         marks: Marks = self._marks[-kept:] if kept else ()
         if letters < MOVES and tally < INFINITE:
             return (*marks, self._tally + tally)
-        marks = (*marks, *endings.marks_of(self._count, self._firsts(token_id, text)))
-        return marks[-matching.size :]
+        firsts = self._firsts(token_id, text)
+        row, table = self._row, self._table
+        is_stored = type(row) is Row and token_id in row
+        if (
+            is_stored
+            and tally < INFINITE
+            and isinstance(table, Table)
+            and table.knows_ages(row.state)
+        ):
+            row.marks[token_id] = endings.tallied_marks(firsts)
+        return (*marks, *endings.marks_of(self._count, firsts))[-matching.size :]
+
+    def _moving_marks(self, token_id: int, tally: float) -> Marks:
+        """The marks of a token that moves; ``tally`` is that after it. KeyError: not known yet."""
+        row = self._row
+        if type(row) is list:
+            return (tally,)  # the whole text is its own
+        before = self._tally
+        return tuple([before + mark for mark in row.marks[token_id]])
 
     def _take_by_id(self, token_id: int) -> Chunk:
         """Take a token that is a stop by its id, may belong to a sequence, or is a marker."""

@@ -16,7 +16,13 @@ from typing import Any, NamedTuple
 
 from streamdec.chunks import StopReason
 from streamdec.core import provenance
-from streamdec.core.counting import code_points_in, count_of, size_of, text_in, tokens_in
+from streamdec.core.counting import (
+    TOKEN_TALLY,
+    code_points_in,
+    count_of,
+    size_of,
+    tokens_in,
+)
 from streamdec.core.provenance import Ages
 from streamdec.core.spans import Recorder
 from streamdec.core.stops.matcher import Hit
@@ -39,6 +45,7 @@ __all__ = [
     "marks_of",
     "origin_of",
     "released_ages",
+    "tallied_marks",
 ]
 
 
@@ -166,16 +173,25 @@ def marks_of(count: int, firsts: Ages) -> tuple[int, ...]:
 
     There is one for each run of letters that began in the same token.
     """
-    marks: list[int] = []
-    index, (code_points, _) = tokens_in(count), text_in(count)
-    for place, age in enumerate(firsts, 1):
-        tokens = max(index - age, -1) + 1
-        mark = count_of(tokens, code_points + place, code_points + place)
-        if marks and tokens_in(marks[-1]) == tokens:
-            marks[-1] = mark
-        else:
-            marks.append(mark)
-    return tuple(marks)
+    index, code_points = tokens_in(count), code_points_in(count)
+    return tuple(
+        count_of(max(index - age, -1) + 1, code_points + place, code_points + place)
+        for age, place in _runs(firsts)
+    )
+
+
+def tallied_marks(firsts: Ages) -> tuple[float, ...]:
+    """Return the same marks as tallies, less the tally before the letters."""
+    return tuple((1 - age) * TOKEN_TALLY + place for age, place in _runs(firsts))
+
+
+def _runs(firsts: Ages) -> list[tuple[int, int]]:
+    """The age of each run of letters that began in the same token, and where it ends."""
+    return [
+        (age, place)
+        for place, (age, after) in enumerate(zip(firsts, (*firsts[1:], None)), 1)  # noqa: B905
+        if age != after
+    ]
 
 
 def advanced(mark: Mark, table: AnyTable, at: Checkpoint, token_id: int, text: str) -> Mark:

@@ -13,8 +13,8 @@ has ``free``, the lowest bit of its ``alert``: no mask below it has a letter of 
 letters that are frequent in texts have the lowest bits, and those that stops often begin with the
 highest, so that most tokens are below ``free``.
 
-What a text does is kept in ``memo``: text → (chunk to output, next state, how many older marks
-to keep). It is filled on first use. A text that completes a stop is never stored, nor is a token
+A state is a dict: text → (chunk to output, next state, how many older marks to keep). It is filled
+on first use. A text that completes a stop is never stored, nor is a token
 that acts by its id, so a stream need not ask at each token whether it has ended.
 
 Nothing in a stop set has the size of a vocabulary. A set of four strings takes some kilobytes, is
@@ -95,28 +95,16 @@ Known: TypeAlias = tuple[Chunk | None, "Matching", int]
 or -1 if no mark is needed."""
 
 
-class Memo(dict[str, Known]):
-    """What texts do in one state: computed on first use. KeyError where it is never stored."""
+class Matching(dict[str, "Known"]):
+    """A state: what was seen of stops and markers, and what each text does to it.
 
-    __slots__ = ("_state", "_stops")
-
-    def __init__(self, stops: StopSet | None, state: Matching) -> None:
-        super().__init__()
-        self._stops = stops
-        self._state = state
-
-    def __missing__(self, text: str) -> Known:
-        if self._stops is None:
-            raise KeyError(text)
-        return self._stops.learn(self._state, text)
-
-
-class Matching:
-    """A state: what was seen of stops and markers. Immutable, but for what ``memo`` learns."""
+    As a dict it has the texts that were met. A new text is computed and stored on first use.
+    KeyError: what the text does is never stored. All else is immutable.
+    """
 
     __slots__ = (
-        *("alert", "cached", "free", "free_moving", "is_open", "jailed", "marker_tail", "memo"),
-        *("size", "tail"),
+        *("_stops", "alert", "cached", "free", "free_moving", "is_open", "jailed"),
+        *("marker_tail", "size", "tail"),
     )
 
     def __init__(
@@ -129,6 +117,8 @@ class Matching:
         jailed: str,
         size: int,
     ) -> None:
+        super().__init__()
+        self._stops = stops
         self.alert: int = alert
         """If a text has none of these letters, it is output and the state stays. -1 sends every
         token to the slow path."""
@@ -146,13 +136,17 @@ class Matching:
         """Decided text that is not output yet."""
         self.size: int = size
         """How many of the last code points may be part of a later stop."""
-        self.memo = Memo(stops, self)
         self.cached: Matching = self
         """The state itself; of an uncached one, the state that it stands for."""
 
+    def __missing__(self, text: str) -> Known:
+        if self._stops is None:
+            raise KeyError(text)
+        return self._stops.learn(self, text)
+
     @property
     def uncached(self) -> Matching:
-        """The same state for streams that look at each token: an ``alert`` of -1, an empty memo."""
+        """The same state for streams that look at each token: an ``alert`` of -1, no texts."""
         marker_tail, jailed, size = self.marker_tail, self.jailed, self.size
         twin = Matching(None, -1, self.is_open, self.tail, marker_tail, jailed, size)
         twin.cached = self.cached
@@ -320,7 +314,7 @@ class StopSet:
         if read.text != text:
             chunk = chunk_of(read.text) if read.text else NOTHING
         kept = max(after.size - len(text), 0) if after.size else -1
-        known = state.memo[text] = chunk, after, kept
+        known = state[text] = chunk, after, kept
         self.num_stored += 1
         return known
 
@@ -328,7 +322,7 @@ class StopSet:
         states, self._states = self._states, {}
         self.num_stored = 0
         for state in [*states.values(), self.first]:
-            state.memo.clear()
+            state.clear()
 
     # --- text
 
