@@ -391,7 +391,9 @@ def _listed(given: Any) -> list[Any]:
     """Return ``given`` as a list: a single value as one, None as none."""
     if given is None:
         return []
-    return list(given) if _is_list(given) else [given]
+    if isinstance(given, (list, tuple)) or _is_list(given):
+        return [*given]
+    return [given]
 
 
 def _is_list(given: object) -> TypeGuard[Iterable[Any]]:
@@ -419,13 +421,12 @@ def _flag(name: str, value: object) -> bool:
 def _count(name: str, value: Any, *, least: int) -> int:
     if isinstance(value, bool):
         raise ValueError(f"{name} must be an integer, not {value}")
-    wrong = TypeError(f"{name} must be an integer, not {value!r:.40}")
-    if is_bool(value):
-        raise wrong
     try:
         count = operator.index(value)
     except TypeError:
-        raise wrong from None
+        count = None
+    if count is None or is_bool(value):
+        raise TypeError(f"{name} must be an integer, not {value!r:.40}")
     if count < least:
         raise ValueError(f"{name} must be at least {least}, not {count}")
     return count
