@@ -25,6 +25,7 @@ from typing import Any
 from streamdec import DecodeStream, StopConditions, StopSequenceDecoder, load_tokenizer
 from streamdec.errors import StreamdecError
 from streamdec.protocols import ByteFallback
+from tests import reference
 from tests.benchmarks import texts
 from tests.strategies import Subject
 from tests.support.files import shared_files
@@ -198,17 +199,30 @@ def _parts(case: Case) -> Iterator[tuple[Sequence[int], bool]]:
 def _text_problem(subject: Subject, case: Case) -> str:
     """Law 6; with a prompt, law 4: what it decided and the stream are the whole decode."""
     options = _options(subject, case)
-    begun = DecodeStream(subject.streamed, **options)
-    text = "".join(begun.step_batch(case.prompt)) if case.prompt else ""
-    stream = DecodeStream(subject.streamed, case.prompt, **options)
+    stream, text = DecodeStream(subject.streamed, case.prompt, **options), ""
     for part, is_moved in _parts(case):
         if is_moved:
             snapshot = json.loads(json.dumps(stream.snapshot()))
             stream = DecodeStream.restore(subject.streamed, snapshot)
         text += "".join(stream.step_batch(part))
     text += stream.flush()
-    ids = [*case.prompt, *case.ids]
-    return _difference(text, _whole(subject, ids, skip=case.skip_special_tokens))
+    whole = _whole(subject, [*case.prompt, *case.ids], skip=case.skip_special_tokens)
+    texts = [decided + text for decided in _decided(subject, case, options)]
+    return "" if whole in texts else _difference(texts[0], whole)
+
+
+def _decided(subject: Subject, case: Case, options: dict[str, Any]) -> list[str]:
+    """What the prompt may have decided.
+
+    The complete characters of a run of byte tokens are the prompt's, or U+FFFD for each of their
+    bytes if a generated token spoils the run.
+    """
+    begun = DecodeStream(subject.streamed, **options)
+    text = "".join(begun.step_batch(case.prompt))
+    if "byte_fallback" not in options:
+        return [text]
+    run = begun.held.removesuffix(reference.unfinished(begun.held))
+    return [text + run.decode(errors="replace"), text + reference.REPLACEMENT * len(run)]
 
 
 def _stop_problem(subject: Subject, case: Case) -> str:
