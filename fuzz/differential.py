@@ -215,14 +215,16 @@ def _decided(subject: Subject, case: Case, options: dict[str, Any]) -> list[str]
     """What the prompt may have decided.
 
     The complete characters of a run of byte tokens are the prompt's, or U+FFFD for each of their
-    bytes if a generated token spoils the run.
+    bytes if a generated token spoils the run. If the text is replaced, what is held may be text.
     """
     begun = DecodeStream(subject.streamed, **options)
     text = "".join(begun.step_batch(case.prompt))
     if "byte_fallback" not in options:
         return [text]
     run = begun.held.removesuffix(reference.unfinished(begun.held))
-    return [text + run.decode(errors="replace"), text + reference.REPLACEMENT * len(run)]
+    rules = subject.tokenizer.rules
+    texts = [text + run.decode(errors="replace"), text + reference.REPLACEMENT * len(run)]
+    return [*texts, text] if rules is not None and rules.replaces else texts
 
 
 def _stop_problem(subject: Subject, case: Case) -> str:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, SupportsIndex
 
 from streamdec.core.machine import Machine, note_taken
 from streamdec.core.provenance import Contribution
+from streamdec.core.stops.conditions import NO_CONDITIONS
 from streamdec.core.table import Options, Table, UnknownIds
 from streamdec.core.tables import table_for
 from streamdec.core.token_ids import as_sequence
 from streamdec.core.token_rules.byte_fallback import ByteFallbackMode
-from streamdec.core.walk import NO_CONDITIONS, step_function
+from streamdec.core.walk import step_function
 from streamdec.protocols import Decoder, provide_decode_stream
 
 __all__ = ["DecodeStream"]

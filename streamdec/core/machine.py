@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex
 
 from streamdec.chunks import NOTHING, Chunk, TokenSpan, Withheld, chunk_of
 from streamdec.core import snapshots
-from streamdec.core.counting import Counters, code_points_in, tokens_in
+from streamdec.core.counting import code_points_in, tokens_in
 from streamdec.core.spans import Recorder
 from streamdec.core.stops import endings
 from streamdec.core.stops.conditions import StopConditions
@@ -20,7 +20,7 @@ from streamdec.core.stops.stop_set import stop_set_for
 from streamdec.core.table import Route, Row, Table
 from streamdec.core.tables import AnyTable, table_for
 from streamdec.core.token_ids import as_sequence
-from streamdec.core.walk import ENDED, Walk, step_function
+from streamdec.core.walk import ENDED, FIELDS, Walk, step_function
 from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
@@ -179,7 +179,7 @@ class Machine(Walk):
         """What may become a stop: the end of the text, and ids that may begin a sequence."""
         tail = self._matching.tail
         text = tail if isinstance(tail, str) else tail.text[tail.floor :]
-        return text, tuple(mark.token_id for mark in self._live)
+        return text, tuple(each.token_id for each in self._live)
 
     @property
     def unknown_tokens(self) -> int:
@@ -231,9 +231,8 @@ class Machine(Walk):
         ``copy.copy`` and ``copy.deepcopy`` do the same; the tokenizer is shared.
         """
         other = object.__new__(type(self))
-        for name in (*Counters.__slots__, *Walk.__slots__):
-            if name != "__weakref__":
-                setattr(other, name, getattr(self, name))
+        for name in FIELDS:
+            setattr(other, name, getattr(self, name))
         other._recorder = self._recorder and self._recorder.fork(self.num_tokens)
         return other
 
@@ -264,7 +263,7 @@ class Machine(Walk):
         """
         table, stops = self._table, self._stops
         at, unknown, recorder = self._checkpoint(), self._unknown_tokens, self._recorder
-        live = [mark.token_id for mark in self._live]
+        live = [each.token_id for each in self._live]
         if live:  # as before the first of them, which are taken again
             first = self._live[0]
             at, recorder = first.before, first.recorder
@@ -356,7 +355,7 @@ class Machine(Walk):
                 raise ValueError("live tokens that begin no sequence")
             for token_id in live:
                 self._examine(token_id)
-            if [mark.token_id for mark in self._live] != live:
+            if [each.token_id for each in self._live] != live:
                 raise ValueError("live tokens that begin no sequence")
 
     def __repr__(self) -> str:

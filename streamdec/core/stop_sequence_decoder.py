@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Never, SupportsIndex
 
 from streamdec.chunks import Chunk, FinishReason, StopMatch
 from streamdec.core.machine import Machine, fed
-from streamdec.core.stops.conditions import StopConditions
+from streamdec.core.stops.conditions import NO_CONDITIONS, StopConditions
 from streamdec.core.table import Options, UnknownIds
 from streamdec.core.tables import table_for
 from streamdec.core.token_rules.byte_fallback import ByteFallbackMode
-from streamdec.core.walk import NO_CONDITIONS
 from streamdec.protocols import Decoder
 
 __all__ = ["StopSequenceDecoder"]

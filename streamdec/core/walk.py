@@ -41,7 +41,7 @@ from streamdec.core.provenance import BEFORE, Ages, State
 from streamdec.core.spans import Recorder
 from streamdec.core.stops import endings
 from streamdec.core.stops.conditions import StopConditions
-from streamdec.core.stops.endings import Checkpoint, Ending, Mark
+from streamdec.core.stops.endings import Candidate, Checkpoint, Ending
 from streamdec.core.stops.stop_set import Matching, StopSet, stop_set_for
 from streamdec.core.table import LETTERS, MOVES, NAMED, Row, Table, Transition
 from streamdec.core.tables import AnyTable
@@ -51,9 +51,8 @@ from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 from streamdec.errors import FinishedError
 from streamdec.protocols import Decoder
 
-__all__ = ["NO_CONDITIONS", "Walk", "step_function"]
+__all__ = ["FIELDS", "Walk", "step_function"]
 
-NO_CONDITIONS = StopConditions()
 NOT_FOUND = (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError)
 """What a look-up raises. LookupError: the row or the state does not have the id. The others: the id
 is an object that cannot be compared or used as an index. The slow path raises the clear error."""
@@ -70,15 +69,9 @@ class _After(NamedTuple):
     out: Chunk
     matching: Matching
     marks: Marks
-    live: tuple[Mark, ...]
+    live: tuple[Candidate, ...]
     withheld: str | None
     shield: int
-
-
-_CHANGING = (
-    *("_counted", "_free", "_live", "_marks", "_matching", "_moved", "_prefix", "_read", "_row"),
-    *("_shield", "_tally", "_tally_start", "_unknown_tokens", "_withheld"),
-)
 
 
 # --- the hot path ---------------------------------------------------------------------------------
@@ -210,7 +203,7 @@ class Walk(Counters):
     """Where the jailed text came from: a tally for each, or a count if the tally was reset."""
     _shield: int
     """Code points that began in this token or an earlier one cannot be part of a stop."""
-    _live: tuple[Mark, ...]
+    _live: tuple[Candidate, ...]
     """The last tokens, as far as they may begin a stop sequence."""
     _withheld: str | None
     """Decided text that is not output, while a sequence may begin; else None."""
@@ -293,7 +286,12 @@ class Walk(Counters):
             return self._table.unknown(self._row), True
 
     def _follow(
-        self, token_id: int, transition: Transition, live: tuple[Mark, ...], *, is_unknown: bool
+        self,
+        token_id: int,
+        transition: Transition,
+        live: tuple[Candidate, ...],
+        *,
+        is_unknown: bool,
     ) -> Chunk:
         """Take one token as text, never as an id that stops.
 
@@ -349,8 +347,8 @@ class Walk(Counters):
             raise
 
     def _saved(self) -> list[tuple[str, Any]]:
-        """The fields that a token changes, with their values."""
-        saved = [(name, getattr(self, name)) for name in _CHANGING]
+        """The fields of the stream, with their values."""
+        saved = [(name, getattr(self, name)) for name in FIELDS]
         if self._recorder is not None:
             saved.append(("_recorder", self._recorder.fork(self.num_tokens)))
         return saved
@@ -383,27 +381,27 @@ class Walk(Counters):
             if read.hit is not None:
                 found = endings.find(stops, self._checkpoint(), text, firsts)[1]
         if found is not None:
-            return endings.at_found(found)
+            return found
         out = chunk
         if read.text != text:
             out = chunk_of(read.text) if read.text else NOTHING
         return out, read.after
 
     def _read_live(
-        self, token_id: int, text: str, live: tuple[Mark, ...]
-    ) -> tuple[Chunk, Matching, tuple[Mark, ...], str | None] | Ending:
+        self, token_id: int, text: str, live: tuple[Candidate, ...]
+    ) -> tuple[Chunk, Matching, tuple[Candidate, ...], str | None] | Ending:
         """``_read_text`` while ids may begin a sequence, or text is withheld for one."""
         stops, at = self._stops, self._checkpoint()
         index = tokens_in(at.count)
         early = index < stops.conditions.min_tokens
         read, found = endings.find(stops, at, text, self._firsts(token_id, text), ignore=early)
         if found is not None:
-            return endings.at_found(found)
+            return found
         kept = len(read.after.jailed)
         if read.turned:
             live = ()
         if live:
-            live = tuple(endings.advanced(mark, self._table, at, token_id, text) for mark in live)
+            live = tuple(endings.advanced(each, self._table, at, token_id, text) for each in live)
             if stops.hides:
                 decided = code_points_in(at.count) + len(text)
                 kept = max(kept, decided - live[0].limit)
@@ -446,11 +444,11 @@ class Walk(Counters):
         at = self._checkpoint()
         index = tokens_in(at.count)
         early = index < stops.conditions.min_tokens
-        live: tuple[Mark, ...] = ()
+        live: tuple[Candidate, ...] = ()
         if stops.has_sequences and matching.is_open:
             recorder = self._recorder and self._recorder.fork(index)
-            live = (*self._live, Mark(token_id, at, self._offsets(), recorder))
-            ids = [mark.token_id for mark in live]
+            live = (*self._live, Candidate(token_id, at, self._offsets(), recorder))
+            ids = [each.token_id for each in live]
             size = stops.completed(ids)
             if size and not early:
                 sequence = live[len(live) - size :]
@@ -463,7 +461,9 @@ class Walk(Counters):
             ending = endings.by_id(stops, table, at, token_id, reason, hidden=hidden)
             is_cut = hidden and stops.hides
             return self._stopped(
-                token_id, ending, Mark(token_id, at, (0, 0), self._recorder) if is_cut else None
+                token_id,
+                ending,
+                Candidate(token_id, at, (0, 0), self._recorder) if is_cut else None,
             )
         transition, is_unknown = self._transition(token_id)
         if not stops.is_marker(matching, token_id):
@@ -547,7 +547,7 @@ class Walk(Counters):
             self._recorder.finish(at.state)
         return self._ended(ending, tokens, reason, before, is_out=is_out)
 
-    def _stopped(self, token_id: int, ending: Ending, cut: Mark | None = None) -> Chunk:
+    def _stopped(self, token_id: int, ending: Ending, cut: Candidate | None = None) -> Chunk:
         """End at ``token_id``. The text of the tokens from ``cut`` on is not output."""
         tokens, recorder = self.num_tokens + 1, self._recorder
         if recorder is not None and cut is None:
@@ -621,7 +621,7 @@ class Walk(Counters):
         if self._recorder is not None:
             self._recorder.release(at.state)
         if found is not None:
-            return self._ended(endings.at_found(found), tokens)
+            return self._ended(found, tokens)
         everything = at.withheld + text
         offsets = self._offsets()
         if text and offsets[1] < tokens:
@@ -632,3 +632,7 @@ class Walk(Counters):
         self._set_offsets(*offsets)
         self._go(stops.restarted(read.after))
         return chunk_of(everything) if everything else NOTHING
+
+
+FIELDS = tuple(each for each in (*Counters.__slots__, *Walk.__slots__) if each != "__weakref__")
+"""The names of all that a stream is."""

@@ -13,7 +13,7 @@ from typing import Any, Self, SupportsIndex, Unpack, get_args
 from streamdec.chunks import Chunk, FinishReason, joined
 from streamdec.core.snapshots import shown
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.core.stops.conditions import StopConditions
+from streamdec.core.stops.conditions import NO_CONDITIONS, StopConditions
 from streamdec.errors import QueueFullError, SnapshotError, UnknownRequestError
 from streamdec.protocols import Decoder
 from streamdec.streams.attribution import TokenAttribution
@@ -28,7 +28,6 @@ FORMAT = 1
 """The format of a snapshot of a whole pool."""
 
 RequestId = str | int
-NO_CONDITIONS = StopConditions()
 
 
 class DecoderPool:

@@ -439,3 +439,7 @@ def _marker(name: str, value: Any) -> Marker:
         _check_text(name, value)
         return value
     return check_token_id(value, what=name)
+
+
+NO_CONDITIONS = StopConditions()
+"""Nothing ends the stream."""

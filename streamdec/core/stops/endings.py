@@ -1,10 +1,40 @@
-"""How a stream with stops ends: what is output, and where in the text the stop stands.
+r"""How a stream with stops ends: what is output, and where in the text the stop stands.
 
 In: a :class:`Checkpoint`, all that a stream knows at one moment. Out: an :class:`Ending`. Nothing
 here changes a stream, so an end that raises (a pattern that takes too long) leaves the stream as it
-was.
+was. Positions are counts (:mod:`streamdec.core.counting`) of the whole generated text.
 
-Positions are counts (:mod:`streamdec.core.counting`) of the whole generated text.
+**Theory.** At any moment the generated text has three parts: what was output, what is decided but
+withheld (``Checkpoint.withheld``), and what the unfinished bytes of the table's state would give if
+nothing followed. A stream ends in one of four ways. They differ in which part of this text is still
+read, and where it is cut:
+
+* *A stop in the text.* The stops read the letters that a token decides. A hidden stop is cut at its
+  start, which may be in what is withheld; a visible one at its end.
+* *Nothing follows* (``flush``, a limit, the end of the engine). The unfinished bytes become text.
+  The stops read it too, so this may also complete a stop.
+* *An id that stops by itself.* All that the tokens before it left is released, as above. The text
+  of the id itself is not read. It is output if the stop is visible. Its first character may have
+  begun in an earlier token: :class:`~streamdec.core.provenance.Parted` cuts it there.
+* *A sequence of ids.* It is cut before the first byte of its first token, but its first token looks
+  like any other until the last one comes. So each token that may begin a sequence is a
+  :class:`Candidate`: it keeps the checkpoint before it, and how much of the text decided since has
+  none of its bytes. That much may be output; the rest is withheld until the candidate has
+  failed. If the sequence is complete, the stream ends as if nothing had followed that checkpoint.
+
+**A worked example.** The stop is the sequence of ids 1, 2. Token 1 completes the character that
+token 0 began, so half of it has to be taken back:
+
+>>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+>>> tokenizer = MockTokenizer.from_tokens([b"caf\xc3", b"\xa9 ", b"au", b"lait"])
+>>> conditions = StopConditions(stop_token_sequences=[[1, 2]])
+>>> decoder = StopSequenceDecoder(tokenizer, conditions)
+>>> decoder.step(0).text, decoder.step(1).text, decoder.pending_text
+('caf', '', 'é ')
+>>> decoder.fork().step(3).text                     # no sequence: what was withheld comes out
+'é lait'
+>>> decoder.step(2).text, decoder.match.start       # the sequence: nothing followed token 0
+('\ufffd', 4)
 """
 
 from __future__ import annotations
@@ -25,19 +55,16 @@ from streamdec.core.counting import (
 )
 from streamdec.core.provenance import Ages
 from streamdec.core.spans import Recorder
-from streamdec.core.stops.matcher import Hit
 from streamdec.core.stops.stop_set import Matching, Read, StopSet
 from streamdec.core.table import Table
 from streamdec.core.tables import AnyTable
 from streamdec.errors import RewriteError
 
 __all__ = [
+    "Candidate",
     "Checkpoint",
     "Ending",
-    "Found",
-    "Mark",
     "advanced",
-    "at_found",
     "at_release",
     "by_id",
     "by_sequence",
@@ -67,7 +94,7 @@ class Checkpoint(NamedTuple):
     """Of the tokens so far, and of the text that they decided."""
 
 
-class Mark(NamedTuple):
+class Candidate(NamedTuple):
     """A token that may belong to a stop sequence, and the stream before it."""
 
     token_id: int
@@ -96,33 +123,20 @@ class Mark(NamedTuple):
         return code_points_in(self.before.count) + self.spared
 
 
-class Found(NamedTuple):
-    """A stop that was found in some text."""
-
-    hit: Hit
-    text: str
-    """Text to output, of all that was not output before."""
-    start: int
-    """The count of the text before the stop."""
-    end: int
-    """The count up to its end."""
-    origin: int
-    """The index of the token that gave its first byte."""
-
-
 class Ending(NamedTuple):
-    """An end."""
+    """An end of a stream, by a stop or because nothing follows."""
 
     text: str
-    """The text to output."""
+    """The text to output, of all that was not output before."""
     stop: StopReason = None
     visible: bool = False
+    """Whether the text of the stop is output."""
     start: int = -1
     """The count of the text before the stop; -1 if no stop ended the stream."""
     end: int = 0
     """The count up to its end."""
     origin: int = 0
-    """The index of the token in which it began."""
+    """The index of the token that gave its first byte."""
 
 
 # --- finding a stop -------------------------------------------------------------------------------
@@ -130,7 +144,7 @@ class Ending(NamedTuple):
 
 def find(
     stops: StopSet, at: Checkpoint, text: str, firsts: Ages, *, ignore: bool = False
-) -> tuple[Read, Found | None]:
+) -> tuple[Read, Ending | None]:
     """Read ``text``, decided at ``at``, whose code points began so many tokens ago (``firsts``).
 
     Returns what it did, its text including what was withheld; and the stop that it completed.
@@ -150,7 +164,7 @@ def find(
     place = read.end - hit.size
     marked = _origin(at.marks, code_points_in(start)) if place < 0 else 0
     origin = marked if place < 0 else index - firsts[place]
-    return read, Found(hit, read.text, start, end, origin)
+    return read, Ending(read.text, hit.stop, hit.visible, start, end, origin)
 
 
 def origin_of(at: Checkpoint, text: str) -> int:
@@ -194,50 +208,46 @@ def _runs(firsts: Ages) -> list[tuple[int, int]]:
     ]
 
 
-def advanced(mark: Mark, table: AnyTable, at: Checkpoint, token_id: int, text: str) -> Mark:
-    """Return ``mark`` after ``token_id``, which decides ``text`` at ``at``."""
+def advanced(
+    candidate: Candidate, table: AnyTable, at: Checkpoint, token_id: int, text: str
+) -> Candidate:
+    """Return ``candidate`` after ``token_id``, which decides ``text`` at ``at``."""
     if not text:
-        return mark
-    index, since, known = tokens_in(at.count), mark.since + text, None
+        return candidate
+    index, since, known = tokens_in(at.count), candidate.since + text, None
     alone: str | None = None
     if isinstance(table, Table):
-        known = table.letters_before(at.state, token_id, index - mark.place)
+        known = table.letters_before(at.state, token_id, index - candidate.place)
         firsts = table.firsts(at.state, token_id, text)
     else:
         firsts = (index - at.since,) * len(text)
-    if known is None or mark.before.state[3].waiting:
+    if known is None or candidate.before.state[3].waiting:
         # An earlier token whose bytes are held may give different text once this token follows.
         alone = ""
         with suppress(RewriteError):
-            alone = table.flush(mark.before.state)
+            alone = table.flush(candidate.before.state)
     common = len(since)
     if alone is not None:
         common = len(commonprefix([alone, since]))  # noqa: RUF071 (letters, not paths)
-    size = mark.before_it
+    size = candidate.before_it
     if known is None:
         size = max(size, common)
-    elif size == len(mark.since):
+    elif size == len(candidate.since):
         size += known
-    origin = mark.origin
+    origin = candidate.origin
     if origin is None and size < len(since):
-        origin = index - firsts[size - len(mark.since)]
-    spared = max(mark.spared, min(size, common))
-    return mark._replace(since=since, before_it=size, spared=spared, origin=origin)
+        origin = index - firsts[size - len(candidate.since)]
+    spared = max(candidate.spared, min(size, common))
+    return candidate._replace(since=since, before_it=size, spared=spared, origin=origin)
 
 
 # --- the ends -------------------------------------------------------------------------------------
 
 
-def at_found(found: Found) -> Ending:
-    """Return the end at a stop that was found in the text."""
-    hit = found.hit
-    return Ending(found.text, hit.stop, hit.visible, found.start, found.end, found.origin)
-
-
 def at_release(stops: StopSet, table: AnyTable, at: Checkpoint, *, ignore: bool) -> Ending:
     """Return the end because nothing follows. What comes out may complete a stop."""
     text, found = _released(stops, table, at, ignore=ignore)
-    return Ending(text) if found is None else at_found(found)
+    return Ending(text) if found is None else found
 
 
 def by_id(
@@ -254,12 +264,12 @@ def by_id(
     if hidden and stops.hides:
         text, found = _released(stops, table, at)
         if found is not None:
-            return at_found(found)
+            return found
         end = _end_of(at, text)
         return Ending(text, reason, False, end, end, index)
     text, found, parted = _parted(stops, table, at, token_id)
     if found is not None:
-        return at_found(found)
+        return found
     start = _end_of(at, text)
     text += parted.own
     return Ending(
@@ -271,16 +281,16 @@ def by_sequence(
     stops: StopSet,
     table: AnyTable,
     at: Checkpoint,
-    sequence: Sequence[Mark],
+    sequence: Sequence[Candidate],
     token_id: int,
 ) -> Ending:
     """Return the end by ``sequence``, the last of which is ``token_id``."""
-    first, ids = sequence[0], tuple(mark.token_id for mark in sequence)
+    first, ids = sequence[0], tuple(each.token_id for each in sequence)
     index = tokens_in(at.count)
     if not stops.hides:
         text, found, parted = _parted(stops, table, at, token_id)
         if found is not None:
-            return at_found(found)
+            return found
         before = first.since[: first.before_it]
         origin = first.origin
         if origin is None:
@@ -299,12 +309,12 @@ def by_sequence(
     held = first.before
     text, found = _released(stops, table, held, ignore=bool(first.spared))
     output = code_points_in(at.count) - len(at.withheld)
-    if found and not found.hit.visible and code_points_in(found.start) < output:
+    if found and not found.visible and code_points_in(found.start) < output:
         # It begins in text that was output, released by what is cut now: the sequence is the stop.
         text, found = _released(stops, table, held, ignore=True)
     text = text[output - (code_points_in(held.count) - len(held.withheld)) :]
     if found is not None:
-        return at_found(found._replace(text=text))
+        return found._replace(text=text)
     end = _text_count(at.count) - size_of(at.withheld) + size_of(text)
     return Ending(text, ids, False, end, end, first.place)
 
@@ -316,7 +326,7 @@ def _end_of(at: Checkpoint, text: str) -> int:
 
 def _released(
     stops: StopSet, table: AnyTable, at: Checkpoint, *, ignore: bool = False
-) -> tuple[str, Found | None]:
+) -> tuple[str, Ending | None]:
     """The text that comes out because nothing follows, and the stop that it completes."""
     text = table.flush(at.state)
     firsts = released_ages(table, at, text)
@@ -332,7 +342,7 @@ def released_ages(table: AnyTable, at: Checkpoint, text: str, *, goes_on: bool =
 
 def _parted(
     stops: StopSet, table: AnyTable, at: Checkpoint, token_id: int
-) -> tuple[str, Found | None, provenance.Parted]:
+) -> tuple[str, Ending | None, provenance.Parted]:
     """What comes out before a token that ends the stream by its id; and the token's own text.
 
     Of that nothing is matched. It begins with a character that an earlier token may have begun.
@@ -352,6 +362,6 @@ def _parted(
     return text, found, parted
 
 
-def _emptied(read: Read, found: Found | None) -> tuple[str, Found | None]:
+def _emptied(read: Read, found: Ending | None) -> tuple[str, Ending | None]:
     """The text with what is withheld after it, unless a stop is complete."""
     return (read.text, found) if found else (read.text + read.after.jailed, None)
