@@ -207,24 +207,36 @@ def _text_problem(subject: Subject, case: Case) -> str:
         text += "".join(stream.step_batch(part))
     text += stream.flush()
     whole = _whole(subject, [*case.prompt, *case.ids], skip=case.skip_special_tokens)
-    texts = [decided + text for decided in _decided(subject, case, options)]
-    return "" if whole in texts else _difference(texts[0], whole)
+    decided = _decided(subject, case, options)
+    if decided is None or any(each + text == whole for each in decided):
+        return ""
+    return _difference(decided[0] + text, whole)
 
 
-def _decided(subject: Subject, case: Case, options: dict[str, Any]) -> list[str]:
+def _decided(subject: Subject, case: Case, options: dict[str, Any]) -> list[str] | None:
     """What the prompt may have decided.
 
     The complete characters of a run of byte tokens are the prompt's, or U+FFFD for each of their
-    bytes if a generated token spoils the run. If the text is replaced, what is held may be text.
+    bytes if a generated token spoils the run. They may be stripped. None if the text is replaced:
+    no replacement reaches across the end of such a run, so the whole decode is not promised.
     """
     begun = DecodeStream(subject.streamed, **options)
     text = "".join(begun.step_batch(case.prompt))
-    if "byte_fallback" not in options:
+    rules = subject.tokenizer.rules
+    if "byte_fallback" not in options or rules is None:
         return [text]
     run = begun.held.removesuffix(reference.unfinished(begun.held))
-    rules = subject.tokenizer.rules
+    if run and rules.replaces:
+        return None
     texts = [text + run.decode(errors="replace"), text + reference.REPLACEMENT * len(run)]
-    return [*texts, text] if rules is not None and rules.replaces else texts
+    if not text:
+        stripped, most = rules.strip_left
+        texts += [
+            texts[0].removeprefix(stripped * count)
+            for count in range(1, most + 1)
+            if texts[0].startswith(stripped * count)
+        ]
+    return texts
 
 
 def _stop_problem(subject: Subject, case: Case) -> str:

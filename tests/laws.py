@@ -197,10 +197,20 @@ def _complete_in_run(subject: Subject, prompt: Sequence[int], **options: Any) ->
     is_run = isinstance(_rule(subject), ByteFallback) and options.get("byte_fallback") == "exact"
     if not is_run:
         return b""
-    streamed = stream_of(subject, **{**options, "clean_up_tokenization_spaces": False})
-    streamed.step_batch(prompt)
-    run = streamed.held
-    return run[: len(run) - len(reference.unfinished(run))]
+    tokenizer, skips = subject.tokenizer, options.get("skip_special_tokens", True)
+    run = b""
+    for token_id in reversed(prompt):
+        piece = tokenizer.piece(token_id)
+        if piece is None and options.get("unknown_ids") == "replace":
+            break
+        if piece is None or (skips and tokenizer.is_skipped(token_id)):
+            continue
+        byte = _byte(str(piece))
+        if byte is None:
+            break
+        run = bytes([byte]) + run
+    run = run.removesuffix(reference.unfinished(run))
+    return run if reference.text_of(run).encode() == run else b""
 
 
 def prompt_is_as_if_streamed(

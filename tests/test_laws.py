@@ -193,6 +193,23 @@ def test_law_4_prompt(subject: Subject, data: st.DataObject, skip: bool) -> None
     laws.prompt_continues(subject, prompt, ids, skip_special_tokens=skip, **exact(subject))
 
 
+@pytest.mark.parametrize("name", ["byte_fallback_replaces", "byte_fallback_strip"])
+def test_law_4_a_run_in_the_prompt_where_text_is_stripped_or_replaced(name: str) -> None:
+    subject = subject_named(name)
+    found = {subject.tokenizer.piece(token_id): token_id for token_id in subject.usual}
+    pieces = [" ", "\u2581", "<0x20>", "<0x72>", "<0xC3>", "<0x9F>"]
+    ids = [found[piece] for piece in pieces if piece in found]
+    spaces = {found.get(piece) for piece in pieces[:3]}  # which a replacement would join
+    assert len(ids) >= 5
+    for prompt in itertools.chain.from_iterable(
+        itertools.product(ids, repeat=n) for n in (1, 2, 3)
+    ):
+        for later in ([], *([token_id] for token_id in ids if token_id not in spaces)):
+            stream = laws.stream_of(subject, prompt, byte_fallback="exact")
+            text = "".join(stream.step_batch(later)) + stream.flush()
+            assert subject.tokenizer.decode([*prompt, *later]).endswith(text)
+
+
 @given(
     data=st.data(), skip=skipping(), clean=st.booleans(), runs=st.sampled_from(["eager", "exact"])
 )

@@ -426,7 +426,9 @@ class Table:
         size = 8
         while True:
             start = max(len(token_ids) - size, 0)
-            text = self._text(token_ids, start, show_unknown)
+            text, is_settled = self._text(token_ids, start, show_unknown)
+            if is_settled:
+                return self.replacers.start
             if start == 0:
                 return self.replacers.step(self.replacers.start, text)[1]
             tails = self.replacers.resynchronise(text)
@@ -434,14 +436,19 @@ class Table:
                 return tails
             size *= 4
 
-    def _text(self, token_ids: Sequence[SupportsIndex], start: int, show_unknown: bool) -> str:
-        """Return the text of the tokens from ``start`` on, before any replacement."""
+    def _text(
+        self, token_ids: Sequence[SupportsIndex], start: int, show_unknown: bool
+    ) -> tuple[str, bool]:
+        """Return the text of the tokens from ``start`` on, before any replacement.
+
+        And whether complete characters of an open run follow it, which the prompt has decided.
+        """
         rule = self.rule
         state, data = rule.prime(token_ids[:start], show_unknown=show_unknown)
         for element in rule.contributions(token_ids[start:], show_unknown):
             more, state = rule.advance(state, element)
             data += more
-        return utf8.decode(data, rule.errors)[0]
+        return utf8.decode(data, rule.errors)[0], bool(rule.settle(state)[0])
 
     # --- what is withheld
 

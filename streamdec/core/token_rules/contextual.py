@@ -247,6 +247,13 @@ class LeadingStrip(TokenRule):
         data, inner = self._inner.release(inner)
         return begun + data, (inner, 0 if begun or data else left, b"")
 
+    def settle(self, state: Stripping) -> tuple[bytes, Stripping]:
+        inner, left, begun = state
+        data, inner = self._inner.settle(inner)
+        if data:
+            data, left, begun = self._strip(begun + data, left)
+        return data, (inner, left, begun)
+
     def held(self, state: Stripping) -> bytes:
         return state[2] + self._inner.held(state[0])
 
@@ -272,11 +279,7 @@ class LeadingStrip(TokenRule):
             if state[1] == 0:
                 break
         else:
-            inner, left, begun = state
-            data, inner = self._inner.settle(inner)
-            if data:
-                _, left, begun = self._strip(begun + data, left)
-            return (inner, left, begun), b""
+            return self.settle(state)[1], b""
         inner, tail = self._inner.prime(token_ids, show_unknown=show_unknown)
         return (inner, 0, b""), tail
 
