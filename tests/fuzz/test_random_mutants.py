@@ -10,7 +10,7 @@ import pytest
 
 from fuzz.mutants import ROOT
 from fuzz.mutations import differs, mutants_of
-from fuzz.random_mutants import drawn, first_failure, main, modules
+from fuzz.random_mutants import JUDGES, drawn, first_failure, judges_of, main, modules
 
 EACH_KIND = [
     ("comparison", "a < b", ["a <= b"]),
@@ -144,6 +144,15 @@ def test_files_and_folders_can_be_chosen(tmp_path: Path) -> None:
     assert modules(tmp_path, ["a.py", "b/d"]) == ["a.py", "b/d/e.py"]
     with pytest.raises(ValueError, match="--only c: no module found"):
         modules(tmp_path, ["a.py", "c"])
+
+
+def test_each_folder_has_its_own_judges() -> None:
+    assert judges_of("streamdec/core/stops/matcher.py") == JUDGES["streamdec/core"]
+    assert judges_of("streamdec/streams/pool.py") == JUDGES["streamdec/streams"]
+    assert judges_of("streamdec/streams/statistics.py")[0] == "tests/hooks"
+    assert judges_of("streamdec/chunks.py") == JUDGES["streamdec/core"]
+    for place, tests in JUDGES.items():
+        assert all((ROOT / path).exists() for path in (place, *tests))
 
 
 # --- judged by pytest -----------------------------------------------------------------------------
