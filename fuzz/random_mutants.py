@@ -50,11 +50,27 @@ first folder or file that it is in counts. Missing tests are skipped."""
 MEMORY = 4 << 30
 """Bytes of address space for each run of the tests: a mutated loop may append without end."""
 PYTEST = f"""
-import resource, sys
+import faulthandler, os, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, ({MEMORY}, {MEMORY}))
 import pytest
-sys.exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *sys.argv[1:]]))
+
+seconds = float(sys.argv[1])
+output = os.fdopen(os.dup(1), "w", buffering=1)  # pytest captures the output of tests
+
+class Limit:
+    def pytest_runtest_logstart(self, nodeid):
+        print("\\nRUNNING", nodeid, file=output)
+        faulthandler.dump_traceback_later(seconds, exit=True, file=output)
+
+    def pytest_runtest_logfinish(self, nodeid):
+        faulthandler.cancel_dump_traceback_later()
+
+options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:faulthandler"]
+sys.exit(pytest.main([*options, *sys.argv[2:]], plugins=[Limit()]))
 """
+"""Runs pytest. Ends the process if one test takes longer than the seconds of the first argument."""
+TEST_TIMEOUT = 200.0
+"""How many seconds one test may take by default. Without a mutant none takes half as long."""
 
 
 class Outcome(NamedTuple):
@@ -117,14 +133,24 @@ def drawn(root: Path, paths: Iterable[str], count: int, seed: int) -> list[Mutan
     return chosen
 
 
-def first_failure(tree: Path, tests: str, timeout: float | None, *, is_mutant: bool = True) -> str:
-    """Run tests in ``tree``. Return the first failed one or the timeout; empty if all pass."""
+def first_failure(
+    tree: Path,
+    tests: str,
+    timeout: float | None,
+    *,
+    test_timeout: float = TEST_TIMEOUT,
+    is_mutant: bool = True,
+) -> str:
+    """Run tests in ``tree``. Return the first failed one or the timeout; empty if all pass.
+
+    All tests may take ``timeout`` seconds together, and each ``test_timeout`` seconds.
+    """
     settings = {"HYPOTHESIS_PROFILE": "unshrunk", "PYTHONHASHSEED": "0", "PYTHONPATH": str(tree)}
     if is_mutant:  # Two mutants of one size, written in one second, would share their bytecode.
         settings["PYTHONDONTWRITEBYTECODE"] = "1"
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
         process = subprocess.Popen(
-            [sys.executable, "-c", PYTEST, tests],
+            [sys.executable, "-c", PYTEST, str(test_timeout), tests],
             cwd=tree,
             env=os.environ | settings,
             stdin=subprocess.DEVNULL,
@@ -141,9 +167,13 @@ def first_failure(tree: Path, tests: str, timeout: float | None, *, is_mutant: b
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         output.seek(0)
-        failed = [line for line in output if line.startswith(("FAILED ", "ERROR "))]
+        lines = [*output]
     if status == 0:
         return ""
+    failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+    started = [line.split(maxsplit=1)[1].strip() for line in lines if line.startswith("RUNNING ")]
+    if started and any(line.startswith("Timeout (") for line in lines):
+        return f"{started[-1]}: timeout"
     test = failed[-1].split(" - ")[0].split(maxsplit=1)[1].strip() if failed else tests
     return test if status == 1 else f"{test} (exit {status})"
 

@@ -220,6 +220,14 @@ def test_a_timeout_is_a_failure(tmp_path: Path) -> None:
     assert first_failure(tmp_path, "test_slow.py", 1) == "test_slow.py: timeout"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="process groups and resource limits")
+def test_one_test_that_takes_too_long_is_named(tmp_path: Path) -> None:
+    source = "import time\ndef test_quick(): pass\ndef test_slow(): time.sleep(60)\n"
+    tmp_path.joinpath("test_both.py").write_text(source)
+    failed = first_failure(tmp_path, "test_both.py", 60, test_timeout=1)
+    assert failed == "test_both.py::test_slow: timeout"
+
+
 def test_the_mutants_can_be_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--only", "tiny.py", "--list", "--count", "2"], tiny(tmp_path, bad=True)) == 0
     lines = capsys.readouterr().out.splitlines()
