@@ -172,7 +172,7 @@ def first_failure(
         return ""
     failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
     started = [line.split(maxsplit=1)[1].strip() for line in lines if line.startswith("RUNNING ")]
-    if started and any(line.startswith("Timeout (") for line in lines):
+    if started and any("Timeout (" in line for line in lines):
         return f"{started[-1]}: timeout"
     test = failed[-1].split(" - ")[0].split(maxsplit=1)[1].strip() if failed else tests
     return test if status == 1 else f"{test} (exit {status})"
