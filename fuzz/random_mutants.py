@@ -29,32 +29,48 @@ from typing import NamedTuple
 from fuzz.mutants import NOT_COPIED, ROOT
 from fuzz.mutations import Mutant, differs, mutants_of
 
-MODULES = (
-    "streamdec/core/**/*.py",
-    "streamdec/streams/**/*.py",
-    "streamdec/streams/*.py",
-)
-"""What is mutated by default. A pattern without files is skipped."""
+CORE, STREAMS = "streamdec/core", "streamdec/streams"
 
-JUDGES = (
-    "tests/test_stop_model.py",  # The quickest.
-    "tests/core",
-    "tests/test_stop_patterns.py",
-    "tests/test_stop_laws.py",
-    "tests/streams",
-    "tests/hooks",
-    "tests/test_laws.py",  # The slowest by far.
-)
-"""The tests that judge a mutant, in this order. Missing paths are skipped."""
+JUDGES = {
+    CORE: (
+        "tests/test_stop_model.py",  # The quickest.
+        "tests/test_stop_patterns.py",
+        "tests/core",
+        "tests/test_stop_laws.py",
+        "tests/streams",
+        "tests/hooks",
+        "tests/test_laws.py",  # The slowest by far.
+    ),
+    f"{STREAMS}/statistics.py": ("tests/hooks", "tests/streams"),
+    STREAMS: ("tests/streams", "tests/hooks"),
+}
+"""What is mutated by default, and the tests that judge its mutants, in this order. For a module the
+first folder or file that it is in counts. Missing tests are skipped."""
 
 MEMORY = 4 << 30
 """Bytes of address space for each run of the tests: a mutated loop may append without end."""
 PYTEST = f"""
-import resource, sys
+import faulthandler, os, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, ({MEMORY}, {MEMORY}))
 import pytest
-sys.exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *sys.argv[1:]]))
+
+seconds = float(sys.argv[1])
+output = os.fdopen(os.dup(1), "w", buffering=1)  # pytest captures the output of tests
+
+class Limit:
+    def pytest_runtest_logstart(self, nodeid):
+        print("\\nRUNNING", nodeid, file=output)
+        faulthandler.dump_traceback_later(seconds, exit=True, file=output)
+
+    def pytest_runtest_logfinish(self, nodeid):
+        faulthandler.cancel_dump_traceback_later()
+
+options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:faulthandler"]
+sys.exit(pytest.main([*options, *sys.argv[2:]], plugins=[Limit()]))
 """
+"""Runs pytest. Ends the process if one test takes longer than the seconds of the first argument."""
+TEST_TIMEOUT = 200.0
+"""How many seconds one test may take by default. Without a mutant none takes half as long."""
 
 
 class Outcome(NamedTuple):
@@ -91,17 +107,18 @@ def modules(root: Path, only: Sequence[str] = ()) -> list[str]:
     Raises ValueError if a path of ``only`` has no module.
     """
     found: set[Path] = set()
-    for pattern in only or MODULES:
-        stem, _, names = pattern.partition("{")
-        choices, _, end = names.partition("}")
-        paths = [root / (stem + choice + end) for choice in choices.split(",")]
-        folders = [file for path in paths for file in path.rglob("*.py")]
-        files = [file for path in paths for file in root.glob(str(path.relative_to(root)))]
-        files = [file for file in (*folders, *files) if file.suffix == ".py"]
+    for name in only or JUDGES:
+        path = root / name
+        files = [path] if path.suffix == ".py" and path.is_file() else [*path.rglob("*.py")]
         if only and not files:
-            raise ValueError(f"--only {pattern}: no module found")
+            raise ValueError(f"--only {name}: no module found")
         found.update(files)
     return sorted(path.relative_to(root).as_posix() for path in found)
+
+
+def judges_of(path: str) -> Sequence[str]:
+    """Return the tests that judge the mutants of a module: by default those of the core."""
+    return next((JUDGES[place] for place in JUDGES if path.startswith(place)), JUDGES[CORE])
 
 
 def drawn(root: Path, paths: Iterable[str], count: int, seed: int) -> list[Mutant]:
@@ -116,14 +133,24 @@ def drawn(root: Path, paths: Iterable[str], count: int, seed: int) -> list[Mutan
     return chosen
 
 
-def first_failure(tree: Path, tests: str, timeout: float | None, *, is_mutant: bool = True) -> str:
-    """Run tests in ``tree``. Return the first failed one or the timeout; empty if all pass."""
+def first_failure(
+    tree: Path,
+    tests: str,
+    timeout: float | None,
+    *,
+    test_timeout: float = TEST_TIMEOUT,
+    is_mutant: bool = True,
+) -> str:
+    """Run tests in ``tree``. Return the first failed one or the timeout; empty if all pass.
+
+    All tests may take ``timeout`` seconds together, and each ``test_timeout`` seconds.
+    """
     settings = {"HYPOTHESIS_PROFILE": "unshrunk", "PYTHONHASHSEED": "0", "PYTHONPATH": str(tree)}
     if is_mutant:  # Two mutants of one size, written in one second, would share their bytecode.
         settings["PYTHONDONTWRITEBYTECODE"] = "1"
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
         process = subprocess.Popen(
-            [sys.executable, "-c", PYTEST, tests],
+            [sys.executable, "-c", PYTEST, str(test_timeout), tests],
             cwd=tree,
             env=os.environ | settings,
             stdin=subprocess.DEVNULL,
@@ -140,9 +167,13 @@ def first_failure(tree: Path, tests: str, timeout: float | None, *, is_mutant: b
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         output.seek(0)
-        failed = [line for line in output if line.startswith(("FAILED ", "ERROR "))]
+        lines = [*output]
     if status == 0:
         return ""
+    failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+    started = [line.split(maxsplit=1)[1].strip() for line in lines if line.startswith("RUNNING ")]
+    if started and any("Timeout (" in line for line in lines):
+        return f"{started[-1]}: timeout"
     test = failed[-1].split(" - ")[0].split(maxsplit=1)[1].strip() if failed else tests
     return test if status == 1 else f"{test} (exit {status})"
 
@@ -166,7 +197,7 @@ def timeouts(tree: Path, judges: Iterable[str]) -> dict[str, float]:
             began = time.monotonic()
             if failed := first_failure(tree, judge, None, is_mutant=False):
                 raise ValueError(f"the tests fail without a mutant: {failed}")
-            found[judge] = 30 + 3 * (time.monotonic() - began)
+            found[judge] = 15 + 3 * (time.monotonic() - began)
     if not found:
         raise ValueError("none of the tests exist")
     return found
@@ -201,19 +232,23 @@ def outcomes(
 ) -> Iterator[Outcome]:
     """Judge the mutants, ``jobs`` at a time, in ``tree`` and copies of it, which it changes.
 
-    The tests named after a mutant's module run first, then all of ``judges``. Yields each outcome
-    as soon as it is known. Raises ValueError as ``timeouts`` does.
+    The tests named after a mutant's module run first. Then all of ``judges`` run, or, if that is
+    empty, the tests that ``judges_of`` returns for the module. Yields each outcome as soon as it is
+    known. Raises ValueError as ``timeouts`` does.
     """
-    own = {mutant.path: own_tests(tree, mutant.path, judges) for mutant in mutants}
-    # Those in `own` are timed alone: a mutant that hangs must not cost the time of a whole folder.
-    limits = timeouts(tree, dict.fromkeys([*chain(*own.values()), *judges]))
+    orders: dict[str, list[str]] = {}
+    for path in sorted({mutant.path for mutant in mutants}):
+        then = judges or judges_of(path)
+        orders[path] = [*dict.fromkeys([*own_tests(tree, path, then), *then])]
+    # A module's own tests are timed alone: a mutant that hangs must not cost the time of a folder.
+    limits = timeouts(tree, dict.fromkeys(chain(*orders.values())))
     idle: SimpleQueue[Path] = SimpleQueue()
 
     def judged_in_a_tree(mutant: Mutant) -> Outcome:
-        order = dict.fromkeys([*own[mutant.path], *judges])
+        order = [each for each in orders[mutant.path] if each in limits]
         free = idle.get()
         try:
-            return judged(mutant, free, [(each, limits[each]) for each in order if each in limits])
+            return judged(mutant, free, [(each, limits[each]) for each in order])
         finally:
             idle.put(free)
 
@@ -252,7 +287,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
                     print(shown(f"{mutant.path}:{line}", mutant.kind, old, new))
                 return 0
             print(f"{len(mutants)} mutants; first the tests run without one", flush=True)
-            for outcome in outcomes(mutants, tree, options.tests or JUDGES, options.jobs):
+            for outcome in outcomes(mutants, tree, options.tests or (), options.jobs):
                 tried += 1
                 survivors += not outcome.caught_by
                 print(outcome, flush=True)

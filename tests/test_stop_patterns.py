@@ -701,6 +701,19 @@ def test_hostile_tails_are_refused_or_harmless(pattern: str) -> None:
         other.step_batch([0, 0, 1][: 3 - other.finished * 3])
 
 
+@pytest.mark.parametrize("change", [(1, 0.0), (1, False), (2, 1), (2, None), (2, "True")])
+def test_a_tail_of_other_types_is_refused(change: tuple[int, object]) -> None:
+    """Also where they are equal to the right ones."""
+    tokenizer = MockTokenizer.from_tokens([b"ab", b"c"])
+    decoder = StopSequenceDecoder(tokenizer, StopConditions(stop_regex="ab+c", max_match_length=5))
+    decoder.step(0)
+    tail = [*decoder.snapshot()["matching"]["tail"]]
+    tail[change[0]] = change[1]
+    snapshot = {**decoder.snapshot(), "matching": {"tail": tail}}
+    with pytest.raises(SnapshotError, match="expected a text, a place in it and a flag"):
+        StopSequenceDecoder.restore(tokenizer, snapshot)
+
+
 @pytest.mark.parametrize(
     "conditions",
     [

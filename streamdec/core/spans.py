@@ -159,16 +159,18 @@ class SpanRecorder:
         position = self._decided + len(self._tail)
         if self._waiting and carried:
             part = -(-carried // len(self._waiting))
-            # The first may have less: bytes are only ever removed at the front.
+            # The first ones may have fewer: bytes are only ever removed at the front.
             left = part * len(self._waiting) - carried
             for span in self._waiting:
                 self._seat_idle(span.index, position)
                 if span.first == span.last:
                     span.first = span.last = position
-                if part > left:  # a place known so far was of fewer bytes
+                own = part - min(part, left)
+                left -= part - own
+                if own:  # a place known so far was of fewer bytes
                     span.bounds[1] = span.bounds[3] = -1
-                span.last += part - left
-                position, left = position + part - left, 0
+                span.last += own
+                position += own
             self._seat_idle(self._index, position)
         return position
 

@@ -64,9 +64,9 @@ class TokenAttribution:
         self._unfinished: list[int] = []
         """The last ids, from the first that has bytes of the unfinished character."""
         self._output = 0
-        """Code points output since ``_ends`` and ``_unfinished`` were empty."""
+        """Code points output. Only its distance to ``_decided`` and to the ends matters."""
         self._decided = len(machine.jailed)
-        """Code points decided since then, plus the code points that were jailed before."""
+        """Code points decided: the number of the output and the jailed ones."""
 
     def fork(self, machine: Any) -> TokenAttribution:
         """Return a copy for ``machine``, which is a copy of the machine that this one steps."""
@@ -181,7 +181,6 @@ class TokenAttribution:
         self._ends.clear()
         self._unfinished.clear()
         self._is_clear = True
-        self._output = self._decided = 0
 
     def _note(self, token_id: int, text: str) -> None:
         """Note where in the text a token ends, after a step that output ``text``."""

@@ -262,7 +262,6 @@ class TokenQueue:
         if self._reader is not None:
             with suppress(RuntimeError):  # its event loop is closed
                 self._reader.wake()
-            self._reader = None
 
     def _wake_producers(self) -> None:
         self._room.notify_all()

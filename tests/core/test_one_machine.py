@@ -51,6 +51,10 @@ BYTES = [f"<0x{byte:02X}>" for byte in b"\xe4\xbd\xa0\xff\xc3\xa9 A"]
 RAW = [b"a", b" b", b".", b" ", b"'", b"", b"<s>", *(bytes([byte]) for byte in "你é😀".encode())]
 RAW += [b"\xff", b"x\xe4", b"\xbd\xa0\xc3", b"\xa9\xf0\x9f"]
 UNKNOWN = 77
+RUNS = [
+    [len(WORDS) + BYTES.index(f"<0x{byte:02X}>") for byte in run] for run in (b"\xc3\xa9", b" ")
+]
+"""Runs of the characters that a rule may remove at the beginning of a text."""
 
 
 def tokenizer_of(rule: str | DecodingRule | TextRules) -> MockTokenizer:
@@ -75,6 +79,10 @@ KINDS: dict[str, tuple[str | DecodingRule | TextRules, dict[str, Any]]] = {
     "strip_left, suffix": (TextRules(BPESuffix(), strip_left=(" ", 1)), {}),
     "strip_left, runs": (
         TextRules(ByteFallback(), strip_left=("é", 2)),
+        {"byte_fallback": "exact"},
+    ),
+    "strip_left, runs of spaces": (
+        TextRules(ByteFallback(), strip_left=(" ", 2)),
         {"byte_fallback": "exact"},
     ),
 }
@@ -238,6 +246,29 @@ def test_a_stream_after_a_release_survives_a_snapshot(place: int) -> None:
         assert (moved.held, moved.num_tokens) == (stream.held, stream.num_tokens)
         assert moved.feed(ids) == stream.feed(ids)
     assert moved.feed([REST]).text == stream.fork().feed([REST]).text == "你"
+
+
+@pytest.mark.parametrize("flags", FLAGS, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_release_outputs_what_the_end_would(kind: str, flags: dict[str, Any]) -> None:
+    """Law 18, for every rule: then nothing is withheld, and both machines go on alike."""
+    rule, options = KINDS[kind]
+    tokenizer = tokenizer_of(rule)
+    chooser = random.Random(f"{kind} {flags}")
+    for _ in range(40):
+        plain = DecodeStream(tokenizer, **options, **flags)
+        with_stops = StopSequenceDecoder(
+            tokenizer, StopConditions("no such stop"), **options, **flags
+        )
+        for _ in range(3):
+            ids = chooser.choice([[], *RUNS]) + drawn(tokenizer, chooser, 2)
+            assert "".join(plain.step_batch(ids)) + plain.pending_text == (
+                with_stops.step_batch(ids).text + with_stops.pending_text
+            )
+            expected = plain.pending_text, with_stops.pending_text
+            assert (plain.release(), with_stops.release().text) == expected
+            for stream in (plain, with_stops):
+                assert (stream.pending_text, stream.held, stream.jailed) == ("", b"", "")
 
 
 def test_release_closes_an_open_run() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 
@@ -195,3 +196,19 @@ def test_what_is_no_tracker_is_refused(field: str, value: object) -> None:
     del dumped[field]
     with pytest.raises(KeyError):
         SpanRecorder.load(utf8.PER_PART, dumped, 0)
+
+
+@pytest.mark.parametrize("count", range(1, 4))
+@pytest.mark.parametrize("spaces", range(6))
+def test_tokens_whose_text_was_removed_have_empty_spans(count: int, spaces: int) -> None:
+    """In an open run too, of which several tokens may lose their text."""
+    rule = TextRules(ByteFallback(), strip_left=(" ", count))
+    tokenizer = MockTokenizer.from_tokens([b"<0x20>", b"<0x41>", b"b"], decoder=rule)
+    for byte_fallback in ("exact", "eager"):
+        stream = DecodeStream(tokenizer, byte_fallback=byte_fallback, spans=True)
+        stream.step_batch([*[0] * spaces, 1, 2])
+        sizes = [int(place >= count) for place in range(spaces)] + [1, 1]
+        ends = [*itertools.accumulate(sizes)]
+        places = [(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+        expected = [(index, *place) for index, place in enumerate(places)]
+        assert [span[:3] for span in stream.take_spans()] == expected

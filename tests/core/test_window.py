@@ -24,7 +24,7 @@ PIECES = [
     "你".encode(),
     "\ufffd".encode(),
 ]
-EMPTY, LEAD, TRAIL, WORD = 2, 3, 4, 0
+EMPTY, LEAD, TRAIL, WORD, SPACED = 2, 3, 4, 0, 1
 UNKNOWN = 99
 
 
@@ -169,6 +169,18 @@ def test_no_decode_sees_more_than_the_window(ids: list[int], prompt: list[int]) 
         _, memory = window.step(memory, token_id)
     window.flush(memory)
     assert max(decode.sizes, default=0) <= MAX_WINDOW
+
+
+def test_a_window_that_was_cut_still_has_context_for_the_next_token() -> None:
+    """The first token of a text loses its space, as those of many tokenizers do."""
+
+    def decode(token_ids: Sequence[int]) -> str:
+        return Recording()(token_ids).removeprefix(" ")
+
+    for size in range(3 * MAX_WINDOW):
+        ids = [WORD, *[INSIDE] * size, SPACED]
+        text, memory = run(decode, ids)
+        assert text + TokenWindow(decode).flush(memory) == decode(ids)
 
 
 def taking_back(ids: Sequence[int]) -> str:

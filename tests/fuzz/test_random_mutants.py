@@ -10,7 +10,7 @@ import pytest
 
 from fuzz.mutants import ROOT
 from fuzz.mutations import differs, mutants_of
-from fuzz.random_mutants import drawn, first_failure, main, modules
+from fuzz.random_mutants import JUDGES, drawn, first_failure, judges_of, main, modules
 
 EACH_KIND = [
     ("comparison", "a < b", ["a <= b"]),
@@ -146,6 +146,15 @@ def test_files_and_folders_can_be_chosen(tmp_path: Path) -> None:
         modules(tmp_path, ["a.py", "c"])
 
 
+def test_each_folder_has_its_own_judges() -> None:
+    assert judges_of("streamdec/core/stops/matcher.py") == JUDGES["streamdec/core"]
+    assert judges_of("streamdec/streams/pool.py") == JUDGES["streamdec/streams"]
+    assert judges_of("streamdec/streams/statistics.py")[0] == "tests/hooks"
+    assert judges_of("streamdec/chunks.py") == JUDGES["streamdec/core"]
+    for place, tests in JUDGES.items():
+        assert all((ROOT / path).exists() for path in (place, *tests))
+
+
 # --- judged by pytest -----------------------------------------------------------------------------
 
 SOURCE = (
@@ -209,6 +218,14 @@ def test_tests_that_fail_without_a_mutant_are_an_error(
 def test_a_timeout_is_a_failure(tmp_path: Path) -> None:
     tmp_path.joinpath("test_slow.py").write_text("import time\ntime.sleep(60)\n")
     assert first_failure(tmp_path, "test_slow.py", 1) == "test_slow.py: timeout"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="process groups and resource limits")
+def test_one_test_that_takes_too_long_is_named(tmp_path: Path) -> None:
+    source = "import time\ndef test_quick(): pass\ndef test_slow(): time.sleep(60)\n"
+    tmp_path.joinpath("test_both.py").write_text(source)
+    failed = first_failure(tmp_path, "test_both.py", 60, test_timeout=1)
+    assert failed == "test_both.py::test_slow: timeout"
 
 
 def test_the_mutants_can_be_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -392,7 +392,7 @@ async def test_a_silent_engine_is_noticed_and_the_error_has_the_snapshot(
     with pytest.raises(IdleTimeoutError, match=r"nothing for 0\.01 seconds") as raised:
         await read()
     assert isinstance(raised.value, TimeoutError)
-    assert (raised.value.seconds, engine.closings) == (0.01, 1)
+    assert (raised.value.seconds, engine.closings, engine.is_closed) == (0.01, 1, True)
     other = machine_of(kind)
     other.step_batch(ids[:count])
     assert raised.value.snapshot == other.snapshot() == chunks.snapshot()
@@ -418,7 +418,8 @@ async def test_an_engine_that_makes_an_end_of_being_cancelled_is_silent_all_the_
     with pytest.raises(IdleTimeoutError) as raised:
         await anext(chunks)
     assert raised.value.__cause__ is error
-    assert (raised.value.snapshot, engine.closings) == (chunks.snapshot(), 1)
+    assert raised.value.snapshot == chunks.snapshot()
+    assert (engine.closings, engine.is_closed) == (1, True)
 
 
 async def test_what_an_engine_gives_on_being_cancelled_is_read() -> None:
@@ -429,6 +430,7 @@ async def test_what_an_engine_gives_on_being_cancelled_is_read() -> None:
     engine = Engine([A, B], before_pull=before_pull)
     chunks = await drained(stream(engine, TOKENIZER, max_tokens=2, idle_timeout=0.01))
     assert [chunk.text for chunk in chunks] == ["a", "b"]
+    assert (engine.closings, engine.is_closed) == (1, True)
 
 
 async def test_a_slow_reader_is_no_silent_engine() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import operator
 import warnings
 from collections import UserList, deque
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import anyio
 import numpy as np
 import pytest
 
@@ -20,6 +22,7 @@ from streamdec import (
     StreamdecWarning,
     TokenIdTypeError,
     iter_chunks,
+    stream,
 )
 from streamdec.streams.outputs import Delta, OutputReader, checked_ids, ending, ids_of
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
@@ -31,6 +34,17 @@ def ids_in(*outputs: Any, **options: Any) -> list[list[int]]:
     """The ids that are found in each output."""
     reader = OutputReader(**options)
     return [[*map(int, reader.read(output).token_ids)] for output in outputs]
+
+
+def read_plain(outputs: list[Any], **options: Any) -> list[Chunk]:
+    return [*iter_chunks(outputs, TOKENIZER, **options)]
+
+
+def read_async(outputs: list[Any], **options: Any) -> list[Chunk]:
+    async def chunks() -> list[Chunk]:
+        return [chunk async for chunk in stream(outputs, TOKENIZER, **options)]
+
+    return anyio.run(chunks)
 
 
 class Tensor:
@@ -436,6 +450,21 @@ def test_the_text_before_such_an_output_has_been_given() -> None:
 def test_ids_says_where_they_are(ids: Callable[[Any], Any], outputs: list[Any]) -> None:
     chunks = iter_chunks([*outputs], TOKENIZER, ids=ids)
     assert [chunk.text for chunk in chunks] == ["a", "b", ""]
+
+
+@pytest.mark.parametrize("item", [0, True, "a", {"new": 0}, None])
+@pytest.mark.parametrize("read", [read_plain, read_async])
+def test_ids_gets_each_output_as_it_is(read: Callable[..., list[Chunk]], item: Any) -> None:
+    """Lists of one item too, which a stream without ``ids`` may read as one id."""
+    outputs = [[item], [item, item], item, [item]]
+    given: list[Any] = []
+
+    def ids(output: Any) -> list[int]:
+        given.append(output)
+        return [0]
+
+    assert read(outputs, ids=ids) == [*[Chunk("a")] * len(outputs), Chunk("", "length")]
+    assert all(map(operator.is_, given, outputs))
 
 
 def test_ids_may_say_that_there_are_none() -> None:

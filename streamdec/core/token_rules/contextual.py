@@ -245,7 +245,9 @@ class LeadingStrip(TokenRule):
     def release(self, state: Stripping) -> tuple[bytes, Stripping]:
         inner, left, begun = state
         data, inner = self._inner.release(inner)
-        return begun + data, (inner, 0 if begun or data else left, b"")
+        data, left, begun = self._strip(begun + data, left)
+        data += begun
+        return data, (inner, 0 if data else left, b"")
 
     def settle(self, state: Stripping) -> tuple[bytes, Stripping]:
         inner, left, begun = state
