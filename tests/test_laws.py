@@ -65,6 +65,8 @@ FORMATS: dict[str, Callable[[], TokenizerOfOurs]] = {
     "gguf": lambda: _loaded(small_gguf()),
     **{path.parent.name: partial(load_tokenizer, path) for path in shared_files()},
 }
+SMALL = [*MOCKS, *ZOO, "rank_file", "tekken", "sentencepiece", "gguf"]
+"""Tokenizers that are made here; all others are files beside the repository."""
 SHARED: dict[str, Path] = {path.parent.name: path for path in shared_tokenizers()}
 
 
@@ -100,7 +102,11 @@ def subject_named(name: str) -> Subject:
     return Subject(name, HuggingFaceTokenizer(build() if build else SHARED[name]))
 
 
-@pytest.fixture(params=[*MOCKS, *ZOO, *FORMATS, *SHARED])
+def _quick_or_thorough(name: str) -> Any:
+    return name if name in SMALL else pytest.param(name, marks=pytest.mark.thorough)
+
+
+@pytest.fixture(params=[*map(_quick_or_thorough, [*MOCKS, *ZOO, *FORMATS, *SHARED])])
 def subject(request: pytest.FixtureRequest) -> Subject:
     return subject_named(request.param)
 

@@ -355,6 +355,7 @@ def test_the_laws_are_tried_on_every_folder() -> None:
     assert set(FOLDERS) <= {*test_laws.FORMATS, *test_laws.SHARED}
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_ids_of_fixed_prompts(folder: str) -> None:
