@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import io
 import re
@@ -21,13 +20,6 @@ def test_the_examples_print_what_the_page_says() -> None:
         with contextlib.redirect_stdout(printed):
             exec(compile(code, "the page", "exec"), session)
     assert printed.getvalue() == "".join(PAGE.of_kind("text"))
-
-
-def test_what_is_not_run_is_python() -> None:
-    blocks = PAGE.of_kind("python no-run")
-    assert len(blocks) == 7
-    for code in blocks:
-        ast.parse(code)
 
 
 def test_the_table_has_all_laws() -> None:
