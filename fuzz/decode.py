@@ -29,7 +29,8 @@ settings.register_profile(
     suppress_health_check=list(HealthCheck),
 )
 # A property keeps the settings of the moment it is made.
-settings.load_profile("fuzz")
+if __name__ == "__main__":  # and not for all tests of a run of pytest
+    settings.load_profile("fuzz")
 
 from tests import test_laws  # noqa: E402
 from tests.support.zoo import ZOO  # noqa: E402

@@ -15,24 +15,17 @@ COMMON = settings(
     deadline=None,  # the machines are shared: time says nothing
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-settings.register_profile("quick", COMMON, max_examples=6)
-settings.register_profile("thorough", COMMON, max_examples=20)
-settings.register_profile("long", COMMON, max_examples=2_000)
+settings.register_profile("quick", COMMON, max_examples=10)
 # The same examples each time, so that a change that turns it red is to blame; fuzz/ draws new ones.
-CI = settings(COMMON, max_examples=6, derandomize=True)
+CI = settings(COMMON, max_examples=10, derandomize=True)
 settings.register_profile("ci", CI)
 # For those who only ask whether there is a counterexample: nothing is made small.
 settings.register_profile("unshrunk", CI, phases=[Phase.explicit, Phase.generate])
+DEFAULT = "ci" if os.environ.get("CI") else "quick"
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", DEFAULT))
 
 LAWS = ("test_laws.py", "test_stop_laws.py", "test_stop_model.py", "test_stop_patterns.py")
 """What runs first."""
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Chooses how many examples hypothesis draws."""
-    is_thorough = config.option.markexpr == "thorough"
-    default = "thorough" if is_thorough else "ci" if os.environ.get("CI") else "quick"
-    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", default))
 
 
 @pytest.hookimpl(tryfirst=True)

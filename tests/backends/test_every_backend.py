@@ -132,6 +132,7 @@ def offsets_of(encoding: Encoding) -> Any:
         return str(error)
 
 
+@pytest.mark.thorough
 def test_eight_threads_sharing_one_tokenizer_say_what_one_says(
     make: Callable[[], BaseTokenizer],
 ) -> None:

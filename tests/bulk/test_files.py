@@ -245,6 +245,7 @@ def test_a_pipe_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 # --- memory ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_memory_does_not_grow_with_the_file(forks: dict[str, Any]) -> None:
     assert {*forks["peaks"]} == {*FORMATS}
     for file_format, (short, long) in forks["peaks"].items():

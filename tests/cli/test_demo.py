@@ -92,9 +92,9 @@ def test_on_a_terminal_the_text_stands_in_rows_and_below_it_the_end(
     held, jailed = (sum(map(bool, column)) for column in zip(*states, strict=True))
     below = " ".join(" ".join(rows[len(expected) :]).split())
     assert re.fullmatch(
-        rf"{len(states)} tokens in \d+\.\d s; {held} ended inside a character, which then came "
-        rf"whole; {jailed} in what might become the stop, which was withheld until that was "
-        r"decided\. Ended by the stop '\\nUser:'\.",
+        rf"{len(states)} tokens in \d+\.\d s\. {held} ended inside a character, whose bytes were "
+        rf"held until it was complete\. {jailed} ended in text that might become the stop, which "
+        r"was withheld\. Ended by the stop '\\nUser:'\.",
         below,
     )
 

@@ -56,6 +56,7 @@ TOO_MUCH: dict[str, tuple[str, Callable[[Parts], Any]]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", TOO_MUCH)
 def test_a_tokenizer_of_too_many_tokens_is_not_built(name: str, tmp_path: Path) -> None:
     told, change = TOO_MUCH[name]

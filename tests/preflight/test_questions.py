@@ -454,5 +454,5 @@ def test_whatever_was_done_to_a_folder_every_question_is_answered(
 
 def test_an_empty_path_is_not_the_working_directory() -> None:
     for question in (discover_added_tokens, is_turn_marker_eos, cross_ref_files):
-        with pytest.raises(PreflightError, match="this is no path"):
+        with pytest.raises(PreflightError, match="this path is empty"):
             question("")

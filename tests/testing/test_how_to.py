@@ -7,12 +7,15 @@ import io
 import re
 from typing import Any
 
+import pytest
+
 from streamdec.testing import LAWS
 from tests.support.pages import Page
 
 PAGE = Page("docs/how-to/check-your-detokenizer.md")
 
 
+@pytest.mark.thorough
 def test_the_examples_print_what_the_page_says() -> None:
     session: dict[str, Any] = {}
     printed = io.StringIO()

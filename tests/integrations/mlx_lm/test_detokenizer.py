@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
+import pytest
 from tokenizers import Tokenizer
 
 from streamdec import HuggingFaceTokenizer, MockTokenizer
@@ -37,6 +38,7 @@ class Adapter:
         return self._detokenizer.last_segment
 
 
+@pytest.mark.thorough
 def test_the_kit_finds_nothing() -> None:
     report = check_detokenizer(Adapter, strict=True, max_examples=5)
     assert not report.failed, str(report)
