@@ -13,6 +13,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from functools import cache
 from itertools import accumulate
 
 import pytest
@@ -81,11 +82,13 @@ def test_pieces_are_flushed_as_they_come_and_characters_are_whole() -> None:
 COLOURS = "xterm-256color"
 
 
-@pytest.mark.parametrize(("columns", "no_color"), [(100, ""), (40, ""), (20, ""), (100, "1")])
+@pytest.mark.parametrize(
+    ("columns", "environment"), [(100, {}), (40, {}), (20, {}), (100, {"NO_COLOR": "1"})]
+)
 def test_on_a_terminal_the_text_stands_in_rows_and_below_it_the_end(
-    columns: int, no_color: str
+    columns: int, environment: dict[str, str]
 ) -> None:
-    rows = rows_of(written_to_terminal(columns, NO_COLOR=no_color))
+    rows = rows_of(written_to_terminal(columns, **environment))
     expected = [row.rstrip() for line in SHOWN.split("\n") for row in wrap(line, columns)]
     assert rows[: len(expected)] == expected
     states = list(states_of_stream())
@@ -164,6 +167,7 @@ def statuses(columns: int) -> list[str]:
     return [line for line in re.split(r"[\r\n]+", seen) if re.match(r"  \d+ tok", line)]
 
 
+@cache
 def written_to_terminal(
     columns: int, *widths: int, rate: int = 5000, term: str = COLOURS, **environment: str
 ) -> str:
