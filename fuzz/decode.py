@@ -74,7 +74,7 @@ def _tokenizers_for(law: Property) -> Sequence[str | None]:
     asked = inspect.signature(law).parameters
     for mark in getattr(law, "pytestmark", ()):
         if mark.name == "parametrize" and mark.args[0] == "subject":
-            return [*mark.args[1]]
+            return test_laws.WINDOWED
     if "subject" in asked:
         return [*test_laws.MOCKS, *ZOO, *test_laws.FORMATS, *test_laws.SHARED]
     return ["mock_bytes", "mock_fallback"] if "made" in asked else [None]

@@ -15,9 +15,9 @@ COMMON = settings(
     deadline=None,  # the machines are shared: time says nothing
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-settings.register_profile("quick", COMMON, max_examples=10)
+settings.register_profile("quick", COMMON, max_examples=7)
 # The same examples each time, so that a change that turns it red is to blame; fuzz/ draws new ones.
-CI = settings(COMMON, max_examples=10, derandomize=True)
+CI = settings(COMMON, max_examples=7, derandomize=True)
 settings.register_profile("ci", CI)
 # For those who only ask whether there is a counterexample: nothing is made small.
 settings.register_profile("unshrunk", CI, phases=[Phase.explicit, Phase.generate])

@@ -368,6 +368,7 @@ def test_ids_of_fixed_prompts(folder: str) -> None:
 # --- a cache --------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_ids_from_a_cache_are_those_that_were_encoded(
     make: Callable[[], BaseTokenizer],
 ) -> None:

@@ -278,6 +278,7 @@ def test_a_column_whose_name_has_dots_is_cut_into_blocks_too(
 # --- kills ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_jobs_that_are_killed_lose_and_double_nothing(forks: dict[str, Any]) -> None:
     """SIGKILL at random moments, until all are done: byte for byte what was never killed gives."""
     assert forks["different"] == [], forks["seed"]

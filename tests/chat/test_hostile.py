@@ -288,6 +288,7 @@ def test_a_child_that_died_is_replaced(pool: ChildPool) -> None:
     assert pool.idle != [first]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "limits"),
     [
@@ -313,6 +314,7 @@ def test_an_attack_in_a_child_leaves_this_process_as_it_was(name: str, limits: C
     assert resident() - memory < 50 << 20
 
 
+@pytest.mark.thorough
 def test_a_rendering_waits_for_a_child_no_longer_than_it_may() -> None:
     pool = ChildPool(1, ChildLimits(waiting_seconds=0.05, wall_seconds=3.0, cpu_seconds=60))
     endless = threading.Thread(target=end_of, args=(pool, "nested-range-big"))
@@ -491,6 +493,7 @@ def test_a_fork_starts_children_of_its_own(pool: ChildPool) -> None:
     assert pool.idle == [mine], "the other process left it alone"
 
 
+@pytest.mark.thorough
 def test_threads_share_a_pool_that_is_never_larger_than_it_may_be(
     monkeypatch: pytest.MonkeyPatch, pool: ChildPool
 ) -> None:

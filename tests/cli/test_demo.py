@@ -122,6 +122,7 @@ def test_on_a_terminal_it_is_shown_what_waits() -> None:
     assert any(status.endswith(both) for status in seen)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("columns", [40, 20])
 def test_on_a_narrow_terminal_the_status_is_cut_to_one_row(columns: int) -> None:
     cut = [status for status in statuses(columns) if status.endswith("…")]
@@ -151,6 +152,7 @@ def test_on_a_terminal_that_cannot_redraw_there_is_plain_text() -> None:
     assert written_to_terminal(100, term="dumb").replace("\r\n", "\n") == f"{SHOWN}\n"
 
 
+@pytest.mark.thorough
 def test_a_terminal_that_changes_its_width_loses_no_text() -> None:
     widths = [100, 40] * 10
     rows = rows_of(written_to_terminal(60, *widths, rate=2000))

@@ -71,6 +71,7 @@ def check(folder: Path) -> bool:
     return True
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("row", DRAWN)
 @pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
 def test_of_folders_drawn_at_random(row: dict[str, Any], tmp_path: Path) -> None:

@@ -134,6 +134,7 @@ SYSTEM_CLOSES = CHATML.replace(
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "template", [CHATML, OLD_CHATML, SYSTEM_CLOSES, "", "{% for", "{{ 9 ** (9 ** 9) }}", None]
 )
@@ -195,6 +196,7 @@ REFUSING = (  # a conversation that is refused says nothing, and the others do
 ROLES = ("user", "assistant", "system", "tool")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("template", "expected"),
     [
