@@ -163,6 +163,3 @@ def test_a_page_without_a_place_for_a_table_is_an_error(book: Book) -> None:
     page = PAGE.read_text(encoding="utf-8").replace("<!-- goals -->", "")
     with pytest.raises(ValueError, match="one <!-- goals -->"):
         files(book, page)
-
-
-# --- pictures -------------------------------------------------------------------------------------
