@@ -1,21 +1,43 @@
-"""How long the suite looks for a counterexample."""
+"""Which tests run, in which order, and with how many drawn examples."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+from tests.support.files import SHARED
 
 COMMON = settings(
     deadline=None,  # the machines are shared: time says nothing
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-settings.register_profile("quick", COMMON, max_examples=20)
-settings.register_profile("thorough", COMMON, max_examples=2_000)
+settings.register_profile("quick", COMMON, max_examples=7)
 # The same examples each time, so that a change that turns it red is to blame; fuzz/ draws new ones.
-CI = settings(COMMON, max_examples=20, derandomize=True)
+CI = settings(COMMON, max_examples=7, derandomize=True)
 settings.register_profile("ci", CI)
 # For those who only ask whether there is a counterexample: nothing is made small.
 settings.register_profile("unshrunk", CI, phases=[Phase.explicit, Phase.generate])
 DEFAULT = "ci" if os.environ.get("CI") else "quick"
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", DEFAULT))
+
+LAWS = ("test_laws.py", "test_stop_laws.py", "test_stop_model.py", "test_stop_patterns.py")
+"""What runs first."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks tests on real tokenizers as thorough, and puts the laws first."""
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        if callspec and any(map(_is_real, callspec.params.values())):
+            item.add_marker("thorough")
+    items.sort(key=lambda item: item.path.name not in LAWS)
+
+
+def _is_real(value: Any) -> bool:
+    """Whether a parameter is a file or folder beside the repository."""
+    return isinstance(value, Path) and SHARED.parent in value.parents

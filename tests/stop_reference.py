@@ -397,9 +397,10 @@ class _Replay:
             if not runs:
                 return 0
             run, is_byte, _ = runs[-1]
-            complete = run[: len(run) - len(unfinished(run))]
-            if is_byte and not _is_utf8(complete):
-                return len(data)  # a spoiled run is decided byte by byte
+            open_run = run if is_byte else b""  # any other token closes the run, also an empty one
+            rest = unfinished(open_run)
+            # A spoiled run is decided byte by byte.
+            return len(data) - (len(rest) if _is_utf8(open_run.removesuffix(rest)) else 0)
         return len(data) - len(unfinished(data))
 
     @property

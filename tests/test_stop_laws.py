@@ -819,6 +819,7 @@ def test_ids_of_any_tokenizer(subject: Subject, data: st.DataObject, skip: bool)
     laws.what_an_id_leaves(setup._replace(conditions=conditions), ids)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [*SUBJECTS, "bpe_suffix"])
 def test_a_sequence_after_each_token(name: str) -> None:
     """Some tokens end in a space that only another one brings out: cut with the sequence."""

@@ -74,7 +74,7 @@ class DecodingOptions(TypedDict, total=False):
 class DecoderOptions(DecodingOptions, total=False):
     """The options of a stream's decoder: how ids become text, and when the text ends.
 
-    StopConditions and DecodeStream describe each option.
+    Each option is as for StopConditions or as for DecodeStream.
 
     >>> from streamdec import MockTokenizer, iter_chunks
     >>> from streamdec.streams.options import DecoderOptions
@@ -104,7 +104,7 @@ class DecoderOptions(DecodingOptions, total=False):
 class StreamOptions(ReadingOptions, DecoderOptions, total=False):
     """All options of a stream that makes its own decoder; none of them is required.
 
-    ReadingOptions and DecoderOptions describe each option.
+    Each option is as for ReadingOptions or as for DecoderOptions.
 
     >>> from streamdec import MockTokenizer, iter_chunks
     >>> from streamdec.streams.options import StreamOptions

@@ -132,6 +132,7 @@ def offsets_of(encoding: Encoding) -> Any:
         return str(error)
 
 
+@pytest.mark.thorough
 def test_eight_threads_sharing_one_tokenizer_say_what_one_says(
     make: Callable[[], BaseTokenizer],
 ) -> None:
@@ -355,6 +356,7 @@ def test_the_laws_are_tried_on_every_folder() -> None:
     assert set(FOLDERS) <= {*test_laws.FORMATS, *test_laws.SHARED}
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_ids_of_fixed_prompts(folder: str) -> None:
@@ -366,6 +368,7 @@ def test_ids_of_fixed_prompts(folder: str) -> None:
 # --- a cache --------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_ids_from_a_cache_are_those_that_were_encoded(
     make: Callable[[], BaseTokenizer],
 ) -> None:

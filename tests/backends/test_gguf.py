@@ -244,6 +244,7 @@ def pairs(path: Path) -> list[tuple[str, list[int]]]:
     return [(text, [*map(int, line.split())]) for text, line in zip(texts, lines, strict=False)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(REAL))
 def test_real_files_decode_what_llama_cpp_encoded(name: str) -> None:
     ours = GGUFTokenizer(REAL[name])
@@ -253,6 +254,7 @@ def test_real_files_decode_what_llama_cpp_encoded(name: str) -> None:
         assert name == "gguf-bert-bge" or ours.decode(ids) == text
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(REAL))
 def test_real_files_encode_as_llama_cpp(name: str) -> None:
     pytest.importorskip("sentencepiece")
@@ -291,6 +293,7 @@ def as_gguf(path: Path, pre: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
 @pytest.mark.parametrize(
     ("folder", "pre"),

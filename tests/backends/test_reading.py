@@ -27,6 +27,7 @@ def test_what_cannot_be_read_is_named(name: str, tmp_path: Path) -> None:
         read_bounded(tmp_path / name)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("made", [HuggingFaceTokenizer, TekkenTokenizer, TiktokenTokenizer])
 def test_no_backend_reads_a_file_without_end(
     made: Callable[[Path], object], tmp_path: Path

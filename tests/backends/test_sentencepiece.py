@@ -48,7 +48,7 @@ def both(name: str) -> tuple[SentencePieceTokenizer, Any]:
     return SentencePieceTokenizer.from_content(content(name), name), theirs
 
 
-@pytest.fixture(params=[*MADE, *REAL])
+@pytest.fixture(params=[*MADE, *(pytest.param(name, marks=pytest.mark.thorough) for name in REAL)])
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -392,6 +392,7 @@ def real(request: pytest.FixtureRequest) -> TiktokenTokenizer:
     return TiktokenTokenizer(REAL[request.param], encoding=request.param)
 
 
+@pytest.mark.thorough
 @given(data=st.data())
 def test_real_files_decode_as_the_library(real: TiktokenTokenizer, data: st.DataObject) -> None:
     theirs = real._encoding

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 from collections.abc import Iterable, Sequence
-from itertools import chain, count
 from pathlib import Path
 from typing import Any, SupportsIndex
 
@@ -12,9 +10,8 @@ import pytest
 
 import streamdec.bench.entrants
 from streamdec import Chunk, DecodeStream, FinishReason, StopSequenceDecoder, TokenQueue
-from streamdec.bench.clock import Samples, Spread, fresh, in_turns, per_token
-from streamdec.bench.entrants import fixed_window
-from tests.benchmarks import async_cases, cases, entrants, stop_cases, stops, texts
+from streamdec.bench.clock import Samples, Spread, fresh, per_token
+from tests.benchmarks import async_cases, cases, entrants, stop_cases, stops
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.cases import CASES
 from tests.benchmarks.entrants import Floor
@@ -82,13 +79,6 @@ def test_ratios_are_formed_round_by_round() -> None:
     assert samples.time("a").median == 3
 
 
-def test_cases_take_turns_in_both_directions() -> None:
-    moves = count()
-    samples = in_turns({"a": lambda: next(moves) + 1, "b": lambda: next(moves) + 1}, 2)
-    assert samples.time("a") == (2.5, 1, 4)
-    assert samples.time("b") == (2.5, 2, 3)
-
-
 def test_fresh_ids_are_equal_and_not_the_same() -> None:
     ids = [1_000, 70_000]
     assert fresh(ids) == ids
@@ -118,61 +108,13 @@ def test_a_figure_says_whether_its_floor_holds(
     assert figure.verdict == verdict
 
 
-def test_a_text_is_right_or_a_failure_that_says_where() -> None:
-    report = Report()
-    report.compare("here", "same", "same")
-    assert not report.failures
-    report.compare("here", "caf", "cafe")
-    assert report.failures == ["here: at character 3 '', not 'e'"]
-
-
 # --- workloads ------------------------------------------------------------------------------------
-
-
-def test_texts_are_the_same_each_time() -> None:
-    assert texts.mix.__wrapped__(500, 1) == texts.mix(500, 1) != texts.mix(500, 2)
 
 
 def test_a_third_of_the_mix_is_not_whole_characters(subjects: list[Subject]) -> None:
     for subject in subjects:
         assert subject.split_share("mix") >= 1 / 3
         assert subject.split_share("code") < 0.01
-
-
-def test_the_trained_tokenizers_are_of_both_kinds(subjects: list[Subject]) -> None:
-    assert [subject.rule for subject in subjects] == ["ByteLevel", "ByteFallback"]
-    for subject in subjects:
-        assert subject.library.get_vocab_size() == pytest.approx(8_000, abs=100)
-        assert subject.expected([subject.lone_byte or 0]) == "\ufffd"
-        assert len(subject.skipped) == 3
-        assert subject.expected(subject.skipped) == ""
-
-
-def test_pieces_never_cut_a_character(subjects: list[Subject]) -> None:
-    for subject in subjects:
-        pieces = subject.pieces("mix", 256)
-        assert [*chain(*pieces)] == subject.texts["mix"][: sum(map(len, pieces))]
-        assert all(256 <= len(piece) < 300 for piece in pieces)
-        assert not any("\ufffd" in subject.expected(piece) for piece in pieces)
-
-
-@pytest.mark.parametrize("draw", [*stops.KINDS.values(), stops.role_markers])
-def test_stops_never_come_and_are_the_same_each_time(draw: stops.Draw) -> None:
-    text = texts.code(10_000)
-    drawn = draw(64, text, random.Random(1))
-    assert len(drawn) == 64
-    assert not any(stop in text for stop in drawn)
-    assert drawn == draw(64, text, random.Random(1)) != draw(64, text, random.Random(2))
-
-
-def test_hard_stops_begin_with_the_text_and_role_markers_are_known() -> None:
-    text = texts.code(10_000)
-    hard = stops.KINDS[stops.HARD](64, text, random.Random(1))
-    assert all(stop[:-1] in text and 4 < len(stop) <= 20 for stop in hard)
-    known = stops.role_markers(4, "", random.Random(1))
-    assert known == ["\nUser:", "\nHuman:", "\nSystem:", "<|im_end|>"]
-    assert fixed_window(known) == 9
-    assert "<|im_end|>" not in stops.role_markers(4, "a<|im_end|>", random.Random(1))
 
 
 # --- runs -----------------------------------------------------------------------------------------
@@ -326,12 +268,6 @@ def test_what_is_timed_as_unseen_was_never_seen(
     assert {figure.case for figure in figures} == {"unseen code after 512 tokens"}
 
 
-def test_nobody_takes_the_library_for_one_that_matches_stops(subjects: list[Subject]) -> None:
-    report = measured(subjects[0], "stops", "stops-cold")
-    assert [f for f in report.figures if entrants.HF in f.what and f.unit == "x"]
-    assert all("(matches no stops)" in f.what for f in report.figures if entrants.HF in f.what)
-
-
 @pytest.fixture
 def path(subjects: list[Subject]) -> str:
     return str(subjects[1].path)
@@ -387,12 +323,3 @@ def test_a_missed_floor_fails_only_where_it_is_asked_for(
     found, text = run(capsys, "--quick", "--tokenizer", path, "--case", "step", *arguments)
     assert found == status
     assert "MISSED" in text
-
-
-def test_a_wrong_text_fails_in_any_case(
-    path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    replace_machine(monkeypatch, "DecodeStream", Deaf)
-    status, text = run(capsys, "--quick", "--tokenizer", path, "--case", "step")
-    assert status == 1
-    assert "WRONG: " in text

@@ -1,23 +1,17 @@
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
-from collections.abc import Iterable, Sequence
-from itertools import count
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, SupportsIndex
 
 import pytest
 
 from streamdec import DecodeStream, Encoding, HybridTokenizer
-from streamdec.bench.clock import Samples
-from tests.benchmarks import texts
 from tests.benchmarks.__main__ import Suite, main
-from tests.benchmarks.frontend import child, common, encode_cases, first_token, thread_cases
-from tests.benchmarks.frontend.cases import CASES, GROUPS, Effort
+from tests.benchmarks.frontend import child, common, first_token
+from tests.benchmarks.frontend.cases import CASES, Effort
 from tests.benchmarks.frontend.encoders import HF_BATCH, HYBRID, Encoder, Frontend
-from tests.benchmarks.frontend.prompts import PROMPTS, Reel
 from tests.benchmarks.report import Report
 from tests.benchmarks.subjects import trained
 from tests.benchmarks.test_benchmarks import replace_machine
@@ -62,44 +56,6 @@ def measured(frontend: Frontend, *names: str) -> Report:
     for name in names:
         CASES[name](frontend, effort, report)
     return report
-
-
-# --- texts ----------------------------------------------------------------------------------------
-
-
-def test_the_prompts_are_as_long_as_they_should_be() -> None:
-    assert [len(prompt) for prompt in PROMPTS.values()] == [30, 201, 638]
-
-
-def test_no_word_comes_twice() -> None:
-    words = texts.words(5_000, 1).split(" ")
-    assert len({*words}) == len(words) > 500
-    assert texts.words(5_000, 1) == texts.words.__wrapped__(5_000, 1) != texts.words(5_000, 2)
-
-
-def test_windows_use_up_a_text_and_never_come_twice() -> None:
-    text = texts.words(2_000, 1)
-    reel = Reel(text)
-    windows = [reel.window(150) for _ in range(60)]
-    whole = len(text) // 150
-    assert "".join(windows[:whole]) == text[: whole * 150]
-    assert len({*windows}) == 60
-    assert all(len(window) == 150 for window in windows)
-
-
-def test_a_text_that_is_too_short_is_there_again_and_again() -> None:
-    assert Reel("abc").window(7) == "abcabca"
-
-
-def test_windows_have_about_as_many_tokens_as_asked_for(frontends: list[Frontend]) -> None:
-    for frontend in frontends:
-        for kind in ("code", "prose", "words"):
-            (text,) = frontend.windows(kind, 4_000, 1)
-            assert len(frontend.expected(text)) == pytest.approx(4_000, rel=0.35)
-
-
-def test_a_reply_has_exactly_as_many_tokens(frontend: Frontend) -> None:
-    assert [len(frontend.reply(size)) for size in (1, 10, 1_000)] == [1, 10, 1_000]
 
 
 # --- clocks ---------------------------------------------------------------------------------------
@@ -150,43 +106,6 @@ def test_all_encoders_get_the_same_texts_once_and_are_compared(frontend: Fronten
     assert report.failures[0] == "trained-bytelevel, here, wrong: at id 1 [], not [2]"
 
 
-def test_a_quantile_is_one_of_the_times() -> None:
-    times = [*range(100, 0, -1)]
-    assert [encode_cases._quantile(times, percent) for percent in (50, 90, 99)] == [50, 90, 99]
-    assert encode_cases._quantile([7.0], 99) == 7
-
-
-def test_threads_do_all_of_the_work_once_and_raise() -> None:
-    done: list[int] = []
-    thread_cases._in_threads(done.append, range(50), 4)
-    assert sorted(done) == [*range(50)]
-    with pytest.raises(ZeroDivisionError):
-        thread_cases._in_threads(lambda divisor: 1 // divisor, [1, 0, 2], 2)
-
-
-def test_tasks_encode_every_text_once() -> None:
-    asked: list[str] = []
-
-    async def encode(text: str) -> Sequence[int]:
-        asked.append(text)
-        await asyncio.sleep(0)
-        return [len(text)]
-
-    found: list[Sequence[int]] = [()] * 5
-    asyncio.run(thread_cases._tasks(encode, ["a", "bb", "ccc", "dd", "e"], found, 2))
-    assert found == [[1], [2], [3], [2], [1]]
-    assert sorted(asked) == ["a", "bb", "ccc", "dd", "e"]
-
-
-def test_the_first_text_of_an_answer_is_what_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = count(10)
-    monkeypatch.setattr(first_token, "perf_counter", lambda: next(clock))
-    answer = first_token.Answer()
-    for text in ("", "a", "", "b"):
-        answer.take(text, 7)
-    assert (answer.seconds, answer.text) == (3, "ab")
-
-
 # --- a process of its own -------------------------------------------------------------------------
 
 
@@ -214,11 +133,6 @@ def test_a_child_that_fails_says_why(tmp_path: Path) -> None:
 
 
 # --- runs -----------------------------------------------------------------------------------------
-
-
-def test_the_twelve_groups_are_there() -> None:
-    assert len(GROUPS) == 12
-    assert {*GROUPS} < {*CASES}
 
 
 def test_every_case_gives_figures_and_no_wrong_result(frontends: list[Frontend]) -> None:
@@ -308,32 +222,6 @@ def test_a_wrong_text_of_an_answer_fails(
     assert measured(frontend, "first-token").failures
 
 
-def test_bounds_are_those_of_the_kind_of_tokenizer(frontends: list[Frontend]) -> None:
-    byte_level, fallback = frontends
-    assert byte_level.encode_bounds() == {"floor": 15.0}
-    assert byte_level.encode_bounds(words_come_again=False) == {"goal": 15.0}
-    assert fallback.encode_bounds() == {"goal": 4.0}
-
-
-def test_floors_stand_where_they_are_promised(frontend: Frontend) -> None:
-    report = measured(frontend, "async-threads", "streaming", "memory")
-    floors = {figure.case.split(",")[0]: figure.floor for figure in report.figures if figure.floor}
-    assert floors == {"aencode_batch": 1.5, "streaming": pytest.approx(0.15 * 1.3), "memory": 512}
-
-
-def test_a_machine_without_two_free_cores_is_named(
-    frontend: Frontend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def crowded(path: Path, backend: str, rounds: Sequence[Any]) -> child.Batches:
-        answer = real(path, backend, rounds)
-        return answer._replace(free_seconds={1: [1.0], 2: [0.8]})
-
-    real = child.encode_batches
-    monkeypatch.setattr(child, "encode_batches", crowded)
-    notes = measured(frontend, "async-threads").notes
-    assert any(note.endswith("two did 1.25 times as much as one") for note in notes)
-
-
 def test_each_case_begins_with_tokenizers_that_have_seen_nothing(frontend: Frontend) -> None:
     met: list[Frontend] = []
 
@@ -374,53 +262,3 @@ def test_a_quick_run_prints_ratios_and_writes_json(
     assert (bound["case"], bound["floor"]) == ("scaling, 8,192 tokens", 15.0)
     assert bound["at_least"] is True
     assert bound["low"] <= bound["value"] <= bound["high"]
-
-
-@pytest.mark.parametrize(("arguments", "status"), [((), 0), (("--check",), 1)])
-def test_a_missed_floor_fails_only_where_it_is_asked_for(
-    arguments: Iterable[str],
-    status: int,
-    path: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("tests.benchmarks.frontend.encoders.ENCODE_FLOORS", {"ByteLevel": 1e9})
-    found, text = run(capsys, "--tokenizer", path, "--case", "scaling", *arguments)
-    assert found == status
-    assert "MISSED" in text
-
-
-@pytest.mark.usefixtures("cut")
-def test_wrong_ids_fail_in_any_case(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    status, text = run(capsys, "--tokenizer", path, "--case", "scaling")
-    assert status == 1
-    assert "WRONG: " in text
-
-
-def test_a_case_of_the_other_suite_is_named(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--suite", "frontend", "--tokenizer", path, "--case", "lone"])
-    assert "no case of the suite frontend: lone (its cases: load, " in capsys.readouterr().err
-
-
-def test_without_fastokens_there_is_nothing_to_compare(
-    path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "fastokens", None)
-    with pytest.raises(SystemExit):
-        main(["--suite", "frontend", "--tokenizer", path])
-    assert "pip install 'streamdec[fast]'" in capsys.readouterr().err
-
-
-def test_ratios_of_threads_are_gains(frontend: Frontend) -> None:
-    report = Report()
-    times = {"a, 1 thread": [4.0], "a, 2 threads": [2.0], "b, 1 thread": [8.0]}
-    wall = Samples({**times, "b, 2 threads": [8.0]})
-    thread_cases._add_threads(frontend, wall, ["a", "b"], (1, 2), report, "case", "texts/s")
-    ratios = {figure.what: figure.value for figure in report.figures if figure.unit == "x"}
-    assert ratios == {
-        "a, 2 threads' speed / one's": 2,
-        "b, 2 threads' speed / one's": 1,
-        "b / a, 1 thread": 2,
-        "b / a, 2 threads": 4,
-    }

@@ -313,22 +313,6 @@ def test_another_version_without_a_name_is_said(folder: Path) -> None:
         Kit(folder).definitions("mlx-lm", "mlx_lm/gone.py", ["Gone"])
 
 
-def test_a_torn_download_is_said(tmp_path: Path) -> None:
-    torn = tmp_path / "vllm-9.1-py3-none-any.whl"
-    torn.write_bytes(b"PK\x03\x04")
-    with pytest.raises(PeerMissingError, match=r"vllm-9\.1-py3.*known here: File is not a zip"):
-        Kit(tmp_path).definitions("vllm", "vllm/gone.py", ["Gone"])
-
-
-def test_the_versions_are_those_of_the_folder(folder: Path) -> None:
-    versions = Kit(folder).versions
-    assert {name: versions[name] for name in ("vllm", "mlx-lm", "sglang")} == {
-        "vllm": "9.1",
-        "mlx-lm": "9.2",
-        "sglang": "9.3",
-    }
-
-
 # --- drivers --------------------------------------------------------------------------------------
 
 
@@ -374,29 +358,6 @@ def test_what_is_withheld_is_counted(folder: Path, subjects: list[Subject]) -> N
     assert found[case, "streamdec"] < 1 < found[case, "vLLM Fast"] <= 9
     streamer = found["peers, withheld, no stops, code", "transformers TextIteratorStreamer"]
     assert 0 < streamer < 30
-
-
-def test_too_many_stops_for_one_are_a_remark(folder: Path, subjects: list[Subject]) -> None:
-    report = measured(subjects[0], folder, "peers-stops")
-    sglang = [figure.case for figure in report.figures if figure.what.startswith("SGLang")]
-    assert sglang
-    assert all("4 ordinary" in case or "4 hard" in case for case in sglang)
-    assert not [case for case in sglang if "64" in case]
-    assert [n for n in report.notes if "SGLang takes 32 stop strings at the most" in n]
-
-
-def test_another_text_is_said_beside_the_figure(folder: Path, subjects: list[Subject]) -> None:
-    """And is no failure: it is not ours."""
-    broken = VLLM.replace("decode(self.ids)", "decode(self.ids).replace('e', 'E')")
-    wheel(folder, "vllm-9.9", {"vllm/v1/engine/detokenizer.py": broken})
-    report = measured(subjects[0], folder, "peers")
-    figures = [figure for figure in report.figures if figure.case == "peers, code"]
-    remarks = {f.what: f.remark for f in figures if f.what.startswith("vLLM Fast")}
-    assert len(remarks) == 2
-    at = subjects[0].expected(subjects[0].texts["code"]).index("e")
-    assert remarks["vLLM Fast / streamdec"] == f"another text than decode's from character {at}"
-    assert str(report).count(f"from character {at}") == 2
-    assert report.failures == []
 
 
 # --- who is not there -----------------------------------------------------------------------------

@@ -245,6 +245,7 @@ def test_a_pipe_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 # --- memory ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_memory_does_not_grow_with_the_file(forks: dict[str, Any]) -> None:
     assert {*forks["peaks"]} == {*FORMATS}
     for file_format, (short, long) in forks["peaks"].items():
@@ -277,6 +278,7 @@ def test_a_column_whose_name_has_dots_is_cut_into_blocks_too(
 # --- kills ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_jobs_that_are_killed_lose_and_double_nothing(forks: dict[str, Any]) -> None:
     """SIGKILL at random moments, until all are done: byte for byte what was never killed gives."""
     assert forks["different"] == [], forks["seed"]

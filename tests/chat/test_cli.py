@@ -211,9 +211,9 @@ def test_a_gguf_file_without_a_template_says_so(
 @pytest.mark.parametrize(
     ("messages", "options", "status", "told"),
     [
-        (b"[", (), 2, "no JSON"),
-        (b"\xff", (), 2, "no JSON"),
-        (b"[" * 100_000, (), 2, "no JSON"),
+        (b"[", (), 2, "not JSON"),
+        (b"\xff", (), 2, "not JSON"),
+        (b"[" * 100_000, (), 2, "not JSON"),
         ("Hi", (), 2, "messages must be a list of messages, not str"),
         ({}, (), 2, "messages must be a list of messages, not NoneType"),
         ([], (), 2, "an empty conversation"),

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import gc
 import os
 import re
@@ -28,7 +27,7 @@ from streamdec.chat import isolated as child_process
 from streamdec.chat.environment import make_environment
 from streamdec.chat.isolated import ChildLimits, ChildPool, Rendering, render_isolated
 from streamdec.chat.rendering import render_once
-from streamdec.chat.static_check import StaticLimits, check_template, error_code
+from streamdec.chat.static_check import check_template, error_code
 from streamdec.errors import ChatTemplateError
 from tests.chat import attacks
 
@@ -42,10 +41,7 @@ NOW = datetime(2026, 3, 5, 14, 7, 9)  # noqa: DTZ001 - templates tell local time
 ENVIRONMENT: Any = make_environment("classic", now=NOW)
 QUICK = ChildLimits(cpu_seconds=1, wall_seconds=0.8, answer=1 << 20)
 """What an attack may take here; the limits are of the same kind as those of users."""
-SAMPLE = (
-    "pow pow2 str-mul300 center-const nested-range macro-bomb buffer-append flood2 flood-data "
-    "laughs-eq in-search forceescape parens-max macro-rec zlib"
-).split()
+SAMPLE = ("pow nested-range buffer-append flood2 parens-max").split()
 """Attacks of each kind, which are tried in each run."""
 REFUSED = sorted(
     {*attacks.ESCAPES, *attacks.MUTATIONS} - {"env", "mutate-set", "class-getitem", "dict-item"}
@@ -92,6 +88,7 @@ def test_each_attack_ends_within_the_limits(attacked: ChildPool, name: str) -> N
     assert text == "2", "the next rendering is not harmed"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_the_sandbox_refuses_changes_nothing(attacked: ChildPool, name: str) -> None:
     """An escape is refused; a change of the messages is refused, or is one of a copy."""
@@ -291,6 +288,7 @@ def test_a_child_that_died_is_replaced(pool: ChildPool) -> None:
     assert pool.idle != [first]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "limits"),
     [
@@ -316,6 +314,7 @@ def test_an_attack_in_a_child_leaves_this_process_as_it_was(name: str, limits: C
     assert resident() - memory < 50 << 20
 
 
+@pytest.mark.thorough
 def test_a_rendering_waits_for_a_child_no_longer_than_it_may() -> None:
     pool = ChildPool(1, ChildLimits(waiting_seconds=0.05, wall_seconds=3.0, cpu_seconds=60))
     endless = threading.Thread(target=end_of, args=(pool, "nested-range-big"))
@@ -494,6 +493,7 @@ def test_a_fork_starts_children_of_its_own(pool: ChildPool) -> None:
     assert pool.idle == [mine], "the other process left it alone"
 
 
+@pytest.mark.thorough
 def test_threads_share_a_pool_that_is_never_larger_than_it_may_be(
     monkeypatch: pytest.MonkeyPatch, pool: ChildPool
 ) -> None:
@@ -569,17 +569,3 @@ def test_the_clock_is_asked_in_this_process(
 
 
 # --- the page -------------------------------------------------------------------------------------
-
-
-def test_the_page_states_the_limits_that_hold() -> None:
-    page = (ROOT / "docs/explanation/hostile-templates.md").read_text("utf-8")
-    stated = dict(re.findall(r"^\| `(\w+(?:\.\w+)?)` \| ([^|]+) \|", page, re.MULTILINE))
-    limits = {
-        **{f"static.{name}": each for name, each in dataclasses.asdict(StaticLimits()).items()},
-        **{
-            f"child.{name}": each
-            for name, each in dataclasses.asdict(child_process.CHILD_LIMITS).items()
-        },
-        "output": rendering.MAX_OUTPUT,
-    }
-    assert {name: float(value.replace(",", "")) for name, value in stated.items()} == limits

@@ -283,6 +283,7 @@ REAL = {"qwen3": "qwen3-0.6b", "kimi-k2": "kimi-k2-instruct"}
 AT_HAND = {name: golden for name, golden in REAL.items() if (SHARED / name).exists()}
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
 @pytest.mark.parametrize("name", AT_HAND)
 def test_real_models_render_and_encode(name: str) -> None:

@@ -224,6 +224,7 @@ def test_text_appears_while_more_input_is_awaited(kind: str) -> None:
         assert process.wait(timeout=60) == 0
 
 
+@pytest.mark.thorough
 def test_a_long_stream_takes_no_more_memory_than_a_short_one(tmp_path: Path) -> None:
     """A line of a million ids takes a chunk's memory; as lists it would take 60 MB."""
     path = tmp_path / "ids"

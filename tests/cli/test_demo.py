@@ -13,6 +13,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from functools import cache
 from itertools import accumulate
 
 import pytest
@@ -81,20 +82,22 @@ def test_pieces_are_flushed_as_they_come_and_characters_are_whole() -> None:
 COLOURS = "xterm-256color"
 
 
-@pytest.mark.parametrize(("columns", "no_color"), [(100, ""), (40, ""), (20, ""), (100, "1")])
+@pytest.mark.parametrize(
+    ("columns", "environment"), [(100, {}), (40, {}), (20, {}), (100, {"NO_COLOR": "1"})]
+)
 def test_on_a_terminal_the_text_stands_in_rows_and_below_it_the_end(
-    columns: int, no_color: str
+    columns: int, environment: dict[str, str]
 ) -> None:
-    rows = rows_of(written_to_terminal(columns, NO_COLOR=no_color))
+    rows = rows_of(written_to_terminal(columns, **environment))
     expected = [row.rstrip() for line in SHOWN.split("\n") for row in wrap(line, columns)]
     assert rows[: len(expected)] == expected
     states = list(states_of_stream())
     held, jailed = (sum(map(bool, column)) for column in zip(*states, strict=True))
     below = " ".join(" ".join(rows[len(expected) :]).split())
     assert re.fullmatch(
-        rf"{len(states)} tokens in \d+\.\d s; {held} ended inside a character, which then came "
-        rf"whole; {jailed} in what might become the stop, which was withheld until that was "
-        r"decided\. Ended by the stop '\\nUser:'\.",
+        rf"{len(states)} tokens in \d+\.\d s\. {held} ended inside a character, whose bytes were "
+        rf"held until it was complete\. {jailed} ended in text that might become the stop, which "
+        r"was withheld\. Ended by the stop '\\nUser:'\.",
         below,
     )
 
@@ -119,6 +122,7 @@ def test_on_a_terminal_it_is_shown_what_waits() -> None:
     assert any(status.endswith(both) for status in seen)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("columns", [40, 20])
 def test_on_a_narrow_terminal_the_status_is_cut_to_one_row(columns: int) -> None:
     cut = [status for status in statuses(columns) if status.endswith("…")]
@@ -148,6 +152,7 @@ def test_on_a_terminal_that_cannot_redraw_there_is_plain_text() -> None:
     assert written_to_terminal(100, term="dumb").replace("\r\n", "\n") == f"{SHOWN}\n"
 
 
+@pytest.mark.thorough
 def test_a_terminal_that_changes_its_width_loses_no_text() -> None:
     widths = [100, 40] * 10
     rows = rows_of(written_to_terminal(60, *widths, rate=2000))
@@ -164,6 +169,7 @@ def statuses(columns: int) -> list[str]:
     return [line for line in re.split(r"[\r\n]+", seen) if re.match(r"  \d+ tok", line)]
 
 
+@cache
 def written_to_terminal(
     columns: int, *widths: int, rate: int = 5000, term: str = COLOURS, **environment: str
 ) -> str:

@@ -508,6 +508,7 @@ def test_several_folders_have_a_bar_on_stderr_and_a_table_in_the_end(folder: Fol
 # --- real snapshots -------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not shared_snapshots(), reason="the shared snapshots are not at hand")
 def test_all_real_snapshots_at_once(preflight: Command) -> None:
     paths = shared_snapshots()

@@ -366,6 +366,7 @@ def test_the_file_is_named(decode: Decoding, tmp_path: Path) -> None:
     assert result.err == f"{path}: ended by the stop '!'; nothing after it is read\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("output", ["text", "jsonl"])
 @pytest.mark.parametrize("option", [r"--stop=\nUser:", f"--stop-id={QUESTION}", "--max-tokens=7"])
 def test_a_live_stream_ends_while_its_input_stays_open(option: str, output: str) -> None:

@@ -163,7 +163,7 @@ def test_a_trace_is_played_again(trace: Tracing, tmp_path: Path) -> None:
     file = tmp_path / "owl.trace"
     file.write_text(lines.out, encoding="utf-8")
     assert trace("", "--replay", file) == Run(
-        0, f"{len(recorded.tokens)} tokens played: all as in the trace\n", ""
+        0, f"{len(recorded.tokens)} tokens replayed: all as in the trace\n", ""
     )
     rows = lines.out.splitlines()
     rows[1] = json.dumps(json.loads(rows[1]) | {"text": "Un"})

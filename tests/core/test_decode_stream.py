@@ -425,6 +425,7 @@ def test_a_stream_that_notes_looks_like_any_other(tokenizer: MockTokenizer) -> N
     assert repr(noting) == repr(plain)
 
 
+@pytest.mark.thorough
 def test_a_live_stream_takes_at_most_512_bytes_at_any_length(tokenizer: MockTokenizer) -> None:
     ids = [A, LEAD, REST, B, SPECIAL, BAD, A] * 200
     for _ in range(6):

@@ -119,7 +119,7 @@ def seen(stream: DecodeStream | StopSequenceDecoder) -> tuple[object, ...]:
 def test_without_stops_both_give_the_same_at_every_token(kind: str, flags: dict[str, Any]) -> None:
     rule, options = KINDS[kind]
     tokenizer, chooser = tokenizer_of(rule), random.Random(kind)
-    for _ in range(25):
+    for _ in range(8):
         prompt, ids = drawn(tokenizer, chooser, 12), drawn(tokenizer, chooser, 30)
         plain = DecodeStream(tokenizer, prompt, **options, **flags)
         deciding = StopSequenceDecoder(tokenizer, NOTHING, prompt, **options, **flags)

@@ -58,6 +58,7 @@ def every_way(replacers: Replacers, letters: str, length: int) -> Iterator[tuple
     yield from reached
 
 
+@pytest.mark.thorough
 def test_all_short_texts_are_cleaned_up_letter_by_letter() -> None:
     for text, out, tails in every_way(CLEAN_UP, LETTERS, 5):
         assert out + CLEAN_UP.flush(tails, "") == whole(CLEAN_UP, text), text

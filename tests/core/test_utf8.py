@@ -1,4 +1,4 @@
-"""Bytes to text: every string of one and two bytes, and all boundaries of longer ones."""
+"""Bytes to text: every byte, and all boundaries of longer strings."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ unfinished = cache(reference.unfinished)
 
 
 def short_strings() -> Iterator[bytes]:
-    """All of one and two bytes; those of three and four that are made of boundaries."""
-    for size, letters in ((1, range(256)), (2, range(256)), (3, BOUNDARIES)):
-        yield from map(bytes, itertools.product(letters, repeat=size))
-    yield from map(bytes, itertools.product(*FOUR))
+    """Each byte alone and before a boundary; three and four that are made of boundaries."""
+    every = range(256)
+    for letters in ([every], [every, BOUNDARIES], [BOUNDARIES] * 3, FOUR):
+        yield from map(bytes, itertools.product(*letters))
 
 
 @pytest.fixture(params=[utf8.PER_PART, utf8.PER_BYTE])

@@ -614,23 +614,6 @@ def _tree(path: str) -> ast.Module:
 # --- the other columns ----------------------------------------------------------------------------
 
 
-def test_every_column_is_someone_who_was_looked_at() -> None:
-    table = PAGE.text.partition("## Who was looked at")[2].partition("\n## ")[0]
-    peers = [line.strip("| ").split(" | ") for line in table.splitlines() if line[:2] == "| "][1:]
-    for columns, _ in GROUPS:
-        assert columns + NINE_MORE[0] == [peer[0] for peer in peers]
-    for _, _, version, date, how in peers:
-        assert version
-        assert re.fullmatch(r"2026-\d\d-\d\d", date)
-        assert re.search(r"\b(run|read)\b", how)
-    for columns, body in (*GROUPS, NINE_MORE):
-        for row in body:
-            assert len(row) == 2 + len(columns), row[0]
-            assert set(row[1:]) <= {"✓", "~", "–", "?", ""}
-            assert row[1] in {"✓", "~", "–"}
-    assert [row[:2] for row in NINE_MORE[1]] == [row[:2] for row in ROWS]
-
-
 def test_what_is_not_there_is_not_there() -> None:
     """The rows that say no: should one of them come, the page is to be changed."""
     told = {row[0] for row in ROWS if row[1] == "–"}

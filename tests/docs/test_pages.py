@@ -43,6 +43,9 @@ RUN_BY = {
 }
 """The test that runs the blocks of a page, where it is not this one."""
 
+SLOW = {"docs/how-to/write-a-backend.md"}
+"""Pages that take seconds: they run the laws."""
+
 NOT_CODE = {"html", "json", "jsonl", "mermaid", "promql", "text", "toml", "yaml", "{toctree}"}
 BLOCK = re.compile(r"^```([^\n]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -69,7 +72,13 @@ def _installs(kind: str, code: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("page", sorted(PAGES - RUN_BY.keys()))
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.thorough if page in SLOW else ())
+        for page in sorted(PAGES - RUN_BY.keys())
+    ],
+)
 def test_the_blocks_of_a_page_print_what_it_says(page: str, tmp_path: Path) -> None:
     blocks = [block for block in _blocks(page) if not _installs(block[1], block[2])]
     assert {kind for _, kind, _, _ in blocks} <= {"python", "sh"}

@@ -268,6 +268,7 @@ def test_a_chain_of_decoders_is_streamed_as_its_row_says(row: list[str]) -> None
     assert (set(row[1].split(", ")), {row[2]}) == (rules, routes)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rule", "name"),
     [

@@ -177,6 +177,7 @@ def tiny(folder: Path, bad: bool) -> Path:
     return folder / "project"
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform == "win32", reason="process groups and resource limits")
 def test_a_failing_test_catches_a_mutant_and_a_passing_one_does_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

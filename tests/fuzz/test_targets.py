@@ -114,6 +114,7 @@ BREAKS = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("wrong", BREAKS, ids=lambda wrong: wrong.target)
 def test_what_is_broken_is_found(wrong: Break, monkeypatch: pytest.MonkeyPatch) -> None:
     target = target_named(wrong.target)

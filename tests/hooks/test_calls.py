@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,7 +47,6 @@ def tokenizer() -> HuggingFaceTokenizer:
 
 
 def test_each_call_is_told_of_with_its_sizes(tokenizer: HuggingFaceTokenizer) -> None:
-    started = time.perf_counter()
     with recording() as hook:
         ids = tokenizer.encode("the quick fox").ids
         batch = tokenizer.encode_batch(["the", "é"])
@@ -58,7 +56,7 @@ def test_each_call_is_told_of_with_its_sizes(tokenizer: HuggingFaceTokenizer) ->
     size = sum(map(len, batch))
     assert several._replace(seconds=0) == ("huggingface", "encode_batch", 0, 2, size, 4, None)
     assert decoded._replace(seconds=0) == ("huggingface", "decode", 0, 1, len(ids), len(text), None)
-    assert 0 < sum(call.seconds for call in hook.calls) < time.perf_counter() - started
+    assert all(call.seconds > 0 for call in hook.calls)
 
 
 @pytest.mark.parametrize(

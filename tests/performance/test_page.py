@@ -6,18 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.benchmarks.book import Book, duration, number, size, table, times
+from tests.benchmarks.book import Book, duration, number, size, times
 from tests.benchmarks.goals import GOALS, SUBJECTS, Goal
-from tests.benchmarks.page import PAGE, REPORT, TABLES, files, lacks, main
+from tests.benchmarks.page import PAGE, REPORT, files, lacks, main
 from tests.benchmarks.picture import PICTURES
-from tests.benchmarks.picture import main as draw_all
 from tests.support.pages import ROOT, Page
-
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture(scope="module")
@@ -59,18 +55,6 @@ def test_the_documentation_is_what_the_report_says(book: Book) -> None:
         assert path.read_text(encoding="utf-8") == text, path.name
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_a_figure_that_somebody_typed_is_found(name: str, book: Book) -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    start = page.index(f"<!-- {name} -->\n")
-    digit = re.compile(r"\d").search(page, start)
-    assert digit
-    assert digit.start() < page.index("<!-- end -->", start)
-    other = str((int(digit.group()) + 1) % 10)
-    typed = page[: digit.start()] + other + page[digit.end() :]
-    assert files(book, typed)[PAGE] == page != typed
-
-
 def test_the_report_is_of_a_whole_run_without_a_wrong_text(book: Book) -> None:
     assert [*lacks(book)] == []
     assert {figure["subject"] for figure in book.data["figures"]} == SUBJECTS.keys()
@@ -108,20 +92,6 @@ def test_a_report_that_lacks_something_leaves_the_documentation_alone(
     said = capsys.readouterr().err.strip()
     assert said.startswith(f"{path}: not for the documentation: ")
     assert re.search(reason, said)
-
-
-def test_a_file_that_is_no_report_is_said_to_be_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "torn.json").write_text("{", "utf-8")
-    for name in ("torn.json", "absent.json"):
-        assert main([str(tmp_path / name)]) == 1
-        assert "no report of the benchmark (" in capsys.readouterr().err
-
-
-def test_a_goal_that_is_missed_is_said_to_be(book: Book) -> None:
-    verdicts = [goal.row(book)[-1] for goal in GOALS]
-    assert all(re.fullmatch(r"reached|\*\*missed\*\* by \d+%", verdict) for verdict in verdicts)
 
 
 # --- a goal ---------------------------------------------------------------------------------------
@@ -177,10 +147,6 @@ def test_figures_are_short(shown: str, expected: str) -> None:
     assert shown == expected
 
 
-def test_a_table_is_markdown() -> None:
-    assert table(["a", "b"], [["x", "1"]]) == "| a | b |\n| --- | --: |\n| x | 1 |\n"
-
-
 def test_a_report_is_kept_short_and_says_the_same() -> None:
     whole = [
         figure("w", 0.0, goal=None, remark="", at_least=False, missed_by=0.0),
@@ -197,71 +163,3 @@ def test_a_page_without_a_place_for_a_table_is_an_error(book: Book) -> None:
     page = PAGE.read_text(encoding="utf-8").replace("<!-- goals -->", "")
     with pytest.raises(ValueError, match="one <!-- goals -->"):
         files(book, page)
-
-
-# --- pictures -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", PICTURES)
-def test_a_picture_says_in_words_what_it_shows(name: str, book: Book) -> None:
-    root = ET.fromstring(PICTURES[name](book))
-    title, description, style = (root.findtext(f"{SVG}{tag}") for tag in ("title", "desc", "style"))
-    assert root.get("role") == "img"
-    assert root.get("aria-labelledby") == "title description"
-    assert title
-    assert description
-    assert style
-    assert "prefers-color-scheme: dark" in style
-    texts = [element.text or "" for element in root.iter(f"{SVG}text")]
-    for who in ("streamdec", "tokenizers DecodeStream", "vLLM Fast", "mlx-lm BPE"):
-        assert who in description
-        assert [text for text in texts if text.startswith(who)]
-    assert [text for text in texts if book.data["environment"]["date"] in text]
-
-
-@pytest.mark.parametrize("name", PICTURES)
-def test_nothing_in_a_picture_lies_outside(name: str, book: Book) -> None:
-    root = ET.fromstring(PICTURES[name](book))
-    width, height = float(root.get("width", 0)), float(root.get("height", 0))
-    for element in root.iter():
-        for key, most in (("x", width), ("cx", width), ("y", height), ("cy", height)):
-            assert 0 <= float(element.get(key, 0)) <= most
-    texts = [
-        element for element in root.iter(f"{SVG}text") if "end" not in element.get("class", "")
-    ]
-    # Six to seven of its units a letter, in any of the fonts that it asks for.
-    assert all(float(t.get("x", 0)) + 6.2 * len(t.text or "") < width for t in texts)
-
-
-def test_nothing_is_drawn_of_a_report_without_what_a_picture_shows(
-    tmp_path: Path, book: Book, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "report.json"
-    kept = [each for each in book.data["figures"] if not each["case"].startswith("peers")]
-    path.write_text(json.dumps({**book.data, "figures": kept}), "utf-8")
-    assert draw_all([str(path), str(tmp_path / "pictures")]) == 1
-    assert "no times of deepseek-v3 from a run with --peers" in capsys.readouterr().err
-    assert not (tmp_path / "pictures").exists()
-
-
-@pytest.mark.parametrize("name", PICTURES)
-def test_a_picture_leaves_out_who_did_not_take_part(name: str, book: Book) -> None:
-    kept = [each for each in book.data["figures"] if not each["what"].startswith("vLLM")]
-    picture = PICTURES[name](Book({**book.data, "figures": kept}))
-    texts = [element.text or "" for element in ET.fromstring(picture).iter(f"{SVG}text")]
-    assert [text for text in texts if text.startswith("mlx-lm BPE")]
-    assert not [text for text in texts if text.startswith("vLLM")]
-
-
-def test_both_commands_write_files(
-    tmp_path: Path, book: Book, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert draw_all([str(REPORT), str(tmp_path / "pictures")]) == 0
-    assert {path.name for path in (tmp_path / "pictures").iterdir()} == PICTURES.keys()
-    assert draw_all([]) == 2
-    written = {
-        path: path.read_text(encoding="utf-8") for path in files(book, PAGE.read_text("utf-8"))
-    }
-    monkeypatch.setattr(Path, "write_text", lambda path, text, **_: written.pop(path) == text)
-    assert main([]) == 0
-    assert written == {}

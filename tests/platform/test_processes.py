@@ -68,6 +68,7 @@ def test_a_fork_encodes_though_its_parent_did_so_in_several_threads() -> None:
     assert after == before
 
 
+@pytest.mark.thorough
 @needs_fork
 @forks
 def test_a_fork_decodes_while_threads_of_its_parent_are_in_the_midst_of_it() -> None:

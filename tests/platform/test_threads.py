@@ -88,6 +88,7 @@ def test_each_thread_stops_where_its_own_conditions_say() -> None:
     assert at_once(decode) == [[whole[: whole.index(word)]] * 40 for word in words]
 
 
+@pytest.mark.thorough
 def test_a_cache_that_is_full_all_the_time_gives_each_thread_its_own_ids() -> None:
     shared: Any = tokenizer()
     texts = [f"{TEXT} {number}" for number in range(THREADS)]

@@ -56,6 +56,7 @@ TOO_MUCH: dict[str, tuple[str, Callable[[Parts], Any]]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", TOO_MUCH)
 def test_a_tokenizer_of_too_many_tokens_is_not_built(name: str, tmp_path: Path) -> None:
     told, change = TOO_MUCH[name]
@@ -65,6 +66,7 @@ def test_a_tokenizer_of_too_many_tokens_is_not_built(name: str, tmp_path: Path) 
     assert len(json.dumps(report.to_dict())) < 500_000
 
 
+@pytest.mark.thorough
 def test_one_less_is_built(tmp_path: Path) -> None:
     parts = control()
     texts = [f"{i}".ljust(300, "x") for i in range(MAX_ADDED_TEXT // 300 - 2)]

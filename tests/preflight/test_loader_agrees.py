@@ -71,12 +71,14 @@ def check(folder: Path) -> bool:
     return True
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("row", DRAWN)
 @pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
 def test_of_folders_drawn_at_random(row: dict[str, Any], tmp_path: Path) -> None:
     assert check(folder_of(row, tmp_path))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("entry", DATA["entries"])
 @pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
 def test_of_folders_of_many_classes(entry: dict[str, Any], tmp_path: Path) -> None:

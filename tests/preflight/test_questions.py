@@ -134,6 +134,7 @@ SYSTEM_CLOSES = CHATML.replace(
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "template", [CHATML, OLD_CHATML, SYSTEM_CLOSES, "", "{% for", "{{ 9 ** (9 ** 9) }}", None]
 )
@@ -195,6 +196,7 @@ REFUSING = (  # a conversation that is refused says nothing, and the others do
 ROLES = ("user", "assistant", "system", "tool")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("template", "expected"),
     [
@@ -454,5 +456,5 @@ def test_whatever_was_done_to_a_folder_every_question_is_answered(
 
 def test_an_empty_path_is_not_the_working_directory() -> None:
     for question in (discover_added_tokens, is_turn_marker_eos, cross_ref_files):
-        with pytest.raises(PreflightError, match="this is no path"):
+        with pytest.raises(PreflightError, match="this path is empty"):
             question("")

@@ -16,6 +16,7 @@ from streamdec.preflight.tokens import Tokens
 from tests.preflight.making import SHARED, loaded_by_library, shared_snapshots
 
 SNAPSHOTS = {path.name: path for path in shared_snapshots()}
+pytestmark = pytest.mark.thorough
 real = pytest.mark.parametrize("name", SNAPSHOTS)
 
 

@@ -156,6 +156,7 @@ def test_weights_that_are_pointers_are_noticed_and_no_other_file_is_read(tmp_pat
     assert [evidence.file for evidence in finding.evidence] == ["model.safetensors"]
 
 
+@pytest.mark.thorough
 def test_a_tokenizer_of_more_added_tokens_than_any_is_not_built(tmp_path: Path) -> None:
     parts = control()
     parts.own.extend({"id": 260 + i, "content": f"<{i}>"} for i in range(100_000))

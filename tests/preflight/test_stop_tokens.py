@@ -348,7 +348,8 @@ def test_the_rules_are_those_of_the_nearest_version_that_was_read(name: str, rul
 def test_a_path_that_is_no_folder_is_one_clear_error(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text("{}")
-    with pytest.raises(PreflightError, match=r"^'': a snapshot is a folder, and this is no path"):
+    message = r"^'': a snapshot is a folder, and this path is empty"
+    with pytest.raises(PreflightError, match=message):
         effective_stop_tokens("", "vllm")
     with pytest.raises(PreflightError, match=r"^'[^:]*': a snapshot is a folder, and this is a"):
         effective_stop_tokens(file, "vllm")

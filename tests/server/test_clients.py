@@ -189,6 +189,7 @@ def test_anthropics_client(server: Served, is_streamed: bool) -> None:
     assert message.usage.input_tokens == len(server.engine.runs[0].prompt)
 
 
+@pytest.mark.thorough
 def test_a_hundred_streams_at_once(server: Served) -> None:
     async def one(client: AsyncOpenAI, number: int) -> str:
         prompt = f"{number} 🦉 " * 5 + "\nUser: no"

@@ -7,7 +7,6 @@ import logging
 import socket
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -207,7 +206,7 @@ def test_the_engine_is_closed_when_the_client_goes(
     engine = server.engine
     engine.then, engine.is_plain = "hangs", is_plain
 
-    async def main() -> float:
+    async def main() -> None:
         url = f"{server.url}{COMPLETIONS}"
         body = {"prompt": "One two", "stream": is_streamed, "n": 2}
         async with httpx.AsyncClient(timeout=20, verify=False) as client:
@@ -217,12 +216,10 @@ def test_the_engine_is_closed_when_the_client_goes(
             assert not any(run.closed.is_set() for run in engine.runs)
             task.cancel()
             await asyncio.wait([task])
-        started = time.monotonic()
         for run in engine.runs:
             assert await asyncio.to_thread(run.closed.wait, 10)
-        return time.monotonic() - started
 
-    assert asyncio.run(main()) < 5  # and not when the test ends
+    asyncio.run(main())
 
 
 def test_the_openai_client_closes_too(server: Served) -> None:

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.anyio
 TOKENIZER = MockTokenizer.from_tokens([bytes([byte]) for byte in range(256)])
 
 
+@pytest.mark.thorough
 async def test_a_thousand_streams_of_one_loop_stay_apart() -> None:
     """Each has its own ids, stop and pace; half of them come by way of a TokenQueue."""
     found: dict[int, tuple[str, Any]] = {}

@@ -29,7 +29,8 @@ def _cases() -> Iterator[Any]:
     for name, build in {**ZOO, **UNCOMPILED}.items():
         yield pytest.param(build, id=name)
     for path in shared_tokenizers():
-        yield pytest.param(partial(_from_file, path), id=path.parent.name)
+        mark = pytest.mark.thorough
+        yield pytest.param(partial(_from_file, path), id=path.parent.name, marks=mark)
 
 
 def _from_file(path: Path) -> Tokenizer:

@@ -39,7 +39,7 @@ def failed_laws(report: Report) -> set[str]:
 
 
 def test_streams_with_stops_pass_everything() -> None:
-    report = check_detokenizer(adapters.Stopping, strict=True, max_examples=12)
+    report = check_detokenizer(adapters.Stopping, strict=True, max_examples=5)
     assert report.failed == report.skipped == ()
     assert len(report.passed) == len(bug_cases()) + 3 * len(LAWS)
 
@@ -55,6 +55,7 @@ def test_streams_without_stops_pass_the_rest_and_skip_what_needs_stops() -> None
     assert {result.detail for result in report.skipped} == {"the detokenizer has not: stop strings"}
 
 
+@pytest.mark.thorough
 def test_one_that_is_right_and_late_fails_the_strict_laws_alone() -> None:
     report = check_detokenizer(adapters.Late, tokenizers=BYTE_LEVEL, strict=True, max_examples=10)
     assert failed_laws(report) == {law.name for law in LAWS if law.strict}
@@ -63,6 +64,7 @@ def test_one_that_is_right_and_late_fails_the_strict_laws_alone() -> None:
 # --- what is broken -------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("flawed", "laws"),
     [
@@ -85,7 +87,7 @@ def test_one_that_is_right_and_late_fails_the_strict_laws_alone() -> None:
     ],
 )
 def test_the_law_that_is_broken_is_named(flawed: Callable[..., Any], laws: set[str]) -> None:
-    report = check_detokenizer(flawed, tokenizers=BYTE_LEVEL, only=laws, max_examples=100)
+    report = check_detokenizer(flawed, tokenizers=BYTE_LEVEL, only=laws, max_examples=40)
     assert failed_laws(report) == laws
     if flawed not in (adapters.TokenByToken, adapters.Raising):  # they spoil everything
         others = OTHERS - laws
@@ -93,6 +95,7 @@ def test_the_law_that_is_broken_is_named(flawed: Callable[..., Any], laws: set[s
         assert failed_laws(report) == set()
 
 
+@pytest.mark.thorough
 def test_a_forgotten_prompt_is_seen_where_the_first_space_goes() -> None:
     small = {"byte_fallback": small_tokenizers()["byte_fallback"]}
     only = ["prompt", "whole_decode"]
@@ -121,6 +124,7 @@ def test_the_bug_that_is_met_again_is_named(flawed: Callable[..., Any], ids: set
 # --- the library's own ----------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_what_the_librarys_stream_fails() -> None:
     report = check_detokenizer(
         adapters.Library, tokenizers=BYTE_LEVEL, strict=True, max_examples=30
@@ -207,6 +211,7 @@ def test_one_that_floods_is_quoted_in_part() -> None:
     assert max(len(result.detail) for result in report) < 5_000
 
 
+@pytest.mark.thorough
 def test_a_law_that_was_tried_on_empty_streams_alone_is_skipped() -> None:
     report = check_detokenizer(
         adapters.StepMissing, tokenizers=BYTE_LEVEL, strict=True, max_examples=30
@@ -294,6 +299,7 @@ def test_a_law_that_a_tokenizer_cannot_judge_is_skipped() -> None:
     assert [result.name for result in report.passed] == ["whole_decode[letters]"]
 
 
+@pytest.mark.thorough
 def test_a_law_without_an_example_is_skipped() -> None:
     silent = MockTokenizer.from_tokens([b""])
     given = {"silent": Subject("silent", silent)}

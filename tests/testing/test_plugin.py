@@ -59,6 +59,7 @@ def test_the_suite_has_a_test_for_each_bug_case_and_law(tmp_path: Path) -> None:
     assert "conformance_check(detokenizer)" not in run.stdout  # no traceback: the example says all
 
 
+@pytest.mark.thorough
 def test_a_project_names_its_detokenizer_in_a_test_of_its_own(tmp_path: Path) -> None:
     plugins = 'pytest_plugins = ["streamdec.testing.plugin"]\n'
     tmp_path.joinpath("conftest.py").write_text(plugins, "utf-8")
@@ -77,6 +78,7 @@ def test_a_project_names_its_detokenizer_in_a_test_of_its_own(tmp_path: Path) ->
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -93,6 +95,7 @@ def test_a_detokenizer_that_is_not_there_is_a_wrong_usage(
     assert re.search(said, run.stdout + run.stderr)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

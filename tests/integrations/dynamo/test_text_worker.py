@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -327,27 +326,6 @@ def test_a_reader_who_leaves_closes_the_worker() -> None:
         return engine.closed
 
     assert run(main) == 1
-
-
-def test_states_cost_the_same_however_long_the_answer_is() -> None:
-    """The ids before one are not copied for it."""
-
-    async def seconds(*, says_state: bool) -> float:
-        def state(ids: list[int], *, finished: bool) -> dict[str, Any]:
-            return {STATE: {"snapshot": {}, "token_ids": ids, "finished": finished}}
-
-        async def call(_: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-            for each in range(20_000):
-                told = state([each], finished=False)
-                yield {"text": "a", **(told if says_state else {})}
-            yield state([], finished=True)
-
-        start = time.perf_counter()
-        assert texts(await all_of(resuming(call, {}))) == "a" * 20_000
-        return time.perf_counter() - start
-
-    with_states = min(run(lambda: seconds(says_state=True)) for _ in range(2))
-    assert with_states < 4 * run(lambda: seconds(says_state=False))
 
 
 def test_it_is_given_up_after_some_tries() -> None:

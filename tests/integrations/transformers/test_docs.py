@@ -29,7 +29,3 @@ def test_its_examples_print_what_it_says(capsys: pytest.CaptureFixture[str]) -> 
         names["inputs"] = prompts("gpt2", ["one two three", "four"][: len(said)])
         exec(code, names)
         assert capsys.readouterr().out.rstrip("\n") == text.rstrip("\n")
-
-
-def test_its_examples_are_short() -> None:
-    assert max(len(list(filter(str.strip, code.splitlines()))) for code, _ in PAGE.examples) <= 10
