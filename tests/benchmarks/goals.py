@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from tests.benchmarks.book import Book, number
+from streamdec.bench.figures import number
+from tests.benchmarks.book import Book
 from tests.benchmarks.entrants import HF, OURS
 
 __all__ = ["GOALS", "LEVEL", "NO_STOPS", "SUBJECTS", "WORKLOADS", "Goal"]

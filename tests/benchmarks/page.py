@@ -13,7 +13,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.benchmarks.book import Book, duration, number, size, table, times
+from streamdec.bench.figures import duration, number, size, times
+from tests.benchmarks.book import Book, table
 from tests.benchmarks.entrants import HF, OURS
 from tests.benchmarks.goals import GOALS, LEVEL, NO_STOPS, SUBJECTS, WORKLOADS
 from tests.benchmarks.picture import PICTURES

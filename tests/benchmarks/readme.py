@@ -13,7 +13,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.book import Book, duration, number, table, times
+from streamdec.bench.figures import duration, number, times
+from tests.benchmarks.book import Book, table
 from tests.benchmarks.entrants import HF, OURS
 from tests.benchmarks.page import REPORT
 

@@ -15,6 +15,7 @@ import tokenizers
 
 from streamdec.backends.report import versions_of
 from streamdec.bench.clock import Spread
+from streamdec.bench.figures import number
 
 __all__ = ["Figure", "Report"]
 
@@ -216,8 +217,8 @@ def _name(figure: Figure) -> str:
 def _time_row(figure: Figure) -> tuple[str, ...]:
     spread = ""
     if figure.low is not None and figure.high is not None:
-        spread = f"[{_number(figure.low)} {_number(figure.high)}]"
-    measured = f"{_number(figure.value)} {figure.unit}"
+        spread = f"[{number(figure.low)} {number(figure.high)}]"
+    measured = f"{number(figure.value)} {figure.unit}"
     return figure.subject, figure.case, figure.what, measured, spread
 
 
@@ -229,12 +230,7 @@ def _ratio_row(figure: Figure) -> tuple[str, ...]:
 def _bound(figure: Figure, bound: float | None) -> str:
     if bound is None:
         return ""
-    return f"{'>=' if figure.at_least else '<='} {_number(bound)}"
-
-
-def _number(value: float) -> str:
-    """Three digits, or all that stand before the point."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{'>=' if figure.at_least else '<='} {number(bound)}"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
