@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
+from streamdec.bench.entrants import HF, OURS
 from streamdec.bench.figures import duration, times
 from tests.benchmarks.book import Book
-from tests.benchmarks.entrants import HF, OURS
 
 __all__ = ["PICTURES", "lone_bytes", "main", "steps"]
 

@@ -13,9 +13,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from streamdec.bench.entrants import HF, OURS
 from streamdec.bench.figures import duration, number, times
 from tests.benchmarks.book import Book, table
-from tests.benchmarks.entrants import HF, OURS
 from tests.benchmarks.page import REPORT
 
 __all__ = ["README", "main", "written"]

@@ -1,7 +1,7 @@
-"""On what is measured: tokenizers, and the ids of the texts in each of them.
+"""The tokenizers that are measured, and the ids of the texts in each of them.
 
-Two are trained here in a few seconds and written nowhere but in a temporary folder; those in
-``../shared/tokenizers`` join them where that folder exists; the user may name others.
+Two tokenizers are trained here in a few seconds, in a temporary folder. Those in
+``../shared/tokenizers`` are added if that folder exists. The user may name others instead.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from streamdec import HuggingFaceTokenizer
+from streamdec.bench.entrants import Library, Ours
 from tests.benchmarks import texts
-from tests.benchmarks.entrants import Entrant, Library, Ours
 from tests.benchmarks.peers.kit import Kit
 
-__all__ = ["Subject", "given", "shared", "trained"]
+__all__ = ["ROOT", "Subject", "given", "shared", "trained"]
 
+ROOT = Path(__file__).resolve().parents[2]
 MOST_TOKENS = 32_768
 CODE_SIZE = 400_000
 MIX_SIZE = 120_000
@@ -28,9 +29,9 @@ SHARED = ("deepseek-v3", "gpt2", "qwen3", "mistral-7b-v0.1")
 
 
 class Subject:
-    """A tokenizer and what is fed to streams of it.
+    """A tokenizer and the ids for its streams.
 
-    ``size`` is how many tokens the texts have at least; none of their ends cuts a character.
+    ``size`` is the least number of tokens of each text. No text ends within a character.
     """
 
     def __init__(self, name: str, path: Path, size: int = MOST_TOKENS) -> None:
@@ -44,22 +45,22 @@ class Subject:
 
     @property
     def rule(self) -> str:
-        """The class of the rule that joins its tokens; "window" if only ``decode`` knows."""
+        """The class of the rule that joins its tokens, or "window" if there is only ``decode``."""
         rules = self.tokenizer.rules
         return type(rules.rule).__name__ if rules else "window"
 
     @cached_property
     def ours(self) -> Ours:
-        """What the benchmark is about."""
+        """Streamdec without stops."""
         return Ours(self.tokenizer)
 
     @property
-    def rivals(self) -> list[Entrant]:
-        """Everyone else."""
-        return [Library(self.library)]
+    def rival(self) -> Library:
+        """The library's own stream."""
+        return Library(self.library)
 
     def expected(self, token_ids: Sequence[int]) -> str:
-        """The text, as the library decodes all of it at once."""
+        """Return the text, as the library decodes all ids at once."""
         text: str = self.library.decode(token_ids, skip_special_tokens=True)
         return text
 
@@ -191,7 +192,7 @@ def _sentence_pieces() -> tuple[list[str], list[tuple[str, str]]]:
 
 def shared(size: int = MOST_TOKENS) -> Iterator[Subject]:
     """Real tokenizers, where the folder beside the repository has them."""
-    folder = Path(__file__).resolve().parents[3] / "shared" / "tokenizers"
+    folder = ROOT.parent / "shared" / "tokenizers"
     for name in SHARED:
         path = folder / name / "tokenizer.json"
         if path.is_file():

@@ -10,11 +10,11 @@ from time import thread_time_ns
 from typing import Any
 
 from streamdec.bench.clock import fresh, in_turns
+from streamdec.bench.entrants import HF, OURS, Entrant, Library
 from streamdec.bench.memory import bytes_per_stream, traced
 from tests.benchmarks import common, stops
-from tests.benchmarks.cases import STEP_FLOORS
 from tests.benchmarks.common import race
-from tests.benchmarks.entrants import HF, OURS, Entrant, Library, Stopping
+from tests.benchmarks.entrants import NO_STOPS, stopping
 from tests.benchmarks.frontend import child
 from tests.benchmarks.frontend.common import Case, Effort, Timed
 from tests.benchmarks.frontend.encoders import HF_BATCH, HUGGINGFACE, HYBRID, Encoder, Frontend
@@ -78,11 +78,9 @@ def streaming(frontend: Frontend, effort: Effort, report: Report) -> None:
     ids = frontend.reply(effort.stream_size)
     where = f"streaming, {len(ids):,} tokens"
     common.warm(subject, [ids], report, where)
-    samples = race([subject.ours, *subject.rivals], [ids], rounds)
-    add, goal = partial(report.add, subject.name, where), STEP_FLOORS.get(subject.rule)
-    # A step has a floor, and how much more one of a long stream may take.
-    floor = goal and goal * common.FLAT
-    add(f"{OURS} / {HF}", samples.ratio(OURS, HF), "x", floor=floor, goal=goal)
+    samples = race([subject.ours, subject.rival], [ids], rounds)
+    add = partial(report.add, subject.name, where)
+    add(f"{OURS} / {HF}", samples.ratio(OURS, HF), "x", floor=common.CLIFF)
     for name in (OURS, HF):
         add(name, samples.time(name), "ns")
         add(f"{name}, speed", 1e3 / samples.time(name).median, "Mtokens/s")
@@ -94,7 +92,7 @@ def streaming(frontend: Frontend, effort: Effort, report: Report) -> None:
 def concurrent(frontend: Frontend, effort: Effort, report: Report) -> None:
     """Streams that take turns token by token, each with a text of its own."""
     subject = frontend.subject
-    entrants: list[Entrant] = [subject.ours, *subject.rivals]
+    entrants: list[Entrant] = [subject.ours, subject.rival]
     pieces = [frontend.reply(effort.turns_size) for _ in range(max(effort.streams))]
     names = {
         (each.name, n): f"{each.name}, {n} streams" for each in entrants for n in effort.streams
@@ -150,17 +148,17 @@ def stop_sequences(frontend: Frontend, effort: Effort, report: Report) -> None:
     ids = frontend.reply(effort.decode_size)
     text = subject.expected(ids)
     sets = [
-        Stopping(f"{n} stops", subject.tokenizer, stops.role_markers(n, text, random.Random(SEED)))
+        stopping(f"{n} stops", subject.tokenizer, stops.role_markers(n, text, random.Random(SEED)))
         for n in effort.stops
     ]
     common.warm(subject, [ids], report, "stop sequences")
     for each in sets:
         common.warm(subject, [ids], report, f"stop sequences, {each.name}", each)
-    samples = race([subject.ours, *subject.rivals, *sets], [ids], effort.rounds)
+    samples = race([subject.ours, subject.rival, *sets], [ids], effort.rounds)
     add = partial(report.add, subject.name, "stop sequences")
     for each in sets:
         add(f"{each.name} / none", samples.ratio(each.name, OURS), "x")
-        add(f"{each.name} / {HF} (matches no stops)", samples.ratio(each.name, HF), "x")
+        add(f"{each.name} / {NO_STOPS}", samples.ratio(each.name, HF), "x")
         add(each.name, samples.time(each.name), "ns")
     add("none", samples.time(OURS), "ns")
 
@@ -173,7 +171,7 @@ def memory(frontend: Frontend, effort: Effort, report: Report) -> None:
     subject, add = frontend.subject, partial(report.add, frontend.name, "memory")
     ids = frontend.reply(min(effort.stream_size, 8_192))
     common.warm(subject, [ids], report, "memory")
-    for each in (subject.ours, *subject.rivals):
+    for each in (subject.ours, subject.rival):
         used = bytes_per_stream(each, ids, 32)
         floor = common.BYTES_PER_STREAM if each is subject.ours else None
         add(f"{each.name}, a stream of {len(ids):,} tokens", used, "B", floor=floor)

@@ -11,7 +11,7 @@ import anyio
 
 from streamdec import Encoding
 from streamdec.bench.clock import Samples, fresh
-from tests.benchmarks.entrants import Entrant
+from streamdec.bench.entrants import Entrant, text_of
 from tests.benchmarks.frontend import child
 from tests.benchmarks.frontend.common import Case, Effort, Timed
 from tests.benchmarks.frontend.encoders import HUGGINGFACE, HYBRID, Frontend
@@ -123,10 +123,10 @@ def threads_encode(frontend: Frontend, effort: Effort, report: Report) -> None:
 def threads_decode(frontend: Frontend, effort: Effort, report: Report) -> None:
     """Streams stepped in threads: what the interpreter's lock leaves of it."""
     subject, case = frontend.subject, "threads, decode"
-    entrants: list[Entrant] = [subject.ours, *subject.rivals]
+    entrants: list[Entrant] = [subject.ours, subject.rival]
     pieces = [frontend.reply(effort.turns_size) for _ in range(4 * max(effort.threads))]
     for piece in pieces:
-        text = subject.ours.text(fresh(piece))
+        text = text_of(subject.ours, fresh(piece))
         report.compare(f"{subject.name}, {case}", text, subject.expected(piece))
     timed = Timed(_with(each.name, n) for each in entrants for n in effort.threads)
     for _ in range(effort.rounds):

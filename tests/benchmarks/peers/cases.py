@@ -10,14 +10,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from streamdec.bench.clock import fresh, in_turns, nanoseconds, per_token
-from streamdec.bench.entrants import fixed_window
+from streamdec.bench.entrants import OURS, Entrant, fixed_window, text_of
 from streamdec.bench.memory import bytes_per_stream
+from streamdec.bench.withheld import Count, withheld_by
 from tests.benchmarks import stops
 from tests.benchmarks.common import Case, Effort, warm
-from tests.benchmarks.entrants import OURS, Entrant, Floor, Stopping
+from tests.benchmarks.entrants import stopping
 from tests.benchmarks.peers.hf import HfStops, HfStreamer
 from tests.benchmarks.peers.kit import COMMAND, Kit, PeerMissingError
 from tests.benchmarks.peers.mlx_lm import MlxNaive, MlxOwn
@@ -45,10 +46,6 @@ SEED = 25
 COUNTS = (4, 64, 1_000)
 STOP_TOKENS = {4: 4_096, 64: 1_024, 1_000: 256}
 """Most tokens of a peer's stream with so many stops."""
-GOALS = {MlxOwn: 20, SglangBatch: 40}
-"""How many times as much they should take at least."""
-STOP_GOALS = {4: 30, 64: 80, 1_000: 700}
-"""The same for vLLM's faster one."""
 CRITERIA_TOKENS = 64
 
 
@@ -86,7 +83,7 @@ def _time(peer: Peer, pieces: Sequence[Sequence[int]]) -> float:
 
 def _remark(subject: Subject, entrant: Entrant, token_ids: Sequence[int]) -> str:
     """What a reader must know of a peer's text."""
-    text, expected = entrant.text(fresh(token_ids)), subject.expected(token_ids)
+    text, expected = text_of(entrant, fresh(token_ids)), subject.expected(token_ids)
     if text == expected:
         return ""
     if not text:
@@ -99,14 +96,6 @@ def _remark(subject: Subject, entrant: Entrant, token_ids: Sequence[int]) -> str
 # --- the step -------------------------------------------------------------------------------------
 
 
-class _Part(NamedTuple):
-    """What a peer has to do."""
-
-    piece: Sequence[int]
-    goal: float | None = None
-    """How many times as much as streamdec's it should take at least."""
-
-
 def step(subject: Subject, effort: Effort, report: Report) -> None:
     """A token without stops, beside streamdec, warm."""
     if (kit := _kit(subject, report)) is None:
@@ -116,12 +105,9 @@ def step(subject: Subject, effort: Effort, report: Report) -> None:
         token_ids = subject.pieces(workload, effort.step_size)[0]
         warm(subject, [token_ids], report, f"peers, {workload}")
         streams = [token_ids] * effort.step_streams
-        users: list[Entrant] = [Floor(), *subject.rivals, subject.ours]
+        users: list[Entrant] = [subject.rival, subject.ours]
         ours = {user.name: partial(per_token, user, streams) for user in users}
-        peers = {
-            peer: _Part(_piece(subject, workload, effort, peer.tokens), GOALS.get(maker))
-            for maker, peer in made.items()
-        }
+        peers = {peer: _piece(subject, workload, effort, peer.tokens) for peer in made.values()}
         _race(subject, report, f"peers, {workload}", ours, peers, effort.peer_rounds)
 
 
@@ -134,26 +120,26 @@ def _race(
     report: Report,
     case: str,
     ours: Mapping[str, Callable[[], float]],
-    peers: Mapping[Peer, _Part],
+    peers: Mapping[Peer, Sequence[int]],
     rounds: int,
 ) -> None:
     """Adds the ratio of each peer to the last of ``ours``, its time, and what its text is."""
     # Before anything is timed: whatever a peer makes at its first token is there then.
-    remarks = {peer: _remark(subject, peer, part.piece) for peer, part in peers.items()}
-    cases = {peer.name: partial(_time, peer, [part.piece]) for peer, part in peers.items()}
+    remarks = {peer: _remark(subject, peer, piece) for peer, piece in peers.items()}
+    cases = {peer.name: partial(_time, peer, [piece]) for peer, piece in peers.items()}
     samples = in_turns({**ours, **cases}, rounds)
     add = partial(report.add, subject.name, case)
     *_, last = ours
-    for peer, (piece, goal) in peers.items():
+    for peer, piece in peers.items():
         ratio, remark = samples.ratio(peer.name, last), remarks[peer]
-        add(f"{peer.name} / {last}", ratio, "x", goal=goal, at_least=True, remark=remark)
+        add(f"{peer.name} / {last}", ratio, "x", remark=remark)
         name = f"{peer.name}, {len(piece):,} tokens"
         add(name, samples.time(peer.name), "ns", remark=remark)
     for name in ours:
         add(name, samples.time(name), "ns")
 
 
-def stopping(subject: Subject, effort: Effort, report: Report) -> None:
+def with_stops(subject: Subject, effort: Effort, report: Report) -> None:
     """A token with 4, 64 and 1,000 stops, none of which comes."""
     if (kit := _kit(subject, report)) is None:
         return
@@ -163,15 +149,14 @@ def stopping(subject: Subject, effort: Effort, report: Report) -> None:
             for count in COUNTS:
                 drawn = usual_stops(subject, token_ids, kind, count)
                 name = f"{OURS}, {count:,} {kind} stops"
-                ours = Stopping(name, subject.tokenizer, drawn)
+                ours = stopping(name, subject.tokenizer, drawn)
                 warm(subject, [token_ids], report, f"peers, {workload}, {name}", ours)
                 timed = {name: partial(per_token, ours, [token_ids] * effort.step_streams)}
                 made = _made(kit, subject, report, STOPPERS, drawn)
                 peers = {}
-                for maker, peer in made.items():
+                for peer in made.values():
                     size = min(peer.tokens, STOP_TOKENS[count])
-                    goal = STOP_GOALS[count] if maker is VllmFast else None
-                    peers[peer] = _Part(_piece(subject, workload, effort, size), goal)
+                    peers[peer] = _piece(subject, workload, effort, size)
                 case = f"peers with {count:,} {kind} stops, {workload}"
                 _race(subject, report, case, timed, peers, effort.peer_rounds)
 
@@ -188,7 +173,7 @@ def criteria(subject: Subject, effort: Effort, report: Report) -> None:
     except PeerMissingError as error:
         report.note(f"{subject.name}: without {HfStops.name}: {error}")
         return
-    ours = Stopping(f"{OURS}, 4 {stops.ORDINARY} stops", subject.tokenizer, drawn)
+    ours = stopping(f"{OURS}, 4 {stops.ORDINARY} stops", subject.tokenizer, drawn)
     warm(subject, [token_ids], report, "criteria", ours)
     cases = {user.name: partial(per_token, user, [token_ids] * 4) for user in (ours, made[0])}
     samples = in_turns(cases, effort.peer_rounds)
@@ -226,10 +211,10 @@ def lone(subject: Subject, effort: Effort, report: Report) -> None:
     for size in effort.peer_lone_sizes:
         run = [token_id] * size
         warm(subject, [run], report, f"peers, lone, {size:,} tokens")
-        ours = {user.name: partial(per_token, user, [run]) for user in subject.rivals}
+        ours = {subject.rival.name: partial(per_token, subject.rival, [run])}
         streams = [run] * effort.step_streams
         ours[OURS] = partial(per_token, subject.ours, streams)
-        parts = {peer: _Part(run) for peer in peers.values()}
+        parts = dict.fromkeys(peers.values(), run)
         case = f"peers, lone bytes, {size:,} tokens"
         _race(subject, report, case, ours, parts, 1 if size > 1_024 else 3)
 
@@ -244,8 +229,8 @@ def memory(subject: Subject, effort: Effort, report: Report) -> None:
     for size in effort.peer_memory_sizes:
         token_ids = subject.pieces("code", size)[0]
         drawn = usual_stops(subject, token_ids, stops.ORDINARY, 4)
-        usual = Stopping(f"{OURS}, 4 stops", subject.tokenizer, drawn)
-        users: list[Entrant] = [usual, subject.ours, *subject.rivals]
+        usual = stopping(f"{OURS}, 4 stops", subject.tokenizer, drawn)
+        users: list[Entrant] = [usual, subject.ours, subject.rival]
         for user in users[:2]:
             warm(subject, [token_ids], report, f"peers, memory, {user.name}", user)
         for user in users:
@@ -272,7 +257,7 @@ def withheld(subject: Subject, effort: Effort, report: Report) -> None:
         for kind in stops.KINDS:
             drawn = usual_stops(subject, token_ids, kind, 4)
             add = partial(report.add, subject.name, f"peers, withheld, 4 {kind} stops, {workload}")
-            stream = Stopping(OURS, subject.tokenizer, drawn).open()
+            stream = stopping(OURS, subject.tokenizer, drawn).open()
             given = [stream.step(token_id).text for token_id in fresh(token_ids)]
             add(OURS, _kept(subject, token_ids, given), "chars")
             add("a fixed window", float(fixed_window(drawn)), "chars")
@@ -287,14 +272,10 @@ def withheld(subject: Subject, effort: Effort, report: Report) -> None:
 
 
 def _kept(subject: Subject, token_ids: Sequence[int], texts: Sequence[str]) -> float:
-    """The mean over all tokens but the last, at which everything goes out."""
-    plain = subject.ours.open()
-    decided = given = total = 0
-    for token_id, text in [*zip(token_ids, texts, strict=True)][:-1]:
-        decided += len(plain.step(token_id))
-        given += len(text)
-        total += decided - given
-    return total / (len(token_ids) - 1)
+    """Return the mean over all tokens but the last, after which nothing is withheld."""
+    decoded = [*map(subject.ours.open().step, token_ids)]
+    waits = withheld_by(decoded[:-1], texts[:-1])
+    return Count.of([each.characters for each in waits]).mean
 
 
 # --- beginnings -----------------------------------------------------------------------------------
@@ -321,7 +302,7 @@ def load(subject: Subject, effort: Effort, report: Report) -> None:
 
 PEER_CASES: Mapping[str, Case] = {
     "peers": step,
-    "peers-stops": stopping,
+    "peers-stops": with_stops,
     "peers-growth": growth,
     "peers-lone": lone,
     "peers-withheld": withheld,
@@ -329,4 +310,4 @@ PEER_CASES: Mapping[str, Case] = {
     "peers-load": load,
     "peers-criteria": criteria,
 }
-"""By the names that the command knows."""
+"""The cases by the names that the command takes."""

@@ -10,7 +10,7 @@ __all__ = ["Peer"]
 
 
 class Peer(ABC):
-    """An :class:`~tests.benchmarks.entrants.Entrant` of someone else's."""
+    """An :class:`~streamdec.bench.entrants.Entrant` of someone else's."""
 
     name: str
     tokens: ClassVar[int] = 4_096
@@ -41,7 +41,3 @@ class Peer(ABC):
         for token_id in first:
             yield self.step(stream, token_id)
         yield self.last(stream, last)
-
-    def text(self, token_ids: Sequence[int]) -> str:
-        """The whole text of a stream of ``token_ids``, its end included."""
-        return "".join(self.texts(token_ids))
