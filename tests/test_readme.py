@@ -95,8 +95,8 @@ def test_the_figures_are_those_of_the_report() -> None:
     assert table == README.text, "run python -m tests.benchmarks.readme"
 
 
-@pytest.mark.parametrize("name", readme.NAMES.values())
-def test_everyone_who_is_measured_has_a_figure(name: str) -> None:
+@pytest.mark.parametrize("name", [title for title, _ in readme.ROWS.values()])
+def test_each_row_of_the_table_has_a_time(name: str) -> None:
     rows = re.findall(rf"^\| {re.escape(name)} \|(.*)$", README.text, re.MULTILINE)
     assert [row for row in rows if re.search(r"\d (ns|µs)", row)]
 

@@ -252,13 +252,13 @@ async def _pool(
 
 
 class _Reader:
-    """A sink, or the end of a task, that keeps the text."""
+    """A sink, or the end of a task, that keeps the texts."""
 
     def __init__(self) -> None:
-        self.text = ""
+        self.texts: list[str] = []
 
     def __call__(self, chunk: Chunk) -> None:
-        self.text += chunk.text
+        self.texts.append(chunk.text)
 
 
 async def _sinks(
@@ -273,7 +273,7 @@ async def _sinks(
     for each in rounds:
         pool.step(each)
     taken = thread_time_ns() - start
-    texts += [reader.text for reader in readers.values()]
+    texts += ["".join(reader.texts) for reader in readers.values()]
     return taken
 
 
@@ -297,7 +297,7 @@ async def _tasks(
                 queues[name].put(token_id)
             await checkpoint()  # in which all tasks run that wait for an id
         taken = thread_time_ns() - start
-        texts += [reader.text for reader in readers.values()]
+        texts += ["".join(reader.texts) for reader in readers.values()]
         group.cancel_scope.cancel()
     return taken
 

@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.page [REPORT]
 
-``REPORT`` is what ``python -m tests.benchmarks --peers FOLDER --json REPORT`` wrote. Without it, the
-report in the documentation is used again. Nobody types a figure of these pages.
+``REPORT`` is what ``python -m tests.benchmarks --peers FOLDER --json REPORT`` wrote. Without it,
+the report in the documentation is used again. Nobody types a figure of these pages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.benchmarks.goals import GOALS, LEVEL, SUBJECTS, WORKLOADS
 from tests.benchmarks.picture import PICTURES
 from tests.benchmarks.subjects import ROOT
 
-__all__ = ["GOALS_PAGE", "PAGE", "REPORT", "TABLES", "files", "lacks", "main"]
+__all__ = ["ABSENT", "GOALS_PAGE", "PAGE", "REPORT", "TABLES", "files", "lacks", "main"]
 
 PAGE = ROOT / "docs/explanation/performance.md"
 GOALS_PAGE = ROOT / "docs/explanation/performance-goals.md"
@@ -285,7 +285,10 @@ def _cold(book: Book) -> str:
     unseen = "unseen code after 299,008 tokens"
     rows = [
         *((f"new stops, known code: {what}", cold, what) for what in _SETS),
-        *((f"new code, known stops: {what}", unseen, what) for what in ("0 ordinary stops", *_SETS)),
+        *(
+            (f"new code, known stops: {what}", unseen, what)
+            for what in ("0 ordinary stops", *_SETS)
+        ),
     ]
     places = ((title, _by_tokenizer(case, f"{what} / {NO_STOPS}")) for title, case, what in rows)
     return table(["", *SUBJECTS.values()], _rows(book, places, times))

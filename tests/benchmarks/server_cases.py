@@ -75,7 +75,9 @@ async def _by_server(
     subject: Subject, markers: Sequence[str], token_ids: Sequence[int], count: int
 ) -> tuple[float, list[bytes]]:
     limits = ServerLimits(concurrent=count, max_tokens=2 * len(token_ids))
-    app = create_app(subject.tokenizer, lambda *_: engine(token_ids), limits=limits)
+    app = create_app(
+        subject.tokenizer, lambda *_: engine(token_ids), limits=limits, simple_template=True
+    )
     asked = {"prompt": [1], "stream": True, "stop": markers}
     body = json.dumps(asked).encode()
     sent: list[bytearray] = [bytearray() for _ in range(count)]

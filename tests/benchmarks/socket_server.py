@@ -47,7 +47,7 @@ async def _paced(items: Sequence[Any]) -> AsyncIterator[Any]:
 
 def _ours(tokenizer: Any, token_ids: Sequence[int]) -> Starlette:
     limits = ServerLimits(concurrent=MANY, max_tokens=MANY)
-    return create_app(tokenizer, lambda *_: _paced(token_ids), limits=limits)
+    return create_app(tokenizer, lambda *_: _paced(token_ids), limits=limits, simple_template=True)
 
 
 def _bare(tokenizer: Any, token_ids: Sequence[int]) -> Starlette:

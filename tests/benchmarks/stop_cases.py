@@ -263,7 +263,7 @@ def tenants(subject: Subject, effort: Effort, report: Report) -> None:
     warm(subject, [token_ids], report, "tenants")
     draw, usual = random.Random(SEED), role_markers(subject, token_ids, 3)
     sets = [StopConditions([*usual, f"\n<tenant {n}>"]) for n in range(effort.tenants)]
-    places = draw.choices(range(len(token_ids) - TENANT_TOKENS), k=len(sets))
+    places = draw.choices(range(len(token_ids) - TENANT_TOKENS + 1), k=len(sets))
     pieces = [token_ids[place : place + TENANT_TOKENS] for place in places]
 
     def serve(conditions: Sequence[StopConditions]) -> float:
@@ -274,9 +274,9 @@ def tenants(subject: Subject, effort: Effort, report: Report) -> None:
             user.drive(stream, ids)
         return (thread_time_ns() - start) / (TENANT_TOKENS * len(jobs))
 
+    for conditions, piece in zip(sets, pieces, strict=True):  # which also fills the caches
+        compare(subject, Stopping(subject.tokenizer, conditions), piece, report, "tenants")
     cases = {"many": partial(serve, sets), "one": partial(serve, sets[:1] * len(sets))}
-    for case in cases.values():
-        case()  # fills the caches
     samples = in_turns(cases, max(effort.rounds // 3, 1))
     what = f"{len(sets):,} tenants"
     ratio = samples.ratio("many", "one")
