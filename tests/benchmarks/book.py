@@ -80,7 +80,7 @@ def _compact(figure: Mapping[str, Any]) -> str:
     return json.dumps(kept, ensure_ascii=False)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table. All columns but the first are numbers."""
-    lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> str:
+    """Return a Markdown table. All columns but the first ``texts`` are numbers."""
+    lines = [head, [*["---"] * texts, *["--:"] * (len(head) - texts)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"

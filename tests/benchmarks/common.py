@@ -70,6 +70,7 @@ class Effort:
     served_streams: int = 32
     socket_streams: Sequence[int] = (200, 1_000)
     socket_seconds: float = 3.0
+    socket_rounds: int = 3
     unseen_after: int = 300_000
     """Tokens of other text that a tokenizer decodes before the unseen text."""
     peer_rounds: int = 9
@@ -100,6 +101,7 @@ QUICK = Effort(
     hand_over_size=2_000,
     socket_streams=(20,),
     socket_seconds=0.5,
+    socket_rounds=1,
     unseen_after=20_000,
     peer_rounds=3,
     peer_growth_rounds=1,

@@ -22,9 +22,9 @@ __all__ = ["README", "ROWS", "main", "written"]
 README = ROOT / "README.md"
 SUBJECT = "deepseek-v3"
 ROWS: Mapping[str, tuple[str, str]] = {
-    OURS: ("`step`", "text, counts, stops"),
-    "iter_chunks": ("`iter_chunks`", "`step`, reading a source, chunks"),
-    "stream": ("`stream`", "`iter_chunks`, `async for`"),
+    OURS: ("streamdec, `step`", "text, counts, stops"),
+    "iter_chunks": ("streamdec, `iter_chunks`", "`step`, a source, checks"),
+    "stream": ("streamdec, `stream`", "the same, `async for`"),
     HF: ("tokenizers' `DecodeStream`", "text"),
     "mlx-lm BPE": ("mlx-lm", "text"),
     "vLLM Fast": ("vLLM", "text, all ids, stops"),
@@ -58,8 +58,8 @@ def _table(book: Book) -> str:
     rows = []
     for name, (title, includes) in ROWS.items():
         cells = _entry_times(book, name) if name in ENTRY_POINTS else _times(book, name)
-        rows.append([title, includes, *cells, _held(book, OURS if name in ENTRY_POINTS else name)])
-    return f"{table(head, rows)}{FOOTNOTE}\nMeasured {book.setting}.\n"
+        rows.append([title, includes, *cells, _held(book, name)])
+    return f"{table(head, rows, texts=2)}{FOOTNOTE}\nMeasured {book.setting}.\n"
 
 
 FOOTNOTE = "\n\\* its text is not that of the tokenizer's own decode.\n"

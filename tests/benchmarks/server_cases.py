@@ -148,16 +148,19 @@ def over_sockets(subject: Subject, effort: Effort, report: Report) -> None:
     given = json.dumps({"tokenizer": str(subject.path.resolve()), "token_ids": token_ids})
     for count in effort.socket_streams:
         where = f"sockets, {count:,} streams of {TOKENS_PER_SECOND} tokens/s"
-        taken: dict[str, float] = {}
-        for kind, name in SERVED.items():
-            nanoseconds, bodies = _served(kind, given, markers, count)
+
+        def served(kind: str, streams: int = count, where: str = where) -> float:
+            nanoseconds, bodies = _served(kind, given, markers, streams)
             for body in bodies:
-                report.compare(f"{subject.name}, {where}, {name}", text_of_events(body), expected)
-            taken[name] = nanoseconds / (count * len(token_ids))
+                report.compare(f"{subject.name}, {where}, {kind}", text_of_events(body), expected)
+            return nanoseconds / (streams * len(token_ids))
+
+        cases = {name: partial(served, kind) for kind, name in SERVED.items()}
+        samples = in_turns(cases, effort.socket_rounds)
         ours, bare = SERVED.values()
-        report.add(subject.name, where, f"{ours} / {bare}", taken[ours] / taken[bare], "x")
-        for name, time in taken.items():
-            report.add(subject.name, where, name, time, "ns")
+        report.add(subject.name, where, f"{ours} / {bare}", samples.ratio(ours, bare), "x")
+        for name in cases:
+            report.add(subject.name, where, name, samples.time(name), "ns")
 
 
 def _served(kind: str, given: str, markers: Sequence[str], count: int) -> tuple[float, list[bytes]]:

@@ -177,24 +177,31 @@ def _per_token_of_next(entrant: Entrant, windows: Iterator[Sequence[int]]) -> fl
 
 
 def compile_stops(subject: Subject, effort: Effort, report: Report) -> None:
-    """From a list of strings to a stream that is ready, with new strings each time.
+    """From a list of strings to a stream that is ready, and to ``StopConditions`` only.
 
-    Several sets are timed together, as a server makes them one after another.
+    The strings are new each time. Several sets are timed together.
     """
     token_ids = subject.pieces("code", effort.cold_size)[0]
     for _, count, entrant in _cold_sets(subject, token_ids, effort):
         compare(subject, entrant, token_ids, report, f"compile, {entrant.name}")
         for _ in range(SETS_BEFORE_COLD):
             entrant.begin(entrant.open())
-        samples = in_turns({entrant.name: partial(_compile, entrant)}, effort.rounds)
-        time = samples.time(entrant.name).times(1e-6)
+        conditions = f"{entrant.name}, conditions only"
+        makes: dict[str, Callable[[list[str]], object]] = {
+            entrant.name: entrant.begin,
+            conditions: StopConditions,
+        }
+        cases = {name: partial(_compile, entrant, make) for name, make in makes.items()}
+        samples = in_turns(cases, effort.rounds)
+        add = partial(report.add, subject.name, "compile stops")
         floor = COMPILE_FLOOR_MS if count == max(COUNTS) else None
-        report.add(subject.name, "compile stops", entrant.name, time, "ms", floor=floor)
+        add(entrant.name, samples.time(entrant.name).times(1e-6), "ms", floor=floor)
+        add(conditions, samples.time(conditions).times(1e-6), "ms")
 
 
-def _compile(entrant: ColdStops) -> float:
+def _compile(entrant: ColdStops, make: Callable[[list[str]], object]) -> float:
     sets = iter([entrant.open() for _ in range(SETS_AT_ONCE)])
-    return nanoseconds(lambda: entrant.begin(next(sets)), SETS_AT_ONCE)
+    return nanoseconds(lambda: make(next(sets)), SETS_AT_ONCE)
 
 
 def shared(subject: Subject, effort: Effort, report: Report) -> None:

@@ -79,6 +79,7 @@ def measured(subject: Subject, *names: str) -> Report:
         served_streams=2,
         socket_streams=(2,),
         socket_seconds=0.1,
+        socket_rounds=1,
         unseen_after=512,
     )
     report = Report()

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, SupportsIndex
@@ -14,10 +13,10 @@ from streamdec import DecodeStream, Encoding, HybridTokenizer
 from streamdec.bench.clock import Samples
 from tests.benchmarks import texts
 from tests.benchmarks.__main__ import Suite, main
-from tests.benchmarks.frontend import child, common, encode_cases, first_token, thread_cases
-from tests.benchmarks.frontend.cases import CASES, GROUPS, Effort
+from tests.benchmarks.frontend import child, common, first_token, thread_cases
+from tests.benchmarks.frontend.cases import CASES, Effort
 from tests.benchmarks.frontend.encoders import HF_BATCH, HYBRID, Encoder, Frontend
-from tests.benchmarks.frontend.prompts import PROMPTS, Reel
+from tests.benchmarks.frontend.prompts import Reel
 from tests.benchmarks.report import Report
 from tests.benchmarks.subjects import trained
 from tests.benchmarks.test_benchmarks import replace_machine
@@ -67,16 +66,6 @@ def measured(frontend: Frontend, *names: str) -> Report:
 # --- texts ----------------------------------------------------------------------------------------
 
 
-def test_the_prompts_are_as_long_as_they_should_be() -> None:
-    assert [len(prompt) for prompt in PROMPTS.values()] == [30, 201, 638]
-
-
-def test_no_word_comes_twice() -> None:
-    words = texts.words(5_000, 1).split(" ")
-    assert len({*words}) == len(words) > 500
-    assert texts.words(5_000, 1) == texts.words.__wrapped__(5_000, 1) != texts.words(5_000, 2)
-
-
 def test_windows_use_up_a_text_and_never_come_twice() -> None:
     text = texts.words(2_000, 1)
     reel = Reel(text)
@@ -87,19 +76,11 @@ def test_windows_use_up_a_text_and_never_come_twice() -> None:
     assert all(len(window) == 150 for window in windows)
 
 
-def test_a_text_that_is_too_short_is_there_again_and_again() -> None:
-    assert Reel("abc").window(7) == "abcabca"
-
-
 def test_windows_have_about_as_many_tokens_as_asked_for(frontends: list[Frontend]) -> None:
     for frontend in frontends:
         for kind in ("code", "prose", "words"):
             (text,) = frontend.windows(kind, 4_000, 1)
             assert len(frontend.expected(text)) == pytest.approx(4_000, rel=0.35)
-
-
-def test_a_reply_has_exactly_as_many_tokens(frontend: Frontend) -> None:
-    assert [len(frontend.reply(size)) for size in (1, 10, 1_000)] == [1, 10, 1_000]
 
 
 # --- clocks ---------------------------------------------------------------------------------------
@@ -148,12 +129,6 @@ def test_all_encoders_get_the_same_texts_once_and_are_compared(frontend: Fronten
     assert times.tokens == 2
     assert len(report.failures) == 4
     assert report.failures[0] == "trained-bytelevel, here, wrong: at id 1 [], not [2]"
-
-
-def test_a_quantile_is_one_of_the_times() -> None:
-    times = [*range(100, 0, -1)]
-    assert [encode_cases._quantile(times, percent) for percent in (50, 90, 99)] == [50, 90, 99]
-    assert encode_cases._quantile([7.0], 99) == 7
 
 
 def test_threads_do_all_of_the_work_once_and_raise() -> None:
@@ -214,11 +189,6 @@ def test_a_child_that_fails_says_why(tmp_path: Path) -> None:
 
 
 # --- runs -----------------------------------------------------------------------------------------
-
-
-def test_the_twelve_groups_are_there() -> None:
-    assert len(GROUPS) == 12
-    assert {*GROUPS} < {*CASES}
 
 
 def test_every_case_gives_figures_and_no_wrong_result(frontends: list[Frontend]) -> None:
@@ -308,19 +278,6 @@ def test_a_wrong_text_of_an_answer_fails(
     assert measured(frontend, "first-token").failures
 
 
-def test_bounds_are_those_of_the_kind_of_tokenizer(frontends: list[Frontend]) -> None:
-    byte_level, fallback = frontends
-    assert byte_level.encode_bounds() == {"floor": 15.0}
-    assert byte_level.encode_bounds(words_come_again=False) == {"goal": 15.0}
-    assert fallback.encode_bounds() == {"goal": 4.0}
-
-
-def test_floors_stand_where_they_are_promised(frontend: Frontend) -> None:
-    report = measured(frontend, "async-threads", "streaming", "memory")
-    floors = {figure.case.split(",")[0]: figure.floor for figure in report.figures if figure.floor}
-    assert floors == {"aencode_batch": 1.5, "streaming": pytest.approx(0.15 * 1.3), "memory": 512}
-
-
 def test_a_machine_without_two_free_cores_is_named(
     frontend: Frontend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,43 +315,6 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
 @pytest.fixture
 def path(frontend: Frontend) -> str:
     return str(frontend.subject.path)
-
-
-def test_a_quick_run_prints_ratios_and_writes_json(
-    path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """On a tokenizer of the user's."""
-    file = tmp_path / "report.json"
-    status, text = run(capsys, "--tokenizer", path, "--case", "scaling", "--json", str(file))
-    assert status == 0
-    assert text.index(f"{HF_BATCH} / {HYBRID}") < text.index("fastokens: ")
-    data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    assert data["failures"] == []
-    (bound,) = [figure for figure in data["figures"] if figure["floor"]]
-    assert (bound["case"], bound["floor"]) == ("scaling, 8,192 tokens", 15.0)
-    assert bound["at_least"] is True
-    assert bound["low"] <= bound["value"] <= bound["high"]
-
-
-@pytest.mark.parametrize(("arguments", "status"), [((), 0), (("--check",), 1)])
-def test_a_missed_floor_fails_only_where_it_is_asked_for(
-    arguments: Iterable[str],
-    status: int,
-    path: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("tests.benchmarks.frontend.encoders.ENCODE_FLOORS", {"ByteLevel": 1e9})
-    found, text = run(capsys, "--tokenizer", path, "--case", "scaling", *arguments)
-    assert found == status
-    assert "MISSED" in text
-
-
-@pytest.mark.usefixtures("cut")
-def test_wrong_ids_fail_in_any_case(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    status, text = run(capsys, "--tokenizer", path, "--case", "scaling")
-    assert status == 1
-    assert "WRONG: " in text
 
 
 def test_a_case_of_the_other_suite_is_named(path: str, capsys: pytest.CaptureFixture[str]) -> None:
