@@ -139,7 +139,8 @@ def over_sockets(subject: Subject, effort: Effort, report: Report) -> None:
     """The server process's CPU time of a token, with streams at 50 tokens/s over HTTP.
 
     Beside a bare Starlette application that waits as the engine does and sends prepared bytes, on
-    the same uvicorn. The time includes opening the connections. The client is another process.
+    the same uvicorn. The time includes opening the connections. The client is another process. With
+    more streams than a core can serve, the pace is slower.
     """
     size = max(int(effort.socket_seconds * TOKENS_PER_SECOND), 1)
     token_ids = subject.pieces("code", size)[0]

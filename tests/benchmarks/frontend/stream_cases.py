@@ -1,4 +1,4 @@
-"""The cases of decoding: whole, in streams, many of them, with stops; and what all of it holds."""
+"""The cases of decoding: at once, in streams, in many streams, with stops; and of memory."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ SEED = 33
 MEMORY_TEXT = 8_192
 MB = 1e-6
 PROBES_GOAL_MS = 500
-"""On a machine that nobody else uses."""
+"""The goal for a machine that nobody else uses."""
 
 
 # --- 4. decode ------------------------------------------------------------------------------------
 
 
 def decode(frontend: Frontend, effort: Effort, report: Report) -> None:
-    """All ids at once, a batch of them, and each alone, beside the library's own calls."""
+    """All ids at once, in a batch, and one by one, beside the library's own calls."""
     library, tokenizer = frontend.library, frontend.hybrid.tokenizer
     ids = frontend.reply(effort.decode_size)
     batch = [ids[start::BATCH] for start in range(BATCH)]
@@ -116,7 +116,7 @@ def concurrent(frontend: Frontend, effort: Effort, report: Report) -> None:
 
 
 def _in_turns(entrant: Entrant, pieces: Sequence[Sequence[int]], count: int) -> float:
-    """What a token takes if ``count`` streams take turns; as many tokens for any count."""
+    """Return the time of a token if ``count`` streams take turns. All counts have equal tokens."""
     ids = [fresh(piece) for piece in pieces]
     taken = 0
     for start in range(0, len(pieces), count):
@@ -131,7 +131,7 @@ def _in_turns(entrant: Entrant, pieces: Sequence[Sequence[int]], count: int) -> 
 
 
 def _step_of(entrant: Entrant) -> Callable[[int], object]:
-    """What steps a new stream."""
+    """Return the step of a new stream."""
     stream: Any = entrant.open()
     if isinstance(entrant, Library):
         return partial(stream.step, entrant.library)
@@ -143,7 +143,7 @@ def _step_of(entrant: Entrant) -> Callable[[int], object]:
 
 
 def stop_sequences(frontend: Frontend, effort: Effort, report: Report) -> None:
-    """What looking for stops adds to a step; none of them comes."""
+    """What stops add to a step. None of them is ever complete."""
     subject = frontend.subject
     ids = frontend.reply(effort.decode_size)
     text = subject.expected(ids)
@@ -167,7 +167,7 @@ def stop_sequences(frontend: Frontend, effort: Effort, report: Report) -> None:
 
 
 def memory(frontend: Frontend, effort: Effort, report: Report) -> None:
-    """What a stream and an encoding hold, as far as Python sees; see ``load`` for the rest."""
+    """What Python allocates for a stream and for an encoding. ``load`` has the whole process."""
     subject, add = frontend.subject, partial(report.add, frontend.name, "memory")
     ids = frontend.reply(min(effort.stream_size, 8_192))
     common.warm(subject, [ids], report, "memory")
@@ -189,7 +189,7 @@ def _keep(kept: list[object], encoder: Encoder, texts: Sequence[str]) -> None:
 
 
 def load(frontend: Frontend, effort: Effort, report: Report) -> None:
-    """Loading and the first text, each time in a process of its own: time, and memory."""
+    """The time and memory of loading and of the first text, each time in a new process."""
     backends = {HF_BATCH: child.LIBRARY, HUGGINGFACE: "huggingface", HYBRID: "fastokens"}
     text = frontend.windows("code", MEMORY_TEXT, 1)[0]
     found: dict[str, list[child.Loaded]] = {name: [] for name in backends}
@@ -229,4 +229,4 @@ STREAM_CASES: Mapping[str, Case] = {
     "stop-sequences": stop_sequences,
     "memory": memory,
 }
-"""By the names that the command knows."""
+"""The cases by the names that the command takes."""

@@ -1,8 +1,8 @@
-"""The cases of the peers: the same ids and stops for everyone, in turns, and what comes of it.
+"""The cases of the peers, with the same ids and stops for all of them, in turns.
 
-A ratio is how many times as much as streamdec's a peer takes; a peer whose text is not that of
-``Tokenizer.decode`` is said to be so beside its figure. Who is slow runs over fewer tokens, which
-is said in the name of the figure and is no disadvantage: most take more as the text grows.
+A ratio is the time of a peer as a multiple of streamdec's. The figure of a peer has a remark if its
+text is not that of ``Tokenizer.decode``. Slow peers get fewer tokens, which the name of the figure
+says. That is no disadvantage: most peers take longer as the text grows.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ STOPPERS: Sequence[Maker] = (VllmFast, VllmSlow, Sglang)
 SEED = 25
 COUNTS = (4, 64, 1_000)
 STOP_TOKENS = {4: 4_096, 64: 1_024, 1_000: 256}
-"""Most tokens of a peer's stream with so many stops."""
+"""The most tokens of a peer's stream, by the number of stops."""
 CRITERIA_TOKENS = 64
 
 
 def _kit(subject: Subject, report: Report) -> Kit | None:
-    """The folder of the peers; what to do if there is none."""
+    """Return the folder of the peers. If there is none, add a note that says how to get it."""
     if subject.kit is None:
         report.note(f"no peers: {COMMAND} FOLDER fetches them, --peers FOLDER runs them")
         return None
@@ -61,7 +61,7 @@ def _kit(subject: Subject, report: Report) -> Kit | None:
 def _made(
     kit: Kit, subject: Subject, report: Report, makers: Sequence[Any], drawn: Sequence[str] = ()
 ) -> dict[Any, Peer]:
-    """Those of ``makers`` that can be had for this tokenizer and these stops."""
+    """Return the peers of ``makers`` that accept this tokenizer and these stops."""
     made: dict[Any, Peer] = {}
     for maker in makers:
         try:
@@ -72,7 +72,7 @@ def _made(
 
 
 def usual_stops(subject: Subject, token_ids: Sequence[int], kind: str, count: int) -> list[str]:
-    """``count`` stops of a kind, none of which is complete in the text of ``token_ids``."""
+    """Return ``count`` stops of a kind. None is complete in the text of ``token_ids``."""
     draw = stops.role_markers if kind == stops.ORDINARY else stops.KINDS[kind]
     return draw(count, subject.expected(token_ids), random.Random(SEED))
 
@@ -82,7 +82,7 @@ def _time(peer: Peer, pieces: Sequence[Sequence[int]]) -> float:
 
 
 def _remark(subject: Subject, entrant: Entrant, token_ids: Sequence[int]) -> str:
-    """What a reader must know of a peer's text."""
+    """Return how the text of a peer differs, or an empty string."""
     text, expected = text_of(entrant, fresh(token_ids)), subject.expected(token_ids)
     if text == expected:
         return ""
@@ -97,7 +97,7 @@ def _remark(subject: Subject, entrant: Entrant, token_ids: Sequence[int]) -> str
 
 
 def step(subject: Subject, effort: Effort, report: Report) -> None:
-    """A token without stops, beside streamdec, warm."""
+    """A token without stops, with warm caches, beside streamdec."""
     if (kit := _kit(subject, report)) is None:
         return
     made = _made(kit, subject, report, MAKERS)
@@ -123,8 +123,8 @@ def _race(
     peers: Mapping[Peer, Sequence[int]],
     rounds: int,
 ) -> None:
-    """Adds the ratio of each peer to the last of ``ours``, its time, and what its text is."""
-    # Before anything is timed: whatever a peer makes at its first token is there then.
+    """Add the time of each peer, its ratio to the last of ``ours``, and a remark on its text."""
+    # This comes first, so that what a peer builds at its first token is not timed.
     remarks = {peer: _remark(subject, peer, piece) for peer, piece in peers.items()}
     cases = {peer.name: partial(_time, peer, [piece]) for peer, piece in peers.items()}
     samples = in_turns({**ours, **cases}, rounds)
@@ -140,7 +140,7 @@ def _race(
 
 
 def with_stops(subject: Subject, effort: Effort, report: Report) -> None:
-    """A token with 4, 64 and 1,000 stops, none of which comes."""
+    """A token with 4, 64 and 1,000 stops, none of which is ever complete."""
     if (kit := _kit(subject, report)) is None:
         return
     for workload in subject.texts:
@@ -162,7 +162,7 @@ def with_stops(subject: Subject, effort: Effort, report: Report) -> None:
 
 
 def criteria(subject: Subject, effort: Effort, report: Report) -> None:
-    """The ``StopStringCriteria`` of transformers, which decodes nothing: its tables, and a call."""
+    """The ``StopStringCriteria`` of transformers, which decodes nothing: its tables and a call."""
     if (kit := _kit(subject, report)) is None:
         return
     token_ids = subject.pieces("code", CRITERIA_TOKENS)[0]
@@ -203,7 +203,7 @@ def growth(subject: Subject, effort: Effort, report: Report) -> None:
 
 
 def lone(subject: Subject, effort: Effort, report: Report) -> None:
-    """Continuation bytes without a lead, thousands of them."""
+    """Thousands of continuation bytes without a lead byte."""
     kit, token_id = _kit(subject, report), subject.lone_byte
     if kit is None or token_id is None:
         return
@@ -223,7 +223,7 @@ def lone(subject: Subject, effort: Effort, report: Report) -> None:
 
 
 def memory(subject: Subject, effort: Effort, report: Report) -> None:
-    """What Python allocates for one more stream; with 4 stops, for those that match any."""
+    """What Python allocates for one more stream, with 4 stops if the peer matches stops."""
     if (kit := _kit(subject, report)) is None:
         return
     for size in effort.peer_memory_sizes:
@@ -249,7 +249,7 @@ def memory(subject: Subject, effort: Effort, report: Report) -> None:
 
 
 def withheld(subject: Subject, effort: Effort, report: Report) -> None:
-    """How many characters have not gone out after a token, of those that streamdec decoded."""
+    """How many of the characters that streamdec decoded are not output after a token."""
     if (kit := _kit(subject, report)) is None:
         return
     for workload in subject.texts:
@@ -282,7 +282,7 @@ def _kept(subject: Subject, token_ids: Sequence[int], texts: Sequence[str]) -> f
 
 
 def load(subject: Subject, effort: Effort, report: Report) -> None:
-    """From a tokenizer that is loaded to the first stream; and transformers' own loading."""
+    """Loading transformers' tokenizer, and building the tables of mlx-lm."""
     if (kit := _kit(subject, report)) is None:
         return
     add = partial(report.add, subject.name, "peers, load")
