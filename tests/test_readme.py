@@ -45,6 +45,18 @@ def test_the_examples_print_what_the_readme_says(tmp_path: Path) -> None:
     assert printed == [said, "", f"{text}|\n{text}|closed\n|\n" * 2]
 
 
+def test_the_examples_have_ten_lines_at_most() -> None:
+    for example in README.of_kind("python"):
+        assert len(example.splitlines()) <= 10
+
+
+def test_picture_and_examples_come_before_all_else() -> None:
+    first, *_ = README.text.split("\n## ")
+    assert "at-work.svg" in first.partition("```python")[0]
+    assert first.count("```python") == README.kinds.count("python") == 2
+    assert len(first.splitlines()) <= 45
+
+
 # --- commands -------------------------------------------------------------------------------------
 
 PLUGINS = {"-n": "pytest-xdist"}
@@ -83,6 +95,12 @@ def test_the_figures_are_those_of_the_report() -> None:
     assert table == README.text, "run python -m tests.benchmarks.readme"
 
 
+@pytest.mark.parametrize("name", [title for title, _ in readme.ROWS.values()])
+def test_each_row_of_the_table_has_a_time(name: str) -> None:
+    rows = re.findall(rf"^\| {re.escape(name)} \|(.*)$", README.text, re.MULTILINE)
+    assert [row for row in rows if re.search(r"\d (ns|µs)", row)]
+
+
 def test_each_law_has_its_line() -> None:
     laws = re.findall(r"^\*\*(\d+)\. ([^*]+)\*\*", LAWS.text, re.MULTILINE)
     lines = re.findall(r"^(\d+)\. \*\*([^*]+)\*\*", README.text, re.MULTILINE)
@@ -94,6 +112,16 @@ def test_each_law_has_its_line() -> None:
 
 def _bare(title: str) -> str:
     return title.strip(".,:")
+
+
+def test_what_formats_need_is_an_extra_and_what_the_page_of_formats_says() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    formats = Page("docs/explanation/formats.md").text
+    rows = re.findall(r"^\| .+ \| `pip install '\.\[(.+)\]'` \|$", README.text, re.MULTILINE)
+    assert rows == ["tiktoken", "sentencepiece", "tiktoken,hub"]
+    for extra in ",".join(rows).split(","):
+        assert extra in extras["optional-dependencies"]
+        assert f"`streamdec[{extra}]`" in formats or f"extra `{extra}`" in formats
 
 
 def test_every_engine_with_a_page_is_in_the_table() -> None:
@@ -123,3 +151,8 @@ def test_what_the_readme_links_to_is_there(link: str) -> None:
     path, _, anchor = link.partition("#")
     assert (ROOT / path).is_file()
     assert not anchor or anchor in _anchors(ROOT / path)
+
+
+def test_the_four_rooms_have_their_doors() -> None:
+    doors = [f"docs/{room}/index.md" for room in ("tutorial", "how-to", "explanation", "reference")]
+    assert [link for link in _links(README.text) if link.endswith("/index.md")] == doors

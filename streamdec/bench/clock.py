@@ -1,7 +1,7 @@
-"""How time is taken: in turns, round by round, and compared within each round.
+"""Take times in turns, round by round, and compare them within each round.
 
-A shared machine is faster and slower by the minute, so a time alone says little. Two times of one
-round were taken under nearly the same conditions; their ratio is what is worth telling.
+Two times of one round were taken under nearly the same conditions, so their ratio is reliable even
+where the times are not.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ __all__ = [
 ]
 
 Clock = Callable[[], int]
-"""Gives nanoseconds since some moment."""
+"""Returns the nanoseconds since some moment."""
 
 
 class Driver(Protocol):
     """A way to turn ids into text one by one."""
 
     def open(self) -> Any:
-        """A stream that is ready for its first token; never timed."""
+        """Return a stream that is ready for its first token. This is not timed."""
 
     def drive(self, stream: Any, token_ids: Sequence[int]) -> None:
-        """Steps through ``token_ids`` and drops the text: this, and nothing else, is timed."""
+        """Step through ``token_ids`` and drop the text. Only this is timed."""
 
 
 class Spread(NamedTuple):
-    """The median of a sample, and the quartiles around it."""
+    """The median of a sample, and its quartiles."""
 
     median: float
     low: float
@@ -47,13 +47,13 @@ class Spread(NamedTuple):
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Spread:
-        """The spread of ``values``, of which there is at least one."""
+        """Return the spread of ``values``, of which there must be at least one."""
         ranked = sorted(values)
         last = len(ranked) - 1
         return cls(median(ranked), ranked[last // 4], ranked[last - last // 4])
 
     def times(self, factor: float) -> Spread:
-        """The same in another unit."""
+        """Return the spread in another unit."""
         return Spread(*(value * factor for value in self))
 
 
@@ -64,20 +64,20 @@ class Samples:
         self._times = times
 
     def __contains__(self, case: object) -> bool:
-        """Whether times of ``case`` were taken."""
+        """Return whether ``case`` was timed."""
         return case in self._times
 
     @property
     def rounds(self) -> int:
-        """How many times each case has."""
+        """The number of times that each case has."""
         return min(map(len, self._times.values()), default=0)
 
     def time(self, case: str) -> Spread:
-        """What ``case`` took."""
+        """Return the time of ``case``."""
         return Spread.of(self._times[case])
 
     def ratio(self, case: str, other: str) -> Spread:
-        """How many times as much as ``other`` of the same round ``case`` took."""
+        """Return the time of ``case`` as a multiple of the time of ``other`` in the same round."""
         pairs = zip(self._times[case], self._times[other], strict=True)
         return Spread.of(one / another for one, another in pairs)
 
@@ -89,10 +89,13 @@ def in_turns(
     seconds: float = math.inf,
     after_round: Callable[[int], object] | None = None,
 ) -> Samples:
-    """Takes a time of each case in each round, every other round backwards.
+    """Take one time of each case in each round. Every other round runs backwards.
 
-    There are ``rounds``, or fewer, but one at least, if ``seconds`` are over before that.
-    ``after_round`` is called with the number of those that were.
+    Args:
+        cases: the functions that return a time, by name.
+        rounds: the number of rounds.
+        seconds: no further round begins after this time. There is always one round.
+        after_round: called after each round with its number, from 1.
     """
     times: dict[str, list[float]] = {name: [] for name in cases}
     names = list(cases)
@@ -110,9 +113,9 @@ def in_turns(
 
 
 def fresh(token_ids: Iterable[int]) -> list[int]:
-    """The same ids as new int objects, as they come from an engine.
+    """Return the same ids as new int objects, as an engine gives them.
 
-    A dict finds the very object that is its key faster than an equal one.
+    A dict finds a key faster if it is the same object and not only an equal one.
     """
     return [int(str(token_id)) for token_id in token_ids]
 
@@ -120,7 +123,7 @@ def fresh(token_ids: Iterable[int]) -> list[int]:
 def nanoseconds(
     action: Callable[[], object], times: int = 1, *, clock: Clock = thread_time_ns
 ) -> float:
-    """What one of ``times`` calls of ``action`` takes."""
+    """Return the time of one of ``times`` calls of ``action``."""
     repeats = range(times)
     start = clock()
     for _ in repeats:
@@ -131,7 +134,7 @@ def nanoseconds(
 def per_token(
     driver: Driver, pieces: Sequence[Sequence[int]], *, clock: Clock = thread_time_ns
 ) -> float:
-    """What one token takes if each of ``pieces`` is a stream; to open them is not counted."""
+    """Return the time of a token if each of ``pieces`` is a stream. Opening them is not counted."""
     jobs = [(driver.open(), fresh(piece)) for piece in pieces]
     drive = driver.drive
     start = clock()

@@ -1,6 +1,6 @@
-"""Who takes part: streamdec, the tokenizer's own library, and what people write around it.
+"""The contestants: streamdec, the tokenizer's own library, and the usual code around it.
 
-Each opens a stream, drives ids through it, and says which text came out, id by id.
+Each opens a stream, steps through ids, and returns the text of each id.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from streamdec.backends.library_stream import library_decode, library_stream, library_tokenizer
+from streamdec.bench.clock import Driver
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
@@ -16,6 +17,7 @@ from streamdec.protocols import Decoder
 
 __all__ = [
     "HF",
+    "OURS",
     "Entrant",
     "FixedWindow",
     "Library",
@@ -27,49 +29,54 @@ __all__ = [
     "first_stop",
     "fixed_window",
     "rival_of",
+    "text_of",
 ]
 
 HF = "HF DecodeStream"
+OURS = "streamdec"
 
 REPLACEMENT = "\ufffd"
 
 
-class Entrant(Protocol):
+class Entrant(Driver, Protocol):
     """A way to turn ids into text one by one."""
 
     name: str
-    is_native: bool
-    """Whether its streams have memory that Python does not see."""
 
-    def open(self) -> Any:
-        """A stream that is ready for its first token; never timed."""
-        ...
-
-    def drive(self, stream: Any, token_ids: Sequence[int]) -> None:
-        """Steps through ``token_ids`` and drops the text: this, and nothing else, is timed."""
-        ...
-
-    def texts(self, token_ids: Sequence[int]) -> list[str]:
-        """What each of ``token_ids`` lets out, and at last what their end lets out."""
+    def texts(self, token_ids: Sequence[int]) -> Iterable[str]:
+        """Return the text that each of ``token_ids`` completes, and the text at their end."""
         ...
 
 
 class Rival(Entrant, Protocol):
-    """A stream of others, which a matcher of stops can be put behind."""
+    """A stream of another library, behind which a matcher of stops can be put."""
 
     def stepper(self, stream: Any) -> Callable[[int], str | None]:
-        """The step of ``stream`` as a function of the id alone."""
+        """Return the step of ``stream`` as a function of the id only."""
         ...
+
+
+def text_of(entrant: Entrant, token_ids: Sequence[int]) -> str:
+    """Return the whole text of a stream of ``token_ids``, including its end."""
+    return "".join(entrant.texts(token_ids))
+
+
+class _Stepping:
+    """A contestant whose streams have a ``step`` that takes an id."""
+
+    def drive(self, stream: Any, token_ids: Sequence[int]) -> None:
+        step = stream.step
+        for token_id in token_ids:
+            step(token_id)
 
 
 # --- streamdec ------------------------------------------------------------------------------------
 
 
-class Ours:
+class Ours(_Stepping):
     """streamdec without stops, on a tokenizer that all its streams share."""
 
-    name = "streamdec"
-    is_native = False
+    name = OURS
 
     def __init__(self, tokenizer: Decoder) -> None:
         self.tokenizer = tokenizer
@@ -77,33 +84,23 @@ class Ours:
     def open(self) -> DecodeStream:
         return DecodeStream(self.tokenizer)
 
-    def drive(self, stream: DecodeStream, token_ids: Sequence[int]) -> None:
-        step = stream.step
-        for token_id in token_ids:
-            step(token_id)
-
     def texts(self, token_ids: Sequence[int]) -> list[str]:
         stream = self.open()
         return [*map(stream.step, token_ids), stream.flush()]
 
 
-class Stopping:
-    """streamdec with stops. After the one that ends a stream no further id is read."""
+class Stopping(_Stepping):
+    """streamdec with stops. It reads no id after the stop that ends a stream."""
 
-    name = "streamdec with stops"
-    is_native = False
-
-    def __init__(self, tokenizer: Decoder, conditions: StopConditions) -> None:
+    def __init__(
+        self, tokenizer: Decoder, conditions: StopConditions, name: str = f"{OURS} with stops"
+    ) -> None:
         self.tokenizer = tokenizer
         self.conditions = conditions
+        self.name = name
 
     def open(self) -> StopSequenceDecoder:
         return StopSequenceDecoder(self.tokenizer, self.conditions)
-
-    def drive(self, stream: StopSequenceDecoder, token_ids: Sequence[int]) -> None:
-        step = stream.step
-        for token_id in token_ids:
-            step(token_id)
 
     def texts(self, token_ids: Sequence[int]) -> list[str]:
         stream = self.open()
@@ -118,10 +115,9 @@ class Stopping:
 
 
 class Library:
-    """``tokenizers.decoders.DecodeStream``: the same job in Rust, from where ``decode`` is."""
+    """``tokenizers.decoders.DecodeStream``, in Rust."""
 
     name = HF
-    is_native = True
 
     def __init__(self, library: Any) -> None:
         """``library``: a ``tokenizers.Tokenizer``."""
@@ -145,15 +141,15 @@ class Library:
         return one
 
     def texts(self, token_ids: Sequence[int]) -> list[str]:
-        # Its streams have no end: what is still withheld is never given.
+        # Its streams have no end, so text that is still withheld is lost.
         return [*(text or "" for text in map(self.stepper(self.open()), token_ids)), ""]
 
 
 class OffsetWindow:
     """The loop of text-generation-inference and vLLM over a library's ``decode``.
 
-    The text of the ids from ``prefix`` to ``read`` was given; what the ids after them add to it is
-    new, unless it ends in U+FFFD, which may be half a character.
+    The text of the ids from ``prefix`` to ``read`` was output. The text that later ids add to it is
+    new, unless it ends in U+FFFD, which may be an unfinished character.
     """
 
     __slots__ = ("_decode", "_ids", "_prefix", "_read")
@@ -164,7 +160,7 @@ class OffsetWindow:
         self._prefix = self._read = 0
 
     def step(self, token_id: int) -> str:
-        """The text that ``token_id`` completes."""
+        """Return the text that ``token_id`` completes."""
         self._ids.append(token_id)
         before, after = self._texts()
         if len(after) <= len(before) or after.endswith(REPLACEMENT):
@@ -173,7 +169,7 @@ class OffsetWindow:
         return after[len(before) :]
 
     def end(self) -> str:
-        """What is left."""
+        """Return the remaining text."""
         before, after = self._texts()
         return after[len(before) :]
 
@@ -182,21 +178,15 @@ class OffsetWindow:
         return before, self._decode(self._ids[self._prefix :])
 
 
-class Windowed:
+class Windowed(_Stepping):
     """The offset window over ``decode``, for libraries that have no stream."""
 
     def __init__(self, library: str, decode: Callable[[list[int]], str]) -> None:
         self.name = f"{library}, offset window"
-        self.is_native = False
         self._decode = decode
 
     def open(self) -> OffsetWindow:
         return OffsetWindow(self._decode)
-
-    def drive(self, stream: OffsetWindow, token_ids: Sequence[int]) -> None:
-        step = stream.step
-        for token_id in token_ids:
-            step(token_id)
 
     def stepper(self, stream: OffsetWindow) -> Callable[[int], str]:
         return stream.step
@@ -207,7 +197,7 @@ class Windowed:
 
 
 def rival_of(tokenizer: Decoder) -> Rival:
-    """What one would use without streamdec: DecodeStream, or a loop over the library's decode."""
+    """Return the alternative to streamdec: DecodeStream, or a loop over the library's decode."""
     library = library_tokenizer(tokenizer)
     return Library(library) if library is not None else Windowed(*library_decode(tokenizer))
 
@@ -216,12 +206,15 @@ def rival_of(tokenizer: Decoder) -> Rival:
 
 
 def fixed_window(stops: Iterable[str]) -> int:
-    """How many characters are withheld by who asks for the longest stop only."""
+    """Return how many characters a fixed window withholds: one less than the longest stop."""
     return max(map(len, stops), default=1) - 1
 
 
 def first_stop(text: str, stops: Iterable[str]) -> int | None:
-    """Where the stop begins that is complete first, of several the longest; None if none is."""
+    """Return where the stop begins that is complete first, or None if there is no stop.
+
+    If several are complete at the same character, it is the longest.
+    """
     places = [(text.find(stop), len(stop)) for stop in stops if stop in text]
     if not places:
         return None
@@ -229,7 +222,7 @@ def first_stop(text: str, stops: Iterable[str]) -> int | None:
 
 
 class StopWindow:
-    """Withholds as many characters as the longest stop has but one, and searches them each time."""
+    """Withholds one character less than the longest stop has, and searches them each time."""
 
     __slots__ = ("_held", "_hold", "_stops", "stopped")
 
@@ -240,7 +233,7 @@ class StopWindow:
         self.stopped = False
 
     def add(self, text: str) -> str:
-        """What ``text`` pushes out; or, if a stop is complete, all that is before it."""
+        """Return the text that ``text`` pushes out of the window, or the text before a stop."""
         held = self._held + text
         for stop in self._stops:
             if stop in held:
@@ -251,7 +244,7 @@ class StopWindow:
         return held[:out]
 
     def end(self) -> str:
-        """What is left."""
+        """Return the remaining text."""
         return self._held
 
 
@@ -260,7 +253,6 @@ class FixedWindow:
 
     def __init__(self, rival: Rival, stops: Sequence[str]) -> None:
         self.name = f"{rival.name} + fixed window"
-        self.is_native = rival.is_native
         self._rival = rival
         self._stops = stops
 
@@ -276,7 +268,7 @@ class FixedWindow:
                 add(text)
 
     def texts(self, token_ids: Sequence[int]) -> list[str]:
-        # The rival's own end may give more text, which goes the same way.
+        # The rival's own end may give more text, which goes through the window as well.
         window = StopWindow(self._stops)
         given = [
             window.add(text) if text and not window.stopped else ""

@@ -1,7 +1,7 @@
-"""One tokenizer, one text, some stops: what a token costs beside the tokenizer's own library.
+"""Measure one tokenizer, one text and some stops beside the tokenizer's own library.
 
 In: a tokenizer, the ids of a text, stop strings, and how long it may take. Out: :class:`Findings`.
-Whatever is timed is also compared with ``decode``.
+Each text that is timed is also compared with ``decode``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from time import monotonic
 
 from streamdec.bench.clock import Samples, Spread, fresh, in_turns, nanoseconds, per_token
 from streamdec.bench.entrants import (
+    OURS,
     Entrant,
     FixedWindow,
     Ours,
@@ -31,32 +32,30 @@ from streamdec.protocols import Decoder
 __all__ = ["Difference", "Figures", "Findings", "measure", "streams_of"]
 
 LONGEST_STREAM = 4_096
-"""Tokens after which a new stream begins."""
+"""The number of tokens after which a new stream begins."""
 TOKENS_TIMED_TOGETHER = 4_096
-"""At least: one short stream is over before the processor's caches have it again."""
-STREAMS_BEFORE_WARM = 8
-"""A program gets its dense row after 4."""
+"""The least number of tokens: one short stream ends before the processor's caches are warm."""
 MOST_ROUNDS = 300
 COLD_ROUNDS = 15
 COLD_TOKENS = 1_024
 LIVE_STREAMS = 32
 LIVE_TOKENS = 512
 SHARE_OF_COLD = 0.25
-"""How much of the time what is cold may take; the rest is for what is warm."""
+"""The greatest share of the time that cold streams may take."""
 SHARE_OF_WARM = 0.25
-"""How much of it what is warm has at least, however slow a tokenizer is to load."""
+"""The least share of the time for warm streams, even if a tokenizer is slow to load."""
 
 Progress = Callable[[str, float], object]
-"""Is told what is being done, and which share of the time is over."""
+"""Called with what is being done, and the share of the time that is over."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Where a text is not what ``decode`` gives."""
+    """The place where a text differs from that of ``decode``."""
 
     entrant: str
     stream: int
-    """Which one of the text, from 1."""
+    """The number of the stream, from 1."""
     position: int
     """The first character that differs, from 0."""
     found: str
@@ -69,54 +68,52 @@ class Figures:
 
     name: str
     warm_ns: Spread
-    """A token, in streams whose tokens were seen before."""
+    """The time of a token in streams whose tokens were seen before."""
     cold_ns: Spread | None
-    """A token, in the first stream after loading; None if no other copy could be loaded."""
+    """The time of a token in the first stream after loading; None without another copy."""
     end_ns: Spread | None
-    """The token that completes a stop, which is not among the others; None if there is none."""
+    """The time of a token that completes a stop (not part of ``warm_ns``); None without one."""
     bytes_per_stream: float
-    """A live stream, what the streams of a tokenizer share not counted; as far as Python sees."""
+    """What Python allocates for a live stream, without the caches that streams share."""
     characters_withheld: Count
     tokens_withheld: Count
-    is_native: bool
-    """Whether it also has memory that Python does not see."""
     first_text: Count
-    """With which token of a stream its first text comes."""
+    """The number of the token, from 1, with which a stream outputs its first text."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """All that was measured."""
+    """All results."""
 
     tokens: int
     streams: int
-    """The text is cut where a stop is complete, and after ``LONGEST_STREAM`` tokens."""
+    """The number of streams: the text is cut after each stop, and after ``LONGEST_STREAM``."""
     stopped: int
-    """How many of the streams a stop ended."""
+    """The number of streams that a stop ended."""
     cold_tokens: int
-    """Tokens of the stream that was the first after loading."""
+    """The number of tokens of the first stream after loading."""
     rounds: int
     cold_rounds: int
     fixed_window: int
-    """Characters that the fixed window withholds."""
+    """The number of characters that the fixed window withholds."""
     ours: Figures
     stopping: Figures
     rival: Figures
     windowed: Figures
     rival_ratio: Spread
-    """How many times as long as streamdec the rival takes, neither with stops."""
+    """The rival's time as a multiple of streamdec's, without stops."""
     windowed_ratio: Spread
-    """The same of the rival with a fixed window, both with stops."""
+    """The time of the rival with a fixed window as a multiple of streamdec's with stops."""
     stops_ratio: Spread
-    """How many times as long as without stops streamdec takes with them."""
+    """streamdec's time with stops as a multiple of its time without."""
     cold_rival_ratio: Spread | None
     cold_windowed_ratio: Spread | None
     ready_ns: Spread | None
-    """From a loaded tokenizer to the first text of a stream with stops."""
+    """The time from a loaded tokenizer to the first text of a stream with stops."""
     differences: tuple[Difference, ...]
-    """Where the text of streamdec is not that of ``decode``; should be none."""
+    """The places where streamdec's text differs from that of ``decode``. There should be none."""
     rival_differences: tuple[Difference, ...]
-    """The same of the others."""
+    """The places where the text of the others differs."""
 
 
 def measure(
@@ -128,10 +125,17 @@ def measure(
     another: Callable[[], Decoder] | None = None,
     progress: Progress | None = None,
 ) -> Findings:
-    """Streams ``token_ids`` (one at least), with and without ``stops``, in about ``seconds``.
+    """Stream ``token_ids`` with and without ``stops``, and return what it costs.
 
-    ``another`` loads the tokenizer anew: without it nothing cold is measured. Raises what the
-    streams of ``tokenizer`` raise.
+    Args:
+        tokenizer: the tokenizer of the streams.
+        token_ids: the ids of a text, at least one.
+        stops: the stop strings.
+        seconds: about how long to measure.
+        another: loads the tokenizer again. Without it, nothing cold is measured.
+        progress: called with what is being done.
+
+    Raises all that the streams of ``tokenizer`` raise.
     """
     begin = monotonic()
 
@@ -150,7 +154,7 @@ def measure(
     memory = race.memory(tell)
     left = max(begin + seconds - monotonic(), seconds * SHARE_OF_WARM)
     warm = race.warm(left, tell)
-    # Once more, now that all rows are there.
+    # Compare again, now that all transitions are computed.
     again = race.texts()
     differences = [*dict.fromkeys([*race.differences(given), *race.differences(again)])]
     figures = [
@@ -182,7 +186,7 @@ def measure(
 
 
 Texts = dict[str, list[list[str]]]
-"""What each token let out, and at last the end: by entrant, for each stream."""
+"""The text of each token, and of the end, for each stream of each entrant."""
 
 
 class _Race:
@@ -194,11 +198,11 @@ class _Race:
         self._conditions = StopConditions(stops)
         self.pieces = [*streams_of(tokenizer, token_ids, self._conditions)]
         self.stopped = [piece for piece in self.pieces if self._stop_in(piece) is not None]
-        """The streams that a stop ends."""
+        """The streams that end with a stop."""
         self._timed = _without_ends(self.pieces, self.stopped)
-        # The longest of the streams, or as much of it as is enough.
+        # The longest stream, or the beginning of it.
         self.first = max(self._timed, key=len)[:COLD_TOKENS]
-        """The stream that is the first after loading."""
+        """The ids of the first stream after loading."""
         self._ours = Ours(tokenizer)
         self._stopping = Stopping(tokenizer, self._conditions)
         rival = rival_of(tokenizer)
@@ -212,11 +216,12 @@ class _Race:
 
     def texts(self) -> Texts:
         return {
-            each.name: [each.texts(fresh(piece)) for piece in self.pieces] for each in self.entrants
+            each.name: [[*each.texts(fresh(piece))] for piece in self.pieces]
+            for each in self.entrants
         }
 
     def differences(self, given: Texts) -> Iterator[Difference]:
-        """Each text that is not what ``decode`` gives."""
+        """Return each text that differs from that of ``decode``."""
         whole = [_decode(self._tokenizer, piece) for piece in self.pieces]
         before = [text[: first_stop(text, self._stops)] for text in whole]
         for each in self.entrants:
@@ -226,9 +231,8 @@ class _Race:
     # --- figures
 
     def warm_up(self) -> None:
-        for _ in range(STREAMS_BEFORE_WARM):
-            per_token(self._ours, self.pieces)
-            per_token(self._stopping, self.pieces)
+        per_token(self._ours, self.pieces)
+        per_token(self._stopping, self.pieces)
 
     def memory(self, tell: Callable[[str], object]) -> dict[str, float]:
         used = {}
@@ -238,7 +242,7 @@ class _Race:
         return used
 
     def warm(self, seconds: float, tell: Callable[[str], object]) -> Samples:
-        """What a token takes, and what one takes that completes a stop."""
+        """Return the time of a token, and of a token that completes a stop."""
         times = math.ceil(TOKENS_TIMED_TOGETHER / sum(map(len, self._timed)))
         cases = {each.name: partial(per_token, each, self._timed * times) for each in self.entrants}
         if self.stopped:
@@ -251,7 +255,7 @@ class _Race:
     def cold(
         self, another: Callable[[], Decoder], seconds: float, tell: Callable[[str], object]
     ) -> Samples:
-        """What a token takes in the first stream after loading; each has a tokenizer of its own."""
+        """Return the time of a token in the first stream after loading, each on a new tokenizer."""
         ids = self.first
 
         def first_stream(make: Callable[[Decoder], Entrant]) -> float:
@@ -263,7 +267,7 @@ class _Race:
 
         cases: dict[str, Callable[[], float]] = {
             OURS: partial(first_stream, Ours),
-            Stopping.name: partial(first_stream, lambda it: Stopping(it, self._conditions)),
+            self._stopping.name: partial(first_stream, lambda it: Stopping(it, self._conditions)),
             READY: ready,
             **{each.name: partial(per_token, each, [ids]) for each in self._others},
         }
@@ -275,7 +279,6 @@ class _Race:
         )
 
 
-OURS = Ours.name
 READY = "ready"
 
 
@@ -285,9 +288,9 @@ READY = "ready"
 def streams_of(
     tokenizer: Decoder, token_ids: Sequence[int], conditions: StopConditions
 ) -> Iterator[list[int]]:
-    """``token_ids`` as streams: each ends where a stop is complete, or after the longest.
+    """Return ``token_ids`` cut into streams, which end with a stop or after ``LONGEST_STREAM``.
 
-    A character is cut by none of them, unless ``token_ids`` end in one.
+    No stream ends within a character, unless ``token_ids`` do.
     """
     stream, piece = StopSequenceDecoder(tokenizer, conditions), list[int]()
     for token_id in token_ids:
@@ -312,14 +315,14 @@ def _end(entrant: Entrant) -> str:
 
 
 def _without_ends(pieces: list[list[int]], stopped: list[list[int]]) -> list[list[int]]:
-    """The streams without the tokens that complete a stop, if that leaves any."""
+    """Return the streams without the tokens that complete a stop, if any are left."""
     ended = {id(piece) for piece in stopped}
     cut = [piece[:-1] if id(piece) in ended else piece for piece in pieces]
     return [piece for piece in cut if piece] or pieces
 
 
 def _last_token(entrant: Entrant, pieces: Sequence[Sequence[int]]) -> float:
-    """What the last token of a stream takes."""
+    """Return the time of the last token of a stream."""
     jobs = [(entrant.open(), fresh(piece)) for piece in pieces]
     for stream, token_ids in jobs:
         entrant.drive(stream, token_ids[:-1])
@@ -331,13 +334,13 @@ def _last_token(entrant: Entrant, pieces: Sequence[Sequence[int]]) -> float:
     return nanoseconds(ends) / len(jobs)
 
 
-# --- what is right --------------------------------------------------------------------------------
+# --- comparing texts ------------------------------------------------------------------------------
 
 
 def _differences(
     name: str, given: Sequence[Sequence[str]], expected: Sequence[str]
 ) -> Iterator[Difference]:
-    """Each stream whose text is not the expected one."""
+    """Return each stream whose text is not the expected one."""
     for number, (texts, wanted) in enumerate(zip(given, expected, strict=True), 1):
         found = "".join(texts)
         if found != wanted:
@@ -356,7 +359,7 @@ def _until_first_text(
             return
 
 
-# --- what is withheld -----------------------------------------------------------------------------
+# --- the figures of an entrant --------------------------------------------------------------------
 
 
 def _figures(
@@ -370,7 +373,7 @@ def _figures(
     waits: list[Withheld] = []
     firsts: list[int] = []
     for plain, texts in zip(decoded, given, strict=True):
-        # After the last token nothing is waited for.
+        # Nothing is withheld after the last token.
         waits += withheld_by(plain[:-2], texts[:-2])
         firsts.append(first_text(texts[:-1]))
     return Figures(
@@ -381,6 +384,5 @@ def _figures(
         bytes_per_stream=memory,
         characters_withheld=Count.of([each.characters for each in waits]),
         tokens_withheld=Count.of([each.tokens for each in waits]),
-        is_native=entrant.is_native,
         first_text=Count.of(firsts),
     )

@@ -1,4 +1,4 @@
-"""What Python allocates for something: traced, so that it is the same on every run."""
+"""Measure what Python allocates, by tracing, so that each run gives the same result."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class Traced(NamedTuple):
     """Bytes that Python allocated."""
 
     kept: int
-    """What is still there."""
+    """The bytes that are still allocated."""
     peak: int
-    """What there was at the most."""
+    """The most bytes that were allocated at a time."""
 
 
 def bytes_per_stream(driver: Driver, token_ids: Sequence[int], count: int) -> float:
-    """What ``count`` live streams of ``token_ids`` allocate, divided by their number.
+    """Return the bytes of each of ``count`` live streams of ``token_ids``.
 
-    The caches that streams share are not counted: a stream is driven before. Nor is what a library
-    allocates outside of Python.
+    Caches that streams share are not counted, because another stream fills them first. Memory that
+    a library allocates outside of Python is not counted either.
     """
     streams: list[Any] = [None] * count
     ids = fresh(token_ids)
@@ -39,9 +39,9 @@ def bytes_per_stream(driver: Driver, token_ids: Sequence[int], count: int) -> fl
 
 
 def traced(action: Callable[[], object], before: Callable[[], object]) -> Traced:
-    """What is allocated by ``action`` and not freed, ``before`` having been called once."""
-    # A collection also frees what lies ready for reuse: it would not be seen to be allocated, or
-    # be taken for something that is used.
+    """Call ``before`` and then ``action``, and return what ``action`` allocated."""
+    # A collection also frees objects that Python keeps for reuse. Without it, their reuse would not
+    # be traced, or they would be taken for objects in use.
     gc.collect()
     tracemalloc.start()
     try:

@@ -1,6 +1,7 @@
-"""What has been decoded and not been given yet: characters, and the tokens that they came from.
+"""Count the characters and tokens that were decoded and are not yet output.
 
-In: what each token of a stream decodes to, and what each lets out. Out: counts, a step each.
+In: the text that each token of a stream decodes to, and the text that is output after each token.
+Out: the counts after each token.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ class Count(NamedTuple):
 
     @classmethod
     def of(cls, counts: Sequence[int]) -> Count:
-        """Of none, zero."""
+        """Return the mean and the greatest of ``counts``, or zeros if there are none."""
         return cls(sum(counts) / len(counts), max(counts)) if counts else cls(0.0, 0)
 
 
 class Withheld(NamedTuple):
-    """What waits after a step."""
+    """What is withheld after a step."""
 
     characters: int
-    """How many characters are decoded and not given."""
+    """The number of characters that are decoded and not output."""
     tokens: int
-    """How many tokens there are whose text is not all given."""
+    """The number of tokens whose text is not completely output."""
 
 
 def withheld_by(decoded: Sequence[str], given: Sequence[str]) -> Iterator[Withheld]:
-    """What waits after each step of a stream.
+    """Return what is withheld after each step of a stream.
 
-    ``decoded`` is what the tokens decode to with nothing withheld but unfinished characters,
-    ``given`` what they let out, both step by step.
+    ``decoded`` has the text of each token (only unfinished characters are withheld), ``given`` the
+    text that is output after each token.
     """
-    # Where the text of each token that has some ends.
+    # The ends of the texts of all tokens that have text.
     ends: list[int] = []
     for text, out in zip(decoded, accumulate(map(len, given)), strict=True):
         if text:
@@ -50,5 +51,5 @@ def withheld_by(decoded: Sequence[str], given: Sequence[str]) -> Iterator[Withhe
 
 
 def first_text(given: Sequence[str]) -> int:
-    """With which token the first text comes, from 1; if with none, one more than there are."""
+    """Return the number of the first token with text, from 1; if none has, one more than all."""
     return next((place for place, text in enumerate(given, 1) if text), len(given) + 1)

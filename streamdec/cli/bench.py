@@ -18,6 +18,7 @@ import click
 from streamdec.backends.report import LoadedTokenizer
 from streamdec.bench.clock import Spread
 from streamdec.bench.entrants import HF
+from streamdec.bench.figures import duration, number, size
 from streamdec.bench.measure import Difference, Figures, Findings, measure
 from streamdec.bench.withheld import Count
 from streamdec.cli.loading import Loader, data_file, loading_options, tokenizer_argument
@@ -261,8 +262,8 @@ class _Page:
         if found.stopping.end_ns is not None and found.windowed.end_ns is not None:
             ours, window = found.stopping.end_ns.median, found.windowed.end_ns.median
             yield (
-                f"Not in these: a token that completes a stop, {_time(ours)} "
-                f"(fixed window: {_time(window)})."
+                f"Not in these: a token that completes a stop, {duration(ours)} "
+                f"(fixed window: {duration(window)})."
             )
 
     def _withheld(self) -> Iterator[str]:
@@ -281,19 +282,18 @@ class _Page:
         found = self._found
         if found.ready_ns is not None:
             yield (
-                f"The first text of the first stream with stops: {_time(found.ready_ns.median)} "
+                f"The first text of the first stream with stops: {duration(found.ready_ns.median)} "
                 "after loading."
             )
         yield from self._texts()
         versions = ", ".join(f"{k} {v}" for k, v in self._job.tokenizer.report.versions.items())
-        beyond = "; ≥ where its library has more" if found.rival.is_native else ""
         rounds, cold = counted(found.rounds, "round"), counted(found.cold_rounds, "round")
         first = counted(found.cold_tokens, "token")
         took = f"{rounds} in {self._job.seconds:.0f} s"
         told = (
             f"{took}: medians, the middle half in brackets. Times are CPU time.",
             f"First streams are {first} right after loading ({cold}).",
-            f"Memory is what Python sees of a live stream{beyond}.",
+            "Memory is what Python allocates for a live stream, not what native code does.",
             versions,
         )
         yield from (self._styled(line, "dim") for line in told)
@@ -325,7 +325,7 @@ class _Page:
 
 
 def _row(name: str, ratio: str = "", warm: str = "", cold: str = "", memory: str = "") -> str:
-    return f"{name:<33}{ratio:>17}{warm:>9}{cold:>9}{memory:>11}".rstrip()
+    return f"{name:<31}{ratio:>19}{warm:>9}{cold:>9}{memory:>11}".rstrip()
 
 
 def _wide(name: str, characters: str, tokens: str, first: str) -> str:
@@ -334,13 +334,12 @@ def _wide(name: str, characters: str, tokens: str, first: str) -> str:
 
 def _ratio(spread: Spread) -> str:
     """Return the median, and the quartiles in brackets."""
-    return f"{_number(spread.median)} ({_number(spread.low)}–{_number(spread.high)})"
+    return f"{number(spread.median)} ({number(spread.low)}–{number(spread.high)})"
 
 
 def _costs(figures: Figures) -> tuple[str, str, str]:
-    cold = "" if figures.cold_ns is None else _time(figures.cold_ns.median)
-    at_least = "≥ " if figures.is_native else ""
-    return _time(figures.warm_ns.median), cold, at_least + _memory(figures.bytes_per_stream)
+    cold = "" if figures.cold_ns is None else duration(figures.cold_ns.median)
+    return duration(figures.warm_ns.median), cold, size(figures.bytes_per_stream)
 
 
 def _counts(figures: Figures) -> tuple[str, str, str]:
@@ -353,26 +352,6 @@ def _counts(figures: Figures) -> tuple[str, str, str]:
 
 def _count(count: Count) -> str:
     return f"{count.mean:.2f}  {count.most:>4,}"
-
-
-def _number(value: float) -> str:
-    """Return ``value`` with three digits, or with all digits before the point."""
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
-
-
-def _time(nanoseconds: float) -> str:
-    """Return a time in the unit that leaves one to three digits before the point."""
-    for unit, size in (("ns", 1.0), ("µs", 1e3), ("ms", 1e6)):
-        if nanoseconds < 1_000 * size or unit == "ms":
-            break
-    digits = 0 if unit == "ns" or nanoseconds >= 100 * size else 1
-    return f"{nanoseconds / size:,.{digits}f} {unit}"
-
-
-def _memory(size: float) -> str:
-    return f"{size:,.0f} B" if size < 10_000 else f"{size / 1_000:,.1f} kB"
 
 
 def _difference(found: Difference) -> str:

@@ -1,18 +1,18 @@
-"""The benchmark: what a token costs, beside the library that everyone has.
+"""The benchmark: what a token costs, beside the library and the detokenizers of engines.
 
     python -m tests.benchmarks [--suite {streams,bulk,frontend}] [--quick] [--check] [--json FILE]
                                [--tokenizer PATH] [--peers FOLDER] [--case NAME]
 
-The suite *streams* (default) is about decoding, *bulk* about datasets (see
-:mod:`tests.benchmarks.bulk_cases`), *frontend* about all of the way of a request, above all its
-encoding; see :mod:`tests.benchmarks.frontend` for what is different there.
+The suite *streams* (default) measures decoding and the entry points around it, *bulk* datasets (see
+:mod:`tests.benchmarks.bulk_cases`), and *frontend* a whole request, above all its encoding (see
+:mod:`tests.benchmarks.frontend`, which has other rules).
 
-With ``--peers`` the detokenizers of vLLM, SGLang, mlx-lm and transformers take part; see
-:mod:`tests.benchmarks.peers` for where they come from. ``python -m tests.benchmarks.page FILE``
-writes such a run's JSON into the documentation: tables, pictures, and the JSON itself.
+With ``--peers`` the detokenizers of vLLM, SGLang, mlx-lm and transformers take part. See
+:mod:`tests.benchmarks.peers` for how to fetch them. ``python -m tests.benchmarks.page FILE`` writes
+the JSON of such a run into the documentation: tables, pictures, and the JSON itself.
 
-All contestants run in one process, in turns, on the same ids; ratios are formed round by round and
-their median is given. Times are CPU time of the thread. Whatever is timed is also compared with
-``Tokenizer.decode``: a wrong text is a failure, a slow one is a figure. A character too many or too
-few that is withheld for a stop is a failure as well.
+All contestants run in one process, in turns, on the same ids. A ratio compares two times of the
+same round, and the median of all rounds is shown. Times are CPU time of the thread, unless a case
+says otherwise. Each text that is timed is compared with ``Tokenizer.decode``: a wrong text is a
+failure, a slow one is a figure. One character more or less withheld for a stop is a failure, too.
 """

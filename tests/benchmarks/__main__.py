@@ -1,4 +1,4 @@
-"""The command; see the package's own words."""
+"""The command. See the docstring of the package."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class Suite(Generic[S, E]):
-    """Cases that are run together, and what they need of a tokenizer."""
+    """Cases that run together, and what they need of a tokenizer."""
 
     cases: Mapping[str, Callable[[S, E, Report], None]]
     full: E
@@ -35,7 +35,7 @@ class Suite(Generic[S, E]):
     prepare: Callable[[Subject], S]
 
     def measure(self, subject: Subject, names: Sequence[str], report: Report) -> None:
-        """The cases of these names, or all of them, on one tokenizer; each prepared anew."""
+        """Run the cases of these names, or all, on one tokenizer. Each case prepares it anew."""
         effort = self.quick if report.quick else self.full
         for name in names or self.cases:
             sys.stderr.write(f"{subject.name}: {name}\n")
@@ -50,7 +50,7 @@ SUITES: Mapping[str, Suite[Any, Any]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs what was asked for, prints the report; 1 for a wrong text, or what ``--check`` finds."""
+    """Run the cases and print the report. Return 1 for a wrong text or a floor of ``--check``."""
     parser = _parser()
     asked = parser.parse_args(arguments)
     suite, names = SUITES[asked.suite], asked.case or []
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _subjects(asked: argparse.Namespace, folder: Path) -> Iterator[Subject]:
-    """The user's own tokenizers, or else the trained ones and (not in a hurry) the shared ones."""
+    """Return the user's tokenizers, or the trained ones and, for a full run, the shared ones."""
     size = max(cases.QUICK.growth_sizes) if asked.quick else MOST_TOKENS
     if asked.tokenizer:
         yield from (subjects.given(path, size) for path in asked.tokenizer)

@@ -1,4 +1,4 @@
-"""A report that was written down, read again: figures by their names, and as a page shows them."""
+"""Read a report that ``--json`` wrote: its figures by their names, and tables of them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Book", "duration", "number", "size", "table", "times"]
+__all__ = ["Book", "table"]
 
 
 class Book:
-    """The figures of a report for machines."""
+    """The figures of a report."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.data = data
@@ -19,34 +19,34 @@ class Book:
 
     @classmethod
     def read(cls, path: Path) -> Book:
-        """The report that ``--json`` wrote to ``path``."""
+        """Return the report that ``--json`` wrote to ``path``."""
         return cls.read_text(path.read_text(encoding="utf-8"))
 
     @classmethod
     def read_text(cls, text: str) -> Book:
-        """The report that a file has as its text."""
+        """Return the report from the text of its file."""
         return cls(json.loads(text))
 
     def compact(self) -> str:
-        """The same for a repository: a figure a line, without what is not known of it."""
+        """Return the report as JSON for a repository: one figure a line, without empty fields."""
         lines = (_compact(figure) for figure in self.data["figures"])
         rest = {key: value for key, value in self.data.items() if key != "figures"}
         head = json.dumps(rest, indent=1, ensure_ascii=False).removesuffix("\n}")
         return f'{head},\n "figures": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n"
 
-    # --- asking
+    # --- lookup
 
     def get(self, subject: str, case: str, what: str) -> Mapping[str, Any] | None:
-        """The figure of these names; None if it was not measured."""
+        """Return the figure of these names, or None if it was not measured."""
         return self._figures.get((subject, case, what))
 
     def value(self, subject: str, case: str, what: str) -> float | None:
-        """Its median."""
+        """Return the median of a figure, or None if it was not measured."""
         figure = self.get(subject, case, what)
         return None if figure is None else float(figure["value"])
 
     def starting(self, subject: str, case: str, what: str) -> Mapping[str, Any] | None:
-        """The figure of a time, whose name goes on with how many tokens were timed."""
+        """Return the figure whose name begins with ``what`` and ends with its number of tokens."""
         found = (
             figure
             for (of, where, name), figure in self._figures.items()
@@ -56,7 +56,7 @@ class Book:
 
     @property
     def setting(self) -> str:
-        """On what it was measured, when, and with which versions, as a sentence's middle."""
+        """The date, the versions and the machine, to be put into a sentence."""
         known = self.data["environment"]
         names = {
             "vllm": "vLLM",
@@ -80,47 +80,7 @@ def _compact(figure: Mapping[str, Any]) -> str:
     return json.dumps(kept, ensure_ascii=False)
 
 
-# --- how a figure looks ---------------------------------------------------------------------------
-
-
-def number(value: float) -> str:
-    """Three digits, or all that stand before the point."""
-    if value >= 100:
-        return f"{value:,.0f}"
-    digits = f"{value:#.3g}" if value >= 1 else f"{value:.3f}" if value >= 0.01 else f"{value:.2g}"
-    return digits.removesuffix(".")
-
-
-def times(value: float) -> str:
-    """A ratio: two digits, or all that stand before the point."""
-    digits = 0 if value >= 10 else 1 if value >= 1 else 2
-    return f"{value:,.{digits}f} ×"
-
-
-_TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
-_SIZES = ((2.0**20, "MB"), (2.0**10, "kB"), (1.0, "B"))
-
-
-def duration(nanoseconds: float) -> str:
-    """A time in the largest unit of which it is one or more."""
-    return _in_units(nanoseconds, _TIMES)
-
-
-def size(count: float) -> str:
-    """So many bytes, likewise."""
-    return _in_units(count, _SIZES)
-
-
-def _in_units(value: float, units: Sequence[tuple[float, str]]) -> str:
-    for unit, name in units:
-        if value >= unit or unit == 1:
-            part = value / unit
-            digits = 1 if part < 10 and unit > 1 else 0
-            return f"{part:,.{digits}f} {name}"
-    raise AssertionError
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of Markdown; all columns but the first are numbers."""
-    lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> str:
+    """Return a Markdown table. All columns but the first ``texts`` are numbers."""
+    lines = [head, [*["---"] * texts, *["--:"] * (len(head) - texts)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"

@@ -2,9 +2,8 @@
 
     python -m tests.benchmarks --suite bulk [--quick] [--check] [--json FILE] ...
 
-Times are on the wall: the library decodes a batch on all cores, and what a user waits for counts.
-Every text is compared with the library's. Lists of ids and arrays of them are there before;
-nobody's conversion is timed.
+Times are wall time, because the library decodes a batch on all cores. Each text is compared with
+the library's. The lists and arrays of ids are made before, so no conversion is timed.
 """
 
 from __future__ import annotations
@@ -162,4 +161,4 @@ def files(subject: Subject, effort: Effort, report: Report) -> None:
 
 
 CASES: Mapping[str, Case] = {"arrays": arrays, "stops": stops, "files": files}
-"""By the names that the command knows."""
+"""The cases by the names that the command takes."""

@@ -1,67 +1,78 @@
-"""What the cases share: how much effort to spend; to warm up, to compare, to race."""
+"""What the cases share: how much to measure, and how to warm up, compare and race."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 from streamdec.bench.clock import Samples, fresh, in_turns, per_token
-from tests.benchmarks.entrants import Entrant
+from streamdec.bench.entrants import Entrant, text_of
+from tests.benchmarks import stops
 from tests.benchmarks.report import Report
 from tests.benchmarks.subjects import Subject
 
 __all__ = [
     "BYTES_PER_STREAM",
+    "CLIFF",
     "FLAT",
     "FULL",
     "QUICK",
+    "SEED",
     "Case",
     "Effort",
     "compare",
     "long_streams",
     "race",
+    "repeated",
+    "role_markers",
     "warm",
 ]
 
 FLAT = 1.3
 """What "no more than" means on a machine that others use."""
-BYTES_PER_STREAM = 512
-STREAMS_BEFORE_WARM = 8
-"""Streams that used a program before it counts as warm: it gets its dense row after 4."""
+CLIFF = 0.5
+"""The most of the library's time that a warm token may take: above it, a fast path is not taken."""
+BYTES_PER_STREAM = 1_024
+SEED = 25
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long streams are and how often each is measured."""
+    """How long streams are and how often each case is measured."""
 
     rounds: int = 15
     step_size: int = 4_096
     step_streams: int = 4
-    """Streams timed together: one alone is over before the processor's caches have it again."""
-    cold_sizes: Sequence[int] = (256, 1_024, 4_096)
+    """Streams timed together, so that the processor's caches are warm for most of the time."""
+    cold_size: int = 1_024
+    """Tokens of a stream whose stops, or whose tokenizer, are new."""
+    cold_hard_stops: Sequence[int] = (4, 64, 1_000)
     growth_sizes: Sequence[int] = (512, 2_048, 8_192, 32_768)
+    long_size: int = 1_000_000
+    """Tokens of the longest stream."""
     lone_sizes: Sequence[int] = (256, 32_768)
-    rival_lone_sizes: Sequence[int] = (1_024, 4_096)
-    """The library is quadratic here: one round of the longest takes seconds."""
     memory_sizes: Sequence[int] = (1_024, 32_768)
     live_streams: int = 100
     loads: int = 5
-    cold_stop_size: int = 1_024
-    cold_hard_stops: Sequence[int] = (4, 64, 1_000)
+    imports: int = 9
     interleaved: Sequence[int] = (16, 256)
     """How many streams take turns token by token."""
     hostile_sets: int = 10_000
     """Sets of stops that are used once."""
     live_sets: int = 1_000
+    tenants: int = 1_000
+    pool_sizes: Sequence[int] = (1_000, 10_000)
     hand_over_size: int = 8_000
     """Tokens that go from one task to another."""
-    load_streams: int = 1_000
-    """Streams that wait for their tokens at the same time."""
-    load_seconds: float = 3.0
+    served_streams: int = 32
+    socket_streams: Sequence[int] = (200, 1_000)
+    socket_seconds: float = 3.0
+    socket_rounds: int = 3
     unseen_after: int = 300_000
-    """Tokens of text that a tokenizer has seen before the text is timed that it has not."""
+    """Tokens of other text that a tokenizer decodes before the unseen text."""
     peer_rounds: int = 9
     peer_growth_rounds: int = 3
     peer_lone_sizes: Sequence[int] = (64, 256, 1_024, 4_096)
@@ -74,20 +85,23 @@ FULL = Effort()
 QUICK = Effort(
     rounds=5,
     step_size=1_024,
-    cold_sizes=(1_024,),
+    cold_hard_stops=(4,),
     growth_sizes=(512, 8_192),
+    long_size=32_768,
     lone_sizes=(256, 8_192),
-    rival_lone_sizes=(256,),
     memory_sizes=(1_024,),
     live_streams=16,
     loads=2,
-    cold_hard_stops=(4,),
+    imports=3,
     interleaved=(64,),
     hostile_sets=400,
     live_sets=100,
+    tenants=100,
+    pool_sizes=(100,),
     hand_over_size=2_000,
-    load_streams=100,
-    load_seconds=0.5,
+    socket_streams=(20,),
+    socket_seconds=0.5,
+    socket_rounds=1,
     unseen_after=20_000,
     peer_rounds=3,
     peer_growth_rounds=1,
@@ -106,39 +120,44 @@ def warm(
     where: str,
     entrant: Entrant | None = None,
 ) -> None:
-    """Uses a program as much as it must be used, and compares each text, first and last.
+    """Fill the caches with ``pieces``, then use them. Compare the texts both times.
 
-    The program is the subject's own, or that of ``entrant``.
+    The streams are those of ``entrant``, or the subject's own without stops.
     """
-    user = subject.ours if entrant is None else entrant
-    for piece in pieces:
-        compare(subject, user, piece, report, where)
-    for _ in range(STREAMS_BEFORE_WARM):
+    for _ in range(2):
         for piece in pieces:
-            user.drive(user.open(), fresh(piece))
-    for piece in pieces:
-        compare(subject, user, piece, report, where)
+            compare(subject, entrant or subject.ours, piece, report, where)
 
 
 def compare(
     subject: Subject, entrant: Entrant, token_ids: Sequence[int], report: Report, where: str
 ) -> None:
-    """Takes a failure, unless the text of ``entrant`` is what the library decodes."""
-    text = entrant.text(fresh(token_ids))
+    """Report a failure if the text of ``entrant`` is not what the library decodes."""
+    text = text_of(entrant, fresh(token_ids))
     report.compare(f"{subject.name}, {where}", text, subject.expected(token_ids))
 
 
 def race(entrants: Sequence[Entrant], pieces: Sequence[Sequence[int]], rounds: int) -> Samples:
-    """What a token of ``pieces`` takes each of the entrants."""
+    """Return what a token of ``pieces`` takes each of the entrants."""
     cases = {entrant.name: partial(per_token, entrant, pieces) for entrant in entrants}
     return in_turns(cases, rounds)
 
 
 def long_streams(subject: Subject, size: int) -> dict[str, list[int]]:
-    """Streams of ``size`` tokens: texts, and the two kinds of run that never settle."""
+    """Return streams of ``size`` tokens: texts, lone bytes, and skipped tokens."""
     streams = {name: subject.pieces(name, size)[0] for name in subject.texts}
     if subject.lone_byte is not None:
         streams["lone bytes"] = [subject.lone_byte] * size
     if subject.skipped:
         streams["skipped on end"] = [subject.skipped[-1]] * size
     return streams
+
+
+def repeated(token_ids: Sequence[int], size: int) -> list[int]:
+    """Return the last ``size`` ids of ``token_ids``, which are repeated as often as needed."""
+    return ([*token_ids] * (size // len(token_ids) + 1))[-size:]
+
+
+def role_markers(subject: Subject, token_ids: Sequence[int], count: int = 4) -> list[str]:
+    """Return usual stops that are not in the text of ``token_ids``."""
+    return stops.role_markers(count, subject.expected(token_ids), random.Random(SEED))

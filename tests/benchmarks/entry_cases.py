@@ -1,14 +1,19 @@
-"""The cost of what people call, beside the step: iterators, pools, sinks, tenants, imports."""
+"""The cases of the entry points: what a token costs in the calls that people write.
+
+A figure is the CPU time of a token, with the caches warm. Opening a stream is not counted.
+"""
 
 from __future__ import annotations
 
-import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from time import perf_counter, thread_time_ns
-from typing import Any
+from time import thread_time_ns
+from typing import Any, TypeAlias
+
+import anyio
+from anyio.lowlevel import checkpoint
 
 from streamdec import (
     Chunk,
@@ -16,244 +21,309 @@ from streamdec import (
     DecodeStream,
     StopConditions,
     StopSequenceDecoder,
+    TokenQueue,
     iter_chunks,
+    stream,
+    wrap,
 )
-from streamdec.bench.clock import Samples, fresh, in_turns, per_token
+from streamdec.bench.clock import fresh, in_turns, per_token
+from streamdec.bench.entrants import HF
 from streamdec.integrations.openai import ChatCompletionEncoder
-from tests.benchmarks import stops
-from tests.benchmarks.common import Case, Effort, warm
-from tests.benchmarks.entrants import HF, OURS
+from tests.benchmarks.common import Case, Effort, repeated, role_markers, warm
+from tests.benchmarks.readers import AsyncOpened, engine, per_token_async, read_async
 from tests.benchmarks.report import Report
-from tests.benchmarks.subjects import Subject
+from tests.benchmarks.subjects import ROOT, Subject
 
 __all__ = ["ENTRY_CASES"]
 
-SEED = 25
 LIST_SIZE = 8
-POOL_SIZES = (1_000, 10_000)
+EVENT = "a chat event as bytes"
+GENERATOR = "an async generator that passes on"
+IDLE = "stream, 4 stops, idle_timeout"
+"""Takes so long that one stream is timed at a time."""
+RATIOS = (
+    ("iter_chunks", "step"),
+    ("iter_chunks", HF),
+    ("iter_chunks, 4 stops", "step with 4 stops"),
+    ("step_batch of one id", "step"),
+    (EVENT, "step"),
+    ("stream", GENERATOR),
+    ("stream, 4 stops", GENERATOR),
+    ("stream", HF),
+    ("wrap(DecodeStream)", "stream"),
+    (IDLE, "stream, 4 stops"),
+)
 POOL_ROUNDS = 10
-TENANTS = 1_000
-TENANT_TOKENS = 256
-IMPORTS = "import tokenizers, anyio"
-IMPORT_OF_USERS = "from streamdec import iter_chunks, load_tokenizer"
-"""``import streamdec`` alone imports nothing before it is used."""
+DICT = "a dict of decoders"
+POOL = "a round of a pool"
+SINKS = "a round with sinks"
+TASKS = "a queue and a task for each stream"
+IMPORTS = (
+    "import tokenizers, anyio",
+    "import streamdec",
+    "from streamdec import iter_chunks, load_tokenizer",
+)
 
 
-def _nanoseconds(call: Callable[[], object], tokens: int) -> float:
-    start = thread_time_ns()
-    call()
-    return (thread_time_ns() - start) / tokens
-
-
-def _reading(make: Callable[[], Iterable[Any]]) -> Callable[[], object]:
-    """Return a function that reads all chunks."""
-
-    def read() -> None:
-        for _ in make():
-            pass
-
-    return read
-
-
-def _stepping(step: Callable[[Any], object], items: Sequence[Any]) -> Callable[[], object]:
-    """Return a function that calls ``step`` with each item."""
-
-    def walk() -> None:
-        for item in items:
-            step(item)
-
-    return walk
+# --- one stream -----------------------------------------------------------------------------------
 
 
 def entry(subject: Subject, effort: Effort, report: Report) -> None:
-    """iter_chunks over ids and lists, with token ids and stops, and step_batch of one id."""
+    """The entry points over a source of ids that never waits, beside ``step`` and the library.
+
+    ``iter_chunks`` reads a list, ``stream`` and ``wrap`` an async generator. A reader's loop over
+    the chunks is included, and drops them. An event is made of a chunk that has text.
+    """
     for workload in subject.texts:
         token_ids = subject.pieces(workload, effort.step_size)[0]
-        warm(subject, [token_ids], report, f"entry, {workload}")
-        samples, names = _entry_samples(subject, effort, token_ids)
         where = f"entry, {workload}"
-        for one, other in (
-            ("iter_chunks", "step"),
-            ("iter_chunks", HF),
-            ("iter_chunks, 4 stops", "step with 4 stops"),
-            ("iter_chunks, lists of 1", "iter_chunks"),
-            (f"iter_chunks, lists of {LIST_SIZE}", "iter_chunks"),
-            ("iter_chunks, return_token_ids", "iter_chunks"),
-            ("step_batch of one id", "step"),
-            ("a chat event as bytes", "step"),
-        ):
+        warm(subject, [token_ids], report, where)
+        markers, expected = role_markers(subject, token_ids), subject.expected(token_ids)
+        times = effort.step_streams
+        cases: dict[str, Callable[[], float]] = {}
+        for name, opened in _plain(subject, markers).items():
+            for _ in range(2):
+                text = "".join(chunk.text for chunk in opened(fresh(token_ids)))
+                report.compare(f"{subject.name}, {where}, {name}", text, expected)
+            cases[name] = partial(_per_token, opened, token_ids, times)
+        for name, reader in _waiting(subject, markers).items():
+            for _ in range(2):
+                text = read_async(reader, token_ids)
+                report.compare(f"{subject.name}, {where}, {name}", text, expected)
+            repeats = 1 if name == IDLE else times
+            cases[name] = partial(per_token_async, reader, token_ids, repeats)
+        for name, passing in {"an async generator": engine, GENERATOR: _passed_on}.items():
+            cases[name] = partial(per_token_async, passing, token_ids, times)
+        cases |= _steps(subject, markers, token_ids, times)
+        samples = in_turns(cases, effort.rounds)
+        for one, other in RATIOS:
             report.add(subject.name, where, f"{one} / {other}", samples.ratio(one, other), "x")
-        for name in names:
+        for name in cases:
             report.add(subject.name, where, name, samples.time(name), "ns")
 
 
-def _entry_samples(
-    subject: Subject, effort: Effort, token_ids: Sequence[int]
-) -> tuple[Samples, list[str]]:
-    tokenizer, ids = subject.tokenizer, fresh(token_ids)
-    markers = stops.role_markers(4, subject.expected(token_ids), random.Random(SEED))
-    four = StopConditions(markers)
-    ones = [[token_id] for token_id in ids]
-    lists = [ids[start : start + LIST_SIZE] for start in range(0, len(ids), LIST_SIZE)]
+Opened: TypeAlias = Callable[[list[int]], Iterable[Any]]
+
+
+def _plain(subject: Subject, markers: Sequence[str]) -> dict[str, Opened]:
+    read = partial(iter_chunks, tokenizer=subject.tokenizer)
+    return {
+        "iter_chunks": read,
+        "iter_chunks, 4 stops": partial(read, stop=markers),
+        "iter_chunks, lists of 8": lambda ids: read(_lists(ids, LIST_SIZE)),
+        "iter_chunks, return_token_ids": partial(read, return_token_ids=True),
+    }
+
+
+def _waiting(subject: Subject, markers: Sequence[str]) -> dict[str, AsyncOpened]:
+    tokenizer = subject.tokenizer
+
+    def read(outputs: Sequence[Any], **options: Any) -> Any:
+        return stream(engine(outputs), tokenizer, **options)
+
+    return {
+        "stream": read,
+        "stream, 4 stops": partial(read, stop=markers),
+        "stream, 4 stops, lists of 8": lambda ids: read(_lists(ids, LIST_SIZE), stop=markers),
+        "stream, 4 stops, return_token_ids": partial(read, stop=markers, return_token_ids=True),
+        IDLE: partial(read, stop=markers, idle_timeout=60),
+        "wrap(DecodeStream)": lambda ids: wrap(engine(ids), DecodeStream(tokenizer)),
+    }
+
+
+def _steps(
+    subject: Subject, markers: Sequence[str], token_ids: Sequence[int], times: int
+) -> dict[str, Callable[[], float]]:
+    """What the entry points are compared with."""
+    tokenizer, conditions = subject.tokenizer, StopConditions(markers)
+
+    def stepped(step: Callable[[Any], object], items: Sequence[Any]) -> float:
+        start = thread_time_ns()
+        for item in items:
+            step(item)
+        return (thread_time_ns() - start) / len(items)
+
+    ids = repeated(token_ids, times * len(token_ids))
     encoder = ChatCompletionEncoder(response_id="chatcmpl-1", model="tiny", created=0)
     encoder.start_bytes()
-    chunks = [chunk for chunk in map(StopSequenceDecoder(tokenizer, four).step, ids) if chunk.text]
-    calls: dict[str, Callable[[], object]] = {
-        "step": _stepping(DecodeStream(tokenizer).step, ids),
-        "step with 4 stops": _stepping(StopSequenceDecoder(tokenizer, four).step, ids),
-        "step_batch of one id": _stepping(DecodeStream(tokenizer).step_batch, ones),
-        "iter_chunks": _reading(partial(iter_chunks, ids, tokenizer)),
-        "iter_chunks, 4 stops": _reading(partial(iter_chunks, ids, tokenizer, conditions=four)),
-        "iter_chunks, lists of 1": _reading(partial(iter_chunks, ones, tokenizer)),
-        f"iter_chunks, lists of {LIST_SIZE}": _reading(partial(iter_chunks, lists, tokenizer)),
-        "iter_chunks, return_token_ids": _reading(
-            partial(iter_chunks, ids, tokenizer, return_token_ids=True)
+    decoder = StopSequenceDecoder(tokenizer, conditions)
+    chunks = [chunk for chunk in map(decoder.step, token_ids) if chunk.text]
+    return {
+        "step": lambda: stepped(DecodeStream(tokenizer).step, fresh(ids)),
+        "step with 4 stops": lambda: stepped(
+            StopSequenceDecoder(tokenizer, conditions).step, fresh(ids)
         ),
+        "step_batch of one id": lambda: stepped(
+            DecodeStream(tokenizer).step_batch, _lists(fresh(ids), 1)
+        ),
+        EVENT: lambda: stepped(encoder.step_bytes, chunks),
+        HF: partial(per_token, subject.rival, [token_ids] * times),
     }
-    cases = {name: partial(_nanoseconds, call, len(ids)) for name, call in calls.items()}
-    events = _stepping(encoder.step_bytes, chunks)
-    cases["a chat event as bytes"] = partial(_nanoseconds, events, len(chunks))
-    rival = next(each for each in subject.rivals if each.name == HF)
-    cases[HF] = partial(per_token, rival, [token_ids])
-    for case in cases.values():
-        case()
-    return in_turns(cases, effort.rounds), [*cases]
+
+
+def _lists(token_ids: Sequence[int], size: int) -> list[list[int]]:
+    return [[*token_ids[start : start + size]] for start in range(0, len(token_ids), size)]
+
+
+async def _passed_on(token_ids: Sequence[int]) -> Any:
+    async for token_id in engine(token_ids):
+        yield token_id
+
+
+def _per_token(opened: Opened, token_ids: Sequence[int], times: int) -> float:
+    streams = [opened(fresh(token_ids)) for _ in range(times)]
+    start = thread_time_ns()
+    for chunks in streams:
+        for _ in chunks:
+            pass
+    return (thread_time_ns() - start) / times / len(token_ids)
+
+
+# --- many requests --------------------------------------------------------------------------------
+
+Round: TypeAlias = Mapping[int, int]
+Way: TypeAlias = Callable[[Subject, StopConditions, Sequence[Round], list[str]], Awaitable[float]]
+"""Steps through rounds, puts the texts of the requests into a list, and returns the time."""
 
 
 def pools(subject: Subject, effort: Effort, report: Report) -> None:
-    """A round of a pool beside a plain dict of decoders, and with sinks that count."""
+    """Rounds of one id for each request, with 4 stops, in one event loop.
+
+    A dict of decoders and a pool return the chunks of a round. The sinks get the chunk that the
+    pool steps. With a queue and a task for each stream, the round puts ids into queues, and the
+    tasks read chunks from ``stream``. Adding the requests is not counted.
+    """
     token_ids = subject.pieces("code", effort.step_size)[0]
     warm(subject, [token_ids], report, "pools")
-    markers = stops.role_markers(4, subject.expected(token_ids), random.Random(SEED))
-    conditions = StopConditions(markers)
-    for size in POOL_SIZES:
+    conditions = StopConditions(role_markers(subject, token_ids))
+    ways: dict[str, Way] = {DICT: _dict, POOL: _pool, SINKS: _sinks, TASKS: _tasks}
+    for size in effort.pool_sizes:
         rounds = [
             {name: token_ids[(7 * name + place) % len(token_ids)] for name in range(size)}
             for place in range(POOL_ROUNDS)
         ]
-        cases = {
-            name: partial(_round, run, subject, conditions, rounds)
-            for name, run in (("dict", _dict), ("pool", _pool), ("sinks", _sinks))
-        }
-        samples = in_turns(cases, effort.rounds)
         where = f"pools, {size:,} requests"
-        ratio = samples.ratio("pool", "dict")
-        report.add(subject.name, where, "a round of a pool / a dict of decoders", ratio, "x")
-        for name, what in (
-            ("dict", "a dict of decoders"),
-            ("pool", "a round of a pool"),
-            ("sinks", "a round with sinks that count"),
-        ):
-            report.add(subject.name, where, what, samples.time(name), "ns")
+        expected: list[str] = []
+        anyio.run(_dict, subject, conditions, rounds, expected)
+        for name, way in ways.items():
+            texts: list[str] = []
+            anyio.run(way, subject, conditions, rounds, texts)
+            found, wanted = "\n".join(texts), "\n".join(expected)
+            report.compare(f"{subject.name}, {where}, {name}", found, wanted)
+        cases = {
+            name: partial(anyio.run, way, subject, conditions, rounds, [])
+            for name, way in ways.items()
+        }
+        samples = in_turns(cases, max(effort.rounds // 3, 1))
+        add = partial(report.add, subject.name, where)
+        for one, other in ((POOL, DICT), (TASKS, SINKS)):
+            add(f"{one} / {other}", samples.ratio(one, other), "x")
+        for name in ways:
+            add(name, samples.time(name).times(1 / (size * POOL_ROUNDS)), "ns")
 
 
-Round = Mapping[int, int]
-
-
-def _round(
-    make: Callable[[Subject, StopConditions, int], Callable[[Round], object]],
-    subject: Subject,
-    conditions: StopConditions,
-    rounds: Sequence[Round],
+async def _dict(
+    subject: Subject, conditions: StopConditions, rounds: Sequence[Round], texts: list[str]
 ) -> float:
-    step = make(subject, conditions, len(rounds[0]))
+    decoders = {name: StopSequenceDecoder(subject.tokenizer, conditions) for name in rounds[0]}
+    found: list[dict[int, Chunk]] = []
     start = thread_time_ns()
     for each in rounds:
-        step(each)
-    return (thread_time_ns() - start) / sum(map(len, rounds))
-
-
-def _dict(subject: Subject, conditions: StopConditions, size: int) -> Callable[[Round], object]:
-    decoders = {name: StopSequenceDecoder(subject.tokenizer, conditions) for name in range(size)}
-
-    def step(token_ids: Round) -> dict[int, Chunk]:
         chunks = {}
-        for name, token_id in token_ids.items():
+        for name, token_id in each.items():
             chunks[name] = decoders[name].step(token_id)
-        return chunks
+        found.append(chunks)
+    taken = thread_time_ns() - start
+    texts += ["".join(chunks[name].text for chunks in found) for name in decoders]
+    return taken
 
-    return step
 
-
-def _pool(subject: Subject, conditions: StopConditions, size: int) -> Callable[[Round], object]:
+async def _pool(
+    subject: Subject, conditions: StopConditions, rounds: Sequence[Round], texts: list[str]
+) -> float:
     pool = DecoderPool(subject.tokenizer)
-    for name in range(size):
+    for name in rounds[0]:
         pool.add(name, conditions)
-    return pool.step
+    start = thread_time_ns()
+    found = [pool.step(each) for each in rounds]
+    taken = thread_time_ns() - start
+    texts += ["".join(chunks[name].text for chunks in found) for name in rounds[0]]
+    return taken
 
 
-class _Counting:
-    """A sink that counts characters."""
+class _Reader:
+    """A sink, or the end of a task, that keeps the texts."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.texts: list[str] = []
 
     def __call__(self, chunk: Chunk) -> None:
-        self.count += len(chunk.text)
+        self.texts.append(chunk.text)
 
 
-def _sinks(subject: Subject, conditions: StopConditions, size: int) -> Callable[[Round], object]:
+async def _sinks(
+    subject: Subject, conditions: StopConditions, rounds: Sequence[Round], texts: list[str]
+) -> float:
     pool = DecoderPool(subject.tokenizer)
-    for name in range(size):
+    readers = {name: _Reader() for name in rounds[0]}
+    for name, reader in readers.items():
         pool.add(name, conditions)
-        pool.attach(name, _Counting())
-    return pool.step
+        pool.attach(name, reader)
+    start = thread_time_ns()
+    for each in rounds:
+        pool.step(each)
+    taken = thread_time_ns() - start
+    texts += ["".join(reader.texts) for reader in readers.values()]
+    return taken
 
 
-def tenants(subject: Subject, effort: Effort, report: Report) -> None:
-    """Many tenants with stops of their own, beside one; each request from anywhere in code."""
-    token_ids = subject.pieces("code", effort.step_size)[0]
-    warm(subject, [token_ids], report, "tenants")
-    text, draw = subject.expected(token_ids), random.Random(SEED)
-    sets = [
-        StopConditions([*stops.role_markers(4, text, draw), f"\n<tenant {number}>"])
-        for number in range(TENANTS)
-    ]
-    places = range(len(token_ids) - TENANT_TOKENS)
-    requests = [
-        (conditions, token_ids[place : place + TENANT_TOKENS])
-        for conditions, place in zip(sets, draw.choices(places, k=TENANTS), strict=True)
-    ]
-    alone = [(sets[0], ids) for _, ids in requests]
+async def _tasks(
+    subject: Subject, conditions: StopConditions, rounds: Sequence[Round], texts: list[str]
+) -> float:
+    queues = {name: TokenQueue() for name in rounds[0]}
+    readers = {name: _Reader() for name in rounds[0]}
 
-    def serve(jobs: Sequence[tuple[StopConditions, Sequence[int]]]) -> float:
-        opened = [(StopSequenceDecoder(subject.tokenizer, each), ids) for each, ids in jobs]
+    async def read(queue: TokenQueue, reader: _Reader) -> None:
+        async for chunk in stream(queue, subject.tokenizer, conditions=conditions):
+            reader(chunk)
+
+    async with anyio.create_task_group() as group:
+        for name, queue in queues.items():
+            group.start_soon(read, queue, readers[name])
+        await anyio.wait_all_tasks_blocked()
         start = thread_time_ns()
-        for decoder, ids in opened:
-            step = decoder.step
-            for token_id in ids:
-                step(token_id)
-        return (thread_time_ns() - start) / (TENANT_TOKENS * len(jobs))
+        for each in rounds:
+            for name, token_id in each.items():
+                queues[name].put(token_id)
+            await checkpoint()  # in which all tasks run that wait for an id
+        taken = thread_time_ns() - start
+        texts += ["".join(reader.texts) for reader in readers.values()]
+        group.cancel_scope.cancel()
+    return taken
 
-    cases = {"many": partial(serve, requests), "one": partial(serve, alone)}
-    for case in cases.values():
-        case()  # the first pass
-    samples = in_turns(cases, max(effort.rounds // 3, 3))
-    what = f"{TENANTS:,} tenants / one"
-    report.add(subject.name, "tenants", what, samples.ratio("many", "one"), "x")
-    report.add(subject.name, "tenants", f"{TENANTS:,} tenants", samples.time("many"), "ns")
+
+# --- a new process --------------------------------------------------------------------------------
 
 
 def imports(subject: Subject, effort: Effort, report: Report) -> None:
-    """A process that imports what a user does beside one that imports the two dependencies."""
-
-    def seconds(code: str) -> float:
-        start = perf_counter()
-        subprocess.run([sys.executable, "-c", code], check=True)
-        return perf_counter() - start
-
-    codes = {"nothing": "pass", "dependencies": IMPORTS, OURS: IMPORT_OF_USERS}
-    samples = in_turns({name: partial(seconds, code) for name, code in codes.items()}, effort.loads)
-    ratio = samples.ratio(OURS, "dependencies")
-    report.add(subject.name, "imports", "streamdec / its dependencies", ratio, "x")
-    for name in codes:
-        report.add(subject.name, "imports", name, samples.time(name).times(1_000), "ms")
+    """CPU time of an import statement in a new process, without the start of the interpreter."""
+    cases = {each: partial(_import_ms, each) for each in IMPORTS}
+    samples = in_turns(cases, effort.imports)
+    dependencies, *ours = IMPORTS
+    for each in ours:
+        ratio = samples.ratio(each, dependencies)
+        report.add(subject.name, "imports", f"{each} / {dependencies}", ratio, "x")
+    for each in IMPORTS:
+        report.add(subject.name, "imports", each, samples.time(each), "ms")
 
 
-ENTRY_CASES: Mapping[str, Case] = {
-    "entry": entry,
-    "pools": pools,
-    "tenants": tenants,
-    "imports": imports,
-}
-"""By the names that the command knows."""
+def _import_ms(statement: str) -> float:
+    code = f"import time; start = time.process_time()\n{statement}\n"
+    code += "print(1e3 * (time.process_time() - start))"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True)
+    return float(done.stdout)
+
+
+ENTRY_CASES: Mapping[str, Case] = {"entry": entry, "pools": pools, "imports": imports}
+"""The cases by the names that the command takes."""

@@ -1,9 +1,9 @@
-"""Draws the pictures of the documentation out of a report.
+"""Draw the pictures of the documentation from a report.
 
     python -m tests.benchmarks.picture REPORT FOLDER
 
-They are SVG with two sets of colours, of which a reader's own setting chooses; they paint their own
-ground, so that they can be read on any page.
+They are SVG with light and dark colours, which the reader's setting selects, and with a background
+of their own, so that they can be read on any page.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from tests.benchmarks.book import Book, duration, times
-from tests.benchmarks.entrants import HF, OURS
+from streamdec.bench.entrants import HF, OURS
+from streamdec.bench.figures import duration, times
+from tests.benchmarks.book import Book
 
 __all__ = ["PICTURES", "lone_bytes", "main", "steps"]
 
@@ -121,7 +122,7 @@ def _tick(value: float) -> str:
 
 
 class Axis(NamedTuple):
-    """A logarithmic one: from what value to which, and from where to where."""
+    """A logarithmic axis: its range of values, and its range on the picture."""
 
     least: float
     most: float
@@ -133,7 +134,7 @@ class Axis(NamedTuple):
         return self.start + share * (self.end - self.start)
 
     def decades(self) -> Iterator[float]:
-        """The powers of ten on it."""
+        """Return the powers of ten on the axis."""
         exponent = round(log10(self.least))
         while 10**exponent <= self.most * 1.01:
             yield 10.0**exponent
@@ -144,7 +145,7 @@ class Axis(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A contestant, and its times without stops, with 4 and with 1,000; None where it has none."""
+    """A contestant, and its times without stops, with 4 and with 1,000, or None."""
 
     name: str
     values: Sequence[float | None]
@@ -176,7 +177,7 @@ def _row(book: Book, name: str) -> Row:
 
 
 def steps(book: Book) -> str:
-    """Dots on a logarithmic axis, and the same figures beside them."""
+    """Draw dots on a logarithmic axis, and the same figures beside them."""
     rows = _rows(book)
     height = TOP + STEP * len(rows) + 108
     title = "What a token costs"
@@ -219,7 +220,7 @@ def _draw_steps(book: Book, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _wrapped(notes: Sequence[str]) -> Iterator[str]:
-    """Lines that fit the width."""
+    """Return lines that fit the width."""
     for note in notes:
         line = ""
         for word in note.split(" "):
@@ -272,7 +273,7 @@ SIZES = (64, 256, 1_024, 4_096)
 
 
 def lone_bytes(book: Book) -> str:
-    """Lines: what a token takes against how many came."""
+    """Draw lines: the time of a token by the number of tokens."""
     lines = {name: _line(book, name) for name in (OURS, HF, *PEERS, "mlx-lm naive")}
     lines = {name: line for name, line in lines.items() if line}
     height = 492
@@ -329,7 +330,7 @@ def _draw_lines(book: Book, lines: Mapping[str, Sequence[tuple[int, float]]]) ->
 
 
 def _apart(wanted: Mapping[str, float], least: float = 19) -> dict[str, float]:
-    """The same heights, moved until no two labels touch."""
+    """Return the heights, moved so that no two labels touch."""
     places: dict[str, float] = {}
     last = float("-inf")
     for name in sorted(wanted, key=lambda name: wanted[name]):
@@ -341,11 +342,11 @@ PICTURES: Mapping[str, Callable[[Book], str]] = {
     "performance.svg": steps,
     "lone-bytes.svg": lone_bytes,
 }
-"""By their file names."""
+"""The pictures by their file names."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Draws all of them."""
+    """Draw all pictures."""
     given = sys.argv[1:] if arguments is None else [*arguments]
     if len(given) != 2:
         sys.stderr.write("python -m tests.benchmarks.picture REPORT FOLDER\n")

@@ -1,4 +1,4 @@
-"""What was measured, for people and for machines: ratios and bounds first, absolute times after."""
+"""The results as text and as JSON: first the ratios and bounds, then the absolute figures."""
 
 from __future__ import annotations
 
@@ -15,39 +15,40 @@ import tokenizers
 
 from streamdec.backends.report import versions_of
 from streamdec.bench.clock import Spread
+from streamdec.bench.figures import number
 
 __all__ = ["Figure", "Report"]
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One number, and what it must not exceed."""
+    """One number, and its bounds."""
 
     subject: str
     case: str
     what: str
     value: float
     unit: str
-    """``"x"`` for a ratio; else of time, of memory, or ``"chars"``."""
+    """``"x"`` for a ratio, a unit of time or memory, or ``"chars"``."""
     floor: float | None = None
-    """What must hold; None where nothing is promised."""
+    """The bound that must hold. ``--check`` fails if it does not."""
     goal: float | None = None
-    """What is hoped for."""
+    """The bound that should hold."""
     low: float | None = None
     high: float | None = None
     at_least: bool = False
     """Whether floor and goal are lower bounds."""
     remark: str = ""
-    """What a reader must know beside it."""
+    """A note for the reader of the figure."""
 
     @property
     def is_ratio(self) -> bool:
-        """Whether it belongs to the first table: a ratio, or a number with a floor or a goal."""
+        """Whether it belongs into the first table: ratios, and numbers with a bound."""
         return self.unit == "x" or self.floor is not None or self.goal is not None
 
     @property
     def missed_by(self) -> float:
-        """By which part of the floor it was missed; 0 if it holds or there is none."""
+        """How far beyond the floor the value is, as a part of the floor."""
         return self._beyond(self.floor)
 
     def _beyond(self, bound: float | None) -> float:
@@ -58,7 +59,7 @@ class Figure:
 
     @property
     def verdict(self) -> str:
-        """The floor in a word, the goal if it is reached or not, and the remark."""
+        """Whether floor and goal hold, and the remark."""
         return ", ".join(filter(None, (self._floor_verdict(), self._goal_verdict(), self.remark)))
 
     def _floor_verdict(self) -> str:
@@ -76,40 +77,40 @@ class Figure:
 
 @dataclass
 class Report:
-    """Everything that a run found."""
+    """All results of a run."""
 
     quick: bool = False
     figures: list[Figure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
-    """Of the peers that took part."""
+    """The versions of the peers that took part."""
 
-    # --- taking in
+    # --- adding results
 
     def add(
         self, subject: str, case: str, what: str, value: Spread | float, unit: str, **bounds: Any
     ) -> None:
-        """Takes one figure; a spread with its quartiles."""
+        """Add a figure. A spread is added with its quartiles."""
         if isinstance(value, Spread):
             bounds |= {"low": value.low, "high": value.high}
             value = value.median
         self.figures.append(Figure(subject, case, what, value, unit, **bounds))
 
     def note(self, text: str) -> None:
-        """Takes a remark that a reader of the figures needs."""
+        """Add a note for the reader of the figures."""
         if text not in self.notes:
             self.notes.append(text)
 
     def compare(self, where: str, text: str, expected: str) -> None:
-        """Takes a failure, unless ``text`` is what the library decodes."""
+        """Add a failure unless ``text`` is what the library decodes."""
         if text != expected:
             at = _first_difference(text, expected)
             found, wanted = text[at : at + 20], expected[at : at + 20]
             self.failures.append(f"{where}: at character {at} {found!r}, not {wanted!r}")
 
     def compare_ids(self, where: str, ids: Sequence[int], expected: Sequence[int]) -> None:
-        """Takes a failure, unless ``ids`` are those of the library."""
+        """Add a failure unless ``ids`` are those of the library."""
         found, wanted = [*ids], [*expected]
         if found != wanted:
             at = _first_difference(found, wanted)
@@ -120,15 +121,15 @@ class Report:
         """The figures whose floor does not hold."""
         return [figure for figure in self.figures if figure.missed_by]
 
-    # --- giving out
+    # --- output
 
     @property
     def environment(self) -> dict[str, Any]:
-        """On what, when, and with whom it was measured."""
+        """The machine, the date and the versions."""
         return {**environment(), **self.versions}
 
     def as_json(self) -> dict[str, Any]:
-        """The report for machines; a figure has its verdict with it."""
+        """Return the report as JSON data."""
         figures = [{**asdict(f), "missed_by": f.missed_by} for f in self.figures]
         return {
             "environment": self.environment,
@@ -139,7 +140,7 @@ class Report:
         }
 
     def save(self, path: Path) -> None:
-        """Writes the report for machines."""
+        """Write the report as JSON."""
         content = json.dumps(self.as_json(), indent=1, ensure_ascii=False)
         path.write_text(content + "\n", encoding="utf-8")
 
@@ -170,13 +171,13 @@ class Report:
 
 
 def _first_difference(text: Sequence[Any], other: Sequence[Any]) -> int:
-    """The index from which on two unequal texts, or lists of ids, differ."""
+    """Return the index at which two unequal texts, or lists of ids, begin to differ."""
     pairs = enumerate(zip(text, other, strict=False))
     return next((i for i, (one, another) in pairs if one != another), min(len(text), len(other)))
 
 
 def environment() -> dict[str, Any]:
-    """On what it was measured."""
+    """Return the machine, the date and the versions."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "streamdec": versions_of(()).get("streamdec", "a checkout"),
@@ -190,7 +191,7 @@ def environment() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """The name of the processor, as far as the system tells it."""
+    """Return the name of the processor, if the system has it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -216,8 +217,8 @@ def _name(figure: Figure) -> str:
 def _time_row(figure: Figure) -> tuple[str, ...]:
     spread = ""
     if figure.low is not None and figure.high is not None:
-        spread = f"[{_number(figure.low)} {_number(figure.high)}]"
-    measured = f"{_number(figure.value)} {figure.unit}"
+        spread = f"[{number(figure.low)} {number(figure.high)}]"
+    measured = f"{number(figure.value)} {figure.unit}"
     return figure.subject, figure.case, figure.what, measured, spread
 
 
@@ -229,16 +230,11 @@ def _ratio_row(figure: Figure) -> tuple[str, ...]:
 def _bound(figure: Figure, bound: float | None) -> str:
     if bound is None:
         return ""
-    return f"{'>=' if figure.at_least else '<='} {_number(bound)}"
-
-
-def _number(value: float) -> str:
-    """Three digits, or all that stand before the point."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{'>=' if figure.at_least else '<='} {number(bound)}"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Columns of text, as wide as they must be."""
+    """Return the lines of a table in columns."""
     lines = [head, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])

@@ -1,34 +1,37 @@
-"""The cases of the stop engine: what stops cost, and what they withhold.
+"""The cases of stops: what they cost, and how much they withhold.
 
-Beside streamdec without stops, and beside the library's ``DecodeStream``, which matches none. None
-of the stops is ever complete, so every text is that of the whole decode.
+Beside streamdec without stops, and beside the library's ``DecodeStream``, which matches none. No
+stop is ever complete, so that each text is that of the full decode.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, cycle, islice, zip_longest
 from time import thread_time_ns
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from streamdec import HuggingFaceTokenizer, StopSequenceDecoder
+from streamdec import HuggingFaceTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.bench.clock import fresh, in_turns, nanoseconds, per_token
-from streamdec.bench.entrants import fixed_window
+from streamdec.bench.entrants import HF, OURS, Entrant, Ours, Stopping, fixed_window
 from streamdec.bench.memory import bytes_per_stream, traced
 from tests.benchmarks import stops, texts
 from tests.benchmarks.common import (
     BYTES_PER_STREAM,
+    CLIFF,
     FLAT,
+    SEED,
     Case,
     Effort,
     compare,
     long_streams,
     race,
+    role_markers,
     warm,
 )
-from tests.benchmarks.entrants import HF, OURS, ColdStops, Entrant, Ours, Stopping
+from tests.benchmarks.entrants import NO_STOPS, ColdStops, stopping
 from tests.benchmarks.report import Report
 from tests.benchmarks.stops import HARD, ORDINARY
 from tests.benchmarks.subjects import Subject
@@ -38,41 +41,38 @@ __all__ = ["STOP_CASES"]
 E = TypeVar("E", bound=Entrant)
 
 COUNTS = (4, 64, 1_000)
-LIMITED = "limited"
-MOST_TOKENS = 1_000_000
-SEED = 25
-STEP_FLOORS = {OURS: FLAT, HF: 0.15}
-"""Beside whom, for ordinary stops."""
-COLD_FLOORS = {("code", ORDINARY, 4): 0.8}
-COLD_GOALS = {("code", ORDINARY, 4): 0.7, ("code", HARD, 4): 1.1}
+WITHOUT = f"{OURS} without"
+COLD_FLOOR = 1.0
+"""The most of the library's time with four ordinary new stops."""
 UNSEEN_STOPS = ((ORDINARY, 0), (ORDINARY, 4), (HARD, 4), (ORDINARY, 64), (HARD, 64))
-UNSEEN_GOALS = {(ORDINARY, 4): 0.3}
 CHARACTERS_PER_TOKEN = 5
 """More than code has."""
-COMPILE_FLOORS_MS = {1_000: 3.0}
-COMPILE_GOALS_MS = {4: 0.2}
+SETS_AT_ONCE = 16
+"""Sets of stops whose making is timed together."""
+COMPILE_FLOOR_MS = 10.0
 WITHHELD_FLOORS = {("code", ORDINARY, 4): 0.2}
-"""Characters a step."""
+"""The most characters that are withheld after a token, on average."""
 SETS_BEFORE_COLD = 64
-"""So many other sets of stops come first, as on a server."""
+"""How many other sets of stops come first, as on a server."""
 HOSTILE_STOPS = 16
 HOSTILE_SIZE = 64
 """Tokens of a stream whose stops are never used again."""
-HOSTILE_MB = 32.0
-"""As much as the caches of all stops together may hold."""
+HOSTILE_MB = 128.0
+"""The most that the caches of all stops of a tokenizer may hold. They keep 4,096 sets."""
 HOSTILE_KB_ALIVE = 64.0
 NEIGHBOURS_PER_ROUND = 100
 NEIGHBOUR_FLOOR = 1.75
-"""Beside a stream without stops."""
+"""The most of the time without stops that a stream may take among streams with new stops."""
 TURNS_SIZE = 128
 """Tokens of each stream that takes turns with others."""
+TENANT_TOKENS = 256
 
 
 # --- time -----------------------------------------------------------------------------------------
 
 
 class StopSet(NamedTuple, Generic[E]):
-    """Some stops, and who matches them."""
+    """Some stops, and the contestant that matches them."""
 
     kind: str
     number: int
@@ -80,91 +80,64 @@ class StopSet(NamedTuple, Generic[E]):
 
 
 def step(subject: Subject, effort: Effort, report: Report) -> None:
-    """A warm step with 0, 4, 64 and 1,000 stops, beside the one without."""
+    """A warm step with 0, 4, 64 and 1,000 stops, beside one without and beside the library."""
     for workload in subject.texts:
         where = f"step with stops, {workload}"
         token_ids = subject.pieces(workload, effort.step_size)[0]
-        usual, *more = _warm_sets(subject, token_ids)
-        sets = [_no_stops(subject), usual, _limited(usual), *more]
+        none = StopSet(ORDINARY, 0, stopping("0 stops", subject.tokenizer, ()))
+        sets: list[StopSet[Stopping]] = [none, *_warm_sets(subject, token_ids)]
         warm(subject, [token_ids], report, where)
         for each in sets:
             warm(subject, [token_ids], report, f"{where}, {each.entrant.name}", each.entrant)
-        others = [subject.ours, *subject.rivals]
-        entrants = [*others, *(each.entrant for each in sets)]
+        entrants: list[Entrant] = [subject.ours, subject.rival]
+        entrants += [each.entrant for each in sets]
         samples = race(entrants, [token_ids] * effort.step_streams, effort.rounds)
         add = partial(report.add, subject.name, where)
-        for kind, count, entrant in sets:
-            for other in others:
-                ratio = samples.ratio(entrant.name, other.name)
-                bounds = _step_bounds(kind, count, other)
-                add(f"{entrant.name} / {_without(other)}", ratio, "x", **bounds)
+        for kind, _, entrant in sets:
+            floor = CLIFF if kind == ORDINARY else None
+            add(f"{entrant.name} / {NO_STOPS}", samples.ratio(entrant.name, HF), "x", floor=floor)
+            add(f"{entrant.name} / {WITHOUT}", samples.ratio(entrant.name, OURS), "x")
             add(entrant.name, samples.time(entrant.name), "ns")
-        for other in others:
-            add(_without(other), samples.time(other.name), "ns")
-
-
-def _no_stops(subject: Subject) -> StopSet[Stopping]:
-    return StopSet(ORDINARY, 0, Stopping("0 stops", subject.tokenizer, ()))
-
-
-def _limited(usual: StopSet[Stopping]) -> StopSet[Stopping]:
-    """The same with a limit that is not reached, as nearly every request has one."""
-    entrant, name = usual.entrant, f"{usual.entrant.name} and max_tokens"
-    limited = Stopping(name, entrant.tokenizer, entrant.conditions.stop, max_tokens=MOST_TOKENS)
-    return StopSet(LIMITED, usual.number, limited)
+        most, least = _name(ORDINARY, max(COUNTS)), _name(ORDINARY, min(COUNTS))
+        add(f"{most} / {least}", samples.ratio(most, least), "x", floor=FLAT)
+        add(WITHOUT, samples.time(OURS), "ns")
+        add(NO_STOPS, samples.time(HF), "ns")
 
 
 def _warm_sets(subject: Subject, token_ids: Sequence[int]) -> Iterator[StopSet[Stopping]]:
-    """Everyone's role markers, and text that nearly comes again; and more of each."""
+    """The usual markers of roles and more of them, and near misses of the text."""
     text = subject.expected(token_ids)
     for kind, draw in {**stops.KINDS, ORDINARY: stops.role_markers}.items():
         for count in COUNTS:
             drawn = draw(count, text, random.Random(SEED))
-            yield StopSet(kind, count, Stopping(_name(kind, count), subject.tokenizer, drawn))
+            yield StopSet(kind, count, stopping(_name(kind, count), subject.tokenizer, drawn))
 
 
 def _name(kind: str, count: int) -> str:
     return f"{count:,} {kind} stops"
 
 
-def _without(other: Entrant) -> str:
-    """A contestant without stops, so that nobody takes it for one that has them."""
-    return f"{other.name} (matches no stops)" if other.name == HF else f"{other.name} without"
-
-
-def _step_bounds(kind: str, count: int, other: Entrant) -> dict[str, float | None]:
-    bound = STEP_FLOORS.get(other.name) if count or other.name == OURS else None
-    if kind == ORDINARY:
-        return {"floor": bound}
-    return {"goal": bound} if other.name == OURS else {}
-
-
 def cold(subject: Subject, effort: Effort, report: Report) -> None:
-    """Stops that come with one stream, from their check to its last token; the tokens are known."""
-    size = effort.cold_stop_size
+    """New stops for each stream, from the list of strings to the last token. The text is known."""
+    size = effort.cold_size
     for workload in subject.texts:
         piece = subject.pieces(workload, size)[0]
-        pieces = [piece] * effort.step_streams
         add = partial(report.add, subject.name, f"cold stops, {workload}, {size:,} tokens")
         for kind, count, entrant in _cold_sets(subject, piece, effort):
             for _ in range(SETS_BEFORE_COLD):
                 entrant.drive(entrant.open(), fresh(piece))
             compare(subject, entrant, piece, report, f"cold stops, {workload}, {entrant.name}")
-            samples = race([entrant, *subject.rivals], pieces, effort.rounds)
-            for rival in subject.rivals:
-                bounds: dict[str, float | None] = {}
-                if rival.name == HF:
-                    key = workload, kind, count
-                    bounds = {"floor": COLD_FLOORS.get(key), "goal": COLD_GOALS.get(key)}
-                ratio = samples.ratio(entrant.name, rival.name)
-                add(f"{entrant.name} / {_without(rival)}", ratio, "x", **bounds)
+            samples = race([entrant, subject.rival], [piece] * effort.step_streams, effort.rounds)
+            is_usual = (workload, kind, count) == ("code", ORDINARY, 4)
+            floor = COLD_FLOOR if is_usual else None
+            add(f"{entrant.name} / {NO_STOPS}", samples.ratio(entrant.name, HF), "x", floor=floor)
             add(entrant.name, samples.time(entrant.name), "ns")
 
 
 def _cold_sets(
     subject: Subject, token_ids: Sequence[int], effort: Effort
 ) -> Iterator[StopSet[ColdStops]]:
-    """Sets that are others each time."""
+    """Sets that are new each time."""
     text = subject.expected(token_ids)
     for kind, draw in stops.KINDS.items():
         for count in effort.cold_hard_stops if kind == HARD else COUNTS:
@@ -173,7 +146,7 @@ def _cold_sets(
 
 
 def unseen(subject: Subject, effort: Effort, report: Report) -> None:
-    """Text that never came before, after much that did: no window of it is timed twice."""
+    """Text that the tokenizer never decoded, after much other text. No part is timed twice."""
     size = effort.step_size
     most = effort.unseen_after + effort.rounds * size
     text = texts.code(CHARACTERS_PER_TOKEN * most)
@@ -185,22 +158,17 @@ def unseen(subject: Subject, effort: Effort, report: Report) -> None:
     for kind, count in UNSEEN_STOPS:
         draw = stops.role_markers if kind == ORDINARY else stops.KINDS[kind]
         drawn = draw(count, text, random.Random(SEED))
-        # A tokenizer object of its own, of which nothing is known.
+        # A new tokenizer object, which has decoded nothing.
         tokenizer = HuggingFaceTokenizer(subject.library)
-        entrant = Stopping(_name(kind, count), tokenizer, drawn)
+        entrant = stopping(_name(kind, count), tokenizer, drawn)
         for piece in pieces[:known]:
             entrant.drive(entrant.open(), fresh(piece))
-        cases = {
-            user.name: partial(_per_token_of_next, user, iter(windows))
-            for user in (entrant, *subject.rivals)
-        }
+        users: list[Entrant] = [entrant, subject.rival]
+        cases = {user.name: partial(_per_token_of_next, user, iter(windows)) for user in users}
         samples = in_turns(cases, len(windows))
         for window in windows:
             compare(subject, entrant, window, report, f"unseen, {entrant.name}")
-        for rival in subject.rivals:
-            ratio = samples.ratio(entrant.name, rival.name)
-            goal = UNSEEN_GOALS.get((kind, count))
-            add(f"{entrant.name} / {_without(rival)}", ratio, "x", goal=goal)
+        add(f"{entrant.name} / {NO_STOPS}", samples.ratio(entrant.name, HF), "x")
         add(entrant.name, samples.time(entrant.name), "ns")
 
 
@@ -209,24 +177,35 @@ def _per_token_of_next(entrant: Entrant, windows: Iterator[Sequence[int]]) -> fl
 
 
 def compile_stops(subject: Subject, effort: Effort, report: Report) -> None:
-    """From a list of strings to a stream that is ready: new ones each time."""
-    token_ids = subject.pieces("code", effort.cold_stop_size)[0]
+    """From a list of strings to a stream that is ready, and to ``StopConditions`` only.
+
+    The strings are new each time. Several sets are timed together.
+    """
+    token_ids = subject.pieces("code", effort.cold_size)[0]
     for _, count, entrant in _cold_sets(subject, token_ids, effort):
         compare(subject, entrant, token_ids, report, f"compile, {entrant.name}")
         for _ in range(SETS_BEFORE_COLD):
             entrant.begin(entrant.open())
-        samples = in_turns({entrant.name: partial(_compile_once, entrant)}, effort.rounds)
-        bounds = {"floor": COMPILE_FLOORS_MS.get(count), "goal": COMPILE_GOALS_MS.get(count)}
-        time = samples.time(entrant.name).times(1e-6)
-        report.add(subject.name, "compile stops", entrant.name, time, "ms", **bounds)
+        conditions = f"{entrant.name}, conditions only"
+        makes: dict[str, Callable[[list[str]], object]] = {
+            entrant.name: entrant.begin,
+            conditions: StopConditions,
+        }
+        cases = {name: partial(_compile, entrant, make) for name, make in makes.items()}
+        samples = in_turns(cases, effort.rounds)
+        add = partial(report.add, subject.name, "compile stops")
+        floor = COMPILE_FLOOR_MS if count == max(COUNTS) else None
+        add(entrant.name, samples.time(entrant.name).times(1e-6), "ms", floor=floor)
+        add(conditions, samples.time(conditions).times(1e-6), "ms")
 
 
-def _compile_once(entrant: ColdStops) -> float:
-    return nanoseconds(partial(entrant.begin, entrant.open()))
+def _compile(entrant: ColdStops, make: Callable[[list[str]], object]) -> float:
+    sets = iter([entrant.open() for _ in range(SETS_AT_ONCE)])
+    return nanoseconds(lambda: make(next(sets)), SETS_AT_ONCE)
 
 
 def shared(subject: Subject, effort: Effort, report: Report) -> None:
-    """Streams of one program that take turns token by token, as in an engine's batch."""
+    """Streams with the same stops that take turns token by token, as in an engine's batch."""
     pieces = subject.pieces("code", TURNS_SIZE)
     _, _, entrant = next(_warm_sets(subject, subject.texts["code"]))
     for user in (subject.ours, entrant):
@@ -241,17 +220,17 @@ def shared(subject: Subject, effort: Effort, report: Report) -> None:
         }
         samples = in_turns(cases, effort.rounds)
         add = partial(report.add, subject.name, f"shared stops, {count} streams")
-        ratio = samples.ratio("turns", "turns without")
-        add(f"{entrant.name} / {_without(subject.ours)}", ratio, "x", floor=FLAT)
+        add(f"{entrant.name} / {WITHOUT}", samples.ratio("turns", "turns without"), "x")
         ratio = samples.ratio("turns", "queue")
-        add(f"{entrant.name}, in turns / one stream after another", ratio, "x")
+        what = f"{entrant.name}, in turns / one stream after another"
+        add(what, ratio, "x", floor=NEIGHBOUR_FLOOR)
         add(f"{entrant.name}, in turns", samples.time("turns"), "ns")
 
 
 def _per_token_of_all(
     entrant: Ours | Stopping, pieces: Sequence[Sequence[int]], *, by_turns: bool
 ) -> float:
-    """What one token takes if each piece is a stream: token by token, or one after another."""
+    """Return the time of a token of streams that take turns, or that run one after another."""
     steps: list[Any] = [entrant.open().step for _ in pieces]
     moves = [
         [(one_step, token_id) for token_id in fresh(piece)]
@@ -272,32 +251,61 @@ def _compare_in_turns(
     where: str,
 ) -> None:
     streams = [entrant.open() for _ in pieces]
-    texts = ["" for _ in pieces]
+    found = ["" for _ in pieces]
     for turn in zip_longest(*pieces):
         for i, token_id in enumerate(turn):
             if token_id is not None:
-                texts[i] += streams[i].step(token_id).text
-    for stream, text, piece in zip(streams, texts, pieces, strict=True):
+                found[i] += streams[i].step(token_id).text
+    for stream, text, piece in zip(streams, found, pieces, strict=True):
         whole = text + stream.flush().text
         report.compare(f"{subject.name}, {where}", whole, subject.expected(piece))
+
+
+def tenants(subject: Subject, effort: Effort, report: Report) -> None:
+    """Requests of many tenants, each with four stops of its own, beside requests of one.
+
+    A request is 256 tokens from anywhere in the code. Opening a stream is not counted.
+    """
+    token_ids = subject.pieces("code", effort.step_size)[0]
+    warm(subject, [token_ids], report, "tenants")
+    draw, usual = random.Random(SEED), role_markers(subject, token_ids, 3)
+    sets = [StopConditions([*usual, f"\n<tenant {n}>"]) for n in range(effort.tenants)]
+    places = draw.choices(range(len(token_ids) - TENANT_TOKENS + 1), k=len(sets))
+    pieces = [token_ids[place : place + TENANT_TOKENS] for place in places]
+
+    def serve(conditions: Sequence[StopConditions]) -> float:
+        users = [Stopping(subject.tokenizer, each) for each in conditions]
+        jobs = [(user.open(), fresh(ids)) for user, ids in zip(users, pieces, strict=True)]
+        start = thread_time_ns()
+        for user, (stream, ids) in zip(users, jobs, strict=True):
+            user.drive(stream, ids)
+        return (thread_time_ns() - start) / (TENANT_TOKENS * len(jobs))
+
+    for conditions, piece in zip(sets, pieces, strict=True):  # which also fills the caches
+        compare(subject, Stopping(subject.tokenizer, conditions), piece, report, "tenants")
+    cases = {"many": partial(serve, sets), "one": partial(serve, sets[:1] * len(sets))}
+    samples = in_turns(cases, max(effort.rounds // 3, 1))
+    what = f"{len(sets):,} tenants"
+    ratio = samples.ratio("many", "one")
+    report.add(subject.name, "tenants", f"{what} / one", ratio, "x", floor=NEIGHBOUR_FLOOR)
+    report.add(subject.name, "tenants", what, samples.time("many"), "ns")
 
 
 # --- what is withheld -----------------------------------------------------------------------------
 
 
 def withheld(subject: Subject, effort: Effort, report: Report) -> None:
-    """At each step exactly the longest end of the text that may begin a stop; and how long it is.
+    """How much is withheld. It must be the longest end of the text that may begin a stop.
 
-    Looked for in the text of a stream without stops, end by end: one character more or less is a
-    wrong text.
+    That end is searched for in the text of a stream without stops. One character more or less is
+    reported as a wrong text.
     """
     for workload in subject.texts:
         case = f"withheld, {workload}"
         token_ids = subject.pieces(workload, effort.step_size)[0]
         for kind, count, entrant in _warm_sets(subject, token_ids):
             where = f"{subject.name}, {case}, {entrant.name}"
-            # Once as the rows are made, and once as they are found.
-            for _ in range(2):
+            for _ in range(2):  # with empty and with filled caches
                 sizes = _withheld_sizes(subject, entrant, token_ids, report, where)
             window = fixed_window([*entrant.conditions.stop])
             what = f"{entrant.name}, a step (a fixed window: {window})"
@@ -308,7 +316,7 @@ def withheld(subject: Subject, effort: Effort, report: Report) -> None:
 def _withheld_sizes(
     subject: Subject, entrant: Stopping, token_ids: Sequence[int], report: Report, where: str
 ) -> list[int]:
-    """How many characters each step withholds, as long as they are the right ones."""
+    """Return how many characters each step withholds, up to the first step that is wrong."""
     plain, stream = subject.ours.open(), entrant.open()
     decided = given = ""
     sizes: list[int] = []
@@ -329,7 +337,7 @@ def _withheld_sizes(
 
 
 def _longest_end(text: str, prefixes: set[str], longest: int) -> str:
-    """The longest end of ``text`` that is one of ``prefixes``."""
+    """Return the longest end of ``text`` that is one of ``prefixes``."""
     ends = (text[-size:] for size in range(min(longest, len(text)), 0, -1))
     return next((end for end in ends if end in prefixes), "")
 
@@ -338,24 +346,38 @@ def _longest_end(text: str, prefixes: set[str], longest: int) -> str:
 
 
 def memory(subject: Subject, effort: Effort, report: Report) -> None:
-    """What Python allocates for one more stream with stops, the program being warm."""
+    """What Python allocates for one more stream with stops, and for one more set of four.
+
+    A set is weighed after a stream of known text, without the stream.
+    """
     for size in effort.memory_sizes:
         for name, token_ids in long_streams(subject, size).items():
-            usual, worst = _memory_sets(subject, token_ids)
-            for entrant in (usual, worst) if size == effort.memory_sizes[0] else (usual,):
-                case = f"memory with stops, {name}"
-                warm(subject, [token_ids], report, f"{case}, {entrant.name}", entrant)
-                used = bytes_per_stream(entrant, token_ids, effort.live_streams)
-                what = f"{entrant.name}, {size:,} tokens"
-                # The worst may hold a stop's beginning that no other stream will ever have.
-                bound = "floor" if entrant is usual else "goal"
-                report.add(subject.name, case, what, used, "B", **{bound: BYTES_PER_STREAM})
+            _, _, usual = next(_warm_sets(subject, token_ids))
+            case = f"memory with stops, {name}"
+            warm(subject, [token_ids], report, f"{case}, {usual.name}", usual)
+            used = bytes_per_stream(usual, token_ids, effort.live_streams)
+            what = f"{usual.name}, {size:,} tokens"
+            report.add(subject.name, case, what, used, "B", floor=BYTES_PER_STREAM)
+    token_ids = subject.pieces("code", effort.cold_size)[0]
+    for kind, draw in stops.KINDS.items():
+        # A new tokenizer object, of which no set is dropped to make room.
+        tokenizer = HuggingFaceTokenizer(subject.library)
+        drawn = partial(draw, min(COUNTS), subject.expected(token_ids), random.Random(SEED))
+        entrant = ColdStops(_name(kind, min(COUNTS)), tokenizer, drawn)
+        warm(subject, [token_ids], report, f"memory of a set, {kind}", entrant)
+        once = partial(_drive_new, entrant, fresh(token_ids))
+        used = traced(partial(_times, once, effort.live_streams), once).kept / effort.live_streams
+        what = f"{entrant.name}, after {effort.cold_size:,} tokens"
+        report.add(subject.name, "memory of a set", what, used, "B")
 
 
-def _memory_sets(subject: Subject, token_ids: Sequence[int]) -> tuple[Stopping, Stopping]:
-    """The first and the last: the usual set and the worst."""
-    sets = [each.entrant for each in _warm_sets(subject, token_ids)]
-    return sets[0], sets[-1]
+def _drive_new(entrant: ColdStops, ids: list[int]) -> None:
+    entrant.drive(entrant.open(), ids)
+
+
+def _times(action: Callable[[], object], count: int) -> None:
+    for _ in range(count):
+        action()
 
 
 def hostile(subject: Subject, effort: Effort, report: Report) -> None:
@@ -374,12 +396,7 @@ def hostile(subject: Subject, effort: Effort, report: Report) -> None:
 def _weigh_hostile(entrant: ColdStops, ids: list[int], effort: Effort, add: Any) -> None:
     streams: list[StopSequenceDecoder | None] = [None] * effort.live_sets
 
-    def once() -> None:
-        entrant.drive(entrant.open(), ids)
-
-    def one_by_one() -> None:
-        for _ in range(effort.hostile_sets):
-            once()
+    once = partial(_drive_new, entrant, ids)
 
     def all_alive() -> None:
         for i in range(effort.live_sets):
@@ -387,7 +404,7 @@ def _weigh_hostile(entrant: ColdStops, ids: list[int], effort: Effort, add: Any)
             for token_id in ids:
                 stream.step(token_id)
 
-    left = traced(one_by_one, once)
+    left = traced(partial(_times, once, effort.hostile_sets), once)
     what = f"{effort.hostile_sets:,} sets, left behind"
     add(what, left.kept / 2**20, "MB", floor=HOSTILE_MB)
     add(f"{effort.hostile_sets:,} sets, at the most", left.peak / 2**20, "MB")
@@ -403,14 +420,13 @@ def _race_neighbours(
     report: Report,
     case: str,
 ) -> None:
-    """Whether a warm stream with stops of its own stays as fast among them."""
+    """Compare a warm stream with usual stops with one without, both among hostile streams."""
     token_ids = subject.pieces("code", effort.step_size)[0]
-    usual, _ = _memory_sets(subject, token_ids)
+    _, _, usual = next(_warm_sets(subject, token_ids))
     pieces = [token_ids] * effort.step_streams
 
     def beside(user: Entrant) -> float:
-        for _ in range(NEIGHBOURS_PER_ROUND):
-            entrant.drive(entrant.open(), ids)
+        _times(partial(_drive_new, entrant, ids), NEIGHBOURS_PER_ROUND)
         return per_token(user, pieces)
 
     users: list[Entrant] = [subject.ours, usual]
@@ -418,9 +434,10 @@ def _race_neighbours(
         warm(subject, [token_ids], report, case, user)
     samples = in_turns({user.name: partial(beside, user) for user in users}, effort.rounds)
     compare(subject, usual, token_ids, report, case)
-    ratio = samples.ratio(usual.name, OURS)
-    what = f"{usual.name} / {_without(subject.ours)}"
-    report.add(subject.name, case, what, ratio, "x", floor=NEIGHBOUR_FLOOR)
+    what = f"{usual.name} / {WITHOUT}"
+    report.add(
+        subject.name, case, what, samples.ratio(usual.name, OURS), "x", floor=NEIGHBOUR_FLOOR
+    )
 
 
 STOP_CASES: Mapping[str, Case] = {
@@ -429,8 +446,9 @@ STOP_CASES: Mapping[str, Case] = {
     "stops-unseen": unseen,
     "stops-compile": compile_stops,
     "stops-shared": shared,
+    "tenants": tenants,
     "stops-withheld": withheld,
     "stops-memory": memory,
     "stops-hostile": hostile,
 }
-"""By the names that the command knows."""
+"""The cases by the names that the command takes."""

@@ -1,6 +1,6 @@
-"""The stop strings: ordinary ones, and hard ones of which a text nearly has one at every turn.
+"""The stop strings: ordinary ones, and hard ones, which the text nearly matches all the time.
 
-None of them is ever complete in the text that they are drawn for.
+None is ever complete in the text for which they are drawn.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeAlias
 __all__ = ["HARD", "KINDS", "ORDINARY", "Draw", "role_markers"]
 
 Draw: TypeAlias = Callable[[int, str, random.Random], list[str]]
-"""So many stops for a text."""
+"""Returns a number of stops for a text."""
 
 ORDINARY = "ordinary"
 HARD = "hard"
@@ -20,11 +20,11 @@ HARD = "hard"
 ROLE_MARKERS = ("\nUser:", "\nHuman:", "\nSystem:", "<|im_end|>")
 _FORMS = ("\n{}:", "<|{}|>", "\n\n{}:", "\n### {}", "</{}>")
 _NEVER = "\u16a0"
-"""A rune, in which no text here is written."""
+"""A rune, which no text here has."""
 
 
 def markers(count: int, text: str, draw: random.Random) -> list[str]:
-    """Marks of roles and sections, with names that nobody has."""
+    """Return markers of roles and sections, with made-up names."""
     stops: list[str] = []
     while len(stops) < count:
         stop = draw.choice(_FORMS).format(_name(draw))
@@ -41,13 +41,13 @@ def _name(draw: random.Random) -> str:
 
 
 def role_markers(count: int, text: str, draw: random.Random) -> list[str]:
-    """The markers that everyone has, and then others."""
+    """Return usual markers of roles, and then others."""
     known = [stop for stop in ROLE_MARKERS if stop not in text]
     return [*known, *markers(count, text, draw)][:count]
 
 
 def near_misses(count: int, text: str, draw: random.Random) -> list[str]:
-    """4 to 19 characters of the text itself, and a letter that never comes."""
+    """Return 4 to 19 characters of the text itself, and a letter that never occurs."""
     stops: list[str] = []
     for _ in range(count):
         size = draw.randint(4, 19)
@@ -57,4 +57,4 @@ def near_misses(count: int, text: str, draw: random.Random) -> list[str]:
 
 
 KINDS: Mapping[str, Draw] = {ORDINARY: markers, HARD: near_misses}
-"""Sets that nobody used before."""
+"""The kinds of stops, whose sets are always new."""

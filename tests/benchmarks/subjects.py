@@ -1,7 +1,7 @@
-"""On what is measured: tokenizers, and the ids of the texts in each of them.
+"""The tokenizers that are measured, and the ids of the texts in each of them.
 
-Two are trained here in a few seconds and written nowhere but in a temporary folder; those in
-``../shared/tokenizers`` join them where that folder exists; the user may name others.
+Two tokenizers are trained here in a few seconds, in a temporary folder. Those in
+``../shared/tokenizers`` are added if that folder exists. The user may name others instead.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from streamdec import HuggingFaceTokenizer
+from streamdec.bench.entrants import Library, Ours
 from tests.benchmarks import texts
-from tests.benchmarks.entrants import Entrant, Library, Ours
 from tests.benchmarks.peers.kit import Kit
 
-__all__ = ["Subject", "given", "shared", "trained"]
+__all__ = ["ROOT", "Subject", "given", "shared", "trained"]
 
+ROOT = Path(__file__).resolve().parents[2]
 MOST_TOKENS = 32_768
 CODE_SIZE = 400_000
 MIX_SIZE = 120_000
@@ -28,9 +29,9 @@ SHARED = ("deepseek-v3", "gpt2", "qwen3", "mistral-7b-v0.1")
 
 
 class Subject:
-    """A tokenizer and what is fed to streams of it.
+    """A tokenizer and the ids for its streams.
 
-    ``size`` is how many tokens the texts have at least; none of their ends cuts a character.
+    ``size`` is the least number of tokens of each text. No text ends within a character.
     """
 
     def __init__(self, name: str, path: Path, size: int = MOST_TOKENS) -> None:
@@ -39,27 +40,27 @@ class Subject:
         self.library: Tokenizer = Tokenizer.from_file(str(path))
         self.tokenizer = HuggingFaceTokenizer(self.library)
         self.kit: Kit | None = None
-        """The peers, where the user has them."""
+        """The peers, if the user has fetched them."""
         self._size = size
 
     @property
     def rule(self) -> str:
-        """The class of the rule that joins its tokens; "window" if only ``decode`` knows."""
+        """The class of the rule that joins its tokens, or "window" if there is only ``decode``."""
         rules = self.tokenizer.rules
         return type(rules.rule).__name__ if rules else "window"
 
     @cached_property
     def ours(self) -> Ours:
-        """What the benchmark is about."""
+        """The contestant of streamdec without stops."""
         return Ours(self.tokenizer)
 
     @property
-    def rivals(self) -> list[Entrant]:
-        """Everyone else."""
-        return [Library(self.library)]
+    def rival(self) -> Library:
+        """The library's own stream."""
+        return Library(self.library)
 
     def expected(self, token_ids: Sequence[int]) -> str:
-        """The text, as the library decodes all of it at once."""
+        """Return the text, as the library decodes all ids at once."""
         text: str = self.library.decode(token_ids, skip_special_tokens=True)
         return text
 
@@ -67,24 +68,24 @@ class Subject:
 
     @cached_property
     def texts(self) -> dict[str, list[int]]:
-        """The ids of *code* and *mix*, ``size`` of each and what ends the last character."""
+        """The ids of *code* and *mix*: ``size`` of each, and those that end the last character."""
         sources = {"code": texts.code(CODE_SIZE), "mix": texts.mix(MIX_SIZE, SEED)}
         return {name: self._take(self._encode(text), self._size) for name, text in sources.items()}
 
     def _encode(self, text: str) -> list[int]:
-        """The ids of ``text``, repeated if they are too few."""
+        """Return the ids of ``text``, repeated if they are too few."""
         token_ids = [*self.tokenizer.encode(text).ids]
         return token_ids * (1 + (self._size + 64) // max(len(token_ids), 1))
 
     def _take(self, token_ids: Sequence[int], size: int) -> list[int]:
-        """The first ``size`` of ``token_ids``, and those that finish the last character."""
+        """Return the first ``size`` of ``token_ids``, and those that end the last character."""
         for end in range(size, min(size + 64, len(token_ids)) + 1):
             if not self.expected(token_ids[:end]).endswith("\ufffd"):
                 return [*token_ids[:end]]
         return [*token_ids[:size]]
 
     def pieces(self, workload: str, size: int) -> list[list[int]]:
-        """All of a workload, cut into streams of ``size`` tokens (and what ends a character)."""
+        """Return a whole text as streams of ``size`` tokens, and those that end a character."""
         token_ids = self.texts[workload]
         pieces: list[list[int]] = []
         start = 0
@@ -94,14 +95,14 @@ class Subject:
         return pieces
 
     def split_share(self, workload: str) -> float:
-        """Which share of the tokens is no whole characters by itself."""
+        """Return the share of the tokens that are not whole characters."""
         token_ids = self.texts[workload]
         whole = {i: "\ufffd" not in self.expected([i]) for i in set(token_ids)}
         return sum(not whole[i] for i in token_ids) / len(token_ids)
 
     @cached_property
     def lone_byte(self) -> int | None:
-        """The id of a continuation byte alone; None if there is none."""
+        """The id of a single continuation byte, or None."""
         names = {letter for letter in pre_tokenizers.ByteLevel.alphabet() if ord(letter) >= 0x100}
         for name in ("<0x80>", *sorted(names)):
             token_id: int | None = self.library.token_to_id(name)
@@ -111,7 +112,7 @@ class Subject:
 
     @cached_property
     def skipped(self) -> list[int]:
-        """The last ids, up to three, that are left out of the text."""
+        """The last three ids, or fewer, that are skipped in the text."""
         added = self.library.get_added_tokens_decoder()
         return [i for i, token in added.items() if token.special and not self.expected([i])][-3:]
 
@@ -123,7 +124,7 @@ SPECIAL_TOKENS = ("<unk>", "<s>", "</s>", "<|user|>", "<|assistant|>", "<|end|>"
 
 
 def trained(folder: Path, size: int = MOST_TOKENS) -> Iterator[Subject]:
-    """A byte-level and a byte-fallback BPE; ``folder`` gets their files."""
+    """Train a byte-level and a byte-fallback BPE, and save them in ``folder``."""
     for name, train in (("trained-bytelevel", _byte_level), ("trained-fallback", _byte_fallback)):
         path = folder / f"{name}.json"
         train().save(str(path))
@@ -131,13 +132,13 @@ def trained(folder: Path, size: int = MOST_TOKENS) -> Iterator[Subject]:
 
 
 def _corpus() -> list[str]:
-    """What they are trained on: much code and a little of the mix, but another one."""
+    """Return the text for training: much code, and a little of another mix."""
     text = texts.code(2_000_000) + texts.mix(30_000, SEED + 1)
     return text.splitlines(keepends=True)
 
 
 def _byte_level() -> Tokenizer:
-    """As GPT-2's."""
+    """Return a tokenizer like GPT-2's."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -152,7 +153,7 @@ def _byte_level() -> Tokenizer:
 
 
 def _byte_fallback() -> Tokenizer:
-    """As Llama 2's: what is not in its alphabet of 400 letters falls back to bytes."""
+    """Return a tokenizer like Llama 2's, with an alphabet of 400 letters and byte fallback."""
     pieces, merges = _sentence_pieces()
     names = [*SPECIAL_TOKENS, *(f"<0x{byte:02X}>" for byte in range(256)), *pieces]
     vocabulary = {name: token_id for token_id, name in enumerate(names)}
@@ -175,7 +176,7 @@ def _byte_fallback() -> Tokenizer:
 
 
 def _sentence_pieces() -> tuple[list[str], list[tuple[str, str]]]:
-    """The pieces and merges of a BPE over words that keep the spaces before them."""
+    """Return the pieces and merges of a BPE over words with the spaces before them."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("\u2581*[^\u2581]+|\u2581+"), "isolated")
@@ -190,8 +191,8 @@ def _sentence_pieces() -> tuple[list[str], list[tuple[str, str]]]:
 
 
 def shared(size: int = MOST_TOKENS) -> Iterator[Subject]:
-    """Real tokenizers, where the folder beside the repository has them."""
-    folder = Path(__file__).resolve().parents[3] / "shared" / "tokenizers"
+    """Return the tokenizers in the folder beside the repository, if it exists."""
+    folder = ROOT.parent / "shared" / "tokenizers"
     for name in SHARED:
         path = folder / name / "tokenizer.json"
         if path.is_file():
@@ -199,7 +200,7 @@ def shared(size: int = MOST_TOKENS) -> Iterator[Subject]:
 
 
 def given(path: Path, size: int = MOST_TOKENS) -> Subject:
-    """The user's own: a ``tokenizer.json``, or the folder that has one."""
+    """Return the user's tokenizer, from a ``tokenizer.json`` or its folder."""
     file = path / "tokenizer.json" if path.is_dir() else path
     name = file.parent.name if file.name == "tokenizer.json" else file.stem
     return Subject(name or str(path), file, size)

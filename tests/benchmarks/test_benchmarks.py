@@ -1,20 +1,41 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 from pathlib import Path
+from types import ModuleType
 from typing import Any, SupportsIndex
 
 import pytest
 
 import streamdec.bench.entrants
-from streamdec import Chunk, DecodeStream, FinishReason, StopSequenceDecoder, TokenQueue
-from streamdec.bench.clock import Samples, Spread, fresh, per_token
-from tests.benchmarks import async_cases, cases, entrants, stop_cases, stops
+from streamdec import (
+    Chunk,
+    DecoderPool,
+    DecodeStream,
+    FinishReason,
+    StopSequenceDecoder,
+    TokenQueue,
+    iter_chunks,
+)
+from streamdec.bench.entrants import HF, Stopping
+from tests.benchmarks import (
+    async_cases,
+    cases,
+    entrants,
+    entry_cases,
+    readers,
+    server_cases,
+    stop_cases,
+    stops,
+    texts,
+)
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.cases import CASES
-from tests.benchmarks.entrants import Floor
+from tests.benchmarks.common import CLIFF
 from tests.benchmarks.peers.cases import PEER_CASES
 from tests.benchmarks.report import Figure, Report
 from tests.benchmarks.stop_cases import STOP_CASES
@@ -40,21 +61,25 @@ def measured(subject: Subject, *names: str) -> Report:
         rounds=1,
         step_size=256,
         step_streams=1,
-        cold_sizes=(128,),
+        cold_size=128,
+        cold_hard_stops=(4,),
         growth_sizes=(64, 512),
+        long_size=3_000,
         lone_sizes=(32, 64),
-        rival_lone_sizes=(32,),
         memory_sizes=(64,),
         live_streams=2,
         loads=1,
-        cold_stop_size=128,
-        cold_hard_stops=(4,),
+        imports=1,
         interleaved=(3,),
         hostile_sets=4,
         live_sets=2,
+        tenants=3,
+        pool_sizes=(5,),
         hand_over_size=40,
-        load_streams=3,
-        load_seconds=0.1,
+        served_streams=2,
+        socket_streams=(2,),
+        socket_seconds=0.1,
+        socket_rounds=1,
         unseen_after=512,
     )
     report = Report()
@@ -63,31 +88,7 @@ def measured(subject: Subject, *names: str) -> Report:
     return report
 
 
-# --- arithmetic -----------------------------------------------------------------------------------
-
-
-def test_a_spread_is_the_median_between_its_quartiles() -> None:
-    assert Spread.of([5, 1, 2, 4, 3]) == (3, 2, 4)
-    assert Spread.of([7]) == (7, 7, 7)
-    assert Spread.of([1, 3]).times(10) == (20, 10, 30)
-
-
-def test_ratios_are_formed_round_by_round() -> None:
-    """One slow round slows both and changes nothing."""
-    samples = Samples({"a": [1, 100, 3], "b": [2, 200, 6]})
-    assert samples.ratio("a", "b") == (0.5, 0.5, 0.5)
-    assert samples.time("a").median == 3
-
-
-def test_fresh_ids_are_equal_and_not_the_same() -> None:
-    ids = [1_000, 70_000]
-    assert fresh(ids) == ids
-    assert not any(one is another for one, another in zip(fresh(ids), ids, strict=True))
-
-
-def test_a_time_per_token_counts_the_tokens_of_all_pieces() -> None:
-    times = iter([1_000, 1_090])
-    assert per_token(Floor(), [[1, 2], [3]], clock=lambda: next(times)) == 30
+# --- the report -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -108,13 +109,32 @@ def test_a_figure_says_whether_its_floor_holds(
     assert figure.verdict == verdict
 
 
+def test_a_text_is_right_or_a_failure_that_says_where() -> None:
+    report = Report()
+    report.compare("here", "same", "same")
+    assert not report.failures
+    report.compare("here", "caf", "cafe")
+    assert report.failures == ["here: at character 3 '', not 'e'"]
+
+
 # --- workloads ------------------------------------------------------------------------------------
 
 
-def test_a_third_of_the_mix_is_not_whole_characters(subjects: list[Subject]) -> None:
+def test_pieces_never_cut_a_character(subjects: list[Subject]) -> None:
     for subject in subjects:
-        assert subject.split_share("mix") >= 1 / 3
-        assert subject.split_share("code") < 0.01
+        pieces = subject.pieces("mix", 256)
+        assert [*chain(*pieces)] == subject.texts["mix"][: sum(map(len, pieces))]
+        assert all(256 <= len(piece) < 300 for piece in pieces)
+        assert not any("\ufffd" in subject.expected(piece) for piece in pieces)
+
+
+@pytest.mark.parametrize("draw", [*stops.KINDS.values(), stops.role_markers])
+def test_stops_never_come_and_are_the_same_each_time(draw: stops.Draw) -> None:
+    text = texts.code(10_000)
+    drawn = draw(64, text, random.Random(1))
+    assert len(drawn) == 64
+    assert not any(stop in text for stop in drawn)
+    assert drawn == draw(64, text, random.Random(1)) != draw(64, text, random.Random(2))
 
 
 # --- runs -----------------------------------------------------------------------------------------
@@ -209,20 +229,6 @@ def test_a_wrong_decoder_with_stops_fails(
     assert all(failure.startswith("trained-bytelevel, ") for failure in failures)
 
 
-class Silent(StopSequenceDecoder):
-    """Says nothing when several tokens come at once, as they do from a feed."""
-
-    __slots__ = ()
-
-    def step(self, token_id: SupportsIndex) -> Chunk:
-        super().step(token_id)
-        return Chunk()
-
-    def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
-        super().step_batch(token_ids)
-        return Chunk()
-
-
 class Leaky(TokenQueue):
     """Loses every tenth id."""
 
@@ -234,18 +240,38 @@ class Leaky(TokenQueue):
             super().put(token_ids, **options)
 
 
+class Forgetful(DecoderPool):
+    """Returns no text."""
+
+    def step(self, token_ids: Any) -> dict[Any, Chunk]:
+        return dict.fromkeys(super().step(token_ids), Chunk())
+
+
+def first_ten(*arguments: Any, **options: Any) -> Iterable[Chunk]:
+    return islice(iter_chunks(*arguments, **options), 10)
+
+
 @pytest.mark.parametrize(
-    ("case", "name", "wrong"),
+    ("case", "module", "name", "wrong"),
     [
-        ("async", "StopSequenceDecoder", Mute),
-        ("async-load", "StopSequenceDecoder", Silent),
-        ("async-hand-over", "TokenQueue", Leaky),
+        ("entry", entry_cases, "iter_chunks", first_ten),
+        ("entry", entry_cases, "stream", lambda *_, **__: readers.engine([Chunk("?")])),
+        ("pools", entry_cases, "DecoderPool", Forgetful),
+        ("pools", entry_cases, "TokenQueue", Leaky),
+        ("server", server_cases, "engine", lambda token_ids: readers.engine(token_ids[1:])),
+        ("sockets", server_cases, "_joined", lambda _: b""),
+        ("async-hand-over", async_cases, "TokenQueue", Leaky),
     ],
 )
-def test_a_wrong_text_of_a_stream_that_waits_fails(
-    case: str, name: str, wrong: type, subjects: list[Subject], monkeypatch: pytest.MonkeyPatch
+def test_a_wrong_text_of_an_entry_point_fails(
+    case: str,
+    module: ModuleType,
+    name: str,
+    wrong: object,
+    subjects: list[Subject],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(async_cases, name, wrong)
+    monkeypatch.setattr(module, name, wrong)
     failures = measured(subjects[0], case).failures
     assert failures
     assert all(failure.startswith("trained-bytelevel, ") for failure in failures)
@@ -255,17 +281,23 @@ def test_what_is_timed_as_unseen_was_never_seen(
     subjects: list[Subject], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[int, ...]] = []
-    drive = entrants.Stopping.drive
+    drive = Stopping.drive
 
-    def watched(user: entrants.Stopping, stream: Any, token_ids: Sequence[int]) -> None:
+    def watched(user: Stopping, stream: Any, token_ids: Sequence[int]) -> None:
         seen.append((*token_ids,))
         drive(user, stream, token_ids)
 
-    monkeypatch.setattr(entrants.Stopping, "drive", watched)
+    monkeypatch.setattr(Stopping, "drive", watched)
     monkeypatch.setattr(stop_cases, "UNSEEN_STOPS", ((stops.ORDINARY, 4),))
     figures = measured(subjects[0], "stops-unseen").figures
     assert len(seen) == len({*seen}) == 3
     assert {figure.case for figure in figures} == {"unseen code after 512 tokens"}
+
+
+def test_nobody_takes_the_library_for_one_that_matches_stops(subjects: list[Subject]) -> None:
+    report = measured(subjects[0], "stops", "stops-cold")
+    assert [f for f in report.figures if HF in f.what and f.unit == "x"]
+    assert all("(matches no stops)" in f.what for f in report.figures if HF in f.what)
 
 
 @pytest.fixture
@@ -306,7 +338,7 @@ def test_a_quick_run_prints_ratios_first_and_writes_json(
     assert data["environment"]["python"].startswith("CPython")
     assert data["quick"] is True
     assert data["failures"] == []
-    ratios = [figure for figure in data["figures"] if figure["floor"] == 0.06]
+    ratios = [figure for figure in data["figures"] if figure["floor"] == CLIFF]
     assert [figure["case"] for figure in ratios] == ["step, code", "step, mix"]
     assert all(figure["low"] <= figure["value"] <= figure["high"] for figure in ratios)
 
@@ -319,7 +351,16 @@ def test_a_missed_floor_fails_only_where_it_is_asked_for(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(cases.STEP_FLOORS, "ByteFallback", 1e-9)
+    monkeypatch.setattr(cases, "CLIFF", 1e-9)
     found, text = run(capsys, "--quick", "--tokenizer", path, "--case", "step", *arguments)
     assert found == status
     assert "MISSED" in text
+
+
+def test_a_wrong_text_fails_in_any_case(
+    path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_machine(monkeypatch, "DecodeStream", Deaf)
+    status, text = run(capsys, "--quick", "--tokenizer", path, "--case", "step")
+    assert status == 1
+    assert "WRONG: " in text

@@ -22,6 +22,7 @@ from streamdec.backends.library_stream import library_decode
 from streamdec.bench import clock, entrants, memory
 from streamdec.bench.clock import Driver, Samples, Spread, fresh, in_turns, nanoseconds, per_token
 from streamdec.bench.entrants import HF, FixedWindow, OffsetWindow, Ours, first_stop, rival_of
+from streamdec.bench.figures import duration, number, size, times
 from streamdec.bench.measure import LONGEST_STREAM, measure, streams_of
 from streamdec.bench.withheld import Count, first_text, withheld_by
 from streamdec.chunks import Chunk
@@ -71,9 +72,54 @@ def test_a_clock_can_be_given() -> None:
 
 
 def test_ratios_are_formed_within_a_round() -> None:
+    """One slow round slows both and changes nothing."""
     samples = Samples({"a": [1, 100, 3], "b": [2, 200, 6]})
     assert samples.ratio("a", "b") == Spread(0.5, 0.5, 0.5)
-    assert fresh((1, 2)) == [1, 2]
+    assert samples.time("a").median == 3
+
+
+def test_cases_take_turns_in_both_directions() -> None:
+    moves = count(1)
+    samples = in_turns({"a": lambda: next(moves), "b": lambda: next(moves)}, 2)
+    assert samples.time("a") == (2.5, 1, 4)
+    assert samples.time("b") == (2.5, 2, 3)
+
+
+def test_a_spread_is_the_median_between_its_quartiles() -> None:
+    assert Spread.of([5, 1, 2, 4, 3]) == (3, 2, 4)
+    assert Spread.of([7]) == (7, 7, 7)
+    assert Spread.of([1, 3]).times(10) == (20, 10, 30)
+
+
+def test_fresh_ids_are_equal_and_not_the_same() -> None:
+    ids = [1_000, 70_000]
+    assert fresh(ids) == ids
+    assert not any(one is another for one, another in zip(fresh(ids), ids, strict=True))
+
+
+# --- how a figure looks ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (number(0.0041), "0.0041"),
+        (number(0.12), "0.120"),
+        (number(24.63), "24.6"),
+        (number(1824.4), "1,824"),
+        (times(0.523), "0.52 ×"),
+        (times(7.7), "7.7 ×"),
+        (times(996.1), "996 ×"),
+        (duration(91.6), "92 ns"),
+        (duration(2_000), "2.0 µs"),
+        (duration(347_900), "348 µs"),
+        (duration(1_735_000_000), "1.7 s"),
+        (size(202), "202 B"),
+        (size(13_190), "13 kB"),
+    ],
+)
+def test_figures_are_short(shown: str, expected: str) -> None:
+    assert shown == expected
 
 
 # --- what is withheld -----------------------------------------------------------------------------

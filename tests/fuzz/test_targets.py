@@ -28,7 +28,7 @@ from streamdec.core.token_rules.contextual import Collapse, FirstThenLater, Word
 from streamdec.core.window import TokenWindow
 from streamdec.loading import content
 from tests.support.zoo import ZOO
-from tests.test_laws import MOCKS
+from tests.test_laws import MOCKS, subject_named
 
 SECONDS = 120.0
 """Within which what is broken must be found; a second is usual."""
@@ -123,6 +123,7 @@ def test_what_is_broken_is_found(wrong: Break, monkeypatch: pytest.MonkeyPatch) 
         found = hunt(target, SECONDS, 1)
         assert isinstance(found, Finding)
         assert attempt(target, found.data)
+    subject_named.cache_clear()  # a tokenizer that was first tried while broken takes another route
     assert attempt(target, found.data) is None
 
 

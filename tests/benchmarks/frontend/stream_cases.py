@@ -1,4 +1,4 @@
-"""The cases of decoding: whole, in streams, many of them, with stops; and what all of it holds."""
+"""The cases of decoding: at once, in streams, in many streams, with stops; and of memory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from time import thread_time_ns
 from typing import Any
 
 from streamdec.bench.clock import fresh, in_turns
+from streamdec.bench.entrants import HF, OURS, Entrant, Library
 from streamdec.bench.memory import bytes_per_stream, traced
 from tests.benchmarks import common, stops
-from tests.benchmarks.cases import STEP_FLOORS
 from tests.benchmarks.common import race
-from tests.benchmarks.entrants import HF, OURS, Entrant, Library, Stopping
+from tests.benchmarks.entrants import NO_STOPS, stopping
 from tests.benchmarks.frontend import child
 from tests.benchmarks.frontend.common import Case, Effort, Timed
 from tests.benchmarks.frontend.encoders import HF_BATCH, HUGGINGFACE, HYBRID, Encoder, Frontend
@@ -29,14 +29,14 @@ SEED = 33
 MEMORY_TEXT = 8_192
 MB = 1e-6
 PROBES_GOAL_MS = 500
-"""On a machine that nobody else uses."""
+"""The goal for a machine that nobody else uses."""
 
 
 # --- 4. decode ------------------------------------------------------------------------------------
 
 
 def decode(frontend: Frontend, effort: Effort, report: Report) -> None:
-    """All ids at once, a batch of them, and each alone, beside the library's own calls."""
+    """All ids at once, in a batch, and one by one, beside the library's own calls."""
     library, tokenizer = frontend.library, frontend.hybrid.tokenizer
     ids = frontend.reply(effort.decode_size)
     batch = [ids[start::BATCH] for start in range(BATCH)]
@@ -78,11 +78,9 @@ def streaming(frontend: Frontend, effort: Effort, report: Report) -> None:
     ids = frontend.reply(effort.stream_size)
     where = f"streaming, {len(ids):,} tokens"
     common.warm(subject, [ids], report, where)
-    samples = race([subject.ours, *subject.rivals], [ids], rounds)
-    add, goal = partial(report.add, subject.name, where), STEP_FLOORS.get(subject.rule)
-    # A step has a floor, and how much more one of a long stream may take.
-    floor = goal and goal * common.FLAT
-    add(f"{OURS} / {HF}", samples.ratio(OURS, HF), "x", floor=floor, goal=goal)
+    samples = race([subject.ours, subject.rival], [ids], rounds)
+    add = partial(report.add, subject.name, where)
+    add(f"{OURS} / {HF}", samples.ratio(OURS, HF), "x", floor=common.CLIFF)
     for name in (OURS, HF):
         add(name, samples.time(name), "ns")
         add(f"{name}, speed", 1e3 / samples.time(name).median, "Mtokens/s")
@@ -94,7 +92,7 @@ def streaming(frontend: Frontend, effort: Effort, report: Report) -> None:
 def concurrent(frontend: Frontend, effort: Effort, report: Report) -> None:
     """Streams that take turns token by token, each with a text of its own."""
     subject = frontend.subject
-    entrants: list[Entrant] = [subject.ours, *subject.rivals]
+    entrants: list[Entrant] = [subject.ours, subject.rival]
     pieces = [frontend.reply(effort.turns_size) for _ in range(max(effort.streams))]
     names = {
         (each.name, n): f"{each.name}, {n} streams" for each in entrants for n in effort.streams
@@ -118,7 +116,7 @@ def concurrent(frontend: Frontend, effort: Effort, report: Report) -> None:
 
 
 def _in_turns(entrant: Entrant, pieces: Sequence[Sequence[int]], count: int) -> float:
-    """What a token takes if ``count`` streams take turns; as many tokens for any count."""
+    """Return the time of a token if ``count`` streams take turns. All counts have equal tokens."""
     ids = [fresh(piece) for piece in pieces]
     taken = 0
     for start in range(0, len(pieces), count):
@@ -133,7 +131,7 @@ def _in_turns(entrant: Entrant, pieces: Sequence[Sequence[int]], count: int) -> 
 
 
 def _step_of(entrant: Entrant) -> Callable[[int], object]:
-    """What steps a new stream."""
+    """Return the step of a new stream."""
     stream: Any = entrant.open()
     if isinstance(entrant, Library):
         return partial(stream.step, entrant.library)
@@ -145,22 +143,22 @@ def _step_of(entrant: Entrant) -> Callable[[int], object]:
 
 
 def stop_sequences(frontend: Frontend, effort: Effort, report: Report) -> None:
-    """What looking for stops adds to a step; none of them comes."""
+    """What stops add to a step. None of them is ever complete."""
     subject = frontend.subject
     ids = frontend.reply(effort.decode_size)
     text = subject.expected(ids)
     sets = [
-        Stopping(f"{n} stops", subject.tokenizer, stops.role_markers(n, text, random.Random(SEED)))
+        stopping(f"{n} stops", subject.tokenizer, stops.role_markers(n, text, random.Random(SEED)))
         for n in effort.stops
     ]
     common.warm(subject, [ids], report, "stop sequences")
     for each in sets:
         common.warm(subject, [ids], report, f"stop sequences, {each.name}", each)
-    samples = race([subject.ours, *subject.rivals, *sets], [ids], effort.rounds)
+    samples = race([subject.ours, subject.rival, *sets], [ids], effort.rounds)
     add = partial(report.add, subject.name, "stop sequences")
     for each in sets:
         add(f"{each.name} / none", samples.ratio(each.name, OURS), "x")
-        add(f"{each.name} / {HF} (matches no stops)", samples.ratio(each.name, HF), "x")
+        add(f"{each.name} / {NO_STOPS}", samples.ratio(each.name, HF), "x")
         add(each.name, samples.time(each.name), "ns")
     add("none", samples.time(OURS), "ns")
 
@@ -169,11 +167,11 @@ def stop_sequences(frontend: Frontend, effort: Effort, report: Report) -> None:
 
 
 def memory(frontend: Frontend, effort: Effort, report: Report) -> None:
-    """What a stream and an encoding hold, as far as Python sees; see ``load`` for the rest."""
+    """What Python allocates for a stream and for an encoding. ``load`` has the whole process."""
     subject, add = frontend.subject, partial(report.add, frontend.name, "memory")
     ids = frontend.reply(min(effort.stream_size, 8_192))
     common.warm(subject, [ids], report, "memory")
-    for each in (subject.ours, *subject.rivals):
+    for each in (subject.ours, subject.rival):
         used = bytes_per_stream(each, ids, 32)
         floor = common.BYTES_PER_STREAM if each is subject.ours else None
         add(f"{each.name}, a stream of {len(ids):,} tokens", used, "B", floor=floor)
@@ -191,7 +189,7 @@ def _keep(kept: list[object], encoder: Encoder, texts: Sequence[str]) -> None:
 
 
 def load(frontend: Frontend, effort: Effort, report: Report) -> None:
-    """Loading and the first text, each time in a process of its own: time, and memory."""
+    """The time and memory of loading and of the first text, each time in a new process."""
     backends = {HF_BATCH: child.LIBRARY, HUGGINGFACE: "huggingface", HYBRID: "fastokens"}
     text = frontend.windows("code", MEMORY_TEXT, 1)[0]
     found: dict[str, list[child.Loaded]] = {name: [] for name in backends}
@@ -231,4 +229,4 @@ STREAM_CASES: Mapping[str, Case] = {
     "stop-sequences": stop_sequences,
     "memory": memory,
 }
-"""By the names that the command knows."""
+"""The cases by the names that the command takes."""

@@ -1,4 +1,4 @@
-"""The cases of many at the same time: tasks of one event loop, and threads."""
+"""The cases of concurrency: tasks of one event loop, and threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import anyio
 
 from streamdec import Encoding
 from streamdec.bench.clock import Samples, fresh
-from tests.benchmarks.entrants import Entrant
+from streamdec.bench.entrants import Entrant, text_of
 from tests.benchmarks.frontend import child
 from tests.benchmarks.frontend.common import Case, Effort, Timed
 from tests.benchmarks.frontend.encoders import HUGGINGFACE, HYBRID, Frontend
@@ -79,7 +79,7 @@ def _async_ways(frontend: Frontend) -> dict[str, AsyncEncode]:
 async def _tasks(
     encode: AsyncEncode, texts: Sequence[str], found: list[Sequence[int]], count: int
 ) -> None:
-    """``count`` tasks, each with a text of its own as long as there are any."""
+    """Encode the texts in ``count`` tasks."""
     places = iter(range(len(texts)))
 
     async def work() -> None:
@@ -95,7 +95,7 @@ async def _tasks(
 
 
 def threads_encode(frontend: Frontend, effort: Effort, report: Report) -> None:
-    """Threads that share a tokenizer: beside each other's encoder, and beside one thread."""
+    """Threads that share a tokenizer, beside one thread, for each encoder."""
     for size in effort.thread_chars:
         case = f"threads, encode, {size:,} characters"
         total = max(effort.thread_total // size, max(effort.threads))
@@ -121,12 +121,12 @@ def threads_encode(frontend: Frontend, effort: Effort, report: Report) -> None:
 
 
 def threads_decode(frontend: Frontend, effort: Effort, report: Report) -> None:
-    """Streams stepped in threads: what the interpreter's lock leaves of it."""
+    """Streams that are stepped in threads, which share the interpreter's lock."""
     subject, case = frontend.subject, "threads, decode"
-    entrants: list[Entrant] = [subject.ours, *subject.rivals]
+    entrants: list[Entrant] = [subject.ours, subject.rival]
     pieces = [frontend.reply(effort.turns_size) for _ in range(4 * max(effort.threads))]
     for piece in pieces:
-        text = subject.ours.text(fresh(piece))
+        text = text_of(subject.ours, fresh(piece))
         report.compare(f"{subject.name}, {case}", text, subject.expected(piece))
     timed = Timed(_with(each.name, n) for each in entrants for n in effort.threads)
     for _ in range(effort.rounds):
@@ -148,7 +148,7 @@ def _with(name: str, threads: int) -> str:
 
 
 def _in_threads(job: Callable[[Any], None], work: Sequence[Any], count: int) -> None:
-    """Each of ``work`` done once, by ``count`` threads. An error of a thread is raised."""
+    """Do each of ``work`` once, in ``count`` threads. Raise the error of a thread."""
     places, errors = iter(range(len(work))), []
 
     def go_on() -> None:
@@ -176,7 +176,7 @@ def _add_threads(
     case: str,
     unit: str,
 ) -> None:
-    """What threads bring to each, and what each is beside the one who matters."""
+    """Add the gain of threads for each contestant, and its ratio to the hybrid."""
     add, one = partial(report.add, frontend.name, case), counts[0]
     ours = HYBRID if HYBRID in names else names[0]
     for name in names:
@@ -234,4 +234,4 @@ THREAD_CASES: Mapping[str, Case] = {
     "threads-decode": threads_decode,
     "async-threads": async_threads,
 }
-"""By the names that the command knows."""
+"""The cases by the names that the command takes."""

@@ -1,8 +1,8 @@
-"""The cases of the peers: the same ids and stops for everyone, in turns, and what comes of it.
+"""The cases of the peers, with the same ids and stops for all of them, in turns.
 
-A ratio is how many times as much as streamdec's a peer takes; a peer whose text is not that of
-``Tokenizer.decode`` is said to be so beside its figure. Who is slow runs over fewer tokens, which
-is said in the name of the figure and is no disadvantage: most take more as the text grows.
+A ratio is the time of a peer as a multiple of streamdec's. The figure of a peer has a remark if its
+text is not that of ``Tokenizer.decode``. Slow peers get fewer tokens, which the name of the figure
+says. That is no disadvantage: most peers take longer as the text grows.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from streamdec.bench.clock import fresh, in_turns, nanoseconds, per_token
-from streamdec.bench.entrants import fixed_window
+from streamdec.bench.entrants import OURS, Entrant, fixed_window, text_of
 from streamdec.bench.memory import bytes_per_stream
+from streamdec.bench.withheld import Count, withheld_by
 from tests.benchmarks import stops
 from tests.benchmarks.common import Case, Effort, warm
-from tests.benchmarks.entrants import OURS, Entrant, Floor, Stopping
+from tests.benchmarks.entrants import stopping
 from tests.benchmarks.peers.hf import HfStops, HfStreamer
 from tests.benchmarks.peers.kit import COMMAND, Kit, PeerMissingError
 from tests.benchmarks.peers.mlx_lm import MlxNaive, MlxOwn
@@ -44,16 +45,12 @@ STOPPERS: Sequence[Maker] = (VllmFast, VllmSlow, Sglang)
 SEED = 25
 COUNTS = (4, 64, 1_000)
 STOP_TOKENS = {4: 4_096, 64: 1_024, 1_000: 256}
-"""Most tokens of a peer's stream with so many stops."""
-GOALS = {MlxOwn: 20, SglangBatch: 40}
-"""How many times as much they should take at least."""
-STOP_GOALS = {4: 30, 64: 80, 1_000: 700}
-"""The same for vLLM's faster one."""
+"""The most tokens of a peer's stream, by the number of stops."""
 CRITERIA_TOKENS = 64
 
 
 def _kit(subject: Subject, report: Report) -> Kit | None:
-    """The folder of the peers; what to do if there is none."""
+    """Return the folder of the peers. If there is none, add a note that says how to get it."""
     if subject.kit is None:
         report.note(f"no peers: {COMMAND} FOLDER fetches them, --peers FOLDER runs them")
         return None
@@ -64,7 +61,7 @@ def _kit(subject: Subject, report: Report) -> Kit | None:
 def _made(
     kit: Kit, subject: Subject, report: Report, makers: Sequence[Any], drawn: Sequence[str] = ()
 ) -> dict[Any, Peer]:
-    """Those of ``makers`` that can be had for this tokenizer and these stops."""
+    """Return the peers of ``makers`` that accept this tokenizer and these stops."""
     made: dict[Any, Peer] = {}
     for maker in makers:
         try:
@@ -75,7 +72,7 @@ def _made(
 
 
 def usual_stops(subject: Subject, token_ids: Sequence[int], kind: str, count: int) -> list[str]:
-    """``count`` stops of a kind, none of which is complete in the text of ``token_ids``."""
+    """Return ``count`` stops of a kind. None is complete in the text of ``token_ids``."""
     draw = stops.role_markers if kind == stops.ORDINARY else stops.KINDS[kind]
     return draw(count, subject.expected(token_ids), random.Random(SEED))
 
@@ -85,8 +82,8 @@ def _time(peer: Peer, pieces: Sequence[Sequence[int]]) -> float:
 
 
 def _remark(subject: Subject, entrant: Entrant, token_ids: Sequence[int]) -> str:
-    """What a reader must know of a peer's text."""
-    text, expected = entrant.text(fresh(token_ids)), subject.expected(token_ids)
+    """Return how the text of a peer differs, or an empty string."""
+    text, expected = text_of(entrant, fresh(token_ids)), subject.expected(token_ids)
     if text == expected:
         return ""
     if not text:
@@ -99,16 +96,8 @@ def _remark(subject: Subject, entrant: Entrant, token_ids: Sequence[int]) -> str
 # --- the step -------------------------------------------------------------------------------------
 
 
-class _Part(NamedTuple):
-    """What a peer has to do."""
-
-    piece: Sequence[int]
-    goal: float | None = None
-    """How many times as much as streamdec's it should take at least."""
-
-
 def step(subject: Subject, effort: Effort, report: Report) -> None:
-    """A token without stops, beside streamdec, warm."""
+    """A token without stops, with warm caches, beside streamdec."""
     if (kit := _kit(subject, report)) is None:
         return
     made = _made(kit, subject, report, MAKERS)
@@ -116,12 +105,9 @@ def step(subject: Subject, effort: Effort, report: Report) -> None:
         token_ids = subject.pieces(workload, effort.step_size)[0]
         warm(subject, [token_ids], report, f"peers, {workload}")
         streams = [token_ids] * effort.step_streams
-        users: list[Entrant] = [Floor(), *subject.rivals, subject.ours]
+        users: list[Entrant] = [subject.rival, subject.ours]
         ours = {user.name: partial(per_token, user, streams) for user in users}
-        peers = {
-            peer: _Part(_piece(subject, workload, effort, peer.tokens), GOALS.get(maker))
-            for maker, peer in made.items()
-        }
+        peers = {peer: _piece(subject, workload, effort, peer.tokens) for peer in made.values()}
         _race(subject, report, f"peers, {workload}", ours, peers, effort.peer_rounds)
 
 
@@ -134,27 +120,27 @@ def _race(
     report: Report,
     case: str,
     ours: Mapping[str, Callable[[], float]],
-    peers: Mapping[Peer, _Part],
+    peers: Mapping[Peer, Sequence[int]],
     rounds: int,
 ) -> None:
-    """Adds the ratio of each peer to the last of ``ours``, its time, and what its text is."""
-    # Before anything is timed: whatever a peer makes at its first token is there then.
-    remarks = {peer: _remark(subject, peer, part.piece) for peer, part in peers.items()}
-    cases = {peer.name: partial(_time, peer, [part.piece]) for peer, part in peers.items()}
+    """Add the time of each peer, its ratio to the last of ``ours``, and a remark on its text."""
+    # This comes first, so that what a peer builds at its first token is not timed.
+    remarks = {peer: _remark(subject, peer, piece) for peer, piece in peers.items()}
+    cases = {peer.name: partial(_time, peer, [piece]) for peer, piece in peers.items()}
     samples = in_turns({**ours, **cases}, rounds)
     add = partial(report.add, subject.name, case)
     *_, last = ours
-    for peer, (piece, goal) in peers.items():
+    for peer, piece in peers.items():
         ratio, remark = samples.ratio(peer.name, last), remarks[peer]
-        add(f"{peer.name} / {last}", ratio, "x", goal=goal, at_least=True, remark=remark)
+        add(f"{peer.name} / {last}", ratio, "x", remark=remark)
         name = f"{peer.name}, {len(piece):,} tokens"
         add(name, samples.time(peer.name), "ns", remark=remark)
     for name in ours:
         add(name, samples.time(name), "ns")
 
 
-def stopping(subject: Subject, effort: Effort, report: Report) -> None:
-    """A token with 4, 64 and 1,000 stops, none of which comes."""
+def with_stops(subject: Subject, effort: Effort, report: Report) -> None:
+    """A token with 4, 64 and 1,000 stops, none of which is ever complete."""
     if (kit := _kit(subject, report)) is None:
         return
     for workload in subject.texts:
@@ -163,21 +149,20 @@ def stopping(subject: Subject, effort: Effort, report: Report) -> None:
             for count in COUNTS:
                 drawn = usual_stops(subject, token_ids, kind, count)
                 name = f"{OURS}, {count:,} {kind} stops"
-                ours = Stopping(name, subject.tokenizer, drawn)
+                ours = stopping(name, subject.tokenizer, drawn)
                 warm(subject, [token_ids], report, f"peers, {workload}, {name}", ours)
                 timed = {name: partial(per_token, ours, [token_ids] * effort.step_streams)}
                 made = _made(kit, subject, report, STOPPERS, drawn)
                 peers = {}
-                for maker, peer in made.items():
+                for peer in made.values():
                     size = min(peer.tokens, STOP_TOKENS[count])
-                    goal = STOP_GOALS[count] if maker is VllmFast else None
-                    peers[peer] = _Part(_piece(subject, workload, effort, size), goal)
+                    peers[peer] = _piece(subject, workload, effort, size)
                 case = f"peers with {count:,} {kind} stops, {workload}"
                 _race(subject, report, case, timed, peers, effort.peer_rounds)
 
 
 def criteria(subject: Subject, effort: Effort, report: Report) -> None:
-    """The ``StopStringCriteria`` of transformers, which decodes nothing: its tables, and a call."""
+    """The ``StopStringCriteria`` of transformers, which decodes nothing: its tables and a call."""
     if (kit := _kit(subject, report)) is None:
         return
     token_ids = subject.pieces("code", CRITERIA_TOKENS)[0]
@@ -188,7 +173,7 @@ def criteria(subject: Subject, effort: Effort, report: Report) -> None:
     except PeerMissingError as error:
         report.note(f"{subject.name}: without {HfStops.name}: {error}")
         return
-    ours = Stopping(f"{OURS}, 4 {stops.ORDINARY} stops", subject.tokenizer, drawn)
+    ours = stopping(f"{OURS}, 4 {stops.ORDINARY} stops", subject.tokenizer, drawn)
     warm(subject, [token_ids], report, "criteria", ours)
     cases = {user.name: partial(per_token, user, [token_ids] * 4) for user in (ours, made[0])}
     samples = in_turns(cases, effort.peer_rounds)
@@ -218,7 +203,7 @@ def growth(subject: Subject, effort: Effort, report: Report) -> None:
 
 
 def lone(subject: Subject, effort: Effort, report: Report) -> None:
-    """Continuation bytes without a lead, thousands of them."""
+    """Thousands of continuation bytes without a lead byte."""
     kit, token_id = _kit(subject, report), subject.lone_byte
     if kit is None or token_id is None:
         return
@@ -226,10 +211,10 @@ def lone(subject: Subject, effort: Effort, report: Report) -> None:
     for size in effort.peer_lone_sizes:
         run = [token_id] * size
         warm(subject, [run], report, f"peers, lone, {size:,} tokens")
-        ours = {user.name: partial(per_token, user, [run]) for user in subject.rivals}
+        ours = {subject.rival.name: partial(per_token, subject.rival, [run])}
         streams = [run] * effort.step_streams
         ours[OURS] = partial(per_token, subject.ours, streams)
-        parts = {peer: _Part(run) for peer in peers.values()}
+        parts = dict.fromkeys(peers.values(), run)
         case = f"peers, lone bytes, {size:,} tokens"
         _race(subject, report, case, ours, parts, 1 if size > 1_024 else 3)
 
@@ -238,14 +223,14 @@ def lone(subject: Subject, effort: Effort, report: Report) -> None:
 
 
 def memory(subject: Subject, effort: Effort, report: Report) -> None:
-    """What Python allocates for one more stream; with 4 stops, for those that match any."""
+    """What Python allocates for one more stream, with 4 stops if the peer matches stops."""
     if (kit := _kit(subject, report)) is None:
         return
     for size in effort.peer_memory_sizes:
         token_ids = subject.pieces("code", size)[0]
         drawn = usual_stops(subject, token_ids, stops.ORDINARY, 4)
-        usual = Stopping(f"{OURS}, 4 stops", subject.tokenizer, drawn)
-        users: list[Entrant] = [usual, subject.ours, *subject.rivals]
+        usual = stopping(f"{OURS}, 4 stops", subject.tokenizer, drawn)
+        users: list[Entrant] = [usual, subject.ours, subject.rival]
         for user in users[:2]:
             warm(subject, [token_ids], report, f"peers, memory, {user.name}", user)
         for user in users:
@@ -264,7 +249,7 @@ def memory(subject: Subject, effort: Effort, report: Report) -> None:
 
 
 def withheld(subject: Subject, effort: Effort, report: Report) -> None:
-    """How many characters have not gone out after a token, of those that streamdec decoded."""
+    """How many of the characters that streamdec decoded are not output after a token."""
     if (kit := _kit(subject, report)) is None:
         return
     for workload in subject.texts:
@@ -272,7 +257,7 @@ def withheld(subject: Subject, effort: Effort, report: Report) -> None:
         for kind in stops.KINDS:
             drawn = usual_stops(subject, token_ids, kind, 4)
             add = partial(report.add, subject.name, f"peers, withheld, 4 {kind} stops, {workload}")
-            stream = Stopping(OURS, subject.tokenizer, drawn).open()
+            stream = stopping(OURS, subject.tokenizer, drawn).open()
             given = [stream.step(token_id).text for token_id in fresh(token_ids)]
             add(OURS, _kept(subject, token_ids, given), "chars")
             add("a fixed window", float(fixed_window(drawn)), "chars")
@@ -287,21 +272,17 @@ def withheld(subject: Subject, effort: Effort, report: Report) -> None:
 
 
 def _kept(subject: Subject, token_ids: Sequence[int], texts: Sequence[str]) -> float:
-    """The mean over all tokens but the last, at which everything goes out."""
-    plain = subject.ours.open()
-    decided = given = total = 0
-    for token_id, text in [*zip(token_ids, texts, strict=True)][:-1]:
-        decided += len(plain.step(token_id))
-        given += len(text)
-        total += decided - given
-    return total / (len(token_ids) - 1)
+    """Return the mean over all tokens but the last, after which nothing is withheld."""
+    decoded = [*map(subject.ours.open().step, token_ids)]
+    waits = withheld_by(decoded[:-1], texts[:-1])
+    return Count.of([each.characters for each in waits]).mean
 
 
 # --- beginnings -----------------------------------------------------------------------------------
 
 
 def load(subject: Subject, effort: Effort, report: Report) -> None:
-    """From a tokenizer that is loaded to the first stream; and transformers' own loading."""
+    """Loading transformers' tokenizer, and building the tables of mlx-lm."""
     if (kit := _kit(subject, report)) is None:
         return
     add = partial(report.add, subject.name, "peers, load")
@@ -321,7 +302,7 @@ def load(subject: Subject, effort: Effort, report: Report) -> None:
 
 PEER_CASES: Mapping[str, Case] = {
     "peers": step,
-    "peers-stops": stopping,
+    "peers-stops": with_stops,
     "peers-growth": growth,
     "peers-lone": lone,
     "peers-withheld": withheld,
@@ -329,4 +310,4 @@ PEER_CASES: Mapping[str, Case] = {
     "peers-load": load,
     "peers-criteria": criteria,
 }
-"""By the names that the command knows."""
+"""The cases by the names that the command takes."""

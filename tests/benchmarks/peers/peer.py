@@ -1,4 +1,4 @@
-"""What every peer has in common: a stream is opened, stepped through, and ended."""
+"""The base class of the peers: a stream is opened, stepped through, and ended."""
 
 from __future__ import annotations
 
@@ -10,38 +10,34 @@ __all__ = ["Peer"]
 
 
 class Peer(ABC):
-    """An :class:`~tests.benchmarks.entrants.Entrant` of someone else's."""
+    """An :class:`~streamdec.bench.entrants.Entrant` of another project."""
 
     name: str
     tokens: ClassVar[int] = 4_096
-    """Most tokens of a stream that is timed; fewer for who would take too long."""
+    """The most tokens of a stream that is timed. Slow peers have fewer."""
     streams: ClassVar[int] = 1
-    """How many streams one stands for."""
+    """The number of requests that one stream decodes."""
 
     @abstractmethod
     def open(self) -> Any:
-        """A stream that is ready for its first token; never timed."""
+        """Return a stream that is ready for its first token. This is not timed."""
 
     @abstractmethod
     def step(self, stream: Any, token_id: int) -> str:
-        """What goes out with a token."""
+        """Return the text that is output after a token."""
 
     @abstractmethod
     def last(self, stream: Any, token_id: int) -> str:
-        """What goes out with the last token, and after it."""
+        """Return the text that is output after the last token, and at the end."""
 
     @abstractmethod
     def drive(self, stream: Any, token_ids: Sequence[int]) -> None:
-        """Steps through ``token_ids`` and drops the text: this, and nothing else, is timed."""
+        """Step through ``token_ids`` and drop the text. Only this is timed."""
 
     def texts(self, token_ids: Sequence[int]) -> Iterator[str]:
-        """What goes out with each token."""
+        """Return the text that is output after each token."""
         stream = self.open()
         *first, last = token_ids
         for token_id in first:
             yield self.step(stream, token_id)
         yield self.last(stream, last)
-
-    def text(self, token_ids: Sequence[int]) -> str:
-        """The whole text of a stream of ``token_ids``, its end included."""
-        return "".join(self.texts(token_ids))
