@@ -120,7 +120,7 @@ MUTANTS = (
     _core(
         "3: the end does not match the text that it releases",
         "stops/endings",
-        "return Ending(text) if found is None else found",
+        "return found or Ending(text)",
         "return Ending(text)",
         STOP_LAWS,
     ),

@@ -401,7 +401,8 @@ class Walk(Counters):
         if read.turned:
             live = ()
         if live:
-            live = tuple(endings.advanced(each, self._table, at, token_id, text) for each in live)
+            live = (*live[:-1], live[-1]._replace(text=text))
+            live = (endings.followed(live, self._table), *live[1:])
             if stops.hides:
                 decided = code_points_in(at.count) + len(text)
                 kept = max(kept, decided - live[0].limit)

@@ -64,11 +64,11 @@ __all__ = [
     "Candidate",
     "Checkpoint",
     "Ending",
-    "advanced",
     "at_release",
     "by_id",
     "by_sequence",
     "find",
+    "followed",
     "marks_of",
     "origin_of",
     "released_ages",
@@ -95,7 +95,10 @@ class Checkpoint(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A token that may belong to a stop sequence, and the stream before it."""
+    """A token that may belong to a stop sequence, and the stream before it.
+
+    The fields from ``num_followed`` on are known of the first candidate alone: see ``followed``.
+    """
 
     token_id: int
     before: Checkpoint
@@ -103,8 +106,12 @@ class Candidate(NamedTuple):
     """The stream's before it."""
     recorder: Recorder | None = None
     """What the stream had recorded before it."""
+    text: str = ""
+    """The text that the token decided."""
+    num_followed: int = 0
+    """How many tokens, from this one on, the fields below take into account."""
     since: str = ""
-    """The text decided since."""
+    """The text that these tokens decided."""
     before_it: int = 0
     """How many of its first code points have no byte of the token or a later one."""
     spared: int = 0
@@ -208,10 +215,21 @@ def _runs(firsts: Ages) -> list[tuple[int, int]]:
     ]
 
 
-def advanced(
+def followed(candidates: Sequence[Candidate], table: AnyTable) -> Candidate:
+    """Return the first of ``candidates``, tokens in a row, with the text of all of them followed.
+
+    It keeps what it knows: while it stays the first, each token is followed once.
+    """
+    first = candidates[0]
+    for each in candidates[first.num_followed :]:
+        first = _advanced(first, table, each.before, each.token_id, each.text)
+    return first._replace(num_followed=len(candidates))
+
+
+def _advanced(
     candidate: Candidate, table: AnyTable, at: Checkpoint, token_id: int, text: str
 ) -> Candidate:
-    """Return ``candidate`` after ``token_id``, which decides ``text`` at ``at``."""
+    """``candidate`` after ``token_id``, which decides ``text`` at ``at``."""
     if not text:
         return candidate
     index, since, known = tokens_in(at.count), candidate.since + text, None
@@ -247,7 +265,7 @@ def advanced(
 def at_release(stops: StopSet, table: AnyTable, at: Checkpoint, *, ignore: bool) -> Ending:
     """Return the end because nothing follows. What comes out may complete a stop."""
     text, found = _released(stops, table, at, ignore=ignore)
-    return Ending(text) if found is None else found
+    return found or Ending(text)
 
 
 def by_id(
@@ -285,7 +303,8 @@ def by_sequence(
     token_id: int,
 ) -> Ending:
     """Return the end by ``sequence``, the last of which is ``token_id``."""
-    first, ids = sequence[0], tuple(each.token_id for each in sequence)
+    ids = tuple(each.token_id for each in sequence)
+    first = followed(sequence[:-1], table) if len(sequence) > 1 else sequence[0]
     index = tokens_in(at.count)
     if not stops.hides:
         text, found, parted = _parted(stops, table, at, token_id)
