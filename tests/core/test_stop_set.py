@@ -102,7 +102,7 @@ def test_of_too_many_sets_the_least_recently_used_goes(
 def test_sets_that_are_too_large_together_make_room(
     tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_SETS_SIZE", 10_000)
+    monkeypatch.setattr(module, "MAX_SETS_SIZE", 15_000)
     gc.collect()  # the sets of tables that nobody uses any more count until then
     before = stop_set_statistics()
     small = set_of(tokenizer, StopConditions("small"))
@@ -115,20 +115,31 @@ def test_sets_that_are_too_large_together_make_room(
     assert (after.sets - before.sets, after.dropped - before.dropped) == (1, 4)
 
 
-def test_texts_that_a_set_learns_count(
+def test_a_set_that_grows_makes_room_although_nobody_asks_for_it(
     tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_SETS_SIZE", 4_000)
+    monkeypatch.setattr(module, "MAX_SETS_SIZE", 15_000)
     usual, other = StopConditions("9 x"), StopConditions("8 x")
-    kept, first = set_of(tokenizer, usual), set_of(tokenizer, other)
+    first, kept = set_of(tokenizer, other), set_of(tokenizer, usual)
+    assert set_of(tokenizer, other) is first
     assert set_of(tokenizer, usual) is kept
     before = kept.size
     StopSequenceDecoder(tokenizer, usual).step_batch([*range(100)])
-    assert kept.num_stored > 0
-    assert kept.size == before + module.STORED_SIZE * kept.num_stored
-    monkeypatch.setattr(module, "MAX_SETS_SIZE", kept.size)
-    assert set_of(tokenizer, usual) is kept, "it is asked for, so it is the last"
+    assert kept.size >= before + module.STORED_SIZE * kept.num_stored > 15_000
+    assert set_of(tokenizer, usual) is kept, "it was used last"
     assert set_of(tokenizer, other) is not first, "there was no room for both"
+
+
+def test_sets_that_are_used_once_stay_within_their_bound(
+    tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_SETS_SIZE", 100_000)
+    for number in range(40):
+        conditions = StopConditions([f"{digit} {number} x" for digit in range(4)])
+        StopSequenceDecoder(tokenizer, conditions).step_batch([*range(100)])
+        sizes = [each.size for each in table_for(tokenizer).stop_sets]
+        unnoted = module.STORED_SIZE * module.TEXTS_PER_WEIGHING * len(sizes)
+        assert sum(sizes) <= 100_000 + unnoted
 
 
 # --- bounds ---------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ letters that are frequent in texts have the lowest bits, and those that stops of
 highest, so that most tokens are below ``free``.
 
 A state is a dict: text → (chunk to output, next state, how many older marks to keep). It is filled
-on first use. A text that completes a stop is never stored, nor is a token
-that acts by its id, so a stream need not ask at each token whether it has ended.
+on first use. A text that completes a stop is never stored, nor is a token that acts by its id, so a
+stream need not ask at each token whether it has ended.
 
 Nothing in a stop set has the size of a vocabulary. A set of four strings takes some kilobytes, is
 made in microseconds, and is warm from the start, since the table belongs to the tokenizer.
@@ -78,14 +78,20 @@ __all__ = [
 logger = logging.getLogger("streamdec")
 
 MAX_STORED = 16_384
-"""Texts that the states of one stop set know together; each takes about 250 bytes."""
+"""Texts that the states of one stop set know together; each takes about 150 bytes."""
 MAX_SETS = 4_096
 """Stop sets that are kept for one table."""
 MAX_SETS_SIZE = 2**25
-"""Bytes that they may take together, as far as these estimates go."""
-STORED_SIZE = 250
+"""Bytes that they may take together, by the estimates below."""
+TEXTS_PER_WEIGHING = 16
+"""After so many new texts the size of a set is noted again."""
+SET_SIZE = 6_000
+"""Bytes of a set of stops with its first texts."""
+STATE_SIZE = 700
+"""Bytes of a state."""
+STORED_SIZE = 150
 """Bytes of a stored text."""
-PREFIX_SIZE = 80
+PREFIX_SIZE = 64
 """Bytes of a code point of a stop: one prefix ends there."""
 PATTERN_SIZE = 2**17
 """Bytes of a pattern."""
@@ -197,6 +203,7 @@ class StopSet:
         "first",
         "has_gate",
         "ids",
+        "kept_in",
         "matcher",
         "num_stored",
         "reads_all",
@@ -251,8 +258,12 @@ class StopSet:
         self._states: dict[tuple[bool, Any, str], Matching] = {}
         self.num_stored = 0
         """How many texts the states know."""
+        self.kept_in: StopSets | None = None
+        """What shares it among streams, and is told when it grows."""
         texts = (*conditions.stop, *conditions.visible_stop)
-        self._own_size = 1_024 + PREFIX_SIZE * sum(map(len, texts)) + PATTERN_SIZE * len(patterns)
+        self._own_size = (
+            SET_SIZE + PREFIX_SIZE * sum(map(len, texts)) + PATTERN_SIZE * len(patterns)
+        )
         is_open = after is None
         self.first: Matching = self._made(is_open, self.matcher.start, "")
         """The state of a stream that begins."""
@@ -260,7 +271,8 @@ class StopSet:
     @property
     def size(self) -> int:
         """How many bytes it takes, estimated."""
-        return self._own_size + STORED_SIZE * self.num_stored
+        states = STATE_SIZE * len(self._states)
+        return self._own_size + states + STORED_SIZE * self.num_stored
 
     # --- states
 
@@ -316,6 +328,8 @@ class StopSet:
         kept = max(after.size - len(text), 0) if after.size else -1
         known = state[text] = chunk, after, kept
         self.num_stored += 1
+        if self.num_stored % TEXTS_PER_WEIGHING == 0 and self.kept_in is not None:
+            self.kept_in.reweigh(self)
         return known
 
     def _forget(self) -> None:
@@ -478,11 +492,18 @@ class StopSets:
         """Keep ``stops``; return the one that is kept for its conditions."""
         with self._lock:
             kept = self._sets.setdefault(stops.conditions, stops)
+            kept.kept_in = self
             self._weigh(stops.conditions, kept)
         return kept
 
+    def reweigh(self, stops: StopSet) -> None:
+        """Note the size of ``stops``, which has grown."""
+        with self._lock:
+            if self._sets.get(stops.conditions) is stops:
+                self._weigh(stops.conditions, stops)
+
     def _weigh(self, conditions: StopConditions, stops: StopSet) -> None:
-        """Note the size of ``stops``, the last used; drop the first if all are too large."""
+        """Note the size of ``stops``; drop the least recently used ones if all are too large."""
         size = stops.size
         self._size += size - self._sizes.get(conditions, 0)
         self._sizes[conditions] = size
