@@ -33,10 +33,14 @@ __all__ = ["ASYNC_CASES"]
 
 BACKENDS = ("asyncio", "trio")
 IDLE_HOOK = "a hook that does nothing"
+HOOK_FLOOR = 1.02
+"""The most of a stream without a hook that it may take."""
 BUFFER = 64
 QUEUE = f"anyio's memory stream of {BUFFER}, a token"
 THREAD = "a feed, from a thread"
 TOKENS_PER_WAKE = (1, 4, 16)
+HAND_OVER_FLOORS = {4: 0.5}
+"""The most of the memory stream's time, by the tokens that a reader gets at a time."""
 
 EVENT = "a chunk as JSON in a server-sent event"
 TURN = "a turn of asyncio's loop"
@@ -73,7 +77,8 @@ def hooked(subject: Subject, effort: Effort, report: Report) -> None:
             samples = in_turns(cases, effort.rounds)
             for name in made:
                 ratio = samples.ratio(name, OURS)
-                report.add(subject.name, where, f"{name} / {OURS}", ratio, "x")
+                floor = HOOK_FLOOR if name == IDLE_HOOK else None
+                report.add(subject.name, where, f"{name} / {OURS}", ratio, "x", floor=floor)
             for name in hooks:
                 report.add(subject.name, where, name, samples.time(name), "ns")
     _ends(subject, hooks, effort, report)
@@ -152,7 +157,7 @@ def hand_over(subject: Subject, effort: Effort, report: Report) -> None:
         add = partial(report.add, subject.name, case)
         for count in TOKENS_PER_WAKE:
             ratio = samples.ratio(_feed(count), QUEUE)
-            add(f"{_feed(count)} / {QUEUE}", ratio, "x")
+            add(f"{_feed(count)} / {QUEUE}", ratio, "x", floor=HAND_OVER_FLOORS.get(count))
         for name in ways:
             add(name, samples.time(name), "ns")
 

@@ -21,10 +21,10 @@ from streamdec.bench.memory import bytes_per_stream
 from tests.benchmarks.async_cases import ASYNC_CASES
 from tests.benchmarks.common import (
     BYTES_PER_STREAM,
-    CLIFF,
     FLAT,
     FULL,
     QUICK,
+    STEP_FLOORS,
     Case,
     Effort,
     compare,
@@ -69,7 +69,7 @@ def step(subject: Subject, effort: Effort, report: Report) -> None:
         entrants: list[Entrant] = [subject.ours, subject.rival]
         samples = race(entrants, [token_ids] * effort.step_streams, effort.rounds)
         add = partial(report.add, subject.name, f"step, {workload}")
-        add(f"{OURS} / {HF}", samples.ratio(OURS, HF), "x", floor=CLIFF)
+        add(f"{OURS} / {HF}", samples.ratio(OURS, HF), "x", floor=STEP_FLOORS.get(subject.rule))
         for entrant in entrants:
             add(entrant.name, samples.time(entrant.name), "ns")
 
@@ -138,7 +138,7 @@ def skipped(subject: Subject, effort: Effort, report: Report) -> None:
     warm(subject, [chat], report, "skipped, turns")
     samples = race([subject.ours, subject.rival], [chat] * effort.step_streams, effort.rounds)
     add = partial(report.add, subject.name, "skipped, turns")
-    add(f"{OURS} / {HF}", samples.ratio(OURS, HF), "x", floor=2 * CLIFF)
+    add(f"{OURS} / {HF}", samples.ratio(OURS, HF), "x", floor=STEP_FLOORS.get(subject.rule))
     add(OURS, samples.time(OURS), "ns")
     _flat(subject, effort, report, "skipped on end", special[-1])
 

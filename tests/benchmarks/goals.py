@@ -122,6 +122,14 @@ GOALS: Sequence[Goal] = (
         "×",
         [("unseen code after 299,008 tokens", f"0 ordinary stops / {NO_STOPS}")],
     ),
+    _entry(
+        "`iter_chunks` with `return_token_ids`, beside without",
+        1.5,
+        "iter_chunks, return_token_ids / iter_chunks",
+    ),
+    _entry(
+        "`iter_chunks` over lists of 8 ids, beside ids", 1, "iter_chunks, lists of 8 / iter_chunks"
+    ),
     _entry("`step_batch` of one id, beside a step", 1.3, "step_batch of one id / step"),
     Goal(
         "making a set of 4 ordinary / hard stops",

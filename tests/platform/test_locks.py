@@ -77,13 +77,13 @@ def test_a_child_makes_streams_while_threads_of_its_parent_make_others() -> None
     for thread in threads:
         thread.start()
     try:
-        answers = [in_a_fork(make) for _ in range(5)]
+        answers = [in_a_fork(make) for _ in range(20)]
     finally:
         is_over.set()
         sys.setswitchinterval(interval)
         for thread in threads:
             thread.join()
-    assert answers == [make()] * 5
+    assert answers == [make()] * 20
 
 
 def _locks_named_by(node: ast.AST) -> set[str]:

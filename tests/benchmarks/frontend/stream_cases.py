@@ -80,7 +80,8 @@ def streaming(frontend: Frontend, effort: Effort, report: Report) -> None:
     common.warm(subject, [ids], report, where)
     samples = race([subject.ours, subject.rival], [ids], rounds)
     add = partial(report.add, subject.name, where)
-    add(f"{OURS} / {HF}", samples.ratio(OURS, HF), "x", floor=common.CLIFF)
+    floor = common.STEP_FLOORS.get(subject.rule)
+    add(f"{OURS} / {HF}", samples.ratio(OURS, HF), "x", floor=floor and floor * common.FLAT)
     for name in (OURS, HF):
         add(name, samples.time(name), "ns")
         add(f"{name}, speed", 1e3 / samples.time(name).median, "Mtokens/s")
