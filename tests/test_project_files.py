@@ -48,6 +48,12 @@ def test_the_changelog_has_this_version_and_the_kinds_of_changes_that_there_are(
     assert set(re.findall(r"^### (.+)$", CHANGELOG.text, re.MULTILINE)) <= kinds
 
 
+def test_the_changelog_has_each_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    (listed,) = re.findall(r"^- The command `streamdec`: ([^.]+)\.", CHANGELOG.text, re.MULTILINE)
+    commands = run(monkeypatch, "--help").out.partition("Commands:")[2].partition("\n\n")[0]
+    assert re.findall(r"`(\w+)`", listed) == re.findall(r"^  (\w+)  ", commands, re.MULTILINE)
+
+
 def test_what_is_installed_is_this_version() -> None:
     assert version("streamdec") == PROJECT["project"]["version"]
 

@@ -22,7 +22,7 @@ class Count(NamedTuple):
 
     @classmethod
     def of(cls, counts: Sequence[int]) -> Count:
-        """Return the mean and the greatest of ``counts``, or zeros if there are none."""
+        """Return the mean and the greatest of ``counts``; both are 0 without counts."""
         return cls(sum(counts) / len(counts), max(counts)) if counts else cls(0.0, 0)
 
 

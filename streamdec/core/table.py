@@ -143,8 +143,8 @@ MOVES = 1 << 27
 NAMED = 1 << 28
 """Some stream's conditions name the token's id."""
 SLOW = 1 << 29
-"""The token takes the slow path: it has no text, or its state neither is idle nor holds, or is an
-idle that holds, or its id is named and it moves."""
+"""The token takes the slow path: it has no text, or its state is idle and something waits there, or
+its state is another one that holds nothing, or its id is named and it moves."""
 LETTERS = MOVES - 1
 """The bits that stand for letters."""
 # CPython handles integers of 30 bits fastest.
@@ -184,11 +184,11 @@ class Row(dict[int, "Transition"]):
         self.holds: bool = holds
         """Whether the state withholds bytes or text."""
         self.marks: dict[int, tuple[float, ...]] = {}
-        """The marks of tokens whose text may be part of a stop, less the tally before the token. By
-        token id; streams with stops fill it."""
+        """By token id: the marks of its text, counted from the tally before the token. Streams with
+        stops fill it."""
 
     def forget(self) -> None:
-        """Empty the row."""
+        """Drop all transitions and marks."""
         self.clear()
         self.marks.clear()
 
@@ -428,7 +428,7 @@ class Table:
             start = max(len(token_ids) - size, 0)
             text, is_settled = self._text(token_ids, start, show_unknown)
             if is_settled:
-                return self.replacers.start
+                return self.replacers.start  # the text before the run is decided, too
             if start == 0:
                 return self.replacers.step(self.replacers.start, text)[1]
             tails = self.replacers.resynchronise(text)
@@ -441,7 +441,8 @@ class Table:
     ) -> tuple[str, bool]:
         """Return the text of the tokens from ``start`` on, before any replacement.
 
-        And whether complete characters of an open run follow it, which the prompt has decided.
+        Also return whether they end in an open run with complete characters: the prompt has decided
+        those, and the text leaves them out.
         """
         rule = self.rule
         state, data = rule.prime(token_ids[:start], show_unknown=show_unknown)

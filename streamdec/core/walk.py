@@ -432,10 +432,13 @@ class Walk(Counters):
         return (*marks, *endings.marks_of(self._count, firsts))[-matching.size :]
 
     def _moving_marks(self, token_id: int, tally: float) -> Marks:
-        """The marks of a token that moves; ``tally`` is that after it. KeyError: not known yet."""
+        """The marks of a token that moves the row; ``tally`` is after it.
+
+        KeyError: they are not known yet.
+        """
         row = self._row
         if type(row) is list:
-            return (tally,)  # the whole text is its own
+            return (tally,)  # all of the text is the token's own
         before = self._tally
         return tuple([before + mark for mark in row.marks[token_id]])
 

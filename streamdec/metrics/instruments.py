@@ -402,7 +402,7 @@ _STOP_SETS = (
         name="streamdec.stop_sets.texts",
         kind="updowncounter",
         unit="{text}",
-        description="Texts whose effect on them is stored, of about 250 bytes each.",
+        description="Texts whose effect on them is stored, of about 150 bytes each.",
         value="texts",
     ),
     _stop_set(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import gc
 import os
 import re
@@ -27,7 +28,7 @@ from streamdec.chat import isolated as child_process
 from streamdec.chat.environment import make_environment
 from streamdec.chat.isolated import ChildLimits, ChildPool, Rendering, render_isolated
 from streamdec.chat.rendering import render_once
-from streamdec.chat.static_check import check_template, error_code
+from streamdec.chat.static_check import StaticLimits, check_template, error_code
 from streamdec.errors import ChatTemplateError
 from tests.chat import attacks
 
@@ -569,3 +570,17 @@ def test_the_clock_is_asked_in_this_process(
 
 
 # --- the page -------------------------------------------------------------------------------------
+
+
+def test_the_page_states_the_limits_that_hold() -> None:
+    page = (ROOT / "docs/explanation/hostile-templates.md").read_text("utf-8")
+    stated = dict(re.findall(r"^\| `(\w+(?:\.\w+)?)` \| ([\d,.]+) \|", page, re.MULTILINE))
+    limits = {
+        **{f"static.{name}": each for name, each in dataclasses.asdict(StaticLimits()).items()},
+        **{
+            f"child.{name}": each
+            for name, each in dataclasses.asdict(child_process.CHILD_LIMITS).items()
+        },
+        "output": rendering.MAX_OUTPUT,
+    }
+    assert {name: float(value.replace(",", "")) for name, value in stated.items()} == limits

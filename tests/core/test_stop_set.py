@@ -12,7 +12,7 @@ from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.core.stops import stop_set as module
 from streamdec.core.stops.matcher import Hit
 from streamdec.core.stops.stop_set import StopSet, stop_set_for, stop_set_statistics
-from streamdec.core.table import NAMED, Options, letters_of
+from streamdec.core.table import NAMED, Options, Table, letters_of
 from streamdec.core.tables import table_for
 from tests.support.caches import small_caches
 
@@ -134,10 +134,12 @@ def test_sets_that_are_used_once_stay_within_their_bound(
     tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_SETS_SIZE", 100_000)
+    table = table_for(tokenizer)
+    assert isinstance(table, Table)
     for number in range(40):
         conditions = StopConditions([f"{digit} {number} x" for digit in range(4)])
         StopSequenceDecoder(tokenizer, conditions).step_batch([*range(100)])
-        sizes = [each.size for each in table_for(tokenizer).stop_sets]
+        sizes = [each.size for each in table.stop_sets]
         unnoted = module.STORED_SIZE * module.TEXTS_PER_WEIGHING * len(sizes)
         assert sum(sizes) <= 100_000 + unnoted
 

@@ -27,3 +27,9 @@ def test_alarms_are_about_what_is_counted() -> None:
             assert {*re.findall(r"(\w+)=", selector)} <= {*instrument.labels}
         grouped = re.findall(r"sum by \(([^)]+)\)", alarm["expr"])
         assert {label for group in grouped for label in group.split(", ")} <= labels
+
+
+def test_each_alarm_is_explained() -> None:
+    assert re.findall(r"^\| `(\w+)` \|", PAGE.text, re.MULTILINE) == [
+        alarm["alert"] for alarm in ALARMS
+    ]

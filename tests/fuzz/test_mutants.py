@@ -35,6 +35,11 @@ def test_each_law_is_broken_at_least_once() -> None:
     assert numbers == {*range(19)}
 
 
+def test_the_page_says_how_many_there_are() -> None:
+    page = (ROOT / "docs" / "explanation" / "proof.md").read_text("utf-8")
+    assert re.findall(r"All (\d+)\s+are caught", page) == [str(len(MUTANTS))]
+
+
 def test_a_line_that_is_no_longer_there_is_an_error(tmp_path: Path) -> None:
     mutant = MUTANTS[0]._replace(old="no such line")
     copy_of(mutant, tmp_path)

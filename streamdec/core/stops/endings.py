@@ -14,16 +14,17 @@ read, and where it is cut:
 * *Nothing follows* (``flush``, a limit, the end of the engine). The unfinished bytes become text.
   The stops read it too, so this may also complete a stop.
 * *An id that stops by itself.* All that the tokens before it left is released, as above. The text
-  of the id itself is not read. It is output if the stop is visible. Its first character may have
-  begun in an earlier token: :class:`~streamdec.core.provenance.Parted` cuts it there.
+  of the id itself is not read. It is output if the stop is visible. Where an earlier token began
+  its first character, :class:`~streamdec.core.provenance.Parted` says which part is whose.
 * *A sequence of ids.* It is cut before the first byte of its first token, but its first token looks
   like any other until the last one comes. So each token that may begin a sequence is a
-  :class:`Candidate`: it keeps the checkpoint before it, and how much of the text decided since has
-  none of its bytes. That much may be output; the rest is withheld until the candidate has
-  failed. If the sequence is complete, the stream ends as if nothing had followed that checkpoint.
+  :class:`Candidate`. It keeps the checkpoint before the token, and how much of the text decided
+  since then has no byte of the token. That much may be output. The rest is withheld until another
+  token shows that there is no sequence. If the sequence is complete, the stream ends as if nothing
+  had followed that checkpoint.
 
 **A worked example.** The stop is the sequence of ids 1, 2. Token 1 completes the character that
-token 0 began, so half of it has to be taken back:
+token 0 began. That character must not be output before it is known whether token 2 follows:
 
 >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
 >>> tokenizer = MockTokenizer.from_tokens([b"caf\xc3", b"\xa9 ", b"au", b"lait"])
@@ -31,9 +32,9 @@ token 0 began, so half of it has to be taken back:
 >>> decoder = StopSequenceDecoder(tokenizer, conditions)
 >>> decoder.step(0).text, decoder.step(1).text, decoder.pending_text
 ('caf', '', 'é ')
->>> decoder.fork().step(3).text                     # no sequence: what was withheld comes out
+>>> decoder.fork().step(3).text                     # no sequence: the withheld text is output
 'é lait'
->>> decoder.step(2).text, decoder.match.start       # the sequence: nothing followed token 0
+>>> decoder.step(2).text, decoder.match.start       # the sequence: token 0 was the last
 ('\ufffd', 4)
 """
 
@@ -202,7 +203,7 @@ def marks_of(count: int, firsts: Ages) -> tuple[int, ...]:
 
 
 def tallied_marks(firsts: Ages) -> tuple[float, ...]:
-    """Return the same marks as tallies, less the tally before the letters."""
+    """Return the same marks as tallies, counted from the tally before the letters."""
     return tuple((1 - age) * TOKEN_TALLY + place for age, place in _runs(firsts))
 
 

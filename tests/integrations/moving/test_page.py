@@ -57,6 +57,17 @@ def started(code: str, *more: str, stdin: Any) -> subprocess.Popen[bytes]:
     )
 
 
+def test_the_snapshots_are_as_small_as_the_page_says() -> None:
+    tokenizer = loaded()
+    decoder = StopSequenceDecoder(tokenizer, StopConditions("\n\nUser:"))
+    sizes = []
+    for token_id in tokenizer.encode(TEXT).ids:
+        if not decoder.finished:
+            decoder.step(token_id)
+            sizes.append(len(json.dumps(decoder.snapshot(), separators=(",", ":"))))
+    assert f"between {min(sizes)} and {max(sizes)} bytes" in PAGE.text
+
+
 @pytest.mark.parametrize("cut", range(13))
 def test_the_text_is_the_same_wherever_it_is_cut(cut: int) -> None:
     tokenizer = loaded()

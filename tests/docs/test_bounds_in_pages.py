@@ -1,0 +1,100 @@
+"""The bounds that the pages on security and on the design tell are those of the code."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from streamdec.backends import _reading, gguf_metadata, sentencepiece, tokenizer_config
+from streamdec.core import table, window
+from streamdec.core.stops import patterns, regex_matcher, stop_set
+from streamdec.loading import content, detect
+from streamdec.preflight import snapshot, turns
+from streamdec.server import ServerLimits, bodies
+from streamdec.server.connections import Connection
+from streamdec.streams import reading, token_queue
+from tests.support.pages import Page
+
+SECURITY = " ".join(Page("docs/explanation/security.md").text.split())
+DESIGN = " ".join(Page("docs/explanation/design.md").text.split())
+OFFSETS = " ".join(Page("docs/explanation/offsets.md").text.split())
+MIB = 2**20
+STOP_SETS = f"{stop_set.MAX_SETS:,}, and about {stop_set.MAX_SETS_SIZE // MIB} MiB together"
+TEXTS = f"{stop_set.MAX_STORED:,} of about {stop_set.STORED_SIZE}"
+SERVER = ServerLimits()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"{regex_matcher.TIMEOUT} s of the thread for the match, ",
+        f"{patterns.MAX_PARTS:,} parts, repetitions counted",
+        f"{table.MAX_TRANSITIONS:,} transitions in rows; ids below {table.MAX_LISTED:,} in ",
+        f"stop sets of one table | {STOP_SETS}",
+        f"texts that one stop set knows | {stop_set.MAX_STORED:,} |",
+        f"a window of the windowed route | {window.MAX_WINDOW} ids",
+        f"looks whether a stream was cancelled | {reading.MAX_TOKENS_AT_ONCE} |",
+        f"{token_queue.MAX_SIZE:,}, or `maxsize`",
+        f"{_reading.MAX_FILE // MIB} MiB (`MAX_FILE`)",
+        f"xz may take {content._MAX_MEMORY // MIB} MiB",
+        f"a SentencePiece model | {sentencepiece._MAX_MODEL // MIB} MiB",
+        f"beside a tokenizer | {tokenizer_config._MAX_BYTES // MIB} MiB",
+        (
+            f"{gguf_metadata.MAX_METADATA // MIB} MiB, {gguf_metadata.MAX_ITEMS:,} items, "
+            f"{gguf_metadata._MAX_NESTING} levels"
+        ),
+        f"files of a folder that are looked into | {detect._MAX_FILES} |",
+        (
+            f"{snapshot.MAX_JSON // MIB} MiB, {snapshot.LIMITS['tokenizer.json'] // MIB} MiB, "
+            f"{snapshot.MAX_TEXT // MIB} MiB"
+        ),
+        f"{snapshot.MAX_CONTAINERS:,} brackets, {snapshot.MAX_VALUES:,} values",
+        f"{snapshot.MAX_ENTRIES:,}; {snapshot.MAX_TEMPLATES} |",
+        f"{turns.MOST_SECONDS} s, in a child process",
+        (
+            f"{SERVER.body_bytes // MIB} MiB, {SERVER.body_seconds:g} s | the body of a request; "
+            f"of those from {bodies.LARGE // 1024} KiB on {bodies.MOST_LARGE} are read at once"
+        ),
+        f"`depth` | {SERVER.depth} |",
+        f"`stops`, `stop_characters` | {SERVER.stops}, {SERVER.stop_characters:,} |",
+        f"`samples`, `top_logprobs` | {SERVER.samples}, {SERVER.top_logprobs} |",
+        f"`prompt_tokens`, `max_tokens` | {SERVER.prompt_tokens:,}, {SERVER.max_tokens:,} |",
+        f"| {SERVER.concurrent}, {SERVER.waiting}, {SERVER.waiting_seconds:g} s |",
+        (
+            f"no request for {Connection.head_seconds:g} seconds, or takes nothing of its answer "
+            f"for {Connection.drain_seconds:g}"
+        ),
+    ],
+)
+def test_the_page_on_security_says_what_the_code_has(said: str) -> None:
+    assert said in SECURITY
+
+
+def test_each_bound_of_a_server_is_on_the_page() -> None:
+    fields = {*re.findall(r"`(\w+)`", SECURITY)}
+    assert {*ServerLimits.__dataclass_fields__} - {"default_max_tokens"} <= fields
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"rows of a table | {table.MAX_TRANSITIONS:,} of about 200 bytes",
+        f"ids below {table.MAX_LISTED:,}, eight bytes each",
+        f"texts that one stop set knows | {TEXTS} bytes",
+        f"stop sets of a table | {STOP_SETS}",
+        f"ids that streams of a table named | {table.MAX_NAMED:,} |",
+        f"If streams name more than {table.MAX_NAMED:,} ids",
+        f"older than {table.MAX_AGE} tokens",
+        f"no step decodes more than {window.MAX_WINDOW} ids",
+    ],
+)
+def test_the_page_on_the_design_says_what_the_code_has(said: str) -> None:
+    assert said in DESIGN
+
+
+def test_what_pages_write_as_words_is_what_the_code_has() -> None:
+    assert window.MAX_HELD == 3
+    assert "withholds at most three U+FFFD" in DESIGN
+    assert f"a window has {window.MAX_WINDOW} ids at most" in OFFSETS
+    assert window.INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET == 5
