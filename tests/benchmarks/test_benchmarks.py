@@ -338,7 +338,7 @@ def test_a_quick_run_prints_ratios_first_and_writes_json(
     assert data["environment"]["python"].startswith("CPython")
     assert data["quick"] is True
     assert data["failures"] == []
-    ratios = [figure for figure in data["figures"] if figure["floor"] == STEP_FLOORS["ByteLevel"]]
+    ratios = [figure for figure in data["figures"] if figure["floor"] in STEP_FLOORS.values()]
     assert [figure["case"] for figure in ratios] == ["step, code", "step, mix"]
     assert all(figure["low"] <= figure["value"] <= figure["high"] for figure in ratios)
 
@@ -351,7 +351,7 @@ def test_a_missed_floor_fails_only_where_it_is_asked_for(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(STEP_FLOORS, "ByteLevel", 1e-9)
+    monkeypatch.setitem(STEP_FLOORS, "ByteFallback", 1e-9)
     found, text = run(capsys, "--quick", "--tokenizer", path, "--case", "step", *arguments)
     assert found == status
     assert "MISSED" in text

@@ -83,11 +83,11 @@ MAX_SETS = 4_096
 """Stop sets that are kept for one table."""
 MAX_SETS_SIZE = 2**25
 """Bytes that they may take together, by the estimates below."""
-TEXTS_PER_WEIGHING = 16
+TEXTS_PER_WEIGHING = 8
 """After so many new texts the size of a set is noted again."""
 SET_SIZE = 6_000
 """Bytes of a set of stops with its first texts."""
-STATE_SIZE = 700
+STATE_SIZE = 800
 """Bytes of a state."""
 STORED_SIZE = 150
 """Bytes of a stored text."""
