@@ -25,7 +25,7 @@ from streamdec.errors import RewriteError, TokenIdError, TokenIdTypeError, Token
 from streamdec.locks import Lock
 from streamdec.protocols import Decoder
 
-__all__ = ["DecodeStreamPatch", "TokenizersDecodeStream", "patch_decode_stream"]
+__all__ = ["DecodeStreamPatch", "TokenizersDecodeStream", "decoder_for", "patch_decode_stream"]
 
 _lock = Lock()
 decoders: Any = _decoders
@@ -116,7 +116,7 @@ class TokenizersDecodeStream:
 
     def _take(self, tokenizer: Any) -> None:
         """Begins the stream, or goes on with another tokenizer that decodes alike."""
-        wrapper = _wrapped(tokenizer)
+        wrapper = decoder_for(tokenizer)
         stream: Any
         if self._stream is not None:
             stream = DecodeStream.restore(wrapper, self._stream.snapshot())
@@ -206,13 +206,23 @@ def _invalid_prefix(error: RewriteError) -> RewriteError:
 # --- tokenizers -----------------------------------------------------------------------------------
 
 
-def _wrapped(tokenizer: Any) -> Decoder:
-    """What ``tokenizer`` is wrapped in: once, unless tokens were added to it since."""
+def decoder_for(tokenizer: Any) -> Decoder:
+    """The streamdec tokenizer of a ``tokenizers.Tokenizer``: the same object for each call.
+
+    For code inside an engine, which meets the engine's tokenizer with each request. A new one is
+    made only after tokens were added. Raises TypeError if it is not a ``tokenizers.Tokenizer``.
+
+    >>> from streamdec.compat import decoder_for
+    >>> from tokenizers import Tokenizer, models
+    >>> tokenizer = Tokenizer(models.WordLevel({"a": 0, "b": 1}, "a"))
+    >>> decoder_for(tokenizer) is decoder_for(tokenizer)
+    True
+    """
     try:
         size = tokenizer.get_vocab_size(with_added_tokens=True)
         kept, key = _home(tokenizer)
     except (AttributeError, TypeError):
-        raise TypeError(f"step() needs a tokenizers.Tokenizer, not {tokenizer!r:.60}") from None
+        raise TypeError(f"step() takes a tokenizers.Tokenizer, not {tokenizer!r:.60}") from None
     found = kept.get(key)
     if found is None or found[0] != size:
         with _lock:

@@ -1,0 +1,47 @@
+"""A plugin for vLLM: streamdec decodes the text of requests, and finds their stop strings.
+
+vLLM calls :func:`register` in each of its processes (entry-point group ``vllm.general_plugins``).
+From then on ``IncrementalDetokenizer.from_new_request`` makes a
+:class:`~streamdec_vllm.detokenizer.Detokenizer` for each request that streamdec supports, and
+vLLM's own class for the others.
+"""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["SWITCH", "TRIED", "__version__", "register", "unregister"]
+
+__version__ = "0.1.0"
+
+SWITCH = "STREAMDEC_VLLM"
+"""The environment variable: ``off`` leaves vLLM as it is, ``on`` also changes a version of vLLM
+that was not tried, if its classes look the same. By default only tried versions are changed."""
+
+TRIED = ("0.33",)
+"""The series of vLLM that the tests of this plugin were run with."""
+
+
+def register() -> None:
+    """Make vLLM's detokenizers streamdec's. Never raises; logs what it did, or why it did nothing.
+
+    A second call does nothing.
+    """
+    switch = os.environ.get(SWITCH, "").strip().lower()
+    if switch in ("off", "0", "false", "no"):
+        return
+    from streamdec_vllm.logs import logger
+
+    try:
+        from streamdec_vllm import patch
+
+        patch.apply(is_forced=switch in ("on", "1", "true", "yes"))
+    except Exception:
+        logger.exception("streamdec-vllm could not be set up; vLLM decodes as it does without it")
+
+
+def unregister() -> None:
+    """Put vLLM's own detokenizers back, for requests that come after this call."""
+    from streamdec_vllm import patch
+
+    patch.undo()

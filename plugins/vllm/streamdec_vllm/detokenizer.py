@@ -1,0 +1,181 @@
+"""The detokenizer of one request, with the interface of vLLM's ``IncrementalDetokenizer``.
+
+vLLM calls ``update`` with the ids of a step and gets the stop string that they complete, then
+``get_next_output_text`` for the text. The ids after a stop are not kept, as vLLM expects: it cuts
+log probabilities and counts by ``num_output_tokens``. Stop tokens and limits are the scheduler's:
+it says with ``stop_terminated`` that the last id is one.
+
+What differs from vLLM's own class, and why, is in the README.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
+
+from streamdec import FinishedError, StopConditions, StopSequenceDecoder, TokenIdError
+from streamdec.chunks import NOTHING, Chunk
+from streamdec.compat import decoder_for
+from vllm.v1.engine.detokenizer import (
+    FastIncrementalDetokenizer,
+    IncrementalDetokenizer,
+    uses_fast_detokenizer,
+)
+
+from streamdec_vllm.logs import say_once
+
+__all__ = ["Detokenizer", "why_unsupported"]
+
+
+def why_unsupported(tokenizer: Any, request: Any) -> str | None:
+    """What of a request streamdec does not support, in a few words; None if nothing."""
+    if not uses_fast_detokenizer(tokenizer):
+        return f"a {type(tokenizer).__name__} (it has no tokenizers.Tokenizer)"
+    params = request.sampling_params
+    if not (params.skip_special_tokens or params.spaces_between_special_tokens):
+        return "spaces_between_special_tokens=False and skip_special_tokens=False"
+    return None
+
+
+@lru_cache(maxsize=256)
+def _conditions(stop: tuple[str, ...], min_tokens: int, is_visible: bool) -> StopConditions:
+    """The conditions of a request; the same object for equal ones, which decoders share."""
+    return StopConditions(
+        stop=stop, min_tokens=min_tokens, include_stop_str_in_output=is_visible
+    )
+
+
+class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
+    """Turns the ids of one request into text, and finds its stop strings.
+
+    Args:
+        tokenizer: the tokenizer of vLLM, a ``transformers.TokenizersBackend``.
+        request: the ``EngineCoreRequest``. Its prompt and its sampling parameters are kept.
+    """
+
+    def __init__(self, tokenizer: Any, request: Any) -> None:
+        super().__init__()
+        self._tokenizer = tokenizer
+        self._params = request.sampling_params
+        self._prompt = request.prompt_token_ids or ()  # none, if the prompt is embeddings
+        self._request_id = request.request_id
+        self._shows_stop = bool(self._params.include_stop_str_in_output)
+        self._new: list[str] = []
+        """The text that was not output yet."""
+        self._num_given = 0
+        """Characters that were output, if only new text is (``delta``)."""
+        self._given = ""
+        """The text that was output, if all of it is each time."""
+        self._begin(self._prompt, self._params.min_tokens)
+
+    def _begin(self, prompt: Any, min_tokens: int) -> None:
+        """Begin to decode after ``prompt``."""
+        stop = self._params.stop or ()
+        stop = (stop,) if isinstance(stop, str) else tuple(stop)
+        self._decoder = StopSequenceDecoder(
+            decoder_for(self._tokenizer._tokenizer),
+            _conditions(stop, min_tokens if stop else 0, self._shows_stop),
+            prompt,
+            skip_special_tokens=self._params.skip_special_tokens,
+        )
+        self._step = self._decoder.step
+
+    def update(self, new_token_ids: list[int], stop_terminated: bool) -> str | None:
+        """Take the ids of a step, and return the stop string that they complete, or None.
+
+        Args:
+            new_token_ids: the ids.
+            stop_terminated: the last of them ended the request by its id.
+        """
+        if not new_token_ids:
+            return None
+        ids, read = self.token_ids, new_token_ids
+        if stop_terminated and not self._shows_stop:
+            read = new_token_ids[:-1]
+        num_before = len(ids)
+        try:
+            for token_id in read:
+                chunk = self._step(token_id)
+                ids.append(token_id)
+                if chunk.text:
+                    self._new.append(chunk.text)
+                if chunk.finish_reason is not None:
+                    return str(chunk.stop_reason)
+        except Exception as error:
+            rest = new_token_ids[len(ids) - num_before :]
+            return self._update_after(error, rest, stop_terminated)
+        if read is not new_token_ids:
+            ids.append(new_token_ids[-1])
+        return None
+
+    def get_next_output_text(self, finished: bool, delta: bool) -> str:
+        """Return the text since the last call (``delta``), or all of it.
+
+        ``finished`` also outputs what was withheld. The request may still go on (vLLM's streaming
+        input), so this is a release and not an end.
+        """
+        if finished:
+            self._release()
+        text = "".join(self._new)
+        self._new.clear()
+        if delta:
+            self._num_given += len(text)
+            return text
+        self._given += text
+        return self._given
+
+    def _release(self) -> None:
+        """Output what is held and jailed."""
+        if self._decoder.finish_reason is not None:
+            return
+        try:
+            text = self._decoder.release().text
+        except Exception as error:
+            say_once(f"the end of a text was not decoded: {type(error).__name__}", exc_info=error)
+            text = self._decoder.jailed
+        if text:
+            self._new.append(text)
+
+    # --- what is rare
+
+    def _update_after(self, error: Exception, rest: list[int], stop_terminated: bool) -> str | None:
+        """Go on with ``rest``, at the first id of which our decoder raised ``error``."""
+        if isinstance(error, FinishedError):
+            # Streaming input: the request goes on after a stop.
+            num_tokens = len(self.token_ids)
+            self._begin(
+                [*self._prompt, *self.token_ids], max(self._params.min_tokens - num_tokens, 0)
+            )
+            return self.update(rest, stop_terminated)
+        if isinstance(error, TokenIdError):
+            # As vLLM does: count it, and go on.
+            say_once("an engine gave what is no token id; it has no text", exc_info=error)
+            self.token_ids.append(rest[0])
+            return self.update(rest[1:], stop_terminated)
+        name = type(error).__name__
+        say_once(f"vLLM's own detokenizer goes on with a request after a {name}", exc_info=error)
+        try:
+            self._hand_over()
+        except Exception as second:
+            say_once(f"a request gets no more text: {type(second).__name__}", exc_info=second)
+            self._step = _no_text
+        return self.update(rest, stop_terminated)
+
+    def _hand_over(self) -> None:
+        """Become vLLM's own detokenizer, which has decoded what this one has."""
+        request: Any = SimpleNamespace(
+            request_id=self._request_id,
+            prompt_token_ids=[*self._prompt] or None,
+            sampling_params=self._params,
+        )
+        stock = FastIncrementalDetokenizer(self._tokenizer, request)
+        stop, stock.stop = stock.stop, []  # none of them was in the text
+        stock.update(self.token_ids, False)
+        stock.stop = stop
+        stock._last_output_text_offset = self._num_given
+        self.__class__, self.__dict__ = FastIncrementalDetokenizer, stock.__dict__
+
+
+def _no_text(token_id: Any) -> Chunk:
+    return NOTHING

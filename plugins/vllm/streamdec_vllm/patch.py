@@ -1,0 +1,106 @@
+"""Where the detokenizer is exchanged: ``IncrementalDetokenizer.from_new_request``.
+
+vLLM makes the detokenizer of a request with this class method and nothing else, so replacing it on
+the class works whichever module has imported the class before.
+"""
+
+from __future__ import annotations
+
+import inspect
+from importlib.metadata import version
+from typing import Any
+
+from vllm.v1.engine import detokenizer as theirs
+
+from streamdec_vllm import SWITCH, TRIED, __version__
+from streamdec_vllm.detokenizer import Detokenizer, why_unsupported
+from streamdec_vllm.logs import logger, say_once
+
+__all__ = ["apply", "undo"]
+
+_NAME = "from_new_request"
+_EXPECTED = {
+    ("IncrementalDetokenizer", "from_new_request"): ["tokenizer", "request"],
+    ("IncrementalDetokenizer", "update"): ["self", "new_token_ids", "stop_terminated"],
+    ("IncrementalDetokenizer", "get_next_output_text"): ["self", "finished", "delta"],
+    ("IncrementalDetokenizer", "num_output_tokens"): ["self"],
+    ("FastIncrementalDetokenizer", "__init__"): ["self", "tokenizer", "request"],
+}
+"""The parameters of the methods that are replaced or called, in the versions that were tried."""
+
+_stock: classmethod[Any, Any, Any] | None = None
+"""vLLM's own class method, while ours is in its place."""
+
+
+def apply(*, is_forced: bool) -> None:
+    """Exchange the detokenizers, if this version of vLLM is known.
+
+    Args:
+        is_forced: a version that was not tried is enough, if its classes look the same.
+    """
+    global _stock
+    if _stock is not None:
+        return
+    found = version("vllm")
+    is_tried = ".".join(found.split(".")[:2]) in TRIED
+    if not is_tried and not is_forced:
+        logger.warning(
+            "streamdec-vllm %s was tried with vLLM %s and not with %s: it does nothing. "
+            "Install a newer streamdec-vllm, or set %s=on to use it all the same.",
+            __version__,
+            ", ".join(TRIED),
+            found,
+            SWITCH,
+        )
+        return
+    unlike = _differences()
+    if unlike:
+        logger.error(
+            "streamdec-vllm %s does not know vLLM %s (%s): it does nothing.",
+            __version__,
+            found,
+            unlike,
+        )
+        return
+    _stock = theirs.IncrementalDetokenizer.__dict__[_NAME]
+    setattr(theirs.IncrementalDetokenizer, _NAME, classmethod(_from_new_request))
+    logger.info(
+        "streamdec %s decodes the text of requests (%s=off turns it off)",
+        version("streamdec"),
+        SWITCH,
+    )
+
+
+def undo() -> None:
+    """Put vLLM's own class method back."""
+    global _stock
+    if _stock is not None:
+        setattr(theirs.IncrementalDetokenizer, _NAME, _stock)
+        _stock = None
+
+
+def _differences() -> str:
+    """What vLLM's classes do not have as expected; empty if nothing."""
+    for (name, method), expected in _EXPECTED.items():
+        found = getattr(getattr(theirs, name, None), method, None)
+        if found is None:
+            return f"{name}.{method} is missing"
+        parameters = [*inspect.signature(found).parameters]
+        if parameters != expected:
+            return f"{name}.{method} takes {', '.join(parameters)}"
+    return ""
+
+
+def _from_new_request(cls: type[Any], tokenizer: Any, request: Any) -> Any:
+    """Return streamdec's detokenizer for ``request``, or vLLM's own."""
+    assert _stock is not None
+    if tokenizer is not None:
+        try:
+            reason = why_unsupported(tokenizer, request)
+            if reason is None:
+                return Detokenizer(tokenizer, request)
+            say_once(f"vLLM's own detokenizer decodes requests with {reason}")
+        except Exception as error:
+            kind = type(error).__name__
+            say_once(f"vLLM's own detokenizer decodes a request: {kind}", exc_info=error)
+    return _stock.__func__(cls, tokenizer, request)
