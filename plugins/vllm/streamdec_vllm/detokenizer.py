@@ -10,19 +10,20 @@ What differs from vLLM's own class, and why, is in the README.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
-from streamdec import FinishedError, StopConditions, StopSequenceDecoder, TokenIdError
-from streamdec.chunks import NOTHING, Chunk
-from streamdec.compat import decoder_for
 from vllm.v1.engine.detokenizer import (
     FastIncrementalDetokenizer,
     IncrementalDetokenizer,
     uses_fast_detokenizer,
 )
 
+from streamdec import FinishedError, StopConditions, StopSequenceDecoder, TokenIdError
+from streamdec.chunks import NOTHING, Chunk
+from streamdec.compat import decoder_for
 from streamdec_vllm.logs import say_once
 
 __all__ = ["Detokenizer", "why_unsupported"]
@@ -41,9 +42,7 @@ def why_unsupported(tokenizer: Any, request: Any) -> str | None:
 @lru_cache(maxsize=256)
 def _conditions(stop: tuple[str, ...], min_tokens: int, is_visible: bool) -> StopConditions:
     """The conditions of a request; the same object for equal ones, which decoders share."""
-    return StopConditions(
-        stop=stop, min_tokens=min_tokens, include_stop_str_in_output=is_visible
-    )
+    return StopConditions(stop=stop, min_tokens=min_tokens, include_stop_str_in_output=is_visible)
 
 
 class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
@@ -79,7 +78,7 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
             prompt,
             skip_special_tokens=self._params.skip_special_tokens,
         )
-        self._step = self._decoder.step
+        self._step: Callable[[Any], Chunk] = self._decoder.step
 
     def update(self, new_token_ids: list[int], stop_terminated: bool) -> str | None:
         """Take the ids of a step, and return the stop string that they complete, or None.
@@ -177,5 +176,5 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
         self.__class__, self.__dict__ = FastIncrementalDetokenizer, stock.__dict__
 
 
-def _no_text(token_id: Any) -> Chunk:
+def _no_text(_: Any) -> Chunk:
     return NOTHING

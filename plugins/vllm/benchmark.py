@@ -1,0 +1,163 @@
+"""What a token costs in vLLM's ``OutputProcessor``, with its own detokenizer and with the plugin's.
+
+    python plugins/vllm/benchmark.py TOKENIZER_JSON TEXT_FILE
+
+The engine's outputs are made beforehand; what is timed is the whole loop: ``add_request`` and
+``process_outputs``, with all that vLLM does for each output. The contestants take turns in one
+run, and the fastest of the rounds counts. CPU time, one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import streamdec_vllm
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
+from vllm.sampling_params import RequestOutputKind, SamplingParams
+from vllm.v1.engine import EngineCoreOutput, EngineCoreRequest
+from vllm.v1.engine.output_processor import OutputProcessor
+
+from streamdec.compat import patch_decode_stream
+
+
+class Case(NamedTuple):
+    """What is measured."""
+
+    name: str
+    stops: int = 0
+    requests: int = 256
+    tokens: int = 96
+    at_once: int = 1
+    stray: bool = False
+
+
+CASES = (
+    Case("no stops"),
+    Case("4 stops", 4),
+    Case("64 stops", 64),
+    Case("4 stops, 4 tokens a step", 4, at_once=4),
+    Case("stray bytes", requests=16, tokens=1_500, stray=True),
+)
+
+
+@contextmanager
+def _plugin() -> Iterator[None]:
+    streamdec_vllm.register()
+    try:
+        yield
+    finally:
+        streamdec_vllm.unregister()
+
+
+CONTESTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "detokenize=False": nullcontext,
+    "vLLM": nullcontext,
+    "patch_decode_stream": patch_decode_stream,
+    "plugin": _plugin,
+}
+
+
+def requests_of(case: Case, ids: list[int], *, detokenize: bool) -> list[EngineCoreRequest]:
+    """The requests of a case. Their stops differ from request to request, as users' do."""
+    draw = random.Random(1)
+    made = []
+    for number in range(case.requests):
+        stops = [f"\n\n{draw.choice('ABCDEFGH')}top {k}:" for k in range(case.stops)]
+        params = SamplingParams(
+            stop=stops if detokenize else None,
+            detokenize=detokenize,
+            output_kind=RequestOutputKind.DELTA,
+            max_tokens=100_000,
+        )
+        made.append(
+            EngineCoreRequest(
+                request_id=str(number),
+                external_req_id=str(number),
+                prompt_token_ids=ids[:500],
+                mm_features=None,
+                sampling_params=params,
+                pooling_params=None,
+                arrival_time=0.0,
+                lora_request=None,
+                cache_salt=None,
+                data_parallel_rank=None,
+            )
+        )
+    return made
+
+
+def steps_of(case: Case, ids: list[int], stray: list[int]) -> list[list[EngineCoreOutput]]:
+    """The outputs of an engine, step by step: each request reads another part of the text."""
+    draw = random.Random(2)
+    starts = [draw.randrange(len(ids) - case.tokens) for _ in range(case.requests)]
+    rows = [
+        stray[: case.tokens] if case.stray else ids[start : start + case.tokens] for start in starts
+    ]
+    return [
+        [
+            EngineCoreOutput(request_id=str(number), new_token_ids=row[at : at + case.at_once])
+            for number, row in enumerate(rows)
+        ]
+        for at in range(0, case.tokens, case.at_once)
+    ]
+
+
+def timed(
+    held: Any, requests: list[EngineCoreRequest], steps: list[list[EngineCoreOutput]]
+) -> tuple[float, float]:
+    """CPU seconds of adding the requests, and of the steps."""
+    processor = OutputProcessor(held, log_stats=False)
+    gc.collect()
+    gc.disable()
+    begin = time.process_time()
+    for request in requests:
+        processor.add_request(request, None)
+    added = time.process_time()
+    for step in steps:
+        processor.process_outputs(step)
+    end = time.process_time()
+    gc.enable()
+    return added - begin, end - added
+
+
+def main() -> None:
+    """Measure and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tokenizer", type=Path)
+    parser.add_argument("text", type=Path)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    library = Tokenizer.from_file(str(arguments.tokenizer))
+    held = PreTrainedTokenizerFast(tokenizer_object=library)
+    ids = library.encode(arguments.text.read_text("utf-8"), add_special_tokens=False).ids
+    stray = [i for i in range(1_000) if library.decode([i]) == "\ufffd"] * 2_000
+    print(f"{'':28}" + "".join(f"{name:>22}" for name in CONTESTANTS) + "   vLLM / plugin")
+    for case in CASES:
+        if case.stray and not stray:
+            continue
+        adding, stepping = dict.fromkeys(CONTESTANTS, 1e9), dict.fromkeys(CONTESTANTS, 1e9)
+        steps = steps_of(case, ids, stray)
+        for _ in range(arguments.rounds):
+            for name, context in CONTESTANTS.items():
+                requests = requests_of(case, ids, detokenize=name != "detokenize=False")
+                with context():
+                    added, stepped = timed(held, requests, steps)
+                adding[name] = min(adding[name], added / case.requests)
+                tokens = case.requests * case.tokens
+                stepping[name] = min(stepping[name], stepped / tokens)
+        for what, figures, unit in (("a token, ns", stepping, 1e9), ("a request, us", adding, 1e6)):
+            row = "".join(f"{figures[name] * unit:22,.1f}" for name in CONTESTANTS)
+            ratio = figures["vLLM"] / figures["plugin"]
+            print(f"{case.name if unit == 1e9 else '':>13.24}{what:>15}{row}{ratio:12.2f} x")
+
+
+if __name__ == "__main__":
+    main()

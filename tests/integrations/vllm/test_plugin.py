@@ -1,0 +1,467 @@
+"""vLLM with the plugin beside vLLM without it: the same outputs, but for what is classified here.
+
+The plugin's README lists the classes of differences. Each is recognised by its cause, and not by
+the outputs that it changes.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from tests.integrations.vllm.test_front_half import MESSAGE, _cases, drawn_stops, grouped
+from tests.support.zoo import ZOO
+
+pytest.importorskip("vllm", reason="vLLM's front half is in the group vllm")
+pytest.importorskip("streamdec_vllm", reason="the plugin is in plugins/vllm")
+
+import streamdec_vllm
+from streamdec_vllm import logs, patch
+from streamdec_vllm.detokenizer import Detokenizer
+from vllm.v1.engine import detokenizer as theirs
+
+from tests.integrations.vllm.front_half import FrontHalf
+
+REPLACEMENT = "\ufffd"
+
+
+@pytest.fixture(autouse=True)
+def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Leave vLLM as it was, and forget what was logged."""
+    monkeypatch.delenv(streamdec_vllm.SWITCH, raising=False)
+    monkeypatch.setattr(logs, "_said", set())
+    yield
+    streamdec_vllm.unregister()
+
+
+@pytest.fixture
+def library() -> Tokenizer:
+    return ZOO["byte_level_trained"]()
+
+
+class Result(NamedTuple):
+    """What a caller of vLLM has in the end."""
+
+    text: str
+    token_ids: list[int]
+    finish_reason: str | None
+    stop_reason: str | int | None
+
+
+def result(
+    library: Tokenizer,
+    prompt: Sequence[int],
+    groups: Sequence[Sequence[int]],
+    kind: str = "DELTA",
+    ends: tuple[str, int | None] = ("LENGTH", None),
+    **params: Any,
+) -> Result:
+    outputs = [*FrontHalf(library, prompt, kind, **params).outputs(groups, *ends)]
+    samples = [output.outputs[0] for output in outputs]
+    last = samples[-1]
+    if kind == "DELTA":
+        text = "".join(sample.text for sample in samples)
+        token_ids = [token_id for sample in samples for token_id in sample.token_ids]
+    else:
+        text, token_ids = last.text, [*last.token_ids]
+    return Result(text, token_ids, last.finish_reason, last.stop_reason)
+
+
+def both(*args: Any, **params: Any) -> tuple[Result, Result]:
+    """The results without the plugin and with it."""
+    without = result(*args, **params)
+    streamdec_vllm.register()
+    try:
+        return without, result(*args, **params)
+    finally:
+        streamdec_vllm.unregister()
+
+
+# --- random requests ------------------------------------------------------------------------------
+
+
+def classified(
+    library: Tokenizer,
+    prompt: Sequence[int],
+    params: dict[str, Any],
+    a: Result,
+    b: Result,
+) -> str:
+    """Why vLLM's result ``a`` and the plugin's ``b`` differ; AssertionError if for no known reason.
+
+    Where no stop ended the text, that of the plugin must be what the tokenizer decodes.
+    """
+    decode, skip = library.decode, params["skip_special_tokens"]
+    before = decode(prompt, skip_special_tokens=skip)
+    is_cut = before.endswith(REPLACEMENT)
+    stops, ids = params["stop"], b.token_ids
+    is_by_id = b.finish_reason == "stop" and b.stop_reason not in stops
+    if is_by_id and not params["include_stop_str_in_output"]:
+        ids = ids[:-1]
+    decoded = decode([*prompt, *ids], skip_special_tokens=skip)
+    if b.finish_reason == "length" and not is_cut and REPLACEMENT not in decoded:
+        assert b.text == decoded[len(before) :], (a, b)
+    if a == b:
+        return "equal"
+    if is_cut:
+        return "the prompt ends inside a character"
+    if REPLACEMENT in decoded or REPLACEMENT in decode(a.token_ids, skip_special_tokens=skip):
+        return "bytes that are no character"
+    assert a.stop_reason in stops, (a, b)
+    # vLLM sees the text of a token that ends in an unfinished character with the next token.
+    if (
+        len(a.token_ids) == params["min_tokens"] + 1
+        and b.token_ids[: len(a.token_ids)] == a.token_ids
+    ):
+        return "a stop is complete before the character after it"
+    assert b.stop_reason in stops, (a, b)
+    if a.stop_reason == b.stop_reason and a.text == b.text:
+        assert a.token_ids[: len(b.token_ids)] == b.token_ids, (a, b)
+        return "a stop is complete before the character after it"
+    assert str(b.stop_reason).endswith(str(a.stop_reason)), (a, b)
+    return "stops that end together"
+
+
+@pytest.mark.parametrize("build", [*_cases()])
+def test_random_requests_give_the_same_or_differ_for_a_known_reason(build: Any) -> None:
+    library = build()
+    encoded = library.encode(MESSAGE, add_special_tokens=False).ids
+    draw = random.Random(11)
+    counts: Counter[str] = Counter()
+    for _ in range(500):
+        start = draw.randrange(1, len(encoded) - 1)
+        prompt, ids = encoded[:start], encoded[start : start + draw.randint(1, 40)]
+        if draw.random() < 0.2:
+            ids = [draw.randrange(library.get_vocab_size()) for _ in ids]
+        reason = draw.choice(["LENGTH", "LENGTH", "STOP", "ABORT"])
+        is_stop_id = reason == "STOP" and draw.random() < 0.5
+        stops = drawn_stops(library.decode(ids), draw)
+        if stops and draw.random() < 0.2:
+            stops.insert(0, stops[0][-1:])
+        params = {
+            "stop": stops,
+            "include_stop_str_in_output": draw.random() < 0.3,
+            "min_tokens": draw.choice([0, 0, 0, 3, 7]),
+            "skip_special_tokens": draw.random() < 0.8,
+        }
+        found = both(
+            library,
+            prompt,
+            grouped(ids, draw),
+            draw.choice(["DELTA", "DELTA", "CUMULATIVE", "FINAL_ONLY"]),
+            (reason, ids[-1] if is_stop_id else None),
+            stream_interval=draw.choice([1, 1, 4]),
+            **params,
+        )
+        counts[classified(library, prompt, params, *found)] += 1
+    logging.getLogger(__name__).info("%s", dict(counts))
+    assert counts["equal"] > 200
+
+
+def test_a_stop_that_ends_inside_a_step_keeps_the_ids_up_to_it(library: Tokenizer) -> None:
+    ids = library.encode("one two three four").ids
+    for include in (False, True):
+        a, b = both(library, [1], [ids], stop=["two"], include_stop_str_in_output=include)
+        assert a == b
+        assert b.text == ("one two" if include else "one ")
+        assert library.decode(b.token_ids) == library.decode(ids[: len(b.token_ids)])
+        assert len(b.token_ids) < len(ids)
+
+
+# --- where the plugin is better -------------------------------------------------------------------
+
+
+def test_a_prompt_that_ends_inside_a_character_is_not_output(library: Tokenizer) -> None:
+    ids = library.encode("Tell me 😀").ids
+    a, b = both(library, ids[:-1], [ids[-1:]])
+    assert (a.text, b.text) == ("Tell me 😀", "😀")
+
+
+def test_what_the_limit_cuts_is_output(library: Tokenizer) -> None:
+    ids = library.encode("ok 😀").ids
+    a, b = both(library, [1], [ids[:-1]])
+    assert (a.text, b.text) == ("ok ", "ok " + REPLACEMENT)
+
+
+def test_only_what_may_become_a_stop_is_withheld(library: Tokenizer) -> None:
+    ids = library.encode("Nothing here begins it.").ids
+    streamdec_vllm.register()
+    outputs = [*FrontHalf(library, [1], stop=["<|end|>"]).outputs([[i] for i in ids], "LENGTH")]
+    assert all(output.outputs[0].text for output in outputs)
+
+
+# --- every kind of request ------------------------------------------------------------------------
+
+
+def test_samples_have_a_decoder_each(library: Tokenizer) -> None:
+    rows = [library.encode(text).ids for text in ("one two", "three four")]
+    found = []
+    for is_on in (False, True):
+        if is_on:
+            streamdec_vllm.register()
+        half = FrontHalf(library, [1], n=2, stop=["wo"])
+        texts = {0: "", 1: ""}
+        for at in range(max(map(len, rows))):
+            given: dict[str, Any] = {
+                f"{k}_0": ([row[at]], "LENGTH" if at == len(row) - 1 else None, None)
+                for k, row in enumerate(rows)
+                if at < len(row)
+            }
+            for output in half.step(given):
+                for sample in output.outputs:
+                    texts[sample.index] += sample.text
+        found.append(texts)
+    assert found[0] == found[1] == {0: "one t", 1: "three four"}
+
+
+def test_log_probabilities_are_cut_with_the_ids(library: Tokenizer) -> None:
+    from vllm.v1.engine import EngineCoreOutput
+    from vllm.v1.outputs import LogprobsLists
+
+    ids = library.encode("one two three four").ids
+    found = []
+    for is_on in (False, True):
+        if is_on:
+            streamdec_vllm.register()
+        half = FrontHalf(library, [1], stop=["two"], logprobs=0)
+        numbers = np.arange(len(ids), dtype=np.float32).reshape(-1, 1)
+        lists = LogprobsLists(np.array(ids).reshape(-1, 1), -numbers, np.ones(len(ids), dtype=int))
+        step = EngineCoreOutput(request_id="0", new_token_ids=[*ids], new_logprobs=lists)
+        sample = half.processor.process_outputs([step]).request_outputs[0].outputs[0]
+        found.append((sample.text, sample.token_ids, sample.logprobs, sample.cumulative_logprob))
+    assert found[0] == found[1]
+    assert len(found[1][2]) == len(found[1][1]) < len(ids)
+
+
+def test_streaming_input_goes_on_after_the_end_of_a_part(library: Tokenizer) -> None:
+    """At the end of a part all text is output; a stop in a part does not end the request."""
+    parts = [library.encode(text).ids for text in ("one tw", "o three", " stop here", " two")]
+    found = []
+    for is_on in (False, True):
+        if is_on:
+            streamdec_vllm.register()
+        half = FrontHalf(library, [1], stop=["stop"], resumable=True)
+        texts = []
+        for part in parts:
+            outputs = half.step({"0": (part, "LENGTH", None)})
+            texts.append("".join(output.outputs[0].text for output in outputs))
+            half.append([1])
+        found.append(texts)
+    assert found[0] == found[1] == ["one tw", "o three", " ", " two"]
+
+
+def test_no_text_is_asked_for(library: Tokenizer) -> None:
+    a, b = both(library, [1], [library.encode("one").ids], detokenize=False)
+    assert a == b
+    assert b.text == ""
+
+
+@pytest.mark.parametrize("kind", ["DELTA", "CUMULATIVE", "FINAL_ONLY"])
+def test_an_abort_outputs_what_was_withheld(library: Tokenizer, kind: str) -> None:
+    ids = library.encode("one two").ids
+    a, b = both(library, [1], [ids], kind, ("ABORT", None), stop=["two three"])
+    assert a == b
+    assert b.text == "one two"
+
+
+# --- what is left to vLLM's own class -------------------------------------------------------------
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    records = {id(each): each for each in caplog.records if each.name == "vllm.streamdec"}
+    return [record.getMessage() for record in records.values()]
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """The lines of the plugin; vLLM's logger hands nothing on to the root's."""
+    logs.logger.addHandler(caplog.handler)
+    caplog.set_level(logging.INFO, logger=logs.logger.name)
+    yield caplog
+    logs.logger.removeHandler(caplog.handler)
+
+
+def test_spaces_between_special_tokens_are_left_to_vllm(
+    library: Tokenizer, log: pytest.LogCaptureFixture
+) -> None:
+    options = {"spaces_between_special_tokens": False, "skip_special_tokens": False}
+    for _ in range(2):
+        a, b = both(library, [1], [library.encode("one").ids], **options)
+        assert a == b
+    lines = [line for line in logged(log) if "spaces_between" in line]
+    assert len(lines) == 1
+
+
+def test_a_tokenizer_of_another_kind_is_left_to_vllm(log: pytest.LogCaptureFixture) -> None:
+    class Slow:
+        pass
+
+    streamdec_vllm.register()
+    with pytest.raises(AttributeError):  # vLLM's own slow class asks more of it
+        theirs.IncrementalDetokenizer.from_new_request(Slow(), _Request())
+    assert any("Slow" in line for line in logged(log))
+
+
+class _Request:
+    request_id = "0"
+    prompt_token_ids = (1,)
+    prompt_embeds = None
+
+    class sampling_params:  # noqa: N801 (vLLM's name)
+        stop = None
+        min_tokens = 0
+        include_stop_str_in_output = False
+        skip_special_tokens = True
+        spaces_between_special_tokens = True
+
+
+def test_a_request_that_ours_cannot_begin_is_left_to_vllm(
+    library: Tokenizer, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("streamdec_vllm.detokenizer.decoder_for", fails)
+    a, b = both(library, [1], [library.encode("one two").ids], stop=["two"])
+    assert a == b
+    assert b.text == "one "
+    assert any("decodes a request" in line for line in logged(log))
+
+
+# --- nothing is raised into the engine ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["DELTA", "CUMULATIVE"])
+@pytest.mark.parametrize("at", [0, 3, 8])
+def test_vllm_goes_on_where_ours_fails(
+    library: Tokenizer,
+    kind: str,
+    at: int,
+    log: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Text, ids and stop are those of vLLM alone, whichever token fails."""
+    ids = library.encode("one two three stop four").ids
+    expected = result(library, [1], [[i] for i in ids], kind, stop=["stop"])
+    streamdec_vllm.register()
+    half = FrontHalf(library, [1], kind, stop=["stop"])
+    ours: Any = half.processor.request_states["0"].detokenizer
+    assert isinstance(ours, Detokenizer)
+    step, taken = ours._step, iter(range(1_000))
+
+    def fails(token_id: int) -> Any:
+        if next(taken) == at:
+            raise ZeroDivisionError
+        return step(token_id)
+
+    monkeypatch.setattr(ours, "_step", fails)
+    outputs = [*half.outputs([[i] for i in ids], "LENGTH")]
+    samples = [output.outputs[0] for output in outputs]
+    text = "".join(s.text for s in samples) if kind == "DELTA" else samples[-1].text
+    assert text == expected.text
+    assert samples[-1].stop_reason == "stop"
+    assert any("ZeroDivisionError" in line for line in logged(log))
+
+
+def test_a_request_whose_decoding_fails_twice_fails_alone(
+    library: Tokenizer, log: pytest.LogCaptureFixture
+) -> None:
+    ids = library.encode("one two").ids
+    streamdec_vllm.register()
+    half = FrontHalf(library, [1])
+    ours = half.processor.request_states["0"].detokenizer
+
+    def fails(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    ours.update(ids[:2], False)
+    ours._step, ours._hand_over = fails, fails
+    outputs = [*half.outputs([[i] for i in ids[2:]], "LENGTH")]
+    assert "".join(output.outputs[0].text for output in outputs) == library.decode(ids[:2])
+    assert outputs[-1].outputs[0].finish_reason == "length"
+    assert any("no more text" in line for line in logged(log))
+
+
+@pytest.mark.parametrize("bad", [-1, 2**32, 2**70, "x", None])
+def test_an_id_that_is_none_has_no_text(library: Tokenizer, bad: Any) -> None:
+    ids = library.encode("é").ids
+    streamdec_vllm.register()
+    detokenizer = FrontHalf(library).processor.request_states["0"].detokenizer
+    for token_id in [ids[0], bad, *ids[1:]]:
+        detokenizer.update([token_id], False)
+    assert detokenizer.get_next_output_text(True, False) == "é"
+    assert detokenizer.num_output_tokens() == len(ids) + 1
+
+
+# --- the switch -----------------------------------------------------------------------------------
+
+
+def is_on() -> bool:
+    return theirs.IncrementalDetokenizer.from_new_request.__func__ is patch._from_new_request
+
+
+def test_vllm_finds_the_plugin_by_its_entry_point() -> None:
+    (found,) = entry_points(group="vllm.general_plugins", name="streamdec")
+    assert found.load() is streamdec_vllm.register
+
+
+def test_vllm_plugins_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vllm import plugins
+
+    for allowed, expected in (("", False), ("others", False), ("streamdec", True), (None, True)):
+        if allowed is None:
+            monkeypatch.delenv("VLLM_PLUGINS")
+        else:
+            monkeypatch.setenv("VLLM_PLUGINS", allowed)
+        monkeypatch.setattr(plugins, "plugins_loaded", False)
+        plugins.load_general_plugins()
+        assert is_on() is expected
+        streamdec_vllm.unregister()
+
+
+@pytest.mark.parametrize("value", ["off", "OFF", "0", "false", " no "])
+def test_our_variable_turns_it_off(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv(streamdec_vllm.SWITCH, value)
+    streamdec_vllm.register()
+    assert not is_on()
+
+
+def test_registering_twice_is_registering_once() -> None:
+    before = theirs.IncrementalDetokenizer.__dict__["from_new_request"]
+    streamdec_vllm.register()
+    streamdec_vllm.register()
+    assert is_on()
+    streamdec_vllm.unregister()
+    assert theirs.IncrementalDetokenizer.__dict__["from_new_request"] is before
+
+
+def test_a_version_that_was_not_tried_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(patch, "version", lambda _: "0.99.1")
+    streamdec_vllm.register()
+    assert not is_on()
+    assert any("not with 0.99.1" in line for line in logged(log))
+    monkeypatch.setenv(streamdec_vllm.SWITCH, "on")
+    streamdec_vllm.register()
+    assert is_on()
+
+
+def test_classes_of_another_shape_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(
+        theirs.IncrementalDetokenizer, "update", lambda new_token_ids: new_token_ids
+    )
+    monkeypatch.setenv(streamdec_vllm.SWITCH, "on")
+    streamdec_vllm.register()
+    assert not is_on()
+    assert any("IncrementalDetokenizer.update" in line for line in logged(log))
