@@ -209,8 +209,8 @@ def _invalid_prefix(error: RewriteError) -> RewriteError:
 def decoder_for(tokenizer: Any) -> Decoder:
     """The streamdec tokenizer of a ``tokenizers.Tokenizer``: the same object for each call.
 
-    For code inside an engine, which meets the engine's tokenizer with each request. A new one is
-    made only after tokens were added. Raises TypeError if it is not a ``tokenizers.Tokenizer``.
+    For code inside an engine, which gets the engine's ``tokenizer`` with each request. A new one is
+    made only after tokens were added. Raises TypeError for anything else.
 
     >>> from streamdec.compat import decoder_for
     >>> from tokenizers import Tokenizer, models
