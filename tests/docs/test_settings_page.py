@@ -18,7 +18,7 @@ from streamdec.cli.completion import VARIABLE as COMPLETES
 from tests.support.pages import ROOT, Page
 
 PAGE = Page("docs/reference/settings.md")
-SOURCES = sorted(path for name in ("streamdec", "plugins") for path in (ROOT / name).rglob("*.py"))
+SOURCES = sorted([*(ROOT / "streamdec").rglob("*.py"), *ROOT.glob("plugins/*/streamdec_*/*.py")])
 NAME = re.compile(r"_?[A-Z][A-Z_]{3,}")
 VALUES = {"TRUE"}
 """Words in capitals beside a variable that are what it may say."""
