@@ -43,7 +43,7 @@ from streamdec.core.stops import endings
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.stops.endings import Candidate, Checkpoint, Ending
 from streamdec.core.stops.stop_set import Matching, StopSet, stop_set_for
-from streamdec.core.table import LETTERS, MOVES, NAMED, Row, Table, Transition
+from streamdec.core.table import LETTERS, MOVES, NAMED, Row, Table, Transition, transition_of
 from streamdec.core.tables import AnyTable
 from streamdec.core.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
 from streamdec.core.unknown_ids import unknown_id, warn_once
@@ -555,10 +555,10 @@ class Walk(Counters):
         """End at ``token_id``. The text of the tokens from ``cut`` on is not output."""
         tokens, recorder = self.num_tokens + 1, self._recorder
         if recorder is not None and cut is None:
-            row = self._row
-            recorder.token(self._table.state(row), token_id)
-            (_, _, _, after), _ = self._transition(token_id)
-            recorder.finish(self._table.idle if after is None else after.state)
+            table, row = self._table, self._row
+            after = transition_of(table, row, token_id)[3]
+            recorder.token(table.state(row), token_id)
+            recorder.finish(table.idle if after is None else after.state)
         elif cut is not None and cut.recorder is not None:
             self._recorder = cut.recorder
             cut.recorder.finish(cut.before.state)

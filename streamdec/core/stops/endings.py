@@ -57,7 +57,7 @@ from streamdec.core.counting import (
 from streamdec.core.provenance import Ages
 from streamdec.core.spans import Recorder
 from streamdec.core.stops.stop_set import Matching, Read, StopSet
-from streamdec.core.table import Table
+from streamdec.core.table import Table, transition_of
 from streamdec.core.tables import AnyTable
 from streamdec.errors import RewriteError
 
@@ -371,11 +371,7 @@ def _parted(
         parted = table.parted(at.state, token_id)
     else:
         alone = table.flush(at.state)
-        row = table.row(at.state)
-        try:
-            chunk, _, _, after = table.transition(row, token_id)
-        except KeyError:
-            chunk, _, _, after = table.unknown(row)
+        chunk, _, _, after = transition_of(table, table.row(at.state), token_id)
         text = chunk.text + table.flush(table.state(after))
         parted = provenance.parted_by_text(alone, released_ages(table, at, alone), text)
     text, found = _emptied(*find(stops, at, parted.before, parted.firsts))
