@@ -103,10 +103,10 @@ class Candidate(NamedTuple):
 
     token_id: int
     before: Checkpoint
-    offsets: tuple[int, int]
+    offsets: tuple[int, int] = (0, 0)
     """The stream's before it."""
     recorder: Recorder | None = None
-    """What the stream had recorded before it."""
+    """A checkpoint of what the stream had recorded before it. Forks share it: it is not changed."""
     text: str = ""
     """The text that the token decided."""
     num_followed: int = 0
