@@ -266,7 +266,9 @@ class Machine(Walk):
         live = [each.token_id for each in self._live]
         if live:  # as before the first of them, which are taken again
             first = self._live[0]
-            at, recorder = first.before, first.recorder
+            at = first.before
+            if recorder is not None and first.recorder is not None:
+                recorder = recorder.rewound(first.recorder, first.place)
             unknown -= sum(not table.knows(token_id) for token_id in live)
         fields: dict[str, Any] = {
             "conditions": stops.conditions.to_json(),
@@ -345,13 +347,15 @@ class Machine(Walk):
         offsets = fields.take("offsets", [tokens - 1, tokens])
         self._set_offsets(*snapshots.offsets(offsets, least, tokens))
         if self._end is not None:
+            if live:
+                raise ValueError("live tokens of a stream that has ended")
             self._row = ENDED
             return
         self._row = table.row(at.state)
         self._marks, self._shield = at.marks, at.shield
         self._go(at.matching)
         if live:
-            if not set(live) & stops.ids or self._end is not None:
+            if not set(live) & stops.ids:
                 raise ValueError("live tokens that begin no sequence")
             for token_id in live:
                 self._examine(token_id)

@@ -73,6 +73,7 @@ class SpanRecorder:
         "_settled",
         "_size",
         "_tail",
+        "_taken",
         "_waiting",
     )
 
@@ -90,6 +91,7 @@ class SpanRecorder:
         self._idle: deque[_Span] = deque()
         self._open: deque[_Span] = deque()  # tokens in order, unsettled ones and those behind them
         self._settled: list[TokenSpan] = []
+        self._taken = 0  # how many spans were taken: those of the first tokens
 
     def token(self, data: bytes, own: int, *, contributes: bool, waiting: int) -> None:
         """One token went in and ``data`` came out, its last ``own`` bytes from this token.
@@ -139,7 +141,17 @@ class SpanRecorder:
         while size < len(self._settled) and self._settled[size].end <= output:
             size += 1
         taken, self._settled = self._settled[:size], self._settled[size:]
+        self._taken += size
         return taken
+
+    def rewind(self, later: SpanRecorder) -> None:
+        """Get from ``later`` what this checkpoint of it left out: the spans settled before it.
+
+        Spans that were taken since then are not given out again.
+        """
+        settled = self._index - len(self._open)
+        self._settled = [span for span in later._settled if span.token_index < settled]
+        self._taken = later._taken
 
     def cut(self, code_points: int, size: int) -> None:
         """Cut the spans that were not taken after so many code points and bytes."""
@@ -210,20 +222,23 @@ class SpanRecorder:
                 span.bounds = [self._chars, self._chars, self._size, self._size]
             if not span.is_settled:
                 break
-            self._settled.append(TokenSpan(span.index, *span.bounds))
+            if span.index >= self._taken:
+                self._settled.append(TokenSpan(span.index, *span.bounds))
             self._open.popleft()
 
     # --- JSON
 
-    def dump(self) -> dict[str, Any]:
-        """The tracker as JSON."""
+    def dump(self, *, settled: bool = True) -> dict[str, Any]:
+        """The tracker as JSON, with its settled spans or without."""
+        taken = self._taken if self._taken > self._index - len(self._open) else None
         return {
             "at": [self._decided, self._chars, self._size, self._index],
             "tail": self._tail.hex(),
             "open": [[span.index, span.first, span.last, *span.bounds] for span in self._open],
             "waiting": [span.index for span in self._waiting],
             **({"idle": [span.index for span in self._idle]} if self._idle else {}),
-            "settled": [list(span) for span in self._settled],
+            "settled": [list(span) for span in self._settled] if settled else [],
+            **({} if taken is None else {"taken": taken}),
         }
 
     @classmethod
@@ -249,6 +264,8 @@ class SpanRecorder:
         for index in data.get("idle", []):
             spans[index].waits = True
             tracker._idle.append(spans[index])
+        first = num_tokens - len(tracker._open) - len(tracker._settled)
+        (tracker._taken,) = _ints([data.get("taken", first)], 1)
         tracker._check(num_tokens)
         if len(data) != len(tracker.dump()) or utf8.decode(tracker._tail, errors)[0]:
             raise ValueError("more than an unfinished character, or than a tracker has")
@@ -263,7 +280,8 @@ class SpanRecorder:
             and each.start <= each.byte_start <= each.byte_end <= self._size
             for each in self._settled
         )
-        if self._index != num_tokens or indexes != expected or not in_text:
+        fits = self._taken == num_tokens - len(indexes) or not self._settled
+        if self._index != num_tokens or indexes != expected or not (in_text and fits):
             raise ValueError("spans that no stream of this length has")
 
 
@@ -344,15 +362,25 @@ class Recorder:
 
     # --- copies
 
-    def fork(self, num_tokens: int) -> Recorder:
-        """Return a copy that goes on alone, of a stream of ``num_tokens``."""
-        return self.load(self._table, self._primed, self.dump(), num_tokens)
+    def fork(self, num_tokens: int, *, settled: bool = True) -> Recorder:
+        """Return a copy that goes on alone, of a stream of ``num_tokens``.
 
-    def dump(self) -> dict[str, Any]:
-        """Return the records as JSON."""
+        Without the ``settled`` spans it is a checkpoint, whose size does not grow with the stream.
+        """
+        return self.load(self._table, self._primed, self.dump(settled=settled), num_tokens)
+
+    def rewound(self, checkpoint: Recorder, num_tokens: int) -> Recorder:
+        """Return the records as they were at ``checkpoint``, after ``num_tokens``."""
+        recorder = checkpoint.fork(num_tokens)
+        if recorder.spans is not None and self.spans is not None:
+            recorder.spans.rewind(self.spans)
+        return recorder
+
+    def dump(self, *, settled: bool = True) -> dict[str, Any]:
+        """Return the records as JSON, with the ``settled`` spans or without."""
         return {
             "token_ids": None if self.token_ids is None else self.token_ids.copy(),
-            "spans": self.spans and self.spans.dump(),
+            "spans": self.spans and self.spans.dump(settled=settled),
         }
 
     @classmethod

@@ -85,6 +85,7 @@ __all__ = [
     "UnknownIds",
     "letters_of",
     "replacers_of",
+    "transition_of",
 ]
 
 Route = Literal["bytes", "window"]
@@ -526,12 +527,8 @@ class Table:
 
     def parted(self, state: State, token_id: int) -> Parted:
         """Return what ``token_id`` and then a flush give in ``state``, parted."""
-        row = self.row(state)
-        try:
-            chunk, _, _, after_row = self.transition(row, token_id)
-        except KeyError:
-            chunk, _, _, after_row = self.unknown(row)
-        after = self.idle if after_row is None else after_row.state
+        chunk, _, _, row = transition_of(self, self.row(state), token_id)
+        after = self.idle if row is None else row.state
         text = chunk.text + self.flush(after)
         if not self.has_spans:
             return provenance.parted_by_text(self.flush(state), self.released(state), text)
@@ -605,6 +602,15 @@ class Table:
         if (len(held.pending), num_waiting, [*map(len, held.tails)]) != sizes:
             raise ValueError("ages of more or less than what the state withholds")
         return held
+
+
+def transition_of(table: Any, row: Any, token_id: int) -> Transition:
+    """Return what ``token_id`` does in ``row``, also if the tokenizer does not have it."""
+    try:
+        transition: Transition = table.transition(row, token_id)
+    except KeyError:
+        transition = table.unknown(row)
+    return transition
 
 
 def _lists(value: Any) -> Any:

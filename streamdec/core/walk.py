@@ -43,7 +43,7 @@ from streamdec.core.stops import endings
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.stops.endings import Candidate, Checkpoint, Ending
 from streamdec.core.stops.stop_set import Matching, StopSet, stop_set_for
-from streamdec.core.table import LETTERS, MOVES, NAMED, Row, Table, Transition
+from streamdec.core.table import LETTERS, MOVES, NAMED, Row, Table, Transition, transition_of
 from streamdec.core.tables import AnyTable
 from streamdec.core.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
 from streamdec.core.unknown_ids import unknown_id, warn_once
@@ -450,7 +450,7 @@ class Walk(Counters):
         early = index < stops.conditions.min_tokens
         live: tuple[Candidate, ...] = ()
         if stops.has_sequences and matching.is_open:
-            recorder = self._recorder and self._recorder.fork(index)
+            recorder = self._recorder and self._recorder.fork(index, settled=False)
             live = (*self._live, Candidate(token_id, at, self._offsets(), recorder))
             ids = [each.token_id for each in live]
             size = stops.completed(ids)
@@ -464,11 +464,7 @@ class Walk(Counters):
             reason, hidden = named
             ending = endings.by_id(stops, table, at, token_id, reason, hidden=hidden)
             is_cut = hidden and stops.hides
-            return self._stopped(
-                token_id,
-                ending,
-                Candidate(token_id, at, (0, 0), self._recorder) if is_cut else None,
-            )
+            return self._stopped(token_id, ending, Candidate(token_id, at) if is_cut else None)
         transition, is_unknown = self._transition(token_id)
         if not stops.is_marker(matching, token_id):
             return self._follow(token_id, transition, live, is_unknown=is_unknown)
@@ -555,15 +551,16 @@ class Walk(Counters):
         """End at ``token_id``. The text of the tokens from ``cut`` on is not output."""
         tokens, recorder = self.num_tokens + 1, self._recorder
         if recorder is not None and cut is None:
-            row = self._row
-            recorder.token(self._table.state(row), token_id)
-            (_, _, _, after), _ = self._transition(token_id)
-            recorder.finish(self._table.idle if after is None else after.state)
-        elif cut is not None and cut.recorder is not None:
-            self._recorder = cut.recorder
-            cut.recorder.finish(cut.before.state)
+            table, row = self._table, self._row
+            after = transition_of(table, row, token_id)[3]
+            recorder.token(table.state(row), token_id)
+            recorder.finish(table.idle if after is None else after.state)
+        elif recorder is not None and cut is not None:
+            if cut.recorder is not None:
+                recorder = self._recorder = recorder.rewound(cut.recorder, cut.place)
+            recorder.finish(cut.before.state)
             for _ in range(tokens - cut.place):
-                cut.recorder.without_text()
+                recorder.without_text()
         return self._ended(ending, tokens)
 
     def _ended(

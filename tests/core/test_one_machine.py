@@ -198,6 +198,62 @@ def test_a_span_waits_for_the_end_of_its_jail() -> None:
     assert counts == [[(0, 0, 2)], [], [(1, 2, 5), (2, 5, 7)], [], [(3, 7, 7), (4, 7, 7)]]
 
 
+SEQUENCE = StopConditions(stop_token_sequences=[[1, 2, 3]])
+TOKENS_OF_A_SEQUENCE = {
+    "ordinary": ("byte_level", [b"a", b"b", b"c", b"d"]),
+    "the first is special": ("byte_level", [b"a", b"<s>", b"c", b"d"]),
+    "the first closes a run": ("byte_fallback", [b"\xc3\xa9", b"b", b"c", b"d"]),
+}
+
+
+def span_streams(kind: str) -> tuple[StopSequenceDecoder, list[int]]:
+    rule, tokens = TOKENS_OF_A_SEQUENCE[kind]
+    ids, options = [0, 0, 1, 2, 3], {}
+    if rule == "byte_fallback":
+        tokens = [b"\xc3", *tokens[1:], b"\xa9"]
+        ids, options = [0, 4, 1, 2, 3], {"byte_fallback": "exact"}
+    tokenizer = MockTokenizer.from_tokens(tokens, [1] if tokens[1] == b"<s>" else [], rule)
+    return StopSequenceDecoder(tokenizer, SEQUENCE, spans=True, **options), ids  # type: ignore[arg-type]
+
+
+def taken_at_the_end(kind: str) -> list[Any]:
+    decoder, ids = span_streams(kind)
+    assert decoder.step_batch(ids).finish_reason == "stop"
+    return decoder.take_spans()
+
+
+@pytest.mark.parametrize("place", range(6))
+@pytest.mark.parametrize("kind", TOKENS_OF_A_SEQUENCE)
+def test_each_span_is_taken_once_though_a_sequence_is_cut(kind: str, place: int) -> None:
+    """At any place, also if the stream is moved after it."""
+    expected = taken_at_the_end(kind)
+    assert [span.token_index for span in expected] == [0, 1, 2, 3, 4]
+    for moves in (False, True):
+        decoder, ids = span_streams(kind)
+        decoder.step_batch(ids[:place])
+        taken = decoder.take_spans()
+        if moves:
+            snapshot = json.loads(json.dumps(decoder.snapshot()))
+            decoder = StopSequenceDecoder.restore(decoder.tokenizer, snapshot)
+        decoder.step_batch(ids[place:])
+        assert taken + decoder.take_spans() == expected
+        assert decoder.take_spans() == []
+
+
+@pytest.mark.parametrize("kind", TOKENS_OF_A_SEQUENCE)
+def test_forks_within_a_sequence_record_alone(kind: str) -> None:
+    decoder, ids = span_streams(kind)
+    decoder.step_batch(ids[:4])
+    forks = [decoder.fork() for _ in range(3)]
+    for fork in forks:
+        fork.step(ids[4])
+        assert fork.finish_reason == "stop"
+    assert [fork.take_spans() for fork in forks] == [taken_at_the_end(kind)] * 3
+    decoder.step(ids[4])
+    decoder.reset()
+    assert forks[0].take_spans() == decoder.take_spans() == []
+
+
 def test_spans_must_be_asked_for() -> None:
     decoder = StopSequenceDecoder(MockTokenizer(), NOTHING)
     with pytest.raises(ValueError, match="spans=True"):

@@ -377,6 +377,9 @@ def test_spans_have_so_many_integers(field: str, change: list[int]) -> None:
         {"waiting": [7]},
         {"idle": [7]},
         {"tail": ""},
+        {"taken": 0},
+        {"taken": 2},
+        {"taken": "1"},
     ],
 )
 def test_spans_that_no_stream_of_this_length_has_are_refused(change: dict[str, Any]) -> None:

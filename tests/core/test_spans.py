@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from streamdec import DecodeStream, MockTokenizer
+from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.chunks import TokenSpan
 from streamdec.core import utf8
 from streamdec.core.spans import SpanRecorder
@@ -147,6 +148,22 @@ def test_an_unknown_id_is_empty_or_one_character(unknown: str) -> None:
     size = 3 if unknown == "replace" else 0
     middle = (1, 1 + size // 3, 1, 1 + size)
     assert places(stream, [0, 9, 0])[:2] == [(0, 1, 0, 1), middle]
+
+
+@pytest.mark.parametrize("shown", [False, True])
+@pytest.mark.parametrize("unknown", ["skip", "error", "replace"])
+def test_an_unknown_stop_id_ends_a_stream_with_spans_too(unknown: str, shown: bool) -> None:
+    """Spans change nothing else (law 0): a stop by id comes before the token's own text."""
+    tokenizer = MockTokenizer.from_tokens([b"a\xc3"])
+    conditions = StopConditions(stop_token_ids=[7], include_stop_str_in_output=shown)
+    options: dict[str, Any] = {"unknown_ids": unknown}
+    plain = StopSequenceDecoder(tokenizer, conditions, **options)
+    decoder = StopSequenceDecoder(tokenizer, conditions, **options, spans=True)
+    assert decoder.step_batch([0, 7]) == plain.step_batch([0, 7])
+    assert decoder.match == plain.match
+    own = int(shown and unknown == "replace")
+    places = [(span.start, span.end) for span in decoder.take_spans()]
+    assert places == [(0, 2), (2, 2 + own)]
 
 
 def test_a_tracker_survives_json_between_any_two_tokens() -> None:

@@ -238,6 +238,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("a sequence", {"live": [1, 0]}, "begin no sequence"),
     ("a sequence", {"live": [0, True]}, "malformed"),
     ("a sequence", {"live": "ab"}, "a list of ids"),
+    ("ended by a string", {"live": [0]}, "that has ended"),
     ("near its limit", {"num_tokens": 4}, "limit is 4"),
     ("near its limit", {"num_tokens": 5}, "limit is 4"),
     ("near its limit", {"num_tokens": 2**40 + 3}, "num_tokens"),

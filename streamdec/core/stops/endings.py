@@ -57,7 +57,7 @@ from streamdec.core.counting import (
 from streamdec.core.provenance import Ages
 from streamdec.core.spans import Recorder
 from streamdec.core.stops.stop_set import Matching, Read, StopSet
-from streamdec.core.table import Table
+from streamdec.core.table import Table, transition_of
 from streamdec.core.tables import AnyTable
 from streamdec.errors import RewriteError
 
@@ -103,10 +103,10 @@ class Candidate(NamedTuple):
 
     token_id: int
     before: Checkpoint
-    offsets: tuple[int, int]
+    offsets: tuple[int, int] = (0, 0)
     """The stream's before it."""
     recorder: Recorder | None = None
-    """What the stream had recorded before it."""
+    """A checkpoint of what the stream had recorded before it. Forks share it: it is not changed."""
     text: str = ""
     """The text that the token decided."""
     num_followed: int = 0
@@ -371,11 +371,7 @@ def _parted(
         parted = table.parted(at.state, token_id)
     else:
         alone = table.flush(at.state)
-        row = table.row(at.state)
-        try:
-            chunk, _, _, after = table.transition(row, token_id)
-        except KeyError:
-            chunk, _, _, after = table.unknown(row)
+        chunk, _, _, after = transition_of(table, table.row(at.state), token_id)
         text = chunk.text + table.flush(table.state(after))
         parted = provenance.parted_by_text(alone, released_ages(table, at, alone), text)
     text, found = _emptied(*find(stops, at, parted.before, parted.firsts))
