@@ -347,18 +347,16 @@ class _Sending:
         return self._wire.fail_bytes()
 
     async def _read(self, sample: _Sample) -> None:
-        waiting = self._waiting
         try:
             async for chunk in sample.stream:
                 if chunk.finish_reason is not None:
                     sample.has_ended = True
                     if self._is_aborted:  # the engine took the cancellation for its end
                         chunk = replace(chunk, finish_reason="abort", stop_reason=None)
-                waiting.append((sample, chunk))
-                if self._is_sending or self._is_behind():
-                    await self._leave(chunk)
+                if self._is_sending or self._waiting or self._is_behind():
+                    await self._leave(sample, chunk)
                 else:
-                    await self._send_all()
+                    await self._send_all(sample.encoded(chunk))
         except anyio.get_cancelled_exc_class() as error:
             if _is_cancelled():
                 raise
@@ -377,8 +375,9 @@ class _Sending:
 
     # --- sending
 
-    async def _leave(self, chunk: Chunk) -> None:
+    async def _leave(self, sample: _Sample, chunk: Chunk) -> None:
         """Leave ``chunk`` to whoever sends next; wait while too much waits."""
+        self._waiting.append((sample, chunk))
         self._size += len(chunk.text) + 1
         self._late.set()
         while self._size > MAX_BEHIND:
@@ -416,27 +415,20 @@ class _Sending:
         self._is_sending = True
         try:
             while data or self._waiting:
-                data = data or self._take()
                 if data:
                     await self._send(_body(data))
-                data = b""
+                data = self._take() if self._waiting else b""
         finally:
             self._is_sending = False
             self._note_progress()
 
     def _take(self) -> bytes:
         """Return the events of the waiting chunks: one of each sample."""
-        waiting = self._waiting
-        if self._size:
-            self._size = 0
-            self._note_progress()
-        if len(waiting) == 1:
-            sample, chunk = waiting.pop()
-            return sample.encoded(chunk)
+        waiting, self._waiting, self._size = self._waiting, [], 0
+        self._note_progress()
         chunks: dict[_Sample, list[Chunk]] = {}
         for sample, chunk in waiting:
             chunks.setdefault(sample, []).append(chunk)
-        waiting.clear()
         return b"".join(sample.encoded(joined(*each)) for sample, each in chunks.items())
 
     async def _send(self, message: Message) -> None:
