@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from streamdec.integrations.asgi import IS_BEHIND
 
 __all__ = ["Connection"]
 
@@ -27,6 +30,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """See asyncio."""
         super().connection_made(transport)
+        self.app = _with_flow(self.app, self.flow)
         self._watch_head()
 
     def data_received(self, data: bytes) -> None:
@@ -62,6 +66,16 @@ class Connection(H11Protocol):
             self._head = _without(self._head)
         elif self._head is None and not self.transport.is_closing():
             self._head = self.loop.call_later(self.head_seconds, self.transport.abort)
+
+
+def _with_flow(app: Any, flow: FlowControl) -> Any:
+    """Return ``app``, whose scopes say whether the client of the connection is behind."""
+
+    async def told(scope: Any, receive: Any, send: Any) -> None:
+        scope.setdefault("extensions", {})[IS_BEHIND] = lambda: flow.write_paused
+        await app(scope, receive, send)
+
+    return told
 
 
 def _without(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:

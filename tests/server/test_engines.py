@@ -15,8 +15,7 @@ from streamdec import SourceError
 from streamdec.server.engines import EngineError, EngineRun, ReplayEngine, SamplingParams
 from streamdec.server.gate import Gate
 from streamdec.server.problems import RequestError
-from streamdec.streams.outputs import Delta, OutputReader
-from tests.server.serving import until
+from streamdec.streams.outputs import OutputReader
 
 pytestmark = pytest.mark.anyio
 PARAMS = SamplingParams(max_tokens=9)
@@ -86,51 +85,35 @@ async def test_outputs_without_ids() -> None:
         await ids_of(EngineRun(lambda: iter(["text"])))
 
 
-@pytest.mark.parametrize("is_plain", [False, True])
-async def test_an_abort_ends_it_whatever_it_does(is_plain: bool) -> None:
-    closed, release = threading.Event(), threading.Event()
-
-    async def hanging() -> Any:
-        try:
-            yield 5
-            await anyio.sleep_forever()
-        finally:
-            closed.set()
+async def test_nobody_waits_for_the_thread_of_a_run_that_was_abandoned() -> None:
+    release, closed = threading.Event(), threading.Event()
 
     def blocking() -> Iterator[int]:
         try:
             yield 5
             release.wait(20)
-            yield 6
         finally:
             closed.set()
 
-    run = EngineRun(blocking if is_plain else hanging)
-    found: list[Any] = []
-
-    async def read() -> None:
-        async for output in run:
-            found.append(output)  # noqa: PERF401 (each is looked at when it comes)
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(read)
-        await anyio.to_thread.run_sync(until, lambda: found == [5] or found == [[5]])
-        run.abort()
-    assert found[-1] == Delta((), "abort")
-    assert len(found) == 2
-    release.set()
+    run = EngineRun(blocking)
+    assert await anext(run) == [5]
     await run.aclose()
-    await anyio.to_thread.run_sync(partial(closed.wait, 10))
-    assert closed.is_set()
+    with anyio.move_on_after(0.01) as waiting:
+        await run.over()
+    assert waiting.cancelled_caught
+    assert not closed.is_set()
+    run.abandon()
+    with anyio.fail_after(10):
+        await run.over()
+    release.set()
+    assert await anyio.to_thread.run_sync(partial(closed.wait, 10))
 
 
-async def test_an_abort_before_the_beginning_calls_no_engine() -> None:
+async def test_a_run_that_is_closed_at_once_calls_no_engine() -> None:
     def never() -> Any:
         raise AssertionError
 
-    run = EngineRun(never)
-    run.abort()
-    assert [output async for output in run] == [Delta((), "abort")]
+    await EngineRun(never).aclose()
 
 
 async def test_the_replay() -> None:
