@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import anyio
+from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from streamdec.chunks import Chunk, joined
@@ -231,12 +232,10 @@ class EventStreamResponse(_Response):
         try:
             async with anyio.create_task_group() as group:
                 is_behind = (scope.get("extensions") or {}).get(IS_BEHIND, _is_never_behind)
-                sending.connect(send, is_behind, group.cancel_scope)
-                group.start_soon(_listen, receive, group.cancel_scope)
-                await sending.begin(head)
-                group.start_soon(sending.tend, self._keep_alive)
-                await sending.run()
-                group.cancel_scope.cancel()
+                sending.connect(send, is_behind, group)
+                # In a task of its own, each token does not have to resume all middleware.
+                group.start_soon(sending.run, head, self._keep_alive)
+                await _listen(receive, group.cancel_scope)
         finally:
             await _close(self._streams)
         if sending.error is not None:
@@ -279,7 +278,7 @@ class _Sending:
     The task that reads a sample also sends its chunks, because a switch to another task costs more
     than both. While a message is being sent, and while the client is behind, chunks only wait.
     Whoever sends next joins the waiting chunks of each sample. For a client that is behind, that is
-    the task ``tend``, so that the readers can go on.
+    the task ``_tend``, so that the readers can go on.
     """
 
     def __init__(self, wire: WireStream, streams: Sequence[TextStream[Any]]) -> None:
@@ -298,18 +297,27 @@ class _Sending:
         self.error: Exception | None = None
         """The error of a stream or the encoder."""
 
-    def connect(self, send: Send, is_behind: Callable[[], bool], whole: anyio.CancelScope) -> None:
-        """Note the client's connection, and the scope of the whole response."""
-        self._raw_send, self._is_behind, self._whole = send, is_behind, whole
+    def connect(self, send: Send, is_behind: Callable[[], bool], group: TaskGroup) -> None:
+        """Note the client's connection, and the tasks of the response."""
+        self._raw_send, self._is_behind, self._group = send, is_behind, group
         self._reading, self._late = anyio.CancelScope(), anyio.Event()
 
-    async def begin(self, head: Message) -> None:
-        """Send ``head``, and the events before any text."""
+    async def run(self, head: Message, keep_alive: float | None) -> None:
+        """Send ``head``, the events of all samples, and the end. Then cancel the other tasks."""
         await self._send(head)
         await self._send_all(self._wire.start_bytes())
+        self._group.start_soon(self._tend, keep_alive)
+        await self._read_all()
+        while self._is_sending:
+            await self._next_progress()
+        await self._send_all()
+        self._is_sending = True  # nothing may follow the end
+        if last := self._last():
+            await self._send(_body(last))
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        self._group.cancel_scope.cancel()
 
-    async def run(self) -> None:
-        """Send the chunks of all samples, and the end."""
+    async def _read_all(self) -> None:
         assert self._reading is not None
         if self._is_aborted:
             self._reading.cancel()
@@ -324,13 +332,6 @@ class _Sending:
             self._waiting += [
                 (each, each.aborted()) for each in self._samples if not each.has_ended
             ]
-        while self._is_sending:
-            await self._next_progress()
-        await self._send_all()
-        self._is_sending = True  # nothing may follow the end
-        if last := self._last():
-            await self._send(_body(last))
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def abort(self) -> None:
         """Cancel what the samples wait for."""
@@ -393,7 +394,7 @@ class _Sending:
             self._progress.set()
             self._progress = None
 
-    async def tend(self, keep_alive: float | None) -> None:
+    async def _tend(self, keep_alive: float | None) -> None:
         """Send what waits for a client that is behind; and ``keep_alive`` events."""
         while True:
             num_sent = self._num_sent
@@ -435,7 +436,7 @@ class _Sending:
         try:
             await self._raw_send(message)
         except OSError:  # servers of ASGI 2.4 raise it when the client has disconnected
-            self._whole.cancel()
+            self._group.cancel_scope.cancel()
             await checkpoint()
         self._num_sent += 1
 

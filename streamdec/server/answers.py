@@ -76,30 +76,35 @@ class Answer:
         self._is_anthropic = is_anthropic
         self._generating: anyio.CancelScope | None = None
         self._is_aborted = False
+        self._has_room = False
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Send the response. Errors of the engine are logged."""
-        front, gate = self._front, self._front.gate
-        front.begin(self)
+        self._front.begin(self)
         try:
-            size = await _while_connected(receive, lambda: gate.enter(len(self._streams)))
-            if size is None:
+            if not await self._has_entered(receive):
                 return
-            try:
-                if self._response is not None:
-                    await self._send_stream(self._response, scope, receive, send)
-                else:
-                    await self._send_whole(receive, send)
-            finally:
-                try:
-                    await self._close()
-                    for each in self._runs:
-                        await each.over()
-                finally:
-                    gate.leave(size)
+            if self._response is not None:
+                await self._send_stream(self._response, scope, receive, send)
+            else:
+                await self._send_whole(receive, send)
         finally:
-            await self._close()
-            front.end(self)
+            try:
+                await self._close()
+            finally:
+                if self._has_room:
+                    self._front.gate.leave(len(self._streams))
+                self._front.end(self)
+
+    async def _has_entered(self, receive: Receive) -> bool:
+        """Wait for room. Return whether the client is still connected."""
+        self._has_room = self._front.gate.enter_nowait(len(self._streams))
+        return self._has_room or await _while_connected(receive, self._enter) is not None
+
+    async def _enter(self) -> bool:
+        await self._front.gate.enter(len(self._streams))
+        self._has_room = True
+        return True
 
     def abort(self) -> None:
         """End the response early: its client gets the error of the API for an aborted request."""
@@ -177,12 +182,14 @@ class Answer:
         self._whole.step(chunk, **more)
 
     async def _close(self) -> None:
-        with anyio.CancelScope(shield=True):
-            for each in self._streams:
-                try:
-                    await each.aclose()
-                except Exception as error:  # noqa: BLE001 (each is closed)
-                    self._note(error)
+        """Close the streams, and wait for the threads of plain engines."""
+        for each in self._streams:
+            try:
+                await each.aclose()  # shielded from cancellation
+            except Exception as error:  # noqa: BLE001 (each is closed)
+                self._note(error)
+        for run in self._runs:
+            await run.over()
 
     def _note(self, error: Exception) -> None:
         _log.error("request %s: the engine failed", self._request_id, exc_info=error)

@@ -258,9 +258,10 @@ class EngineRun:
 
         Returns at once after ``abandon``.
         """
-        self._waiter = new_wakeup()
-        if self._has_thread:  # checked last: the thread clears it first
-            await self._waiter
+        if self._has_thread:
+            self._waiter = new_wakeup()
+            if self._has_thread:  # checked again: the thread clears it before it looks for a waiter
+                await self._waiter
 
     def abandon(self) -> None:
         """Do not wait for the thread of a plain engine. Any thread may call it."""
