@@ -12,7 +12,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from streamdec import MockTokenizer, stream
+from streamdec import MockTokenizer, TokenQueue, stream
 from streamdec.integrations.asgi import IS_BEHIND, EventStreamResponse, events
 from streamdec.integrations.openai import CompletionEncoder
 from streamdec.streams.sinks import MAX_BEHIND
@@ -316,6 +316,25 @@ def test_what_waits_does_not_wait_for_the_engine(loop: str) -> None:
             assert len(client.sent) > before
             assert "".join(text for _, text in client.texts) == "Hello world"
             client.has_gone.set()
+
+    run(loop, main)
+
+
+@both_loops
+def test_a_queue_collects_one_event_where_the_server_cannot_tell(loop: str) -> None:
+    async def main() -> None:
+        client, queue = Stuck(), TokenQueue()
+        response = EventStreamResponse(wire(1), stream(queue, TOKENIZER))
+        async with anyio.create_task_group() as group:
+            group.start_soon(response, {}, client.receive, client.send)
+            await anyio.wait_all_tasks_blocked()
+            client.is_behind = True
+            for token_id in [0, 1, 0, 1]:
+                queue.put([token_id])
+                await anyio.wait_all_tasks_blocked()
+            queue.end()
+            client.go.set()
+        assert [text for _, text in client.texts] == ["Hello", " worldHello world"]
 
     run(loop, main)
 
