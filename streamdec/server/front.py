@@ -42,7 +42,7 @@ _BUSY = "CHAT_TEMPLATE_BUSY"
 _MOST_ISOLATED = 2
 """Requests' templates that are rendered at the same time."""
 _MOST_WAITING = 16
-"""Requests' templates that wait; each takes ten seconds at most."""
+"""Requests' templates that may wait for one of these places."""
 _TO_BE_TOLD = 5.0
 """Seconds in which the clients of streams that were aborted must have read their end."""
 
