@@ -307,7 +307,7 @@ def test_templates_of_requests_wait_in_a_queue_of_their_own(
 
 
 def test_templates_of_requests_are_not_parsed_in_the_server(
-    tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parsed: list[str] = []
     tokeniter = Lexer.tokeniter
@@ -318,7 +318,7 @@ def test_templates_of_requests_are_not_parsed_in_the_server(
 
     monkeypatch.setattr(Lexer, "tokeniter", noted)
     mine = "{% for m in messages %}{% for p in m.content %}{{ p.text }}!{% endfor %}{% endfor %}"
-    with another(tokenizer, allow_request_templates=True) as (_, http, _front):
+    with another(tokenizer_in(tmp_path), allow_request_templates=True) as (_, http, _front):
         found = http.post(CHAT, json={"messages": HI, "chat_template": mine}).json()
         assert found["choices"][0]["message"]["content"] == "Hi!"
         checked(http.post(CHAT, json={"messages": HI, "chat_template": "{% if"}), 400)
