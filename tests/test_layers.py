@@ -49,7 +49,8 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     "regex": ("streamdec.core.stops.regex_matcher",),
     "rich": ("streamdec.cli",),
     "sentencepiece": ("streamdec.backends",),
-    "starlette": ("streamdec.server",),
+    # FastAPI accepts only responses of its class.
+    "starlette": ("streamdec.server", "streamdec.integrations.asgi"),
     "tiktoken": ("streamdec.backends",),
     # compat stands in for a class of the library; testing makes tokenizers for backends.
     "tokenizers": ("streamdec.backends", "streamdec.compat", "streamdec.testing"),

@@ -1,7 +1,8 @@
 """Isolated rendering: a template runs in a child process with limits of the operating system.
 
 In: a template, its variables and the time. Out: the text and the spans, as ``render_compiled``
-returns them, or a :class:`ChatTemplateError`. No template can change the state of this process.
+returns them, or a :class:`ChatTemplateError`. No template can change the state of this process:
+an isolated template is not even parsed here.
 
 The child has no environment variables and no descriptors but its two pipes. Before it reads
 anything it sets its own limits: 512 MiB of memory, and 2 seconds of processor time for each
@@ -21,9 +22,7 @@ import atexit
 import json
 import marshal
 import os
-import select
 import signal
-import struct
 import subprocess
 import sys
 import threading
@@ -33,24 +32,35 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, cast, get_args
 
+from streamdec.chat.exchange import (
+    CHILD_DIED,
+    Exchange,
+    Rendering,
+    framed,
+    has_more,
+    pipe_of,
+    read_answer,
+)
+from streamdec.chat.messages import ContentFormat
 from streamdec.chat.static_check import RESOURCE_LIMIT
 from streamdec.errors import ChatTemplateError
 from streamdec.locks import Lock
 
-__all__ = ["BUSY", "CHILD_LIMITS", "ChildLimits", "ChildPool", "render_isolated"]
+__all__ = [
+    "BUSY",
+    "CHILD_LIMITS",
+    "ChildLimits",
+    "ChildPool",
+    "content_format_isolated",
+    "render_isolated",
+]
 
-CHILD_DIED = "CHAT_TEMPLATE_CHILD_DIED"
 BUSY = "CHAT_TEMPLATE_BUSY"
 Now = datetime | Callable[[], datetime] | None
-Rendering = tuple[str, list[tuple[int, int]]]
-HEAD = struct.Struct(">I")
 MARSHAL_VERSION = 4
 """A version that every supported Python reads."""
-LARGEST_HEAD = 1 << 16
-LARGEST_MESSAGE = (1 << 32) - 1
-MOST_SPANS = 100_000
 SIGNALS = {"SIGXCPU": "too much processor time", "SIGKILL": "killed", "SIGSEGV": "it crashed"}
 """The causes of a child's end, in words."""
 
@@ -134,7 +144,12 @@ def render_isolated(
     """
     try:
         time_told = datetime.now() if now is None else now() if callable(now) else now  # noqa: DTZ005
-        request = {"context": dict(context), "now": time_told.isoformat(), "name": name}
+        request = {
+            "asks": "text",
+            "context": dict(context),
+            "now": time_told.isoformat(),
+            "name": name,
+        }
     except Exception as error:
         raise ChatTemplateError(f"the clock: {type(error).__name__}: {error}") from error
     try:
@@ -143,6 +158,21 @@ def render_isolated(
         told = "they contain an object, or are nested too deeply"
         raise ChatTemplateError(f"the variables are not plain data: {told}") from error
     return (pool or _pool(is_of_request)).render(source, profile, message)
+
+
+def content_format_isolated(
+    source: str, *, profile: str, is_of_request: bool = True
+) -> ContentFormat:
+    """Return what ``source`` takes as the content of a message, as a child process reads it.
+
+    ``profile`` and ``is_of_request`` are those of ``render_isolated``. Blocks as it does, and
+    raises :class:`ChatTemplateError` as it does.
+    """
+    message = marshal.dumps({"asks": "content format"}, MARSHAL_VERSION)
+    found, _ = _pool(is_of_request).render(source, profile, message)
+    if found not in get_args(ContentFormat):
+        raise _invalid(f"{found!r:.40} is not a content format")
+    return cast(ContentFormat, found)
 
 
 # --- the pool -------------------------------------------------------------------------------------
@@ -272,21 +302,21 @@ class _Child:
         self.is_ready = False
         """Whether the child has answered its last request."""
         self._limits = limits
-        self._first: bytes = _framed(json.dumps(_setup(source, profile, limits)).encode("ascii"))
+        self._first: bytes = framed(json.dumps(_setup(source, profile, limits)).encode("ascii"))
         self.process = _started(limits)
 
     def render(self, message: bytes, deadline: float) -> Rendering:
         """Send a request and return the rendering. Raises :class:`ChatTemplateError`."""
         self.is_ready = False
-        sent, self._first = self._first + _framed(message), b""
+        sent, self._first = self._first + framed(message), b""
         with self._watched(deadline):
-            head, body = _Exchange(self.process, deadline).run(sent, self._limits.answer)
+            head, body = Exchange(self.process, deadline).run(sent, self._limits.answer)
         self.is_ready = True
-        return _read_answer(head, body)
+        return read_answer(head, body)
 
     def is_alive(self) -> bool:
         """Return whether the child runs and has sent no more than its answers."""
-        return self.process.poll() is None and not _has_more(_pipe(self.process.stdout))
+        return self.process.poll() is None and not has_more(pipe_of(self.process.stdout))
 
     def kill(self) -> None:
         """End the child, close its pipes and collect its exit status."""
@@ -298,7 +328,7 @@ class _Child:
         """Close this process's ends of the pipes."""
         for pipe in (self.process.stdin, self.process.stdout):
             with suppress(OSError):
-                _pipe(pipe).close()
+                pipe_of(pipe).close()
         if returncode is not None:
             self.process.returncode = returncode
 
@@ -326,10 +356,7 @@ class _Child:
             raise self._cause_of_end() from None
         except ValueError as error:
             self.process.kill()
-            raise ChatTemplateError(
-                f"the process that renders the template sent an invalid answer: {error}",
-                code=CHILD_DIED,
-            ) from None
+            raise _invalid(str(error)) from None
         finally:
             if timer is not None:  # pragma: no cover
                 timer.cancel()
@@ -348,6 +375,13 @@ class _Child:
             f"the template was stopped with the process that rendered it ({limits}): {what}",
             code=code,
         )
+
+
+def _invalid(what: str) -> ChatTemplateError:
+    """Return the error for an invalid answer of a child."""
+    return ChatTemplateError(
+        f"the process that renders the template sent an invalid answer: {what}", code=CHILD_DIED
+    )
 
 
 def _setup(source: str, profile: str, limits: ChildLimits) -> dict[str, Any]:
@@ -384,112 +418,3 @@ def _started(limits: ChildLimits) -> subprocess.Popen[bytes]:
         start_new_session=os.name != "nt",  # a Ctrl-C at the terminal is for the parent
         bufsize=0,
     )
-
-
-def _framed(message: bytes) -> bytes:
-    if len(message) > LARGEST_MESSAGE:
-        raise ChatTemplateError("the template's variables have more than 4 GiB")
-    return HEAD.pack(len(message)) + message
-
-
-def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-    assert pipe is not None
-    return pipe
-
-
-class _Exchange:
-    """One message to a child, and its answer, within a deadline."""
-
-    def __init__(self, process: subprocess.Popen[bytes], deadline: float) -> None:
-        self._in, self._out = _pipe(process.stdin), _pipe(process.stdout)
-        self._deadline = deadline
-
-    def run(self, sent: bytes, largest: int) -> tuple[dict[str, Any], bytes]:
-        """Return the head and the rest of the answer.
-
-        Raises TimeoutError at the deadline, EOFError or OSError if the child ended, ValueError if
-        the answer is invalid.
-        """
-        self._send(memoryview(sent))
-        size = HEAD.unpack(self._receive(HEAD.size))[0]
-        if size > LARGEST_HEAD:
-            raise ValueError(f"the head has {size:,} bytes")
-        try:
-            head = json.loads(self._receive(size))
-        except RecursionError:
-            raise ValueError("the head is nested too deeply") from None
-        if not isinstance(head, dict):
-            raise ValueError("the head is not an object")
-        lengths = [head.get(name, 0) for name in ("text", "spans")]
-        if not all(type(length) is int and length >= 0 for length in lengths):
-            raise ValueError("the sizes are not integers from 0 up")
-        if lengths[0] > largest:
-            raise ChatTemplateError(
-                f"the template was stopped: more than {largest:,} bytes of output",
-                code=RESOURCE_LIMIT,
-            )
-        if lengths[1] > MOST_SPANS:
-            raise ValueError(f"it has {lengths[1]:,} spans")
-        body = self._receive(lengths[0] + 16 * lengths[1])
-        if _has_more(self._out):
-            raise ValueError("more data than one answer")
-        return head, body
-
-    def _send(self, message: memoryview) -> None:
-        os.set_blocking(self._in.fileno(), os.name == "nt")
-        while message:
-            self._wait(self._in, for_reading=False)
-            with suppress(BlockingIOError):
-                message = message[os.write(self._in.fileno(), message[: 1 << 20]) :]
-
-    def _receive(self, size: int) -> bytes:
-        parts, missing = [], size
-        while missing:
-            self._wait(self._out, for_reading=True)
-            part = os.read(self._out.fileno(), min(missing, 1 << 20))
-            if not part:
-                raise EOFError
-            parts.append(part)
-            missing -= len(part)
-        return b"".join(parts)
-
-    def _wait(self, pipe: IO[bytes], *, for_reading: bool) -> None:
-        """Wait until the pipe is ready, which it also is if the child closed its end."""
-        if os.name != "nt" and not _ready(pipe, for_reading, self._deadline - time.monotonic()):
-            raise TimeoutError
-
-
-def _ready(pipe: IO[bytes], for_reading: bool, seconds: float) -> bool:
-    poll = select.poll()
-    poll.register(pipe, select.POLLIN if for_reading else select.POLLOUT)
-    return bool(poll.poll(max(seconds, 0) * 1000))
-
-
-def _has_more(pipe: IO[bytes]) -> bool:
-    """Return whether the pipe has data or its other end is closed; on Windows always False."""
-    return os.name != "nt" and _ready(pipe, for_reading=True, seconds=0)
-
-
-def _read_answer(head: dict[str, Any], body: bytes) -> Rendering:
-    """Return the rendering in an answer. Raises ChatTemplateError if the answer is an error."""
-    if "error" in head:
-        message, code, line, note = (head.get(key) for key in ("error", "code", "line", "note"))
-        error = ChatTemplateError(
-            str(message)[:2000],
-            template=head["name"] if isinstance(head.get("name"), str) else None,
-            line=line if type(line) is int else None,
-            code=code if isinstance(code, str) and len(code) < 64 else None,
-        )
-        if isinstance(note, str):
-            error.add_note(note[:2000])
-        raise error
-    size = head.get("text", 0)
-    try:
-        text = body[:size].decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        raise ChatTemplateError(
-            "the process that renders the template sent an invalid answer: it is not UTF-8",
-            code=CHILD_DIED,
-        ) from None
-    numbers = struct.unpack(f">{2 * head.get('spans', 0)}Q", body[size:])
-    return text, list(zip(numbers[::2], numbers[1::2], strict=True))

@@ -1,7 +1,8 @@
 """The child process that renders one template; the parent's end is ``isolated``.
 
-In: marshalled requests on standard input. Out: on standard output, for each request, a head in
-JSON, followed by the text and the spans as bytes.
+In: marshalled requests on standard input, which ask for the text of a rendering or for the content
+format of the template. Out: on standard output, for each request, a head in JSON, followed by the
+text (or the name of the format) and the spans as bytes.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from datetime import datetime
 from importlib import import_module
 from typing import Any
 
+from streamdec.chat.content_format import content_format_of
 from streamdec.chat.environment import make_environment
 from streamdec.chat.rendering import compile_template, render_compiled
-from streamdec.chat.static_check import RESOURCE_LIMIT
+from streamdec.chat.static_check import RESOURCE_LIMIT, check_template
 from streamdec.errors import ChatTemplateError
 
 __all__ = ["serve"]
@@ -28,7 +30,7 @@ HEAD = struct.Struct(">I")
 
 
 def serve(setup: dict[str, Any]) -> None:
-    """Answer requests to render one template until standard input ends."""
+    """Answer the requests about one template until standard input ends."""
     clock = [datetime(1, 1, 1)]  # noqa: DTZ001 - templates show local time
     environment = make_environment(setup["profile"], now=lambda: clock[0])
     template = None
@@ -37,13 +39,17 @@ def serve(setup: dict[str, Any]) -> None:
     while head := source.read(HEAD.size):
         request = marshal.loads(source.read(HEAD.unpack(head)[0]))
         _allow_processor_time(setup["cpu_seconds"])
-        clock[0] = datetime.fromisoformat(request["now"])
-        name = request["name"]
         answer: dict[str, Any]
+        text: str
+        spans: list[tuple[int, int]] = []
         try:
-            if template is None:
-                template = compile_template(setup["source"], environment, name)
-            text, spans = render_compiled(template, request["context"], name)
+            if request["asks"] == "content format":
+                text = content_format_of(check_template(environment, setup["source"]).tree)
+            else:
+                clock[0], name = datetime.fromisoformat(request["now"]), request["name"]
+                if template is None:
+                    template = compile_template(setup["source"], environment, name)
+                text, spans = render_compiled(template, request["context"], name)
             body = text.encode("utf-8", "surrogatepass")
             body += struct.pack(f">{2 * len(spans)}Q", *(place for span in spans for place in span))
             answer = {"text": len(body) - 16 * len(spans), "spans": len(spans)}

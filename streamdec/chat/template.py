@@ -1,39 +1,43 @@
-"""``ChatTemplate``: a conversation as the text of a prompt, byte for byte as transformers has it.
+"""``ChatTemplate`` renders a conversation as the text of a prompt, exactly as transformers does.
 
-In: messages, tools and documents. Out: the text, and where in it the assistant's text is. A
+In: messages, tools and documents. Out: the text, and the spans of the assistant's text in it. A
 template is a program. The template of a model runs in this process, in jinja2's sandbox, after a
-check of its size and depth; or, with ``isolate=True``, in a process of its own with limits of
-memory and time. A template that comes with a request always runs there.
+check of its size and depth. With ``isolate=True`` it runs in a child process with limits of memory
+and time. A template that comes with a request always runs in a child process, and is parsed there.
 """
 
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 from jinja2 import Template
 
 from streamdec.chat import sources
+from streamdec.chat.arguments import (
+    check_documents,
+    check_option,
+    errors_of_input,
+    variables_of_request,
+)
 from streamdec.chat.content_format import content_format_of
 from streamdec.chat.environment import PROFILES, Clock, Profile, make_environment
 from streamdec.chat.messages import ContentFormat, ContinueFinal, openai_messages, prepared
 from streamdec.chat.plain import plain
+from streamdec.chat.recent import Recent
 from streamdec.chat.rendering import compile_template, render_compiled, render_once
 from streamdec.chat.schemas import tool_schemas
 from streamdec.chat.sources import Found, Origin, Templates
 from streamdec.chat.static_check import check_template
 from streamdec.errors import ChatTemplateError
-from streamdec.locks import Lock
 
 __all__ = ["ChatTemplate", "Fallback", "render_once"]
 
 Fallback = Literal["simple"]
-"""What is rendered where a model has no template: ``"simple"``, a line for each message."""
+"""What to render if a model has no template: ``"simple"``, a line for each message."""
 
 Span = tuple[int, int]
 """Start and end, in characters."""
@@ -52,61 +56,30 @@ SIMPLE = """\
 {%- if add_generation_prompt %}assistant:{% endif %}"""
 """The template of ``fallback="simple"``."""
 
-_ENDLESS = "messages, tools or variables: something contains itself, or is nested too deeply"
-_ARGUMENTS = frozenset(
-    ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message")
-)
-_KEPT = 32
-"""Compiled templates that are kept: those of a model have up to five names."""
-
-
-T = TypeVar("T")
-
-
-class _Recent(Generic[T]):
-    """What was made of the last few templates, for any number of threads."""
-
-    def __init__(self) -> None:
-        self._made: OrderedDict[str, T] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, source: str, make: Callable[[str], T]) -> T:
-        """What ``make`` makes of ``source``, or made before; two threads may both make it."""
-        with self._lock:
-            if source in self._made:
-                self._made.move_to_end(source)
-                return self._made[source]
-        made = make(source)
-        with self._lock:
-            self._made[source] = made
-            while len(self._made) > _KEPT:
-                self._made.popitem(last=False)
-        return made
-
 
 class ChatTemplate:
-    """The chat template of a model, ready to render; threads may share it.
+    """The chat template of a model. Threads may share it.
 
-    A template is not compiled, and so not run, before it renders; the last 32 stay compiled.
+    A template is compiled when it first renders. The last 32 stay compiled.
 
     Args:
         template: the text of a jinja2 template, or several with names: a mapping, or a list of
             ``{"name": …, "template": …}`` as in ``tokenizer_config.json``; None for none.
-        special_tokens: roles (``"bos_token"``) and the texts that the variables of that name have.
-        profile: the span of versions of transformers whose text is wanted: ``"classic"`` (4.57 to
-            5.20) or ``"hardened"`` (from 5.22.2).
-        now: the time that ``strftime_now`` tells: a datetime, or a function that gives one; by
-            default the local time.
-        isolate: whether the template runs in a process of its own, with 2 seconds of processor
-            time, 10 seconds by the clock and 512 MiB of memory (see
-            ``docs/explanation/hostile-templates.md`` for macOS and Windows). Without it, it runs in
-            this process, in jinja2's sandbox, as in transformers and vLLM: nothing bounds its time
-            and memory but the size of the template and of the output.
-        fallback: with ``"simple"``, a line of role and content for each message is rendered where
+        special_tokens: roles (``"bos_token"``) and their texts, which become variables.
+        profile: the versions of transformers whose text is rendered: ``"classic"`` (4.57 to 5.20)
+            or ``"hardened"`` (from 5.22.2).
+        now: the time for ``strftime_now``: a datetime, or a function that returns one; by default
+            the local time.
+        isolate: whether the template runs in a child process, with 2 seconds of processor time, 10
+            seconds by the clock and 512 MiB of memory (see
+            ``docs/explanation/hostile-templates.md`` for macOS and Windows). Otherwise it runs in
+            this process, in jinja2's sandbox, as in transformers and vLLM. Then only the size of
+            the template and of the output is limited, not its time and memory.
+        fallback: with ``"simple"``, render a line of role and content for each message if
             ``template`` is None.
 
-    Raises :class:`~streamdec.ChatTemplateError` for what is no template, and ValueError for another
-    option.
+    Raises :class:`~streamdec.ChatTemplateError` if ``template`` is not a template, and ValueError
+    for an option with a wrong value.
 
     >>> from streamdec.chat import ChatTemplate
     >>> template = ChatTemplate("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}")
@@ -139,16 +112,16 @@ class ChatTemplate:
         isolate: bool,
         fallback: str | None,
     ) -> None:
-        _check_option("profile", profile, PROFILES)
+        check_option("profile", profile, PROFILES)
         if type(isolate) is not bool:
             raise ValueError(f"isolate must be True or False, not {isolate!r:.40}")
-        _check_option("fallback", fallback, (None, "simple"))
+        check_option("fallback", fallback, (None, "simple"))
         if templates is None and fallback is not None:
             templates, origin = SIMPLE, Origin("fallback", None, "there is no other")
         self.templates = templates
         """The template, or several by their names."""
         self.origin = origin
-        """Where it is from, and why that one."""
+        """Where it was found, and why this one was chosen."""
         given = special_tokens or {}
         self.special_tokens: dict[str, str] = {
             role: text for role, text in given.items() if text is not None
@@ -156,15 +129,15 @@ class ChatTemplate:
         """The special tokens that the template sees, by their roles."""
         self.profile = profile
         self.isolate = isolate
-        """Whether it runs in a process of its own."""
+        """Whether it runs in a child process."""
         self._now = now
         self._begin()
 
     def _begin(self) -> None:
-        """What is worked out: not compared, not pickled."""
+        """Make the environment and the caches, which are not pickled."""
         self._environment = make_environment(self.profile, now=self._now)
-        self._compiled: _Recent[Template] = _Recent()
-        self._formats: _Recent[ContentFormat] = _Recent()
+        self._compiled: Recent[Template] = Recent()
+        self._formats: Recent[ContentFormat] = Recent()
 
     @classmethod
     def from_snapshot(
@@ -178,15 +151,16 @@ class ChatTemplate:
         isolate: bool = False,
         fallback: Fallback | None = None,
     ) -> Self:
-        """The template of the model in ``folder``, with its special tokens.
+        """Return the template of the model in ``folder``, with its special tokens.
 
-        The first of ``chat_template`` (a text or the path of a file), ``chat_template.jinja`` with
-        ``additional_chat_templates/*.jinja``, ``tokenizer_config.json``, ``chat_template.json``.
-        ``special_tokens`` are put over those of the files. ``profile``, ``now``, ``isolate`` and
-        ``fallback`` are those of the class. Nothing of the folder is run.
+        It is the first of ``chat_template`` (a text or the path of a file),
+        ``chat_template.jinja`` with ``additional_chat_templates/*.jinja``,
+        ``tokenizer_config.json`` and ``chat_template.json``. ``special_tokens`` replace those of
+        the files. ``profile``, ``now``, ``isolate`` and ``fallback`` are those of the class. No
+        code of the folder runs.
 
-        Raises :class:`~streamdec.ChatTemplateError` if there is no template, which says what was
-        looked for, and for a file that cannot be read; ValueError for a bad option.
+        Raises :class:`~streamdec.ChatTemplateError` if there is no template, with the files that
+        were looked for, and for a file that cannot be read; ValueError for a bad option.
 
         >>> from streamdec.chat import ChatTemplate
         >>> template = ChatTemplate.from_snapshot("path/to/model", isolate=True)
@@ -223,9 +197,9 @@ class ChatTemplate:
         isolate: bool = False,
         fallback: Fallback | None = None,
     ) -> Self:
-        """A template that was found somewhere, with its origin: for whoever looks for templates.
+        """Return the template that another module found, with its origin.
 
-        ``found`` is what was found, None for nothing. ``special_tokens``, ``profile``, ``now``,
+        ``found`` is None if there is none. ``special_tokens``, ``profile``, ``now``,
         ``isolate`` and ``fallback`` are those of the class. Raises ValueError for a bad option.
         """
         self = cls.__new__(cls)
@@ -235,7 +209,7 @@ class ChatTemplate:
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """What was given; what is compiled is compiled again where this is unpickled."""
+        """Return what was given. Templates are compiled again after unpickling."""
         made = ("_environment", "_compiled", "_formats")
         return {key: value for key, value in self.__dict__.items() if key not in made}
 
@@ -260,29 +234,27 @@ class ChatTemplate:
         template_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> str:
-        r"""``messages`` as the text of a prompt. Nothing that is given is changed.
+        r"""Return ``messages`` as the text of a prompt. The arguments are not changed.
 
         Args:
-            messages: the conversation: dicts with a role and content, or objects that become such
-                dicts, in an iterable.
-            tools: JSON schemas, or Python functions, of which schemas are made
-                (:func:`~streamdec.chat.function_schema`).
-            documents: dicts, for templates that know of them.
-            chat_template: the name of one of several templates, or the text of another one, which
-                is isolated. By default ``tool_use`` is taken if there are tools (an empty list
+            messages: an iterable of the messages: dicts with a role and content, or objects with
+                such fields.
+            tools: JSON schemas, or Python functions, whose schemas are made by
+                :func:`~streamdec.chat.function_schema`.
+            documents: dicts, for templates that use them.
+            chat_template: the name of one of several templates, or the text of another template,
+                which is isolated. By default ``tool_use`` if there are tools (an empty list
                 counts), else ``default``.
-            add_generation_prompt: whether the template is to begin an answer.
-            continue_final_message: whether the last message is left open, so that the model goes on
-                with it: True, or the name of the field to go on with.
-            template_kwargs: variables of the template, of a request by somebody else (vLLM's
-                ``chat_template_kwargs``); those that would change more than the template's own
-                variables are refused. ``chat_template`` is never taken from there: a template of a
-                stranger renders only if it is given as ``chat_template`` here, and is isolated.
-            kwargs: variables of the template, which come before special tokens of the same name.
+            add_generation_prompt: whether the template begins an answer.
+            continue_final_message: whether the last message is left open, so that the model
+                continues it: True, or the name of the field to continue.
+            template_kwargs: variables of the template that came with a request (vLLM's
+                ``chat_template_kwargs``). ``chat_template``, ``tokenize`` and the names of the
+                other arguments are refused.
+            kwargs: variables of the template. They replace special tokens of the same name.
 
-        Raises :class:`~streamdec.ChatTemplateError` for whatever goes wrong in the template, and
-        for messages or options that it cannot be given. Whatever was raised, the object can go on
-        rendering.
+        Raises :class:`~streamdec.ChatTemplateError` for an error in the template, and for messages
+        or options that cannot be rendered. The object can be used again after any error.
 
         >>> from streamdec.chat import ChatTemplate
         >>> template = ChatTemplate.from_snapshot("path/to/model")
@@ -297,7 +269,7 @@ class ChatTemplate:
             chat_template=chat_template,
             add_generation_prompt=add_generation_prompt,
             continue_final_message=continue_final_message,
-            variables={**_of_request(template_kwargs), **kwargs},
+            variables={**variables_of_request(template_kwargs), **kwargs},
         )
         return text
 
@@ -313,13 +285,14 @@ class ChatTemplate:
         template_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> tuple[str, list[Span]]:
-        r"""As :meth:`render`, and where the assistant's text is: start and end, in code points.
+        r"""Return the text of :meth:`render`, and the spans of the assistant's text in it.
 
-        That is what the template has between ``{% generation %}`` and ``{% endgeneration %}``; the
-        list is empty if it has none. ``messages``, ``tools``, ``documents``, ``chat_template``,
-        ``add_generation_prompt``, ``template_kwargs`` and what is raised are as for
-        :meth:`render`; with ``continue_final_message`` there are no spans, and a
-        :class:`~streamdec.ChatTemplateError` says so.
+        A span is a start and an end in code points. It is the text that the template outputs
+        between ``{% generation %}`` and ``{% endgeneration %}``; without these, the list is empty.
+        ``messages``, ``tools``, ``documents``, ``chat_template``, ``add_generation_prompt``,
+        ``template_kwargs`` and the errors are those of :meth:`render`. With
+        ``continue_final_message`` there are no spans, so it raises
+        :class:`~streamdec.ChatTemplateError`.
 
         >>> from streamdec.chat import ChatTemplate
         >>> template = ChatTemplate(None, fallback="simple")
@@ -336,7 +309,7 @@ class ChatTemplate:
             chat_template=chat_template,
             add_generation_prompt=add_generation_prompt,
             continue_final_message=False,
-            variables={**_of_request(template_kwargs), **kwargs},
+            variables={**variables_of_request(template_kwargs), **kwargs},
         )
 
     def _render(
@@ -356,17 +329,17 @@ class ChatTemplate:
                 "begins another one: give one of them"
             )
         source, name = self._chosen(chat_template, tools is not None)
-        with _said_of_input():
+        with errors_of_input():
             conversation = prepared(messages, self.profile)
             schemas = tool_schemas(tools, self.profile)
-            _check_documents(documents)
-        # Transformers refuses it always; a template that reads no messages does not miss them.
+            check_documents(documents)
+        # transformers always refuses it; here a template that reads no messages still renders.
         if not conversation and "messages" in source:
             raise ChatTemplateError("messages: an empty conversation; give at least one message")
         open_end = None
         if continue_final_message:
             field = continue_final_message if isinstance(continue_final_message, str) else "content"
-            with _said_of_input():
+            with errors_of_input():
                 open_end = ContinueFinal.of(conversation, field, source, self.profile)
             conversation = open_end.messages
         context = {
@@ -381,8 +354,8 @@ class ChatTemplate:
         return (text, spans) if open_end is None else (open_end.cut(text), [])
 
     def _run(self, source: str, context: dict[str, Any], name: str) -> tuple[str, list[Span]]:
-        isolates = self.isolate or not self._is_own(source)
-        with _said_of_input():
+        isolates = self._isolates(source)
+        with errors_of_input():
             seen = plain(context) if self.profile == "hardened" or isolates else context
         if isolates:
             from streamdec.chat.isolated import render_isolated
@@ -398,13 +371,17 @@ class ChatTemplate:
         make = partial(compile_template, environment=self._environment, name=name)
         return render_compiled(self._compiled.get(source, make), seen, name)
 
+    def _isolates(self, source: str) -> bool:
+        """Whether ``source`` is parsed and run in a child process."""
+        return self.isolate or not self._is_own(source)
+
     def _is_own(self, source: str) -> bool:
         """Whether ``source`` is a template of the model."""
         templates = self.templates
         return source in (templates.values() if isinstance(templates, dict) else (templates,))
 
     def _chosen(self, chat_template: str | None, with_tools: bool) -> tuple[str, str]:
-        """The text of the template to render, and how messages call it."""
+        """Return the text of the template to render, and its name in error messages."""
         if chat_template is not None and not isinstance(chat_template, str):
             raise ChatTemplateError(
                 f"chat_template must be a name or a text, not {type(chat_template).__name__}"
@@ -436,10 +413,11 @@ class ChatTemplate:
     def content_format(
         self, *, chat_template: str | None = None, with_tools: bool = False
     ) -> ContentFormat:
-        """What the template takes as content: ``"string"``, ``"parts"`` or ``"parts only"``.
+        """Return what the template takes as content: ``"string"``, ``"parts"`` or ``"parts only"``.
 
-        Told by what the template does with it, without rendering it. ``chat_template`` and
-        ``with_tools`` choose among several templates as :meth:`render` does.
+        It is read from the parsed template, without rendering it. ``chat_template`` and
+        ``with_tools`` choose among several templates as :meth:`render` does. An isolated template
+        is parsed in a child process.
 
         Raises :class:`~streamdec.ChatTemplateError` for a template that cannot be parsed.
 
@@ -451,6 +429,12 @@ class ChatTemplate:
         return self._formats.get(source, self._format_of)
 
     def _format_of(self, source: str) -> ContentFormat:
+        if self._isolates(source):
+            from streamdec.chat.isolated import content_format_isolated
+
+            return content_format_isolated(
+                source, profile=self.profile, is_of_request=not self._is_own(source)
+            )
         return content_format_of(check_template(self._environment, source).tree)
 
     def openai_messages(
@@ -461,14 +445,15 @@ class ChatTemplate:
         with_tools: bool = False,
         separator: str = "\n",
     ) -> list[dict[str, Any]]:
-        r"""``messages`` of a client of OpenAI's API, as vLLM and SGLang give them to this template.
+        r"""Convert ``messages`` of OpenAI's API for this template, as vLLM and SGLang do.
 
-        Tool arguments that are a string are parsed; a list of parts becomes a string where the
-        template takes no list, its texts joined by ``separator`` (SGLang's is a space); null
-        content is empty, in the profile ``hardened`` not there. ``chat_template`` and
-        ``with_tools`` choose among several templates. The result is for :meth:`render`.
+        Tool arguments that are a string are parsed as JSON. If the template takes no list, a list
+        of parts becomes a string: its texts, joined by ``separator`` (SGLang's is a space). Null
+        content becomes an empty string; in the profile ``hardened`` it is removed.
+        ``chat_template`` and ``with_tools`` choose among several templates. Pass the result to
+        :meth:`render`.
 
-        Raises :class:`~streamdec.ChatTemplateError`, which says in which message.
+        Raises :class:`~streamdec.ChatTemplateError`, with the number of the message.
 
         >>> from streamdec.chat import ChatTemplate
         >>> template = ChatTemplate.from_snapshot("path/to/model")
@@ -478,58 +463,3 @@ class ChatTemplate:
         """
         found = self.content_format(chat_template=chat_template, with_tools=with_tools)
         return openai_messages(messages, found, profile=self.profile, separator=separator)
-
-
-@contextmanager
-def _said_of_input() -> Iterator[None]:
-    """Within, whatever objects of callers raise when they are asked for what is in them is ours."""
-    try:
-        yield
-    except ChatTemplateError:
-        raise
-    except RecursionError as error:
-        raise ChatTemplateError(_ENDLESS) from error
-    except (TypeError, ValueError) as error:
-        raise ChatTemplateError(str(error)) from error
-    except Exception as error:
-        raise ChatTemplateError(f"{type(error).__name__} in what was given: {error}") from error
-
-
-FROM_REQUEST = "CHAT_TEMPLATE_FROM_REQUEST"
-_REFUSED = ("chat_template", "tokenize")
-"""What a request must not choose by its variables: vLLM refuses both, SGLang the first."""
-
-
-def _of_request(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the variables that a request brings. Raises :class:`~streamdec.ChatTemplateError`."""
-    variables = dict(given or {})
-    for name in _REFUSED:
-        if name in variables:
-            raise ChatTemplateError(
-                f"template_kwargs may not have {name!r}: a request does not choose it; "
-                "give it to render as an argument of its own if you want that",
-                code=FROM_REQUEST,
-            )
-    for name in variables:
-        if not isinstance(name, str):
-            raise ChatTemplateError(f"template_kwargs has a key that is no string: {name!r:.80}")
-    for name in _ARGUMENTS & variables.keys():
-        told = f"template_kwargs may not have {name!r}: it is an argument of its own"
-        raise ChatTemplateError(told)
-    return variables
-
-
-def _check_documents(documents: object) -> None:
-    if documents is None:
-        return
-    if isinstance(documents, (str, bytes, Mapping)) or not isinstance(documents, Iterable):
-        raise ChatTemplateError(f"documents must be a list, not {type(documents).__name__}")
-    for index, document in enumerate(documents):
-        if not isinstance(document, Mapping):
-            told = f"documents[{index}] must be a dict, not {type(document).__name__}"
-            raise ChatTemplateError(told)
-
-
-def _check_option(name: str, value: object, known: Sequence[object]) -> None:
-    if value not in known:
-        raise ValueError(f"{name} must be {' or '.join(map(repr, known))}, not {value!r:.40}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 import anyio
@@ -35,8 +36,8 @@ class WholeAnswer(Protocol):
         """Whether it is an error."""
         ...
 
-    def step(self, chunk: Chunk, /) -> object:
-        """Takes a chunk; of several samples, with ``index``."""
+    def step(self, chunk: Chunk, /, **options: Any) -> object:
+        """Take a chunk; ``index`` is an option if there are several samples."""
         ...
 
     def body(self) -> dict[str, Any]:
@@ -69,39 +70,55 @@ class Answer:
         self._front = front
         self._streams = [each.stream for each in samples]
         self._runs = [each.run for each in samples]
-        self._wire = wire
+        self._response = None if wire is None else EventStreamResponse(wire, *self._streams)
         self._whole = whole
         self._request_id = request_id
         self._is_anthropic = is_anthropic
+        self._generating: anyio.CancelScope | None = None
+        self._is_aborted = False
+        self._has_room = False
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Sends the response. What the engine raised is logged."""
-        front, gate = self._front, self._front.gate
-        front.begin(self, self._runs)
+        """Send the response. Errors of the engine are logged."""
+        self._front.begin(self)
         try:
-            size = await _while_connected(receive, lambda: gate.enter(len(self._streams)))
-            if size is None:
+            if not await self._has_entered(receive):
                 return
-            try:
-                if self._wire is not None:
-                    await self._send_stream(self._wire, scope, receive, send)
-                else:
-                    await self._send_whole(receive, send)
-            finally:
-                try:
-                    await self._close()
-                    for each in self._runs:
-                        await each.over()
-                finally:
-                    gate.leave(size)
+            if self._response is not None:
+                await self._send_stream(self._response, scope, receive, send)
+            else:
+                await self._send_whole(receive, send)
         finally:
-            await self._close()
-            front.end(self)
+            try:
+                await self._close()
+            finally:
+                if self._has_room:
+                    self._front.gate.leave(len(self._streams))
+                self._front.end(self)
+
+    async def _has_entered(self, receive: Receive) -> bool:
+        """Wait for room. Return whether the client is still connected."""
+        self._has_room = self._front.gate.enter_nowait(len(self._streams))
+        return self._has_room or await _while_connected(receive, self._enter) is not None
+
+    async def _enter(self) -> bool:
+        await self._front.gate.enter(len(self._streams))
+        self._has_room = True
+        return True
+
+    def abort(self) -> None:
+        """End the response early: its client gets the error of the API for an aborted request."""
+        self._is_aborted = True
+        if self._response is not None:
+            self._response.abort()
+        if self._generating is not None:
+            self._generating.cancel()
+        for each in self._runs:
+            each.abandon()
 
     async def _send_stream(
-        self, wire: WireStream, scope: Any, receive: Receive, send: Send
+        self, response: EventStreamResponse, scope: Any, receive: Receive, send: Send
     ) -> None:
-        response = EventStreamResponse(wire, *self._streams)
         try:
             await response(scope, receive, send)
         except Exception as error:  # noqa: BLE001 (the client was told)
@@ -114,52 +131,65 @@ class Answer:
             if await _while_connected(receive, self._generate) is None:
                 return
             status, body = 200, whole.body()
-            if whole.failed:  # an abort, or an engine that says that it failed
+            if whole.failed:  # an abort, or an engine that reports an error
                 status = 503 if self._front.gate.is_closed else 500
-        except Exception as error:  # noqa: BLE001 (whatever an engine raises)
+        except Exception as error:  # noqa: BLE001 (an engine may raise any error)
             self._note(error)
             failed = RequestError(FAILED, status=500, code="error")
             status, body = 500, failed.body(is_anthropic=self._is_anthropic)
         await send_json(send, status, body)
 
     async def _generate(self) -> bool:
-        """All samples, side by side; the first error breaks off the others."""
+        """Read all samples, concurrently. The first error ends the others, and is raised."""
         errors: list[Exception] = []
-        async with anyio.create_task_group() as group:
-            for index, each in enumerate(self._streams):
-                group.start_soon(self._read, each, index, errors, group.cancel_scope)
-        if errors:
+        ended: set[int] = set()
+        with anyio.CancelScope() as self._generating:
+            if self._is_aborted:
+                self._generating.cancel()
+            async with anyio.create_task_group() as group:
+                for index, each in enumerate(self._streams):
+                    group.start_soon(self._read, each, index, errors, ended)
+        if self._is_aborted:
+            for index in {*range(len(self._streams))} - ended:
+                self._step(Chunk("", "abort"), index, num_tokens=0)
+        elif errors:
             raise errors[0]
         return True
 
     async def _read(
-        self,
-        text: TextStream[Any],
-        index: int,
-        errors: list[Exception],
-        scope: anyio.CancelScope,
+        self, text: TextStream[Any], index: int, errors: list[Exception], ended: set[int]
     ) -> None:
-        step: Callable[..., object] = self._whole.step  # type: ignore[union-attr]
+        tracker = text.machine if isinstance(text.machine, LogprobTracker) else None
+        decoder = text.machine if tracker is None else tracker.decoder
         try:
             async with text:
                 async for chunk in text:
-                    more: dict[str, Any] = {"index": index} if index else {}
-                    machine = text.machine
-                    if isinstance(machine, LogprobTracker):
-                        more["logprobs"] = machine.take()
-                        machine = machine.decoder
-                    step(chunk, num_tokens=machine.num_tokens, **more)
+                    if chunk.finish_reason is not None:
+                        ended.add(index)
+                        if self._is_aborted:  # the engine took the cancellation for its end
+                            chunk = replace(chunk, finish_reason="abort", stop_reason=None)
+                    logprobs = {} if tracker is None else {"logprobs": tracker.take()}
+                    self._step(chunk, index, num_tokens=decoder.num_tokens, **logprobs)
         except Exception as error:  # noqa: BLE001 (it is raised when all have ended)
             errors.append(error)
-            scope.cancel()
+            assert self._generating is not None
+            self._generating.cancel()
+
+    def _step(self, chunk: Chunk, index: int, **more: Any) -> None:
+        assert self._whole is not None
+        if index:  # messages have only one sample, and no index
+            more["index"] = index
+        self._whole.step(chunk, **more)
 
     async def _close(self) -> None:
-        with anyio.CancelScope(shield=True):
-            for each in self._streams:
-                try:
-                    await each.aclose()
-                except Exception as error:  # noqa: BLE001 (each is closed)
-                    self._note(error)
+        """Close the streams, and wait for the threads of plain engines."""
+        for each in self._streams:
+            try:
+                await each.aclose()  # shielded from cancellation
+            except Exception as error:  # noqa: BLE001 (each is closed)
+                self._note(error)
+        for run in self._runs:
+            await run.over()
 
     def _note(self, error: Exception) -> None:
         _log.error("request %s: the engine failed", self._request_id, exc_info=error)

@@ -21,7 +21,7 @@ import anyio
 
 from streamdec.errors import QueueClosedError, StreamdecError
 from streamdec.integrations.logprobs import TokenLogprob
-from streamdec.streams.outputs import Delta, OutputReader, is_plain
+from streamdec.streams.outputs import OutputReader, is_plain
 from streamdec.streams.token_queue import TokenQueue
 from streamdec.streams.wakeups import Wakeup, new_wakeup
 
@@ -36,7 +36,6 @@ __all__ = [
 
 _AHEAD = 16
 """Ids that an engine in a thread may be ahead of its reader."""
-_ABORTED = Delta((), "abort")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,12 +209,12 @@ class ReplayEngine:
 
 
 class EngineRun:
-    """One call of an engine, as a source that can be aborted.
+    """One call of an engine, as a source of outputs. The engine is called for the first output.
 
     Args:
         call: calls the engine.
-        put_logprobs: called with those of each output before its ids are read; None if the client
-            wants none.
+        put_logprobs: called with the log probabilities of each output before its ids are read; None
+            if the client wants none.
     """
 
     def __init__(
@@ -228,52 +227,26 @@ class EngineRun:
         self._reader = None if put_logprobs is None else OutputReader(ids=self._ids_of)
         self._pull: Callable[[], Awaitable[Any]] | None = None
         self._close: Callable[[], Any] | None = None
-        self._feed: TokenQueue | None = None
-        self._scope: anyio.CancelScope | None = None
-        self._is_aborted = False
-        self._has_ended = False
         self._has_thread = False
-        """Whether a thread of its own is still at work."""
+        """Whether a thread of its own still runs the engine."""
         self._waiter: Wakeup | None = None
-
-    def abort(self) -> None:
-        """Ends the stream with the finish ``"abort"``, whatever the engine is doing."""
-        self._is_aborted = True
-        if self._feed is not None:
-            self._feed.end("abort")
-        elif self._scope is not None:
-            self._scope.cancel()
-        self._note_over()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
-        """The next output. Raises what the engine does."""
-        if self._has_ended:
-            raise StopAsyncIteration
-        if not self._is_aborted or self._feed is not None:  # a feed has its end of its own
-            with anyio.CancelScope() as self._scope:
-                try:
-                    if self._pull is None:
-                        await self._begin()
-                    assert self._pull is not None
-                    output = await self._pull()
-                    return output if self._reader is None else self._reader.read(output)
-                except SystemExit as error:  # which would end the server with it
-                    raise EngineError("the engine called sys.exit()") from error
-                except Exception:
-                    # What an engine makes of being cancelled is nobody's affair.
-                    if not self._scope.cancel_called:
-                        raise
-                finally:
-                    self._scope = None
-        self._has_ended = True
-        return _ABORTED
+        """Return the next output. Raises the errors of the engine."""
+        try:
+            if self._pull is None:
+                await self._begin()
+                assert self._pull is not None
+            output = await self._pull()
+        except SystemExit as error:  # it would end the server
+            raise EngineError("the engine called sys.exit()") from error
+        return output if self._reader is None else self._reader.read(output)
 
     async def aclose(self) -> None:
-        """Closes the engine's iterator."""
-        self._has_ended = True
+        """Close the engine's iterator."""
         close, self._close = self._close, None
         if close is not None:
             closing = close()
@@ -281,18 +254,20 @@ class EngineRun:
                 await closing
 
     async def over(self) -> None:
-        """Waits until a plain engine, which no one can interrupt, has seen that it is closed.
+        """Wait until the thread of a plain engine, which cannot be interrupted, has ended.
 
-        After an abort nothing is waited for.
+        Returns at once after ``abandon``.
         """
-        self._waiter = new_wakeup()
-        if self._has_thread:  # looked at last: the thread sets it first
-            await self._waiter
+        if self._has_thread:
+            self._waiter = new_wakeup()
+            if self._has_thread:  # checked again: the thread clears it before it looks for a waiter
+                await self._waiter
 
-    def _note_over(self) -> None:
+    def abandon(self) -> None:
+        """Do not wait for the thread of a plain engine. Any thread may call it."""
         self._has_thread = False
         if self._waiter is not None:
-            with suppress(RuntimeError):  # the event loop is no more
+            with suppress(RuntimeError):  # the event loop is closed
                 self._waiter.wake()
 
     # --- the engine
@@ -308,7 +283,7 @@ class EngineRun:
             return
         if not is_plain(source):
             raise EngineError(f"an engine gives an (async) iterator of ids, not {source!r:.80}")
-        self._feed = feed = TokenQueue(_AHEAD)
+        feed = TokenQueue(_AHEAD)
         self._pull, self._close = feed.__anext__, feed.aclose
         reader, self._reader = self._reader or OutputReader(), None
         self._has_thread = True
@@ -321,7 +296,7 @@ class EngineRun:
         try:
             _produce(source, reader, feed)
         finally:
-            self._note_over()
+            self.abandon()
 
     def _ids_of(self, output: Any) -> Any:
         assert self._put_logprobs is not None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import anyio
 from anyio import to_thread
@@ -42,9 +42,17 @@ _BUSY = "CHAT_TEMPLATE_BUSY"
 _MOST_ISOLATED = 2
 """Requests' templates that are rendered at the same time."""
 _MOST_WAITING = 16
-"""Requests' templates that wait; each takes ten seconds at most."""
+"""Requests' templates that may wait for one of these places."""
 _TO_BE_TOLD = 5.0
 """Seconds in which the clients of streams that were aborted must have read their end."""
+
+
+class Abortable(Protocol):
+    """The answer to a request, which can be ended early."""
+
+    def abort(self) -> None:
+        """End the answer soon, with an error of the API."""
+        ...
 
 
 class Sample(NamedTuple):
@@ -82,7 +90,7 @@ class Front:
         self.gate = Gate(limits.concurrent, limits.waiting, limits.waiting_seconds)
         self.vocab_size = self.tokenizer.vocab_size
         self.gives_logprobs = bool(getattr(self.engine, "logprobs", False))
-        self._answering: dict[object, Sequence[EngineRun]] = {}
+        self._answering: set[Abortable] = set()
         self._all_ended: anyio.Event | None = None
         self._isolated = anyio.CapacityLimiter(_MOST_ISOLATED)
         """Threads that wait for isolated renderings of requests' templates."""
@@ -232,13 +240,13 @@ class Front:
 
     # --- the end
 
-    def begin(self, answer: object, runs: Sequence[EngineRun]) -> None:
-        """Notes that a request is being answered."""
-        self._answering[answer] = runs
+    def begin(self, answer: Abortable) -> None:
+        """Note that a request is being answered."""
+        self._answering.add(answer)
 
-    def end(self, answer: object) -> None:
-        """Forgets it."""
-        self._answering.pop(answer, None)
+    def end(self, answer: Abortable) -> None:
+        """Note that a request was answered."""
+        self._answering.discard(answer)
         if not self._answering and self._all_ended is not None:
             self._all_ended.set()
 
@@ -252,9 +260,8 @@ class Front:
         self.gate.close()
         with anyio.move_on_after(grace):
             await self._end_of_all()
-        for runs in self._answering.values():
-            for run in runs:
-                run.abort()
+        for answer in self._answering:
+            answer.abort()
         with anyio.move_on_after(_TO_BE_TOLD):
             await self._end_of_all()
 

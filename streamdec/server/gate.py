@@ -53,21 +53,29 @@ class Gate:
         while self._queue:
             self._queue.popleft().is_over.set()
 
-    async def enter(self, num_streams: int) -> int:
-        """Waits for room for so many streams; gives their number, for ``leave``.
+    def enter_nowait(self, size: int) -> bool:
+        """Take room for ``size`` streams, until ``leave``. Return whether there was room.
 
-        Raises RequestError if there is none, and will be none in time.
+        Raises RequestError if the gate is closed, or if too many requests wait already.
         """
-        if num_streams > self._most_running:
-            raise ValueError(f"{num_streams} streams never have room among {self._most_running}")
-        size = num_streams
+        if size > self._most_running:
+            raise ValueError(f"{size} streams never have room among {self._most_running}")
         if self.is_closed:
             raise closing()
         if not self._queue and self.num_running + size <= self._most_running:
             self.num_running += size
-            return size
+            return True
         if len(self._queue) >= self._most_waiting:
             raise busy("too many requests are waiting already")
+        return False
+
+    async def enter(self, size: int) -> None:
+        """Wait for room for ``size`` streams, and take it, until ``leave``.
+
+        Raises RequestError as ``enter_nowait`` does, and if there is no room in time.
+        """
+        if self.enter_nowait(size):
+            return
         waiting = _Waiting(size)
         self._queue.append(waiting)
         try:
@@ -79,7 +87,7 @@ class Gate:
             self._forget(waiting)
             raise
         if waiting.has_room:
-            return size
+            return
         self._forget(waiting)
         if self.is_closed:
             raise closing()

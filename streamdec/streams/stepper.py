@@ -77,6 +77,8 @@ class Machine(Protocol):
 
 def check_machine(machine: object) -> None:
     """Raise TypeError if ``machine`` is not an object that a stream can run on."""
+    if isinstance(machine, StopSequenceDecoder):
+        return  # checking the protocol would take longer than all else that makes a stream
     if isinstance(machine, type) or not isinstance(machine, Machine):
         raise TypeError(
             "a stream runs on a DecodeStream, a Sequence or a StopSequenceDecoder, "

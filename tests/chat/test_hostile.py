@@ -26,7 +26,8 @@ from jinja2.exceptions import SecurityError
 from streamdec.chat import ChatTemplate, rendering
 from streamdec.chat import isolated as child_process
 from streamdec.chat.environment import make_environment
-from streamdec.chat.isolated import ChildLimits, ChildPool, Rendering, render_isolated
+from streamdec.chat.exchange import Rendering
+from streamdec.chat.isolated import ChildLimits, ChildPool, render_isolated
 from streamdec.chat.rendering import render_once
 from streamdec.chat.static_check import StaticLimits, check_template, error_code
 from streamdec.errors import ChatTemplateError
@@ -192,6 +193,41 @@ def test_a_template_that_is_given_for_one_rendering_is_isolated(
     own.render(MESSAGES, chat_template="{{ 1 }}")
     ChatTemplate("own", isolate=True).render(MESSAGES)
     assert isolated == [("{{ 1 }}", True), ("own", False)]
+
+
+TAKES_PARTS = "{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}"
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_an_isolated_template_is_not_parsed_in_this_process(
+    monkeypatch: pytest.MonkeyPatch, is_own: bool
+) -> None:
+    """Not even to find out what it takes as the content of a message."""
+
+    def refused(*_: object) -> Iterator[Any]:
+        raise AssertionError("a template was read in this process")
+
+    monkeypatch.setattr("jinja2.lexer.Lexer.tokeniter", refused)
+    own = ChatTemplate(TAKES_PARTS if is_own else "own", isolate=is_own)
+    chosen = None if is_own else TAKES_PARTS
+    messages = own.openai_messages(MESSAGES, chat_template=chosen)
+    assert messages == [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
+    assert own.render(messages, chat_template=chosen) == "hi"
+    with pytest.raises(ChatTemplateError, match="line 1") as raised:
+        own.content_format(chat_template="{% if %}")
+    assert raised.value.code == "CHAT_TEMPLATE_SYNTAX_ERROR"
+
+
+def test_a_child_is_not_believed_that_a_template_takes_something_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer = "answer(b'{\"text\": 3}', b'all')"
+    monkeypatch.setattr(child_process, "BOOT", HOSTILE_CHILD % ("", answer))
+    monkeypatch.setattr(child_process, "_own", {True: (pool := ChildPool(1))})
+    with pytest.raises(ChatTemplateError, match="invalid answer") as raised:
+        ChatTemplate(None).content_format(chat_template="{{ 1 }}")
+    assert raised.value.code == "CHAT_TEMPLATE_CHILD_DIED"
+    pool.close()
 
 
 # --- the child process ----------------------------------------------------------------------------

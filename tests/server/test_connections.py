@@ -1,4 +1,4 @@
-"""Clients that do nothing: they hold no connection, and no room, for longer than they may."""
+"""Connections: clients that do nothing are disconnected, and responses are framed as HTTP says."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import h11
 import httpx
 import pytest
 
 from streamdec.server import create_app
 from streamdec.server.connections import Connection
+from tests.server.conftest import Served
 from tests.server.serving import served, until
 from tests.server.test_errors import COMPLETIONS
 
@@ -89,3 +91,78 @@ def test_a_client_that_takes_nothing_makes_room(tokenizer: Any) -> None:
         until(lambda: front.gate.num_running == 16)
         until(lambda: front.gate.num_running == 0)
         assert b"[DONE]" not in rest_of(client)
+
+
+# --- framing --------------------------------------------------------------------------------------
+
+
+def asked(version: str, prompt: str) -> bytes:
+    body = json.dumps({"prompt": prompt, "stream": True}).encode()
+    head = HEAD.replace("HTTP/1.1", f"HTTP/{version}")
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def text_of(body: bytes) -> str:
+    lines = body.decode().splitlines()
+    events = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+    assert lines[-2:] == ["data: [DONE]", ""]
+    return "".join(choice["text"] for each in events for choice in each["choices"])
+
+
+def next_response(client: socket.socket, reader: h11.Connection) -> tuple[h11.Response, bytes]:
+    """Return the next response on the connection, as h11 reads it."""
+    head, body = None, b""
+    while True:
+        event = reader.next_event()
+        if event is h11.NEED_DATA:
+            reader.receive_data(client.recv(65536))
+        elif isinstance(event, h11.Response):
+            head = event
+        elif isinstance(event, h11.Data):
+            body += event.data
+        else:
+            assert isinstance(event, h11.EndOfMessage)
+            assert head is not None
+            return head, body
+
+
+def test_streams_on_one_connection(server: Served) -> None:
+    """Events are written without h11, and h11 still knows where a response ends."""
+    url = httpx.URL(server.url)
+    with socket.create_connection((url.host, url.port), 10) as client:
+        for prompt in ("One and two", "naïve"):
+            reader = h11.Connection(h11.CLIENT)
+            reader.send(h11.Request(method="POST", target="/", headers=[("Host", "x")]))
+            reader.send(h11.EndOfMessage())
+            client.sendall(asked("1.1", prompt))
+            head, body = next_response(client, reader)
+            assert dict(head.headers)[b"transfer-encoding"] == b"chunked"
+            assert text_of(body) == prompt
+
+
+def test_a_client_of_http_1_0_gets_no_chunks(server: Served) -> None:
+    url = httpx.URL(server.url)
+    with socket.create_connection((url.host, url.port), 10) as client:
+        client.sendall(asked("1.0", "One and two"))
+        head, _, body = rest_of(client).partition(b"\r\n\r\n")
+        assert b"chunked" not in head
+        assert text_of(body) == "One and two"
+
+
+@pytest.mark.parametrize("length", [None, b"9"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_parts_of_a_body_with_and_without_a_length(method: str, length: bytes | None) -> None:
+    async def app(scope: Any, _: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            return
+        headers = [] if length is None else [(b"Content-Length", length)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for part in (b"one ", b"", b"and ", b"2"):
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "more_body": False})
+
+    with served(app) as url, httpx.Client() as client:
+        for _ in range(2):
+            answer = client.request(method, url)
+            assert answer.text == ("one and 2" if method == "GET" else "")
+            assert ("transfer-encoding" in answer.headers) == (length is None)

@@ -15,8 +15,7 @@ from streamdec import SourceError
 from streamdec.server.engines import EngineError, EngineRun, ReplayEngine, SamplingParams
 from streamdec.server.gate import Gate
 from streamdec.server.problems import RequestError
-from streamdec.streams.outputs import Delta, OutputReader
-from tests.server.serving import until
+from streamdec.streams.outputs import OutputReader
 
 pytestmark = pytest.mark.anyio
 PARAMS = SamplingParams(max_tokens=9)
@@ -86,51 +85,35 @@ async def test_outputs_without_ids() -> None:
         await ids_of(EngineRun(lambda: iter(["text"])))
 
 
-@pytest.mark.parametrize("is_plain", [False, True])
-async def test_an_abort_ends_it_whatever_it_does(is_plain: bool) -> None:
-    closed, release = threading.Event(), threading.Event()
-
-    async def hanging() -> Any:
-        try:
-            yield 5
-            await anyio.sleep_forever()
-        finally:
-            closed.set()
+async def test_nobody_waits_for_the_thread_of_a_run_that_was_abandoned() -> None:
+    release, closed = threading.Event(), threading.Event()
 
     def blocking() -> Iterator[int]:
         try:
             yield 5
             release.wait(20)
-            yield 6
         finally:
             closed.set()
 
-    run = EngineRun(blocking if is_plain else hanging)
-    found: list[Any] = []
-
-    async def read() -> None:
-        async for output in run:
-            found.append(output)  # noqa: PERF401 (each is looked at when it comes)
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(read)
-        await anyio.to_thread.run_sync(until, lambda: found == [5] or found == [[5]])
-        run.abort()
-    assert found[-1] == Delta((), "abort")
-    assert len(found) == 2
-    release.set()
+    run = EngineRun(blocking)
+    assert await anext(run) == [5]
     await run.aclose()
-    await anyio.to_thread.run_sync(partial(closed.wait, 10))
-    assert closed.is_set()
+    with anyio.move_on_after(0.01) as waiting:
+        await run.over()
+    assert waiting.cancelled_caught
+    assert not closed.is_set()
+    run.abandon()
+    with anyio.fail_after(10):
+        await run.over()
+    release.set()
+    assert await anyio.to_thread.run_sync(partial(closed.wait, 10))
 
 
-async def test_an_abort_before_the_beginning_calls_no_engine() -> None:
+async def test_a_run_that_is_closed_at_once_calls_no_engine() -> None:
     def never() -> Any:
         raise AssertionError
 
-    run = EngineRun(never)
-    run.abort()
-    assert [output async for output in run] == [Delta((), "abort")]
+    await EngineRun(never).aclose()
 
 
 async def test_the_replay() -> None:
@@ -147,11 +130,11 @@ async def test_the_gate_lets_in_by_their_coming() -> None:
     gate, entered, go = Gate(2, 3, 20), [], anyio.Event()
 
     async def enter(name: str, size: int) -> None:
-        room = await gate.enter(size)
+        await gate.enter(size)
         entered.append(name)
         await go.wait()
         assert gate.num_running <= 2
-        gate.leave(room)
+        gate.leave(size)
 
     async with anyio.create_task_group() as group:
         for name, size in (("a", 1), ("b", 2), ("c", 1), ("d", 2)):
@@ -187,20 +170,21 @@ async def test_who_waits_too_long_or_goes_leaves_no_trace() -> None:
 @pytest.mark.parametrize("is_cancelled_first", [False, True])
 async def test_room_that_comes_together_with_the_cancellation(is_cancelled_first: bool) -> None:
     """Who waits has it, or nobody has."""
-    gate, rooms = Gate(1, 3, 20), []
-    room = await gate.enter(1)
+    gate, entered = Gate(1, 3, 20), []
+    await gate.enter(1)
 
     async def enter() -> None:
-        rooms.append(await gate.enter(1))
+        await gate.enter(1)
+        entered.append(1)
 
     async with anyio.create_task_group() as group:
         group.start_soon(enter)
         await anyio.wait_all_tasks_blocked()
         if is_cancelled_first:
             group.cancel_scope.cancel()
-        gate.leave(room)
+        gate.leave(1)
         group.cancel_scope.cancel()
-    assert (gate.num_running, gate.num_waiting) == (len(rooms), 0)
+    assert (gate.num_running, gate.num_waiting) == (len(entered), 0)
 
 
 async def test_who_goes_lets_in_the_one_behind() -> None:
@@ -236,12 +220,12 @@ async def test_a_closed_gate() -> None:
             await gate.enter(1)
         told.append(refused.value.status)
 
-    room = await gate.enter(1)
+    await gate.enter(1)
     async with anyio.create_task_group() as group:
         group.start_soon(enter)
         await anyio.wait_all_tasks_blocked()
         gate.close()
     await enter()
     assert told == [503, 503]
-    gate.leave(room)
+    gate.leave(1)
     assert gate.num_running == 0

@@ -17,6 +17,7 @@ import anyio
 import httpx
 import openai
 import pytest
+from jinja2.lexer import Lexer
 from openai import AsyncOpenAI, OpenAI
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -303,6 +304,26 @@ def test_templates_of_requests_wait_in_a_queue_of_their_own(
         http.post(CHAT, json={"messages": HI})
     assert ("{{ 1 }}", True) in rendered
     assert {is_of_request for source, is_of_request in rendered if source != "{{ 1 }}"} == {False}
+
+
+def test_templates_of_requests_are_not_parsed_in_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[str] = []
+    tokeniter = Lexer.tokeniter
+
+    def noted(lexer: Any, source: str, *more: Any) -> Any:
+        parsed.append(source)
+        return tokeniter(lexer, source, *more)
+
+    monkeypatch.setattr(Lexer, "tokeniter", noted)
+    mine = "{% for m in messages %}{% for p in m.content %}{{ p.text }}!{% endfor %}{% endfor %}"
+    with another(tokenizer_in(tmp_path), allow_request_templates=True) as (_, http, _front):
+        found = http.post(CHAT, json={"messages": HI, "chat_template": mine}).json()
+        assert found["choices"][0]["message"]["content"] == "Hi!"
+        checked(http.post(CHAT, json={"messages": HI, "chat_template": "{% if"}), 400)
+    assert parsed, "the model's own template is parsed"
+    assert not any(mine in source or source == "{% if" for source in parsed)
 
 
 def test_hosts_origins_and_templates_of_requests(tokenizer: Any) -> None:

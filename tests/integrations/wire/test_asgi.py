@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
@@ -11,9 +12,10 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from streamdec import MockTokenizer, stream
-from streamdec.integrations.asgi import EventStreamResponse, events
+from streamdec import MockTokenizer, TokenQueue, stream
+from streamdec.integrations.asgi import IS_BEHIND, EventStreamResponse, events
 from streamdec.integrations.openai import CompletionEncoder
+from streamdec.streams.sinks import MAX_BEHIND
 from streamdec.streams.text_stream import TextStream
 
 TOKENIZER = MockTokenizer.from_tokens([b"Hello", b" world"])
@@ -213,6 +215,204 @@ def test_nothing_is_kept_alive_while_a_slow_client_takes_what_there_is(
         assert last == {"type": "http.response.body", "body": b"", "more_body": False}
         assert client.num_begun == len(client.sent)
         assert not any(b"keep-alive" in each.get("body", b"") for each in client.sent)
+
+    run(loop, main)
+
+
+# --- clients that are behind ----------------------------------------------------------------------
+
+
+class Stuck(Client):
+    """A client whose server does not take the next message until ``go`` is set."""
+
+    def __init__(self) -> None:
+        super().__init__(10**6, "goes")
+        self.is_behind = False
+        self.go = anyio.Event()
+
+    @property
+    def scope(self) -> Any:
+        return {"extensions": {IS_BEHIND: lambda: self.is_behind}}
+
+    async def send(self, message: Any) -> None:
+        if self.is_behind:
+            await self.go.wait()
+        self.sent.append(message)
+
+    @property
+    def texts(self) -> list[tuple[int, str]]:
+        """The sample and the text of each event that has text."""
+        lines = b"".join(each.get("body", b"") for each in self.sent).splitlines()
+        objects = [json.loads(line[6:]) for line in lines if line.startswith(b"data: {")]
+        choices = [choice for each in objects for choice in each.get("choices", ())]
+        return [(each["index"], each["text"]) for each in choices if each["text"]]
+
+
+class Told:
+    """An engine that gives the ids that it was told, and notes how many were read."""
+
+    def __init__(self, *token_ids: int, is_endless: bool = False) -> None:
+        self.token_ids = list(token_ids)
+        self.is_endless = is_endless
+        self.num_read = 0
+
+    async def __aiter__(self) -> AsyncIterator[int]:
+        while self.num_read < len(self.token_ids) or self.is_endless:
+            await checkpoint()
+            self.num_read += 1
+            yield self.token_ids[(self.num_read - 1) % len(self.token_ids)]
+
+
+@both_loops
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_client_that_is_behind_gets_several_tokens_in_one_event(loop: str, n: int) -> None:
+    async def main() -> None:
+        client, engines = Stuck(), [Told(*[0, 1] * 10) for _ in range(n)]
+        response = EventStreamResponse(wire(n), *(stream(each, TOKENIZER) for each in engines))
+        async with anyio.create_task_group() as group:
+            group.start_soon(response, client.scope, client.receive, client.send)
+            while not client.sent:
+                await checkpoint()
+            client.is_behind = True
+            while any(each.num_read < 20 for each in engines):
+                await checkpoint()
+            await anyio.wait_all_tasks_blocked()
+            client.is_behind = False
+            client.go.set()
+        for index in range(n):
+            found = [text for number, text in client.texts if number == index]
+            assert "".join(found) == "Hello world" * 10
+            assert len(found) < 10
+            assert max(map(len, found)) > len("Hello world") * 3
+        assert client.sent[-1]["more_body"] is False
+
+    run(loop, main)
+
+
+@both_loops
+def test_what_waits_does_not_wait_for_the_engine(loop: str) -> None:
+    """The engine gives nothing more, and what it gave is sent when the client can take it."""
+
+    class Waiting(Told):
+        async def __aiter__(self) -> AsyncIterator[int]:
+            async for each in super().__aiter__():
+                yield each
+            await anyio.sleep_forever()
+
+    async def main() -> None:
+        client, engine = Stuck(), Waiting(0, 1)
+        client.is_behind, client.go = False, anyio.Event()
+        response = EventStreamResponse(wire(1), stream(engine, TOKENIZER))
+        async with anyio.create_task_group() as group:
+            group.start_soon(response, client.scope, client.receive, client.send)
+            while not client.sent:
+                await checkpoint()
+            client.is_behind = True
+            await anyio.wait_all_tasks_blocked()
+            before = len(client.sent)
+            client.is_behind = False
+            client.go.set()
+            await anyio.wait_all_tasks_blocked()
+            assert len(client.sent) > before
+            assert "".join(text for _, text in client.texts) == "Hello world"
+            client.has_gone.set()
+
+    run(loop, main)
+
+
+@both_loops
+def test_a_queue_collects_one_event_where_the_server_cannot_tell(loop: str) -> None:
+    async def main() -> None:
+        client, queue = Stuck(), TokenQueue()
+        response = EventStreamResponse(wire(1), stream(queue, TOKENIZER))
+        async with anyio.create_task_group() as group:
+            group.start_soon(response, {}, client.receive, client.send)
+            await anyio.wait_all_tasks_blocked()
+            client.is_behind = True
+            for token_id in [0, 1, 0, 1]:
+                queue.put([token_id])
+                await anyio.wait_all_tasks_blocked()
+            queue.end()
+            client.go.set()
+        assert [text for _, text in client.texts] == ["Hello", " worldHello world"]
+
+    run(loop, main)
+
+
+@both_loops
+def test_an_engine_is_held_back_when_too_much_waits(loop: str) -> None:
+    async def main() -> None:
+        client, engine = Stuck(), Told(0, is_endless=True)
+        response = EventStreamResponse(wire(1), stream(engine, TOKENIZER))
+        async with anyio.create_task_group() as group:
+            group.start_soon(response, client.scope, client.receive, client.send)
+            while not client.sent:
+                await checkpoint()
+            client.is_behind = True
+            await anyio.wait_all_tasks_blocked()  # which it never is while the engine is read
+            held = engine.num_read
+            assert held * len("Hello") <= MAX_BEHIND + 100
+            client.go.set()
+            while engine.num_read < 3 * held:
+                await checkpoint()
+            client.has_gone.set()
+        assert {text for _, text in client.texts} >= {"Hello"}
+
+    run(loop, main)
+
+
+# --- aborts ---------------------------------------------------------------------------------------
+
+
+class Obstinate(Engine):
+    """What an engine makes of being cancelled."""
+
+    async def __anext__(self) -> int:
+        self.num_asked = getattr(self, "num_asked", 0) + 1
+        if self.num_asked == 1:
+            return 0
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            if self.then == "ends then":
+                raise StopAsyncIteration from None
+            if self.then == "raises then":
+                raise ConnectionError from None
+            raise
+        raise AssertionError
+
+
+@both_loops
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("then", ["is cancelled then", "ends then", "raises then"])
+def test_an_abort_gives_the_withheld_text_and_an_error(loop: str, n: int, then: str) -> None:
+    async def main() -> None:
+        client, engines = Stuck(), [Obstinate(then=then) for _ in range(n)]
+        streams = [stream(each, TOKENIZER, stop="Hello!") for each in engines]
+        response = EventStreamResponse(wire(n), *streams)
+        async with anyio.create_task_group() as group:
+            group.start_soon(response, client.scope, client.receive, client.send)
+            await anyio.wait_all_tasks_blocked()
+            assert client.texts == []
+            response.abort()
+        assert sorted(client.texts) == [(index, "Hello") for index in range(n)]
+        assert b'"code":"abort"' in client.sent[-2]["body"]
+        assert client.sent[-1]["more_body"] is False
+        assert all(each.is_closed for each in engines)
+
+    run(loop, main)
+
+
+@both_loops
+def test_an_abort_before_the_beginning_asks_no_engine(loop: str) -> None:
+    async def main() -> None:
+        engine, client = Told(0), Stuck()
+        response = EventStreamResponse(wire(1), stream(engine, TOKENIZER))
+        response.abort()
+        await response(client.scope, client.receive, client.send)
+        response.abort()
+        assert engine.num_read == 0
+        assert b'"code":"abort"' in client.sent[-2]["body"]
 
     run(loop, main)
 

@@ -1,26 +1,169 @@
-"""The examples of the page on serving, each served to the client that it is for."""
+"""The page serve-sse.md: its two applications and its examples, each served to real clients."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
+import json
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from anthropic import Anthropic
-from openai import OpenAI
+from openai import BadRequestError, OpenAI
 from starlette.applications import Starlette
+from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from streamdec import iter_chunks
 from tests.integrations.wire.serving import TOKENIZER, served
 from tests.integrations.wire.test_clients import MESSAGES
-from tests.support.pages import Page
+from tests.integrations.wire.test_disconnects import PATIENCE, eventually
+from tests.support.pages import Page, make_model_folder
 
 PAGE = Page("docs/how-to/serve-sse.md")
+FASTAPI, CLIENT, STARLETTE, *EXAMPLES = PAGE.of_kind("python")
+PATH = "/v1/chat/completions"
+HELLO: Any = [{"role": "user", "content": "Hello"}]
+REPEATED = "user\nHello\nassistant\n"
+"""The prompt without special tokens, which the engine of the page repeats."""
 
 
-async def engine(body: dict[str, Any]) -> AsyncIterator[int]:
+# --- the applications -----------------------------------------------------------------------------
+
+
+class Engine:
+    """An engine that never ends, in place of the page's, and whether it was closed."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    async def __call__(self, prompt_token_ids: list[int]) -> AsyncIterator[int]:
+        try:
+            while True:
+                await asyncio.sleep(0.001)
+                yield prompt_token_ids[1]
+        finally:
+            self.is_closed = True
+
+
+@pytest.fixture(scope="module", params=["fastapi", "starlette"])
+def names(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What app.py defines, run in a folder with the model."""
+    folder = tmp_path_factory.mktemp(request.param)
+    make_model_folder(folder / "path" / "to" / "model")
+    return defined_by(FASTAPI if request.param == "fastapi" else STARLETTE, folder)
+
+
+def defined_by(code: str, folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {"__name__": "app"}
+    # FastAPI reads the annotations of functions and models from their module.
+    with contextlib.chdir(folder):
+        exec(compile(code, "app.py", "exec", dont_inherit=True), found)
+        found["tokenizer"].get_chat_template()  # is read from the folder when it is first needed
+    return found
+
+
+@pytest.fixture(scope="module")
+def app_url(names: Any) -> Iterator[str]:
+    app = names["app"]
+    app.router.routes.append(Route("/tasks", num_tasks))
+    with served(app) as url:
+        yield url
+
+
+async def num_tasks(_: Any) -> JSONResponse:
+    return JSONResponse(len(asyncio.all_tasks()))
+
+
+@pytest.fixture(scope="module")
+def client(app_url: str) -> Iterator[OpenAI]:
+    with OpenAI(api_key="none", base_url=f"{app_url}/v1", max_retries=0) as found:
+        yield found
+
+
+@pytest.fixture
+def engine(names: Any) -> Iterator[Engine]:
+    kept, names["generate"] = names["generate"], Engine()
+    yield names["generate"]
+    names["generate"] = kept
+
+
+def test_an_app_streams_to_openais_client(client: Any) -> None:
+    chunks = [*client.chat.completions.create(model="tiny", messages=HELLO, stream=True)]
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == REPEATED
+    assert len(chunks) > 5
+    assert chunks[-1].choices[0].finish_reason == "length"
+    stopped = client.chat.completions.create(
+        model="tiny", messages=HELLO, stream=True, stop="lo\nassist"
+    )
+    *parts, last = [chunk.choices[0] for chunk in stopped]
+    assert "".join(part.delta.content or "" for part in parts) == "user\nHel"
+    assert (last.finish_reason, last.stop_reason) == ("stop", "lo\nassist")
+
+
+def test_an_app_answers_a_request_that_is_not_streamed(client: Any) -> None:
+    answer = client.chat.completions.create(model="tiny", messages=HELLO, stop=["assist"])
+    assert answer.choices[0].message.content == "user\nHello\n"
+    assert answer.usage
+    assert answer.usage.prompt_tokens > answer.usage.completion_tokens > 3
+    with pytest.raises(BadRequestError, match="stop"):
+        client.chat.completions.create(model="tiny", messages=HELLO, stop="", stream=True)
+
+
+def test_an_app_streams_to_a_plain_http_client(app_url: str) -> None:
+    body = {"model": "tiny", "messages": HELLO, "stream": True}
+    with httpx.stream("POST", f"{app_url}{PATH}", json=body, timeout=PATIENCE) as response:
+        assert response.status_code == 200
+        assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
+        events = [line for line in response.iter_lines() if line]
+    assert events[-1] == "data: [DONE]"
+    deltas = [json.loads(line[6:])["choices"][0]["delta"] for line in events[:-1]]
+    assert "".join(delta.get("content", "") for delta in deltas) == REPEATED
+
+
+@pytest.mark.parametrize("kind", ["openai", "httpx"])
+def test_an_app_closes_its_engine_when_the_client_disconnects(
+    app_url: str, client: Any, engine: Engine, kind: str
+) -> None:
+    def tasks() -> int:
+        return int(httpx.get(f"{app_url}/tasks").text)
+
+    before = tasks()
+    if kind == "openai":
+        stream = client.chat.completions.create(
+            model="tiny", messages=HELLO, stream=True, max_tokens=10**9
+        )
+        assert [next(stream).choices[0].delta.content for _ in range(3)] == ["", "u", "u"]
+        assert not engine.is_closed
+        stream.close()
+    else:
+        body = {"model": "tiny", "messages": HELLO, "stream": True, "max_tokens": 10**9}
+        with httpx.stream("POST", f"{app_url}{PATH}", json=body, timeout=PATIENCE) as response:
+            lines = response.iter_lines()
+            while '"content":"u"' not in next(lines):
+                pass
+            assert not engine.is_closed
+    assert eventually(lambda: engine.is_closed)
+    assert eventually(lambda: tasks() <= before)
+
+
+def test_the_client_of_the_page(app_url: str) -> None:
+    out = io.StringIO()
+    found: dict[str, Any] = {}
+    with contextlib.redirect_stdout(out):
+        exec(CLIENT.replace("http://127.0.0.1:8000", app_url), found)
+    found["client"].close()
+    assert out.getvalue() == REPEATED
+
+
+# --- the other examples ---------------------------------------------------------------------------
+
+
+async def scripted(body: dict[str, Any]) -> AsyncIterator[int]:
     assert "stop" not in body or body["stop"] == "\nUser:"
     for token_id in [256, 257, 258, 65]:
         await asyncio.sleep(0)
@@ -28,17 +171,19 @@ async def engine(body: dict[str, Any]) -> AsyncIterator[int]:
 
 
 @pytest.fixture(scope="module")
-def names() -> dict[str, Any]:
-    """All that the examples define, run one after the other."""
-    found: dict[str, Any] = {"engine": engine, "tokenizer": TOKENIZER}
-    for code in PAGE.of_kind("python"):
+def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """All that the examples define, run one after the other, after Starlette's app.py."""
+    folder = tmp_path_factory.mktemp("examples")
+    make_model_folder(folder / "path" / "to" / "model")
+    found = defined_by(STARLETTE, folder) | {"engine": scripted, "tokenizer": TOKENIZER}
+    for code in EXAMPLES:
         exec(code, found)
     return found
 
 
 @pytest.fixture(scope="module")
-def url(names: dict[str, Any]) -> Iterator[str]:
-    endpoints = [names[name] for name in ("chat", "samples", "iterated", "messages")]
+def url(examples: dict[str, Any]) -> Iterator[str]:
+    endpoints = [examples[name] for name in ("samples", "iterated", "messages")]
     routes = [
         Route(f"/{each.__name__}/v1/{path}", each, methods=["POST"])
         for each in endpoints
@@ -48,13 +193,7 @@ def url(names: dict[str, Any]) -> Iterator[str]:
         yield found
 
 
-def test_every_example_is_ten_lines_and_is_run() -> None:
-    examples = PAGE.of_kind("python")
-    assert len(examples) == PAGE.kinds.count("python") == 7
-    assert all(sum(map(bool, code.splitlines())) <= 10 for code in examples)
-
-
-@pytest.mark.parametrize(("route", "n"), [("chat", 1), ("iterated", 1), ("samples", 3)])
+@pytest.mark.parametrize(("route", "n"), [("iterated", 1), ("samples", 3)])
 def test_a_route_for_openais_client(url: str, route: str, n: int) -> None:
     texts = [""] * n
     with OpenAI(api_key="none", base_url=f"{url}/{route}/v1", max_retries=0) as client:
@@ -78,26 +217,19 @@ def test_a_route_for_anthropics_client(url: str) -> None:
     assert message.usage.input_tokens == 17
 
 
-def test_a_whole_response(names: dict[str, Any]) -> None:
-    status, body = asyncio.run(names["answered"]({"stop": "\nUser:"}))
-    assert status == 200
-    assert body["choices"][0]["message"]["content"] == "Hello world"
-    assert body["usage"]["completion_tokens"] == 3
-
-
-def test_log_probabilities(names: dict[str, Any]) -> None:
+def test_log_probabilities(examples: dict[str, Any]) -> None:
     async def main() -> list[tuple[str, list[str]]]:
         outputs: list[dict[str, Any]] = [
             {"id": each, "logprob": -1.0, "top": {}} for each in (256, 259, 65)
         ]
-        chunks = names["with_logprobs"](outputs, "\nUser:")
+        chunks = examples["with_logprobs"](outputs, "\nUser:")
         tracker = chunks.machine
         return [(chunk.text, [each.token for each in tracker.take()]) async for chunk in chunks]
 
     assert asyncio.run(main()) == [("Hello", ["Hello"]), ("\nUsA", ["\nUs", "A"]), ("", [])]
 
 
-def test_by_hand(names: dict[str, Any]) -> None:
-    sent = b"".join(names["by_hand"](iter_chunks([256, 257], TOKENIZER)))
+def test_by_hand(examples: dict[str, Any]) -> None:
+    sent = b"".join(examples["by_hand"](iter_chunks([256, 257], TOKENIZER)))
     assert sent.count(b"data: ") == 5
     assert b'"content":" world"' in sent

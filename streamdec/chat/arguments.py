@@ -1,0 +1,74 @@
+"""Checks of what a caller gives to a rendering: variables, documents and options.
+
+In: arguments. Out: the same, checked, or a :class:`ChatTemplateError` that says what was expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from streamdec.errors import ChatTemplateError
+
+__all__ = ["check_documents", "check_option", "errors_of_input", "variables_of_request"]
+
+FROM_REQUEST = "CHAT_TEMPLATE_FROM_REQUEST"
+_REFUSED = ("chat_template", "tokenize")
+"""Variables that a request may not set: vLLM refuses both, SGLang the first."""
+_ARGUMENTS = frozenset(
+    ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message")
+)
+_ENDLESS = "messages, tools or variables: something contains itself, or is nested too deeply"
+
+
+@contextmanager
+def errors_of_input() -> Iterator[None]:
+    """Raise any error of the block as a ChatTemplateError: callers' objects may raise any error."""
+    try:
+        yield
+    except ChatTemplateError:
+        raise
+    except RecursionError as error:
+        raise ChatTemplateError(_ENDLESS) from error
+    except (TypeError, ValueError) as error:
+        raise ChatTemplateError(str(error)) from error
+    except Exception as error:
+        raise ChatTemplateError(f"{type(error).__name__} in what was given: {error}") from error
+
+
+def variables_of_request(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the variables that a request brings. Raises :class:`~streamdec.ChatTemplateError`."""
+    variables = dict(given or {})
+    for name in _REFUSED:
+        if name in variables:
+            raise ChatTemplateError(
+                f"template_kwargs may not have {name!r}: a request does not choose it; "
+                "give it to render as an argument of its own if you want that",
+                code=FROM_REQUEST,
+            )
+    for name in variables:
+        if not isinstance(name, str):
+            raise ChatTemplateError(f"template_kwargs has a key that is no string: {name!r:.80}")
+    for name in _ARGUMENTS & variables.keys():
+        told = f"template_kwargs may not have {name!r}: it is an argument of its own"
+        raise ChatTemplateError(told)
+    return variables
+
+
+def check_documents(documents: object) -> None:
+    """Raise ChatTemplateError if ``documents`` is not a list of dicts, or None."""
+    if documents is None:
+        return
+    if isinstance(documents, (str, bytes, Mapping)) or not isinstance(documents, Iterable):
+        raise ChatTemplateError(f"documents must be a list, not {type(documents).__name__}")
+    for index, document in enumerate(documents):
+        if not isinstance(document, Mapping):
+            told = f"documents[{index}] must be a dict, not {type(document).__name__}"
+            raise ChatTemplateError(told)
+
+
+def check_option(name: str, value: object, known: Sequence[object]) -> None:
+    """Raise ValueError if ``value`` is not one of the ``known`` values."""
+    if value not in known:
+        raise ValueError(f"{name} must be {' or '.join(map(repr, known))}, not {value!r:.40}")

@@ -1,0 +1,143 @@
+"""The response as FastAPI and Starlette see it: a Response with headers, tasks and middleware."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import BackgroundTasks, FastAPI
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from streamdec import TokenQueue, stream
+from streamdec.integrations.asgi import EventStreamResponse
+from streamdec.integrations.openai import CompletionEncoder
+from tests.integrations.wire.serving import TOKENIZER, served
+from tests.integrations.wire.test_disconnects import PATIENCE, eventually
+from tests.support.pages import printed_by
+
+
+class Notes:
+    """What happened to the requests of a test."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.is_closed = False
+
+
+def response_of(source: Any) -> EventStreamResponse:
+    wire = CompletionEncoder(response_id="cmpl-1", model="tiny", created=0)
+    return EventStreamResponse(wire, stream(source, TOKENIZER))
+
+
+async def endless(notes: Notes) -> AsyncIterator[int]:
+    queue = TokenQueue()
+    try:
+        yield 256
+        async for output in queue:  # which nobody fills
+            yield output[0]
+    finally:
+        notes.is_closed = True
+
+
+async def _with_header(request: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+    response = await call_next(request)
+    response.headers["x-of-middleware"] = request.url.path
+    return response
+
+
+def fastapi_app(notes: Notes) -> FastAPI:
+    app = FastAPI()
+    app.middleware("http")(_with_header)
+
+    @app.get("/short")
+    async def short(background_tasks: BackgroundTasks) -> EventStreamResponse:
+        background_tasks.add_task(notes.done.append, "later")
+        response = response_of([256, 257])
+        response.set_cookie("seen", "yes")
+        return response
+
+    @app.get("/long")
+    async def long() -> Response:
+        return response_of(endless(notes))
+
+    return app
+
+
+def starlette_app(notes: Notes) -> Starlette:
+    async def short(_: Request) -> EventStreamResponse:
+        response = response_of([256, 257])
+        response.set_cookie("seen", "yes")
+        response.background = BackgroundTask(notes.done.append, "later")
+        return response
+
+    async def long(_: Request) -> Response:
+        return response_of(endless(notes))
+
+    middleware = [Middleware(BaseHTTPMiddleware, dispatch=_with_header)]
+    return Starlette(routes=[Route("/short", short), Route("/long", long)], middleware=middleware)
+
+
+@pytest.fixture(params=[fastapi_app, starlette_app])
+def running(request: pytest.FixtureRequest) -> Iterator[tuple[str, Notes]]:
+    notes = Notes()
+    with served(request.param(notes)) as url:
+        yield url, notes
+
+
+def test_a_response_has_cookies_headers_and_background_tasks(running: Any) -> None:
+    url, notes = running
+    answer = httpx.get(f"{url}/short", timeout=PATIENCE)
+    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert answer.headers["x-of-middleware"] == "/short"
+    assert answer.cookies["seen"] == "yes"
+    assert '"text":"Hello"' in answer.text
+    assert answer.text.endswith("data: [DONE]\n\n")
+    assert eventually(lambda: notes.done == ["later"])
+
+
+def test_an_engine_behind_middleware_is_closed_when_the_client_disconnects(running: Any) -> None:
+    url, notes = running
+    with httpx.stream("GET", f"{url}/long", timeout=PATIENCE) as response:
+        lines = response.iter_lines()
+        while "Hello" not in next(lines):
+            pass
+        assert not notes.is_closed
+    assert eventually(lambda: notes.is_closed)
+
+
+def test_fastapi_describes_the_routes() -> None:
+    assert fastapi_app(Notes()).openapi()["paths"].keys() == {"/short", "/long"}
+
+
+def test_without_starlette_the_response_is_an_asgi_application() -> None:
+    printed = printed_by(
+        "import asyncio, sys\n"
+        "sys.modules['starlette'] = None\n"
+        "from streamdec import MockTokenizer, stream\n"
+        "from streamdec.integrations.asgi import EventStreamResponse\n"
+        "from streamdec.integrations.openai import CompletionEncoder\n"
+        "wire = CompletionEncoder(response_id='r', model='m', created=0)\n"
+        "async def main():\n"
+        "    async def send(message):\n"
+        "        print(message.get('status'), b'[DONE]' in message.get('body', b''))\n"
+        "    response = EventStreamResponse(wire, stream([1], MockTokenizer()))\n"
+        "    await response({'type': 'http'}, asyncio.Event().wait, send)\n"
+        "asyncio.run(main())\n"
+    )
+    assert (printed[0], printed[-2]) == ("200 False", "None True")
+
+
+def test_the_package_does_not_import_starlette() -> None:
+    code = "import streamdec, streamdec.integrations.openai, sys; print('starlette' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout == "False\n"
