@@ -21,6 +21,7 @@ import click
 
 from streamdec.backends import comparison
 from streamdec.backends._fastokens import FastEncoder
+from streamdec.backends._reading import read_bounded
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.report import LoadedTokenizer
 from streamdec.cli.loading import (
@@ -402,9 +403,7 @@ class _Encoders:
 
 def _encoder_of(loaded: HybridTokenizer) -> FastEncoder:
     """Return the fast encoder of a file for which it is not used."""
-    from streamdec.loading.content import content_of
-
-    return FastEncoder(content_of(Path(loaded.name)).decode("utf-8-sig"))
+    return FastEncoder(read_bounded(Path(loaded.name)).decode("utf-8-sig"))
 
 
 def _described(number: int, found: comparison.Difference, tokenizer: HybridTokenizer) -> str:
