@@ -17,7 +17,7 @@ from fuzz.decoders import FAMILIES
 from fuzz.edits import LONGEST, edit_bytes, edit_json
 from fuzz.harness import FOLDER, Finding, Target, attempt, corpus_of, hunt, main
 from fuzz.targets import NAMES, target_named
-from streamdec.backends import rank_files
+from streamdec.backends import gguf
 from streamdec.core import snapshots, utf8
 from streamdec.core.replacers import Replacers
 from streamdec.core.stops.matcher import StopStrings
@@ -103,7 +103,7 @@ BREAKS = (
     Break("pieces", Replacers, "is_tails", lambda *_: False),
     Break("stops", StopStrings, "jailed", lambda _, tail: tail[:1]),
     Break("window", TokenWindow, "_context", lambda _, ids, *__: ids[-1:]),
-    Break("loading", rank_files, "_parse_line", lambda line, *_: line.split()),
+    Break("loading", gguf, "_byte", {}.__getitem__),
     Break("snapshots", snapshots, "dump_end", lambda *_: {}),
     Break("jsonl", cli_rows, "numbered_lines", _lines_of_each_chunk),
 )
