@@ -16,7 +16,7 @@ import click
 from streamdec.bulk.batches import BulkDecoder
 from streamdec.bulk.formats import FORMATS, SUFFIXES, Format, format_of
 from streamdec.bulk.job import Existing, Job, Status
-from streamdec.cli.loading import Loader, complete_files, loading_options, tokenizer_option
+from streamdec.cli.loading import Loader, loading_options, tokenizer_option
 from streamdec.cli.options import special_tokens_option, unknown_ids_option
 from streamdec.cli.progress import Progress, counted, say
 from streamdec.cli.statuses import NOT_ALL_IS_WELL, CannotBeginError
@@ -69,9 +69,8 @@ BAR = 24
     nargs=-1,
     required=True,
     type=click.Path(path_type=Path),
-    shell_complete=complete_files,
 )
-@click.argument("output", metavar="OUTPUT", shell_complete=complete_files)
+@click.argument("output", metavar="OUTPUT", type=click.Path())
 def bulk(
     tokenizer: str,
     column: str,
