@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import lzma
 import struct
 import sys
 import tempfile
@@ -166,7 +165,6 @@ def seeds() -> dict[str, bytes]:
     made = {f"tokenizer-{name}.json": _tokenizer_json(each) for name, each in DECODERS.items()}
     return made | {
         "tokenizer-unigram.json": _unigram(),
-        "packed.json.xz": lzma.compress(_tokenizer_json(None)),
         "ranks.tiktoken": ranks,
         "tekken.json": json.dumps(small).encode(),
         "unigram.model": _sentencepiece(1),

@@ -133,86 +133,41 @@ __all__ = [
 ]
 
 _EXPORTS = {
-    "streamdec.backends.gguf": ("GGUFTokenizer",),
-    "streamdec.backends.huggingface": ("HuggingFaceTokenizer",),
-    "streamdec.backends.hybrid": ("HybridTokenizer",),
-    "streamdec.backends.mock": ("MockTokenizer",),
-    "streamdec.backends.report": ("LoadedTokenizer",),
-    "streamdec.backends.sentencepiece": ("SentencePieceTokenizer",),
-    "streamdec.backends.tekken": ("TekkenTokenizer",),
-    "streamdec.backends.tiktoken": ("TiktokenTokenizer",),
-    "streamdec.chunks": (
-        "Chunk",
-        "FinishReason",
-        "StopMatch",
-        "StopReason",
-        "TokenSpan",
-        "Withheld",
-    ),
-    "streamdec.core.decode_stream": ("DecodeStream",),
-    "streamdec.core.sequence": ("Sequence",),
-    "streamdec.core.stop_sequence_decoder": ("StopSequenceDecoder",),
-    "streamdec.core.stops.conditions": (
-        "StopConditions",
-        "StopLimits",
-    ),
-    "streamdec.core.window": ("INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET",),
-    "streamdec.encoding": (
-        "Encoding",
-        "SpecialTokens",
-    ),
-    "streamdec.errors": (
-        "ChatTemplateError",
-        "EncodeError",
-        "FinishedError",
-        "IdleTimeoutError",
-        "MissingExtraError",
-        "PreflightError",
-        "QueueClosedError",
-        "QueueFullError",
-        "RewriteError",
-        "SnapshotError",
-        "SnapshotMismatchError",
-        "SourceError",
-        "StopRegexTimeoutError",
-        "StreamdecError",
-        "StreamdecWarning",
-        "TokenIdError",
-        "TokenIdTypeError",
-        "TokenizerLibraryError",
-        "TokenizerLoadError",
-        "TraceError",
-        "UnknownRequestError",
-        "UnknownTokenError",
-        "UnsupportedFormatError",
-    ),
-    "streamdec.hooks": (
-        "Hook",
-        "add_hook",
-    ),
-    "streamdec.loading.detect": ("detect_format",),
-    "streamdec.loading.factory": ("load_tokenizer",),
-    "streamdec.protocols": (
-        "Decoder",
-        "Encoder",
-        "Tokenizer",
-    ),
-    "streamdec.streams.pool": ("DecoderPool",),
-    "streamdec.streams.round_queue": ("RoundQueue",),
-    "streamdec.streams.sinks": ("Sink",),
-    "streamdec.streams.text_iterator": (
-        "TextIterator",
-        "iter_chunks",
-    ),
-    "streamdec.streams.text_stream": (
-        "TextStream",
-        "stream",
-        "wrap",
-    ),
-    "streamdec.streams.token_queue": ("TokenQueue",),
+    "backends.gguf": "GGUFTokenizer",
+    "backends.huggingface": "HuggingFaceTokenizer",
+    "backends.hybrid": "HybridTokenizer",
+    "backends.mock": "MockTokenizer",
+    "backends.report": "LoadedTokenizer",
+    "backends.sentencepiece": "SentencePieceTokenizer",
+    "backends.tekken": "TekkenTokenizer",
+    "backends.tiktoken": "TiktokenTokenizer",
+    "chunks": "Chunk FinishReason StopMatch StopReason TokenSpan Withheld",
+    "core.decode_stream": "DecodeStream",
+    "core.sequence": "Sequence",
+    "core.stop_sequence_decoder": "StopSequenceDecoder",
+    "core.stops.conditions": "StopConditions StopLimits",
+    "core.window": "INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET",
+    "encoding": "Encoding SpecialTokens",
+    "errors": """ChatTemplateError EncodeError FinishedError IdleTimeoutError MissingExtraError
+        PreflightError QueueClosedError QueueFullError RewriteError SnapshotError
+        SnapshotMismatchError SourceError StopRegexTimeoutError StreamdecError StreamdecWarning
+        TokenIdError TokenIdTypeError TokenizerLibraryError TokenizerLoadError TraceError
+        UnknownRequestError UnknownTokenError UnsupportedFormatError""",
+    "hooks": "Hook add_hook",
+    "loading.detect": "detect_format",
+    "loading.factory": "load_tokenizer",
+    "protocols": "Decoder Encoder Tokenizer",
+    "streams.pool": "DecoderPool",
+    "streams.round_queue": "RoundQueue",
+    "streams.sinks": "Sink",
+    "streams.text_iterator": "TextIterator iter_chunks",
+    "streams.text_stream": "TextStream stream wrap",
+    "streams.token_queue": "TokenQueue",
 }
 """The modules that define the exported names; each is imported when one of its names is used."""
-_HOMES = {name: module for module, names in _EXPORTS.items() for name in names}
+_HOMES = {
+    name: f"streamdec.{module}" for module, names in _EXPORTS.items() for name in names.split()
+}
 
 if not TYPE_CHECKING:  # type checkers know the names by the imports above, and find others missing
 

@@ -13,7 +13,7 @@ tokenizer library.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
@@ -39,7 +39,6 @@ __all__ = [
     "Tokenizer",
     "WordPiece",
     "new_decode_stream",
-    "provide_decode_stream",
 ]
 
 
@@ -439,20 +438,14 @@ class Tokenizer(Encoder, TableDecoder, Protocol):
         ...
 
 
-# --- the stream, which stands above ---------------------------------------------------------------
-
-_providers: list[Callable[..., IncrementalDecoder]] = []
-
-
-def provide_decode_stream(make: Callable[..., IncrementalDecoder]) -> None:
-    """Set what ``decode_stream`` of a backend makes: backends do not import the core."""
-    _providers[:] = [make]
+# --- the stream -----------------------------------------------------------------------------------
 
 
 def new_decode_stream(
     tokenizer: Decoder, prompt_token_ids: Iterable[int], **options: Any
 ) -> IncrementalDecoder:
-    """Return a stream of ``tokenizer``."""
-    if not _providers:
-        import_module("streamdec.core.decode_stream")  # which provides it
-    return _providers[0](tokenizer, prompt_token_ids, **options)
+    """Return a DecodeStream of ``tokenizer``. Backends call it: they do not import the core."""
+    made: IncrementalDecoder = import_module("streamdec.core.decode_stream").DecodeStream(
+        tokenizer, prompt_token_ids, **options
+    )
+    return made

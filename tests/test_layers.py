@@ -45,7 +45,6 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     "opentelemetry": ("streamdec.metrics",),
     "prometheus_client": ("streamdec.metrics",),
     "pyarrow": ("streamdec.bulk",),
-    "pytest": ("streamdec.testing",),
     "regex": ("streamdec.core.stops.regex_matcher",),
     "rich": ("streamdec.cli",),
     "sentencepiece": ("streamdec.backends",),

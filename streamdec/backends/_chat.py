@@ -74,7 +74,7 @@ class ChatSource(Protocol):
         ...
 
 
-class ChatTokenizer(Tokenizer):
+class ChatTokenizer(Tokenizer, Protocol):
     """The methods of a tokenizer for conversations."""
 
     _chat: ChatSource | None = None
@@ -89,7 +89,7 @@ class ChatTokenizer(Tokenizer):
         is none and ``fallback`` is not ``"simple"``; :class:`~streamdec.MissingExtraError` without
         jinja2.
         """
-        return self._chat_source.template(self.special_tokens, fallback)
+        return _source_of(self).template(self.special_tokens, fallback)
 
     def set_chat_template(self, template: NewTemplate | None = None, **options: Any) -> None:
         """Render with ``template`` from now on instead of the model's own.
@@ -109,7 +109,7 @@ class ChatTokenizer(Tokenizer):
         >>> tokenizer.apply_chat_template([{"role": "user", "content": "Hi"}])
         '<user>'
         """
-        self._chat_source.change(template, options)
+        _source_of(self).change(template, options)
 
     @overload
     def apply_chat_template(
@@ -174,11 +174,11 @@ class ChatTokenizer(Tokenizer):
         text = template.render(messages, **options)
         return list(self.encode(text, add_special_tokens=False)) if tokenize else text
 
-    @property
-    def _chat_source(self) -> ChatSource:
-        if self._chat is None:
-            raise ChatTemplateError(
-                "no chat template: this tokenizer was not made by load_tokenizer, which looks for "
-                "one; streamdec.chat.ChatTemplate renders without a tokenizer"
-            )
-        return self._chat
+
+def _source_of(tokenizer: ChatTokenizer) -> ChatSource:
+    if tokenizer._chat is None:
+        raise ChatTemplateError(
+            "no chat template: this tokenizer was not made by load_tokenizer, which looks for one; "
+            "streamdec.chat.ChatTemplate renders without a tokenizer"
+        )
+    return tokenizer._chat

@@ -120,23 +120,21 @@ class HybridTokenizer(HuggingFaceTokenizer):
         apply_tokenizer_config: bool | None = None,
     ) -> None:
         options = FastOptions.of(fast, strict=strict, stacklevel=3)
-        self._load(*read_json(source), options, apply_tokenizer_config=apply_tokenizer_config)
+        self._load(source, options, apply_tokenizer_config=apply_tokenizer_config)
 
     @classmethod
-    def from_content(
+    def from_file(
         cls,
-        content: bytes,
         path: Path,
         options: FastOptions,
         *,
-        apply_tokenizer_config: bool = False,
+        apply_tokenizer_config: bool,
         revision: str | None = None,
     ) -> Self:
-        """Make the tokenizer of a file that was read, and unpacked if it was packed.
+        """Return the tokenizer of the ``tokenizer.json`` in ``path``.
 
         Args:
-            content: The bytes of the ``tokenizer.json``.
-            path: Where the file is.
+            path: The file, which may have any name.
             options: Checked options.
             apply_tokenizer_config: Whether the files beside ``path`` are read as well.
             revision: The commit, for the report.
@@ -144,27 +142,20 @@ class HybridTokenizer(HuggingFaceTokenizer):
         Raises what :class:`~streamdec.HuggingFaceTokenizer` raises.
         """
         self = cls.__new__(cls)
-        self._load(
-            content,
-            str(path),
-            path,
-            options,
-            apply_tokenizer_config=apply_tokenizer_config,
-            revision=revision,
-        )
+        config = apply_tokenizer_config
+        self._load(path, options, apply_tokenizer_config=config, revision=revision)
         return self
 
     def _load(
         self,
-        content: bytes,
-        name: str,
-        path: Path | None,
+        source: str | os.PathLike[str],
         options: FastOptions,
         *,
         apply_tokenizer_config: bool | None,
         revision: str | None = None,
     ) -> None:
         started = perf_counter()
+        content, name, path = read_json(source)
         sha256 = self._take(content, name, path, apply_tokenizer_config)
         self.report = TokenizerReport(
             format="huggingface",

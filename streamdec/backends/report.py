@@ -9,10 +9,9 @@ import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, Protocol, overload, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
-from streamdec.backends._chat import ChatRenderer, NewTemplate
-from streamdec.protocols import Tokenizer
+from streamdec.backends._chat import ChatTokenizer
 
 __all__ = ["FastMode", "LoadedTokenizer", "RequestedBy", "TokenizerReport", "versions_of"]
 
@@ -65,11 +64,8 @@ class TokenizerReport:
 
 
 @runtime_checkable
-class LoadedTokenizer(Tokenizer, Protocol):
+class LoadedTokenizer(ChatTokenizer, Protocol):
     """A tokenizer with a report on its loading, as :func:`~streamdec.load_tokenizer` returns.
-
-    A protocol: the methods are those of the backends, such as
-    :class:`~streamdec.HuggingFaceTokenizer`, where each is described.
 
     >>> from streamdec import LoadedTokenizer, load_tokenizer
     >>> tokenizer: LoadedTokenizer = load_tokenizer("path/to/model")
@@ -80,41 +76,6 @@ class LoadedTokenizer(Tokenizer, Protocol):
     @property
     def report(self) -> TokenizerReport:
         """What was requested, what encodes, and why. It is replaced when that changes."""
-        ...
-
-    def get_chat_template(self, *, fallback: Literal["simple"] | None = None) -> ChatRenderer:
-        """The chat template, which says where it is from.
-
-        ``fallback="simple"`` gives lines of role and content where there is none; without it that
-        is a :class:`~streamdec.ChatTemplateError`.
-        """
-        ...
-
-    def set_chat_template(self, template: NewTemplate | None = None, **options: Any) -> None:
-        """Render with ``template`` from now on; None is that of the files.
-
-        ``options`` are those of :class:`~streamdec.chat.ChatTemplate`.
-        """
-        ...
-
-    @overload
-    def apply_chat_template(
-        self, messages: Iterable[Any], *, tokenize: Literal[False] = False, **options: Any
-    ) -> str: ...
-
-    @overload
-    def apply_chat_template(
-        self, messages: Iterable[Any], *, tokenize: Literal[True], **options: Any
-    ) -> list[int]: ...
-
-    def apply_chat_template(
-        self, messages: Iterable[Any], *, tokenize: bool = False, **options: Any
-    ) -> str | list[int]:
-        """``messages``, a conversation, as the text of a prompt, or with ``tokenize`` as its ids.
-
-        ``options`` are those of :meth:`streamdec.chat.ChatTemplate.render`. Raises
-        :class:`~streamdec.ChatTemplateError`.
-        """
         ...
 
 

@@ -36,6 +36,7 @@ from streamdec.backends._common import (
 from streamdec.backends._extras import library
 from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._reading import read_bounded
+from streamdec.backends.rank_files import sha256_of
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
@@ -93,6 +94,8 @@ class SentencePieceTokenizer(BaseTokenizer):
     def _take(self, content: bytes, name: str) -> None:
         self.name = name
         self._content = content
+        self.sha256: str = sha256_of(content)
+        """SHA-256 of the model, in hexadecimal."""
         if len(content) > _MAX_MODEL:
             what = f"more than {_MAX_MODEL} bytes, which no SentencePiece model has"
             raise TokenizerLoadError(f"{name!r}: {what}")

@@ -1,22 +1,22 @@
-"""Datasets of token ids: whole columns of lists at once, by Arrow (extra ``bulk``).
+"""Datasets of token ids: whole columns of lists at once, with Arrow (extra ``bulk``).
 
-In: a pyarrow array, a table, or files of rows. Out: the same with text, row by row what
-``decode`` gives, or what StopSequenceDecoder gives where stops are asked for.
+In: a pyarrow array, a table, or files of rows. Out: the same with texts. Each text equals
+``decode`` of its row or, with stops, the text of a StopSequenceDecoder.
 
-    column      an array of any kind of lists of integers, checked and flat
-    gather      flat ids to texts, by a table of the bytes of each id
-    stops       flat ids to texts that end at a stop, and where they end
-    arrays      ``decode_arrow``: both of them behind one function
+    column      checks an array of lists of integers, and flattens it
+    gather      turns flat ids into texts, with a table of the bytes of each id
+    stops       turns flat ids into texts that end at a stop
+    arrays      ``decode_arrow``: with stops or without
     batches     ``BulkDecoder``: a picklable function from table to table, for Ray, Spark and others
-    formats     Parquet, Arrow IPC and JSONL, read and written block by block
-    job         one file from beginning to end, or on from where it was killed
+    formats     reads and writes Parquet, Arrow IPC and JSONL, block by block
+    job         decodes one file, or resumes after a kill
 
-One process decodes some ten million tokens a second. Whoever has more than one machine gives a
-:class:`~streamdec.bulk.BulkDecoder` to Ray Data or Spark, which know how to share work.
+One process decodes some ten million tokens a second. For more than one machine, give a
+:class:`~streamdec.bulk.BulkDecoder` to Ray Data or Spark.
 """
 
 from streamdec.bulk.arrays import decode_arrow
-from streamdec.bulk.batches import BulkDecoder
+from streamdec.bulk.batches import BulkDecoder, DecodedTable
 from streamdec.bulk.errors import DatasetError
 
-__all__ = ["BulkDecoder", "DatasetError", "decode_arrow"]
+__all__ = ["BulkDecoder", "DatasetError", "DecodedTable", "decode_arrow"]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from streamdec.bulk._pyarrow import compute, pyarrow
-from streamdec.bulk.column import Column, column_of, in_row
+from streamdec.bulk.column import Column, Decoded, column_of, in_row
 from streamdec.bulk.gather import MOST_BYTES, gather_for
 from streamdec.bulk.stops import StoppedRows
+from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.stops.conditions import StopConditions
+from streamdec.core.table import Options, UnknownIds
+from streamdec.core.tables import table_for
+from streamdec.core.unknown_ids import unknown_id, warn_once
 from streamdec.protocols import Decoder
 
 if TYPE_CHECKING:
@@ -17,48 +21,55 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_arrow", "decoded"]
 
-Work = Callable[[Column, int], Any]
-"""What is done to the rows of a block, of which the number of the first is given."""
-
 
 def decode_arrow(
     array: pa.Array | pa.ChunkedArray,
     tokenizer: Decoder,
     *,
     skip_special_tokens: bool = True,
+    unknown_ids: UnknownIds = "skip",
     conditions: StopConditions | None = None,
 ) -> pa.Array | pa.ChunkedArray:
-    r"""The text of each row of ``array``: what ``tokenizer.decode`` gives for it, exactly.
+    r"""Decode each row of ``array``. The text equals that of ``tokenizer.decode``.
 
-    With ``conditions``, what StopSequenceDecoder gives for the row, steps and flush, in a struct:
-    ``text``; ``finish_reason`` ("stop"; "length" for ``max_tokens``; null where the ids ended
-    first); ``stop_reason``, the stop string or pattern, or ``stop_token_ids``, the id or ids that
-    were the stop (null for end-of-sequence, and where there was none); ``token_index`` and
-    ``tokens_before``, the token that completed the stop and how many came wholly before it; and
-    ``unread_tokens``, how many ids came after the end. ``ids[:tokens_before]`` is thus the row
-    without its stop, ``ids[:token_index + 1]`` the row with it. The text is that of a stream: where
-    ``decode`` has U+FFFD for all of a run of byte tokens, it has one for each bad byte.
+    With ``conditions`` each row is a struct with what a StopSequenceDecoder gives for its ids:
+
+    - ``text``. Where ``decode`` renders a whole run of byte tokens as U+FFFD, this text has one
+      U+FFFD for each bad byte, as a stream does.
+    - ``finish_reason``: "stop"; "length" for ``max_tokens``; null if the ids ended first.
+    - ``stop_reason``: the stop string or pattern, else null.
+    - ``stop_token_ids``: the id or ids that were the stop; null for end-of-sequence and without a
+      stop.
+    - ``token_index``: the token that completed the stop. ``ids[:token_index + 1]`` ends in it.
+    - ``tokens_before``: how many tokens come wholly before the stop. ``ids[:tokens_before]`` is the
+      row without it.
+    - ``unread_tokens``: how many ids came after the end.
+    - ``unknown_tokens``: how many of the ids that were read the tokenizer does not have.
 
     Args:
-        array: lists of integers, of any kind: list, large_list, fixed_size_list, list_view,
-            dictionary-encoded, sliced or chunked. A null row is null in the result.
-        tokenizer: what decodes. For those with rules (all backends of streamdec, and the most
-            usual decoders) a table is made on first use, in some tenths of a second; for others
+        array: lists of integers: list, large_list, fixed_size_list, list_view, dictionary-encoded,
+            sliced or chunked. A null row is null in the result.
+        tokenizer: what decodes. For a tokenizer with rules (all backends of streamdec, with the
+            usual decoders) a table is made on first use, in some tenths of a second. For others
             ``decode`` is called for each row.
         skip_special_tokens: leave special tokens out, as ``decode`` does.
+        unknown_ids: what to do with ids that the tokenizer does not have, as for DecodeStream:
+            ``"skip"`` outputs nothing, as ``decode`` does, ``"replace"`` outputs U+FFFD,
+            ``"error"`` raises UnknownTokenError. The first one of a tokenizer is logged.
         conditions: when a text ends.
 
     Returns:
         An array of ``string``, chunked if ``array`` is, with chunks of the same lengths
-        (``large_string`` if the text of one chunk takes 2 GiB or more); or of structs with it.
+        (``large_string`` if the text of one chunk takes 2 GiB or more); or an array of structs.
 
     Raises:
-        TokenIdTypeError: an array of something else, or a null among the ids of a row.
-        TokenIdError: an id below 0 or above 2**32 - 1; it says in which row. (Those that the
-            tokenizer does not have give nothing, as in ``decode``.)
-        MissingExtraError: without pyarrow.
+        TokenIdTypeError: not an array of lists of integers, or a null among the ids of a row.
+        TokenIdError: an id below 0 or above 2**32 - 1. The message names its row.
+        UnknownTokenError: an unknown id, under ``unknown_ids="error"``. The message names its row.
+        ValueError: a value of ``unknown_ids`` that this tokenizer does not allow.
+        MissingExtraError: pyarrow is not installed.
 
-    The cost is about 0.1 µs a token for a decoder with rules; the table stays with the tokenizer.
+    The cost is about 0.1 µs a token for a tokenizer with rules. The table is kept with it.
 
     >>> import pyarrow
     >>> from streamdec import MockTokenizer
@@ -67,59 +78,103 @@ def decode_arrow(
     >>> decode_arrow(pyarrow.array([[0, 1, 2], None, [3, 3]]), tokenizer).to_pylist()
     ['café', None, '!!']
     """
-    return decoded(array, tokenizer, skip_special_tokens, conditions)
+    options = Options(skip_special_tokens, unknown_ids=unknown_ids)
+    return decoded(array, tokenizer, options, conditions).array
 
 
 def decoded(
     array: Any,
     tokenizer: Decoder,
-    skip: bool,
+    options: Options,
     conditions: StopConditions | None,
     first_row: int = 0,
-) -> Any:
-    """``decode_arrow``, for rows of which the first has a number of its own in errors."""
+) -> Decoded:
+    """Do what ``decode_arrow`` does; errors count rows from ``first_row``."""
     pa = pyarrow()
     if not isinstance(array, (pa.Array, pa.ChunkedArray)):
         told = f"expected a pyarrow Array or ChunkedArray, got {type(array).__name__}"
         raise TypeError(told)
+    rows: PlainRows | StoppedRows
     if conditions is None:
-        work = _plain(tokenizer, skip)
+        rows = PlainRows(tokenizer, options)
     else:
-        work = StoppedRows(tokenizer, conditions, skip_special_tokens=skip).rows
+        rows = StoppedRows(tokenizer, conditions, options)
     if isinstance(array, pa.Array):
-        return _decoded(array, first_row, work)
+        return _decoded(array, first_row, rows)
     found = []
     for chunk in array.chunks:
-        found.append(_decoded(chunk, first_row, work))
+        found.append(_decoded(chunk, first_row, rows))
         first_row += len(chunk)
     # A column without chunks still has a type, which must be right, and its result has one too.
-    found = _alike(found or [_decoded(pa.nulls(0, array.type), 0, work)])
-    return pa.chunked_array(found)
+    found = found or [_decoded(pa.nulls(0, array.type), 0, rows)]
+    whole = pa.chunked_array(_alike(each.array for each in found))
+    return Decoded(whole, sum(each.unknown_tokens for each in found))
 
 
-def _plain(tokenizer: Decoder, skip: bool) -> Work:
-    gather = gather_for(tokenizer, skip_special_tokens=skip)
-    if gather is not None:
-        return lambda column, _first: gather.texts(column)
+class PlainRows:
+    """Decodes rows that no stop ends."""
 
-    def one_by_one(column: Column, first_row: int) -> Any:
-        texts = []
-        for row, token_ids in enumerate(column.rows(), first_row):
-            with in_row(row):
-                texts.append(tokenizer.decode(token_ids, skip_special_tokens=skip))
-        return pyarrow().array(texts, pyarrow().string())
+    def __init__(self, tokenizer: Decoder, options: Options) -> None:
+        if options.unknown_ids != "skip":
+            table_for(tokenizer, options)  # raises ValueError if this tokenizer does not allow it
+        self._tokenizer = tokenizer
+        self._skip = options.skip_special_tokens
+        self._unknown_ids = options.unknown_ids
+        self._piece = getattr(tokenizer, "piece", None)
+        self._gather = gather_for(tokenizer, skip_special_tokens=self._skip)
 
-    return one_by_one
+    def rows(self, column: Column, first_row: int) -> Decoded:
+        """Return the text of each row. Errors count rows from ``first_row``."""
+        if self._gather is None:
+            found = [self._decoded(ids, row) for row, ids in enumerate(column.rows(), first_row)]
+            texts = pyarrow().array([text for text, _ in found], pyarrow().string())
+            return Decoded(texts, sum(unknown for _, unknown in found))
+        texts, places = self._gather.texts(column), self._gather.unknown_places(column)
+        if places and self._unknown_ids == "skip":
+            warn_once(self._tokenizer, column.values[places[0]].as_py())
+        elif places:
+            texts = self._replaced(texts, column, places, first_row)
+        return Decoded(texts, len(places))
+
+    def _replaced(self, texts: Any, column: Column, places: list[int], first_row: int) -> Any:
+        """Decode the rows of the unknown ids at ``places`` one by one."""
+        found = texts.to_pylist()
+        which = [row for row, count in enumerate(column.per_row(places)) if count]
+        for row, token_ids in zip(which, column.taken(which).rows(), strict=True):
+            found[row], _ = self._decoded(token_ids, first_row + row)
+        return pyarrow().array(found, texts.type)
+
+    def _decoded(self, token_ids: list[int], row: int) -> tuple[str, int]:
+        """Return the text of one row, and how many of its ids are unknown."""
+        unknown: list[int] = []
+        if self._piece is not None:
+            unknown = [place for place, each in enumerate(token_ids) if self._piece(each) is None]
+        with in_row(row):
+            if unknown and self._unknown_ids == "error":
+                raise unknown_id(token_ids[unknown[0]], unknown[0])
+            if unknown:
+                warn_once(self._tokenizer, token_ids[unknown[0]])
+            if not unknown or self._unknown_ids == "skip":
+                text = self._tokenizer.decode(token_ids, skip_special_tokens=self._skip)
+                return text, len(unknown)
+            stream = DecodeStream(
+                self._tokenizer,
+                skip_special_tokens=self._skip,
+                byte_fallback="exact",
+                unknown_ids="replace",
+            )
+            return "".join(stream.step_batch(token_ids)) + stream.flush(), len(unknown)
 
 
-def _decoded(array: Any, first_row: int, work: Work) -> Any:
+def _decoded(array: Any, first_row: int, rows: PlainRows | StoppedRows) -> Decoded:
     pa, pc = pyarrow(), compute()
     column = column_of(array, first_row)
-    found = [work(block, first_row + first) for first, block in column.blocks()]
-    result = pa.concat_arrays(_alike(found or [work(column, first_row)]))
-    if column.valid is None:
-        return result
-    return pc.if_else(column.valid, result, pa.scalar(None, result.type))
+    found = [rows.rows(block, first_row + first) for first, block in column.blocks()]
+    found = found or [rows.rows(column, first_row)]
+    result = pa.concat_arrays(_alike(each.array for each in found))
+    if column.valid is not None:
+        result = pc.if_else(column.valid, result, pa.scalar(None, result.type))
+    return Decoded(result, sum(each.unknown_tokens for each in found))
 
 
 def _alike(arrays: Iterable[Any]) -> list[Any]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.arrays import decoded
 from streamdec.bulk.errors import DatasetError
 from streamdec.bulk.stops import stopped_type
 from streamdec.core.stops.conditions import StopConditions
+from streamdec.core.table import Options, UnknownIds
 from streamdec.errors import TokenIdError
 from streamdec.loading.factory import load_tokenizer
 from streamdec.locks import Lock
@@ -23,34 +24,55 @@ from streamdec.protocols import Decoder
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BulkDecoder"]
+__all__ = ["BulkDecoder", "DecodedTable"]
 
 _loaded: dict[tuple[str, str], Decoder] = {}
 """The tokenizers of this process, by path and options."""
 _loading = Lock()
 
 
+class DecodedTable(NamedTuple):
+    """What :meth:`BulkDecoder.decode` returns.
+
+    >>> import pyarrow
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.bulk import BulkDecoder
+    >>> decoder = BulkDecoder(MockTokenizer.from_tokens([b"Hi", b"!"]), "ids")
+    >>> decoder.decode(pyarrow.table({"ids": [[0, 77, 1], [99]]})).unknown_tokens
+    2
+    """
+
+    table: Any
+    """The table or record batch, with the new columns."""
+    unknown_tokens: int
+    """How many of the ids that were read the tokenizer does not have."""
+
+
 class BulkDecoder:
     """Appends the text of a column of token ids to tables and record batches.
 
     The column ``to`` is the text. With ``conditions`` more columns follow: ``finish_reason``,
-    ``stop_reason``, ``stop_token_ids``, ``token_index``, ``tokens_before``, ``unread_tokens``; see
-    :func:`~streamdec.bulk.decode_arrow`.
+    ``stop_reason``, ``stop_token_ids``, ``token_index``, ``tokens_before``, ``unread_tokens``,
+    ``unknown_tokens``; see :func:`~streamdec.bulk.decode_arrow`.
 
     Args:
-        tokenizer: a path or a name for :func:`streamdec.load_tokenizer`, which is then called once
-            in each process that decodes, not before; or a tokenizer, which is pickled too.
-        column: where the token ids are.
-        to: what the column of texts is to be called.
-        skip_special_tokens, conditions: as for :func:`~streamdec.bulk.decode_arrow`.
+        tokenizer: a path or a name for :func:`streamdec.load_tokenizer`, which is called in each
+            process that decodes, once; or a tokenizer, which is pickled with this object.
+        column: the column of token ids.
+        to: the name of the column of texts.
+        skip_special_tokens: as for :func:`~streamdec.bulk.decode_arrow`.
+        unknown_ids: likewise.
+        conditions: likewise.
         **loading: options of ``load_tokenizer``.
 
     ``decoder(table)`` is for ``map_batches`` and ``map``, ``decoder.batches`` for Spark's
-    ``mapInArrow``. Picklable; may be called by several threads. A tokenizer that it loads is kept
-    for the whole process, by its path and options.
+    ``mapInArrow``, ``decoder.decode(table)`` also counts unknown ids. Picklable; may be called by
+    several threads. A tokenizer that it loads is kept until the process ends, by its path and
+    options.
 
-    Raises TypeError for a tokenizer or conditions that are none, and for options of loading where
-    nothing is loaded; ValueError if two columns would have one name.
+    Raises TypeError if ``tokenizer`` or ``conditions`` has the wrong type, or if there are options
+    of loading but nothing to load; ValueError if two columns would have one name, or for an unknown
+    value of ``unknown_ids``.
 
     >>> import pyarrow
     >>> from streamdec import MockTokenizer
@@ -67,6 +89,7 @@ class BulkDecoder:
         *,
         to: str = "text",
         skip_special_tokens: bool = True,
+        unknown_ids: UnknownIds = "skip",
         conditions: StopConditions | None = None,
         **loading: Any,
     ) -> None:
@@ -82,7 +105,8 @@ class BulkDecoder:
         self.to = to
         self._tokenizer = os.fspath(tokenizer) if is_path else tokenizer  # type: ignore[arg-type]
         self._loading = {"fast": "off", **loading}
-        self._skip = skip_special_tokens
+        self._options = Options(skip_special_tokens, unknown_ids=unknown_ids)
+        self._options.check()
         self._conditions = conditions
         if to in self.columns[1:] or column in self.columns:
             raise ValueError(f"two columns would be called {to!r}: the texts, and another")
@@ -115,24 +139,31 @@ class BulkDecoder:
             return _loaded[key]
 
     def __call__(self, batch: pa.Table | pa.RecordBatch, first_row: int = 0) -> Any:
-        """``batch`` with the new columns behind its own: a Table of a Table, or a RecordBatch.
+        """Return ``batch`` with the new columns after its own. See ``decode``."""
+        return self.decode(batch, first_row).table
 
-        Errors count its rows from ``first_row``.
+    def decode(self, batch: pa.Table | pa.RecordBatch, first_row: int = 0) -> DecodedTable:
+        """Decode ``batch``, and count the ids that the tokenizer does not have.
+
+        Args:
+            batch: a table or a record batch; the result has the same type.
+            first_row: the number of its first row, for errors.
 
         Raises:
-            DatasetError: the batch has no such column, or has one already that is to be appended.
-            TokenIdError, TokenIdTypeError: as of ``decode_arrow``; they name the column.
-            TypeError: something else than a table or a record batch.
+            DatasetError: the batch does not have the column of ids, or already has a column of the
+                name of a new one.
+            TokenIdError: as for ``decode_arrow``. The message names the column.
+            TypeError: ``batch`` is neither a table nor a record batch.
         """
         ids = self._ids(batch)
         try:
-            found = decoded(ids, self.tokenizer, self._skip, self._conditions, first_row)
+            found = decoded(ids, self.tokenizer, self._options, self._conditions, first_row)
         except TokenIdError as error:
             told = f"column {self.column!r}: {error}"
             raise type(error)(told, error.token_id, error.index) from None
-        for name, values in zip(self.columns, self._parts(found), strict=True):
+        for name, values in zip(self.columns, self._parts(found.array), strict=True):
             batch = batch.append_column(name, values)
-        return batch
+        return DecodedTable(batch, found.unknown_tokens)
 
     def batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Each of ``batches`` as a call gives it, one at a time; for Spark's ``mapInArrow``.
@@ -165,7 +196,8 @@ class BulkDecoder:
             "tokenizer": getattr(self.tokenizer, "fingerprint", None),
             "column": self.column,
             "to": self.to,
-            "skip_special_tokens": self._skip,
+            "skip_special_tokens": self._options.skip_special_tokens,
+            "unknown_ids": self._options.unknown_ids,
             "conditions": None if self._conditions is None else self._conditions.to_json(),
         }
 

@@ -6,7 +6,7 @@ a token id.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -16,7 +16,7 @@ from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.core.token_ids import MAX_TOKEN_ID, check_token_id
 from streamdec.errors import StreamdecError, TokenIdTypeError
 
-__all__ = ["Column", "column_of", "in_row", "integers"]
+__all__ = ["Column", "Decoded", "column_of", "in_row", "integers"]
 
 BLOCK_TOKENS = 2**18
 """What is worked on at a time: its temporary arrays of a few MB stay near the processor."""
@@ -76,11 +76,24 @@ class Column(NamedTuple):
         offsets = pyarrow().array([*places, starts[-1]], pyarrow().int64())
         return Column(self.values, offsets, None).taken(range(0, len(places), 2))
 
+    def per_row(self, places: Sequence[int]) -> list[int]:
+        """Count the ``places``, ascending indices in ``values``, that are in each row."""
+        before = [bisect_left(places, end) for end in integers(self.offsets)]
+        return [after - first for first, after in pairwise(before)]
+
     def rows(self) -> Iterator[list[int]]:
         """Each row as a list."""
         ids, ends = integers(self.values), integers(self.offsets)
         for row in range(len(self)):
             yield ids[ends[row] : ends[row + 1]].tolist()
+
+
+class Decoded(NamedTuple):
+    """Decoded rows."""
+
+    array: Any
+    unknown_tokens: int
+    """How many of their ids the tokenizer does not have."""
 
 
 def integers(array: Any) -> memoryview:

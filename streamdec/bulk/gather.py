@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from streamdec.bulk._pyarrow import compute, pyarrow
-from streamdec.bulk.column import Column
+from streamdec.bulk.column import Column, integers
 from streamdec.core import utf8
 from streamdec.core.table import Options, Table
 from streamdec.core.tables import table_for
@@ -93,6 +93,8 @@ class Gather:
         self._table = pa.array(usual + (at_edge if self._edge else ()), pa.binary())
         self._longest = max(map(len, usual + at_edge))
         self._counts = pa.array([each is not None for each in elements])
+        known = [table.knows(token_id) for token_id in range(self._size)]
+        self._unknown = pa.array([*(not each for each in known), True])
         self._same: Any = None
         self._marked: Any = None
         if isinstance(self._rule, CTC):
@@ -127,6 +129,12 @@ class Gather:
             values = pa.array(final.values(), texts.type)
             texts = pc.replace_with_mask(texts, _mask(final, texts), values)
         return texts
+
+    def unknown_places(self, column: Column) -> list[int]:
+        """Return the indices in ``column.values`` of ids that the tokenizer does not have."""
+        pc, ids = compute(), self._clipped(column.values)
+        found = pc.indices_nonzero(pc.take(self._unknown, ids, boundscheck=False))
+        return [*integers(found)]
 
     def _finished(self, texts: Any) -> Any:
         """What is done to the whole text."""

@@ -3,8 +3,9 @@
 While it is under way, ``OUT.parts`` beside the output has:
 
     job.json               what is decoded, of which file, and how
-    000000-0000120000.…    finished parts, complete files of the output's format; the second number
-                           is how many rows they and those before them have
+    000000-0000120000-0000000003
+                           finished parts, complete files of the output's format: the number of the
+                           part, and how many rows and unknown ids there are up to its end
     writing                the part that is being written, worthless to others
 
 The folder is locked as long as a job works in it, and other files in it are left alone.
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
-from streamdec.bulk.batches import BulkDecoder
+from streamdec.bulk.batches import BulkDecoder, DecodedTable
 from streamdec.bulk.column import column_of
 from streamdec.bulk.errors import DatasetError
 from streamdec.bulk.formats import (
@@ -51,8 +52,8 @@ Existing = Literal["refuse", "overwrite", "resume"]
 VALUES_OF_PART = 2**25
 """Token ids after which a part ends: some seconds of work, which is what a kill costs."""
 
-PARTS = f"{'[0-9]' * 6}-{'[0-9]' * 10}*"
-"""What the names of finished parts are like."""
+PARTS = f"{'[0-9]' * 6}-{'[0-9]' * 10}-{'[0-9]' * 10}"
+"""The pattern of the names of finished parts."""
 
 FORMAT = 1
 """Of job.json."""
@@ -66,7 +67,9 @@ class Status(NamedTuple):
     rows: int
     """How many rows are done, those of before an interruption included."""
     tokens: int
-    """How many token ids were decoded since the job went on."""
+    """How many token ids were decoded since the job was begun or resumed."""
+    unknown_tokens: int
+    """How many ids of all these rows the tokenizer does not have."""
 
 
 @dataclass(frozen=True)
@@ -198,16 +201,21 @@ class Job:
     def _decode(self, progress: Callable[[Status], object]) -> Status:
         """Writes all parts that are not there."""
         finished = self._finished()
-        status = Status(0.0, _rows_until(finished), 0)
+        status = Status(0.0, _rows_until(finished), 0, _unknown_until(finished))
         column = self.decoder.column
         with _Parts(self.parts, self.target_format, finished, self._schema(finished)) as parts:
             for block in read_blocks(self.source, self.source_format, column, status.rows):
-                table = self._decoded(block, status.rows)
+                table, unknown = self._decoded(block, status.rows)
                 tokens = sum(
                     len(column_of(ids).values) for ids in block.table.column(column).chunks
                 )
-                parts.write(table, block.objects, tokens)
-                status = Status(block.read, status.rows + len(table), status.tokens + tokens)
+                status = Status(
+                    block.read,
+                    status.rows + len(table),
+                    status.tokens + tokens,
+                    status.unknown_tokens + unknown,
+                )
+                parts.write(table, block.objects, tokens, status.unknown_tokens)
                 progress(status)
         return status._replace(read=1.0)
 
@@ -219,15 +227,15 @@ class Job:
         with _about(self.source):
             return _bare(self.decoder.schema(found))
 
-    def _decoded(self, block: Block, first_row: int) -> Any:
+    def _decoded(self, block: Block, first_row: int) -> DecodedTable:
         for name in self.decoder.columns:
             if block.objects and any(name in row for row in block.objects):
                 raise DatasetError(f"{self.source}: there is a column {name!r} already")
         with _about(self.source):
-            table = self.decoder(block.table, first_row)
+            table, unknown = self.decoder.decode(block.table, first_row)
         if block.objects is not None and self.target_format != "jsonl":
             table = table_of(block.objects, table)
-        return table.replace_schema_metadata(_bare(table.schema).metadata)
+        return DecodedTable(table.replace_schema_metadata(_bare(table.schema).metadata), unknown)
 
     def _finish(self) -> None:
         """Makes the output of the parts, in one step."""
@@ -257,7 +265,11 @@ class Job:
 
 
 def _rows_until(finished: list[Path]) -> int:
-    return int(finished[-1].name.partition("-")[2]) if finished else 0
+    return int(finished[-1].name.split("-")[1]) if finished else 0
+
+
+def _unknown_until(finished: list[Path]) -> int:
+    return int(finished[-1].name.split("-")[2]) if finished else 0
 
 
 class _Parts:
@@ -269,7 +281,7 @@ class _Parts:
         self._folder = folder
         self._format = target_format
         self._number = len(finished)
-        self._rows = _rows_until(finished)
+        self._rows, self._unknown = _rows_until(finished), _unknown_until(finished)
         self._is_known = bool(finished)
         self._schema = schema
         self._values = 0
@@ -286,13 +298,19 @@ class _Parts:
             with contextlib.suppress(Exception):  # what went wrong may do so again
                 self._sink.close()
 
-    def write(self, table: Any, objects: list[dict[str, Any]] | None, values: int) -> None:
-        """Rows with so many token ids; they end a part that is large enough."""
+    def write(
+        self, table: Any, objects: list[dict[str, Any]] | None, values: int, unknown: int
+    ) -> None:
+        """Write rows with ``values`` token ids; they end a part that is large enough.
+
+        ``unknown``: how many unknown ids the job has met so far.
+        """
         if objects is not None and not self._is_known:
             self._schema, self._is_known = table.schema, True
         self._open().write(table, objects)
         self._rows += len(table)
         self._values += values
+        self._unknown = unknown
         if self._values >= VALUES_OF_PART:
             self._end()
 
@@ -306,7 +324,8 @@ class _Parts:
         self._open().close()
         self._sink, self._values = None, 0
         _to_disk(path)
-        path.replace(self._folder / f"{self._number:06}-{self._rows:010}")
+        name = f"{self._number:06}-{self._rows:010}-{self._unknown:010}"
+        path.replace(self._folder / name)
         self._number += 1
 
 

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from typing import Any, NamedTuple
 
 from streamdec.bulk._pyarrow import compute, pyarrow
-from streamdec.bulk.column import Column, in_row, integers
+from streamdec.bulk.column import Column, Decoded, in_row, integers
 from streamdec.bulk.gather import gather_for
 from streamdec.chunks import FinishReason, StopReason
 from streamdec.core import utf8
@@ -23,6 +23,7 @@ from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.stops.stop_set import stop_set_for
 from streamdec.core.table import Options
 from streamdec.core.tables import table_for
+from streamdec.core.unknown_ids import warn_once
 from streamdec.protocols import Decoder
 
 __all__ = ["StoppedRows", "stopped_type"]
@@ -43,6 +44,7 @@ def stopped_type() -> Any:
             "token_index": pa.int64(),
             "tokens_before": pa.int64(),
             "unread_tokens": pa.int64(),
+            "unknown_tokens": pa.int64(),
         }
     )
 
@@ -60,15 +62,15 @@ class _End(NamedTuple):
 class StoppedRows:
     """The stops of one tokenizer, row after row."""
 
-    def __init__(
-        self, tokenizer: Decoder, conditions: StopConditions, *, skip_special_tokens: bool
-    ) -> None:
-        skip = skip_special_tokens
-        self._decoder = StopSequenceDecoder(tokenizer, conditions, skip_special_tokens=skip)
+    def __init__(self, tokenizer: Decoder, conditions: StopConditions, options: Options) -> None:
+        skip = options.skip_special_tokens
+        self._decoder = StopSequenceDecoder(
+            tokenizer, conditions, skip_special_tokens=skip, unknown_ids=options.unknown_ids
+        )
+        self._skips_unknown = options.unknown_ids == "skip"
         self._conditions = conditions
         self._stops = (*conditions.stop, *conditions.visible_stop)
-        table = table_for(tokenizer, Options(skip))
-        stops = stop_set_for(tokenizer, table, conditions)
+        stops = stop_set_for(tokenizer, table_for(tokenizer, options), conditions)
         self._watched = stops.ids
         """Ids that may do something by themselves."""
         self._ends: dict[int, StopReason] = {}
@@ -78,20 +80,18 @@ class StoppedRows:
             named = stops.named(stops.first, token_id)
             if named is not None and named.hidden and not conditions.include_stop_str_in_output:
                 self._ends[token_id] = named.reason
-        is_gated = (
-            conditions.enable_stops_after is not None or conditions.disable_stops_after is not None
-        )
-        is_slow = is_gated or conditions.stop_regex
+        is_slow = stops.has_gate or conditions.stop_regex
         self._gather = None if is_slow else gather_for(tokenizer, skip_special_tokens=skip)
 
-    def rows(self, column: Column, first_row: int) -> Any:
-        """A struct for each row. Errors say which row, counted from ``first_row``."""
+    def rows(self, column: Column, first_row: int) -> Decoded:
+        """Return a struct for each row. Errors count rows from ``first_row``."""
         found = self._gathered(column)
         rest = [row for row, each in enumerate(found) if each is None]
         for row, token_ids in zip(rest, column.taken(rest).rows(), strict=True):
             with in_row(first_row + row):
                 found[row] = self._decoded(token_ids)
-        return pyarrow().array(found, stopped_type())
+        unknown_tokens = sum(each["unknown_tokens"] for each in found if each is not None)
+        return Decoded(pyarrow().array(found, stopped_type()), unknown_tokens)
 
     # --- rows without a stop in their text
 
@@ -102,14 +102,20 @@ class StoppedRows:
         ends = self._ends_of(column)
         cut = column.cut([end.place if end else 0 for end in ends])
         texts = self._gather.texts(cut).to_pylist()
-        sizes = column.sizes()
+        places = self._gather.unknown_places(cut)
+        if places and self._skips_unknown:
+            warn_once(self._decoder.tokenizer, cut.values[places[0]].as_py())
         return [
-            self._at_end(end, text, size) if end and self._is_free(text) else None
-            for end, text, size in zip(ends, texts, sizes, strict=True)
+            self._at_end(end, text, size, unknown) if end and self._is_free(text, unknown) else None
+            for end, text, size, unknown in zip(
+                ends, texts, column.sizes(), cut.per_row(places), strict=True
+            )
         ]
 
-    def _is_free(self, text: str) -> bool:
-        """Whether ``text`` has no stop, and is what a stream gives even if it has byte tokens."""
+    def _is_free(self, text: str, unknown: int) -> bool:
+        """Whether ``text`` has no stop, and equals that of a stream, also with byte tokens."""
+        if unknown and not self._skips_unknown:
+            return False
         return utf8.REPLACEMENT not in text and not any(stop in text for stop in self._stops)
 
     def _ends_of(self, column: Column) -> list[_End | None]:
@@ -133,10 +139,10 @@ class StoppedRows:
             found[row] = _End(index, "stop", self._ends[ids[place]]) if is_end else None
         return found
 
-    def _at_end(self, end: _End, text: str, size: int) -> dict[str, Any]:
+    def _at_end(self, end: _End, text: str, size: int, unknown: int) -> dict[str, Any]:
         place = end.place if end.reason == "stop" else None
         examined = end.place + (end.reason == "stop")
-        return _told(text, end.reason, end.stop, place, place, size - examined)
+        return _told(text, end.reason, end.stop, place, place, size - examined, unknown)
 
     # --- rows that may have one
 
@@ -148,10 +154,10 @@ class StoppedRows:
         reason, match = decoder.finish_reason, decoder.match
         if reason == RAN_OUT:
             reason = None
+        counts = chunk.unread_tokens, decoder.unknown_tokens
         if match is None:
-            return _told(text, reason, None, None, None, chunk.unread_tokens)
-        place, before = match.token_index, match.tokens_before
-        return _told(text, reason, match.stop, place, before, chunk.unread_tokens)
+            return _told(text, reason, None, None, None, *counts)
+        return _told(text, reason, match.stop, match.token_index, match.tokens_before, *counts)
 
 
 def _told(
@@ -161,6 +167,7 @@ def _told(
     token_index: int | None,
     tokens_before: int | None,
     unread_tokens: int,
+    unknown_tokens: int,
 ) -> dict[str, Any]:
     ids = [stop] if isinstance(stop, int) else list(stop) if isinstance(stop, tuple) else None
     return {
@@ -171,4 +178,5 @@ def _told(
         "token_index": token_index,
         "tokens_before": tokens_before,
         "unread_tokens": unread_tokens,
+        "unknown_tokens": unknown_tokens,
     }

@@ -16,12 +16,14 @@ import click
 from streamdec.bulk.batches import BulkDecoder
 from streamdec.bulk.formats import FORMATS, SUFFIXES, Format, format_of
 from streamdec.bulk.job import Existing, Job, Status
-from streamdec.cli.loading import Loader, complete_files, loading_options, tokenizer_option
-from streamdec.cli.options import special_tokens_option
+from streamdec.cli.loading import Loader, loading_options, tokenizer_option
+from streamdec.cli.options import special_tokens_option, unknown_ids_option
 from streamdec.cli.progress import Progress, counted, say
-from streamdec.cli.statuses import CannotBeginError
+from streamdec.cli.statuses import NOT_ALL_IS_WELL, CannotBeginError
 from streamdec.cli.stops import stop_options
 from streamdec.core.stops.conditions import StopConditions
+from streamdec.core.table import UnknownIds
+from streamdec.errors import TokenIdError
 
 __all__ = ["bulk"]
 
@@ -57,6 +59,7 @@ BAR = 24
     help="The format of OUTPUT, if not that of its suffix or, in a folder, of the input.",
 )
 @special_tokens_option
+@unknown_ids_option
 @stop_options
 @click.option("--resume", is_flag=True, help="Continue where an earlier run was killed or failed.")
 @click.option("--overwrite", is_flag=True, help="Replace outputs that exist.")
@@ -66,9 +69,8 @@ BAR = 24
     nargs=-1,
     required=True,
     type=click.Path(path_type=Path),
-    shell_complete=complete_files,
 )
-@click.argument("output", metavar="OUTPUT", shell_complete=complete_files)
+@click.argument("output", metavar="OUTPUT", type=click.Path())
 def bulk(
     tokenizer: str,
     column: str,
@@ -76,6 +78,7 @@ def bulk(
     input_format: Format | None,
     output_format: Format | None,
     skip_special_tokens: bool,
+    unknown_ids: UnknownIds,
     resume: bool,
     overwrite: bool,
     inputs: Sequence[Path],
@@ -88,13 +91,15 @@ def bulk(
     INPUT is Parquet, Arrow (.arrow, .feather, .ipc) or JSONL (each line an object, or a list of
     ids), or a folder of such files. OUTPUT is a file; for several files or a folder it is a folder,
     in which they get the names they have. Each text is what the tokenizer's own decode gives for
-    the row. A row that cannot be decoded is named and ends the command: none is left out.
+    the row. A row that cannot be decoded is named and ends the command: none is left out. The exit
+    status is 1 if one of its ids is bad, or unknown under --unknown-ids error. Otherwise unknown
+    ids are counted in the last line of output.
 
     With --stop or an option after it each text ends at its stop, and the output also has the
     columns 'finish_reason' ("stop"; "length" for --max-tokens; null if the ids ended first),
     'stop_reason' (the stop), 'stop_token_ids' (the id that was the stop), 'token_index' (the token
-    that completed it), 'tokens_before' (how many came wholly before it) and 'unread_tokens' (how
-    many came after the end).
+    that completed it), 'tokens_before' (how many came wholly before it), 'unread_tokens' (how many
+    came after the end) and 'unknown_tokens' (how many before it the tokenizer does not have).
 
     An output appears when it is whole. Until then what is finished is in OUTPUT.parts, from which
     --resume goes on after a kill; files that are there already are then left as they are. Memory
@@ -114,7 +119,8 @@ def bulk(
         column,
         to=to,
         skip_special_tokens=skip_special_tokens,
-        # Nothing was asked for: then there is nothing to tell of ends.
+        unknown_ids=unknown_ids,
+        # Without conditions the output has no columns about ends.
         conditions=None if conditions == StopConditions() else conditions,
     )
     existing: Existing = "resume" if resume else "overwrite" if overwrite else "refuse"
@@ -137,12 +143,15 @@ def _decoder(*arguments: object, **options: object) -> BulkDecoder:
 
 
 def _run(jobs: Sequence[Job], existing: Existing) -> None:
-    rows, found_done, began = 0, 0, time.monotonic()
+    rows, unknown, found_done, began = 0, 0, 0, time.monotonic()
     with Progress() as progress:
         for number, job in enumerate(jobs, 1):
             bar = _Bar(progress, number, len(jobs))
             try:
                 status = job.run(existing, bar)
+            except TokenIdError as error:
+                say(f"Error: {error}")
+                click.get_current_context().exit(NOT_ALL_IS_WELL)
             except (OSError, KeyboardInterrupt):
                 if job.is_begun:
                     say(f"What is finished is in {job.parts}; --resume goes on from there.")
@@ -151,9 +160,14 @@ def _run(jobs: Sequence[Job], existing: Existing) -> None:
                 found_done += 1
             else:
                 rows += status.rows
+                unknown += status.unknown_tokens
     done = counted(len(jobs) - found_done, "file")
-    before = f"; {counted(found_done, 'file')} done before" if found_done else ""
-    click.echo(f"{counted(rows, 'row')} of {done} in {time.monotonic() - began:.1f} s{before}")
+    said = f"{counted(rows, 'row')} of {done} in {time.monotonic() - began:.1f} s"
+    if unknown:
+        said += f"; {counted(unknown, 'unknown id')}"
+    if found_done:
+        said += f"; {counted(found_done, 'file')} done before"
+    click.echo(said)
 
 
 class _Bar:

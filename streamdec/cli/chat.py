@@ -16,7 +16,7 @@ from streamdec.backends._chat import ChatRenderer
 from streamdec.backends.report import LoadedTokenizer
 from streamdec.chat import sources
 from streamdec.chat._jinja import within
-from streamdec.cli.loading import Loader, complete_files, loading_options, say_what_encodes
+from streamdec.cli.loading import Loader, loading_options, say_what_encodes
 from streamdec.cli.statuses import CannotBeginError
 from streamdec.errors import ChatTemplateError
 
@@ -99,7 +99,7 @@ def chat() -> None:
     help="The time for the template. The default is the current time.",
 )
 @click.option("--tokens", is_flag=True, help="Print a line for each token: its id and its text.")
-@click.argument("path", metavar="DIR", shell_complete=complete_files)
+@click.argument("path", metavar="DIR", type=click.Path())
 def render(
     path: str,
     load: Loader,

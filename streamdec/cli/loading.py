@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import functools
-import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib.abc import Traversable
 from importlib.resources import files
 
 import click
-from click.core import ParameterSource
-from click.shell_completion import CompletionItem
 
 from streamdec.backends.hybrid import MODES, VARIABLE
 from streamdec.backends.report import LoadedTokenizer
@@ -21,12 +18,9 @@ from streamdec.loading.factory import load_tokenizer
 __all__ = [
     "LOADING_OPTIONS",
     "Loader",
-    "complete_files",
-    "complete_folders",
     "data_file",
     "loading_options",
     "say_what_encodes",
-    "spelled",
     "tokenizer_argument",
     "tokenizer_option",
 ]
@@ -35,32 +29,18 @@ Loader = Callable[..., LoadedTokenizer]
 """``load_tokenizer`` with the given options; takes a path or a name."""
 
 
-def complete_files(
-    _context: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Let shells complete the path of a file or folder."""
-    return [CompletionItem(incomplete, type="file")]
-
-
-def complete_folders(
-    _context: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Let shells complete the path of a folder."""
-    return [CompletionItem(incomplete, type="dir")]
-
-
 def data_file(name: str) -> Traversable:
     """Return the file ``name`` of the package, such as the demo's tokenizer."""
     return files("streamdec.cli") / "data" / name
 
 
-tokenizer_argument = click.argument("tokenizer", shell_complete=complete_files)
+tokenizer_argument = click.argument("tokenizer", type=click.Path())
 
 tokenizer_option = click.option(
     "--tokenizer",
     required=True,
     metavar="PATH",
-    shell_complete=complete_files,
+    type=click.Path(),
     help="A tokenizer file, its folder, or a name, as for 'info'.",
 )
 
@@ -107,21 +87,6 @@ loading_options = collected(
     _OPTIONS, "load", lambda values: functools.partial(load_tokenizer, **values)
 )
 """Gives a command the options of loading; it receives a :data:`Loader` as ``load``."""
-
-
-def spelled(context: click.Context, names: Iterable[str] = LOADING_OPTIONS) -> list[str]:
-    """Return the given options among ``names``, spelled as on the command line."""
-    words = []
-    for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        if parameter.name not in names or source is not ParameterSource.COMMANDLINE:
-            continue
-        value = context.params[parameter.name]
-        if isinstance(value, bool):
-            words.append((parameter.opts if value else parameter.secondary_opts)[0])
-        else:
-            words += [parameter.opts[0], shlex.quote(str(value))]
-    return words
 
 
 def say_what_encodes(tokenizer: LoadedTokenizer) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-__all__ = ["collected", "decoding_options", "special_tokens_option"]
+__all__ = ["collected", "decoding_options", "special_tokens_option", "unknown_ids_option"]
 
 Command = Callable[..., Any]
 
@@ -43,6 +43,14 @@ special_tokens_option = click.option(
     help="Leave special tokens out (the default), or show them.",
 )
 
+unknown_ids_option = click.option(
+    "--unknown-ids",
+    type=click.Choice(["skip", "error", "replace"]),
+    default="skip",
+    show_default=True,
+    help="What to do with ids that the tokenizer does not have.",
+)
+
 _OPTIONS = {
     "skip_special_tokens": special_tokens_option,
     "byte_fallback": click.option(
@@ -53,13 +61,7 @@ _OPTIONS = {
         help="Emit the characters of byte-fallback tokens as they complete, or exactly as the full "
         "decode has them.",
     ),
-    "unknown_ids": click.option(
-        "--unknown-ids",
-        type=click.Choice(["skip", "error", "replace"]),
-        default="skip",
-        show_default=True,
-        help="What to do with ids that the tokenizer does not have.",
-    ),
+    "unknown_ids": unknown_ids_option,
 }
 """The options of a decoder, by their names in its constructor."""
 

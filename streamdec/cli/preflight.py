@@ -12,7 +12,6 @@ from typing import Any
 import click
 from rich.console import Console
 
-from streamdec.cli.loading import complete_folders
 from streamdec.cli.preflight_sarif import sarif_log
 from streamdec.cli.preflight_text import printable, text_report
 from streamdec.cli.progress import Progress, say
@@ -72,7 +71,7 @@ def _engines(
     default=True,
     help="Whether to render chat templates, in a child process with little memory and time.",
 )
-@click.argument("paths", nargs=-1, required=True, metavar="DIR...", shell_complete=complete_folders)
+@click.argument("paths", nargs=-1, required=True, metavar="DIR...", type=click.Path())
 def preflight(
     paths: tuple[str, ...],
     engines: tuple[str, ...],

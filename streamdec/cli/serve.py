@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from streamdec.backends.report import LoadedTokenizer
-from streamdec.cli.loading import Loader, complete_files, data_file, loading_options
+from streamdec.cli.loading import Loader, data_file, loading_options
 from streamdec.cli.options import collected
 from streamdec.cli.progress import say
 from streamdec.cli.statuses import DONE, INTERRUPTED, CannotBeginError
@@ -89,7 +89,7 @@ def _check_names(
 @click.option(
     "--tokenizer",
     metavar="PATH",
-    shell_complete=complete_files,
+    type=click.Path(),
     help="A tokenizer file, its folder, or a name, as for 'info'. The default is the demo's.",
 )
 @loading_options

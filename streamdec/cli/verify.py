@@ -7,7 +7,6 @@ compares the ids that both encoders of a tokenizer.json give for a text.
 from __future__ import annotations
 
 import random
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -21,13 +20,13 @@ import click
 
 from streamdec.backends import comparison
 from streamdec.backends._fastokens import FastEncoder
+from streamdec.backends._reading import read_bounded
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.report import LoadedTokenizer
 from streamdec.cli.loading import (
     Loader,
     loading_options,
     say_what_encodes,
-    spelled,
     tokenizer_argument,
 )
 from streamdec.cli.progress import Progress, counted, wipe
@@ -51,7 +50,8 @@ MOST_SHOWN = 20
 IDS_AT_ONCE = 16_384
 """Plain ids are verified in parts of this size."""
 _IDS_SHOWN = 24
-_IDS_TO_TRACE = 400
+_MOST_IDS = 400
+"""The most ids of the smallest part that are shown; JSON has all."""
 
 
 @click.command()
@@ -107,8 +107,8 @@ def verify(
     Each row is streamed id by id, in random batches, restored from snapshots at random places, and
     with its beginning as the prompt; with and without stops, and with special tokens skipped and
     shown. Tokenizers with byte-fallback tokens stream with both values of --byte-fallback. The
-    oracle is the tokenizer's own decode. For each row that differs, the smallest part that still
-    differs is shown, with the commands to reproduce it.
+    oracle is the tokenizer's own decode. For each row that differs, the ids of the smallest part
+    that still differs are shown, for 'streamdec trace'. --line and the same --seed repeat a row.
 
     With --encode the ids that fastokens gives for a text are compared with those of huggingface:
     with special tokens added, without, and with the text of special tokens as ordinary text. FILE
@@ -135,7 +135,7 @@ def verify(
         kind = _Encoders(loaded, tokenizer)
         fields: dict[str, type] = {field: str}
     else:
-        kind = _Streams(loaded, seed, _Again.of(context, given.name, seed))
+        kind = _Streams(loaded, seed)
         fields = {"token_ids": list, field: str}
     rows = differing = 0
     with Progress() as progress:
@@ -203,54 +203,13 @@ class _Told(NamedTuple):
 # --- streams --------------------------------------------------------------------------------------
 
 
-class _Again(NamedTuple):
-    """The command lines that reproduce a difference."""
-
-    load: str
-    """The options of loading, and the tokenizer."""
-    rows: str
-    """The options of the input, and the file."""
-    seed: int
-
-    @classmethod
-    def of(cls, context: click.Context, file: str, seed: int) -> _Again:
-        """Return the command lines for ``file``; stdin becomes FILE."""
-        tokenizer = shlex.quote(context.params["tokenizer"])
-        file = "FILE" if file in ("-", "<stdin>") else shlex.quote(file)
-        rows = spelled(context, ("input_format", "field"))
-        return cls(
-            " ".join([*spelled(context), tokenizer]),
-            " ".join([*rows, file]),
-            seed,
-        )
-
-    def verify(self, line: int) -> str:
-        """Return the command that verifies only this row."""
-        return f"streamdec verify --seed {self.seed} --line {line} {self.load} {self.rows}"
-
-    def trace(self, ids: Sequence[int], found: Difference) -> str:
-        """Return the command that shows the ids one by one."""
-        options = []
-        if not found.options["skip_special_tokens"]:
-            options.append("--keep-special-tokens")
-        if found.options["byte_fallback"] != "eager":
-            options.append(f"--byte-fallback {found.options['byte_fallback']}")
-        if found.prompt:
-            options.append(f"--prompt-ids {shlex.quote(' '.join(map(str, ids[: found.prompt])))}")
-        if found.stop is not None:
-            options.append(f"--stop {shlex.quote(_as_stop(found.stop))}")
-        shown = " ".join(map(str, ids[found.prompt :]))
-        return f'echo "{shown}" | ' + " ".join(["streamdec trace", *options, self.load])
-
-
 class _Streams:
     """Streams rows of ids. A row of text is encoded first."""
 
-    def __init__(self, tokenizer: LoadedTokenizer, seed: int, again: _Again) -> None:
+    def __init__(self, tokenizer: LoadedTokenizer, seed: int) -> None:
         self._tokenizer = tokenizer
         self._streaming = Streaming(tokenizer)
         self._seed = seed
-        self._again = again
         self._rows = self._ids = 0
 
     def difference(self, number: int, row: list[Any] | str, *, is_shown: bool) -> _Told | None:
@@ -270,15 +229,10 @@ class _Streams:
             return _Told(heading, facts)
         ids, smaller = self._streaming.smallest(row, found, seed)
         facts["token_ids"] = ids
-        return _Told("\n".join([heading, *self._lines(number, row, found, ids, smaller)]), facts)
+        return _Told("\n".join([heading, *self._lines(row, found, ids, smaller)]), facts)
 
     def _lines(
-        self,
-        number: int,
-        row: Sequence[int],
-        found: Difference,
-        ids: Sequence[int],
-        smaller: Difference,
+        self, row: Sequence[int], found: Difference, ids: Sequence[int], smaller: Difference
     ) -> Iterator[str]:
         yield f"  where     {self._place(row, found)}"
         if found.error:
@@ -286,9 +240,10 @@ class _Streams:
         else:
             yield f"  came      {found.given!a}"
             yield f"  decode()  {found.expected!a}"
-        yield f"  again     {self._again.verify(number)}"
-        if len(ids) <= _IDS_TO_TRACE:
-            yield f"  look      {self._again.trace(ids, smaller)}"
+        if len(ids) <= _MOST_IDS:
+            yield f"  ids       {' '.join(map(str, ids))}"
+            if smaller.prompt:
+                yield f"            of which the first {smaller.prompt} are the prompt"
 
     def _place(self, row: Sequence[int], found: Difference) -> str:
         index = found.token_index
@@ -336,17 +291,6 @@ class _Streams:
 
 def _listed(options: Any) -> str:
     return ", ".join(f"{name}={value}" for name, value in options.items())
-
-
-def _as_stop(stop: str) -> str:
-    """Return ``stop`` as --stop takes it."""
-    escaped = stop.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
-    return "".join(c if c.isprintable() else _escape(c) for c in escaped)
-
-
-def _escape(character: str) -> str:
-    units = character.encode("utf-16-be").hex()
-    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
 
 
 # --- encoders -------------------------------------------------------------------------------------
@@ -402,9 +346,7 @@ class _Encoders:
 
 def _encoder_of(loaded: HybridTokenizer) -> FastEncoder:
     """Return the fast encoder of a file for which it is not used."""
-    from streamdec.loading.content import content_of
-
-    return FastEncoder(content_of(Path(loaded.name)).decode("utf-8-sig"))
+    return FastEncoder(read_bounded(Path(loaded.name)).decode("utf-8-sig"))
 
 
 def _described(number: int, found: comparison.Difference, tokenizer: HybridTokenizer) -> str:

@@ -13,7 +13,7 @@ from streamdec.core.tables import table_for
 from streamdec.core.token_ids import as_sequence
 from streamdec.core.token_rules.byte_fallback import ByteFallbackMode
 from streamdec.core.walk import step_function
-from streamdec.protocols import Decoder, provide_decode_stream
+from streamdec.protocols import Decoder
 
 __all__ = ["DecodeStream"]
 
@@ -211,6 +211,3 @@ class DecodeStream(Machine):
         if self._recorder is None or self._recorder.token_ids is None:
             raise AttributeError("token_ids are kept only with keep_tokens=True")
         return self._recorder.token_ids.copy()
-
-
-provide_decode_stream(DecodeStream)

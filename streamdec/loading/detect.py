@@ -1,9 +1,9 @@
-"""What a tokenizer file is, by its content.
+"""The format of a tokenizer file, by its content.
 
 In: a path. Out: a :class:`Detected`, which says in words what was found and which backend serves
-it. File names count only within a folder, to find the files worth looking into. Reads the first
-kilobytes, of JSON as far as a key that tells what it is, and parses only JSON that has none, to say
-what it is instead. Files that are compressed by xz are looked into.
+it. Names of files count only in a folder, to find candidates. The first kilobytes are read; of
+JSON, everything up to a key that identifies the format. JSON without such a key is parsed to say
+what it is instead.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Literal
 
+from streamdec.backends._reading import MAX_FILE
 from streamdec.errors import TokenizerLoadError
-from streamdec.loading.content import MAX_CONTENT, blocks_of, is_packed
 
 __all__ = ["Detected", "Format", "detect_format"]
 
 Format = Literal["huggingface", "tekken", "tiktoken", "sentencepiece", "gguf", "unsupported"]
 
 _HEAD = 4096
+_BLOCK = 2**18
 _OVERLAP = 64
 """Longer than ``"model": {`` with all the white space that anyone writes."""
 _BOM = b"\xef\xbb\xbf"
@@ -37,6 +39,7 @@ _MAGIC = {
     b"\x28\xb5\x2f\xfd": "a zstd-compressed file",
     b"BZh": "a bzip2-compressed file",
     b"PK\x03\x04": "a zip archive",
+    b"\xfd7zXZ\x00": "an xz-compressed file",
     b"\xff\xfe": "a text in UTF-16",
     b"\xfe\xff": "a text in UTF-16",
     b"version https://git-lfs": "a Git LFS pointer, not the file it stands for",
@@ -61,11 +64,9 @@ _NAMES: dict[Format, str] = {
 }
 """In the order in which a folder that has several is served."""
 _WORTH_LOOKING = re.compile(
-    r"(tokenizer.*\.json|.*tekken.*\.json|.*\.tiktoken|.*\.model(\..+)?|.*\.gguf)(\.xz)?"
+    r"(tokenizer.*\.json|.*tekken.*\.json|.*\.tiktoken|.*\.model(\..+)?|.*\.gguf)"
 )
-_TOLD = re.compile(
-    r"(.*\.json|.*\.model(\..+)?|.*\.tiktoken|.*\.gguf|vocab\..*|merges\.txt)(\.xz)?"
-)
+_TOLD = re.compile(r"(.*\.json|.*\.model(\..+)?|.*\.tiktoken|.*\.gguf|vocab\..*|merges\.txt)")
 _LATER_PART = re.compile(r"-(?!00001-)[0-9]{5}-of-[0-9]{5}\.gguf")
 _MAX_FILES = 200
 """Files of a folder that are looked into."""
@@ -81,18 +82,16 @@ class Detected:
     """The backend that serves it."""
     description: str
     """What it is, as in "found …"."""
-    is_packed: bool = False
-    """Whether it is compressed by xz."""
 
 
 def detect_format(path: str | os.PathLike[str]) -> Detected:
-    """What tokenizer ``path``, a file or a folder, holds, by its content.
+    """Return the format of the tokenizer in ``path``, a file or a folder, by its content.
 
-    The answer has a ``path`` (in a folder, the file of the tokenizer), the ``format``, a
-    ``description`` in words, and ``is_packed``. What no backend serves is an answer too: its format
-    is ``"unsupported"``. The first kilobytes are read, of JSON as far as a key that tells.
+    The result has a ``path`` (in a folder, the file of the tokenizer), the ``format``, and a
+    ``description`` in words. A file that no backend can load has the format ``"unsupported"``. Only
+    the first kilobytes are read; of JSON, everything up to a key that identifies the format.
 
-    Raises :class:`~streamdec.TokenizerLoadError` if nothing is there, or it cannot be read.
+    Raises :class:`~streamdec.TokenizerLoadError` if ``path`` does not exist or cannot be read.
 
     >>> from streamdec import detect_format
     >>> found = detect_format("path/to/model")
@@ -118,20 +117,13 @@ def _detect(path: Path) -> Detected:
 
 
 def _detect_file(path: Path) -> Detected:
-    packed = is_packed(path)
-    blocks = blocks_of(path)
-    head = b""
-    for block in blocks:
-        head += block
-        if len(head) >= _HEAD:
-            break
-    content = head[:_HEAD].removeprefix(_BOM).lstrip()
-    if content[:1] in (b"{", b"["):
-        found, description = _describe_json(chain((head,), blocks))
-    else:
-        found, description = _describe(head[:_HEAD], content)
-    told = f"an xz-compressed file with {description} in it" if packed else description
-    return Detected(path, found, told, packed)
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+        content = head.removeprefix(_BOM).lstrip()
+        if content[:1] in (b"{", b"["):
+            blocks = iter(partial(file.read, _BLOCK), b"")
+            return Detected(path, *_describe_json(chain((head,), blocks)))
+    return Detected(path, *_describe(head, content))
 
 
 def _describe(head: bytes, content: bytes) -> tuple[Format, str]:
@@ -197,7 +189,7 @@ def _describe_json(blocks: Iterator[bytes]) -> tuple[Format, str]:
     content, before, size = bytearray(), b"", 0
     for block in blocks:
         size += len(block)
-        if size > MAX_CONTENT:
+        if size > MAX_FILE:
             break
         for found, key in _KEYS.items():
             if key.search(before + block):

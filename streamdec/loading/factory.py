@@ -8,7 +8,7 @@ it was loaded. A backend is imported when a file has its format.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -16,17 +16,14 @@ from typing import TYPE_CHECKING
 
 from streamdec import hooks
 from streamdec.backends._chat import NewTemplate
-from streamdec.backends._reading import read_bounded
 from streamdec.backends.caveats import warn_of_caveats
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec, encoding_of_model
 from streamdec.backends.hybrid import FastOptions, HybridTokenizer
-from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.report import FastMode, LoadedTokenizer, TokenizerReport, versions_of
 from streamdec.chat.tokenizer_chat import TokenizerChat
 from streamdec.core.tables import route_of
 from streamdec.errors import MissingExtraError, TokenizerLoadError, UnsupportedFormatError
-from streamdec.loading.content import content_of
-from streamdec.loading.detect import Detected, Format, detect_format
+from streamdec.loading.detect import Detected, detect_format
 from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
 from streamdec.loading.models import checked, look_up, read_models
 
@@ -41,7 +38,7 @@ __all__ = ["Models", "load_tokenizer"]
 
 SUPPORTED = (
     "a Hugging Face tokenizer.json (whatever its name), a Tekken file, a tiktoken rank file, a "
-    "SentencePiece model, each also compressed by xz, a GGUF file, or a folder that has one"
+    "SentencePiece model, a GGUF file, or a folder that has one"
 )
 
 _OF_OPENAI = ("", "openai", "azure")
@@ -250,27 +247,6 @@ def _encoding_or_path(name: str, models: Mapping[str, str]) -> str | None:
 # --- from a path to a tokenizer -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """The options that a backend may need."""
-
-    encoding: str | EncodingSpec | None
-    options: FastOptions
-    apply_tokenizer_config: bool
-    revision: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """A tokenizer and the data of its report."""
-
-    tokenizer: Loaded
-    format: Format
-    active: str
-    reason: str
-    sha256: str | None
-
-
 def _loaded(
     source: _Source,
     options: FastOptions,
@@ -282,122 +258,75 @@ def _loaded(
     """Load the tokenizer of ``source`` and set its report."""
     started = perf_counter()
     if source.path is None:
-        opened = _by_name(source.encoding, allow_download=allow_download)
+        from streamdec.backends.tiktoken import TiktokenTokenizer
+
+        found = None
+        tokenizer: Loaded = TiktokenTokenizer.named(source.encoding, allow_download=allow_download)
     else:
+        found = detect_format(source.path)
         if apply_tokenizer_config is None:
             apply_tokenizer_config = source.path.is_dir()
-        request = _Request(encoding, options, apply_tokenizer_config, source.revision)
-        opened = _from_path(source.path, request)
-    if not isinstance(opened.tokenizer, HybridTokenizer):
-        seconds = perf_counter() - started
-        opened.tokenizer.report = _report_on(opened, options, source.revision, seconds)
-    return opened.tokenizer
+        if found.format == "huggingface" and encoding is None:
+            return HybridTokenizer.from_file(
+                found.path,
+                options,
+                apply_tokenizer_config=apply_tokenizer_config,
+                revision=source.revision,
+            )
+        tokenizer = _opened(found, encoding)
+    tokenizer.report = TokenizerReport(
+        format="tiktoken" if found is None else found.format,
+        requested=options.fast,
+        requested_by=options.requested_by,
+        active="tiktoken" if found is None or found.format == "tekken" else found.format,
+        reason=_reason(tokenizer, found),
+        versions=versions_of(("tokenizers", *_LIBRARIES[tokenizer.tokenizer_type])),
+        sha256=getattr(tokenizer, "sha256", None),
+        revision=source.revision,
+        seconds={tokenizer.tokenizer_type: perf_counter() - started},
+    )
+    return tokenizer
 
 
-def _by_name(encoding: str | EncodingSpec, *, allow_download: bool) -> _Opened:
-    from streamdec.backends.tiktoken import TiktokenTokenizer
-
-    tokenizer = TiktokenTokenizer.named(encoding, allow_download=allow_download)
-    reason = f"the encoding {tokenizer.encoding_name}"
-    return _Opened(tokenizer, "tiktoken", "tiktoken", reason, tokenizer.sha256)
-
-
-def _from_path(path: Path, request: _Request) -> _Opened:
-    found = detect_format(path)
-    opener = _OPENERS.get(found.format)
-    if opener is None:
+def _opened(found: Detected, encoding: str | EncodingSpec | None) -> Loaded:
+    """Load a file that is not a tokenizer.json."""
+    if found.format == "unsupported":
         what = f"found {found.description}; supported: {SUPPORTED}"
         raise UnsupportedFormatError(f"{str(found.path)!r}: {what}")
-    if request.encoding is not None and found.format != "tiktoken":
+    if encoding is not None and found.format != "tiktoken":
         raise TokenizerLoadError(
             f"{str(found.path)!r}: {found.description} says itself what it is; only a rank file "
             "needs an encoding"
         )
-    return opener(found, request)
+    if found.format == "tekken":
+        from streamdec.backends.tekken import TekkenTokenizer
 
+        return TekkenTokenizer(found.path)
+    if found.format == "tiktoken":
+        from streamdec.backends.tiktoken import TiktokenTokenizer
 
-def _report_on(
-    opened: _Opened, options: FastOptions, revision: str | None, seconds: float
-) -> TokenizerReport:
-    """Return the report of a tokenizer with one encoder."""
-    return TokenizerReport(
-        format=opened.format,
-        requested=options.fast,
-        requested_by=options.requested_by,
-        active=opened.active,
-        reason=opened.reason,
-        versions=versions_of(("tokenizers", *_LIBRARIES[opened.format])),
-        sha256=opened.sha256,
-        revision=revision,
-        seconds={opened.active: seconds},
-    )
+        return TiktokenTokenizer(found.path, encoding=encoding)
+    if found.format == "sentencepiece":
+        from streamdec.backends.sentencepiece import SentencePieceTokenizer
 
-
-# --- one for each format --------------------------------------------------------------------------
-
-
-def _huggingface(found: Detected, request: _Request) -> _Opened:
-    content = content_of(found.path) if found.is_packed else read_bounded(found.path)
-    tokenizer = HybridTokenizer.from_content(
-        content,
-        found.path,
-        request.options,
-        apply_tokenizer_config=request.apply_tokenizer_config,
-        revision=request.revision,
-    )
-    report = tokenizer.report
-    return _Opened(tokenizer, "huggingface", report.active, report.reason, report.sha256)
-
-
-def _tekken(found: Detected, _: _Request) -> _Opened:
-    from streamdec.backends.tekken import TekkenTokenizer
-
-    content = content_of(found.path)
-    tokenizer = TekkenTokenizer.from_tekken(content, str(found.path))
-    return _Opened(tokenizer, "tekken", "tiktoken", "a Tekken file", tokenizer.sha256)
-
-
-def _tiktoken(found: Detected, request: _Request) -> _Opened:
-    from streamdec.backends.tiktoken import TiktokenTokenizer
-    from streamdec.backends.tokenizer_config import read_declared
-
-    declared, name = read_declared(found.path.parent), str(found.path)
-    content = content_of(found.path)
-    tokenizer = TiktokenTokenizer.from_content(content, name, request.encoding, declared)
-    reason = f"a rank file of the encoding {tokenizer.encoding_name}"
-    return _Opened(tokenizer, "tiktoken", "tiktoken", reason, tokenizer.sha256)
-
-
-def _sentencepiece(found: Detected, _: _Request) -> _Opened:
-    from streamdec.backends.sentencepiece import SentencePieceTokenizer
-
-    content = content_of(found.path)
-    tokenizer = SentencePieceTokenizer.from_content(content, str(found.path))
-    sha256 = sha256_of(content)
-    return _Opened(tokenizer, "sentencepiece", "sentencepiece", "a SentencePiece model", sha256)
-
-
-def _gguf(found: Detected, _: _Request) -> _Opened:
+        return SentencePieceTokenizer(found.path)
     from streamdec.backends.gguf import GGUFTokenizer
 
-    if found.is_packed:
-        what = f"found {found.description}, which must be unpacked first"
-        raise UnsupportedFormatError(f"{str(found.path)!r}: {what}")
-    tokenizer = GGUFTokenizer(found.path)
-    # Only the beginning of a file with weights is read, so there is no hash.
-    reason = f"a GGUF file, whose encoding is {tokenizer.encodes.removeprefix('no: ')}"
-    return _Opened(tokenizer, "gguf", "gguf", reason, None)
+    return GGUFTokenizer(found.path)
 
 
-_OPENERS: dict[Format, Callable[[Detected, _Request], _Opened]] = {
-    "huggingface": _huggingface,
-    "tekken": _tekken,
-    "tiktoken": _tiktoken,
-    "sentencepiece": _sentencepiece,
-    "gguf": _gguf,
-}
-_LIBRARIES: dict[Format, tuple[str, ...]] = {
-    "tekken": ("tiktoken",),
+def _reason(tokenizer: Loaded, found: Detected | None) -> str:
+    """Return why the library encodes, for the report."""
+    if found is None or found.format == "tiktoken":
+        kind = "" if found is None else "a rank file of "
+        return f"{kind}the encoding {getattr(tokenizer, 'encoding_name', '')}"
+    if found.format == "gguf":
+        encodes = getattr(tokenizer, "encodes", "").removeprefix("no: ")
+        return f"a GGUF file, whose encoding is {encodes}"
+    return found.description
+
+
+_LIBRARIES = {
     "tiktoken": ("tiktoken",),
     "sentencepiece": ("sentencepiece",),
     "gguf": ("sentencepiece",),

@@ -16,8 +16,7 @@ Where what is::
     subjects       tokenizers to try a law on, and which of their ids are of what kind
     strategies     hypothesis strategies: token ids, cuts, prompts, stops
     detokenizers   the interface, and how it is driven
-    report         what came of it
-    plugin, suite  the same under pytest, a test for each bug case and law
+    report         the results
 
 The judge is the tokenizer's own library, never a machine of streamdec. hypothesis enters streamdec
 here and nowhere else, as the extra ``testing``.

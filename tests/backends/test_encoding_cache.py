@@ -93,7 +93,7 @@ def test_a_pickled_cache_comes_back_empty() -> None:
 def test_a_forked_process_waits_for_no_thread_of_the_other() -> None:
     cache, key = EncodingCache(1_000), CacheKey("a", "parse", False, "text")
     cache.put(key, b"1234")
-    with cache._lock:
+    with encoding_cache._lock:
         child = os.fork()
         if not child:
             cache.put(key, b"5678")
@@ -189,7 +189,7 @@ def test_a_forked_process_goes_on_counting_and_holds_nothing() -> None:
     cache.put(key, b"1234")
     assert cache.get(key)
     before = total_statistics()
-    with encoding_cache._listing:
+    with encoding_cache._lock:
         child = os.fork()
         if not child:
             empty = before._replace(entries=0, num_bytes=0)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pickle
 import random
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -13,15 +15,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder, load_tokenizer
+from streamdec import (
+    DecodeStream,
+    MockTokenizer,
+    StopConditions,
+    StopSequenceDecoder,
+    load_tokenizer,
+)
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.bulk import BulkDecoder, arrays, column, decode_arrow, gather
+from streamdec.core.table import UnknownIds
 from streamdec.errors import (
     MissingExtraError,
     StreamdecError,
     TokenIdError,
     TokenIdTypeError,
     TokenizerLibraryError,
+    UnknownTokenError,
 )
 from tests.backends.test_every_backend import BACKENDS
 from tests.strategies import Subject, token_ids
@@ -336,12 +346,120 @@ def test_without_pyarrow_the_install_line_is_told(monkeypatch: pytest.MonkeyPatc
         decode_arrow([[1]], TOKENIZER)
 
 
+# --- ids that the tokenizer does not have ---------------------------------------------------------
+
+
+def shown(tokenizer: Any, row: Sequence[int], skip: bool) -> str:
+    """Return the text of a stream that outputs U+FFFD for each unknown id."""
+    stream = DecodeStream(
+        tokenizer, skip_special_tokens=skip, byte_fallback="exact", unknown_ids="replace"
+    )
+    return "".join(stream.step_batch(row)) + stream.flush()
+
+
+@pytest.mark.parametrize("name", [*ZOO, *BACKENDS])
+@FEWER
+@given(data=st.data(), skip=st.booleans())
+def test_unknown_ids_are_replaced_as_in_a_stream(
+    name: str, data: st.DataObject, skip: bool
+) -> None:
+    it = subject(name)
+    rows = data.draw(st.lists(token_ids(it), min_size=1, max_size=9))
+    rows = [
+        [*row, *data.draw(st.lists(st.sampled_from([2**32 - 1, *row, 99_999_999])))] for row in rows
+    ]
+    found = texts(
+        pa.array(rows, pa.list_(pa.uint32())),
+        it.tokenizer,
+        skip_special_tokens=skip,
+        unknown_ids="replace",
+    )
+    assert found == [shown(it.tokenizer, row, skip) for row in rows]
+
+
+@pytest.mark.parametrize("chunks", [[0, 5], [0, 2, 5]], ids=["array", "chunked"])
+@pytest.mark.parametrize("conditions", [None, StopConditions("no such text")])
+def test_an_unknown_id_is_an_error_with_its_place(
+    conditions: StopConditions | None, chunks: list[int]
+) -> None:
+    rows = [[104], None, [], [105, 7_000, 104], [8_000]]
+    array = pa.chunked_array([rows[a:b] for a, b in pairwise(chunks)], pa.list_(pa.int32()))
+    with pytest.raises(
+        UnknownTokenError, match=r"^row 3: token 1: the tokenizer has no id 7000; "
+    ) as e:
+        decode_arrow(array, TOKENIZER, conditions=conditions, unknown_ids="error")
+    assert (e.value.token_id, e.value.index) == (7_000, 1)
+    assert texts(array.slice(0, 3), unknown_ids="error") == ["h", None, ""]
+
+
+def test_ids_after_the_end_may_be_unknown() -> None:
+    array = pa.array([[104, 257, 7_000]])
+    found = decode_arrow(
+        array, TOKENIZER, conditions=StopConditions(stop_token_ids=257), unknown_ids="error"
+    )
+    assert found.to_pylist()[0]["unread_tokens"] == 1
+
+
+class Decoding:
+    """A tokenizer without rules, which knows its ids if it has ``piece``."""
+
+    vocab_size = 128
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        return bytes(i for i in token_ids if i < 128).decode()
+
+
+class Knowing(Decoding):
+    def piece(self, token_id: int) -> str | None:
+        return chr(token_id) if token_id < 128 else None
+
+
+def test_unknown_ids_of_a_tokenizer_without_rules() -> None:
+    """As in a stream on the windowed route."""
+    array = pa.array([[97], [98, 200, 201, 99]])
+    table = pa.table({"token_ids": array})
+    assert texts(array, Decoding()) == texts(array, Knowing()) == ["a", "bc"]
+    assert BulkDecoder(Decoding()).decode(table).unknown_tokens == 0
+    assert BulkDecoder(Knowing()).decode(table).unknown_tokens == 2
+    with pytest.raises(UnknownTokenError, match=r"^row 1: token 1: the tokenizer has no id 200"):
+        decode_arrow(array, Knowing(), unknown_ids="error")
+    for tokenizer, policy in ((Decoding(), "error"), (Knowing(), "replace")):
+        with pytest.raises(ValueError, match=f"unknown_ids='{policy}' needs a tokenizer that"):
+            decode_arrow(array, tokenizer, unknown_ids=policy)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("conditions", [None, StopConditions("no such text", max_tokens=3)])
+def test_unknown_ids_are_counted_and_logged_once(
+    conditions: StopConditions | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a", b"b"])
+    table = pa.table({"token_ids": [[0, 7, 1, 7], None, [8]]})
+    decoder = BulkDecoder(tokenizer, conditions=conditions)
+    assert decoder.decode(table).unknown_tokens == (3 if conditions is None else 2)
+    assert decoder(table)["text"].to_pylist() == ["ab", None, ""]
+    (record,) = caplog.records
+    assert record.getMessage().endswith("has no id 7; unknown ids are counted")
+
+
+def test_a_policy_that_is_none() -> None:
+    with pytest.raises(ValueError, match="unknown_ids must be one of "):
+        BulkDecoder(TOKENIZER, unknown_ids="drop")  # type: ignore[arg-type]
+
+
 # --- stops ----------------------------------------------------------------------------------------
 
 
-def stopped(tokenizer: Any, row: Sequence[int], conditions: StopConditions, skip: bool) -> Any:
-    """What the decoder of streams gives, in the words of the struct."""
-    one = StopSequenceDecoder(tokenizer, conditions, skip_special_tokens=skip)
+def stopped(
+    tokenizer: Any,
+    row: Sequence[int],
+    conditions: StopConditions,
+    skip: bool,
+    unknown_ids: UnknownIds = "skip",
+) -> Any:
+    """Return what a StopSequenceDecoder gives, with the names of the struct's fields."""
+    one = StopSequenceDecoder(
+        tokenizer, conditions, skip_special_tokens=skip, unknown_ids=unknown_ids
+    )
     chunk = one.step_batch(row)
     text = chunk.text + one.flush("abort").text
     stop = one.match and one.match.stop
@@ -353,6 +471,7 @@ def stopped(tokenizer: Any, row: Sequence[int], conditions: StopConditions, skip
         "token_index": one.match and one.match.token_index,
         "tokens_before": one.match and one.match.tokens_before,
         "unread_tokens": chunk.unread_tokens,
+        "unknown_tokens": one.unknown_tokens,
     } | ({"stop_token_ids": [*stop]} if isinstance(stop, tuple) else {})
 
 
@@ -383,6 +502,77 @@ def test_stops_are_those_of_a_stream(name: str, data: st.DataObject, skip: bool)
     assert found.to_pylist() == [
         None if row is None else stopped(it.tokenizer, row, conditions, skip) for row in rows
     ]
+
+
+def random_conditions(seed: random.Random, text: str, ids: Sequence[int]) -> StopConditions:
+    """Return conditions of any kind, which rows of ``ids`` often meet; ``text`` is theirs."""
+
+    def some(most: int, one: Callable[[], Any]) -> list[Any]:
+        return [one() for _ in range(max(seed.randint(-most, most), 0))]
+
+    def piece() -> str:
+        start = seed.randrange(len(text))
+        return text[start : start + seed.randint(1, 3)]
+
+    def token() -> int:
+        return seed.choice(ids)
+
+    def marker() -> str | int | None:
+        return seed.choice([None, None, None, piece(), token()])
+
+    most = seed.choice([None, None, seed.randint(3, 20)])
+    return StopConditions(
+        some(2, piece),
+        some(1, token),
+        visible_stop=some(2, piece),
+        visible_stop_token_ids=some(1, token),
+        include_stop_str_in_output=seed.random() < 0.2,
+        min_tokens=seed.choice([0, 0, 0, 1, 3]),
+        max_tokens=most,
+        ignore_eos=seed.random() < 0.1,
+        eos_token_ids=some(1, token),
+        stop_token_sequences=some(2, lambda: [token() for _ in range(seed.randint(1, 3))]),
+        enable_stops_after=marker(),
+        disable_stops_after=marker(),
+        stop_regex=some(1, lambda: f"{re.escape(piece()[0])}[^x]?"),
+    )
+
+
+@pytest.mark.parametrize("which", ["mock", *(path.parent.name for path in REAL)])
+@pytest.mark.parametrize("unknown_ids", ["skip", "replace"])
+def test_rows_end_as_streams_do_with_stops_of_every_kind(which: str, unknown_ids: Any) -> None:
+    """Random rows and conditions, each row compared with a decoder of its own."""
+    seed = random.Random(f"{which} {unknown_ids}")
+    tokenizer: Any = TOKENIZER
+    if which != "mock":
+        (path,) = (path for path in REAL if path.parent.name == which)
+        tokenizer = HuggingFaceTokenizer(path, apply_tokenizer_config=False)
+    text = "Größe 日本 😀👍🏽\n\nUser: it's 12, isn't it? the end"
+    spoken = [*tokenizer.encode(text).ids]
+    ids = [*spoken, *spoken, tokenizer.vocab_size + 1, *seed.sample(range(259), 3)]
+    reasons = set()
+    for _ in range(150):
+        conditions = random_conditions(seed, text, ids)
+        rows: list[list[int] | None] = [None]
+        for _ in range(8):
+            start = seed.randrange(len(spoken))
+            row = [*spoken[start:], *seed.choices(ids, k=9), *spoken[:start]]
+            rows.append(row[: seed.randrange(len(row) + 1)])
+        for skip in (True, False):
+            found = decode_arrow(
+                pa.array(rows, pa.list_(pa.int64())),
+                tokenizer,
+                conditions=conditions,
+                skip_special_tokens=skip,
+                unknown_ids=unknown_ids,
+            ).to_pylist()
+            expected = [
+                None if row is None else stopped(tokenizer, row, conditions, skip, unknown_ids)
+                for row in rows
+            ]
+            assert found == expected, conditions
+        reasons |= {(row["finish_reason"], row["token_index"] is None) for row in found[1:]}
+    assert reasons >= {("stop", False), ("length", True), (None, True)}
 
 
 @pytest.mark.parametrize("name", ["byte_level", "byte_fallback_strip", "wordpiece", "ctc"])

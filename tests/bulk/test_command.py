@@ -167,9 +167,9 @@ def test_resume_leaves_what_is_done(bulk: Bulk) -> None:
     assert Path("out/in.jsonl").stat() == before
 
 
-def test_it_goes_on_after_a_kill(bulk: Bulk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command itself, killed when the first of its parts is there."""
-    Path("long.jsonl").write_text(jsonl(*ROWS) * 40, "utf-8")
+@pytest.fixture
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small blocks and parts, for one test."""
     for module, name in (
         (job, "VALUES_OF_PART"),
         (formats, "BLOCK_VALUES"),
@@ -177,6 +177,12 @@ def test_it_goes_on_after_a_kill(bulk: Bulk, monkeypatch: pytest.MonkeyPatch) ->
     ):
         monkeypatch.setattr(module, name, getattr(module, name))
     small_blocks()
+
+
+@pytest.mark.usefixtures("_small")
+def test_it_goes_on_after_a_kill(bulk: Bulk) -> None:
+    """The command itself, killed when the first of its parts is there."""
+    Path("long.jsonl").write_text(jsonl(*ROWS) * 40, "utf-8")
     code = (
         "import sys; from tests.bulk.killing import small_blocks; small_blocks(); "
         "from streamdec.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -212,7 +218,6 @@ def test_it_goes_on_after_a_kill(bulk: Bulk, monkeypatch: pytest.MonkeyPatch) ->
         (["in.jsonl", "out.jsonl", "--resume", "--overwrite"], "exclude each other"),
         (["in.jsonl"], "Missing argument"),
         (["in.jsonl", "out.jsonl", "--stop="], "an empty stop would match everywhere"),
-        (["bad.jsonl", "out.jsonl"], "bad.jsonl: line 2: token 1 is out of range: -4; a token id "),
     ],
 )
 def test_what_is_wrong_is_told_and_nothing_is_left(
@@ -220,13 +225,82 @@ def test_what_is_wrong_is_told_and_nothing_is_left(
 ) -> None:
     Path("none").mkdir()
     Path("in.txt").write_text("1 2 3")
-    Path("bad.jsonl").write_text(jsonl(IDS[0], [1, -4]), "utf-8")
     before = sorted(Path().iterdir())
     result = bulk(*arguments)
     assert (result.status, result.out) == (2, "")
     assert told in result.err
     assert "Traceback" not in result.err
     assert sorted(Path().iterdir()) == before
+
+
+UNKNOWN = [IDS[0], [*IDS[2][:3], 77_777_777, *IDS[2][3:]], [88_888_888]]
+"""Rows with two ids that the tokenizer does not have."""
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+@pytest.mark.parametrize("policy", ["skip", "replace"])
+def test_unknown_ids_are_counted(bulk: Bulk, policy: str, suffix: str) -> None:
+    parquet.write_table(pa.table({"token_ids": UNKNOWN}), "ids.parquet")
+    done = bulk("ids.parquet", f"out.{suffix}", "--unknown-ids", policy)
+    assert done.status == 0
+    assert done.out.startswith("3 rows of 1 file in ")
+    assert done.out.endswith("; 2 unknown ids\n")
+    assert bulk(f"out.{suffix}", "texts.jsonl", "--to=again").status == 0
+    shown = "\ufffd" if policy == "replace" else ""
+    head, tail = LIBRARY.decode(IDS[2][:3]), LIBRARY.decode(IDS[2][3:])
+    assert [row["text"] for row in objects("texts.jsonl")] == [SAID[0], head + shown + tail, shown]
+
+
+def test_unknown_ids_of_rows_with_stops_are_counted_as_far_as_they_are_read(bulk: Bulk) -> None:
+    Path("ids.jsonl").write_text(jsonl(*UNKNOWN[:2], [*IDS[2], 77_777_777]), "utf-8")
+    done = bulk("ids.jsonl", "out.jsonl", "--stop", r"\nUser:")
+    assert done.out.endswith("; 1 unknown id\n")
+    assert [row["unknown_tokens"] for row in objects("out.jsonl")] == [0, 1, 0]
+    assert bulk("ids.jsonl", "one.jsonl", "--max-tokens=2").out.startswith("3 rows of 1 file in ")
+    assert [row["unknown_tokens"] for row in objects("one.jsonl")] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ([1, -4], "ids.jsonl: line 2: token 1 is out of range: -4; a token id is "),
+        (
+            [*IDS[0][:2], 77_777_777],
+            "ids.jsonl: column 'token_ids': row 1: token 2: the tokenizer has no id 77777777; ",
+        ),
+    ],
+    ids=["no id", "unknown"],
+)
+def test_a_row_with_a_bad_id_ends_the_command_as_it_does_in_decode(
+    bulk: Bulk, monkeypatch: pytest.MonkeyPatch, row: list[int], told: str
+) -> None:
+    Path("ids.jsonl").write_text(jsonl(IDS[0], row), "utf-8")
+    before = sorted(Path().iterdir())
+    ended = bulk("ids.jsonl", "out.jsonl", "--unknown-ids=error")
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err.startswith(f"Error: {told}")
+    assert sorted(Path().iterdir()) == before
+    arguments = ("--tokenizer", TOKENIZER, "--unknown-ids=error", "ids.jsonl")
+    assert run(monkeypatch, "decode", *arguments).status == 1
+
+
+@pytest.mark.usefixtures("_small")
+def test_the_count_of_unknown_ids_survives_an_interruption(
+    bulk: Bulk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("ids.jsonl").write_text(jsonl(*UNKNOWN) * 40, "utf-8")
+
+    def stop_after_two(self: job.Job, *arguments: Any) -> Any:
+        if len(list(self.parts.glob("0*"))) == 2:
+            raise KeyboardInterrupt
+        return decoded(self, *arguments)
+
+    decoded = job.Job._decoded
+    with monkeypatch.context() as patch:
+        patch.setattr(job.Job, "_decoded", stop_after_two)
+        assert bulk("ids.jsonl", "out.jsonl").status == 130
+    resumed = bulk("ids.jsonl", "out.jsonl", "--resume")
+    assert resumed.out.endswith("; 80 unknown ids\n")
 
 
 def test_an_interruption_tells_what_stays(bulk: Bulk, monkeypatch: pytest.MonkeyPatch) -> None:

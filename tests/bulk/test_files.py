@@ -80,7 +80,7 @@ def test_every_format_becomes_every_format(tmp_path: Path, read: Format, write: 
     target = tmp_path / f"out.{write}"
     done = job(source, target).run(progress=told.append)
     assert content(target, write) == EXPECTED
-    assert done == Status(1.0, 120, sum(len(row["token_ids"] or ()) for row in EXPECTED))
+    assert done == Status(1.0, 120, sum(len(row["token_ids"] or ()) for row in EXPECTED), 0)
     assert len(told) > 5
     assert [each.read for each in told] == sorted(each.read for each in told)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([source.name, target.name])
@@ -134,7 +134,7 @@ def test_a_file_without_rows(tmp_path: Path, read: Format, write: Format) -> Non
             with pa.ipc.new_file(str(source), table.schema) as writer:
                 writer.write_table(table)
     target = tmp_path / f"out.{write}"
-    assert job(source, target).run() == Status(1.0, 0, 0)
+    assert job(source, target).run() == Status(1.0, 0, 0, 0)
     assert content(target, write) == []
     if write == "parquet":
         assert parquet.read_schema(target).names[-1] == "text"
@@ -191,7 +191,7 @@ def test_ids_of_every_kind_of_array(tmp_path: Path, kind: str, write: Format) ->
         if OLD_PYARROW and re.search(NOT_YET, str(error)):
             return
         raise
-    assert done == Status(1.0, 3, sum(len(ids or ()) for ids in IDS_OF[kind].to_pylist()))
+    assert done == Status(1.0, 3, sum(len(ids or ()) for ids in IDS_OF[kind].to_pylist()), 0)
     assert content(one.target, write) == [
         {"token_ids": ids, "text": text}
         for ids, text in zip(

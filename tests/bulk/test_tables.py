@@ -51,7 +51,7 @@ def test_no_example_is_longer_than_ten_lines() -> None:
 @pytest.mark.usefixtures("_here")
 def test_the_examples_print_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
     found: dict[str, Any] = {}
-    assert len(PAGE.examples) == PAGE.kinds.count("python") == 2
+    assert len(PAGE.examples) == PAGE.kinds.count("python") == 3
     for code, text in PAGE.examples:
         exec(compile(code, "the page", "exec"), found)
         assert capsys.readouterr().out == text

@@ -30,7 +30,7 @@ OFFERED = [
     ("streamdec bench mod", {"file,mod"}),
     ("streamdec decode --tokenizer mod", {"file,mod"}),
     ("streamdec chat render mod", {"file,mod"}),
-    ("streamdec preflight mod", {"dir,mod"}),
+    ("streamdec preflight mod", {"file,mod"}),
 ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from streamdec.backends import _reading, gguf_metadata, sentencepiece, tokenizer_config
 from streamdec.core import table, window
 from streamdec.core.stops import patterns, regex_matcher, stop_set
-from streamdec.loading import content, detect
+from streamdec.loading import detect
 from streamdec.preflight import snapshot, turns
 from streamdec.server import ServerLimits, bodies
 from streamdec.server.connections import Connection
@@ -37,7 +37,6 @@ SERVER = ServerLimits()
         f"looks whether a stream was cancelled | {reading.MAX_TOKENS_AT_ONCE} |",
         f"{token_queue.MAX_SIZE:,}, or `maxsize`",
         f"{_reading.MAX_FILE // MIB} MiB (`MAX_FILE`)",
-        f"xz may take {content._MAX_MEMORY // MIB} MiB",
         f"a SentencePiece model | {sentencepiece._MAX_MODEL // MIB} MiB",
         f"beside a tokenizer | {tokenizer_config._MAX_BYTES // MIB} MiB",
         (

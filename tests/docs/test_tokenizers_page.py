@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import lzma
 import re
 import struct
 import sys
@@ -27,7 +26,6 @@ from streamdec.errors import (
     ChatTemplateError,
     EncodeError,
     MissingExtraError,
-    UnsupportedFormatError,
 )
 from streamdec.protocols import Tokenizer
 from streamdec.tokenizers import EncodingSpec
@@ -152,16 +150,6 @@ def has_template(tokenizer: Any) -> bool:
         return False
 
 
-def packed(folder: Path, name: str, content: bytes) -> str:
-    (folder / name).unlink()
-    (folder / f"{name}.xz").write_bytes(lzma.compress(content))
-    try:
-        load(folder)
-    except UnsupportedFormatError:
-        return "no"
-    return "yes"
-
-
 @pytest.mark.parametrize("row", rows("Files"), ids=lambda row: row[0])
 def test_a_file_does_what_its_row_says(row: list[str], tmp_path: Path) -> None:
     name, make = FILES[row[0]]
@@ -193,8 +181,6 @@ def test_a_file_does_what_its_row_says(row: list[str], tmp_path: Path) -> None:
         roles,
         template,
     ]
-    assert packed(tmp_path, name, content) == ("no" if name.endswith("gguf") else "yes")
-    assert "All but GGUF may be compressed by xz" in PAGE.text
 
 
 def with_template(content: bytes) -> bytes:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import lzma
 import random
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -19,6 +17,7 @@ from fuzz.decoders import FAMILIES
 from fuzz.edits import LONGEST, edit_bytes, edit_json
 from fuzz.harness import FOLDER, Finding, Target, attempt, corpus_of, hunt, main
 from fuzz.targets import NAMES, target_named
+from streamdec.backends import gguf
 from streamdec.core import snapshots, utf8
 from streamdec.core.replacers import Replacers
 from streamdec.core.stops.matcher import StopStrings
@@ -26,7 +25,6 @@ from streamdec.core.token_rules.base import FixedBytes
 from streamdec.core.token_rules.byte_fallback import ExactRuns
 from streamdec.core.token_rules.contextual import Collapse, FirstThenLater, WordSuffix
 from streamdec.core.window import TokenWindow
-from streamdec.loading import content
 from tests.support.zoo import ZOO
 from tests.test_laws import MOCKS, subject_named
 
@@ -93,9 +91,6 @@ class Break(NamedTuple):
     broken: Any
 
 
-NO_ERROR_OF_XZ = SimpleNamespace(
-    LZMADecompressor=lzma.LZMADecompressor, FORMAT_XZ=lzma.FORMAT_XZ, LZMAError=ZeroDivisionError
-)
 BREAKS = (
     Break("utf8", utf8, "flush", lambda *_: ""),
     Break("jail", StopStrings, "_complete", _shortest),
@@ -108,7 +103,7 @@ BREAKS = (
     Break("pieces", Replacers, "is_tails", lambda *_: False),
     Break("stops", StopStrings, "jailed", lambda _, tail: tail[:1]),
     Break("window", TokenWindow, "_context", lambda _, ids, *__: ids[-1:]),
-    Break("loading", content, "lzma", NO_ERROR_OF_XZ),
+    Break("loading", gguf, "_byte", {}.__getitem__),
     Break("snapshots", snapshots, "dump_end", lambda *_: {}),
     Break("jsonl", cli_rows, "numbered_lines", _lines_of_each_chunk),
 )

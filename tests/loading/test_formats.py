@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import lzma
 import os
 import sys
 import warnings
@@ -40,15 +39,14 @@ def load_quietly(path: str | Path, encoding: EncodingSpec | None = None) -> Toke
         return load_tokenizer(path, encoding=encoding)
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_every_format_packed_or_not(packed: bool, tmp_path: Path) -> None:
+def test_every_format(tmp_path: Path) -> None:
     contents = {
         "hf": (ZOO["byte_fallback"]().to_str().encode(), None, "HybridTokenizer"),
         "tekken": (json.dumps(tekken()).encode(), None, "TekkenTokenizer"),
         "ranks": (rank_file(), SMALL, "TiktokenTokenizer"),
     }
     for name, (content, encoding, kind) in contents.items():
-        (tmp_path / name).write_bytes(lzma.compress(content) if packed else content)
+        (tmp_path / name).write_bytes(content)
         tokenizer = load_quietly(tmp_path / name, encoding)
         assert (type(tokenizer).__name__, route_of(tokenizer)) == (kind, "bytes")
 
@@ -66,17 +64,13 @@ def test_a_rank_file_needs_an_encoding_and_nothing_else_does(tmp_path: Path) -> 
 def test_models_of_sentencepiece_and_gguf(tmp_path: Path) -> None:
     (tmp_path / "a.gguf").write_bytes(small_gguf())
     assert type(load_quietly(tmp_path)).__name__ == "GGUFTokenizer"
-    (tmp_path / "a.gguf").write_bytes(lzma.compress(small_gguf()))
-    with pytest.raises(UnsupportedFormatError, match="must be unpacked first"):
-        load_tokenizer(tmp_path)
     pytest.importorskip("sentencepiece")
-    for name, content in (("m", sentencepiece()), ("m.xz", lzma.compress(sentencepiece()))):
-        (tmp_path / name).write_bytes(content)
-        assert type(load_quietly(tmp_path / name)).__name__ == "SentencePieceTokenizer"
+    (tmp_path / "m").write_bytes(sentencepiece())
+    assert type(load_quietly(tmp_path / "m")).__name__ == "SentencePieceTokenizer"
 
 
-def test_a_broken_packed_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "t").write_bytes(lzma.compress(b'{"model": {}}'))
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "t").write_bytes(b'{"model": {}}')
     with pytest.raises(TokenizerLoadError, match=r"t': .*not a tokenizer\.json"):
         load_tokenizer(tmp_path / "t")
 
@@ -107,9 +101,7 @@ def test_every_real_tokenizer_has_a_report(folder: Path) -> None:
     if found.format == "gguf":
         assert report.sha256 is None
     else:
-        opened = lzma.open if found.is_packed else open
-        with opened(found.path, "rb") as file:
-            assert report.sha256 == hashlib.sha256(file.read()).hexdigest()
+        assert report.sha256 == hashlib.sha256(found.path.read_bytes()).hexdigest()
     if found.format == "huggingface":
         assert report.active in ("fastokens", "huggingface")
         assert (report.active == "fastokens") == report.reason.startswith("the same ids for ")
@@ -159,16 +151,6 @@ def test_how_it_is_encoded_is_passed_on(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[fast\]'"):
         load_tokenizer(tmp_path / "hf", fast="now", strict=True)
     assert load_tokenizer(tmp_path / "hf").report.active == "huggingface"
-
-
-def test_a_packed_file_has_what_stands_beside_it(tmp_path: Path) -> None:
-    content = ZOO["byte_level_trained"]().to_str().encode()
-    (tmp_path / "tokenizer.json.xz").write_bytes(lzma.compress(content))
-    write_json(tmp_path / "tokenizer_config.json", {"eos_token": "<eos>"})
-    tokenizer = load_tokenizer(tmp_path)
-    assert tokenizer.special_tokens.eos_token == "<eos>"
-    assert repr(tokenizer).startswith(f"HybridTokenizer({str(tmp_path / 'tokenizer.json.xz')!r}")
-    assert tokenizer.report.sha256 == hashlib.sha256(content).hexdigest()
 
 
 # --- names ----------------------------------------------------------------------------------------

@@ -44,7 +44,6 @@ def shared_files() -> list[Path]:
         "sentencepiece-test-model/*.model",
         "*/*.tiktoken",
         "kimi-k2/*.model",
-        "mistral-nemo-tekken/*.xz",
         "*/*.model.v3",
         "*/*.gguf",
     )
