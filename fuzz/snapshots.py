@@ -17,7 +17,7 @@ from fuzz.harness import Target, main
 from streamdec import DecoderPool, DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec import Sequence as TokenSequence
 from streamdec.core.snapshots import fingerprint
-from streamdec.errors import FinishedError, RewriteError, SnapshotError, UnknownTokenError
+from streamdec.errors import FinishedError, RewriteError, SnapshotError, TokenIdError
 from streamdec.protocols import CTC, BPESuffix, Decoder, Metaspace, WordPiece
 from tests import reference
 from tests.test_laws import Bare
@@ -103,7 +103,7 @@ def _withholds_a_beginning(decoder: StopSequenceDecoder) -> None:
         assert any(stop != jailed and stop.startswith(jailed) for stop in conditions.stop)
 
 
-PROMISED = (FinishedError, RewriteError, UnknownTokenError)
+PROMISED = (FinishedError, RewriteError, TokenIdError)
 
 
 def _step(stream: Stream, token_id: int) -> object:

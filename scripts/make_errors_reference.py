@@ -52,13 +52,13 @@ ROUTES = "../explanation/design.md#two-routes Two routes"
 MESSAGES: dict[str, tuple[Message, ...]] = {
     "Token ids": (
         Message(
-            "TokenIdTypeError",
+            "TokenIdError",
             "token 0 is a bool: True; a token id is an integer from 0 to 4294967295",
             "Usually a mask where ids were meant. Also of NumPy's bool.",
             LAWS,
         ),
         Message(
-            "TokenIdTypeError",
+            "TokenIdError",
             "token 0 is of type list: [1]; a token id is …",
             "`step` takes one id; `step_batch` takes several. Also for `str`, `float`, None.",
             LAWS,
@@ -70,7 +70,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             LAWS,
         ),
         Message(
-            "UnknownTokenError",
+            "TokenIdError",
             "token 0: the tokenizer has no id 77; unknown_ids='skip' would give nothing for it, "
             "'replace' U+FFFD",
             'Only with `unknown_ids="error"`: the model\'s vocabulary is larger than the '
@@ -125,14 +125,14 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             FORMATS,
         ),
         Message(
-            "SnapshotMismatchError",
+            "SnapshotError",
             "the snapshot is of another tokenizer: it has …, here it is …",
             "Two hosts have different tokenizer files (or one of them the files beside it: "
             "`apply_tokenizer_config`), though the name may be the same.",
             MIGRATE,
         ),
         Message(
-            "SnapshotMismatchError",
+            "SnapshotError",
             "the snapshot is of another machine: it has 'decode_stream', here it is 'stop'",
             "`restore` is to be called on the class that made it.",
             MIGRATE,
@@ -257,7 +257,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             ASYNC,
         ),
         Message(
-            "QueueClosedError",
+            "FinishedError",
             "nothing can be put into the queue: its reader has closed it",
             "The stream had its stop, or was left. Also: `it was ended`, by `end` or `fail`.",
             ASYNC,
@@ -305,21 +305,21 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             FORMATS,
         ),
         Message(
-            "UnsupportedFormatError",
+            "TokenizerLoadError",
             "'…': found a folder with tokenizer_config.json but no tokenizer.json; supported: …",
             "A slow tokenizer of transformers alone. `transformers` itself converts most "
             "(`AutoTokenizer` and `save_pretrained`).",
             FORMATS,
         ),
         Message(
-            "UnsupportedFormatError",
+            "TokenizerLoadError",
             "'…': found a folder with several files that could be meant: a.tiktoken, b.tiktoken; "
             "name one of them; supported: …",
             "Give the path of the file.",
             FORMATS,
         ),
         Message(
-            "UnsupportedFormatError",
+            "TokenizerLoadError",
             "'…': found a Git LFS pointer, not the file it stands for; supported: …",
             "The repository was cloned without LFS: `git lfs pull`.",
             FORMATS,
@@ -410,19 +410,19 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
     ),
     "Model folders, traces, datasets": (
         Message(
-            "PreflightError",
+            "TokenizerLoadError",
             "'…': a snapshot is a folder, and this is not there",
             "Or `is a file`: give the folder in which it is.",
             WRONG_MODEL,
         ),
         Message(
-            "TraceError",
+            "SnapshotError",
             "no trace: the first line must be its header, the last its end",
             "The file is of something else, or was cut short.",
             DEBUG,
         ),
         Message(
-            "TraceError",
+            "SnapshotError",
             "a redacted trace has no ids to play",
             "Record it without redaction to play it.",
             DEBUG,

@@ -38,24 +38,17 @@ if TYPE_CHECKING:
         FinishedError,
         IdleTimeoutError,
         MissingExtraError,
-        PreflightError,
-        QueueClosedError,
         QueueFullError,
         RewriteError,
         SnapshotError,
-        SnapshotMismatchError,
         SourceError,
         StopRegexTimeoutError,
         StreamdecError,
         StreamdecWarning,
         TokenIdError,
-        TokenIdTypeError,
         TokenizerLibraryError,
         TokenizerLoadError,
-        TraceError,
         UnknownRequestError,
-        UnknownTokenError,
-        UnsupportedFormatError,
     )
     from streamdec.hooks import Hook, add_hook
     from streamdec.loading.detect import detect_format
@@ -88,8 +81,6 @@ __all__ = [
     "LoadedTokenizer",
     "MissingExtraError",
     "MockTokenizer",
-    "PreflightError",
-    "QueueClosedError",
     "QueueFullError",
     "RewriteError",
     "RoundQueue",
@@ -97,7 +88,6 @@ __all__ = [
     "Sequence",
     "Sink",
     "SnapshotError",
-    "SnapshotMismatchError",
     "SourceError",
     "SpecialTokens",
     "StopConditions",
@@ -113,16 +103,12 @@ __all__ = [
     "TextStream",
     "TiktokenTokenizer",
     "TokenIdError",
-    "TokenIdTypeError",
     "TokenQueue",
     "TokenSpan",
     "Tokenizer",
     "TokenizerLibraryError",
     "TokenizerLoadError",
-    "TraceError",
     "UnknownRequestError",
-    "UnknownTokenError",
-    "UnsupportedFormatError",
     "Withheld",
     "add_hook",
     "detect_format",
@@ -149,10 +135,10 @@ _EXPORTS = {
     "core.window": "INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET",
     "encoding": "Encoding SpecialTokens",
     "errors": """ChatTemplateError EncodeError FinishedError IdleTimeoutError MissingExtraError
-        PreflightError QueueClosedError QueueFullError RewriteError SnapshotError
-        SnapshotMismatchError SourceError StopRegexTimeoutError StreamdecError StreamdecWarning
-        TokenIdError TokenIdTypeError TokenizerLibraryError TokenizerLoadError TraceError
-        UnknownRequestError UnknownTokenError UnsupportedFormatError""",
+        TokenizerLoadError FinishedError QueueFullError RewriteError SnapshotError
+        SnapshotError SourceError StopRegexTimeoutError StreamdecError StreamdecWarning
+        TokenIdError TokenIdError TokenizerLibraryError TokenizerLoadError SnapshotError
+        UnknownRequestError TokenIdError TokenizerLoadError""",
     "hooks": "Hook add_hook",
     "loading.detect": "detect_format",
     "loading.factory": "load_tokenizer",

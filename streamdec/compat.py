@@ -21,7 +21,7 @@ from tokenizers import decoders as _decoders
 
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.core.decode_stream import DecodeStream
-from streamdec.errors import RewriteError, TokenIdError, TokenIdTypeError, TokenizerLoadError
+from streamdec.errors import RewriteError, TokenIdError, TokenizerLoadError
 from streamdec.locks import Lock
 from streamdec.protocols import Decoder
 
@@ -100,7 +100,7 @@ class TokenizersDecodeStream:
 
         Raises:
             TypeError: no id, or no tokenizer.
-            SnapshotMismatchError: another tokenizer than before, which decodes otherwise.
+            SnapshotError: another tokenizer than before, which decodes otherwise.
             RewriteError: "Invalid prefix encountered …", where a tokenizer of an unknown rule took
                 back text that was given. (vLLM begins a new stream then.)
         After an error the stream is as it was before.
@@ -191,7 +191,7 @@ def _checked(ids: Any) -> Sequence[SupportsIndex]:
 
 
 def _no_ids(value: object) -> TypeError:
-    return TokenIdTypeError(
+    return TokenIdError(
         f"a step takes a token id, from 0 to 2**32 - 1, or a list of them, not {value!r:.60}",
         value,
         None,

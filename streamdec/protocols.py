@@ -322,7 +322,7 @@ class TableDecoder(Decoder, Protocol):
         """16 hexadecimal digits that identify what the tokenizer decodes.
 
         Snapshots contain it, and restoring one with another tokenizer raises
-        SnapshotMismatchError. Equal tokenizers of one format have equal fingerprints. The
+        SnapshotError. Equal tokenizers of one format have equal fingerprints. The
         fingerprint covers every token, the decoding rules and the skipped ids, in at most 5 ms.
 
         A HuggingFaceTokenizer with more than 1,024 tokens is an exception, because its library

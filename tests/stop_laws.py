@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from streamdec import Chunk, DecodeStream, StopConditions, StopSequenceDecoder
-from streamdec.errors import FinishedError, TokenIdError, UnknownTokenError
+from streamdec.errors import FinishedError, TokenIdError
 from streamdec.protocols import BPESuffix, Tokenizer
 from tests.stop_reference import (
     FLUSH_REASONS,
@@ -93,7 +93,7 @@ def one_by_one(setup: Setup, ids: Sequence[int]) -> list[Observation]:
             break
         try:
             chunk = decoder.step(token_id)
-        except UnknownTokenError:
+        except TokenIdError:
             break
         fits(chunk, decoder)
         steps.append(seen(decoder, steps[-1].text + chunk.text))
@@ -136,7 +136,7 @@ def _as_expected(setup: Setup, ids: Sequence[int], expected: Trace, round_: int)
         assert seen(decoder, text) == step, (count, round_)
         assert ended(decoder, text) == ends, (count, round_)
     if expected.unknown is not None:
-        with pytest.raises(UnknownTokenError) as raised:
+        with pytest.raises(TokenIdError) as raised:
             decoder.step(ids[expected.unknown])
         assert raised.value.index == expected.unknown
         assert seen(decoder, text) == expected.steps[-1]
@@ -156,7 +156,7 @@ def chunk_invariance(setup: Setup, ids: Sequence[int], cuts: Sequence[int]) -> N
             break
         part = ids[start:end]
         other = forked.fork()
-        with suppress(FinishedError, UnknownTokenError):
+        with suppress(FinishedError, TokenIdError):
             other.step_batch(ids[:3])  # what a fork does is its own
         moved = StopSequenceDecoder.restore(
             setup.tokenizer, json.loads(json.dumps(moved.snapshot()))
@@ -236,7 +236,7 @@ def least_hold(setup: Setup, ids: Sequence[int]) -> None:
     for token_id in ids:
         try:
             given += decoder.step(token_id).text
-        except UnknownTokenError:
+        except TokenIdError:
             break
         if decoder.finished:
             break
@@ -310,7 +310,7 @@ def hidden_stops_are_hidden(setup: Setup, ids: Sequence[int]) -> None:
     """
     for count in {0, len(ids) // 2, len(ids)}:
         decoder = setup.decoder()
-        with suppress(UnknownTokenError):
+        with suppress(TokenIdError):
             text = decoder.step_batch(ids[:count]).text + decoder.flush("abort").text
             assert not any(stop in text for stop in setup.conditions.hidden)
 
@@ -386,7 +386,7 @@ def whole_decode(setup: Setup, ids: Sequence[int]) -> None:
 def finality(setup: Setup, ids: Sequence[int]) -> None:
     """After the finish there is no text; a further step is refused; a flush says the same again."""
     decoder = setup.decoder()
-    with suppress(UnknownTokenError):
+    with suppress(TokenIdError):
         decoder.step_batch(ids)
     decoder.flush("abort")
     last = seen(decoder, "")
@@ -410,7 +410,7 @@ def bounded(setup: Setup, ids: Sequence[int]) -> None:
     decoder = setup.decoder()
     sizes = []
     for _ in range(12):
-        with suppress(UnknownTokenError, FinishedError):
+        with suppress(TokenIdError, FinishedError):
             decoder.step_batch(ids)
         sizes.append(len(json.dumps(decoder.snapshot())))
     numbers = 8 * 4  # the counters have more digits
@@ -441,7 +441,7 @@ def nothing_lost(setup: Setup, before: Sequence[int], bad: Any, after: Sequence[
     for token_id in after:
         if decoder.finished:
             break
-        with suppress(UnknownTokenError):
+        with suppress(TokenIdError):
             assert decoder.step(token_id) == plain.step(token_id)
     assert seen(decoder, "") == seen(plain, "")
 
@@ -458,7 +458,7 @@ def what_an_engine_may_keep(setup: Setup, ids: Sequence[int]) -> None:
     decoder = setup.decoder()
     try:
         decoder.step_batch(ids)
-    except UnknownTokenError:
+    except TokenIdError:
         return
     decoder.flush("abort")
     match = decoder.match

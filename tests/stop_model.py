@@ -37,7 +37,7 @@ from streamdec import (
     StopConditions,
     StopMatch,
     StopSequenceDecoder,
-    UnknownTokenError,
+    TokenIdError,
 )
 
 RELEASE = -1
@@ -1194,12 +1194,12 @@ class Run:
         raises = self.model.raises(place)
         try:
             chunk = self.decoder.step(token_id)
-        except UnknownTokenError:
+        except TokenIdError:
             if not raises:
                 raise
             return
         if raises:
-            raise DifferenceError(f"{self.name}, unknown id {token_id}", chunk, UnknownTokenError)
+            raise DifferenceError(f"{self.name}, unknown id {token_id}", chunk, TokenIdError)
         self.take(chunk)
 
     def handle(self, place: int, answers: Answers, plan: Plan) -> None:
@@ -1240,7 +1240,7 @@ class Run:
         before = self.decoder.num_tokens
         try:
             chunk = self.decoder.step_batch(group)
-        except UnknownTokenError as error:
+        except TokenIdError as error:
             self.take(error.chunk)
             taken = cast(Any, error).num_taken
             if taken >= len(group) or not self.model.raises(place + taken):

@@ -55,7 +55,7 @@ def decode_arrow(
         skip_special_tokens: leave special tokens out, as ``decode`` does.
         unknown_ids: what to do with ids that the tokenizer does not have, as for DecodeStream:
             ``"skip"`` outputs nothing, as ``decode`` does, ``"replace"`` outputs U+FFFD,
-            ``"error"`` raises UnknownTokenError. The first one of a tokenizer is logged.
+            ``"error"`` raises TokenIdError. The first one of a tokenizer is logged.
         conditions: when a text ends.
 
     Returns:
@@ -63,9 +63,9 @@ def decode_arrow(
         (``large_string`` if the text of one chunk takes 2 GiB or more); or an array of structs.
 
     Raises:
-        TokenIdTypeError: not an array of lists of integers, or a null among the ids of a row.
+        TokenIdError: not an array of lists of integers, or a null among the ids of a row.
         TokenIdError: an id below 0 or above 2**32 - 1. The message names its row.
-        UnknownTokenError: an unknown id, under ``unknown_ids="error"``. The message names its row.
+        TokenIdError: an unknown id, under ``unknown_ids="error"``. The message names its row.
         ValueError: a value of ``unknown_ids`` that this tokenizer does not allow.
         MissingExtraError: pyarrow is not installed.
 

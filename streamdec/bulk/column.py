@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.core.token_ids import MAX_TOKEN_ID, check_token_id
-from streamdec.errors import StreamdecError, TokenIdTypeError
+from streamdec.errors import StreamdecError, TokenIdError
 
 __all__ = ["Column", "Decoded", "column_of", "in_row", "integers"]
 
@@ -120,7 +120,7 @@ def in_row(row: int) -> Iterator[None]:
 def column_of(array: Any, first_row: int = 0) -> Column:
     """``array``, of whatever kind of lists, as a Column; rows are counted from ``first_row``.
 
-    Raises TokenIdTypeError if it is no array of lists of integers, or for a null in a row;
+    Raises TokenIdError if it is no array of lists of integers, or for a null in a row;
     TokenIdError for what is out of range.
     """
     pa, pc = pyarrow(), compute()
@@ -128,12 +128,12 @@ def column_of(array: Any, first_row: int = 0) -> Column:
     if pa.types.is_null(array.type):  # all that is known of a column without a value
         array = array.cast(pa.list_(pa.int64()))
     if not _is_list(array.type):
-        raise TokenIdTypeError(_expected(array.type), None, None)
+        raise TokenIdError(_expected(array.type), None, None)
     values = _plain(array.flatten())
     if pa.types.is_null(values.type):
         values = values.cast(pa.int64())
     if not pa.types.is_integer(values.type):
-        raise TokenIdTypeError(_expected(array.type), None, None)
+        raise TokenIdError(_expected(array.type), None, None)
     sizes = pc.fill_null(pc.list_value_length(array), 0).cast(pa.int64())
     zero = pa.array([0], pa.int64())
     offsets = pa.concat_arrays([zero, pc.cumulative_sum(sizes)])

@@ -16,7 +16,7 @@ from streamdec.cli.preflight_sarif import sarif_log
 from streamdec.cli.preflight_text import printable, text_report
 from streamdec.cli.progress import Progress, say
 from streamdec.cli.statuses import CANNOT_BEGIN, NOT_ALL_IS_WELL
-from streamdec.errors import PreflightError
+from streamdec.errors import TokenizerLoadError
 from streamdec.preflight import Report, inspect
 from streamdec.preflight.engines import ENGINES, parse_engine
 from streamdec.preflight.report import SEVERITIES, Severity
@@ -120,7 +120,7 @@ def _inspected(paths: Iterable[str], engines: tuple[str, ...], render: bool) -> 
             progress(f"{number}/{len(paths)}  {printable(Path(path).name or path)[:40]}")
             try:
                 yield _Outcome(path, inspect(path, engines, render=render))
-            except PreflightError as error:
+            except TokenizerLoadError as error:
                 yield _Outcome(path, error=str(error))
 
 

@@ -40,7 +40,7 @@ from streamdec.cli.stops import RAN_OUT, stop_options
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.token_ids import check_token_id
-from streamdec.errors import UnsupportedFormatError
+from streamdec.errors import TokenizerLoadError
 from streamdec.protocols import Tokenizer
 from streamdec.trace import TokenRecord, Trace, Tracer, replay
 from streamdec.trace.html import html_page
@@ -250,7 +250,7 @@ def _end_without(complaints: Complaints, what: str) -> NoReturn:
     """End the command: the input is empty, or was bad and is named on stderr."""
     if complaints.count:
         click.get_current_context().exit(NOT_ALL_IS_WELL)
-    raise UnsupportedFormatError(f"{complaints.source_name}: there is no {what} to trace")
+    raise TokenizerLoadError(f"{complaints.source_name}: there is no {what} to trace")
 
 
 def _groups(ids: Iterator[Numbered], size: int) -> Iterator[list[Numbered]]:

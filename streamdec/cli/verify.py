@@ -41,7 +41,7 @@ from streamdec.cli.rows import (
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.streaming import Difference, Streaming
 from streamdec.core.tables import route_of
-from streamdec.errors import UnsupportedFormatError
+from streamdec.errors import TokenizerLoadError
 
 __all__ = ["verify"]
 
@@ -155,7 +155,7 @@ def verify(
     bad = given.complaints.count
     if not rows and not bad:
         which = "row" if line is None else f"row in line {line}"
-        raise UnsupportedFormatError(f"{given.name}: there is no {which} to verify")
+        raise TokenizerLoadError(f"{given.name}: there is no {which} to verify")
     counts = {**kind.counts, "differing": differing, "bad": bad}
     _write({"verified": counts} if output == "jsonl" else kind.summary(differing))
     sys.stdout.buffer.flush()
@@ -302,7 +302,7 @@ class _Encoders:
     def __init__(self, tokenizer: LoadedTokenizer, name: str) -> None:
         if not isinstance(tokenizer, HybridTokenizer):
             found = tokenizer.report.format
-            raise UnsupportedFormatError(
+            raise TokenizerLoadError(
                 f"{name!r} has one encoder only (its format is {found}): only a tokenizer.json "
                 "has two to compare"
             )

@@ -39,7 +39,7 @@ class DecodeStream(Machine):
             run.
         unknown_ids: what to do with ids that the tokenizer does not have (padded vocabularies make
             them normal). ``"skip"`` outputs nothing and counts them, ``"error"`` raises
-            UnknownTokenError, ``"replace"`` outputs U+FFFD. The windowed route has ``"skip"``
+            TokenIdError, ``"replace"`` outputs U+FFFD. The windowed route has ``"skip"``
             alone, without the count.
         clean_up_tokenization_spaces: apply the clean-up of ``transformers`` to the text.
         keep_tokens: keep the generated ids in ``token_ids`` (memory then grows with the stream).
@@ -114,11 +114,11 @@ class DecodeStream(Machine):
         then the text of the tokens before, ``error.num_taken`` their number, and the stream is as
         it was after them.
 
-        >>> from streamdec import DecodeStream, MockTokenizer, TokenIdTypeError
+        >>> from streamdec import DecodeStream, MockTokenizer, TokenIdError
         >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]))
         >>> try:
         ...     stream.step_batch([0, 1, "é"])
-        ... except TokenIdTypeError as error:
+        ... except TokenIdError as error:
         ...     error.chunk.text, error.num_taken, stream.held
         ('caf', 2, b'\xc3')
         """

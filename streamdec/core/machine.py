@@ -297,7 +297,7 @@ class Machine(Walk):
             expected: options that the snapshot must have been taken with.
 
         Raises:
-            SnapshotMismatchError: the snapshot is of another tokenizer, class, route or options.
+            SnapshotError: the snapshot is of another tokenizer, class, route or options.
             SnapshotError: it is not a snapshot of a stream, or not one that can exist.
             TypeError: a name in ``expected`` is not an option.
         """

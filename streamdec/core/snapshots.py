@@ -23,7 +23,7 @@ from streamdec.core.stops.stop_set import Matching, StopSet
 from streamdec.core.table import DEFAULT_OPTIONS, Options, Route, Table
 from streamdec.core.tables import AnyTable
 from streamdec.core.token_ids import check_token_id
-from streamdec.errors import SnapshotError, SnapshotMismatchError
+from streamdec.errors import SnapshotError
 from streamdec.hooks import suppressed
 from streamdec.protocols import Decoder
 
@@ -135,7 +135,7 @@ class Fields:
         return chars, size
 
     def check_route(self, route: Route) -> None:
-        """Raises SnapshotMismatchError if the snapshot was taken on another route."""
+        """Raises SnapshotError if the snapshot was taken on another route."""
         _match("route", self.take("route", "bytes"), route)
 
     def done(self) -> None:
@@ -149,7 +149,7 @@ def load(
 ) -> tuple[Options, Fields]:
     """The options and the machine's own fields of ``snapshot``.
 
-    Raises SnapshotError, or SnapshotMismatchError if it is of another machine, tokenizer or
+    Raises SnapshotError, or SnapshotError if it is of another machine, tokenizer or
     options.
     """
     if not isinstance(snapshot, Mapping):
@@ -182,7 +182,7 @@ def _are_alike(one: object, other: str) -> bool:
 
 def _match(what: str, found: object, expected: object) -> None:
     if found != expected:
-        raise SnapshotMismatchError(
+        raise SnapshotError(
             f"the snapshot is of another {what}: it has {shown(found)}, here it is {expected!r:.80}"
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, SupportsIndex
 
-from streamdec.errors import TokenIdError, TokenIdTypeError
+from streamdec.errors import TokenIdError
 
 __all__ = ["MAX_TOKEN_ID", "as_sequence", "check_token_id", "is_bool"]
 
@@ -21,15 +21,15 @@ def check_token_id(
     """``token_id`` as an int. NumPy integers and their like are welcome, ``bool`` is not.
 
     ``index`` is the token's place among the generated tokens, for the error.
-    Raises TokenIdTypeError for what is no integer, TokenIdError for one out of range.
+    Raises TokenIdError for what is no integer, TokenIdError for one out of range.
     """
     if is_bool(token_id):
-        raise TokenIdTypeError(_message(what, index, token_id, "is a bool"), token_id, index)
+        raise TokenIdError(_message(what, index, token_id, "is a bool"), token_id, index)
     try:
         number = operator.index(token_id)
     except Exception:  # noqa: BLE001 (whatever it raises, it is no integer)
         problem = f"is of type {type(token_id).__name__}"
-        raise TokenIdTypeError(_message(what, index, token_id, problem), token_id, index) from None
+        raise TokenIdError(_message(what, index, token_id, problem), token_id, index) from None
     if 0 <= number <= MAX_TOKEN_ID:
         return number
     raise TokenIdError(_message(what, index, token_id, "is out of range"), token_id, index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from streamdec.core.warn_once import WarnOnce
-from streamdec.errors import UnknownTokenError
+from streamdec.errors import TokenIdError
 from streamdec.protocols import Decoder
 
 __all__ = ["unknown_id", "warn_once"]
@@ -13,9 +13,9 @@ __all__ = ["unknown_id", "warn_once"]
 logger = logging.getLogger("streamdec")
 
 
-def unknown_id(token_id: int, index: int) -> UnknownTokenError:
+def unknown_id(token_id: int, index: int) -> TokenIdError:
     """The error for an id that the tokenizer does not have."""
-    return UnknownTokenError(
+    return TokenIdError(
         f"token {index}: the tokenizer has no id {token_id}; "
         "unknown_ids='skip' would give nothing for it, 'replace' U+FFFD",
         token_id,

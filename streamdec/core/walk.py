@@ -92,7 +92,7 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
 
         Raises:
             TokenIdError: ``token_id`` is not such an integer.
-            UnknownTokenError: the tokenizer has no such id, under ``unknown_ids="error"``.
+            TokenIdError: the tokenizer has no such id, under ``unknown_ids="error"``.
             FinishedError: the stream has ended.
             StopRegexTimeoutError: a pattern took more than half a second on this token.
             RewriteError: the tokenizer of the windowed route took back text.

@@ -22,7 +22,7 @@ from streamdec.backends.hybrid import FastOptions, HybridTokenizer
 from streamdec.backends.report import FastMode, LoadedTokenizer, TokenizerReport, versions_of
 from streamdec.chat.tokenizer_chat import TokenizerChat
 from streamdec.core.tables import route_of
-from streamdec.errors import MissingExtraError, TokenizerLoadError, UnsupportedFormatError
+from streamdec.errors import MissingExtraError, TokenizerLoadError
 from streamdec.loading.detect import Detected, detect_format
 from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
 from streamdec.loading.models import checked, look_up, read_models
@@ -105,7 +105,7 @@ def load_tokenizer(
     as long.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the path, if it does not exist or
-    cannot be read, :class:`~streamdec.UnsupportedFormatError`, which says what was found and what
+    cannot be read, :class:`~streamdec.TokenizerLoadError`, which says what was found and what
     is supported, :class:`~streamdec.MissingExtraError` if the library for a format is missing,
     :class:`~streamdec.ChatTemplateError` for a ``chat_template`` that cannot be read, and
     ValueError for an invalid ``fast`` or ``strict``.
@@ -292,7 +292,7 @@ def _opened(found: Detected, encoding: str | EncodingSpec | None) -> Loaded:
     """Load a file that is not a tokenizer.json."""
     if found.format == "unsupported":
         what = f"found {found.description}; supported: {SUPPORTED}"
-        raise UnsupportedFormatError(f"{str(found.path)!r}: {what}")
+        raise TokenizerLoadError(f"{str(found.path)!r}: {what}")
     if encoding is not None and found.format != "tiktoken":
         raise TokenizerLoadError(
             f"{str(found.path)!r}: {found.description} says itself what it is; only a rank file "

@@ -32,7 +32,7 @@ def inspect(
         render: whether the chat template is rendered. Without it, findings that need its text are
             missing, among them ``EOS_TERMINATOR_NOT_STOPPED``.
 
-    Raises :class:`~streamdec.PreflightError` for what is no folder, ValueError for an unknown
+    Raises :class:`~streamdec.TokenizerLoadError` for what is no folder, ValueError for an unknown
     engine. Whatever is wrong in the folder is a finding. What each code means, and the source that
     it was read from, is in the reference of findings.
 

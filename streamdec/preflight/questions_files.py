@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from streamdec.backends._extras import library
-from streamdec.errors import MissingExtraError, PreflightError
+from streamdec.errors import MissingExtraError, TokenizerLoadError
 from streamdec.preflight.engines import parse_engine
 from streamdec.preflight.findings.quantization import (
     grouped_weights,
@@ -57,7 +57,7 @@ def cross_ref_files(path: str | os.PathLike[str]) -> list[Finding]:
     severity takes precedence into account: a ``special_tokens_map.json`` that no loader reads is
     information, one that overrides is a warning. No template is rendered.
 
-    Raises :class:`~streamdec.PreflightError` if ``path`` is not a folder.
+    Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder.
 
     >>> from streamdec.preflight import cross_ref_files
     >>> for finding in cross_ref_files("path/to/model"):
@@ -97,7 +97,7 @@ def find_nested_quantization_config(
     the others by depth; objects and lists are searched. If none is found, look for
     ``hf_quant_config.json`` (``QUANT_SIDECAR_ONLY``) before assuming unquantised weights.
 
-    Raises :class:`~streamdec.PreflightError` for a path that is not a folder.
+    Raises :class:`~streamdec.TokenizerLoadError` for a path that is not a folder.
 
     >>> from streamdec.preflight import find_nested_quantization_config
     >>> config = {"llm_config": {"layers": [{"quantization_config": {"bits": 4}}]}}
@@ -116,7 +116,7 @@ def summarize_quant_config(config: str | os.PathLike[str] | Mapping[str, Any]) -
     are all shown in their order of precedence, each after its place; ``none`` without one.
     ``kv_cache_scheme=None`` means that the KV cache has no scales: fp8 there has scale 1.0.
 
-    Raises :class:`~streamdec.PreflightError` for a path that is not a folder.
+    Raises :class:`~streamdec.TokenizerLoadError` for a path that is not a folder.
 
     >>> from streamdec.preflight import summarize_quant_config
     >>> summarize_quant_config({"quant_method": "gptq", "bits": 4, "group_size": 128})
@@ -234,7 +234,7 @@ def verify_commit_reachable(
         offline: Whether to ask only the cache, as also with ``HF_HUB_OFFLINE=1``.
         cache_dir: The hub's cache; by default that of the hub's own library.
 
-    Raises :class:`~streamdec.PreflightError` for a bad repository id, a bad commit, or a folder
+    Raises :class:`~streamdec.TokenizerLoadError` for a bad repository id, a bad commit, or a folder
     that is not in the cache. If the hub does not answer, the code is ``COMMIT_UNVERIFIED`` and the
     note says why.
 
@@ -270,10 +270,12 @@ def _asked(
     if folder.is_dir() and folder.parent.name == "snapshots":
         kept = folder.parent.parent
         if not kept.name.startswith("models--"):
-            raise PreflightError(f"{given!r:.200} is in no cache of the hub: {kept.name!r:.100}")
+            raise TokenizerLoadError(
+                f"{given!r:.200} is in no cache of the hub: {kept.name!r:.100}"
+            )
         repo, commit = kept.name.removeprefix("models--").replace("--", "/"), commit or folder.name
     elif commit is None:
-        raise PreflightError(
+        raise TokenizerLoadError(
             f"{given!r:.200} is no folder of the hub's cache (models--org--name/snapshots/commit): "
             "name the commit too"
         )
@@ -281,9 +283,9 @@ def _asked(
         repo = given
         kept = _cache(cache_dir) / f"models--{repo.replace('/', '--')}"
     if not _ID.fullmatch(repo):
-        raise PreflightError(f"{repo!r:.200} is not an id of the Hub, such as 'org/model'")
+        raise TokenizerLoadError(f"{repo!r:.200} is not an id of the Hub, such as 'org/model'")
     if not _SHA.fullmatch(str(commit).lower()):
-        raise PreflightError(f"{commit!r:.100} is no commit: 7 to 40 hexadecimal digits")
+        raise TokenizerLoadError(f"{commit!r:.100} is no commit: 7 to 40 hexadecimal digits")
     return repo, commit.lower(), kept
 
 

@@ -123,7 +123,7 @@ def effective_template_kwargs(
     ``apply_chat_template``. SGLang and transformers pass all arguments, and a template ignores
     those that it does not name.
 
-    Raises :class:`~streamdec.PreflightError` if ``path`` is not a folder,
+    Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder,
     :class:`~streamdec.MissingExtraError` without jinja2, ValueError for another engine, TypeError
     if a name in ``kwargs`` is not a string.
 
@@ -341,7 +341,7 @@ def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
     without these ids its output runs on.
 
     The template is rendered, so the list is also empty without a template, or if it fails.
-    Raises :class:`~streamdec.PreflightError` if ``path`` is not a folder,
+    Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder,
     :class:`~streamdec.MissingExtraError` without jinja2.
 
     >>> from pathlib import Path

@@ -77,7 +77,7 @@ def discover_added_tokens(
     tokens. With ``apply_tokenizer_config=False``, as loaders that read only ``tokenizer.json`` have
     them. Where that file is missing or its code is remote, what the other files declare.
 
-    Raises :class:`~streamdec.PreflightError` if ``path`` is not a folder.
+    Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder.
 
     >>> from streamdec.preflight import discover_added_tokens
     >>> added = discover_added_tokens("path/to/model")
@@ -128,7 +128,7 @@ def resolve_marker_to_id(path: str | os.PathLike[str], marker: str) -> list[int]
     loading. More: files declare it under different ids, or one file does so twice; about these are
     ``ADDED_TOKEN_ID_DRIFT`` and ``ADDED_TOKEN_DUPLICATE_CONTENT``.
 
-    Raises :class:`~streamdec.PreflightError` if ``path`` is not a folder, TypeError if ``marker``
+    Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder, TypeError if ``marker``
     is not a string.
 
     >>> from streamdec.preflight import resolve_marker_to_id
@@ -203,7 +203,7 @@ def effective_tokenizer_class(
     ``TokenizersBackend`` where the declared name is unknown or is not the one of the model type.
     Version 4 raises for an unknown name, and prefers the class whose name ends in ``Fast``.
 
-    Raises :class:`~streamdec.PreflightError` if ``path`` is not a folder, ValueError if ``version``
+    Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder, ValueError if ``version``
     is not a version.
 
     >>> from streamdec.preflight import effective_tokenizer_class
@@ -236,7 +236,7 @@ def version_gate_tokenizer_class(
     (``auto_map``) load with both. A name that no version has needs 5, which silently takes another
     class; 4 raises.
 
-    Raises :class:`~streamdec.PreflightError` for a path that is not a folder.
+    Raises :class:`~streamdec.TokenizerLoadError` for a path that is not a folder.
 
     >>> from streamdec.preflight import version_gate_tokenizer_class
     >>> version_gate_tokenizer_class("TokenizersBackend")

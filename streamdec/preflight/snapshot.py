@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from streamdec.errors import PreflightError
+from streamdec.errors import TokenizerLoadError
 
 __all__ = ["LIMITS", "MAX_JSON", "MAX_TEXT", "File", "Problem", "Snapshot", "open_snapshot"]
 
@@ -76,21 +76,21 @@ class Snapshot:
     _json: dict[str, tuple[Any, File | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise :class:`PreflightError` if ``path`` is not a folder."""
+        """Raise :class:`TokenizerLoadError` if ``path`` is not a folder."""
         self.path = Path(self.path)
         shown = repr(str(self.path))
         try:
             if not self.path.is_dir():
                 there = "a file" if self.path.exists() else "not there"
-                raise PreflightError(f"{shown}: a snapshot is a folder, and this is {there}")
+                raise TokenizerLoadError(f"{shown}: a snapshot is a folder, and this is {there}")
             self.root = Path(os.path.realpath(self.path))
             with os.scandir(self.path):
                 pass
-        except PreflightError:
+        except TokenizerLoadError:
             raise
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise PreflightError(f"{shown}: {reason}") from error
+            raise TokenizerLoadError(f"{shown}: {reason}") from error
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -220,9 +220,9 @@ class Snapshot:
 
 
 def open_snapshot(path: str | os.PathLike[str]) -> Snapshot:
-    """Return the snapshot in the folder ``path``. Raises PreflightError if it is not a folder."""
+    """Return the snapshot in the folder ``path``. Raises TokenizerLoadError if it is not a folder."""
     if not os.fspath(path):  # pathlib takes "" for the working directory
-        raise PreflightError("'': a snapshot is a folder, and this path is empty")
+        raise TokenizerLoadError("'': a snapshot is a folder, and this path is empty")
     return Snapshot(Path(path))
 
 

@@ -320,7 +320,7 @@ def effective_stop_tokens(path: str | os.PathLike[str], engine: str) -> StopToke
     rules of each were read in its source; the head of :mod:`streamdec.preflight.stop_tokens` has
     them in a table.
 
-    Raises :class:`~streamdec.PreflightError` for what is no folder, ValueError for an unknown
+    Raises :class:`~streamdec.TokenizerLoadError` for what is no folder, ValueError for an unknown
     engine.
 
     >>> from streamdec.preflight import effective_stop_tokens

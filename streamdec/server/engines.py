@@ -19,7 +19,7 @@ from typing import Any, Protocol, Self
 
 import anyio
 
-from streamdec.errors import QueueClosedError, StreamdecError
+from streamdec.errors import FinishedError, StreamdecError
 from streamdec.integrations.logprobs import TokenLogprob
 from streamdec.streams.outputs import OutputReader, is_plain
 from streamdec.streams.token_queue import TokenQueue
@@ -328,7 +328,7 @@ def _produce(source: Iterable[Any], reader: OutputReader, feed: TokenQueue) -> N
                 feed.end(delta.finish_reason, delta.stop_reason)
                 return
         feed.end()
-    except QueueClosedError:
+    except FinishedError:
         pass
     except BaseException as error:  # noqa: BLE001 (the reader raises it)
         feed.fail(error)

@@ -379,7 +379,7 @@ class DecoderPool:
             snapshot: the dict that ``snapshot()`` returned, or the same dict from JSON.
             return_token_ids: as for the constructor.
 
-        Raises SnapshotMismatchError for another ``tokenizer``, SnapshotError for an object that is
+        Raises SnapshotError for another ``tokenizer``, SnapshotError for an object that is
         not a snapshot of a pool; both name the request.
         """
         pool = cls(tokenizer, return_token_ids=return_token_ids)

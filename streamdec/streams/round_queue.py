@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, SupportsIndex
 
-from streamdec.errors import QueueClosedError, QueueFullError
+from streamdec.errors import FinishedError, QueueFullError
 from streamdec.streams.pool import DecoderPool
 from streamdec.streams.wakeups import is_in_event_loop, new_call
 
@@ -82,7 +82,7 @@ class RoundQueue:
         Raises:
             TypeError: ``token_ids`` is not a mapping.
             QueueFullError: too many rounds wait. Nothing was put.
-            QueueClosedError: the queue or its event loop was closed. Nothing was put.
+            FinishedError: the queue or its event loop was closed. Nothing was put.
         """
         if not isinstance(token_ids, Mapping):
             raise TypeError(
@@ -94,14 +94,14 @@ class RoundQueue:
             ):
                 raise QueueFullError(f"the queue is full: {len(self._rounds)} rounds wait")
             if self._is_closed:
-                raise QueueClosedError("nothing can be put into the queue: it was closed")
+                raise FinishedError("nothing can be put into the queue: it was closed")
             self._rounds.append(token_ids)
             ended, self._ended = self._ended, set()
         try:
             self._call.wake()
         except RuntimeError as error:
             self.close()
-            raise QueueClosedError("the event loop of the pool is closed") from error
+            raise FinishedError("the event loop of the pool is closed") from error
         return ended
 
     def close(self) -> None:

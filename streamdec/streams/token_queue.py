@@ -15,7 +15,7 @@ from typing import Any, Self, SupportsIndex
 
 import anyio
 
-from streamdec.errors import QueueClosedError, QueueFullError
+from streamdec.errors import FinishedError, QueueFullError
 from streamdec.streams.outputs import Delta, checked_ids
 from streamdec.streams.wakeups import Wakeup, is_in_event_loop, new_wakeup
 
@@ -37,7 +37,7 @@ class TokenQueue:
     ``put(..., wait=False)`` raises instead of waiting. The reader sees ``end`` or ``fail`` after
     all ids that were put.
 
-    When the reader closes the queue, as a stream does at a stop, ``put`` raises QueueClosedError
+    When the reader closes the queue, as a stream does at a stop, ``put`` raises FinishedError
     and ``closed`` is true. Then the producer can stop generating.
 
     Args:
@@ -93,7 +93,7 @@ class TokenQueue:
 
         Raises:
             QueueFullError: the queue is full. Nothing was put.
-            QueueClosedError: the queue was ended or closed, or its reader's event loop was closed.
+            FinishedError: the queue was ended or closed, or its reader's event loop was closed.
             TypeError: ``token_ids`` has another type. (Each id is checked when it is decoded.)
 
         >>> from streamdec import QueueFullError, TokenQueue
@@ -118,12 +118,12 @@ class TokenQueue:
             reader.wake()
         except RuntimeError as error:
             self._close()
-            raise QueueClosedError("the event loop of the queue's reader is closed") from error
+            raise FinishedError("the event loop of the queue's reader is closed") from error
 
     async def send(self, token_ids: SupportsIndex | Iterable[SupportsIndex]) -> None:
         """Put ``token_ids`` from a task. While the queue is full, other tasks run.
 
-        Raises QueueClosedError and TypeError as ``put`` does. If the task is cancelled while it
+        Raises FinishedError and TypeError as ``put`` does. If the task is cancelled while it
         waits, nothing was put.
         """
         ids = checked_ids(token_ids)
@@ -232,7 +232,7 @@ class TokenQueue:
             )
         if not self._limit:
             why = "its reader has closed it" if self._is_closed else "it was ended"
-            raise QueueClosedError(f"nothing can be put into the queue: {why}")
+            raise FinishedError(f"nothing can be put into the queue: {why}")
 
     def _is_decided(self) -> bool:
         """Whether there is room, or the queue has ended."""

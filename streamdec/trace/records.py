@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
 from streamdec.chunks import FinishReason, StopReason
-from streamdec.errors import TraceError
+from streamdec.errors import SnapshotError
 from streamdec.trace import shapes
 from streamdec.trace.redaction import redacted_bytes, redacted_text
 
@@ -216,7 +216,7 @@ class Trace:
 
         Empty lines are passed over. Everything is checked: they come from outside.
 
-        Raises :class:`~streamdec.TraceError`, which names the line.
+        Raises :class:`~streamdec.SnapshotError`, which names the line.
         """
         header, last = None, None
         tokens: list[TokenRecord] = []
@@ -236,9 +236,9 @@ class Trace:
                 else:
                     last = _end(row)
             except (ValueError, RecursionError) as error:
-                raise TraceError(f"line {number}: no line of a trace: {error}") from error
+                raise SnapshotError(f"line {number}: no line of a trace: {error}") from error
         if header is None or last is None:
-            raise TraceError("no trace: the first line must be its header, the last its end")
+            raise SnapshotError("no trace: the first line must be its header, the last its end")
         return cls(header, tuple(tokens), *last)
 
     # --- without the words

@@ -11,7 +11,7 @@ from typing import Any
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.sequence import Sequence as TokenSequence
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.errors import StreamdecError, TraceError
+from streamdec.errors import SnapshotError, StreamdecError
 from streamdec.protocols import Decoder
 from streamdec.trace.records import MachineName, TokenRecord, Trace
 from streamdec.trace.tracer import Traceable, Tracer
@@ -60,8 +60,8 @@ def replay(trace: Trace, tokenizer: Decoder) -> Difference | None:
     The calls are those of the trace, from the state in which it began. Costs what a traced stream
     does.
 
-    Raises :class:`~streamdec.TraceError` for one that is redacted, and what restoring its snapshot
-    raises: :class:`~streamdec.SnapshotMismatchError` for another tokenizer.
+    Raises :class:`~streamdec.SnapshotError` for one that is redacted, and what restoring its snapshot
+    raises: :class:`~streamdec.SnapshotError` for another tokenizer.
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> from streamdec.trace import Tracer, replay
@@ -73,7 +73,7 @@ def replay(trace: Trace, tokenizer: Decoder) -> Difference | None:
     header = trace.header
     ids = [(token.chunk, token.token_id) for token in trace.tokens if token.token_id is not None]
     if header.snapshot is None or len(ids) < len(trace.tokens):
-        raise TraceError("a redacted trace has no ids to play")
+        raise SnapshotError("a redacted trace has no ids to play")
     kind = _MACHINES[header.machine]
     tracer: Tracer[Any] = Tracer(kind.restore(tokenizer, dict(header.snapshot)))
     try:

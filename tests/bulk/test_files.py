@@ -22,7 +22,7 @@ from streamdec import MockTokenizer
 from streamdec.bulk import BulkDecoder, DatasetError, decode_arrow, formats
 from streamdec.bulk.formats import FORMATS, Format, format_of, read_blocks
 from streamdec.bulk.job import Job, Status
-from streamdec.errors import TokenIdError, TokenIdTypeError
+from streamdec.errors import TokenIdError
 from tests.bulk.killing import TOKENIZER, job_of, rows, small_blocks, written
 from tests.support.pages import ROOT
 
@@ -456,7 +456,7 @@ def test_a_missing_column_or_one_of_another_type_is_told(tmp_path: Path) -> None
     parquet.write_table(pa.table({"ids": [[1.5]]}), source)
     with pytest.raises(DatasetError, match=r"in.parquet: no column 'token_ids'; there are: 'ids'$"):
         job(source, tmp_path / "out.parquet").run()
-    with pytest.raises(TokenIdTypeError, match=r"in.parquet: column 'ids': expected lists of int"):
+    with pytest.raises(TokenIdError, match=r"in.parquet: column 'ids': expected lists of int"):
         job(source, tmp_path / "out.parquet", BulkDecoder(TOKENIZER, "ids")).run()
 
 

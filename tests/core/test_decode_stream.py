@@ -16,7 +16,7 @@ import pytest
 
 from streamdec import DecodeStream, MockTokenizer
 from streamdec.chunks import Chunk
-from streamdec.errors import FinishedError, TokenIdError, TokenIdTypeError, UnknownTokenError
+from streamdec.errors import FinishedError, TokenIdError
 from streamdec.protocols import Metaspace
 
 TOKENS = [b"a", b" b", b"\xe4", b"\xbd\xa0", b"<s>", b"\xff", b" ."]
@@ -58,7 +58,7 @@ def test_step_batch_gives_one_text_for_each_token(tokenizer: MockTokenizer) -> N
 
 def test_an_error_has_what_the_call_had_decoded(tokenizer: MockTokenizer) -> None:
     stream = DecodeStream(tokenizer, unknown_ids="error")
-    with pytest.raises(UnknownTokenError) as raised:
+    with pytest.raises(TokenIdError) as raised:
         stream.step_batch([A, LEAD, UNKNOWN, REST])
     assert (raised.value.chunk, raised.value.num_taken) == (Chunk("a"), 2)
     assert (raised.value.token_id, raised.value.index) == (UNKNOWN, 2)
@@ -91,7 +91,7 @@ def test_integers_of_numpy_are_token_ids(tokenizer: MockTokenizer) -> None:
 def test_what_is_no_id_names_its_place(tokenizer: MockTokenizer, bad: Any) -> None:
     stream = DecodeStream(tokenizer)
     stream.step(A)
-    with pytest.raises(TokenIdTypeError, match="token 1 is") as raised:
+    with pytest.raises(TokenIdError, match="token 1 is") as raised:
         stream.step(bad)
     assert (raised.value.token_id, raised.value.index) == (bad, 1)
 

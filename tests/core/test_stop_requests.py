@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec import StopConditions, StopLimits, TokenIdError, TokenIdTypeError
+from streamdec import StopConditions, StopLimits, TokenIdError
 from streamdec.core.stops.requests import (
     IDS,
     OPENAI,
@@ -352,7 +352,7 @@ def test_what_is_no_mapping_is_refused(read: Reader, wrong: Any) -> None:
             "max_output_tokens must be an integer, not '5'",
         ),
         (vllm, {"stop": ["a", ""]}, ValueError, "stop: an empty stop would match everywhere"),
-        (vllm, {"stop_token_ids": ["2"]}, TokenIdTypeError, "stop_token_ids is of type str: '2'"),
+        (vllm, {"stop_token_ids": ["2"]}, TokenIdError, "stop_token_ids is of type str: '2'"),
         (vllm, {"max_tokens": True}, ValueError, "max_tokens must be an integer, not True"),
         (vllm, {"max_tokens": False}, ValueError, "max_tokens must be an integer, not False"),
         (vllm, {"ignore_eos": 1}, TypeError, "ignore_eos must be True or False, not 1"),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec import DecoderPool, MockTokenizer, StopConditions, StopSequenceDecoder
-from streamdec.errors import SnapshotError, SnapshotMismatchError
+from streamdec.errors import SnapshotError
 from tests.core.test_snapshots import mutants, nested, places, texts, values
 
 YOU = "你".encode()
@@ -278,9 +278,9 @@ def test_what_no_stream_can_be_is_refused_by_name(
 
 def test_another_machine_or_tokenizer_is_a_mismatch() -> None:
     snapshot = KINDS["jailed"].stream().snapshot()
-    with pytest.raises(SnapshotMismatchError, match="another machine"):
+    with pytest.raises(SnapshotError, match="another machine"):
         StopSequenceDecoder.restore(RAW, snapshot | {"machine": "decode_stream"})
-    with pytest.raises(SnapshotMismatchError, match="another tokenizer"):
+    with pytest.raises(SnapshotError, match="another tokenizer"):
         StopSequenceDecoder.restore(MockTokenizer.from_tokens([b"a"]), snapshot)
 
 

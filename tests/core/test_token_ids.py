@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from streamdec.core.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
-from streamdec.errors import TokenIdError, TokenIdTypeError
+from streamdec.errors import TokenIdError
 
 
 class Named(enum.IntEnum):
@@ -49,13 +49,13 @@ def test_an_integer_out_of_range_is_named_with_its_place(wrong: Any) -> None:
 
 @pytest.mark.parametrize("wrong", [1.0, math.nan, "1", b"1", None, [1], 1j, np.float32(1), object])
 def test_what_is_no_integer_is_named_with_its_type(wrong: Any) -> None:
-    with pytest.raises(TokenIdTypeError, match=f"prompt token is of type {type(wrong).__name__}"):
+    with pytest.raises(TokenIdError, match=f"prompt token is of type {type(wrong).__name__}"):
         check_token_id(wrong, what="prompt token")
 
 
 @pytest.mark.parametrize("wrong", [True, False, np.bool_(1), np.bool_(0)])
 def test_a_bool_is_no_token_id(wrong: Any) -> None:
-    with pytest.raises(TokenIdTypeError, match="token 0 is a bool"):
+    with pytest.raises(TokenIdError, match="token 0 is a bool"):
         check_token_id(wrong, 0)
 
 
@@ -66,7 +66,7 @@ def test_a_long_object_is_cut_short_in_the_message() -> None:
 
 
 def test_errors_pickle_with_all_they_know() -> None:
-    error = pickle.loads(pickle.dumps(TokenIdTypeError("m", "x", 4)))
+    error = pickle.loads(pickle.dumps(TokenIdError("m", "x", 4)))
     assert (str(error), error.token_id, error.index) == ("m", "x", 4)
 
 

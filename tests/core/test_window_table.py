@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from streamdec import DecodeStream, HuggingFaceTokenizer, MockTokenizer
 from streamdec.core.table import Options
 from streamdec.core.window_table import WindowTable
-from streamdec.errors import RewriteError, StreamdecWarning, TokenIdError, UnknownTokenError
+from streamdec.errors import RewriteError, StreamdecWarning, TokenIdError
 from tests.support.zoo import UNCOMPILED, ZOO
 
 WORDS = ["", "Hello", " world", " .", " don", " n't", "é", "<s>"]
@@ -162,7 +162,7 @@ def test_unknown_ids_are_an_error_where_the_tokenizer_tells_them() -> None:
     known = tokenizer.token_to_id("l")
     assert known is not None
     stream = DecodeStream(tokenizer, unknown_ids="error")
-    with pytest.raises(UnknownTokenError) as raised:
+    with pytest.raises(TokenIdError) as raised:
         stream.step_batch([known, 99_999])
     assert (raised.value.token_id, raised.value.index) == (99_999, 1)
     assert stream.num_tokens == 1

@@ -89,8 +89,8 @@ def test_a_message_is_a_real_one(
 
 MADE = {
     errors.TokenIdError: ("m", -1, 4),
-    errors.TokenIdTypeError: ("m", "x", 4),
-    errors.UnknownTokenError: ("m", 7, 4),
+    errors.TokenIdError: ("m", "x", 4),
+    errors.TokenIdError: ("m", 7, 4),
     errors.IdleTimeoutError: (1.5, {"format": 1}),
     errors.StopRegexTimeoutError: ("m", "a+"),
 }

@@ -24,8 +24,8 @@ from streamdec import (
     MockTokenizer,
     StopConditions,
     StopSequenceDecoder,
+    TokenIdError,
     TokenQueue,
-    UnknownTokenError,
     hooks,
     iter_chunks,
     stream,
@@ -304,7 +304,7 @@ def a_slow_reader_holds_back_and_reads_all() -> None:
 def ids_the_tokenizer_lacks() -> None:
     assert texts([72, 999]) == ["H", "", ""]
     assert texts([72, 999], unknown_ids="replace") == ["H", "\ufffd", ""]
-    with pytest.raises(UnknownTokenError, match="token 1: the tokenizer has no id 999"):
+    with pytest.raises(TokenIdError, match="token 1: the tokenizer has no id 999"):
         texts([72, 999], unknown_ids="error")
 
 

@@ -19,7 +19,6 @@ from streamdec import (
     MockTokenizer,
     TokenizerLibraryError,
     TokenizerLoadError,
-    UnsupportedFormatError,
     load_tokenizer,
 )
 from streamdec.backends._base import BaseTokenizer
@@ -177,11 +176,11 @@ def test_what_cannot_be_loaded_is_told_of(tmp_path: Path) -> None:
     with recording() as hook:
         with pytest.raises(TokenizerLoadError):
             load_tokenizer(nothing)
-        with pytest.raises(UnsupportedFormatError):
+        with pytest.raises(TokenizerLoadError):
             load_tokenizer(other)
     assert [told._replace(seconds=0) for told in hook.loads] == [
         ("", str(nothing), "", 0, 0, "TokenizerLoadError"),
-        ("", str(other), "", 0, 0, "UnsupportedFormatError"),
+        ("", str(other), "", 0, 0, "TokenizerLoadError"),
     ]
 
 

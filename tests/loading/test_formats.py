@@ -19,7 +19,6 @@ from streamdec.errors import (
     MissingExtraError,
     StreamdecWarning,
     TokenizerLoadError,
-    UnsupportedFormatError,
 )
 from streamdec.loading.detect import detect_format
 from streamdec.loading.factory import load_tokenizer
@@ -244,7 +243,7 @@ def test_what_is_neither_path_nor_name() -> None:
 def test_an_ambiguous_folder_says_what_to_do(tmp_path: Path) -> None:
     for name in ("a.tiktoken", "b.tiktoken"):
         (tmp_path / name).write_bytes(rank_file())
-    with pytest.raises(UnsupportedFormatError, match=r"a\.tiktoken, b\.tiktoken; name one of them"):
+    with pytest.raises(TokenizerLoadError, match=r"a\.tiktoken, b\.tiktoken; name one of them"):
         load_tokenizer(tmp_path)
 
 

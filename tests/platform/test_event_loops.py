@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from streamdec import QueueClosedError, TokenQueue, stream
+from streamdec import FinishedError, TokenQueue, stream
 from tests.platform.subjects import CONDITIONS, expected, token_ids, tokenizer
 
 SHARED = tokenizer()
@@ -34,7 +34,7 @@ async def fed_by_a_thread() -> str:
     feed = TokenQueue(maxsize=4)
 
     def push() -> None:
-        with suppress(QueueClosedError):  # the stop comes before the last of them
+        with suppress(FinishedError):  # the stop comes before the last of them
             for token_id in IDS:
                 feed.put(token_id)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from streamdec import QueueClosedError, QueueFullError, TokenQueue
+from streamdec import FinishedError, QueueFullError, TokenQueue
 from tests.platform.subjects import begun, ended, expected, token_ids, tokenizer
 
 PATIENCE = 60
@@ -100,7 +100,7 @@ def test_a_thread_that_waits_for_room_in_a_queue_does_not_hold_up_a_fork() -> No
     feed.put(1)
 
     def wait_for_room() -> None:
-        with suppress(QueueClosedError):
+        with suppress(FinishedError):
             feed.put(2)
 
     waiting = threading.Thread(target=wait_for_room)

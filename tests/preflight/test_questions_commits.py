@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from streamdec.errors import PreflightError
+from streamdec.errors import TokenizerLoadError
 from streamdec.preflight import verify_commit_reachable
 
 constants = pytest.importorskip("huggingface_hub.constants")
@@ -182,13 +182,13 @@ def test_the_cache_is_where_the_library_has_it(
     ],
 )
 def test_what_is_no_commit_is_one_error(repo: str, commit: str | None, message: str) -> None:
-    with pytest.raises(PreflightError, match=message):
+    with pytest.raises(TokenizerLoadError, match=message):
         verify_commit_reachable(repo, commit, offline=True)
 
 
 def test_a_folder_that_is_in_no_cache_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "other" / "snapshots" / HEAD).mkdir(parents=True)
-    with pytest.raises(PreflightError, match="is in no cache of the hub"):
+    with pytest.raises(TokenizerLoadError, match="is in no cache of the hub"):
         verify_commit_reachable(tmp_path / "other" / "snapshots" / HEAD, offline=True)
-    with pytest.raises(PreflightError, match="is no folder of the hub's cache"):
+    with pytest.raises(TokenizerLoadError, match="is no folder of the hub's cache"):
         verify_commit_reachable(tmp_path, offline=True)

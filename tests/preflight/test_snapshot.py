@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streamdec.errors import PreflightError
+from streamdec.errors import TokenizerLoadError
 from streamdec.preflight import inspect
 from streamdec.preflight.snapshot import LIMITS, Snapshot
 from tests.preflight.making import CHATML, control
@@ -22,7 +22,7 @@ links = pytest.mark.skipif(sys.platform == "win32", reason="links need rights th
 def test_what_is_no_folder_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     path = tmp_path / name if name else tmp_path / "missing"
-    with pytest.raises(PreflightError, match="a snapshot is a folder"):
+    with pytest.raises(TokenizerLoadError, match="a snapshot is a folder"):
         inspect(path)
 
 

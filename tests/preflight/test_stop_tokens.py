@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from streamdec import StopConditions
-from streamdec.errors import PreflightError, StreamdecWarning
+from streamdec.errors import StreamdecWarning, TokenizerLoadError
 from streamdec.preflight import Source, effective_stop_tokens, inspect, stop_conditions
 from streamdec.preflight.engines import parse_engine
 from tests.preflight.making import Parts, added, control
@@ -349,9 +349,11 @@ def test_a_path_that_is_no_folder_is_one_clear_error(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text("{}")
     message = r"^'': a snapshot is a folder, and this path is empty"
-    with pytest.raises(PreflightError, match=message):
+    with pytest.raises(TokenizerLoadError, match=message):
         effective_stop_tokens("", "vllm")
-    with pytest.raises(PreflightError, match=r"^'[^:]*': a snapshot is a folder, and this is a"):
+    with pytest.raises(
+        TokenizerLoadError, match=r"^'[^:]*': a snapshot is a folder, and this is a"
+    ):
         effective_stop_tokens(file, "vllm")
-    with pytest.raises(PreflightError, match="not there"):
+    with pytest.raises(TokenizerLoadError, match="not there"):
         stop_conditions(tmp_path / "none")

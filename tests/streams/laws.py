@@ -19,7 +19,7 @@ from anyio.lowlevel import checkpoint
 from streamdec import (
     Chunk,
     DecodeStream,
-    QueueClosedError,
+    FinishedError,
     StopSequenceDecoder,
     TextIterator,
     TextStream,
@@ -250,7 +250,7 @@ async def fed(machine: Machine, trail: Trail, outputs: Sequence[Any]) -> None:
     error: Exception | None = None
 
     async def produce() -> None:
-        with suppress(QueueClosedError):
+        with suppress(FinishedError):
             for output in outputs:
                 feed.put(output)
                 if feed.num_waiting % 3 == 1:

@@ -20,7 +20,7 @@ from streamdec import (
     MockTokenizer,
     SourceError,
     StreamdecWarning,
-    TokenIdTypeError,
+    TokenIdError,
     iter_chunks,
     stream,
 )
@@ -95,7 +95,7 @@ def test_what_is_in_a_list_is_for_the_machine_to_refuse(value: Any) -> None:
         [0, [1], value] if not isinstance(value, float) else [0, [1], [value]], TOKENIZER
     )
     assert [next(chunks).text, next(chunks).text] == ["a", "b"]
-    with pytest.raises(TokenIdTypeError, match="token 2 is"):
+    with pytest.raises(TokenIdError, match="token 2 is"):
         next(chunks)
 
 

@@ -18,12 +18,10 @@ from streamdec import (
     FinishedError,
     MockTokenizer,
     SnapshotError,
-    SnapshotMismatchError,
     StopConditions,
     StopSequenceDecoder,
     TokenIdError,
     UnknownRequestError,
-    UnknownTokenError,
 )
 from streamdec.errors import RewriteError
 from tests.stop_reference import Features, Situation, situations
@@ -96,12 +94,10 @@ def _as_alone(
     assert (name in pool) == (not decoder.finished)
 
 
-def _stepped(
-    decoder: StopSequenceDecoder, ids: Sequence[int]
-) -> tuple[Chunk, UnknownTokenError | None]:
+def _stepped(decoder: StopSequenceDecoder, ids: Sequence[int]) -> tuple[Chunk, TokenIdError | None]:
     try:
         return decoder.step_batch(ids), None
-    except UnknownTokenError as error:
+    except TokenIdError as error:
         before, last = error.chunk or Chunk(), decoder.flush("error")
         return Chunk(before.text + last.text, last.finish_reason, last.stop_reason), error
 
@@ -420,7 +416,7 @@ def test_a_restored_pool_may_cover_ids() -> None:
 
 
 def test_a_pool_of_another_tokenizer_is_refused_by_name() -> None:
-    with pytest.raises(SnapshotMismatchError, match="request 'a': the snapshot is of another tok"):
+    with pytest.raises(SnapshotError, match="request 'a': the snapshot is of another tok"):
         DecoderPool.restore(MockTokenizer(), pool_of("a").snapshot())
 
 

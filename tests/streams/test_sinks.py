@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from streamdec import (
     Chunk,
     DecoderPool,
+    FinishedError,
     MockTokenizer,
-    QueueClosedError,
     QueueFullError,
     RoundQueue,
     StopConditions,
@@ -346,7 +346,7 @@ async def test_a_thread_waits_while_the_event_loop_is_busy() -> None:
 async def test_a_closed_queue_refuses_rounds() -> None:
     rounds = RoundQueue(pool_with(a=SlowReader()))
     rounds.close()
-    with pytest.raises(QueueClosedError, match="it was closed"):
+    with pytest.raises(FinishedError, match="it was closed"):
         rounds.put({"a": A})
 
 
@@ -355,7 +355,7 @@ def test_an_event_loop_that_is_closed_refuses_rounds(anyio_backend: str) -> None
         return RoundQueue(pool_with(a=SlowReader()))
 
     rounds = anyio.run(main, backend=anyio_backend)
-    with pytest.raises(QueueClosedError, match="the event loop of the pool is closed"):
+    with pytest.raises(FinishedError, match="the event loop of the pool is closed"):
         rounds.put({"a": A})
 
 

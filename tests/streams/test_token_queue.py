@@ -18,8 +18,8 @@ from anyio.lowlevel import checkpoint
 
 from streamdec import (
     Chunk,
+    FinishedError,
     MockTokenizer,
-    QueueClosedError,
     QueueFullError,
     TokenQueue,
     stream,
@@ -381,7 +381,7 @@ async def test_a_thread_is_told_that_its_reader_has_seen_enough() -> None:
         for count in range(10_000):
             try:
                 feed.put(count % 256)
-            except QueueClosedError:
+            except FinishedError:
                 return
         raise AssertionError("nobody said stop")
 
@@ -400,7 +400,7 @@ async def test_a_thread_that_waits_for_room_is_told_too() -> None:
 
     def produce() -> None:
         started.set()
-        with pytest.raises(QueueClosedError, match="its reader has closed it"):
+        with pytest.raises(FinishedError, match="its reader has closed it"):
             feed.put(2)
 
     thread = Thread(produce)
@@ -500,7 +500,7 @@ async def test_a_task_that_sends_is_told_when_it_is_closed() -> None:
     async def produce() -> None:
         try:
             await feed.send(2)
-        except QueueClosedError as error:
+        except FinishedError as error:
             told.append(str(error))
 
     async with anyio.create_task_group() as group:
@@ -544,11 +544,11 @@ async def test_a_slow_reader_of_a_bounded_queue_holds_its_thread_back() -> None:
 async def test_nothing_can_be_put_after_the_end() -> None:
     feed = TokenQueue()
     feed.end()
-    with pytest.raises(QueueClosedError, match="it was ended"):
+    with pytest.raises(FinishedError, match="it was ended"):
         feed.put(1)
-    with pytest.raises(QueueClosedError, match="it was ended"):
+    with pytest.raises(FinishedError, match="it was ended"):
         feed.put([], wait=False)
-    with pytest.raises(QueueClosedError):
+    with pytest.raises(FinishedError):
         await feed.send(1)
     assert not feed.closed
 
@@ -562,7 +562,7 @@ async def test_closing_forgets_what_was_not_read_and_may_be_done_twice() -> None
     assert [ids async for ids in feed] == []
     feed.end("stop")
     assert [ids async for ids in feed] == []
-    with pytest.raises(QueueClosedError, match="its reader has closed it"):
+    with pytest.raises(FinishedError, match="its reader has closed it"):
         feed.put(1)
 
 
@@ -592,10 +592,10 @@ def test_producers_are_told_that_the_readers_event_loop_is_no_more(anyio_backend
         assert [str(error) for error in errors] == [
             "the event loop of the queue's reader is closed"
         ] * 2
-        assert all(isinstance(error, QueueClosedError) for error in errors)
+        assert all(isinstance(error, FinishedError) for error in errors)
         assert all(feed.closed for feed in feeds)
         again = executor.submit(feeds[0].put, 1).exception()
-    assert isinstance(again, QueueClosedError)
+    assert isinstance(again, FinishedError)
     for reader in readers:
         reader.close()
 
@@ -616,7 +616,7 @@ def test_a_loop_that_ends_before_it_answers() -> None:
         assert executor.submit(feeds[0].put, 1).exception() is None
         loop.close()
         error = executor.submit(feeds[1].put, 1).exception()
-    assert isinstance(error, QueueClosedError)
+    assert isinstance(error, FinishedError)
     for reader in readers:
         reader.close()
 

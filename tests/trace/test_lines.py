@@ -11,7 +11,7 @@ import pytest
 
 from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec import Sequence as TokenSequence
-from streamdec.errors import SnapshotError, TraceError
+from streamdec.errors import SnapshotError
 from streamdec.trace import Trace, Tracer, replay
 from streamdec.trace.html import html_page
 
@@ -193,14 +193,14 @@ def test_what_a_field_may_be_does_no_harm_and_all_else_is_refused(
         lines = rows((0, 1, 5, 3, 0), flush=True)
         inside(lines, place)[name] = json.loads(value)
         if value not in allowed:
-            with pytest.raises(TraceError, match=r"^line \d: no line of a trace: "):
+            with pytest.raises(SnapshotError, match=r"^line \d: no line of a trace: "):
                 read(lines)
             continue
         trace = read(lines)
         html_page(trace)
         assert list(trace.redacted().lines())
         assert read([json.loads(line) for line in trace.lines()]) == trace
-        with suppress(TraceError, SnapshotError):
+        with suppress(SnapshotError, SnapshotError):
             replay(trace, tokenizer())
 
 
@@ -211,7 +211,7 @@ def test_a_field_that_is_missing_is_named(place: tuple[Any, ...]) -> None:
     for name in names - usual if place == (5,) else names:
         lines = rows((0, 1, 5, 3, 0), flush=True)
         del inside(lines, place)[name]
-        with pytest.raises(TraceError, match=r"line \d"):
+        with pytest.raises(SnapshotError, match=r"line \d"):
             read(lines)
 
 
@@ -235,7 +235,7 @@ def test_an_end_of_any_kind_can_be_played(machine: str, reason: str | None) -> N
 def test_a_file_that_was_cut_off_anywhere_is_refused() -> None:
     whole = "\n".join(map(json.dumps, rows()))
     for size in range(len(whole)):
-        with pytest.raises(TraceError):
+        with pytest.raises(SnapshotError):
             Trace.from_lines(whole[:size].splitlines())
 
 
@@ -248,7 +248,7 @@ def test_what_is_nested_deeply_does_no_harm(name: str, depth: int) -> None:
     for opened, closed in (('{"x":', "}"), ("[", "]")):
         deep = '{"stop":' + opened * depth + "1" + closed * depth + "}"
         text = json.dumps(header).replace('"DEEP"', deep)
-        with suppress(TraceError, SnapshotError):
+        with suppress(SnapshotError, SnapshotError):
             trace = Trace.from_lines([text, *lines[1:]])
             html_page(trace.redacted())
             replay(trace, tokenizer())

@@ -26,7 +26,7 @@ from streamdec import (
     wrap,
 )
 from streamdec import Sequence as TokenSequence
-from streamdec.errors import FinishedError, SnapshotMismatchError, TokenIdError, TraceError
+from streamdec.errors import FinishedError, SnapshotError, TokenIdError
 from streamdec.trace import Trace, Tracer, Verdict, replay
 from streamdec.trace.html import html_page
 from streamdec.trace.records import End
@@ -120,7 +120,7 @@ def test_redacted_it_has_the_shapes_and_none_of_the_letters(ids: list[int]) -> N
             assert (token.kind, token.chunk, token.token_id) == (plain.kind, plain.chunk, None)
         said = "\n".join(redacted.lines())
         assert not any(word in said for word in ("Us", "er:", "ß", "日", "😀"))
-        with pytest.raises(TraceError, match="redacted trace has no ids"):
+        with pytest.raises(SnapshotError, match="redacted trace has no ids"):
             replay(redacted, tokenizer())
 
 
@@ -256,7 +256,7 @@ def test_played_on_a_decoder_that_does_otherwise() -> None:
     assert str(difference) == "at token 1 jailed was '', and is '\\n' now"
     ended = replace(trace, end=trace.end and replace(trace.end, text="x"))
     assert "at the end the flush was" in str(replay(ended, tokenizer()))
-    with pytest.raises(SnapshotMismatchError):
+    with pytest.raises(SnapshotError):
         replay(trace, MockTokenizer.from_tokens(TOKENS[::-1], SKIPPED))
 
 
@@ -290,7 +290,7 @@ def test_lines_that_are_no_trace(lines: list[str], told: str) -> None:
     tracer = Tracer(DecodeStream(tokenizer()))
     header, end = tracer.trace().lines()
     known = {"HEADER": header, "END": end}
-    with pytest.raises(TraceError, match=told):
+    with pytest.raises(SnapshotError, match=told):
         Trace.from_lines([known.get(line, line) for line in lines])
 
 

@@ -21,7 +21,7 @@ from streamdec import (
     StopSequenceDecoder,
 )
 from streamdec import Sequence as TokenSequence
-from streamdec.errors import UnknownTokenError
+from streamdec.errors import TokenIdError
 from streamdec.trace import Trace, Tracer, replay
 from tests import test_stop_patterns
 from tests.laws import BAD_IDS
@@ -124,7 +124,7 @@ def test_a_decoder_restored_under_way_is_traced_as_one_that_went_on(
             if not decoder.finished:
                 decoder.step(token_id)
                 whole.step(token_id)
-    except UnknownTokenError:
+    except TokenIdError:
         return
     before = len(whole.trace().tokens)
     restored = StopSequenceDecoder.restore(decoder.tokenizer, decoder.snapshot())
@@ -134,7 +134,7 @@ def test_a_decoder_restored_under_way_is_traced_as_one_that_went_on(
             for start in range(cut, len(situation.ids), group):
                 if not machine.finished:
                     machine.step_batch(situation.ids[start : start + group])
-        except UnknownTokenError:
+        except TokenIdError:
             pass
         machine.flush()
     assert tracer.snapshot() == decoder.snapshot()

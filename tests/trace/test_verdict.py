@@ -18,7 +18,7 @@ from streamdec import (
     StopConditions,
     StopSequenceDecoder,
 )
-from streamdec.errors import UnknownTokenError
+from streamdec.errors import TokenIdError
 from streamdec.trace import Trace, Tracer, Verdict
 from streamdec.trace.records import TokenRecord
 from streamdec.trace.verdict import verdict_on
@@ -55,8 +55,8 @@ def test_whatever_stops_a_stream_its_text_is_that_of_the_whole_decode(
         for start in range(0, len(situation.ids), group):
             if not tracer.finished:
                 tracer.step_batch(situation.ids[start : start + group])
-    except UnknownTokenError:
-        assert "UnknownTokenError" in (tracer.trace().error or "")
+    except TokenIdError:
+        assert "TokenIdError" in (tracer.trace().error or "")
     if not tracer.finished:
         assert tracer.trace().verdict == Verdict(None, reason="the stream goes on")
     tracer.flush()

@@ -9,7 +9,6 @@ looked at. ``detokenize=False`` neither: it says that the engine makes no text, 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sized
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -101,7 +100,7 @@ IDS = frozenset(
 def translated(request: Mapping[str, Any], dialect: Dialect) -> Iterator[dict[str, Any]]:
     """The arguments of StopConditions that ``request`` gives; what is None is not given.
 
-    What is made within it names the request's own keys in its errors.
+    Errors that are raised inside also name the request's own keys.
 
     Raises:
         TypeError: ``request`` is no mapping.
@@ -119,7 +118,14 @@ def translated(request: Mapping[str, Any], dialect: Dialect) -> Iterator[dict[st
     try:
         yield {argument: request[key] for argument, key in names.items()}
     except (TypeError, ValueError) as error:
-        error.args = (_renamed(str(error), names), *error.args[1:])
+        message = str(error)
+        told = [
+            f"{argument} is {key} in the request"
+            for argument, key in names.items()
+            if argument != key and argument in message
+        ]
+        if told:
+            error.args = (f"{message} ({', '.join(told)})", *error.args[1:])
         raise
 
 
@@ -159,10 +165,3 @@ def _names(request: Mapping[str, Any], dialect: Dialect) -> dict[str, str]:
         for argument in dialect.ignored_with_eos & names.keys():
             del names[argument]
     return names
-
-
-def _renamed(message: str, names: Mapping[str, str]) -> str:
-    """``message`` with the keys for the arguments, in the two places where it names them."""
-    return re.sub(
-        r"\A\w+|(?<= must not exceed )\w+", lambda word: names.get(word[0], word[0]), message
-    )

@@ -14,8 +14,7 @@ from streamdec import (
     HuggingFaceTokenizer,
     SnapshotError,
     StopConditions,
-    TokenIdTypeError,
-    UnknownTokenError,
+    TokenIdError,
 )
 from streamdec.integrations.dynamo import STATE, TextWorker, resuming
 from streamdec.integrations.openai import ChatCompletionEncoder
@@ -136,7 +135,7 @@ def test_options_are_those_of_a_stream() -> None:
         prompt_token_ids=lambda _: [1],
         unknown_ids="error",
     )
-    with pytest.raises(UnknownTokenError):
+    with pytest.raises(TokenIdError):
         run(lambda: all_of(worker.generate({})))
     with pytest.raises(TypeError, match="no option 'nothing'"):
         TextWorker(lambda *_: [], TOKENIZER, nothing=1)  # type: ignore[call-arg]
@@ -151,7 +150,7 @@ def test_what_is_no_id_is_told_after_the_text_before_it() -> None:
             async for each in worker.generate({}):
                 json.dumps(each)
                 text += each.get("text", "")
-        except TokenIdTypeError as error:
+        except TokenIdError as error:
             return f"{text}: {error}"
         return text
 

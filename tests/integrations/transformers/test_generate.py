@@ -13,7 +13,7 @@ from streamdec import (
     DecodeStream,
     HuggingFaceTokenizer,
     StopConditions,
-    UnknownTokenError,
+    TokenIdError,
 )
 from streamdec.integrations.transformers import GenerateStreamer
 from tests.integrations.transformers.scripted import (
@@ -580,5 +580,5 @@ def test_a_row_with_a_bad_id_ends_and_the_others_go_on() -> None:
     assert texts_of(found, 2) == ["ab", "abcdef"]
     assert finishes(found) == {0: ("error", None), 1: ("stop", None)}
     assert [*streamer.errors] == [0]
-    assert isinstance(streamer.errors[0], UnknownTokenError)
+    assert isinstance(streamer.errors[0], TokenIdError)
     assert (streamer.errors[0].token_id, streamer.errors[0].index) == (unknown, 2)
