@@ -128,8 +128,8 @@ def resolve_marker_to_id(path: str | os.PathLike[str], marker: str) -> list[int]
     loading. More: files declare it under different ids, or one file does so twice; about these are
     ``ADDED_TOKEN_ID_DRIFT`` and ``ADDED_TOKEN_DUPLICATE_CONTENT``.
 
-    Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder, TypeError if ``marker``
-    is not a string.
+    Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder, TypeError if
+    ``marker`` is not a string.
 
     >>> from streamdec.preflight import resolve_marker_to_id
     >>> resolve_marker_to_id("path/to/model", "<|im_end|>")
@@ -203,8 +203,8 @@ def effective_tokenizer_class(
     ``TokenizersBackend`` where the declared name is unknown or is not the one of the model type.
     Version 4 raises for an unknown name, and prefers the class whose name ends in ``Fast``.
 
-    Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder, ValueError if ``version``
-    is not a version.
+    Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder, ValueError if
+    ``version`` is not a version.
 
     >>> from streamdec.preflight import effective_tokenizer_class
     >>> effective_tokenizer_class("path/to/model", "4.57.6").name

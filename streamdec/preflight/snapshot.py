@@ -220,7 +220,7 @@ class Snapshot:
 
 
 def open_snapshot(path: str | os.PathLike[str]) -> Snapshot:
-    """Return the snapshot in the folder ``path``. Raises TokenizerLoadError if it is not a folder."""
+    """Return the snapshot in ``path``. Raises TokenizerLoadError if that is not a folder."""
     if not os.fspath(path):  # pathlib takes "" for the working directory
         raise TokenizerLoadError("'': a snapshot is a folder, and this path is empty")
     return Snapshot(Path(path))

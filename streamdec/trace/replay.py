@@ -60,8 +60,7 @@ def replay(trace: Trace, tokenizer: Decoder) -> Difference | None:
     The calls are those of the trace, from the state in which it began. Costs what a traced stream
     does.
 
-    Raises :class:`~streamdec.SnapshotError` for one that is redacted, and what restoring its snapshot
-    raises: :class:`~streamdec.SnapshotError` for another tokenizer.
+    Raises :class:`~streamdec.SnapshotError` for one that is redacted, and for another tokenizer.
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> from streamdec.trace import Tracer, replay
