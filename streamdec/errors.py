@@ -82,8 +82,8 @@ class TokenIdError(StreamdecError, ValueError, TypeError):
     ``iter_chunks`` it comes after the text before it; a ``DecoderPool`` has it in ``errors`` and
     ends that request only.
 
-    What is left: the stream, as for ``StreamdecError``. ``token_id`` is the object that was given,
-    ``index`` its place among the generated tokens (None in a prompt).
+    What is left: the stream, as for ``StreamdecError``. ``message`` is the text, ``token_id`` the
+    object that was given, ``index`` its place among the generated tokens (None in a prompt).
 
     What to do: remove paddings and masks (-1, 2**32, ``True``) before. For an unknown id, check
     that tokenizer and model belong together (``streamdec preflight``). The stream can go on with
@@ -252,7 +252,8 @@ class StopRegexTimeoutError(StreamdecError, TimeoutError):
 
     When: by a step or ``flush``, after half a second of work for all patterns together.
 
-    What is left: ``pattern`` is the pattern; the stream is as it was before the token.
+    What is left: ``pattern``, which is also in the ``message``; the stream is as it was before the
+    token.
 
     What to do: rewrite it so that a text matches in few ways: ``(a+)+b`` as ``a+b``.
 
@@ -384,7 +385,7 @@ class ChatTemplateError(StreamdecError, ValueError):
     """A chat template that is missing or fails, or messages that it rejects.
 
     When: by ``apply_chat_template``, ``ChatTemplate`` and what looks for templates. What a template
-    raises with ``raise_exception`` is the whole message.
+    raises with ``raise_exception`` is the whole ``message``.
 
     What is left: ``template`` is the name of the template, ``line`` the line in it from 1, ``code``
     the kind of failure, such as ``"CHAT_TEMPLATE_RESOURCE_LIMIT"``; None if not known.

@@ -337,19 +337,19 @@ def test_what_is_no_mapping_is_refused(read: Reader, wrong: Any) -> None:
             openai,
             {"max_completion_tokens": 0},
             ValueError,
-            "max_completion_tokens must be at least 1, not 0",
+            r"max_tokens must be at least 1, not 0 \(max_tokens is max_completion_tokens in the",
         ),
         (
             openai,
             {"max_completion_tokens": 0, "max_tokens": 5},
             ValueError,
-            "max_completion_tokens must be",
+            r"max_tokens must be .* \(max_tokens is max_completion_tokens in the request\)$",
         ),
         (
             openai,
             {"max_output_tokens": "5"},
             TypeError,
-            "max_output_tokens must be an integer, not '5'",
+            r"max_tokens must be an integer, not '5' \(max_tokens is max_output_tokens",
         ),
         (vllm, {"stop": ["a", ""]}, ValueError, "stop: an empty stop would match everywhere"),
         (vllm, {"stop_token_ids": ["2"]}, TokenIdError, "stop_token_ids is of type str: '2'"),
@@ -366,32 +366,37 @@ def test_what_is_no_mapping_is_refused(read: Reader, wrong: Any) -> None:
             vllm,
             {"min_tokens": 6, "max_completion_tokens": 5},
             ValueError,
-            r"min_tokens \(6\) must not exceed max_completion_tokens \(5\)$",
+            r"min_tokens \(6\) must not exceed max_tokens \(5\) .* is max_completion_tokens",
         ),
         (sglang, {"stop_token_ids": [-1]}, TokenIdError, "stop_token_ids is out of range: -1"),
-        (sglang, {"max_new_tokens": 0}, ValueError, "max_new_tokens must be at least 1, not 0"),
-        (sglang, {"min_new_tokens": -1}, ValueError, "min_new_tokens must be at least 0, not -1"),
+        (
+            sglang,
+            {"max_new_tokens": 0},
+            ValueError,
+            r"max_tokens must be at least 1, not 0 \(max_tokens is max_new_tokens in the request",
+        ),
+        (sglang, {"min_new_tokens": -1}, ValueError, r".*\(min_tokens is min_new_tokens in the"),
         (
             sglang,
             {"max_new_tokens": "max_tokens"},
             TypeError,
-            "max_new_tokens must be an integer, not 'max_tokens'$",
+            r"max_tokens must be an integer, not 'max_tokens' \(max_tokens is max_new_tokens",
         ),
         (
             sglang,
             {"no_stop_trim": "yes"},
             TypeError,
-            "no_stop_trim must be True or False, not 'yes'",
+            r"include_stop_str_in_output must be True or False, not 'yes' \(.* is no_stop_trim in",
         ),
         (
             sglang,
             {"min_new_tokens": 6, "max_new_tokens": 5},
             ValueError,
-            r"min_new_tokens \(6\) must not exceed max_new_tokens \(5\)$",
+            r".* \(min_tokens is min_new_tokens, max_tokens is max_new_tokens in the request\)$",
         ),
     ],
 )
-def test_errors_name_the_key_that_was_written(
+def test_errors_also_name_the_key_that_was_written(
     read: Reader, request_: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=f"^{message}"):

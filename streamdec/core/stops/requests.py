@@ -120,12 +120,12 @@ def translated(request: Mapping[str, Any], dialect: Dialect) -> Iterator[dict[st
     except (TypeError, ValueError) as error:
         message = str(error)
         told = [
-            f"{argument} is {key} in the request"
+            f"{argument} is {key}"
             for argument, key in names.items()
             if argument != key and argument in message
         ]
         if told:
-            error.args = (f"{message} ({', '.join(told)})", *error.args[1:])
+            error.args = (f"{message} ({', '.join(told)} in the request)", *error.args[1:])
         raise
 
 
