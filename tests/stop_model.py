@@ -1048,17 +1048,6 @@ def draw_pattern(rng: random.Random, letters: Sequence[str]) -> Pattern:
     return Pattern(f"{guard}(?:{source})" if guard else source, guard, node)
 
 
-def has_negated_set(node: Node) -> bool:
-    """Whether a pattern has ``[^...]``.
-
-    The library ``regex`` (2026.11.15) takes ``[^a]|[^b]`` for ``[^ab]``, where ``re`` matches any
-    character. So alternatives that both have one are not drawn.
-    """
-    if node[0] == "set":
-        return bool(node[2])
-    return any(has_negated_set(part) for part in node[1:])
-
-
 def draw_node(rng: random.Random, letters: Sequence[str], depth: int) -> tuple[str, Node]:
     chance = rng.random()
     if depth == 0 or chance < 0.25:
@@ -1075,8 +1064,7 @@ def draw_node(rng: random.Random, letters: Sequence[str], depth: int) -> tuple[s
         return f"(?:{source})(?:{more})", then(node, right)
     if chance < 0.8:
         more, right = draw_node(rng, letters, depth - 1)
-        if not (has_negated_set(node) and has_negated_set(right)):
-            return f"(?:{source}|{more})", either(node, right)
+        return f"(?:{source}|{more})", either(node, right)
     if chance < 0.9:
         return f"(?:{source})?", either(node, EMPTY)
     if may_be_empty(node):

@@ -436,6 +436,11 @@ CASES = [
         conditions={"stop_regex": "a.c", "visible_stop": "xabc"},
     ),
     Case(
+        "alternatives that together are any letter",
+        ["xa"], [""], "x(?:[^a]|[^b])|a(?:[^a]|[^b])", (0, 2, 0, 2, 0, 0),
+        conditions={"stop_regex": "x(?:[^a]|[^b])|a(?:[^a]|[^b])"},
+    ),
+    Case(
         "of equal patterns the one that comes first",
         ["xabc"], ["x"], "ab.", (1, 4, 1, 4, 0, 0),
         conditions={"stop_regex": ["ab.", "a.c"]},

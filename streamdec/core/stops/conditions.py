@@ -127,8 +127,9 @@ class StopConditions(_Fields):
             greedy and lazy are the same. Of the matches that end there the longest is the stop, and
             ``stop_reason`` is the pattern. ``^`` is where the generated text begins, or what
             follows ``enable_stops_after``; look-behinds and ``\b`` see the generated text before.
-            Hidden, and withheld as stop strings are. What is a letter, a digit or a space is as in
-            the ``regex`` library: ``pip install 'streamdec[regex]'``.
+            Hidden, and withheld as stop strings are. Which characters are letters, digits or
+            spaces, and which differ only in case, is as in the ``regex`` library:
+            ``pip install 'streamdec[regex]'``.
         max_match_length: the most code points of a match of ``stop_regex``; longer ones are not
             found, so fewer than this are ever withheld. Must be given where a match may be of any
             length.

@@ -33,8 +33,9 @@ CLASSES = {
 }
 CHARACTERS = ("LITERAL", "NOT_LITERAL", "ANY", "IN")
 UNTESTED = "(?:|(?!))"
-"""Nothing. ``regex`` tries the first character of a repeated part before it goes on with it, and at
-the end of the text it goes on then only if what comes after the repeat can; it cannot try this."""
+"""Matches the empty text, and keeps ``regex`` from two optimisations that are wrong. At the end of
+the text it leaves out a repeated part unless what comes after the repeat can follow. And it makes
+``[^ab]`` of the alternatives ``[^a]|[^b]``."""
 NEVER = "can never match where it has (?!) or (?<!)"
 BOUNDARIES = {"AT_BOUNDARY": r"\b", "AT_NON_BOUNDARY": r"\B"}
 
@@ -170,7 +171,8 @@ class _Speller:
             case "IN":
                 return f"[{''.join(_member(kind.name, what) for kind, what in value)}]"
             case "BRANCH":
-                return f"(?:{'|'.join(self._spell(each, place) for each in value[1])})"
+                choices = [self._spell(each, place) for each in value[1]]
+                return f"(?:{'|'.join(map(_untested, choices))})"
             case "SUBPATTERN":
                 return self._group(value, place)
             case "MAX_REPEAT" | "MIN_REPEAT":
@@ -250,6 +252,11 @@ class _Speller:
 
     def _look_back(self, width: int) -> None:
         self.reach = max(self.reach, width)
+
+
+def _untested(choice: str) -> str:
+    """Return an alternative such that ``regex`` does not merge it with others: see UNTESTED."""
+    return UNTESTED + choice if choice.startswith("[^") else choice
 
 
 def _member(kind: str, value: Any) -> str:
