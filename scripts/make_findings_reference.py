@@ -1,4 +1,4 @@
-"""Writes ``docs/reference/findings.md`` from the rules as they are declared.
+"""Writes ``docs/reference/findings.md`` from the rules of a preflight.
 
 Run it after changing a rule: ``python scripts/make_findings_reference.py``.
 """
@@ -6,11 +6,12 @@ Run it after changing a rule: ``python scripts/make_findings_reference.py``.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 from streamdec.preflight.engines import ENGINES
-from streamdec.preflight.findings import RULES_BY_TITLE
-from streamdec.preflight.report import Rule
+from streamdec.preflight.rules import RULES, Rule
 
 TARGET = Path(__file__).parent.parent / "docs" / "reference" / "findings.md"
 INTRODUCTION = """\
@@ -20,8 +21,8 @@ INTRODUCTION = """\
 wrong output or no start on an engine; `warning`: engines or versions differ; `info`: worth
 knowing), the engines that are affected, its evidence, what to do, and where it can be read.
 
-This page is written by `scripts/make_findings_reference.py` from the declarations in
-`streamdec/preflight/findings`.
+This page is written by `scripts/make_findings_reference.py` from
+`streamdec/preflight/rules.toml`.
 
 The versions whose source was read:
 """
@@ -37,7 +38,7 @@ def _lines() -> Iterator[str]:
     for engine, versions in ENGINES.items():
         yield f"- {engine}: {', '.join(versions)}"
     yield ""
-    for title, rules in RULES_BY_TITLE.items():
+    for title, rules in groupby(RULES.values(), attrgetter("title")):
         yield f"## {title}"
         yield ""
         for rule in rules:

@@ -12,18 +12,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import partial
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
 
 from tokenizers import AddedToken, Tokenizer
 
-from streamdec.backends._base import BaseTokenizer, Span
 from streamdec.backends._common import cached_property, fingerprint_of, guarded
 from streamdec.backends._decoder_chain import Stage, byte_names, compiled, rewriter, stages_of
+from streamdec.backends._huggingface_encoder import UNFAITHFUL, HuggingFaceEncoder
 from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._pieces import bytes_of
 from streamdec.backends._tokenizer_json import parse, read_json, vocabulary_hash
@@ -32,8 +29,8 @@ from streamdec.backends.apply_tokenizer_config import (
     apply_config,
     roles_beside,
 )
-from streamdec.encoding import Encoding, Special, SpecialTokens
-from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadError
+from streamdec.encoding import SpecialTokens
+from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.hooks import suppressed
 from streamdec.protocols import TextRules
 
@@ -42,15 +39,6 @@ __all__ = ["HuggingFaceTokenizer"]
 Context = tuple[tuple[int, ...], tuple[int, ...]]
 """The ids before and after a token in question."""
 
-_UNKNOWN = "\U0010fffe \U000e0fff \u0378"
-"""Unassigned code points."""
-_UNFAITHFUL = "a copy of this tokenizer has other added tokens"
-_ENCODING_PARTS = ("normalizer", "pre_tokenizer", "post_processor")
-_LONG = 65_536
-"""Characters or ids beyond which work that holds the GIL is done in parts."""
-_one_at_a_time = threading.Lock()
-_PATIENCE = 0.1
-"""Seconds: enough to make lists of ten million ids."""
 _ADDED_IN_SAMPLE = 64
 _SPREAD_IN_SAMPLE = 128
 _MOST_ASKED = 1024
@@ -66,7 +54,7 @@ class FastTokenizer(Protocol):
         ...
 
 
-class HuggingFaceTokenizer(BaseTokenizer):
+class HuggingFaceTokenizer(HuggingFaceEncoder):
     """A tokenizer of the Hugging Face ``tokenizers`` library.
 
     ``source`` is one of
@@ -100,11 +88,6 @@ class HuggingFaceTokenizer(BaseTokenizer):
 
     tokenizer_type = "huggingface"
 
-    inline_chars: int = 512
-    """Texts up to this length are encoded on the event loop; a longer one takes a millisecond."""
-
-    name: str
-    """Its path or name, for messages."""
     tokenizer_config_changes: TokenizerConfigChanges | None = None
     """What the files beside the tokenizer.json changed; None if they were not read."""
     _folder: Path | None
@@ -206,7 +189,7 @@ class HuggingFaceTokenizer(BaseTokenizer):
         self._skip_again(i for i, (_, is_skipped) in added.items() if is_skipped)
         # The library's JSON loses ids after holes.
         if self._decoded_added() != added:
-            raise TokenizerLibraryError(f"{self.name}: {_UNFAITHFUL}")
+            raise TokenizerLibraryError(f"{self.name}: {UNFAITHFUL}")
 
     def _skip_again(self, ids: Iterable[int]) -> None:
         """Make added tokens special first, as before: the library's JSON loses that."""
@@ -301,185 +284,6 @@ class HuggingFaceTokenizer(BaseTokenizer):
         return list(dict.fromkeys(sample))
 
     # --- encoding ---------------------------------------------------------------------------------
-
-    def _ids(self, text: str, special: Special) -> Sequence[int]:
-        return Encoding(self._all_ids([text], special, add_special_tokens=False)[0]).ids
-
-    def _all_ids(
-        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
-    ) -> Sequence[Sequence[int] | bytes]:
-        """Return the ids of each text, never truncated and never padded."""
-        if special != "forbid":
-            if special == "text" and self._ids_of_words:
-                self._refuse_words(texts)
-            return self._batch_ids(texts, special, add_special_tokens=add_special_tokens)
-        found = self._batch_ids(texts, "parse", add_special_tokens=False)
-        for text, ids in zip(texts, found, strict=True):
-            self._forbid(text, Encoding(ids))
-        return (
-            self._batch_ids(texts, "parse", add_special_tokens=True)
-            if add_special_tokens
-            else found
-        )
-
-    def _batch_ids(
-        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
-    ) -> Sequence[Sequence[int] | bytes]:
-        """Encode with the library's batch function, because its ``encode`` holds the GIL.
-
-        Making lists of ids holds the GIL too, for a few milliseconds with 400,000 characters. So
-        after long texts one thread at a time does it, and an event loop waits for one of them only.
-        """
-        encode = self._encoder_for(special).encode_batch_fast
-        results = guarded(encode, list(texts), add_special_tokens=add_special_tokens)
-        if sum(map(len, texts)) < _LONG:
-            return [result.ids for result in results]
-        # With a timeout: in a forked child nobody would release the lock.
-        is_alone = _one_at_a_time.acquire(timeout=_PATIENCE)
-        try:
-            return [bytes(Encoding(result.ids)) for result in results]
-        finally:
-            if is_alone:
-                _one_at_a_time.release()
-
-    def _forbid(self, text: str, ids: Encoding) -> None:
-        """Raise EncodeError if ``text`` spells a special token; ``ids`` are its parsed ids.
-
-        The ids must also differ from those of plain text, because the unknown token may be special
-        and occur in plain text.
-        """
-        found = self._special_in(ids)
-        if not found:
-            return
-        plain = Encoding(self._batch_ids([text], "text", add_special_tokens=False)[0])
-        words = self._words_in(text, ids)
-        if words or ids != plain:
-            spelled = words or (found - self._special_in(plain)) or found
-            told = "the text has special tokens, which are forbidden in it"
-            raise EncodeError(f"{told}: {self._listed(spelled)}")
-
-    def _refuse_words(self, texts: Sequence[str]) -> None:
-        """Raise EncodeError for a text whose plain encoding has a special token that it spells."""
-        plain = self._batch_ids(texts, "text", add_special_tokens=False)
-        for text, ids in zip(texts, plain, strict=True):
-            if found := self._words_in(text, Encoding(ids)):
-                told = "the text has special tokens that its model has as words, and cannot spell"
-                raise EncodeError(f"{told}: {self._listed(found)}")
-
-    def _words_in(self, text: str, ids: Encoding) -> frozenset[int]:
-        """Return the special tokens that ``text`` spells and that its plain encoding has."""
-        found = self._special_in(ids) & self._ids_of_words
-        return frozenset(i for i in found if (self.id_to_token(i) or "") in text)
-
-    @cached_property
-    def _ids_of_words(self) -> frozenset[int]:
-        """Special tokens that are also words of the model, such as T5's ``<extra_id_0>``.
-
-        Their letters give them in every mode. The library is asked once about each candidate.
-        """
-        name_of = self._tokenizer.model.id_to_token
-        names = [name for i in self._special_ids if (name := name_of(i))]
-        if not names:
-            return frozenset()
-        texts = [frame.format(name) for name in names for frame in ("{}", "a {} b")]
-        ask = partial(HuggingFaceTokenizer._batch_ids, self)
-        found = ask([*texts, _UNKNOWN], "text", add_special_tokens=False)
-        *special, unknown = (self._special_in(Encoding(ids)) for ids in found)
-        return frozenset[int]().union(*special) - unknown
-
-    def _special_in(self, ids: Encoding) -> frozenset[int]:
-        parts = (ids.buffer[start : start + _LONG] for start in range(0, len(ids), _LONG))
-        return frozenset[int]().union(*map(self._special_ids.intersection, parts))
-
-    def _listed(self, token_ids: Collection[int]) -> str:
-        return ", ".join(repr(self.id_to_token(i)) for i in sorted(token_ids)[:3])
-
-    def offsets_of(self, encoding: Encoding) -> list[Span]:
-        """Return the start and end of each token of ``encoding`` in its text, in code points.
-
-        They are the library's own; it encodes the text again. Raises
-        :class:`~streamdec.EncodeError` if the encoding has no text or the tokenizer was changed;
-        :class:`~streamdec.TokenizerLibraryError` if the library fails.
-        """
-        if encoding.text is None:
-            raise EncodeError("an encoding without its text has no offsets")
-        encode = self._encoder_for(encoding.special).encode_batch
-        add = encoding.add_special_tokens
-        result = guarded(encode, [encoding.text], add_special_tokens=add)[0]
-        if tuple(result.ids) != encoding.ids:
-            raise EncodeError("the text has other ids by now: the tokenizer was changed")
-        return list(result.offsets)
-
-    def byte_offsets_of(self, encoding: Encoding) -> list[Span]:
-        """Return the start and end of each token of ``encoding`` in the UTF-8 of its text.
-
-        They are exact to the byte if the tokens' bytes are the text and the library trims no white
-        space; otherwise they are those of whole characters. Raises what :meth:`offsets_of` raises.
-        """
-        places = [0, *accumulate(len(letter.encode()) for letter in encoding.text or "")]
-        spans = [(places[start], places[end]) for start, end in encoding.offsets]
-        if encoding.add_special_tokens:
-            return spans
-        try:
-            exact = super().byte_offsets_of(encoding)
-        except EncodeError:
-            return spans
-        within = (a <= c and d <= b for (a, b), (c, d) in zip(spans, exact, strict=True))
-        return exact if all(within) else spans
-
-    def _encoder_for(self, special: Special) -> Tokenizer:
-        return self._encoder_of_plain_text if special == "text" else self._encoder
-
-    @property
-    def _encoder(self) -> Tokenizer:
-        """The tokenizer without truncation and padding, which parses special tokens.
-
-        Checked each time, because transformers changes these settings of a shared tokenizer.
-        """
-        given = self._tokenizer
-        if given.truncation is None and given.padding is None and not given.encode_special_tokens:
-            return given
-        return self._plain_copy
-
-    @cached_property
-    def _encoder_of_plain_text(self) -> Tokenizer:
-        """A copy to which special tokens are text, a setting of the whole tokenizer."""
-        plain = self._copy()
-        plain.encode_special_tokens = True
-        return plain
-
-    @cached_property
-    def _plain_copy(self) -> Tokenizer:
-        return self._copy()
-
-    def _copy(self) -> Tokenizer:
-        """Return a copy without truncation and padding, in a few milliseconds.
-
-        The parts are shared: a copy through JSON would block all threads as loading does.
-        """
-        tokens = [token for i in sorted(self._added_tokens) for token in self._as_added(i)]
-        # All at once is quick, but the library then numbers some otherwise than one by one.
-        for groups in ([tokens], [[token] for token in tokens]):
-            copied = self._without_added_tokens()
-            for group in groups:
-                copied.add_tokens(group)
-            if _contents(copied.get_added_tokens_decoder()) == _contents(self._added_tokens):
-                return copied
-        raise TokenizerLibraryError(f"{self.name}: {_UNFAITHFUL}")
-
-    def _without_added_tokens(self) -> Tokenizer:
-        copied = Tokenizer(self._tokenizer.model)
-        for part in _ENCODING_PARTS:
-            if (value := getattr(self._tokenizer, part)) is not None:
-                setattr(copied, part, value)
-        return copied
-
-    def _as_added(self, token_id: int) -> Iterator[AddedToken]:
-        token = self._added_tokens[token_id]
-        if not token.special and self.is_skipped(token_id):
-            # It was special before it was ordinary: the library keeps both.
-            yield AddedToken(token.content, special=True)
-        yield token
 
     def _encoding_identity(self) -> bytes | None:
         if self._content_hash is not None:
@@ -650,10 +454,6 @@ def _given(source: object) -> tuple[Tokenizer, str]:
         "source must be a path, JSON text, a tokenizers.Tokenizer or a fast tokenizer of "
         f"transformers, not {type(source).__name__}"
     )
-
-
-def _contents(added: dict[int, AddedToken]) -> dict[int, str]:
-    return {i: token.content for i, token in added.items()}
 
 
 # --- samples --------------------------------------------------------------------------------------

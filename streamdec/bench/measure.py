@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 
-from streamdec.bench.clock import Samples, Spread, fresh, in_turns, nanoseconds, per_token
+from streamdec.bench.clock import Samples, Spread, fresh, in_turns, per_token
 from streamdec.bench.entrants import (
     OURS,
     Entrant,
@@ -71,8 +71,6 @@ class Figures:
     """The time of a token in streams whose tokens were seen before."""
     cold_ns: Spread | None
     """The time of a token in the first stream after loading; None without another copy."""
-    end_ns: Spread | None
-    """The time of a token that completes a stop (not part of ``warm_ns``); None without one."""
     bytes_per_stream: float
     """What Python allocates for a live stream, without the caches that streams share."""
     characters_withheld: Count
@@ -106,10 +104,6 @@ class Findings:
     """The time of the rival with a fixed window as a multiple of streamdec's with stops."""
     stops_ratio: Spread
     """streamdec's time with stops as a multiple of its time without."""
-    cold_rival_ratio: Spread | None
-    cold_windowed_ratio: Spread | None
-    ready_ns: Spread | None
-    """The time from a loaded tokenizer to the first text of a stream with stops."""
     differences: tuple[Difference, ...]
     """The places where streamdec's text differs from that of ``decode``. There should be none."""
     rival_differences: tuple[Difference, ...]
@@ -177,9 +171,6 @@ def measure(
         rival_ratio=warm.ratio(rival, ours),
         windowed_ratio=warm.ratio(windowed, stopping),
         stops_ratio=warm.ratio(stopping, ours),
-        cold_rival_ratio=cold.ratio(rival, ours) if cold else None,
-        cold_windowed_ratio=cold.ratio(windowed, stopping) if cold else None,
-        ready_ns=cold.time(READY) if cold else None,
         differences=tuple(each for each in differences if each.entrant in (ours, stopping)),
         rival_differences=tuple(each for each in differences if each.entrant in (rival, windowed)),
     )
@@ -242,12 +233,9 @@ class _Race:
         return used
 
     def warm(self, seconds: float, tell: Callable[[str], object]) -> Samples:
-        """Return the time of a token, and of a token that completes a stop."""
+        """Return the time of a token, without those that complete a stop."""
         times = math.ceil(TOKENS_TIMED_TOGETHER / sum(map(len, self._timed)))
         cases = {each.name: partial(per_token, each, self._timed * times) for each in self.entrants}
-        if self.stopped:
-            for each in (self._stopping, self._others[1]):
-                cases[_end(each)] = partial(_last_token, each, self.stopped)
         return in_turns(
             cases, MOST_ROUNDS, seconds=seconds, after_round=lambda number: tell(f"round {number}")
         )
@@ -261,14 +249,9 @@ class _Race:
         def first_stream(make: Callable[[Decoder], Entrant]) -> float:
             return per_token(make(another()), [ids])
 
-        def ready() -> float:
-            loaded = another()
-            return nanoseconds(partial(_until_first_text, loaded, self._conditions, fresh(ids)))
-
         cases: dict[str, Callable[[], float]] = {
             OURS: partial(first_stream, Ours),
             self._stopping.name: partial(first_stream, lambda it: Stopping(it, self._conditions)),
-            READY: ready,
             **{each.name: partial(per_token, each, [ids]) for each in self._others},
         }
         return in_turns(
@@ -277,9 +260,6 @@ class _Race:
             seconds=seconds,
             after_round=lambda number: tell(f"first streams after loading, round {number}"),
         )
-
-
-READY = "ready"
 
 
 # --- the streams ----------------------------------------------------------------------------------
@@ -307,31 +287,11 @@ def _decode(tokenizer: Decoder, token_ids: Sequence[int]) -> str:
     return tokenizer.decode(token_ids, skip_special_tokens=True)
 
 
-# --- the end of a stream --------------------------------------------------------------------------
-
-
-def _end(entrant: Entrant) -> str:
-    return f"{entrant.name}, end"
-
-
 def _without_ends(pieces: list[list[int]], stopped: list[list[int]]) -> list[list[int]]:
     """Return the streams without the tokens that complete a stop, if any are left."""
     ended = {id(piece) for piece in stopped}
     cut = [piece[:-1] if id(piece) in ended else piece for piece in pieces]
     return [piece for piece in cut if piece] or pieces
-
-
-def _last_token(entrant: Entrant, pieces: Sequence[Sequence[int]]) -> float:
-    """Return the time of the last token of a stream."""
-    jobs = [(entrant.open(), fresh(piece)) for piece in pieces]
-    for stream, token_ids in jobs:
-        entrant.drive(stream, token_ids[:-1])
-
-    def ends() -> None:
-        for stream, token_ids in jobs:
-            entrant.drive(stream, token_ids[-1:])
-
-    return nanoseconds(ends) / len(jobs)
 
 
 # --- comparing texts ------------------------------------------------------------------------------
@@ -348,15 +308,6 @@ def _differences(
             shorter = min(len(found), len(wanted))
             at = next((i for i, (one, other) in pairs if one != other), shorter)
             yield Difference(name, number, at, found[at : at + 20], wanted[at : at + 20])
-
-
-def _until_first_text(
-    tokenizer: Decoder, conditions: StopConditions, token_ids: Sequence[int]
-) -> None:
-    stream = StopSequenceDecoder(tokenizer, conditions)
-    for token_id in token_ids:
-        if stream.step(token_id).text:
-            return
 
 
 # --- the figures of an entrant --------------------------------------------------------------------
@@ -380,7 +331,6 @@ def _figures(
         name=entrant.name,
         warm_ns=warm.time(entrant.name),
         cold_ns=cold.time(entrant.name) if cold else None,
-        end_ns=warm.time(_end(entrant)) if _end(entrant) in warm else None,
         bytes_per_stream=memory,
         characters_withheld=Count.of([each.characters for each in waits]),
         tokens_withheld=Count.of([each.tokens for each in waits]),

@@ -259,12 +259,6 @@ class _Page:
         name = "    and a fixed window"
         yield _row(name, _ratio(found.windowed_ratio), *_costs(found.windowed))
         yield _row("streamdec, with / without", _ratio(found.stops_ratio))
-        if found.stopping.end_ns is not None and found.windowed.end_ns is not None:
-            ours, window = found.stopping.end_ns.median, found.windowed.end_ns.median
-            yield (
-                f"Not in these: a token that completes a stop, {duration(ours)} "
-                f"(fixed window: {duration(window)})."
-            )
 
     def _withheld(self) -> Iterator[str]:
         found = self._found
@@ -280,11 +274,6 @@ class _Page:
 
     def _remarks(self) -> Iterator[str]:
         found = self._found
-        if found.ready_ns is not None:
-            yield (
-                f"The first text of the first stream with stops: {duration(found.ready_ns.median)} "
-                "after loading."
-            )
         yield from self._texts()
         versions = ", ".join(f"{k} {v}" for k, v in self._job.tokenizer.report.versions.items())
         rounds, cold = counted(found.rounds, "round"), counted(found.cold_rounds, "round")
@@ -293,6 +282,7 @@ class _Page:
         told = (
             f"{took}: medians, the middle half in brackets. Times are CPU time.",
             f"First streams are {first} right after loading ({cold}).",
+            "A token that completes a stop is not timed.",
             "Memory is what Python allocates for a live stream, not what native code does.",
             versions,
         )

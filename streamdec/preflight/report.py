@@ -1,12 +1,12 @@
 """What a preflight says: findings with their evidence, and which file won for what.
 
-In: rules as they are declared in ``streamdec.preflight.findings``. Out: a
-:class:`~streamdec.preflight.Report`, which is plain data and JSON both for people and for tools.
+In: what the modules of ``streamdec.preflight.findings`` found. Out: a
+:class:`~streamdec.preflight.Report`: plain data, and JSON.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Literal
@@ -19,7 +19,6 @@ __all__ = [
     "Finding",
     "Reference",
     "Report",
-    "Rule",
     "Severity",
     "SpecialToken",
     "shown",
@@ -157,39 +156,6 @@ class Finding:
     def __str__(self) -> str:
         shown = "; ".join(str(each) for each in self.evidence)
         return f"{self.severity}: {self.code}: {shown}"
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A finding that can be made, declared once: the documentation is written from it."""
-
-    code: str
-    severity: Severity
-    when: str
-    """When it fires, as a clause."""
-    engines: tuple[str, ...]
-    action: str
-    reference: tuple[Reference, ...] = ()
-    or_severity: str = ""
-    """When the severity is another one, in words."""
-
-    def __call__(
-        self,
-        *evidence: Evidence,
-        severity: Severity | None = None,
-        engines: Iterable[str] | None = None,
-    ) -> Finding:
-        """The finding, with what was seen."""
-        affected = self.engines if engines is None else tuple(engines)
-        return Finding(
-            self.code,
-            severity or self.severity,
-            affected,
-            evidence,
-            self.action,
-            self.reference,
-            self.when,
-        )
 
 
 @dataclass(frozen=True, slots=True)

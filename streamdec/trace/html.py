@@ -72,17 +72,16 @@ def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
         "decoder",
         {
             "decode_stream": "DecodeStream",
-            "sequence": "Sequence",
             "stop": "StopSequenceDecoder",
         }[header.machine],
     )
     yield "tokenizer", f"{header.tokenizer} ({header.tokenizer_class})".strip()
     yield "fingerprint", header.fingerprint or "not known"
     yield "route", header.route
-    for what, value in header.options.items():
-        yield what, json.dumps(value)
-    for what, value in (header.conditions or {}).items():
-        yield what, json.dumps(value, ensure_ascii=False)
+    for what, option in header.options.items():
+        yield what, json.dumps(option)
+    for what, condition in (header.conditions or {}).items():
+        yield what, json.dumps(condition, ensure_ascii=False)
     if header.after_prompt:
         yield "prompt", "tokens came before"
     yield "versions", ", ".join(f"{each} {version}" for each, version in header.versions.items())

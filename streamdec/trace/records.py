@@ -30,14 +30,19 @@ __all__ = [
 FORMAT = 1
 """The version of the JSON lines, in the header's ``streamdec_trace``."""
 
-MachineName = Literal["decode_stream", "sequence", "stop"]
-"""What was traced: a DecodeStream, a Sequence or a StopSequenceDecoder."""
+MachineName = Literal["decode_stream", "stop"]
+"""What was traced: a DecodeStream or a StopSequenceDecoder."""
 
 Kind = Literal["text", "special", "skipped", "unknown"]
 """``skipped``: a special token whose text is left out; ``special``: one whose text is shown."""
 
 PossibleStop = str | tuple[int, ...]
 """A stop string or a pattern as it was given, or the ids of a sequence."""
+
+
+_Plain = bool | int | str | None
+Condition = _Plain | tuple[_Plain | tuple[_Plain, ...], ...]
+"""One of the stop conditions, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ class Header:
     """
 
     machine: MachineName
-    """A DecodeStream, a Sequence, or a StopSequenceDecoder."""
+    """What was traced: a DecodeStream or a StopSequenceDecoder."""
     tokenizer: str
     """Its name, which may be a path; "" if it has none, or if redacted."""
     tokenizer_class: str
@@ -61,10 +66,10 @@ class Header:
     """Of how the tokenizer decodes; None if it does not tell."""
     route: str
     """``"bytes"`` or ``"window"``."""
-    options: Mapping[str, Any]
-    """Those of the decoder, by name."""
-    conditions: Mapping[str, Any] | None
-    """The stop conditions as JSON; None without."""
+    options: Mapping[str, bool | str]
+    """The options of the decoder, by name."""
+    conditions: Mapping[str, Condition] | None
+    """The stop conditions as JSON; None without them."""
     after_prompt: bool
     """Whether tokens came before the trace, so that the decoding may depend on them."""
     snapshot: Mapping[str, Any] | None
@@ -321,7 +326,7 @@ def _token_from_json(row: dict[str, Any], index: int) -> TokenRecord:
     if row["index"] != index:
         raise ValueError(f"token {row['index']!r:.20} where {index} is expected")
     row = {**_USUAL, **row}
-    shapes.check(row, shapes.TOKEN)
+    shapes.check(row, TokenRecord)
     data = row["data"]
     return TokenRecord(
         **{
@@ -338,16 +343,25 @@ def _header(row: dict[str, Any]) -> Header:
     version = row.pop("streamdec_trace", None)
     if version != FORMAT:
         raise ValueError(f"a trace of version {version!r:.20}, and {FORMAT} is read here")
-    shapes.check(row, shapes.HEADER)
+    shapes.check(row, Header)
     return Header(**row)
 
 
+@dataclass
+class _Last:
+    """The last line."""
+
+    end: Mapping[str, Any] | None
+    error: str | None
+    verdict: Mapping[str, Any]
+
+
 def _end(row: dict[str, Any]) -> tuple[End | None, str | None, Verdict]:
-    shapes.check(row, shapes.LAST)
-    shapes.check(row["verdict"], shapes.VERDICT)
+    shapes.check(row, _Last)
+    shapes.check(row["verdict"], Verdict)
     end = row["end"]
     if end is not None:
-        shapes.check(end, shapes.END)
+        shapes.check(end, End)
         end = End(**{**end, "stop_reason": _stop(end["stop_reason"])})
     return end, row["error"], Verdict(**row["verdict"])
 

@@ -9,7 +9,6 @@ from operator import itemgetter
 from typing import Any
 
 from streamdec.core.decode_stream import DecodeStream
-from streamdec.core.sequence import Sequence as TokenSequence
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import SnapshotError, StreamdecError
 from streamdec.protocols import Decoder
@@ -20,7 +19,6 @@ __all__ = ["Difference", "replay"]
 
 _MACHINES: Mapping[MachineName, type[Traceable]] = {
     "decode_stream": DecodeStream,
-    "sequence": TokenSequence,
     "stop": StopSequenceDecoder,
 }
 _COMPARED = (

@@ -1,62 +1,64 @@
-"""What may stand in the JSON lines of a trace, which come from outside.
+"""Checks of the JSON lines of a trace, which come from outside.
 
-In: an object that was read. Out: nothing, or a ValueError that names the key, what is there and
-what is expected.
+In: an object that was read, and the dataclass that it becomes. Out: nothing, or a ValueError that
+names the key, its value and what is expected. What a field may be is its annotation: bytes are
+hexadecimal in JSON, tuples are lists, and integers are counts or token ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, get_args
+from collections.abc import Mapping
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from streamdec.chunks import FinishReason
 from streamdec.core.token_ids import MAX_TOKEN_ID
 
-__all__ = ["END", "HEADER", "LAST", "TOKEN", "VERDICT", "Shape", "check"]
+__all__ = ["check"]
 
 
-class Shape(NamedTuple):
-    """What a value may be."""
-
-    expected: str
-    fits: Callable[[Any], bool]
-
-    def __or__(self, other: Shape) -> Shape:
-        return Shape(
-            f"{self.expected} or {other.expected}",
-            lambda value: self.fits(value) or other.fits(value),
-        )
-
-
-def check(row: Any, shapes: Mapping[str, Shape]) -> None:
-    """Raises ValueError unless ``row`` is an object with these keys alone, and values that fit."""
+def check(row: Any, kind: type) -> None:
+    """Raise ValueError unless ``row`` is an object with the fields of ``kind`` and no others."""
     if not isinstance(row, dict):
-        raise ValueError(f"an object is expected, not {row!r:.40}")
-    if missing := shapes.keys() - row.keys():
+        raise ValueError(f"expected an object, got {row!r:.40}")
+    hints = _hints(kind)
+    if missing := hints.keys() - row.keys():
         raise ValueError(f"without {', '.join(sorted(missing))}")
-    if unknown := row.keys() - shapes.keys():
+    if unknown := row.keys() - hints.keys():
         raise ValueError(f"unknown keys {sorted(unknown)!r:.80}")
-    for name, shape in shapes.items():
-        if not shape.fits(row[name]):
-            raise ValueError(f"{name} is {row[name]!r:.40}, and should be {shape.expected}")
+    for name, hint in hints.items():
+        if not _fits(row[name], hint):
+            expected = str(getattr(hint, "__name__", hint)).replace("typing.", "")
+            raise ValueError(f"{name} is {row[name]!r:.40}, expected {expected:.100}")
 
 
-def _one_of(*values: object) -> Shape:
-    return Shape(f"one of {values}", lambda value: isinstance(value, str) and value in values)
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
-def _list_of(shape: Shape) -> Shape:
-    return Shape(
-        f"a list of {shape.expected}",
-        lambda value: isinstance(value, (list, tuple)) and all(map(shape.fits, value)),
-    )
-
-
-def _object_of(shape: Shape) -> Shape:
-    return Shape(
-        f"an object of {shape.expected}",
-        lambda value: isinstance(value, dict) and all(map(shape.fits, value.values())),
-    )
+def _fits(value: Any, hint: Any) -> bool:
+    """Return whether ``value`` is the JSON of something of the type ``hint``."""
+    inner = get_args(hint)
+    match get_origin(hint) or hint:
+        case origin if origin in (Union, UnionType):
+            return any(_fits(value, each) for each in inner)
+        case origin if origin is Literal:
+            return isinstance(value, str) and value in inner
+        case origin if origin is tuple:
+            return isinstance(value, (list, tuple)) and all(_fits(v, inner[0]) for v in value)
+        case origin if origin is Mapping:
+            return isinstance(value, dict) and all(_fits(v, inner[1]) for v in value.values())
+        case kind if kind is Any:
+            return True
+        case kind if kind is NoneType:
+            return value is None
+        case kind if kind is bytes:
+            return _is_hex(value)
+        case kind if kind is int:
+            return type(value) is int and 0 <= value <= MAX_TOKEN_ID
+        case kind:
+            return isinstance(value, kind)
 
 
 def _is_hex(value: object) -> bool:
@@ -64,61 +66,3 @@ def _is_hex(value: object) -> bool:
         return isinstance(value, str) and bytes.fromhex(value).hex() == value
     except ValueError:
         return False
-
-
-NOTHING = Shape("null", lambda value: value is None)
-TEXT = Shape("text", lambda value: isinstance(value, str))
-FLAG = Shape("true or false", lambda value: isinstance(value, bool))
-COUNT = Shape("a count", lambda value: type(value) is int and value >= 0)
-ID = Shape("a token id", lambda value: type(value) is int and 0 <= value <= MAX_TOKEN_ID)
-HEX = Shape("bytes in hexadecimal", _is_hex)
-REASON = NOTHING | _one_of(*get_args(FinishReason))
-STOP = TEXT | _list_of(ID)
-PLAIN = NOTHING | FLAG | COUNT | TEXT
-ANYTHING = Shape("anything", lambda _: True)
-
-HEADER: Mapping[str, Shape] = {
-    "machine": _one_of("decode_stream", "sequence", "stop"),
-    "tokenizer": TEXT,
-    "tokenizer_class": TEXT,
-    "fingerprint": NOTHING | TEXT,
-    "route": TEXT,
-    "options": _object_of(PLAIN),
-    "conditions": NOTHING | _object_of(PLAIN | _list_of(PLAIN | _list_of(PLAIN))),
-    "after_prompt": FLAG,
-    "snapshot": NOTHING | _object_of(ANYTHING),
-    "versions": _object_of(TEXT),
-    "redacted": FLAG,
-}
-TOKEN: Mapping[str, Shape] = {
-    "index": COUNT,
-    "token_id": NOTHING | ID,
-    "piece": NOTHING | TEXT,
-    "data": NOTHING | HEX,
-    "kind": _one_of("text", "special", "skipped", "unknown"),
-    "position": COUNT,
-    "text": TEXT,
-    "held": HEX,
-    "jailed": TEXT,
-    "may_become": _list_of(STOP),
-    "chunk": COUNT,
-    "finish_reason": REASON,
-    "stop_reason": NOTHING | ID | STOP,
-}
-END: Mapping[str, Shape] = {
-    "text": TEXT,
-    "finish_reason": REASON,
-    "stop_reason": NOTHING | ID | STOP,
-}
-VERDICT: Mapping[str, Shape] = {
-    "equal": NOTHING | FLAG,
-    "token_index": NOTHING | COUNT,
-    "position": NOTHING | COUNT,
-    "reason": TEXT,
-}
-LAST: Mapping[str, Shape] = {
-    "end": NOTHING | _object_of(ANYTHING),
-    "error": NOTHING | TEXT,
-    "verdict": _object_of(ANYTHING),
-}
-"""The last line."""

@@ -18,7 +18,6 @@ from typing import Any, Generic, SupportsIndex, TypeVar
 
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.decode_stream import DecodeStream
-from streamdec.core.sequence import Sequence as TokenSequence
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import as_sequence
 from streamdec.protocols import Decoder
@@ -28,37 +27,39 @@ from streamdec.trace.verdict import verdict_on
 
 __all__ = ["Traceable", "Tracer"]
 
-Traceable = DecodeStream | TokenSequence | StopSequenceDecoder
+Traceable = DecodeStream | StopSequenceDecoder
 """What can be traced."""
 
-D = TypeVar("D", DecodeStream, TokenSequence, StopSequenceDecoder)
+_UNTRACED = frozenset({"flush_bytes", "release", "step_bytes"})
+"""Methods of decoders whose effect a trace has no record for."""
+
+D = TypeVar("D", DecodeStream, StopSequenceDecoder)
 
 _NAMES: dict[type, MachineName] = {
     DecodeStream: "decode_stream",
-    TokenSequence: "sequence",
     StopSequenceDecoder: "stop",
 }
 
 
 class Tracer(Generic[D]):
-    r"""A decoder, and what happened to each token it was given.
+    r"""A decoder, with a record of each token that it was given.
 
-    Has the methods and properties of the decoder; what they give is what it gives, and an error is
-    its error. Streams and iterators take it in the place of its decoder. ``reset`` begins a new
-    trace, and so does cutting a Sequence back to before where its trace began; copies (``fork``,
-    ``copy``, ``pickle``) are those of the decoder, and not traced.
+    It has the methods and properties of the decoder, and returns and raises what the decoder does.
+    Streams and iterators accept it in place of the decoder. ``reset`` begins a new trace. Copies
+    (``fork``, ``copy``, ``pickle``) are copies of the decoder and are not traced.
+    ``step_bytes``, ``flush_bytes`` and ``release`` cannot be traced and raise AttributeError.
 
-    **Cost** and **memory.** Each id costs some microseconds more and a record of some 300 bytes,
-    kept until ``reset``; so this is for looking into a stream and not for serving.
+    **Cost** and **memory.** Each id costs some microseconds more, and a record of some 300 bytes
+    that is kept until ``reset``. Use it to examine a stream, not to serve.
 
     Args:
-        decoder: a DecodeStream, a Sequence or a StopSequenceDecoder. From now on it is stepped
-            through the tracer alone.
-        prompt_token_ids: those the decoder was given, if the verdict shall compare a stream that
-            began after a prompt; decoders do not keep them. (A Sequence does.) A stream that is
-            under way when its trace begins is not compared.
+        decoder: a DecodeStream or a StopSequenceDecoder. Step it only through the tracer from now
+            on.
+        prompt_token_ids: the decoder's prompt, which decoders do not keep. The verdict needs it to
+            compare a stream that began after a prompt. A stream that had begun before the trace is
+            not compared.
 
-    Raises TypeError for what is no such decoder.
+    Raises TypeError if ``decoder`` is not such a decoder.
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> from streamdec.trace import Tracer
@@ -75,7 +76,7 @@ class Tracer(Generic[D]):
     def __init__(self, decoder: D, prompt_token_ids: Iterable[SupportsIndex] | None = None) -> None:
         if not isinstance(decoder, Traceable):
             raise TypeError(
-                "decoder must be a DecodeStream, a Sequence or a StopSequenceDecoder, not "
+                f"decoder must be a DecodeStream or a StopSequenceDecoder, not "
                 f"{type(decoder).__name__}"
             )
         self.decoder: D = decoder
@@ -89,9 +90,7 @@ class Tracer(Generic[D]):
     def _begin(self) -> None:
         self._header = _header(self.decoder)
         self._prompt = self._given_prompt
-        if isinstance(self.decoder, TokenSequence):
-            self._prompt = tuple(self.decoder.token_ids)
-        elif self._machine.num_tokens:  # it is under way, and what it was given is not known
+        if self._machine.num_tokens:  # it is under way, and what it was given is not known
             self._prompt = None
         self._ids: list[int] = []
         self._tokens: list[TokenRecord] = []
@@ -102,15 +101,11 @@ class Tracer(Generic[D]):
         self._error: str | None = None
 
     def __getattr__(self, name: str) -> Any:
-        if name == "decoder":  # asked for before there is one, it would be looked for here again
+        if name == "decoder":  # before there is one: it would be looked for here again
             raise AttributeError(name)
+        if name in _UNTRACED:
+            raise AttributeError(f"{name}() cannot be traced")
         return getattr(self._machine, name)
-
-    def __len__(self) -> int:
-        return len(self._machine)
-
-    def __bool__(self) -> bool:
-        return bool(self._machine)
 
     def __copy__(self) -> D:
         return copy.copy(self.decoder)
@@ -130,37 +125,10 @@ class Tracer(Generic[D]):
         """The decoder's ``step`` of ``token_id``, written down."""
         return self._one(self._machine.step, token_id)
 
-    def append_token(self, token_id: SupportsIndex) -> Any:
-        """The Sequence's ``append_token`` of ``token_id``, written down."""
-        return self._one(self._machine.append_token, token_id)
-
-    def step_bytes(self, token_id: SupportsIndex) -> Any:
-        """The DecodeStream's ``step_bytes`` of ``token_id``; its text is written down."""
-        return self._several(self._machine.step_bytes, token_id, [token_id])
-
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Any:
         """The decoder's ``step_batch`` of ``token_ids``, written down token by token."""
         ids = _read(token_ids)
         return self._several(self._machine.step_batch, ids, ids)
-
-    def append_tokens(self, token_ids: Iterable[SupportsIndex]) -> Any:
-        """The Sequence's ``append_tokens`` of ``token_ids``, written down token by token."""
-        ids = _read(token_ids)
-        return self._several(self._machine.append_tokens, ids, ids)
-
-    def append_text(self, text: str, *, add_special_tokens: bool = False) -> Any:
-        """The Sequence's ``append_text``, written down token by token.
-
-        ``text`` and ``add_special_tokens`` are as there.
-        """
-        sequence = self._machine
-        call, known = sequence.append_text, len(sequence)
-        before = _stepped(sequence).fork()
-        with self._noting_errors():
-            try:
-                return call(text, add_special_tokens=add_special_tokens)
-            finally:
-                self._write_down(before, sequence.token_ids[known:])
 
     def flush(self, *arguments: FinishReason, **named: FinishReason) -> Any:
         """The decoder's ``flush``, written down unless the stream has ended.
@@ -169,35 +137,10 @@ class Tracer(Generic[D]):
         """
         return self._flushed(self._machine.flush, *arguments, **named)
 
-    def flush_bytes(self) -> Any:
-        """The DecodeStream's ``flush_bytes``; its text is written down."""
-        stream = self._machine
-        call, ended, fork = stream.flush_bytes, stream.finished, stream.fork()
-        with self._noting_errors():
-            data = call()
-        if not ended:
-            self._end = End(fork.flush())
-        return data
-
     def reset(self) -> None:
         """The decoder's ``reset``; what was written down is forgotten."""
         self._machine.reset()
         self._begin()
-
-    def truncate(self, num_tokens: int) -> None:
-        """The Sequence's ``truncate``; what was written down of the tokens cut off is forgotten.
-
-        It keeps the first ``num_tokens`` of the sequence, not of the trace.
-        """
-        sequence = self._machine
-        sequence.truncate(num_tokens)
-        left = num_tokens - len(self._prompt or ())
-        if left < 0:
-            self._begin()
-        elif left < len(self._tokens):
-            del self._tokens[left:], self._ids[left:]
-            self._given = sum(len(token.text) for token in self._tokens)
-            self._end = None
 
     def snapshot(self) -> dict[str, Any]:
         """The decoder's ``snapshot``."""
@@ -222,19 +165,13 @@ class Tracer(Generic[D]):
         return chunk
 
     def trace(self) -> Trace:
-        """What happened so far; the verdict is there as soon as the stream has ended.
-
-        A Sequence has no end: its verdict is on the text that it has.
-        """
+        """Return what happened so far, with a verdict if the stream has ended."""
         trace = Trace(self._header, tuple(self._tokens), self._end, self._error)
         machine = self.decoder
-        pending = ""
-        if isinstance(machine, TokenSequence):
-            pending = _stepped(machine).fork().flush()
-        elif not machine.finished:
+        if not machine.finished:
             return trace
         match = getattr(machine, "match", None)
-        verdict = verdict_on(trace, machine.tokenizer, self._ids, self._prompt, pending, match)
+        verdict = verdict_on(trace, machine.tokenizer, self._ids, self._prompt, match)
         return replace(trace, verdict=verdict)
 
     # --- what is written down
@@ -246,14 +183,14 @@ class Tracer(Generic[D]):
             with self._noting_errors():
                 given = call(token_id)
             with self._doing_no_harm():
-                self._record(_stepped(self.decoder), token_id, _as_chunk(given), withheld)
+                self._record(self.decoder, token_id, _as_chunk(given), withheld)
         finally:
             self._calls += 1
         return given
 
     def _several(self, call: Callable[[Any], Any], argument: Any, ids: Iterable[Any]) -> Any:
         """A call with several: on a fork it is found out what each of them did."""
-        before = _stepped(self.decoder).fork()
+        before = self.decoder.fork()
         with self._noting_errors():
             try:
                 return call(argument)
@@ -261,7 +198,7 @@ class Tracer(Generic[D]):
                 self._write_down(before, ids)
 
     def _flushed(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        ended = getattr(self.decoder, "finished", False)
+        ended = self.decoder.finished
         with self._noting_errors():
             given = call(*arguments, **named)
         if not ended:
@@ -279,7 +216,7 @@ class Tracer(Generic[D]):
 
     def _write_down(self, decoder: Any, ids: Iterable[Any]) -> None:
         """What the ids that a call took did, one by one, on the decoder as it was before."""
-        taken = _stepped(self.decoder).num_tokens - decoder.num_tokens
+        taken = self.decoder.num_tokens - decoder.num_tokens
         with self._doing_no_harm():
             for token_id in islice(ids, taken) if taken else ():
                 withheld = _withheld(decoder)
@@ -299,7 +236,6 @@ class Tracer(Generic[D]):
         token_id, tokenizer = given_id.__index__(), decoder.tokenizer
         stops = isinstance(decoder, StopSequenceDecoder)
         self._ids.append(token_id)
-        self._end = None  # a Sequence can grow after it
         self._tokens.append(
             TokenRecord(
                 index=len(self._tokens),
@@ -320,29 +256,19 @@ class Tracer(Generic[D]):
         self._given += len(chunk.text)
 
 
-def _stepped(decoder: Traceable) -> Any:
-    """What is stepped: of a Sequence its stream, whose copies do not grow with it."""
-    return decoder.stream if isinstance(decoder, TokenSequence) else decoder
-
-
 def _header(decoder: Traceable) -> Header:
-    stepped = _stepped(decoder)
     tokenizer: Decoder = decoder.tokenizer
     fingerprint = getattr(tokenizer, "fingerprint", None)
     conditions = decoder.conditions.to_json() if isinstance(decoder, StopSequenceDecoder) else None
-    if isinstance(decoder, TokenSequence):
-        after_prompt = len(decoder) > 0
-    else:
-        after_prompt = decoder.num_tokens > 0 or decoder.has_context
     return Header(
         machine=next(name for kind, name in _NAMES.items() if isinstance(decoder, kind)),
         tokenizer=str(getattr(tokenizer, "name", None) or ""),
         tokenizer_class=type(tokenizer).__name__,
         fingerprint=fingerprint if isinstance(fingerprint, str) else None,
-        route=stepped.route,
-        options=stepped.options,
+        route=decoder.route,
+        options=decoder.options,
         conditions=conditions,
-        after_prompt=after_prompt,
+        after_prompt=decoder.num_tokens > 0 or decoder.has_context,
         snapshot=json.loads(json.dumps(decoder.snapshot())),  # as it will be read
         versions={name: _version(name) for name in ("streamdec", "tokenizers")},
     )

@@ -29,14 +29,12 @@ def verdict_on(
     tokenizer: Decoder,
     ids: Sequence[int],
     prompt: Sequence[int] | None,
-    pending: str = "",
     match: StopMatch | None = None,
 ) -> Verdict:
-    """Compares the text of ``trace`` with what ``tokenizer`` decodes.
+    """Compare the text of ``trace`` with what ``tokenizer`` decodes.
 
-    ``ids`` are those of the trace, and ``prompt`` those before, if they are known. ``pending`` is
-    what would still come out if nothing followed, ``match`` the stop that ended the stream, if one
-    did.
+    ``ids`` are those of the trace; ``prompt`` are those before, if they are known; ``match`` is the
+    stop that ended the stream, if one did.
     """
     options = trace.header.options
     for name, value in _UNKNOWN_TO_DECODE.items():
@@ -46,7 +44,7 @@ def verdict_on(
         return Verdict(None, reason="the ids that came before are not known")
     try:
         reference = _Reference(tokenizer, prompt or (), ids, options)
-        return _compared(trace, reference, trace.text + pending, match)
+        return _compared(trace, reference, trace.text, match)
     except Exception as error:  # noqa: BLE001 (anybody's tokenizer; the stream itself went well)
         return Verdict(None, reason=f"decode() raised {type(error).__name__}: {error}")
 
@@ -81,7 +79,7 @@ def _left_by(trace: Trace, match: StopMatch | None, size: int) -> Iterator[tuple
         yield size - len(match.stop), True
         yield size, False
     elif isinstance(match.stop, str):
-        sequences = (trace.header.conditions or {}).get("stop_token_sequences", ())
+        sequences: Any = (trace.header.conditions or {}).get("stop_token_sequences", ())
         for cut in sorted({0, 1, *map(len, sequences)}):
             yield size - cut, False
         last = trace.tokens[-1] if trace.tokens else None

@@ -37,7 +37,7 @@ from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError
 from streamdec.protocols import Tokenizer
 from tests import test_laws
-from tests.support.files import SHARED, rank_file, sentencepiece, small_gguf, tekken
+from tests.support.files import rank_file, sentencepiece, shared_folders, small_gguf, tekken
 from tests.support.zoo import ZOO
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*encoding is best effort")
@@ -299,7 +299,7 @@ def test_every_backend_is_a_tokenizer(made: BaseTokenizer) -> None:
 
 # --- real files -----------------------------------------------------------------------------------
 
-FOLDERS = sorted(path.name for path in SHARED.glob("*") if path.is_dir())
+FOLDERS = {path.name: path for path in shared_folders()}
 HUNDRED = "The quick brown fox jumps over the lazy dog. 12345 + 67890 = 80235!\n\n"
 PROMPTS = [
     HUNDRED,
@@ -360,7 +360,7 @@ def test_the_laws_are_tried_on_every_folder() -> None:
 @pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_ids_of_fixed_prompts(folder: str) -> None:
-    tokenizer = load_tokenizer(SHARED / folder)
+    tokenizer = load_tokenizer(FOLDERS[folder])
     ids = [i for prompt in PROMPTS for i in tokenizer.encode(prompt, special="text")]
     assert Encoding(ids).hash()[:16] == GOLDEN[folder]
 

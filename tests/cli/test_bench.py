@@ -200,7 +200,7 @@ def test_a_library_without_streams_is_asked_for_its_own_decode(kind: str, tmp_pa
     assert decode(ids) == tokenizer.decode(ids)
 
 
-def test_what_completes_a_stop_is_timed_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_completes_a_stop_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     timed: list[list[int]] = []
 
     def noted(driver: Driver, pieces: Sequence[Sequence[int]]) -> float:
@@ -211,7 +211,6 @@ def test_what_completes_a_stop_is_timed_by_itself(monkeypatch: pytest.MonkeyPatc
     tokenizer = MockTokenizer.from_tokens([b"a", b"#"])
     found = measure(tokenizer, [0, 0, 1, 1, 0], ["#"], seconds=0.01)
     assert (found.streams, found.stopped) == (3, 2)
-    assert found.stopping.end_ns is not None
     assert timed[-2:] == [[0, 0], [0]]
     found = measure(tokenizer, [1, 1], ["#"], seconds=0.01)
     assert (found.streams, found.stopped) == (2, 2)
@@ -252,11 +251,9 @@ def test_machines_get_all_of_it(monkeypatch: pytest.MonkeyPatch, text: Path) -> 
     assert found["text"] == {"name": str(text), "characters": len(TEXT), "is_cut": False}
     measured = found["measured"]
     assert (measured["streams"], measured["stopped"]) == (5, 4)
-    assert measured["stopping"]["end_ns"]["median"] > 0
-    assert measured["ours"]["end_ns"] is None
     assert measured["tokens"] == len(LIBRARY.encode(TEXT).ids)
     assert measured["differences"] == measured["rival_differences"] == []
-    for name in ("rival_ratio", "windowed_ratio", "stops_ratio", "cold_rival_ratio", "ready_ns"):
+    for name in ("rival_ratio", "windowed_ratio", "stops_ratio"):
         spread = measured[name]
         assert 0 < spread["low"] <= spread["median"] <= spread["high"]
     for name in ("ours", "stopping", "rival", "windowed"):
@@ -278,7 +275,6 @@ def test_people_read_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[0] == str(TOKENIZER)
     assert "  stops  '</answer>'" in lines
     assert "with 1 stop" in lines
-    assert "completes a stop" not in result.out
     assert any(line.startswith(f"  {HF}  ") for line in lines)
     assert any(line.startswith("  fixed window of 8  ") for line in lines)
     assert "Texts: all of streamdec's are what decode() gives." in lines
@@ -289,8 +285,7 @@ def test_people_read_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_stops_in_the_text_end_streams(monkeypatch: pytest.MonkeyPatch, text: Path) -> None:
     out = run(monkeypatch, *BENCH, "--text", text, r"--stop=\nUsual", TOKENIZER).out
     assert "in 5 streams, 4 ended by a stop\n" in out
-    told = next(line for line in out.splitlines() if "a token that completes a stop, " in line)
-    assert len(told) < 80
+    assert "A token that completes a stop is not timed." in out
 
 
 def test_without_stops_there_are_usual_ones_and_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

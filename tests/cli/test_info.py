@@ -14,7 +14,7 @@ import tokenizers
 import streamdec
 from streamdec.backends.hybrid import VARIABLE
 from tests.cli.running import LIBRARY, TOKENIZER, run, run_process
-from tests.support.files import SHARED
+from tests.support.files import shared_folders
 
 CAVEATS = {
     "chatglm3": {"ADDED_TOKEN_ID_DRIFT", "ADDED_TOKEN_ONLY_IN_CONFIG"},
@@ -34,7 +34,7 @@ CAVEATS = {
 WARNED = {"deepseek-coder", "synthetic-bytelevel"}
 if tuple(map(int, tokenizers.__version__.split(".")[:2])) >= (0, 23):
     WARNED.add("llama-2-normalized-specials")  # it decodes them as other text
-REAL = [pytest.param(path, id=path.name) for path in sorted(SHARED.glob("*")) if path.is_dir()]
+REAL = [pytest.param(path, id=path.name) for path in shared_folders()]
 
 
 @pytest.fixture(autouse=True)

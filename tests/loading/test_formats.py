@@ -23,13 +23,21 @@ from streamdec.errors import (
 from streamdec.loading.detect import detect_format
 from streamdec.loading.factory import load_tokenizer
 from streamdec.protocols import Tokenizer
-from tests.support.files import SHARED, rank_file, sentencepiece, small_gguf, tekken, write_json
+from tests.support.files import (
+    SHARED,
+    rank_file,
+    sentencepiece,
+    shared_folders,
+    small_gguf,
+    tekken,
+    write_json,
+)
 from tests.support.zoo import ZOO
 
 pytest.importorskip("tiktoken")
 
 SMALL = EncodingSpec("small", r"\s?\S+|\s+", {"<a>": 300})
-FOLDERS = sorted(path for path in SHARED.glob("*") if path.is_dir())
+FOLDERS = shared_folders()
 
 
 def load_quietly(path: str | Path, encoding: EncodingSpec | None = None) -> Tokenizer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 
 from streamdec import load_tokenizer
 from streamdec.preflight import Report, inspect
-from streamdec.preflight.findings import RULES, RULES_BY_TITLE
 from streamdec.preflight.report import SEVERITIES
+from streamdec.preflight.rules import RULES
 from tests.preflight.making import CHATML, Parts, added, control
+from tests.support.pages import ROOT
 
 NETWORK = {"COMMIT_NOT_REACHABLE", "COMMIT_NOT_HEAD"}
 """Only the hub can say so."""
@@ -289,9 +291,9 @@ def test_every_rule_has_a_snapshot() -> None:
 
 
 def test_a_code_is_declared_once_and_whole() -> None:
-    rules = [rule for listed in RULES_BY_TITLE.values() for rule in listed]
-    assert len({rule.code for rule in rules}) == len(rules)
-    for rule in rules:
+    data = tomllib.loads((ROOT / "streamdec" / "preflight" / "rules.toml").read_text("utf-8"))
+    assert [row["code"] for row in data["rules"]] == list(RULES)
+    for rule in RULES.values():
         assert rule.severity in SEVERITIES
         assert rule.when
         assert not rule.when.endswith(".")

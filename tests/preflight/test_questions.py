@@ -25,9 +25,9 @@ from streamdec.preflight import (
     summarize_quant_config,
     version_gate_tokenizer_class,
 )
-from streamdec.preflight.findings import RULES
 from streamdec.preflight.questions_files import COMPARING
 from streamdec.preflight.questions_templates import openers
+from streamdec.preflight.rules import RULES
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.tokens import Tokens
 from tests.preflight.corrupting import corrupt, corruptions

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamdec.cli import main
-from streamdec.preflight.findings import RULES
+from streamdec.preflight.rules import RULES
 from tests.preflight.incidents import write
 from tests.support.pages import ROOT, Page
 

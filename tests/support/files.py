@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import base64
 import json
+import lzma
+import shutil
 import struct
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +22,7 @@ __all__ = [
     "sentencepiece",
     "shared",
     "shared_files",
+    "shared_folders",
     "small_gguf",
     "small_ranks",
     "tekken",
@@ -49,7 +55,24 @@ def shared_files() -> list[Path]:
     )
     # One that stands beside a tokenizer.json has the same tokens.
     found = [path for name in names for path in shared(name)]
+    found += map(_unpacked, shared("*/*.xz"))
     return [path for path in found if not (path.parent / "tokenizer.json").exists()]
+
+
+def shared_folders() -> list[Path]:
+    """The folders of real tokenizers."""
+    unpacked = {path.parent.name: _unpacked(path).parent for path in shared("*/*.xz")}
+    return [unpacked.get(path.name, path) for path in shared("*") if path.is_dir()]
+
+
+@cache
+def _unpacked(path: Path) -> Path:
+    """A file that is kept compressed, in a folder of the same name."""
+    folder = Path(tempfile.mkdtemp(prefix="streamdec-tests-"), path.parent.name)
+    folder.mkdir()
+    atexit.register(shutil.rmtree, folder.parent, ignore_errors=True)
+    folder.joinpath(path.stem).write_bytes(lzma.decompress(path.read_bytes()))
+    return folder / path.stem
 
 
 def small_ranks() -> dict[bytes, int]:

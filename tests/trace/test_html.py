@@ -50,7 +50,7 @@ def test_whatever_the_text_is_it_makes_no_element() -> None:
             trace.header,
             tokenizer=HOSTILE + "\ud800",
             tokenizer_class=HOSTILE,
-            conditions={"stop": [HOSTILE]},
+            conditions={"stop": (HOSTILE,)},
         ),
         error=HOSTILE,
         verdict=replace(trace.verdict, equal=False, reason=HOSTILE),

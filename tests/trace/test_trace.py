@@ -25,7 +25,6 @@ from streamdec import (
     stream,
     wrap,
 )
-from streamdec import Sequence as TokenSequence
 from streamdec.errors import FinishedError, SnapshotError, TokenIdError
 from streamdec.trace import Trace, Tracer, Verdict, replay
 from streamdec.trace.html import html_page
@@ -303,63 +302,6 @@ def test_redaction_keeps_sizes() -> None:
 # --- every decoder --------------------------------------------------------------------------------
 
 
-@given(data=st.data(), ids=IDS, before=st.lists(st.sampled_from(range(len(TOKENS))), max_size=4))
-def test_a_sequence_is_traced_too(data: st.DataObject, ids: list[int], before: list[int]) -> None:
-    places = data.draw(cuts(ids))
-    plain, sequence = (TokenSequence(tokenizer(), before) for _ in range(2))
-    tracer = Tracer(sequence)
-    for start, end in zip([0, *places], [*places, len(ids)], strict=True):
-        group = ids[start:end]
-        assert tracer.append_tokens(group) == plain.append_tokens(group)
-        assert tracer.trace().verdict.equal, tracer.trace().verdict
-    assert (tracer.text, tracer.token_ids, len(tracer)) == (plain.text, plain.token_ids, len(plain))
-    trace = Trace.from_lines(tracer.trace().lines())
-    assert trace == tracer.trace()
-    assert [token.token_id for token in trace.tokens] == ids
-    assert replay(trace, tokenizer()) is None
-
-
-def test_a_sequence_that_is_cut_back_forgets_what_was_written_of_it() -> None:
-    tracer = Tracer(TokenSequence(tokenizer(), [0]))
-    tracer.append_tokens([1, 8, 9, 2])
-    tracer.truncate(3)
-    assert [token.token_id for token in tracer.trace().tokens] == [1, 8]
-    assert tracer.append_token(9) == "é"
-    assert tracer.trace().tokens[-1].position == 1
-    assert (tracer.text, str(tracer.trace().verdict)) == ("abé", "equal to the whole decode: yes")
-    tracer.truncate(0)
-    assert tracer.append_token(1) == "b"
-    assert [token.index for token in tracer.trace().tokens] == [0]
-    assert tracer.trace().verdict.equal
-    assert replay(tracer.trace(), tokenizer()) is None
-
-
-def test_text_appended_to_a_sequence_is_traced() -> None:
-    tracer = Tracer(TokenSequence(MockTokenizer(), [1]))
-    assert tracer.append_text("world test") == " world test"
-    assert [token.text for token in tracer.trace().tokens] == [" world", " test"]
-    with pytest.raises(TypeError):
-        tracer.append_text(3)  # type: ignore[arg-type]
-
-
-def test_bytes_are_traced_as_the_text_that_they_are() -> None:
-    tracer = Tracer(DecodeStream(tokenizer()))
-    assert [tracer.step_bytes(8), tracer.step_bytes(9), tracer.step_bytes(6)] == [
-        b"\xc3",
-        b"\xa9",
-        b"\xf0\x9f",
-    ]
-    tracer.flush_bytes()
-    trace = tracer.trace()
-    assert [(token.text, token.held) for token in trace.tokens] == [
-        ("", b"\xc3"),
-        ("é", b""),
-        ("", b"\xf0\x9f"),
-    ]
-    assert trace.text == "é\ufffd"
-    assert trace.verdict.equal
-
-
 def test_copies_are_the_decoders_own() -> None:
     tracer = Tracer(StopSequenceDecoder(tokenizer(), STOPS))
     tracer.step(0)
@@ -370,8 +312,9 @@ def test_copies_are_the_decoders_own() -> None:
     assert isinstance(copy.copy(tracer), StopSequenceDecoder)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = tracer.nothing
-    with pytest.raises(AttributeError, match="append_token"):
-        tracer.append_token(0)
+    for name in ("step_bytes", "flush_bytes", "release"):
+        with pytest.raises(AttributeError, match=rf"{name}\(\) cannot be traced"):
+            getattr(tracer, name)
 
 
 def test_what_may_follow_of_several_stops_and_sequences() -> None:
@@ -412,7 +355,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 def test_a_decoder_inside_a_stream(way: str) -> None:
     makers: list[Callable[[], Any]] = [lambda: StopSequenceDecoder(tokenizer(), STOPS)]
     if way not in ("stream", "iter_chunks"):
-        makers += [lambda: DecodeStream(tokenizer()), lambda: TokenSequence(tokenizer())]
+        makers.append(lambda: DecodeStream(tokenizer()))
     for make in makers:
         tracer = Tracer(make())
         assert chunks_of(WAYS[way](tracer)) == chunks_of(WAYS[way](make()))
@@ -433,15 +376,6 @@ def test_an_engine_that_stops_by_itself_is_compared_wholly() -> None:
     trace = tracer.trace()
     cut = replace(trace, tokens=trace.tokens[:1])
     assert (trace.verdict.equal, verdict_on(cut, tokenizer(), [0, 1], None).equal) == (True, False)
-
-
-def test_a_sequence_can_grow_after_its_stream_has_ended() -> None:
-    tracer = Tracer(TokenSequence(tokenizer()))
-    chunks_of(wrap([0], tracer))
-    assert tracer.trace().finish_reason == "length"
-    assert chunks_of(wrap([1], tracer))[0].text == "b"
-    tracer.append_token(2)
-    assert (tracer.trace().end, tracer.trace().text) == (None, "ab the")
 
 
 def test_only_what_stands_before_a_stop_decoder_is_a_decoder_of_a_stream() -> None:
@@ -500,11 +434,10 @@ def test_redacted_nothing_of_text_ids_stops_or_paths_is_left(
     ids = range(700, 700 + len(pieces))
     for decoder in (
         DecodeStream(made, [700]),
-        TokenSequence(made, [700]),
         StopSequenceDecoder(made, conditions, [700]),
     ):
         tracer: Any = Tracer(decoder)
-        (tracer.append_tokens if isinstance(decoder, TokenSequence) else tracer.step_batch)(ids)
+        tracer.step_batch(ids)
         trace = tracer.trace()
         secrets = [*words, Named.name]
         assert left_in("\n".join(trace.lines()), [Named.name])

@@ -130,7 +130,7 @@ def broken(tracer: Tracer[Any], index: int, breaking: Breaking) -> Verdict:
     other = replace(trace, tokens=tuple(tokens))
     ids = [token.token_id or 0 for token in tokens]
     match = getattr(tracer, "match", None)
-    return verdict_on(other, tracer.decoder.tokenizer, ids, None, "", match)
+    return verdict_on(other, tracer.decoder.tokenizer, ids, None, match)
 
 
 @pytest.mark.parametrize("breaking", [LOST, CHANGED, DOUBLED, LEAKED])

@@ -5,143 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from streamdec.preflight.report import Evidence, Finding, Reference, Rule, shown
+from streamdec.preflight.report import Evidence, Finding, shown
+from streamdec.preflight.rules import RULES
 from streamdec.preflight.stop_tokens import CONFIG, GENERATION, Found, is_bare_zero
 from streamdec.preflight.tokens import is_id
 from streamdec.preflight.view import View
 
 __all__ = ["check"]
 
-_VLLM = Reference("vllm", "0.33.0", "vllm/sampling_params.py")
-_VLLM_CONFIG = Reference("vllm", "0.33.0", "vllm/transformers_utils/config.py")
-_SGLANG = Reference("sglang", "0.5.23", "srt/configs/model_config.py")
-_SGLANG_TEXT = Reference("sglang", "0.5.23", "srt/utils/hf_transformers/common.py")
-_GENERATE = Reference("transformers", "5.23.0", "generation/configuration_utils.py")
-_BACKEND = Reference("transformers", "5.23.0", "tokenization_utils_tokenizers.py")
 _THREE = ("vllm", "sglang", "transformers")
 
-SOURCES_DISAGREE = Rule(
-    "EOS_SOURCES_DISAGREE",
-    "info",
-    "the ids that the tokenizer, generation_config.json and config.json declare are not the same",
-    ("readers of a single file",),
-    "Read all three; do not take the end of a sequence from one file.",
-    (_VLLM, _SGLANG, _GENERATE),
-)
-ENGINES_DISAGREE = Rule(
-    "EOS_ENGINES_DISAGREE",
-    "warning",
-    "the effective stop tokens are not the same on all engines that are asked about",
-    _THREE,
-    "Pass stop_token_ids explicitly, or write all ids into generation_config.json.",
-    (_VLLM, _SGLANG, _GENERATE),
-)
-TERMINATOR_NOT_STOPPED = Rule(
-    "EOS_TERMINATOR_NOT_STOPPED",
-    "error",
-    "the marker with which the template closes a turn of the assistant does not stop an engine",
-    _THREE,
-    "That engine runs on into the next turn: add the id to generation_config.json or pass it in "
-    "stop_token_ids.",
-    (_VLLM, _SGLANG, _GENERATE),
-)
-TURN_PRIMER = Rule(
-    "EOS_TURN_PRIMER_IN_STOP_SET",
-    "info",
-    "a stop id opens the next turn, and the template has no marker that closes one",
-    _THREE,
-    "By design: the model ends a turn by beginning the next. Keep the id, and keep it hidden "
-    "(no include_stop_str_in_output, no no_stop_trim). Without it the output runs on.",
-    (
-        Reference("vllm", "0.33.0", "vllm/v1/engine/detokenizer.py"),
-        Reference("sglang", "0.5.23", "srt/managers/detokenizer_manager.py"),
-    ),
-)
-MISSING_EVERYWHERE = Rule(
-    "EOS_MISSING_EVERYWHERE",
-    "error",
-    "no engine has any stop token",
-    _THREE,
-    "Nothing but the length limit ends an answer: declare eos_token_id in generation_config.json.",
-    (_VLLM, _SGLANG, _GENERATE),
-)
-NOT_IN_VOCAB = Rule(
-    "EOS_TOKEN_NOT_IN_VOCAB",
-    "error",
-    "tokenizer.json does not have the text of eos_token",
-    _THREE,
-    "transformers appends it under a new id, which the model never gives and which may be beyond "
-    "its embeddings: name a token that is there.",
-    (_BACKEND,),
-)
-ID_UNKNOWN = Rule(
-    "EOS_ID_UNKNOWN",
-    "error",
-    "an id that is declared as the end of a sequence is no token of a readable tokenizer.json, or "
-    "no id at all",
-    _THREE,
-    "A slip, or the id of another base model: correct it.",
-    (_VLLM, _SGLANG, _GENERATE),
-)
-CLASS_DEFAULT = Rule(
-    "EOS_CLASS_DEFAULT_IN_EFFECT",
-    "warning",
-    "config.json has no eos_token_id, and the configuration class of its model type has a default",
-    ("vllm", "sglang", "transformers<5"),
-    "SGLang always stops on the default, vLLM where generation_config.json is absent: write the "
-    "right id into config.json.",
-    (_SGLANG, _VLLM_CONFIG),
-)
-TEXT_CONFIG_ONLY = Rule(
-    "EOS_TEXT_CONFIG_ONLY",
-    "warning",
-    "eos_token_id is in the text part of config.json alone",
-    _THREE,
-    "SGLang lifts it; vLLM and transformers see it only without generation_config.json: write the "
-    "id into generation_config.json.",
-    (_SGLANG_TEXT, _GENERATE),
-)
-ZERO_DROPPED = Rule(
-    "EOS_ZERO_DROPPED",
-    "warning",
-    "generation_config.json has the bare integer 0 as eos_token_id",
-    ("sglang", "mlx-lm"),
-    "SGLang drops it in a truth test: write [0].",
-    (_SGLANG,),
-)
-GENERATION_MISSING = Rule(
-    "GENERATION_CONFIG_MISSING",
-    "info",
-    "there is no generation_config.json",
-    _THREE,
-    "Each engine falls back in its own way; write the file with eos_token_id.",
-    (_VLLM_CONFIG, _SGLANG, _GENERATE),
-)
-STOP_STRINGS_IGNORED = Rule(
-    "GENERATION_STOP_STRINGS_IGNORED",
-    "warning",
-    "generation_config.json has stop_strings",
-    ("vllm", "sglang"),
-    "vLLM and SGLang never read it: pass the strings as stop with each request.",
-    (_VLLM, _SGLANG),
-)
-BOS_DISAGREE = Rule(
-    "BOS_SOURCES_DISAGREE",
-    "warning",
-    "the ids that the files declare for the beginning of a sequence are not the same",
-    _THREE,
-    "A prompt gets the wrong first token, or two of them: make the files agree.",
-    (_GENERATE, _BACKEND),
-)
-PAD_EQUALS_EOS = Rule(
-    "PAD_EQUALS_EOS",
-    "info",
-    "the padding id is one of the stop ids",
-    ("transformers",),
-    "Batched generate() and the masks of training take padding for the end, or the end for "
-    "padding: give padding a token of its own.",
-    (_GENERATE,),
-)
+SOURCES_DISAGREE = RULES["EOS_SOURCES_DISAGREE"]
+ENGINES_DISAGREE = RULES["EOS_ENGINES_DISAGREE"]
+TERMINATOR_NOT_STOPPED = RULES["EOS_TERMINATOR_NOT_STOPPED"]
+TURN_PRIMER = RULES["EOS_TURN_PRIMER_IN_STOP_SET"]
+MISSING_EVERYWHERE = RULES["EOS_MISSING_EVERYWHERE"]
+NOT_IN_VOCAB = RULES["EOS_TOKEN_NOT_IN_VOCAB"]
+ID_UNKNOWN = RULES["EOS_ID_UNKNOWN"]
+CLASS_DEFAULT = RULES["EOS_CLASS_DEFAULT_IN_EFFECT"]
+TEXT_CONFIG_ONLY = RULES["EOS_TEXT_CONFIG_ONLY"]
+ZERO_DROPPED = RULES["EOS_ZERO_DROPPED"]
+GENERATION_MISSING = RULES["GENERATION_CONFIG_MISSING"]
+STOP_STRINGS_IGNORED = RULES["GENERATION_STOP_STRINGS_IGNORED"]
+BOS_DISAGREE = RULES["BOS_SOURCES_DISAGREE"]
+PAD_EQUALS_EOS = RULES["PAD_EQUALS_EOS"]
 
 
 def check(view: View) -> Iterator[Finding]:

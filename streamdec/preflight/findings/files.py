@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from streamdec.preflight.facts import ONLY_V5, facts
-from streamdec.preflight.report import Evidence, Finding, Reference, Rule
+from streamdec.preflight.report import Evidence, Finding
+from streamdec.preflight.rules import RULES, Rule
 from streamdec.preflight.snapshot import Problem
 from streamdec.preflight.tokenizer_class import auto_map_of
 from streamdec.preflight.view import View
@@ -22,121 +23,19 @@ _OBJECTS = (
 _JSON = "tokenizer.json"
 _LOADED = ("transformers", "vllm", "sglang")
 _ALL = (*_LOADED, "dynamo", "smg", "mlx-lm")
-_AUTO = Reference("transformers", "5.23.0", "models/auto/tokenization_auto.py")
-_AUTO_4 = Reference("transformers", "4.57.6", "models/auto/tokenization_auto.py")
-_BASE = Reference("transformers", "5.23.0", "tokenization_utils_base.py")
-_GENERATE = Reference("transformers", "5.23.0", "generation/configuration_utils.py")
 
-INVALID_JSON = Rule(
-    "FILE_INVALID_JSON",
-    "error",
-    "a file is no JSON for Python's reader, or not the object that it should be (a byte order mark "
-    "fails, Infinity and NaN pass)",
-    _ALL,
-    "Correct the file. A broken generation_config.json counts as absent for transformers, vLLM and "
-    "SGLang.",
-    (_GENERATE, _BASE),
-)
-LFS_POINTER = Rule(
-    "FILE_LFS_POINTER",
-    "error",
-    "a file is a pointer of git-lfs and not the file",
-    _ALL,
-    "Fetch it: git lfs pull, or download the snapshot anew.",
-    (_BASE,),
-)
-TOO_LARGE = Rule(
-    "FILE_TOO_LARGE",
-    "error",
-    "a file is larger than any of its kind, and was not read",
-    _ALL,
-    "Look at what it is; nothing of it is in this report.",
-)
-OUTSIDE = Rule(
-    "FILE_OUTSIDE_FOLDER",
-    "error",
-    "a file is a link that leads out of the folder (and not to the blobs of the hub's cache), and "
-    "was not followed",
-    _ALL,
-    "An engine would follow it. Put the file itself there.",
-)
-UNREADABLE = Rule(
-    "FILE_UNREADABLE",
-    "error",
-    "a file cannot be read: no permission, a link to nothing, no regular file, or a template that "
-    "is not UTF-8",
-    _ALL,
-    "Put a readable file there.",
-)
-NOT_A_TOKENIZER = Rule(
-    "TOKENIZER_JSON_INVALID",
-    "error",
-    "tokenizer.json is JSON, and the tokenizers library does not read it; or it has, with the "
-    "files beside it, more than 100,000 added tokens or 2,097,152 characters of them, and was not "
-    "tried",
-    _ALL,
-    "Save it anew; a newer library may be needed.",
-    (Reference("tokenizers", "0.22", "tokenizers/src/tokenizer/serialization.rs"),),
-)
-JSON_MISSING = Rule(
-    "TOKENIZER_JSON_MISSING",
-    "info",
-    "there is no tokenizer.json",
-    _ALL,
-    "transformers 5 may build an empty tokenizer whose ids begin at 0: never take ids from such a "
-    "load.",
-    (_BASE, _AUTO),
-    or_severity="error if there is nothing else of which a tokenizer can be built",
-)
-REQUIRES_V5 = Rule(
-    "TOKENIZER_CLASS_REQUIRES_V5",
-    "info",
-    "tokenizer_class is one that transformers has since 5.0",
-    ("transformers<5.0",),
-    "transformers before 5.0 fails with ValueError: Tokenizer class … does not exist. Serve with "
-    "5.0 or later, or declare PreTrainedTokenizerFast.",
-    (_AUTO_4, _AUTO),
-    or_severity="error where an engine that is asked about may run on transformers before 5.0",
-)
-CLASS_UNKNOWN = Rule(
-    "TOKENIZER_CLASS_UNKNOWN",
-    "warning",
-    "tokenizer_class is none that transformers has, and no code is named for it",
-    _LOADED,
-    "transformers 4 raises, 5 takes another class and does not say so: declare the one that is "
-    "meant.",
-    (_AUTO, _AUTO_4),
-)
-REMOTE_CODE = Rule(
-    "TOKENIZER_REMOTE_CODE",
-    "warning",
-    "auto_map names code of the snapshot for the tokenizer",
-    _LOADED,
-    "It runs with trust_remote_code=True and may do anything: read it first. It was not run here, "
-    "so ids are known as far as added_tokens_decoder tells them.",
-    (_AUTO,),
-)
-MISTRAL_NATIVE = Rule(
-    "TOKENIZER_MISTRAL_NATIVE",
-    "info",
-    "there is a tekken.json or a tokenizer.model.v…",
-    ("vllm", "transformers"),
-    "vLLM takes its Mistral mode where consolidated*.safetensors is there too; transformers takes "
-    "mistral-common where that is installed.",
-    (
-        Reference("vllm", "0.33.0", "vllm/transformers_utils/repo_utils.py"),
-        _AUTO,
-    ),
-)
-FLAG_IGNORED = Rule(
-    "ADD_BOS_EOS_FLAG_IGNORED",
-    "info",
-    "tokenizer_config.json has add_bos_token or add_eos_token beside a tokenizer.json",
-    ("transformers>=5.0", "vllm", "sglang"),
-    "transformers 5 drops the flags, the post-processor of tokenizer.json decides (SGLang restores "
-    "them for seven class names of Llama, CodeLlama, Gemma and Cohere): set it there.",
-    (_BASE, Reference("sglang", "0.5.23", "srt/utils/hf_transformers/tokenizer.py")),
-)
+INVALID_JSON = RULES["FILE_INVALID_JSON"]
+LFS_POINTER = RULES["FILE_LFS_POINTER"]
+TOO_LARGE = RULES["FILE_TOO_LARGE"]
+OUTSIDE = RULES["FILE_OUTSIDE_FOLDER"]
+UNREADABLE = RULES["FILE_UNREADABLE"]
+NOT_A_TOKENIZER = RULES["TOKENIZER_JSON_INVALID"]
+JSON_MISSING = RULES["TOKENIZER_JSON_MISSING"]
+REQUIRES_V5 = RULES["TOKENIZER_CLASS_REQUIRES_V5"]
+CLASS_UNKNOWN = RULES["TOKENIZER_CLASS_UNKNOWN"]
+REMOTE_CODE = RULES["TOKENIZER_REMOTE_CODE"]
+MISTRAL_NATIVE = RULES["TOKENIZER_MISTRAL_NATIVE"]
+FLAG_IGNORED = RULES["ADD_BOS_EOS_FLAG_IGNORED"]
 _BY_PROBLEM: Mapping[Problem, Rule] = {
     "json": INVALID_JSON,
     "lfs": LFS_POINTER,

@@ -5,39 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from streamdec.preflight.report import Evidence, Finding, Reference, Rule
+from streamdec.preflight.report import Evidence, Finding
+from streamdec.preflight.rules import RULES
 from streamdec.preflight.view import View
 
 __all__ = ["check"]
 
-_HUB = Reference("huggingface_hub", "0.23", "hf_api.py")
 _SHA = re.compile(r"[0-9a-f]{40}")
 _ANYONE = ("whoever names this commit",)
 
-NOT_REACHABLE = Rule(
-    "COMMIT_NOT_REACHABLE",
-    "error",
-    "the commit is in the history of no branch, tag or pull request of the repository",
-    _ANYONE,
-    "What it changed was never merged, and the hub may drop it: name a commit of a branch.",
-    (_HUB,),
-)
-NOT_HEAD = Rule(
-    "COMMIT_NOT_HEAD",
-    "info",
-    "the commit is in the history of a branch, and not its head",
-    _ANYONE,
-    "Later changes are not in it: see whether they matter.",
-    (_HUB,),
-)
-UNVERIFIED = Rule(
-    "COMMIT_UNVERIFIED",
-    "info",
-    "nobody was asked whether the commit is reachable",
-    _ANYONE,
-    "Ask the hub (extra hub), with the network.",
-    (_HUB,),
-)
+NOT_REACHABLE = RULES["COMMIT_NOT_REACHABLE"]
+NOT_HEAD = RULES["COMMIT_NOT_HEAD"]
+UNVERIFIED = RULES["COMMIT_UNVERIFIED"]
 
 
 def check(view: View) -> Iterator[Finding]:

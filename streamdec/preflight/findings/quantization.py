@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from streamdec.preflight.report import Evidence, Finding, Reference, Rule, shown
+from streamdec.preflight.report import Evidence, Finding, shown
+from streamdec.preflight.rules import RULES
 from streamdec.preflight.view import View
 
 __all__ = ["check", "grouped_weights", "nested_quantization", "quantization_places"]
@@ -14,50 +15,12 @@ _CONFIG = "config.json"
 _SIDECAR = "hf_quant_config.json"
 _KEY = "quantization_config"
 _MAX_NODES = 100_000
-_VLLM = Reference("vllm", "0.33.0", "vllm/transformers_utils/config.py")
-_SGLANG = Reference("sglang", "0.5.23", "srt/configs/model_config.py")
 
-NESTED = Rule(
-    "QUANT_NESTED",
-    "warning",
-    "quantization_config is nowhere but inside a part of config.json",
-    ("sglang", "readers of the top level"),
-    "A reader of the top level takes the weights for unquantised. vLLM looks into text_config, "
-    "SGLang into that of models it knows: copy the entry to the top level.",
-    (_VLLM, _SGLANG),
-)
-SIDECAR_ONLY = Rule(
-    "QUANT_SIDECAR_ONLY",
-    "info",
-    "hf_quant_config.json is there and config.json says nothing of quantisation",
-    ("transformers", "readers of config.json"),
-    "vLLM and SGLang read the file, others do not: add quantization_config to config.json.",
-    (_VLLM, _SGLANG),
-)
-DISAGREE = Rule(
-    "QUANT_MULTIPLE_DISAGREE",
-    "error",
-    "two places declare different quantisations",
-    ("vllm", "sglang", "transformers"),
-    "Which of them wins depends on the reader: keep the true one.",
-    (_VLLM, _SGLANG),
-)
-NO_METHOD = Rule(
-    "QUANT_NO_METHOD",
-    "warning",
-    "a quantization_config does not name its method",
-    ("vllm", "sglang", "transformers"),
-    "Engines guess, or load the weights as if they were not quantised: add quant_method.",
-    (_VLLM, _SGLANG),
-)
-KV_SCHEME_NULL = Rule(
-    "QUANT_KV_SCHEME_NULL",
-    "info",
-    "a quantisation says that it has no scales for the KV cache",
-    ("vllm", "sglang"),
-    "With a KV cache in fp8 the scale is 1.0: expect a loss, or leave the cache as it is.",
-    (_VLLM, _SGLANG),
-)
+NESTED = RULES["QUANT_NESTED"]
+SIDECAR_ONLY = RULES["QUANT_SIDECAR_ONLY"]
+DISAGREE = RULES["QUANT_MULTIPLE_DISAGREE"]
+NO_METHOD = RULES["QUANT_NO_METHOD"]
+KV_SCHEME_NULL = RULES["QUANT_KV_SCHEME_NULL"]
 
 
 def nested_quantization(config: Any) -> list[tuple[str, Any]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streamdec.errors import ChatTemplateError
-from streamdec.preflight.report import Evidence, Finding, Reference, Rule
+from streamdec.preflight.report import Evidence, Finding
+from streamdec.preflight.rules import RULES
 from streamdec.preflight.templates import CONFIG, DIRECTORY, FILE, LEGACY, Template
 from streamdec.preflight.turns import CHILD_DIED, FIRST, WHAT, probe
 from streamdec.preflight.view import View
@@ -15,173 +16,26 @@ __all__ = ["check"]
 _LOADED = ("transformers", "vllm", "sglang")
 _MOST_RENDERED = 3
 """Templates besides the default: each takes a process of its own."""
-_BASE = Reference("transformers", "5.23.0", "tokenization_utils_base.py")
-_UTILS = Reference("transformers", "5.23.0", "utils/chat_template_utils.py")
-_PROCESSOR = Reference("transformers", "5.23.0", "processing_utils.py")
-_VLLM = Reference("vllm", "0.33.0", "vllm/renderers/hf.py")
-_SGLANG = Reference("sglang", "0.5.23", "srt/entrypoints/openai/serving_chat.py")
-_SANDBOX = Reference("jinja2", "3.1.6", "jinja2/sandbox.py")
 
-MISSING = Rule(
-    "CHAT_TEMPLATE_MISSING",
-    "warning",
-    "there is no chat template, and no engine has code that does without",
-    _LOADED,
-    "The chat endpoints refuse, or take a template of their own: add chat_template.jinja.",
-    (_BASE, _VLLM),
-)
-BYPASSED = Rule(
-    "CHAT_TEMPLATE_BYPASSED",
-    "info",
-    "engines render this architecture with code of their own, not with the template",
-    ("vllm", "sglang"),
-    "What the template says holds for transformers alone: compare a prompt with the engine's.",
-    (_VLLM, _SGLANG),
-)
-SHADOWS = Rule(
-    "CHAT_TEMPLATE_SIDECAR_SHADOWS_INLINE",
-    "warning",
-    "the template files differ from chat_template in tokenizer_config.json, or lack names of it",
-    _LOADED,
-    "The files replace the inline entry whole; loaders that read only tokenizer_config.json see "
-    "another template: keep one of the two.",
-    (_BASE,),
-)
-INLINE_LOST = Rule(
-    "CHAT_TEMPLATE_INLINE_LOST",
-    "error",
-    "template files exist for other names alone, so that the inline template is dropped",
-    _LOADED,
-    "There is no default template after loading: save it as chat_template.jinja.",
-    (_BASE,),
-)
-NO_DEFAULT = Rule(
-    "CHAT_TEMPLATE_NO_DEFAULT",
-    "error",
-    "there are templates with names, and none of them is default",
-    _LOADED,
-    "A conversation without tools raises ValueError: save one as chat_template.jinja.",
-    (_BASE,),
-)
-NAMED = Rule(
-    "CHAT_TEMPLATE_NAMED",
-    "info",
-    "there are several templates, one of them the default",
-    _LOADED,
-    "With tools (an empty list counts) tool_use is taken, if there is one.",
-    (_BASE,),
-)
-COLLISION = Rule(
-    "CHAT_TEMPLATE_DEFAULT_COLLISION",
-    "warning",
-    "additional_chat_templates/default.jinja lies beside chat_template.jinja",
-    _LOADED,
-    "Tokenizers take the former, processors the latter: remove one.",
-    (_BASE, _PROCESSOR),
-)
-LEGACY_JSON = Rule(
-    "CHAT_TEMPLATE_LEGACY_JSON",
-    "warning",
-    "there is a chat_template.json",
-    (*_LOADED, "smg"),
-    "Processors read it (vLLM only without tools), tokenizers do not, and smg prefers it: save it "
-    "as chat_template.jinja.",
-    (_PROCESSOR, _VLLM),
-)
-SYNTAX_ERROR = Rule(
-    "CHAT_TEMPLATE_SYNTAX_ERROR",
-    "error",
-    "the template is no template that jinja2 compiles",
-    _LOADED,
-    "No conversation can be rendered: correct the line.",
-    (_UTILS,),
-)
-UNKNOWN_NAME = Rule(
-    "CHAT_TEMPLATE_UNKNOWN_NAME",
-    "error",
-    "the template uses a filter, a test or a function that its environment does not have",
-    _LOADED,
-    "Rendering fails there: use what transformers has (templates for llama.cpp may have "
-    "from_json).",
-    (_UTILS,),
-)
-SANDBOX_VIOLATION = Rule(
-    "CHAT_TEMPLATE_SANDBOX_VIOLATION",
-    "error",
-    "the template does what the sandbox forbids",
-    _LOADED,
-    "Rendering fails; read the template before serving this snapshot.",
-    (_SANDBOX, _UTILS),
-)
-RESOURCE_LIMIT = Rule(
-    "CHAT_TEMPLATE_RESOURCE_LIMIT",
-    "error",
-    "the template is too large, or takes too much time or memory",
-    _LOADED,
-    "An engine would hang or be killed: the sandbox stops code, not cost. Read the template before "
-    "serving this snapshot.",
-    (_SANDBOX,),
-)
-NOT_INSPECTED = Rule(
-    "CHAT_TEMPLATE_NOT_INSPECTED",
-    "info",
-    "the template was not looked at, as jinja2 is not installed or no process renders it",
-    _LOADED,
-    "pip install 'streamdec[chat]' and inspect again.",
-    or_severity="warning where the process that renders it could not be started, or ended",
-)
-IGNORES_GENERATION_PROMPT = Rule(
-    "CHAT_TEMPLATE_IGNORES_GENERATION_PROMPT",
-    "info",
-    "a prompt is the same with and without add_generation_prompt",
-    _LOADED,
-    "Normal where a user's turn ends with what begins the answer (Mistral). Else the model may "
-    "write the user's next turn.",
-    (_UTILS,),
-)
-CLOCK_DEPENDENT = Rule(
-    "CHAT_TEMPLATE_CLOCK_DEPENDENT",
-    "warning",
-    "the template calls strftime_now",
-    _LOADED,
-    "The prompt depends on the local time of the host: caches of prefixes miss each day, and "
-    "results cannot be repeated. Pass the date as a variable, if the template takes one.",
-    (_UTILS,),
-)
-NEEDS_KWARGS = Rule(
-    "CHAT_TEMPLATE_NEEDS_KWARGS",
-    "info",
-    "the template reads variables that it is not always given",
-    _LOADED,
-    "Pass them in chat_template_kwargs; vLLM drops those that a template does not name, and before "
-    "0.11.1 it dropped more.",
-    (_VLLM, _SGLANG),
-)
-TOOL_ARGS_STRING_FAILS = Rule(
-    "CHAT_TEMPLATE_TOOL_ARGS_STRING_FAILS",
-    "info",
-    "arguments of a tool call render as an object and fail as the string that OpenAI's API has",
-    ("transformers",),
-    "Parse the string before a bare apply_chat_template; vLLM and SGLang do so themselves.",
-    (_UTILS, _VLLM, _SGLANG),
-)
-NONE_LEAK = Rule(
-    "CHAT_TEMPLATE_NONE_CONTENT_LEAK",
-    "warning",
-    "a message whose content is null puts the word None into the prompt",
-    ("transformers<5.23", "vllm", "sglang"),
-    "Send an empty string instead. transformers 5.23 drops null fields before rendering.",
-    (_UTILS,),
-)
-LIST_REPR = Rule(
-    "CHAT_TEMPLATE_LIST_CONTENT_REPR",
-    "warning",
-    "a message whose content is a list puts a Python list into the prompt",
-    ("transformers",),
-    "Send the text as a string; vLLM and SGLang join it where they see that the template wants "
-    "one.",
-    (_UTILS, _VLLM, _SGLANG),
-)
+MISSING = RULES["CHAT_TEMPLATE_MISSING"]
+BYPASSED = RULES["CHAT_TEMPLATE_BYPASSED"]
+SHADOWS = RULES["CHAT_TEMPLATE_SIDECAR_SHADOWS_INLINE"]
+INLINE_LOST = RULES["CHAT_TEMPLATE_INLINE_LOST"]
+NO_DEFAULT = RULES["CHAT_TEMPLATE_NO_DEFAULT"]
+NAMED = RULES["CHAT_TEMPLATE_NAMED"]
+COLLISION = RULES["CHAT_TEMPLATE_DEFAULT_COLLISION"]
+LEGACY_JSON = RULES["CHAT_TEMPLATE_LEGACY_JSON"]
+SYNTAX_ERROR = RULES["CHAT_TEMPLATE_SYNTAX_ERROR"]
+UNKNOWN_NAME = RULES["CHAT_TEMPLATE_UNKNOWN_NAME"]
+SANDBOX_VIOLATION = RULES["CHAT_TEMPLATE_SANDBOX_VIOLATION"]
+RESOURCE_LIMIT = RULES["CHAT_TEMPLATE_RESOURCE_LIMIT"]
+NOT_INSPECTED = RULES["CHAT_TEMPLATE_NOT_INSPECTED"]
+IGNORES_GENERATION_PROMPT = RULES["CHAT_TEMPLATE_IGNORES_GENERATION_PROMPT"]
+CLOCK_DEPENDENT = RULES["CHAT_TEMPLATE_CLOCK_DEPENDENT"]
+NEEDS_KWARGS = RULES["CHAT_TEMPLATE_NEEDS_KWARGS"]
+TOOL_ARGS_STRING_FAILS = RULES["CHAT_TEMPLATE_TOOL_ARGS_STRING_FAILS"]
+NONE_LEAK = RULES["CHAT_TEMPLATE_NONE_CONTENT_LEAK"]
+LIST_REPR = RULES["CHAT_TEMPLATE_LIST_CONTENT_REPR"]
 _BY_CODE = {rule.code: rule for rule in (SYNTAX_ERROR, SANDBOX_VIOLATION, RESOURCE_LIMIT)}
 _OWN_CODE = {
     "gpt_oss": "harmony",

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from streamdec.backends.tokenizer_config import ROLES, content_of
-from streamdec.preflight.report import Evidence, Finding, Reference, Rule, Severity, shown
+from streamdec.preflight.report import Evidence, Finding, Severity, shown
+from streamdec.preflight.rules import RULES
 from streamdec.preflight.tokens import Entry, Tokens
 from streamdec.preflight.view import View
 
@@ -18,155 +19,25 @@ _JSON = "tokenizer.json"
 _MAP = "special_tokens_map.json"
 _MOST = 50
 """Pieces of evidence that one finding shows; it says how many there are."""
-_BASE = Reference("transformers", "5.23.0", "tokenization_utils_base.py")
-_BACKEND = Reference("transformers", "5.23.0", "tokenization_utils_tokenizers.py")
-_BASE_4 = Reference("transformers", "4.57.6", "tokenization_utils_base.py")
-_LIBRARY = Reference("tokenizers", "0.22", "tokenizers/src/tokenizer/added_vocabulary.rs")
 _LOADED = ("transformers", "vllm", "sglang")
 _BARE = ("smg", "dynamo", "tokenizers.Tokenizer.from_file")
 _MARKER = re.compile(r"<\|[^|<>\s{}'\"]{1,64}\|>|<｜[^｜<>\s{}'\"]{1,64}｜>")
 
-FLAG_DRIFT = Rule(
-    "SPECIAL_FLAG_DRIFT",
-    "warning",
-    "tokenizer.json and added_tokens_decoder have the same token under the same id, special in one "
-    "and not in the other",
-    (*_LOADED, *_BARE),
-    "transformers, vLLM and SGLang take the flag of tokenizer_config.json, loaders of "
-    "tokenizer.json alone take that one: a token that is special in tokenizer_config.json alone is "
-    "skipped by the former and printed by the latter. One that is special in tokenizer.json alone "
-    "is skipped by both, as the library goes on skipping it (but in classes that build their "
-    "tokenizer from the vocabulary), and is no special token to those who ask. Make them agree.",
-    (_BACKEND, _LIBRARY),
-    or_severity="error if the token is a stop id or occurs in the chat template",
-)
-CONTENT_DRIFT = Rule(
-    "ADDED_TOKEN_CONTENT_DRIFT",
-    "error",
-    "added_tokens_decoder has another text under an id than tokenizer.json, which does not have "
-    "that text at all",
-    _LOADED,
-    "The text is appended under a new id, or takes the place of the other: correct the one of the "
-    "two that is wrong.",
-    (_BACKEND,),
-)
-ID_DRIFT = Rule(
-    "ADDED_TOKEN_ID_DRIFT",
-    "warning",
-    "added_tokens_decoder has the text of a token of tokenizer.json under another id",
-    ("readers of tokenizer_config.json alone",),
-    "The id of tokenizer.json wins: correct tokenizer_config.json.",
-    (_BACKEND, _LIBRARY),
-)
-ONLY_IN_CONFIG = Rule(
-    "ADDED_TOKEN_ONLY_IN_CONFIG",
-    "warning",
-    "added_tokens_decoder has a token that tokenizer.json does not have",
-    (*_LOADED, *_BARE),
-    "transformers appends it when it loads, loaders of tokenizer.json alone do not have it: save "
-    "tokenizer.json anew.",
-    (_BACKEND,),
-)
-NOT_HONOURED = Rule(
-    "ADDED_TOKEN_ID_NOT_HONOURED",
-    "error",
-    "an added token of tokenizer.json has another id after loading than the file says",
-    (*_LOADED, *_BARE),
-    "The library gives the next free id and not the declared one where there is a gap (fill it "
-    "with placeholders); and a class that builds its tokenizer from the vocabulary loses tokens "
-    "that added_tokens_decoder does not name.",
-    (_LIBRARY,),
-)
-DUPLICATE = Rule(
-    "ADDED_TOKEN_DUPLICATE_CONTENT",
-    "warning",
-    "two added tokens of a file have the same text",
-    (*_LOADED, *_BARE),
-    "The first entry of tokenizer.json wins; the other id is never given: remove it.",
-    (_LIBRARY,),
-)
-DECODER_ABSENT = Rule(
-    "ADDED_TOKENS_DECODER_ABSENT",
-    "info",
-    "tokenizer_config.json has no added_tokens_decoder",
-    ("dynamo", "readers of tokenizer_config.json alone"),
-    "Read added tokens from tokenizer.json. dynamo cannot resolve the tokenizer's end of sequence; "
-    "special_tokens_map.json and added_tokens.json are read where they would not be otherwise.",
-    (_BASE,),
-)
-DECODER_SHAPE = Rule(
-    "ADDED_TOKENS_DECODER_SHAPE",
-    "error",
-    "added_tokens_decoder is no object of ids and tokens",
-    _LOADED,
-    "No version of transformers loads this (AttributeError, ValueError or TypeError): write an "
-    'object of ids as strings and objects with "content".',
-    (_BASE, _BASE_4),
-)
-EXTRA_LIST = Rule(
-    "EXTRA_SPECIAL_TOKENS_LIST",
-    "info",
-    "extra_special_tokens is a list",
-    ("transformers<5.0",),
-    "transformers before 5.0 fails with AttributeError: 'list' object has no attribute 'keys'. "
-    "Serve with 5.0 or later, or write {} and additional_special_tokens.",
-    (_BASE, _BASE_4),
-    or_severity="error where an engine that is asked about may run on transformers before 5.0",
-)
-EXTRA_SHADOWS = Rule(
-    "EXTRA_SPECIAL_SHADOWS_ADDITIONAL",
-    "warning",
-    "extra_special_tokens and additional_special_tokens both name tokens",
-    ("transformers>=5.0", "vllm", "sglang"),
-    "transformers 5 ignores additional_special_tokens then: put all of them into one list.",
-    (_BASE,),
-)
-EXTRA_NOT_SKIPPED = Rule(
-    "EXTRA_SPECIAL_NOT_SKIPPED",
-    "warning",
-    "a token that extra_special_tokens or additional_special_tokens names has special=false",
-    _LOADED,
-    "transformers 4 makes it special and skips it, transformers 5 keeps the flag and prints it "
-    "(but in classes that make all special, as Qwen2Tokenizer): set special in "
-    "added_tokens_decoder and tokenizer.json to what is meant.",
-    (_BACKEND, _BASE_4),
-)
-MAP_OVERRIDES = Rule(
-    "SPECIAL_TOKENS_MAP_OVERRIDES",
-    "warning",
-    "special_tokens_map.json differs from tokenizer_config.json and is read, as there is no "
-    "added_tokens_decoder",
-    _LOADED,
-    "The map wins; readers of tokenizer_config.json see another token: make them agree.",
-    (_BASE,),
-)
-MAP_STALE = Rule(
-    "SPECIAL_TOKENS_MAP_STALE",
-    "info",
-    "special_tokens_map.json differs from tokenizer_config.json and is not read, as there is an "
-    "added_tokens_decoder",
-    ("readers of special_tokens_map.json",),
-    "Nothing of the map is in effect: remove it, or make it agree.",
-    (_BASE,),
-)
-NOT_SPECIAL = Rule(
-    "STRUCTURAL_TOKEN_NOT_SPECIAL",
-    "info",
-    "an added token that is not special occurs in the text of the chat template",
-    (*_LOADED, *_BARE),
-    "It survives skip_special_tokens=True. Often that is wanted (markers of tools and of thinking "
-    "are parsed from the text): do not change the flag without looking.",
-    (_BACKEND,),
-)
-NOT_A_TOKEN = Rule(
-    "TEMPLATE_MARKER_NOT_A_TOKEN",
-    "warning",
-    "the chat template writes a marker of the form <|…|> that is not one token",
-    (*_LOADED, *_BARE),
-    "It is cut into pieces that the model was hardly trained on: correct its spelling or add the "
-    "token.",
-    (_BACKEND,),
-)
+FLAG_DRIFT = RULES["SPECIAL_FLAG_DRIFT"]
+CONTENT_DRIFT = RULES["ADDED_TOKEN_CONTENT_DRIFT"]
+ID_DRIFT = RULES["ADDED_TOKEN_ID_DRIFT"]
+ONLY_IN_CONFIG = RULES["ADDED_TOKEN_ONLY_IN_CONFIG"]
+NOT_HONOURED = RULES["ADDED_TOKEN_ID_NOT_HONOURED"]
+DUPLICATE = RULES["ADDED_TOKEN_DUPLICATE_CONTENT"]
+DECODER_ABSENT = RULES["ADDED_TOKENS_DECODER_ABSENT"]
+DECODER_SHAPE = RULES["ADDED_TOKENS_DECODER_SHAPE"]
+EXTRA_LIST = RULES["EXTRA_SPECIAL_TOKENS_LIST"]
+EXTRA_SHADOWS = RULES["EXTRA_SPECIAL_SHADOWS_ADDITIONAL"]
+EXTRA_NOT_SKIPPED = RULES["EXTRA_SPECIAL_NOT_SKIPPED"]
+MAP_OVERRIDES = RULES["SPECIAL_TOKENS_MAP_OVERRIDES"]
+MAP_STALE = RULES["SPECIAL_TOKENS_MAP_STALE"]
+NOT_SPECIAL = RULES["STRUCTURAL_TOKEN_NOT_SPECIAL"]
+NOT_A_TOKEN = RULES["TEMPLATE_MARKER_NOT_A_TOKEN"]
 
 
 def check(view: View) -> Iterator[Finding]:

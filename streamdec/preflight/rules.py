@@ -1,0 +1,78 @@
+"""The rules of a preflight, read from the data file beside this module.
+
+In: ``rules.toml``. Out: a :class:`Rule` for each code. The documentation is written from them.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+
+from streamdec.preflight.report import Evidence, Finding, Reference, Severity
+
+__all__ = ["RULES", "Rule"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What all findings of one code have in common. Call it to make a finding."""
+
+    title: str
+    """The subject, a heading of the reference page."""
+    code: str
+    severity: Severity
+    when: str
+    """When it fires, as a clause."""
+    engines: tuple[str, ...]
+    """The engines that it affects."""
+    action: str
+    """What to do."""
+    reference: tuple[Reference, ...] = ()
+    or_severity: str = ""
+    """When the severity is another one, in words."""
+
+    def __call__(
+        self,
+        *evidence: Evidence,
+        severity: Severity | None = None,
+        engines: Iterable[str] | None = None,
+    ) -> Finding:
+        """Return the finding, with what was seen."""
+        affected = self.engines if engines is None else tuple(engines)
+        return Finding(
+            self.code,
+            severity or self.severity,
+            affected,
+            evidence,
+            self.action,
+            self.reference,
+            self.when,
+        )
+
+
+def _read() -> Mapping[str, Rule]:
+    text = files("streamdec.preflight").joinpath("rules.toml").read_text("utf-8")
+    data = tomllib.loads(text)
+    versions = data["versions"]
+
+    def reference(said: str) -> Reference:
+        name, _, file = said.partition(" ")
+        engine, _, version = name.partition("@")
+        return Reference(engine, version or versions[engine], file)
+
+    return {
+        row["code"]: Rule(
+            **{
+                **row,
+                "engines": tuple(row["engines"]),
+                "reference": tuple(map(reference, row.get("reference", ()))),
+            }
+        )
+        for row in data["rules"]
+    }
+
+
+RULES: Mapping[str, Rule] = _read()
+"""Every rule by its code, in the order of the reference page."""
