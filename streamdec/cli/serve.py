@@ -30,6 +30,8 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _DEFAULTS = ServerLimits()
 _LIMITS = {
     "body_bytes": "Bytes of a request.",
+    "messages": "Messages of a request.",
+    "message_characters": "Characters of a message, as JSON.",
     "stops": "Stop strings, and stop ids, of a request.",
     "stop_characters": "Characters of a stop string.",
     "samples": "Streams of a request: prompts times n.",

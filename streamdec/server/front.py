@@ -27,7 +27,7 @@ from streamdec.server.engines import Engine, EngineError, EngineRun
 from streamdec.server.gate import Gate
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError
-from streamdec.server.requests import Chat, Generation, Prompt, too_long
+from streamdec.server.requests import Chat, Generation, Prompt, check_sizes, too_long
 from streamdec.streams.text_stream import TextStream, stream
 from streamdec.trace.tracer import Tracer
 
@@ -150,6 +150,7 @@ class Front:
             if chat.template is not None:
                 template = self._for_requests
             assert template is not None
+            check_sizes(chat.messages, self.limits)
             messages = template.openai_messages(
                 chat.messages, chat_template=chat.template, with_tools=chat.tools is not None
             )

@@ -1,4 +1,4 @@
-"""How much a client may ask for."""
+"""The limits of requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["ServerLimits"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """Limits of one server. What exceeds them is refused with an error that names the parameter.
+    """The limits of a server. A request over a limit gets an error that names the parameter.
 
     Raises ValueError for a number that is not more than 0. (Only ``waiting`` may be 0.)
 
@@ -29,7 +29,11 @@ class ServerLimits:
     body_seconds: float = 30.0
     """Seconds in which the body of a request must have come."""
     depth: int = 64
-    """How deep lists and objects are nested in a request."""
+    """Levels of lists and objects in a request."""
+    messages: int = 2_048
+    """Messages of one request."""
+    message_characters: int = 1_000_000
+    """Code points of one message, written as JSON."""
     stops: int = 16
     """Stop strings and stop ids of one request, of each kind. (OpenAI takes four strings.)"""
     stop_characters: int = 1_000
@@ -43,13 +47,13 @@ class ServerLimits:
     max_tokens: int = 4_096
     """Tokens of one answer."""
     default_max_tokens: int | None = None
-    """Where a request does not say; ``max_tokens`` if None."""
+    """Tokens of an answer if a request does not say; None for ``max_tokens``."""
     concurrent: int = 64
     """Streams that run at once."""
     waiting: int = 128
     """Requests that wait for room; more are refused with status 429."""
     waiting_seconds: float = 30.0
-    """Seconds that they wait at most; they are refused then."""
+    """Seconds after which a waiting request is refused."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -67,5 +71,5 @@ class ServerLimits:
 
     @property
     def of_stops(self) -> StopLimits:
-        """Those of the texts of stops, for :meth:`streamdec.StopConditions.from_openai`."""
+        """The limits of stop texts, for :meth:`streamdec.StopConditions.from_openai`."""
         return StopLimits(longest_stop=self.stop_characters)

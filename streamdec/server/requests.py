@@ -6,6 +6,7 @@ In: the object of a request, and the limits. Out: a :class:`Generation`; of a fi
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ __all__ = [
     "Chat",
     "Generation",
     "Prompt",
+    "check_sizes",
     "generation_of",
     "read_chat",
     "read_messages",
@@ -262,13 +264,16 @@ def too_long(num_tokens: int, limits: ServerLimits, param: str = "prompt") -> Re
 # --- /v1/chat/completions -------------------------------------------------------------------------
 
 
-def read_chat(body: Mapping[str, Any]) -> Chat:
-    """The conversation of a chat completion."""
+def read_chat(body: Mapping[str, Any], limits: ServerLimits) -> Chat:
+    """Return the conversation of a chat completion."""
     fields = Fields(body)
     messages = fields.objects("messages")
     if not messages:
         message = "messages must be a list of messages, with one at least"
         raise RequestError(message, param="messages")
+    if len(messages) > limits.messages:
+        most = f"messages must not be more than {limits.messages} messages"
+        raise RequestError(f"{most}, not {len(messages)}", param="messages")
     for index, each in enumerate(messages):
         if not isinstance(each.get("role"), str):
             param = f"messages.{index}.role"
@@ -287,11 +292,21 @@ def read_chat(body: Mapping[str, Any]) -> Chat:
     )
 
 
+def check_sizes(messages: Sequence[Mapping[str, Any]], limits: ServerLimits) -> None:
+    """Raise RequestError for a message that is too large. Large ones take some milliseconds."""
+    for index, each in enumerate(messages):
+        size = len(json.dumps(each, ensure_ascii=False, separators=(",", ":")))
+        if size > limits.message_characters:
+            most = f"and the limit is {limits.message_characters}"
+            message = f"messages.{index} has {size} characters as JSON, {most}"
+            raise RequestError(message, param=f"messages.{index}")
+
+
 # --- /v1/messages ---------------------------------------------------------------------------------
 
 
-def read_messages(body: Mapping[str, Any]) -> tuple[Chat, dict[str, Any]]:
-    """The conversation of a request to Anthropic, and the rest of it in OpenAI's words."""
+def read_messages(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, dict[str, Any]]:
+    """Return the conversation of a request to Anthropic's API, and its other fields as OpenAI's."""
     fields = Fields(body)
     if fields.integer("max_tokens", 1) is None:
         raise RequestError("max_tokens must be there", param="max_tokens")
@@ -313,7 +328,7 @@ def read_messages(body: Mapping[str, Any]) -> tuple[Chat, dict[str, Any]]:
     tools = [_as_function(tool) for tool in fields.objects("tools") or ()]
     chat = {"tools": tools, "tool_choice": choice}
     if isinstance(messages, list):
-        return read_chat({**chat, "messages": [*above, *messages]}), rest
+        return read_chat({**chat, "messages": [*above, *messages]}, limits), rest
     raise fields.wrong("messages", "a list of messages")
 
 

@@ -113,7 +113,7 @@ class Routes:
         """``/v1/chat/completions``."""
         body = await self._body(request)
         fields = Fields(body)
-        chat = read_chat(body)
+        chat = read_chat(body, self._front.limits)
         top = fields.integer("top_logprobs", 0, self._front.limits.top_logprobs)
         wants = fields.flag("logprobs")
         if top and not wants:
@@ -128,7 +128,7 @@ class Routes:
 
     async def messages(self, request: Request) -> Any:
         """Anthropic's ``/v1/messages``."""
-        chat, body = read_messages(await self._body(request))
+        chat, body = read_messages(await self._body(request), self._front.limits)
         asked = self._asked(body, None)
         ids = await self._front.chat_ids(chat)
         options: dict[str, Any] = {

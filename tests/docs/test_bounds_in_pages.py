@@ -56,6 +56,7 @@ SERVER = ServerLimits()
             f"of those from {bodies.LARGE // 1024} KiB on {bodies.MOST_LARGE} are read at once"
         ),
         f"`depth` | {SERVER.depth} |",
+        f"`messages`, `message_characters` | {SERVER.messages:,}, {SERVER.message_characters:,} |",
         f"`stops`, `stop_characters` | {SERVER.stops}, {SERVER.stop_characters:,} |",
         f"`samples`, `top_logprobs` | {SERVER.samples}, {SERVER.top_logprobs} |",
         f"`prompt_tokens`, `max_tokens` | {SERVER.prompt_tokens:,}, {SERVER.max_tokens:,} |",

@@ -16,6 +16,8 @@ from tests.server.serving import EchoEngine, served, tokenizer_in, until
 LIMITS = ServerLimits(
     body_bytes=100_000,
     depth=16,
+    messages=20,
+    message_characters=20_000,
     stops=4,
     stop_characters=40,
     samples=8,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import socket
 import sys
@@ -85,6 +86,55 @@ def raw(address: httpx.URL, data: bytes) -> bytes:
         while part := connection.recv(65536):
             answer += part
         return answer
+
+
+MESSAGE = {"role": "user", "content": "Hi"}
+PATHS = [(CHAT, {}), ("/v1/messages", {"max_tokens": 5})]
+
+
+@pytest.mark.parametrize(("path", "more"), PATHS)
+def test_the_number_of_messages_has_a_limit(
+    server: Served, path: str, more: dict[str, Any]
+) -> None:
+    most = LIMITS.messages
+    assert server.post(path, messages=[MESSAGE] * most, **more).is_success
+    answer = server.post(path, messages=[MESSAGE] * (most + 1), **more)
+    error = refused(answer, path)
+    assert error["message"] == f"messages must not be more than {most} messages, not {most + 1}"
+
+
+@pytest.mark.parametrize(("path", "more"), PATHS)
+@pytest.mark.parametrize("kind", ["text", "parts", "fields"])
+def test_the_size_of_a_message_has_a_limit(
+    server: Served, path: str, more: dict[str, Any], kind: str
+) -> None:
+    most = LIMITS.message_characters
+    large: dict[str, Any] = dict(MESSAGE)
+    if kind == "text":
+        large["content"] = "é" * most
+    elif kind == "parts":
+        large["content"] = [{"type": "text", "text": ""}] * (most // 10)
+    else:
+        large |= {f"field {number}": number for number in range(most // 10)}
+    size = len(json.dumps(large, ensure_ascii=False, separators=(",", ":")))
+    error = refused(server.post(path, messages=[MESSAGE, large], **more), path)
+    assert error["message"].startswith(f"messages.1 has {size} characters")
+    assert str(most) in error["message"]
+    fitting = {**MESSAGE, "content": "é" * (most - size_of_empty())}
+    assert "characters" not in server.post(path, messages=[fitting], **more).text
+
+
+def size_of_empty() -> int:
+    return len('{"role":"user","content":""}')
+
+
+def refused(answer: httpx.Response, path: str) -> dict[str, Any]:
+    """The error of a response with status 400, in OpenAI's or in Anthropic's form."""
+    assert answer.status_code == 400
+    error: dict[str, Any] = answer.json()["error"]
+    assert error["type"] == "invalid_request_error"
+    assert path != CHAT or error["param"] == error["message"].split()[0]
+    return error
 
 
 def test_large_bodies_wait_for_one_another_unread() -> None:
