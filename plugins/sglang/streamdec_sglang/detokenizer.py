@@ -18,10 +18,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from sglang.srt.managers.detokenizer_manager import DecodeStatus
-from streamdec import DecodeStream, HuggingFaceTokenizer
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
+from streamdec import DecodeStream, HuggingFaceTokenizer
 from streamdec_sglang import SWITCH
 from streamdec_sglang.logs import logger, say_once
 
@@ -98,7 +98,7 @@ class BatchDecoder:
                 self._decoder = _decoder_for(tokenizer)
                 if any(self._begin((), skip).route != "bytes" for skip in (True, False)):
                     reason = "it joins tokens in a way that streamdec does not know"
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (SGLang decodes it)
             reason = f"{type(error).__name__}: {error}"
         self.is_supported = reason is None
         if reason is not None:
@@ -124,15 +124,17 @@ class BatchDecoder:
             try:
                 if reason is None and type(request) is Request:
                     if len(ids) == 1:
-                        text = request.step(ids[0])
+                        token_id = ids[0]
+                        text = request.step(token_id)
+                        request.ids.append(token_id)
                     else:
                         text = "".join(map(request.step, ids))
-                    request.ids.extend(ids)
+                        request.ids.extend(ids)
                     if text:
                         request.texts.append(text)
                 else:
                     text = self._begin_or_end(original, manager, recv_obj, len(texts), request)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 (the other requests go on)
                 text = _after_error(original, manager, recv_obj, len(texts), request, error)
             if text is None:
                 left.append(len(texts))
@@ -239,7 +241,7 @@ def _after_error(
     if isinstance(request, Request):
         try:
             status = _handed_over(request)
-        except Exception as second:
+        except Exception as second:  # noqa: BLE001 (the engine goes on)
             say_once(f"a request lost its text so far: {type(second).__name__}", exc_info=second)
             manager.decode_status.pop(recv_obj.rids[row], None)
         else:
@@ -249,13 +251,19 @@ def _after_error(
 
 def _handed_over(request: Request) -> HandedOver:
     """Return SGLang's state of a request, after the ids of ``request``."""
-    text, ids = "".join(request.texts), request.ids
+    stream, ids = request.stream, request.ids
+    stream.reset()  # it may have read a part of the ids with which it failed
+    texts = [stream.step(token_id) for token_id in ids[stream.num_prompt_tokens :]]
+    num_held = min(stream.withheld.tokens, len(texts))  # tokens that SGLang has to decode again
+    given = "".join(request.texts)
+    again = sum(map(len, texts[len(texts) - num_held :]))
+    read = len(ids) - num_held
     return HandedOver(
-        decoded_text=text,
+        decoded_text=given[: len(given) - again],
         decode_ids=ids,
-        surr_offset=max(len(ids) - _CONTEXT, 0),
-        read_offset=len(ids),
-        sent_offset=len(text),
+        surr_offset=max(read - _CONTEXT, 0),
+        read_offset=read,
+        sent_offset=len(given),
     )
 
 
@@ -264,7 +272,7 @@ def _decoded_alone(original: Original, manager: Any, recv_obj: Any, row: int) ->
     rid = recv_obj.rids[row]
     try:
         return original(manager, _rows(recv_obj, [row]))[0]
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (the engine goes on)
         say_once(f"a request gets no text: {type(error).__name__}", exc_info=error)
         if recv_obj.finished_reasons[row] is not None:
             manager.decode_status.pop(rid, None)
