@@ -1,0 +1,283 @@
+"""The decoding of a batch, in the place of ``DetokenizerManager._decode_batch_token_id_output``.
+
+SGLang's scheduler sends ids for each request that has new ones: at first the last ids of the prompt
+and the first new ids, then new ids alone, and with the last of them a finish reason. The manager
+keeps a state for each request in ``decode_status``, a dict that drops its oldest entries when it is
+full, and returns the new text of each request. Here the state is a :class:`Request`. The scheduler
+finds stops, and the manager's own ``trim_matched_stop`` cuts them off.
+
+Where the text differs from SGLang's own is in the README.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from importlib.metadata import version
+from types import SimpleNamespace
+from typing import Any
+
+from sglang.srt.managers.detokenizer_manager import DecodeStatus
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
+
+from streamdec import DecodeStream, HuggingFaceTokenizer
+from streamdec_sglang import SWITCH
+from streamdec_sglang.logs import logger, say_once
+
+__all__ = ["FIELDS", "BatchDecoder", "HandedOver", "Request", "decode_batch"]
+
+FIELDS = (
+    *("rids", "decode_ids", "read_offsets", "decoded_texts", "finished_reasons"),
+    *("skip_special_tokens", "spaces_between_special_tokens", "no_stop_trim"),
+)
+"""What SGLang's method reads of a batch: lists with an entry for each request."""
+_DECODING = ("decode", "batch_decode", "_decode")
+"""The methods of a tokenizer of transformers that turn ids into text."""
+_CONTEXT = 5
+"""How many ids are context when SGLang's own code goes on with a request."""
+_MAX_PROMPTS = 1024
+"""How many ends of prompts are remembered, with a stream that has read them."""
+
+Original = Callable[[Any, Any], list[str]]
+
+
+def decode_batch(original: Original, manager: Any, recv_obj: Any) -> list[str]:
+    """Return the new text of each request of a batch. This is the hook.
+
+    Args:
+        original: the method that the hook is around.
+        manager: the ``DetokenizerManager``.
+        recv_obj: the ``BatchTokenIDOutput``.
+    """
+    decoder = getattr(manager, "_streamdec", None)
+    if decoder is None or decoder.source is not manager.tokenizer:
+        decoder = manager._streamdec = BatchDecoder(manager.tokenizer)
+    if not decoder.is_supported:
+        return original(manager, recv_obj)
+    texts: list[str] = decoder.decode(original, manager, recv_obj)
+    return texts
+
+
+class Request:
+    """The state of one request.
+
+    Args:
+        stream: decodes its ids. It has read the end of the prompt.
+        prompt_ids: the end of the prompt.
+    """
+
+    __slots__ = ("ids", "step", "stream", "texts")
+
+    def __init__(self, stream: DecodeStream, prompt_ids: Sequence[int]) -> None:
+        self.stream = stream
+        self.step = stream.step
+        self.ids = [*prompt_ids]
+        """The end of the prompt, and all ids since."""
+        self.texts: list[str] = []
+        """The text that was output."""
+
+
+class HandedOver(DecodeStatus):  # type: ignore[misc]
+    """SGLang's state of a request whose decoding failed here."""
+
+
+class BatchDecoder:
+    """Decodes the batches of one manager.
+
+    Args:
+        tokenizer: the manager's. If streamdec does not support it, ``is_supported`` is False, and
+            the reason is in the log.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.source = tokenizer
+        try:
+            reason = _why_unsupported(tokenizer)
+            if reason is None:
+                self._decoder = _decoder_for(tokenizer)
+                if any(self._begin((), skip).route != "bytes" for skip in (True, False)):
+                    reason = "it joins tokens in a way that streamdec does not know"
+        except Exception as error:  # noqa: BLE001 (SGLang decodes it)
+            reason = f"{type(error).__name__}: {error}"
+        self.is_supported = reason is None
+        if reason is not None:
+            kind = type(tokenizer).__name__
+            say_once(f"SGLang's own detokenizer decodes the text of requests ({kind}: {reason})")
+            return
+        self._stream_after = lru_cache(maxsize=_MAX_PROMPTS)(self._begin)
+        logger.info(
+            "streamdec %s decodes the text of requests (%s=off turns it off)",
+            version("streamdec"),
+            SWITCH,
+        )
+
+    def decode(self, original: Original, manager: Any, recv_obj: Any) -> list[str]:
+        """Return the new text of each request of a batch. See ``decode_batch``."""
+        requests = manager.decode_status
+        texts: list[str] = []
+        left: list[int] = []  # the rows that SGLang's own code decodes
+        rows = zip(recv_obj.rids, recv_obj.decode_ids, recv_obj.finished_reasons, strict=False)
+        for rid, ids, reason in rows:
+            request = requests.get(rid)
+            text: str | None
+            try:
+                if reason is None and type(request) is Request:
+                    if len(ids) == 1:
+                        token_id = ids[0]
+                        text = request.step(token_id)
+                        request.ids.append(token_id)
+                    else:
+                        text = "".join(map(request.step, ids))
+                        request.ids.extend(ids)
+                    if text:
+                        request.texts.append(text)
+                else:
+                    text = self._begin_or_end(original, manager, recv_obj, len(texts), request)
+            except Exception as error:  # noqa: BLE001 (the other requests go on)
+                text = _after_error(original, manager, recv_obj, len(texts), request, error)
+            if text is None:
+                left.append(len(texts))
+                text = ""
+            texts.append(text)
+        if left:
+            found = original(manager, _rows(recv_obj, left))
+            for row, text in zip(left, found, strict=False):
+                texts[row] = text
+        return texts
+
+    def _begin_or_end(
+        self, original: Original, manager: Any, recv_obj: Any, row: int, request: Any
+    ) -> str | None:
+        """Return the new text of a request that begins or ends; None if SGLang is to decode it."""
+        if type(request) is HandedOver:
+            return _decoded_alone(original, manager, recv_obj, row)
+        ids = recv_obj.decode_ids[row]
+        if request is None:
+            if recv_obj.decoded_texts[row]:
+                say_once("SGLang's own detokenizer decodes requests that begin with a text")
+                return None
+            request, ids = self._begun(manager, recv_obj, row)
+        elif type(request) is not Request:
+            return None
+        rid, reason = recv_obj.rids[row], recv_obj.finished_reasons[row]
+        if reason is None:
+            text = "".join(map(request.step, ids))
+            request.ids.extend(ids)
+            request.texts.append(text)
+            manager.decode_status[rid] = request
+            return text
+        no_stop_trim = recv_obj.no_stop_trim[row]
+        if ids:
+            ids = manager.trim_matched_stop([*ids], reason, no_stop_trim)
+        text = "".join(map(request.step, ids))
+        if request.stream.held:
+            text += request.stream.flush()
+        given = "".join(request.texts)
+        text = manager.trim_matched_stop(given + text, reason, no_stop_trim)[len(given) :]
+        manager.decode_status.pop(rid, None)
+        return text
+
+    def _begun(self, manager: Any, recv_obj: Any, row: int) -> tuple[Request, Sequence[int]]:
+        """Return the state of a new request, and its new ids."""
+        ids, num_prompt_ids = recv_obj.decode_ids[row], recv_obj.read_offsets[row]
+        if len(ids) < num_prompt_ids:
+            # Not a new one: its state was dropped, and these ids have no prompt before them.
+            say_once(
+                "decode_status was full and dropped the state of a request that goes on; "
+                "SGLANG_DETOKENIZER_MAX_STATES sets its size"
+            )
+            num_prompt_ids = 0
+        prompt_ids = manager._clamp_decode_ids(ids[:num_prompt_ids], manager.vocab_size)
+        stream = self._stream_after(tuple(prompt_ids), recv_obj.skip_special_tokens[row])
+        return Request(stream.fork(), prompt_ids), ids[num_prompt_ids:]
+
+    def _begin(self, prompt_ids: tuple[int, ...], skip_special_tokens: bool) -> DecodeStream:
+        return DecodeStream(self._decoder, prompt_ids, skip_special_tokens=skip_special_tokens)
+
+
+def _why_unsupported(tokenizer: Any) -> str | None:
+    """What streamdec does not support of ``tokenizer``; None if nothing."""
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        return "not a fast tokenizer of transformers"
+    for name in _DECODING:
+        own = getattr(type(tokenizer), name) is not getattr(PreTrainedTokenizerFast, name)
+        if own or name in vars(tokenizer):
+            return f"it has a {name}() of its own"
+    if tokenizer.clean_up_tokenization_spaces:
+        return "clean_up_tokenization_spaces"
+    return None
+
+
+def _decoder_for(tokenizer: PreTrainedTokenizerFast) -> HuggingFaceTokenizer:
+    """Return the streamdec tokenizer of a fast tokenizer of transformers."""
+    backend = tokenizer.backend_tokenizer
+    if isinstance(backend, Tokenizer):
+        return HuggingFaceTokenizer(backend)
+    # That of fastokens, which takes the library's place. It is read as what it was made of.
+    made = HuggingFaceTokenizer(backend.to_str())
+    if made.renumbered:
+        raise ValueError("its added tokens have other ids than its JSON says")
+    return made
+
+
+# --- SGLang's own code ----------------------------------------------------------------------------
+
+
+def _rows(recv_obj: Any, rows: Sequence[int]) -> SimpleNamespace:
+    """Return some rows of a batch."""
+    fields = {name: getattr(recv_obj, name) for name in FIELDS}
+    return SimpleNamespace(
+        **{name: [values[row] for row in rows] for name, values in fields.items()}
+    )
+
+
+def _after_error(
+    original: Original, manager: Any, recv_obj: Any, row: int, request: Any, error: Exception
+) -> str:
+    """Return the new text of a request whose decoding raised ``error``, as SGLang decodes it."""
+    name = type(error).__name__
+    say_once(f"SGLang's own detokenizer goes on with a request after a {name}", exc_info=error)
+    if isinstance(request, Request):
+        try:
+            status = _handed_over(request)
+        except Exception as second:  # noqa: BLE001 (the engine goes on)
+            say_once(f"a request lost its text so far: {type(second).__name__}", exc_info=second)
+            manager.decode_status.pop(recv_obj.rids[row], None)
+        else:
+            manager.decode_status[recv_obj.rids[row]] = status
+    return _decoded_alone(original, manager, recv_obj, row)
+
+
+def _handed_over(request: Request) -> HandedOver:
+    """Return SGLang's state of a request, after the ids of ``request``."""
+    stream, ids = request.stream, request.ids
+    stream.reset()  # it may have read a part of the ids with which it failed
+    texts = [stream.step(token_id) for token_id in ids[stream.num_prompt_tokens :]]
+    num_held = min(stream.withheld.tokens, len(texts))  # tokens that SGLang has to decode again
+    given = "".join(request.texts)
+    again = sum(map(len, texts[len(texts) - num_held :]))
+    read = len(ids) - num_held
+    return HandedOver(
+        decoded_text=given[: len(given) - again],
+        decode_ids=ids,
+        surr_offset=max(read - _CONTEXT, 0),
+        read_offset=read,
+        sent_offset=len(given),
+    )
+
+
+def _decoded_alone(original: Original, manager: Any, recv_obj: Any, row: int) -> str:
+    """Return the new text of one request, as SGLang decodes it; "" if that fails too."""
+    rid = recv_obj.rids[row]
+    try:
+        return original(manager, _rows(recv_obj, [row]))[0]
+    except Exception as error:  # noqa: BLE001 (the engine goes on)
+        say_once(f"a request gets no text: {type(error).__name__}", exc_info=error)
+        if recv_obj.finished_reasons[row] is not None:
+            manager.decode_status.pop(rid, None)
+        return ""
+    finally:
+        status = manager.decode_status.get(rid)
+        if type(status) is DecodeStatus:
+            status.__class__ = HandedOver

@@ -1,0 +1,17 @@
+"""The log of the plugin."""
+
+from __future__ import annotations
+
+import logging
+
+__all__ = ["logger", "say_once"]
+
+logger = logging.getLogger("streamdec_sglang")
+_said: set[str] = set()
+
+
+def say_once(message: str, *, exc_info: BaseException | None = None) -> None:
+    """Log a warning, once in the life of the process for each ``message``."""
+    if message not in _said:
+        _said.add(message)
+        logger.warning("%s", message, exc_info=exc_info)

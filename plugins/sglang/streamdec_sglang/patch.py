@@ -1,0 +1,85 @@
+"""Where SGLang is changed: a hook around ``DetokenizerManager._decode_batch_token_id_output``.
+
+SGLang applies the hook when all plugins are loaded. An ``AROUND`` hook gets the method that it is
+around, which is SGLang's own or another plugin's, and calls it for what streamdec does not support.
+"""
+
+from __future__ import annotations
+
+import inspect
+from importlib.metadata import version
+
+from sglang.srt.managers import detokenizer_manager as theirs
+from sglang.srt.managers.io_struct import BatchTokenIDOutput
+from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+from streamdec_sglang import SWITCH, TRIED, __version__
+from streamdec_sglang.detokenizer import FIELDS, decode_batch
+from streamdec_sglang.logs import logger
+
+__all__ = ["TARGET", "apply"]
+
+_METHOD = "_decode_batch_token_id_output"
+TARGET = f"{theirs.__name__}.DetokenizerManager.{_METHOD}"
+"""The method that the hook is around."""
+
+_EXPECTED = {
+    ("DetokenizerManager", _METHOD): ["self", "recv_obj"],
+    ("DetokenizerManager", "trim_matched_stop"): [
+        *("self", "output", "finished_reason", "no_stop_trim"),
+    ],
+    ("DetokenizerManager", "_clamp_decode_ids"): ["ids", "vocab_size"],
+    ("DecodeStatus", "__init__"): [
+        *("self", "decoded_text", "decode_ids", "surr_offset", "read_offset", "sent_offset"),
+        "decoded_text_chunks",
+    ],
+}
+"""The parameters of the methods that are replaced or called, in the versions that were tried."""
+
+_is_applied = False
+
+
+def apply(*, is_forced: bool) -> None:
+    """Register the hook, if this version of SGLang is known.
+
+    Args:
+        is_forced: a version that was not tried is enough, if its classes look the same.
+    """
+    global _is_applied
+    if _is_applied:
+        return
+    found = version("sglang")
+    if found not in TRIED and not is_forced:
+        logger.warning(
+            "streamdec-sglang %s was tried with SGLang %s and not with %s: it does nothing. "
+            "Install a newer streamdec-sglang, or set %s=on to use it all the same.",
+            __version__,
+            ", ".join(TRIED),
+            found,
+            SWITCH,
+        )
+        return
+    unlike = _difference()
+    if unlike:
+        logger.error(
+            "streamdec-sglang %s does not know SGLang %s (%s): it does nothing.",
+            __version__,
+            found,
+            unlike,
+        )
+        return
+    HookRegistry.register(TARGET, decode_batch, HookType.AROUND)
+    _is_applied = True
+
+
+def _difference() -> str:
+    """What SGLang's classes do not have as expected; empty if nothing."""
+    for (name, method), expected in _EXPECTED.items():
+        found = getattr(getattr(theirs, name, None), method, None)
+        if found is None:
+            return f"{name}.{method} is missing"
+        parameters = [*inspect.signature(found).parameters]
+        if parameters != expected:
+            return f"{name}.{method} takes {', '.join(parameters)}"
+    missing = [name for name in FIELDS if not hasattr(BatchTokenIDOutput, name)]
+    return f"BatchTokenIDOutput has no {', '.join(missing)}" if missing else ""
