@@ -10,6 +10,8 @@ In: a pyarrow array, a table, or files of rows. Out: the same with text, row by 
     batches     ``BulkDecoder``: a picklable function from table to table, for Ray, Spark and others
     formats     Parquet, Arrow IPC and JSONL, read and written block by block
     job         one file from beginning to end, or on from where it was killed
+    rollouts    ``decode_rollouts``: a batch in memory, its ids cut at the stop
+    spans       where each token of a row stands in its text
 
 One process decodes some ten million tokens a second. Whoever has more than one machine gives a
 :class:`~streamdec.bulk.BulkDecoder` to Ray Data or Spark, which know how to share work.
@@ -18,5 +20,6 @@ One process decodes some ten million tokens a second. Whoever has more than one 
 from streamdec.bulk.arrays import decode_arrow
 from streamdec.bulk.batches import BulkDecoder
 from streamdec.bulk.errors import DatasetError
+from streamdec.bulk.rollouts import Rollout, decode_rollouts
 
-__all__ = ["BulkDecoder", "DatasetError", "decode_arrow"]
+__all__ = ["BulkDecoder", "DatasetError", "Rollout", "decode_arrow", "decode_rollouts"]

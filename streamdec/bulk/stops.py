@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.bulk.column import Column, in_row, integers
 from streamdec.bulk.gather import gather_for
-from streamdec.chunks import FinishReason, StopReason
+from streamdec.chunks import FinishReason, StopMatch, StopReason
 from streamdec.core import utf8
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
@@ -25,10 +25,21 @@ from streamdec.core.table import Options
 from streamdec.core.tables import table_for
 from streamdec.protocols import Decoder
 
-__all__ = ["StoppedRows", "stopped_type"]
+__all__ = ["StoppedRow", "StoppedRows", "decoded_row", "stopped_type"]
 
 RAN_OUT: FinishReason = "abort"
 """What a stream is told when a row has no more ids: only their engine knows why."""
+
+
+class StoppedRow(NamedTuple):
+    """The text of a row, and where it ends."""
+
+    text: str
+    finish_reason: FinishReason | None
+    """None if the ids ended first."""
+    match: StopMatch | None
+    num_read: int
+    """How many of its ids were read: those up to the end, with it."""
 
 
 def stopped_type() -> Any:
@@ -84,28 +95,38 @@ class StoppedRows:
         is_slow = is_gated or conditions.stop_regex
         self._gather = None if is_slow else gather_for(tokenizer, skip_special_tokens=skip)
 
+    @property
+    def gathers(self) -> bool:
+        """Whether rows without a stop in their text take no decoder."""
+        return self._gather is not None
+
     def rows(self, column: Column, first_row: int) -> Any:
         """A struct for each row. Errors say which row, counted from ``first_row``."""
+        rows = zip(self.read(column, first_row), column.sizes(), strict=True)
+        return pyarrow().array([_told(row, size) for row, size in rows], stopped_type())
+
+    def read(self, column: Column, first_row: int = 0) -> list[StoppedRow]:
+        """Each row. Errors say which row, counted from ``first_row``."""
         found = self._gathered(column)
         rest = [row for row, each in enumerate(found) if each is None]
         for row, token_ids in zip(rest, column.taken(rest).rows(), strict=True):
             with in_row(first_row + row):
-                found[row] = self._decoded(token_ids)
-        return pyarrow().array(found, stopped_type())
+                self._decoder.reset()
+                found[row] = decoded_row(self._decoder, token_ids)
+        return [row for row in found if row is not None]
 
     # --- rows without a stop in their text
 
-    def _gathered(self, column: Column) -> list[dict[str, Any] | None]:
-        """Those rows; None for the others."""
+    def _gathered(self, column: Column) -> list[StoppedRow | None]:
+        """The rows without a stop in their text; None for the others, which take a decoder."""
         if self._gather is None:
             return [None] * len(column)
         ends = self._ends_of(column)
         cut = column.cut([end.place if end else 0 for end in ends])
         texts = self._gather.texts(cut).to_pylist()
-        sizes = column.sizes()
         return [
-            self._at_end(end, text, size) if end and self._is_free(text) else None
-            for end, text, size in zip(ends, texts, sizes, strict=True)
+            _at_end(end, text) if end and self._is_free(text) else None
+            for end, text in zip(ends, texts, strict=True)
         ]
 
     def _is_free(self, text: str) -> bool:
@@ -133,42 +154,37 @@ class StoppedRows:
             found[row] = _End(index, "stop", self._ends[ids[place]]) if is_end else None
         return found
 
-    def _at_end(self, end: _End, text: str, size: int) -> dict[str, Any]:
-        place = end.place if end.reason == "stop" else None
-        examined = end.place + (end.reason == "stop")
-        return _told(text, end.reason, end.stop, place, place, size - examined)
 
-    # --- rows that may have one
-
-    def _decoded(self, token_ids: list[int]) -> dict[str, Any]:
-        decoder = self._decoder
-        decoder.reset()
-        chunk = decoder.step_batch(token_ids)
-        text = chunk.text + decoder.flush(RAN_OUT).text
-        reason, match = decoder.finish_reason, decoder.match
-        if reason == RAN_OUT:
-            reason = None
-        if match is None:
-            return _told(text, reason, None, None, None, chunk.unread_tokens)
-        place, before = match.token_index, match.tokens_before
-        return _told(text, reason, match.stop, place, before, chunk.unread_tokens)
+def _at_end(end: _End, text: str) -> StoppedRow:
+    """A row that ends at ``end``: by an id, by its length or not at all."""
+    place = end.place
+    if end.reason != "stop":
+        return StoppedRow(text, end.reason, None, place)
+    chars, size = len(text), len(text.encode())
+    match = StopMatch(end.stop, False, chars, chars, size, size, place, place)
+    return StoppedRow(text, "stop", match, place + 1)
 
 
-def _told(
-    text: str,
-    reason: FinishReason | None,
-    stop: StopReason,
-    token_index: int | None,
-    tokens_before: int | None,
-    unread_tokens: int,
-) -> dict[str, Any]:
+def decoded_row(decoder: StopSequenceDecoder, token_ids: list[int]) -> StoppedRow:
+    """What ``decoder``, which has not begun, gives for a row."""
+    text = decoder.step_batch(token_ids).text + decoder.flush(RAN_OUT).text
+    reason = decoder.finish_reason
+    return StoppedRow(
+        text, None if reason == RAN_OUT else reason, decoder.match, decoder.num_tokens
+    )
+
+
+def _told(row: StoppedRow, size: int) -> dict[str, Any]:
+    """A row of ``size`` ids as a struct."""
+    match = row.match
+    stop = match and match.stop
     ids = [stop] if isinstance(stop, int) else list(stop) if isinstance(stop, tuple) else None
     return {
-        "text": text,
-        "finish_reason": reason,
+        "text": row.text,
+        "finish_reason": row.finish_reason,
         "stop_reason": stop if isinstance(stop, str) else None,
         "stop_token_ids": ids,
-        "token_index": token_index,
-        "tokens_before": tokens_before,
-        "unread_tokens": unread_tokens,
+        "token_index": match and match.token_index,
+        "tokens_before": match and match.tokens_before,
+        "unread_tokens": size - row.num_read,
     }
