@@ -10,7 +10,7 @@ gathered up to there, and looked through for stops. Only the others go through t
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Any, NamedTuple
 
 from streamdec.bulk._pyarrow import compute, pyarrow
@@ -144,14 +144,16 @@ class StoppedRows:
         values = column.values.cast(pa.int64())
         watched = pc.is_in(values, value_set=pa.array(self._watched, pa.int64()))
         ids, starts = integers(values), integers(column.offsets)
-        # From behind: in the end the first one of each row counts.
-        for place in reversed(pc.indices_nonzero(watched).to_pylist()):
-            row = bisect_right(starts, place) - 1
-            index = place - starts[row]
-            if most is not None and index >= most:
-                continue
-            is_end = ids[place] in self._ends and index >= least
-            found[row] = _End(index, "stop", self._ends[ids[place]]) if is_end else None
+        places = integers(pc.indices_nonzero(watched))
+        at = 0
+        while at < len(places):
+            row = bisect_right(starts, places[at]) - 1
+            index = places[at] - starts[row]
+            if most is None or index < most:
+                token_id = ids[places[at]]
+                is_end = token_id in self._ends and index >= least
+                found[row] = _End(index, "stop", self._ends[token_id]) if is_end else None
+            at = bisect_left(places, starts[row + 1], at)  # the first of a row counts
         return found
 
 
