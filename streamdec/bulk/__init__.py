@@ -10,6 +10,8 @@ In: a pyarrow array, a table, or files of rows. Out: the same with texts. Each t
     batches     ``BulkDecoder``: a picklable function from table to table, for Ray, Spark and others
     formats     reads and writes Parquet, Arrow IPC and JSONL, block by block
     job         decodes one file, or resumes after a kill
+    rollouts    ``decode_rollouts``: a batch in memory, its ids cut at the stop
+    spans       where each token of a row stands in its text
 
 One process decodes some ten million tokens a second. For more than one machine, give a
 :class:`~streamdec.bulk.BulkDecoder` to Ray Data or Spark.
@@ -18,5 +20,13 @@ One process decodes some ten million tokens a second. For more than one machine,
 from streamdec.bulk.arrays import decode_arrow
 from streamdec.bulk.batches import BulkDecoder, DecodedTable
 from streamdec.bulk.errors import DatasetError
+from streamdec.bulk.rollouts import Rollout, decode_rollouts
 
-__all__ = ["BulkDecoder", "DatasetError", "DecodedTable", "decode_arrow"]
+__all__ = [
+    "BulkDecoder",
+    "DatasetError",
+    "DecodedTable",
+    "Rollout",
+    "decode_arrow",
+    "decode_rollouts",
+]

@@ -10,13 +10,13 @@ gathered up to there, and looked through for stops. Only the others go through t
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Any, NamedTuple
 
 from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.bulk.column import Column, Decoded, in_row, integers
 from streamdec.bulk.gather import gather_for
-from streamdec.chunks import FinishReason, StopReason
+from streamdec.chunks import FinishReason, StopMatch, StopReason
 from streamdec.core import utf8
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
@@ -26,10 +26,23 @@ from streamdec.core.tables import table_for
 from streamdec.core.unknown_ids import warn_once
 from streamdec.protocols import Decoder
 
-__all__ = ["StoppedRows", "stopped_type"]
+__all__ = ["StoppedRow", "StoppedRows", "decoded_row", "stopped_type"]
 
 RAN_OUT: FinishReason = "abort"
 """What a stream is told when a row has no more ids: only their engine knows why."""
+
+
+class StoppedRow(NamedTuple):
+    """The text of a row, and where it ends."""
+
+    text: str
+    finish_reason: FinishReason | None
+    """None if the ids ended first."""
+    match: StopMatch | None
+    num_read: int
+    """How many of its ids were read: those up to the end, with it."""
+    unknown_tokens: int = 0
+    """How many of those the tokenizer does not have."""
 
 
 def stopped_type() -> Any:
@@ -83,20 +96,32 @@ class StoppedRows:
         is_slow = stops.has_gate or conditions.stop_regex
         self._gather = None if is_slow else gather_for(tokenizer, skip_special_tokens=skip)
 
+    @property
+    def gathers(self) -> bool:
+        """Whether rows without a stop in their text take no decoder."""
+        return self._gather is not None
+
     def rows(self, column: Column, first_row: int) -> Decoded:
         """Return a struct for each row. Errors count rows from ``first_row``."""
+        found = self.read(column, first_row)
+        structs = [_told(row, size) for row, size in zip(found, column.sizes(), strict=True)]
+        unknown_tokens = sum(row.unknown_tokens for row in found)
+        return Decoded(pyarrow().array(structs, stopped_type()), unknown_tokens)
+
+    def read(self, column: Column, first_row: int = 0) -> list[StoppedRow]:
+        """Return each row. Errors count rows from ``first_row``."""
         found = self._gathered(column)
         rest = [row for row, each in enumerate(found) if each is None]
         for row, token_ids in zip(rest, column.taken(rest).rows(), strict=True):
             with in_row(first_row + row):
-                found[row] = self._decoded(token_ids)
-        unknown_tokens = sum(each["unknown_tokens"] for each in found if each is not None)
-        return Decoded(pyarrow().array(found, stopped_type()), unknown_tokens)
+                self._decoder.reset()
+                found[row] = decoded_row(self._decoder, token_ids)
+        return [row for row in found if row is not None]
 
     # --- rows without a stop in their text
 
-    def _gathered(self, column: Column) -> list[dict[str, Any] | None]:
-        """Those rows; None for the others."""
+    def _gathered(self, column: Column) -> list[StoppedRow | None]:
+        """The rows without a stop in their text; None for the others, which take a decoder."""
         if self._gather is None:
             return [None] * len(column)
         ends = self._ends_of(column)
@@ -106,10 +131,8 @@ class StoppedRows:
         if places and self._skips_unknown:
             warn_once(self._decoder.tokenizer, cut.values[places[0]].as_py())
         return [
-            self._at_end(end, text, size, unknown) if end and self._is_free(text, unknown) else None
-            for end, text, size, unknown in zip(
-                ends, texts, column.sizes(), cut.per_row(places), strict=True
-            )
+            _at_end(end, text, unknown) if end and self._is_free(text, unknown) else None
+            for end, text, unknown in zip(ends, texts, cut.per_row(places), strict=True)
         ]
 
     def _is_free(self, text: str, unknown: int) -> bool:
@@ -129,54 +152,50 @@ class StoppedRows:
         values = column.values.cast(pa.int64())
         watched = pc.is_in(values, value_set=pa.array(self._watched, pa.int64()))
         ids, starts = integers(values), integers(column.offsets)
-        # From behind: in the end the first one of each row counts.
-        for place in reversed(pc.indices_nonzero(watched).to_pylist()):
-            row = bisect_right(starts, place) - 1
-            index = place - starts[row]
-            if most is not None and index >= most:
-                continue
-            is_end = ids[place] in self._ends and index >= least
-            found[row] = _End(index, "stop", self._ends[ids[place]]) if is_end else None
+        places = integers(pc.indices_nonzero(watched))
+        at = 0
+        while at < len(places):
+            row = bisect_right(starts, places[at]) - 1
+            index = places[at] - starts[row]
+            if most is None or index < most:
+                token_id = ids[places[at]]
+                is_end = token_id in self._ends and index >= least
+                found[row] = _End(index, "stop", self._ends[token_id]) if is_end else None
+            at = bisect_left(places, starts[row + 1], at)  # the first of a row counts
         return found
 
-    def _at_end(self, end: _End, text: str, size: int, unknown: int) -> dict[str, Any]:
-        place = end.place if end.reason == "stop" else None
-        examined = end.place + (end.reason == "stop")
-        return _told(text, end.reason, end.stop, place, place, size - examined, unknown)
 
-    # --- rows that may have one
-
-    def _decoded(self, token_ids: list[int]) -> dict[str, Any]:
-        decoder = self._decoder
-        decoder.reset()
-        chunk = decoder.step_batch(token_ids)
-        text = chunk.text + decoder.flush(RAN_OUT).text
-        reason, match = decoder.finish_reason, decoder.match
-        if reason == RAN_OUT:
-            reason = None
-        counts = chunk.unread_tokens, decoder.unknown_tokens
-        if match is None:
-            return _told(text, reason, None, None, None, *counts)
-        return _told(text, reason, match.stop, match.token_index, match.tokens_before, *counts)
+def _at_end(end: _End, text: str, unknown: int) -> StoppedRow:
+    """Return a row that ends at ``end``: by an id, by its length or not at all."""
+    place = end.place
+    if end.reason != "stop":
+        return StoppedRow(text, end.reason, None, place, unknown)
+    chars, size = len(text), len(text.encode())
+    match = StopMatch(end.stop, False, chars, chars, size, size, place, place)
+    return StoppedRow(text, "stop", match, place + 1, unknown)
 
 
-def _told(
-    text: str,
-    reason: FinishReason | None,
-    stop: StopReason,
-    token_index: int | None,
-    tokens_before: int | None,
-    unread_tokens: int,
-    unknown_tokens: int,
-) -> dict[str, Any]:
+def decoded_row(decoder: StopSequenceDecoder, token_ids: list[int]) -> StoppedRow:
+    """What ``decoder``, which has not begun, gives for a row."""
+    text = decoder.step_batch(token_ids).text + decoder.flush(RAN_OUT).text
+    reason = decoder.finish_reason
+    if reason == RAN_OUT:
+        reason = None
+    return StoppedRow(text, reason, decoder.match, decoder.num_tokens, decoder.unknown_tokens)
+
+
+def _told(row: StoppedRow, size: int) -> dict[str, Any]:
+    """A row of ``size`` ids as a struct."""
+    match = row.match
+    stop = match and match.stop
     ids = [stop] if isinstance(stop, int) else list(stop) if isinstance(stop, tuple) else None
     return {
-        "text": text,
-        "finish_reason": reason,
+        "text": row.text,
+        "finish_reason": row.finish_reason,
         "stop_reason": stop if isinstance(stop, str) else None,
         "stop_token_ids": ids,
-        "token_index": token_index,
-        "tokens_before": tokens_before,
-        "unread_tokens": unread_tokens,
-        "unknown_tokens": unknown_tokens,
+        "token_index": match and match.token_index,
+        "tokens_before": match and match.tokens_before,
+        "unread_tokens": size - row.num_read,
+        "unknown_tokens": row.unknown_tokens,
     }

@@ -98,6 +98,9 @@ class SpanRecorder:
 
         ``waiting``: of how many of the last contributing tokens bytes are still to come.
         """
+        is_alone = own == len(data) and not (waiting or self._waiting or self._open or self._tail)
+        if is_alone and self._settle_whole(data):
+            return
         position = self._share_out(len(data) - own)
         span = _Span(self._index, position, position + own)
         self._index += 1
@@ -109,6 +112,22 @@ class SpanRecorder:
             self._idle.append(span)
         self._read(data, final=False)
         self._settle()
+
+    def _settle_whole(self, data: bytes) -> bool:
+        """Settle a token that gave ``data``, if these are whole characters. Most tokens are such.
+
+        All tokens before it are settled.
+        """
+        try:
+            length = len(data.decode())
+        except UnicodeDecodeError:
+            return False
+        chars, size = self._chars + length, self._size + len(data)
+        self._settled.append(TokenSpan(self._index, self._chars, chars, self._size, size))
+        self._chars, self._size = chars, size
+        self._decided += len(data)
+        self._index += 1
+        return True
 
     def release(self, data: bytes, *, waiting: int = 0) -> None:
         """All that is held comes out, last ``data``; ``waiting`` tokens still wait."""

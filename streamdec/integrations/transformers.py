@@ -6,7 +6,8 @@ asynchronous reader in another thread, and to ``generate`` which rows have ended
 
 The text is decoded when the criteria are asked: then a stop that is complete ends its row, and no
 further token is generated. ``put`` comes too late for that, and does not tell a row that goes on
-from one that is padded.
+from one that is padded. The criterion that works without a streamer is told the prompt's length
+instead.
 
 Tried with transformers 5.23.0 and 4.57.6, torch 2.13.0. Neither is imported here.
 """
@@ -31,7 +32,7 @@ from streamdec.integrations._tokenizers import decoder_for
 from streamdec.streams.options import DecoderOptions, DecodingOptions, unknown_option
 from streamdec.streams.pool import DecoderPool
 
-__all__ = ["GenerateStreamer", "RowChunk"]
+__all__ = ["GenerateStreamer", "RowChunk", "StopSequenceCriteria"]
 
 LIMITS = "MaxLengthCriteria", "MaxTimeCriteria"
 """Criteria of transformers that end all rows at once, for length."""
@@ -99,15 +100,13 @@ class GenerateStreamer:
     ) -> None:
         eos_token_ids = options.pop("eos_token_ids", None)
         self._eos = None if eos_token_ids is None else _eos_ids(eos_token_ids)
-        self._decoding, self._conditions = _sorted(conditions, options)
-        self._pool = DecoderPool(decoder_for(tokenizer), return_token_ids=return_token_ids)
+        self._decoding, self._conditions = _sorted("GenerateStreamer", conditions, options)
+        self._rows = _Rows(tokenizer, return_token_ids=return_token_ids)
         self._out = RowFeed()
-        self.decoders: list[StopSequenceDecoder] = []
+        self.decoders = self._rows.decoders
         """The decoder of each row, to look at once it has ended: its ``match``, its counts."""
-        self.errors: dict[int, Exception] = {}
+        self.errors = self._rows.errors
         """What was wrong with rows whose ``finish_reason`` is ``"error"``; the others went on."""
-        self._num_seen = 0
-        self._last_seen: list[int] = []
         self._mask: Any = None
         self._others: list[_Heard] = []
         self._is_closed = False
@@ -194,14 +193,11 @@ class GenerateStreamer:
                 "which ids end a row? eos_token_ids=model.generation_config.eos_token_id, or () "
                 "for none; start(model, ...) finds them by itself"
             )
-        self._num_seen = len(prompts[0])
-        self._last_seen = [prompt[-1] if prompt else -1 for prompt in prompts]
-        conditions = _for_rows(self._conditions, len(prompts))
-        for row, prompt in enumerate(_unpadded(prompts, self._mask)):
-            eos = {*conditions[row].eos_token_ids, *self._eos}
-            each = replace(conditions[row], eos_token_ids=tuple(eos))
-            self._pool.add(row, each, prompt, **self._decoding)
-            self.decoders.append(self._pool[row])
+        conditions = [
+            replace(each, eos_token_ids=tuple({*each.eos_token_ids, *self._eos}))
+            for each in _for_rows(self._conditions, len(prompts))
+        ]
+        self._rows.begin(prompts, _unpadded(prompts, self._mask), conditions, self._decoding)
 
     def __call__(self, input_ids: Any, scores: Any = None, **kwargs: Any) -> Any:
         """Which rows have ended, as a tensor of bools of (rows,).
@@ -216,34 +212,24 @@ class GenerateStreamer:
             if self._thread is None:
                 self._fail(error)
             raise
-        ended = [row not in self._pool for row in range(len(self.decoders))]
-        return input_ids.new_tensor(ended).bool()
+        return self._rows.ended(input_ids)
 
     def _read(self, input_ids: Any) -> None:
         """Decodes what is new of each row, and hands over what it brings out."""
         if not self.decoders:
             raise RuntimeError("generate has not told the prompt: give it streamer= as well")
-        start = max(self._num_seen - 1, 0)
-        rows = input_ids[:, start:].tolist()
-        if self._num_seen and [row[0] if row else None for row in rows] != self._last_seen:
-            raise RuntimeError(
-                f"the ids do not go on from the {self._num_seen} before them: a streamer is for "
-                "one call of generate, and not for beams"
-            )
-        new = [row[self._num_seen - start :] for row in rows]
-        self._num_seen, self._last_seen = input_ids.shape[1], [row[-1] for row in rows]
+        new = self._rows.new_ids(input_ids)
         if self._is_closed:
-            self._abort()
+            self._rows.abort()
             return
-        ids = {row: self._up_to_eos(each) for row, each in enumerate(new) if row in self._pool}
-        chunks = self._pool.step(ids)
-        self._note_errors()
+        ids = {row: self._up_to_eos(each) for row, each in new.items()}
+        chunks = self._rows.step(ids)
         heard = [each.ended() for each in self._others]
         for row, each in ids.items():
             # Where min_tokens or ignore_eos has the decoder go on, generate has ended all the same.
             ended = bool(each and each[-1] in (self._eos or ())) or any(one[row] for one in heard)
-            if ended and row in self._pool:
-                chunks[row] = joined(chunks[row], self._finish(row, "stop"))
+            if ended and row in self._rows:
+                chunks[row] = joined(chunks[row], self._rows.finish(row, "stop"))
         self._out.put(chunks)
 
     def _up_to_eos(self, ids: list[int]) -> list[int]:
@@ -251,27 +237,9 @@ class GenerateStreamer:
         ends = (place for place, each in enumerate(ids, 1) if self._eos and each in self._eos)
         return ids[: next(ends, len(ids))]
 
-    def _finish(self, row: int, reason: FinishReason) -> Chunk:
-        chunk = self._pool.finish(row, reason)
-        self._note_errors()
-        return chunk
-
-    def _note_errors(self) -> None:
-        self.errors.update(
-            (row, self._pool.errors[row])
-            for row in range(len(self.decoders))
-            if row in self._pool.errors
-        )
-
-    def _abort(self) -> None:
-        for row in [*self._pool]:
-            self._pool.abort(row)
-
     def _fail(self, error: BaseException) -> None:
         """The end of the rows and of the reader; what they withhold can be looked at."""
-        for row in [*self._pool]:
-            self.decoders[row] = self._pool[row].fork()
-            self._pool.finish(row, "error")
+        self._rows.fail()
         self._out.end(error)
 
     def end(self) -> None:
@@ -280,9 +248,9 @@ class GenerateStreamer:
             return
         self._has_ended = True
         if self._is_closed:
-            self._abort()
+            self._rows.abort()
         else:
-            self._out.put({row: self._finish(row, "length") for row in [*self._pool]})
+            self._out.put({row: self._rows.finish(row, "length") for row in self._rows.running})
         if self._thread is None:
             self._out.end()
 
@@ -352,7 +320,182 @@ class GenerateStreamer:
         await self.aclose()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {len(self._pool)} of {len(self.decoders)} rows go on>"
+        return f"<{type(self).__name__} {self._rows}>"
+
+
+class StopSequenceCriteria:
+    r"""A stopping criterion that ends each row of one call of ``generate`` at its stop.
+
+    For callers that pass criteria and no streamer, such as lm-eval. A row ends with the token that
+    completes a stop, whatever tokens spell it; the others go on::
+
+        width = inputs["input_ids"].shape[1]
+        criteria = StopSequenceCriteria(tokenizer, stop="\nUser:", prompt_length=width)
+        model.generate(**inputs, stopping_criteria=[criteria])
+
+    Args:
+        tokenizer: as for GenerateStreamer.
+        conditions: as for GenerateStreamer.
+        prompt_length: how many ids each row has before the first generated one: the width of
+            ``input_ids``, left padding included. 0 for ``inputs_embeds``, 1 for most
+            encoder-decoder models. A stop does not begin in the prompt.
+        options: those of StopConditions, for all rows, and of decoding. ``generate`` itself ends
+            rows at end-of-sequence ids, so they need not be named.
+
+    Raises what GenerateStreamer raises; ValueError for a ``prompt_length`` below 0.
+
+    By hand, this is what ``generate`` does with it:
+
+    >>> import torch
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.integrations.transformers import StopSequenceCriteria
+    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:"])
+    >>> criteria = StopSequenceCriteria(tokenizer, stop="\nUser:", prompt_length=1)
+    >>> criteria(torch.tensor([[0, 1], [0, 0]])).tolist()
+    [False, False]
+    >>> criteria(torch.tensor([[0, 1, 2], [0, 0, 1]])).tolist()
+    [True, False]
+    >>> criteria.decoders[0].match.stop
+    '\nUser:'
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        conditions: StopConditions | Sequence[StopConditions] | None = None,
+        *,
+        prompt_length: int,
+        **options: Unpack[DecoderOptions],
+    ) -> None:
+        if type(prompt_length) is not int:
+            raise TypeError(f"prompt_length must be an int, not {prompt_length!r:.40}")
+        if prompt_length < 0:
+            raise ValueError(f"prompt_length must be 0 or more, not {prompt_length}")
+        self._decoding, self._conditions = _sorted("StopSequenceCriteria", conditions, options)
+        self._prompt_length = prompt_length
+        self._rows = _Rows(tokenizer)
+        self.decoders = self._rows.decoders
+        """The decoder of each row, after the first call: its ``match``, its counts."""
+        self.errors = self._rows.errors
+        """What was wrong with rows that could not be decoded. They have ended."""
+
+    def __call__(self, input_ids: Any, scores: Any = None, **kwargs: Any) -> Any:
+        """Return which rows have ended, as a tensor of bools of (rows,).
+
+        Args:
+            input_ids: all ids so far, a tensor of (rows, tokens).
+            scores: not used.
+            kwargs: not used.
+
+        Raises ValueError if there are fewer ids than ``prompt_length``, or if the conditions are
+        not of so many rows; RuntimeError for ids that do not go on from those before: criteria are
+        for one call of ``generate``, and not for beams.
+        """
+        if not self.decoders:
+            self._begin(input_ids)
+        self._rows.step(self._rows.new_ids(input_ids))
+        return self._rows.ended(input_ids)
+
+    def _begin(self, input_ids: Any) -> None:
+        num_rows, length = input_ids.shape
+        if length < self._prompt_length:
+            raise ValueError(
+                f"prompt_length is {self._prompt_length}, and generate gave {length} ids; expected "
+                "the number of ids before the first generated one"
+            )
+        prompts = input_ids[:, : self._prompt_length].tolist()
+        conditions = _for_rows(self._conditions, num_rows)
+        self._rows.begin(prompts, prompts, conditions, self._decoding)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._rows}>"
+
+
+# --- the rows of one call of generate -------------------------------------------------------------
+
+
+class _Rows:
+    """The decoders of the rows, and how much of their ids they have read."""
+
+    def __init__(self, tokenizer: Any, *, return_token_ids: bool = False) -> None:
+        self._pool = DecoderPool(decoder_for(tokenizer), return_token_ids=return_token_ids)
+        self.decoders: list[StopSequenceDecoder] = []
+        self.errors: dict[int, Exception] = {}
+        self._num_seen = 0
+        self._last_seen: list[int] = []
+
+    def __str__(self) -> str:
+        return f"{len(self._pool)} of {len(self.decoders)} rows go on"
+
+    def begin(
+        self,
+        padded: list[list[int]],
+        prompts: list[list[int]],
+        conditions: list[StopConditions],
+        decoding: DecodingOptions,
+    ) -> None:
+        """Begin after the prompts, which ``generate`` has as ``padded``."""
+        self._num_seen = len(padded[0])
+        self._last_seen = [prompt[-1] if prompt else -1 for prompt in padded]
+        for row, (prompt, each) in enumerate(zip(prompts, conditions, strict=True)):
+            self._pool.add(row, each, prompt, **decoding)
+            self.decoders.append(self._pool[row])
+
+    @property
+    def running(self) -> list[int]:
+        """The rows that have not ended."""
+        return [*self._pool]
+
+    def __contains__(self, row: int) -> bool:
+        return row in self._pool
+
+    def new_ids(self, input_ids: Any) -> dict[int, list[int]]:
+        """The new ids of each row that has not ended. ``input_ids`` are all ids so far."""
+        start = max(self._num_seen - 1, 0)
+        rows = input_ids[:, start:].tolist()
+        if self._num_seen and [row[0] if row else None for row in rows] != self._last_seen:
+            raise RuntimeError(
+                f"the ids do not go on from the {self._num_seen} before them: a streamer and its "
+                "criteria are for one call of generate, and not for beams"
+            )
+        new = [row[self._num_seen - start :] for row in rows]
+        self._num_seen, self._last_seen = input_ids.shape[1], [row[-1] for row in rows]
+        return {row: each for row, each in enumerate(new) if row in self._pool}
+
+    def step(self, ids: dict[int, list[int]]) -> dict[int, Chunk]:
+        """Decode new ids. Return the chunk of each row."""
+        chunks = self._pool.step(ids)
+        self._note_errors()
+        return chunks
+
+    def ended(self, input_ids: Any) -> Any:
+        """Which rows have ended, as a tensor of bools on the device of ``input_ids``."""
+        ended = [row not in self._pool for row in range(len(self.decoders))]
+        return input_ids.new_tensor(ended).bool()
+
+    def finish(self, row: int, reason: FinishReason) -> Chunk:
+        """End a row. Return what it withheld."""
+        chunk = self._pool.finish(row, reason)
+        self._note_errors()
+        return chunk
+
+    def abort(self) -> None:
+        """End all rows."""
+        for row in self.running:
+            self._pool.abort(row)
+
+    def fail(self) -> None:
+        """End all rows for an error. Their decoders stay as they were."""
+        for row in self.running:
+            self.decoders[row] = self._pool[row].fork()
+            self._pool.finish(row, "error")
+
+    def _note_errors(self) -> None:
+        self.errors.update(
+            (row, self._pool.errors[row])
+            for row in range(len(self.decoders))
+            if row in self._pool.errors
+        )
 
 
 # --- what generate was given ----------------------------------------------------------------------
@@ -416,19 +559,19 @@ def _eos_ids(value: Any) -> frozenset[int]:
 
 
 def _sorted(
-    conditions: Any, options: Mapping[str, Any]
+    what: str, conditions: Any, options: Mapping[str, Any]
 ) -> tuple[DecodingOptions, tuple[StopConditions, ...]]:
     """The options of decoding, and the conditions: one for all rows, or several."""
     for name in options:
         if name not in DecoderOptions.__annotations__:
-            raise unknown_option("GenerateStreamer()", name, DecoderOptions.__annotations__)
+            raise unknown_option(f"{what}()", name, DecoderOptions.__annotations__)
     names = DecodingOptions.__annotations__
     decoding = {name: value for name, value in options.items() if name in names}
     others = {name: value for name, value in options.items() if name not in names}
     if conditions is None:
         conditions = StopConditions(**others)
     elif others:
-        raise TypeError(f"GenerateStreamer() got conditions, which have their own {[*others]}")
+        raise TypeError(f"{what}() got conditions, which have their own {[*others]}")
     found = (conditions,) if isinstance(conditions, StopConditions) else tuple(conditions)
     if not found or not all(isinstance(each, StopConditions) for each in found):
         raise TypeError(

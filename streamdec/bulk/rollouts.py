@@ -1,0 +1,374 @@
+"""``decode_rollouts``: a batch of generated token ids in, a :class:`Rollout` for each row out.
+
+What it gives is what StopSequenceDecoder gives, row by row. There are three ways to it:
+
+1. Large batches are decoded as a column (:mod:`streamdec.bulk.stops`), if pyarrow is installed.
+2. The decoder reads the other rows: rows with a stop in their text, rows whose prompt changes their
+   text, rows with ids that cannot be decoded, small batches.
+3. Spans are computed from the bytes of the tokens (:mod:`streamdec.bulk.gather`). The decoder
+   records them where these bytes do not spell the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, SupportsIndex, Unpack
+
+from streamdec.bulk._pyarrow import pyarrow
+from streamdec.bulk.column import Column, column_of
+from streamdec.bulk.gather import gather_for
+from streamdec.bulk.spans import spans_of
+from streamdec.bulk.stops import StoppedRow, StoppedRows, decoded_row
+from streamdec.chunks import FinishReason, StopMatch, StopReason, TokenSpan
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.conditions import NO_CONDITIONS, StopConditions
+from streamdec.core.table import Options
+from streamdec.core.token_ids import as_sequence
+from streamdec.errors import MissingExtraError, StreamdecError
+from streamdec.protocols import Decoder
+from streamdec.streams.options import DecodingOptions
+
+__all__ = ["Rollout", "decode_rollouts"]
+
+FEWEST_TOKENS = 2**13
+"""A batch of fewer ids is decoded row by row: to make a column takes longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    r"""One row of a batch: its text, and its ids up to the stop.
+
+    >>> from streamdec import MockTokenizer, StopConditions
+    >>> from streamdec.bulk import decode_rollouts
+    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"!\nUs", b"er: no"])
+    >>> rollout, = decode_rollouts(tokenizer, [[0, 1, 2, 0, 0]], StopConditions("\nUser:"))
+    >>> rollout.text, rollout.token_ids, rollout.finish_reason, rollout.stop_reason
+    ('Hi!', [0, 1, 2], 'stop', '\nUser:')
+    >>> rollout.token_ids[: rollout.match.tokens_before]
+    [0]
+    """
+
+    text: str
+    """Without the stop, if that is a hidden one."""
+    token_ids: list[int]
+    """The ids up to the one that completed the stop, which is the last of them.
+
+    All ids of a stop are among them, because the model has generated them. If a stop begins or ends
+    inside a token, the whole token is kept. Without a stop or a limit: all ids of the row.
+    ``token_ids[:match.tokens_before]`` are the ids whose text is wholly before the stop."""
+    finish_reason: FinishReason | None
+    """``"stop"``; ``"length"`` for ``max_tokens``; ``"error"``; None if the ids ended first: then
+    only the engine knows why."""
+    match: StopMatch | None = None
+    """The stop that ended the row, and where it stands; None without one."""
+    logprobs: Any = None
+    """The log probabilities of ``token_ids``, as many; None if none were given."""
+    per_token: Mapping[str, Any] = field(default_factory=dict)
+    """The parts of the other sequences that belong to ``token_ids``, by name."""
+    spans: list[TokenSpan] | None = None
+    """Where each of ``token_ids`` stands in ``text``, if ``spans=True`` asked for it."""
+    error: Exception | None = None
+    """Why the row could not be decoded to its end. ``text`` and ``token_ids`` are then what came
+    before the id that failed."""
+
+    @property
+    def stop_reason(self) -> StopReason:
+        """The stop string, pattern, id or ids; None for end-of-sequence, and without a stop."""
+        return None if self.match is None else self.match.stop
+
+
+def decode_rollouts(
+    tokenizer: Decoder,
+    rows: Iterable[Iterable[SupportsIndex]],
+    conditions: StopConditions | Sequence[StopConditions] = NO_CONDITIONS,
+    *,
+    prompt_token_ids: Iterable[Iterable[SupportsIndex]] | None = None,
+    mask: Iterable[Iterable[Any]] | None = None,
+    logprobs: Iterable[Sequence[Any]] | None = None,
+    per_token: Mapping[str, Iterable[Sequence[Any]]] | None = None,
+    spans: bool = False,
+    **options: Unpack[DecodingOptions],
+) -> list[Rollout]:
+    r"""Decode a batch of generated ids, cut each row at its stop, and all that belongs to it alike.
+
+    Each row is what StopSequenceDecoder gives for it, steps and flush.
+
+    Args:
+        tokenizer: what decodes.
+        rows: the generated ids: lists, arrays or tensors, or one array or tensor of (rows, tokens).
+        conditions: when a row ends; one for all rows, or one for each row. Name the
+            ``eos_token_ids`` of the model: without them, padding after the end is text.
+        prompt_token_ids: the prompt of each row, without padding. Without prompts each row is
+            decoded as the beginning of a text.
+        mask: which ids belong to the row (1) and which are padding (0), with the shape of ``rows``.
+            The padding is on the left, on the right, or on both sides.
+        logprobs: for each id of ``rows``, padding included, its log probability.
+        per_token: other sequences with a value for each id of ``rows``, by name.
+        spans: whether to say where each token stands in its text.
+        options: those of decoding, as for StopSequenceDecoder.
+
+    Returns:
+        A Rollout for each row. What was given of ``logprobs`` and ``per_token`` is sliced, not
+        converted: of a tensor each row has a tensor.
+
+    Raises:
+        TypeError: something else than rows of ids, conditions or an option.
+        ValueError: ``mask``, ``logprobs``, ``per_token``, ``conditions`` or ``prompt_token_ids``
+            that do not fit ``rows``; a mask with padding inside a row; ``spans`` for a tokenizer
+            that cannot have them.
+        TokenIdError: a prompt that is no list of ids.
+
+    An id that cannot be decoded (-100, a float, an unknown id under ``unknown_ids="error"``) ends
+    its row alone: ``finish_reason`` is ``"error"``, and ``error`` says why.
+
+    **Cost.** With pyarrow (``pip install 'streamdec[bulk]'``) about 0.1 µs a token, and some tenths
+    of a second once for each tokenizer. Without it, or for fewer than 8,192 ids, that of a decoder.
+
+    >>> from streamdec import MockTokenizer, StopConditions
+    >>> from streamdec.bulk import decode_rollouts
+    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b" you", b"!", b"<end>"], special_ids=[3])
+    >>> for rollout in decode_rollouts(
+    ...     tokenizer,
+    ...     [[0, 2, 3, 3], [0, 1, 2, 0]],
+    ...     StopConditions(eos_token_ids=3),
+    ...     logprobs=[[-0.1, -0.2, -0.3, 0.0], [-0.1, -0.5, -0.5, -0.2]],
+    ... ):
+    ...     print(rollout.text, rollout.token_ids, rollout.finish_reason, rollout.logprobs)
+    Hi! [0, 2, 3] stop [-0.1, -0.2, -0.3]
+    Hi you!Hi [0, 1, 2, 0] None [-0.1, -0.5, -0.5, -0.2]
+    """
+    given = [_token_ids(row, place) for place, row in enumerate(_rows("rows", rows))]
+    parts = _parts(given, mask)
+    beside = {name: _beside(name, each, given) for name, each in (per_token or {}).items()}
+    chances = None if logprobs is None else _beside("logprobs", logprobs, given)
+    ids = [row[part] for row, part in zip(given, parts, strict=True)]
+    prompts = None
+    if prompt_token_ids is not None:
+        prompts = _as_many("prompt_token_ids", _rows("prompt_token_ids", prompt_token_ids), ids)
+    found: dict[int, _Found] = {}
+    for each, which in _by_conditions(conditions, ids).items():
+        decoding = _Decoding(tokenizer, each, options, spans=spans)
+        its = decoding.found(
+            [ids[row] for row in which], prompts and [prompts[row] for row in which]
+        )
+        found.update(zip(which, its, strict=True))
+    rollouts = []
+    for place, token_ids in enumerate(ids):
+        row, error, its_spans = found[place]
+        start = parts[place].start
+        kept = slice(start, start + row.num_read)
+        rollouts.append(
+            Rollout(
+                row.text,
+                token_ids[: row.num_read],
+                row.finish_reason,
+                row.match,
+                None if chances is None else chances[place][kept],
+                {name: each[place][kept] for name, each in beside.items()},
+                its_spans,
+                error,
+            )
+        )
+    return rollouts
+
+
+# --- decoding -------------------------------------------------------------------------------------
+
+
+class _Found(NamedTuple):
+    row: StoppedRow
+    error: Exception | None = None
+    spans: list[TokenSpan] | None = None
+
+
+class _Decoding:
+    """How rows with the same conditions are decoded."""
+
+    def __init__(
+        self,
+        tokenizer: Decoder,
+        conditions: StopConditions,
+        options: DecodingOptions,
+        *,
+        spans: bool,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._conditions = conditions
+        self._options = options
+        self._wants_spans = spans
+        self._decoder = self._new_decoder(())
+
+    def _new_decoder(self, prompt: Iterable[SupportsIndex]) -> StopSequenceDecoder:
+        wants = self._wants_spans
+        return StopSequenceDecoder(
+            self._tokenizer, self._conditions, prompt, spans=wants, **self._options
+        )
+
+    def found(self, ids: list[list[Any]], prompts: list[Any] | None) -> list[_Found]:
+        """What each row comes to."""
+        found: dict[int, _Found] = {}
+        decoders: dict[int, StopSequenceDecoder] = {}
+        for row, prompt in enumerate(prompts or ()):
+            try:
+                decoder = self._new_decoder(prompt)
+            except StreamdecError as error:
+                found[row] = _Found(StoppedRow("", "error", None, 0), error)
+            else:
+                if decoder.has_context:
+                    decoders[row] = decoder
+        alike = [row for row in range(len(ids)) if row not in found and row not in decoders]
+        if sum(len(ids[row]) for row in alike) >= FEWEST_TOKENS:
+            found.update(self._of_column({row: ids[row] for row in alike}))
+        for row, token_ids in enumerate(ids):
+            if row not in found:
+                found[row] = self._read(decoders.get(row, self._decoder), token_ids)
+        return [found[row] for row in range(len(ids))]
+
+    # --- by a decoder
+
+    def _read(self, decoder: StopSequenceDecoder, token_ids: list[Any]) -> _Found:
+        decoder.reset()
+        error: Any = None
+        try:
+            row = decoded_row(decoder, token_ids)
+        except Exception as raised:  # noqa: BLE001 (it ends only this row)
+            error = raised
+            text = error.chunk.text if getattr(error, "chunk", None) else ""
+            row = StoppedRow(text + _rest(decoder), "error", None, decoder.num_tokens)
+        return _Found(row, error, decoder.take_spans() if self._wants_spans else None)
+
+    # --- as a column
+
+    def _of_column(self, rows: dict[int, list[Any]]) -> dict[int, _Found]:
+        """Those of ``rows`` that can be decoded as a column."""
+        options = Options(**self._options)
+        skip = options.skip_special_tokens
+        if options != Options(skip):
+            return {}
+        try:
+            stopped = StoppedRows(self._tokenizer, self._conditions, options)
+            gather = gather_for(self._tokenizer, skip_special_tokens=skip)
+            if gather is None or not stopped.gathers:
+                return {}
+            if self._wants_spans and not gather.has_pieces:
+                return {}
+            which, column = _column(rows)
+        except MissingExtraError:
+            return {}
+        read = stopped.read(column)
+        if not self._wants_spans:
+            return {row: _Found(each) for row, each in zip(which, read, strict=True)}
+        pieces = gather.pieces(column.cut([each.num_read for each in read]))
+        spans = (spans_of(each.text, *piece) for each, piece in zip(read, pieces, strict=True))
+        return {
+            row: _Found(each, None, its_spans)
+            for row, each, its_spans in zip(which, read, spans, strict=True)
+            if its_spans is not None
+        }
+
+
+def _rest(decoder: StopSequenceDecoder) -> str:
+    """The text that ``decoder`` withholds, after an error."""
+    try:
+        return decoder.flush("error").text
+    except Exception:  # noqa: BLE001 (the row has its error already)
+        return decoder.jailed
+
+
+def _column(rows: dict[int, list[Any]]) -> tuple[list[int], Column]:
+    """Those of ``rows`` whose values are all token ids, and which they are."""
+    column = _as_column([*rows.values()])
+    if column is not None:
+        return [*rows], column
+    which = [row for row, token_ids in rows.items() if _as_column([token_ids]) is not None]
+    column = _as_column([rows[row] for row in which])
+    assert column is not None
+    return which, column
+
+
+def _as_column(rows: list[list[Any]]) -> Column | None:
+    """``rows`` as a column; None if a value is not a token id."""
+    pa = pyarrow()
+    try:
+        return column_of(pa.array(rows) if rows else pa.nulls(0))
+    except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
+        return None
+
+
+# --- what is given --------------------------------------------------------------------------------
+
+
+def _rows(name: str, rows: Any) -> list[Any]:
+    """``rows`` as a list; of an array or a tensor, of lists."""
+    if getattr(rows, "is_nested", False):  # a tensor of rows of different lengths
+        rows = rows.unbind()
+    if isinstance(rows, (str, bytes, bytearray, Mapping, AbstractSet)) or (
+        hasattr(rows, "ndim") and rows.ndim < 2
+    ):
+        raise TypeError(f"{name} must be a list of rows or a 2-D array, not {rows!r:.60}")
+    try:
+        return list(rows)
+    except TypeError:
+        raise TypeError(f"{name} must be a list of rows or a 2-D array, not {rows!r:.60}") from None
+
+
+def _token_ids(row: Any, place: int) -> list[Any]:
+    """A row of ``rows`` as a list."""
+    try:
+        row = as_sequence(row)
+    except TypeError:
+        told = f"row {place} must be a list, an array or a tensor of token ids, not {row!r:.60}"
+        raise TypeError(told) from None
+    return row if type(row) is list else [*row]
+
+
+def _as_many(name: str, values: list[Any], rows: list[Any]) -> list[Any]:
+    """``values``. ValueError if they are not one for each row."""
+    if len(values) != len(rows):
+        raise ValueError(f"{name} has {len(values)} rows, and there are {len(rows)} rows of ids")
+    return values
+
+
+def _beside(name: str, values: Any, rows: list[list[Any]]) -> list[Any]:
+    """``values`` by row. ValueError if a row has not one for each id."""
+    found = _as_many(name, _rows(name, values), rows)
+    for place, (each, row) in enumerate(zip(found, rows, strict=True)):
+        if len(each) != len(row):
+            raise ValueError(f"{name} of row {place} has {len(each)} values for {len(row)} ids")
+    return found
+
+
+def _parts(rows: list[list[Any]], mask: Any) -> list[slice]:
+    """Which part of each row is no padding."""
+    if mask is None:
+        return [slice(0, len(row)) for row in rows]
+    parts = []
+    for place, row in enumerate(_beside("mask", mask, rows)):
+        flags = [bool(each) for each in as_sequence(row)]
+        start = flags.index(True) if True in flags else 0
+        part = slice(start, start + sum(flags))
+        if not all(flags[part]):
+            raise ValueError(
+                f"mask has a 0 between the 1s of row {place}; expected the mask of the padding "
+                "(an attention mask), not one of the loss"
+            )
+        parts.append(part)
+    return parts
+
+
+def _by_conditions(conditions: Any, rows: list[Any]) -> Mapping[StopConditions, Sequence[int]]:
+    """The places of the rows with equal conditions."""
+    if isinstance(conditions, StopConditions):
+        return {conditions: range(len(rows))}
+    if not isinstance(conditions, (list, tuple)) or not all(
+        isinstance(each, StopConditions) for each in conditions
+    ):
+        raise TypeError(
+            f"conditions must be StopConditions, or one for each row, not {conditions!r:.60}"
+        )
+    found: dict[StopConditions, list[int]] = {}
+    for place, each in enumerate(_as_many("conditions", [*conditions], rows)):
+        found.setdefault(each, []).append(place)
+    return found

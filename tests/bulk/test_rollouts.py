@@ -1,0 +1,374 @@
+"""``decode_rollouts`` against a StopSequenceDecoder for each row, however the rows are decoded."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamdec import (
+    MockTokenizer,
+    StopConditions,
+    StopRegexTimeoutError,
+    StopSequenceDecoder,
+    TokenIdError,
+)
+from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.bulk import Rollout, decode_rollouts, rollouts
+from streamdec.core.stops import regex_matcher
+from tests.bulk.test_arrays import FEWER, STOPPED, subject
+from tests.strategies import token_ids
+from tests.support.zoo import shared_tokenizers
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*encoding is best effort"),
+    pytest.mark.filterwarnings("ignore:.*streaming over a window"),
+]
+
+TOKENIZER = MockTokenizer.from_tokens(
+    [b"Hi", b" you", b"!\nUs", b"er: no", "caf\xe9".encode()[:4], b"\xa9", b"<end>"], [6]
+)
+STOP = StopConditions("\nUser:", eos_token_ids=6)
+ALWAYS, NEVER = 0, 2**40
+
+
+@pytest.fixture(params=[ALWAYS, NEVER], ids=["column", "decoder"])
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are decoded as a column; and each by a decoder."""
+    monkeypatch.setattr(rollouts, "FEWEST_TOKENS", request.param)
+
+
+both_ways = pytest.mark.usefixtures("_way")
+
+
+def streamed(decoder: StopSequenceDecoder, row: Sequence[int], *, spans: bool) -> Rollout:
+    """What a stream gives for ``row``, id by id."""
+    text, kept = "", []
+    for token_id in row:
+        chunk = decoder.step(token_id)
+        text += chunk.text
+        kept.append(token_id)
+        if chunk.finish_reason is not None:
+            break
+    text += decoder.flush("abort").text
+    reason = None if decoder.finish_reason == "abort" else decoder.finish_reason
+    return Rollout(text, kept, reason, decoder.match, spans=decoder.take_spans() if spans else None)
+
+
+def check_spans(rollout: Rollout) -> None:
+    """The spans are those of the ids, in order, and cover the text."""
+    text, spans = rollout.text, rollout.spans
+    assert spans is not None
+    assert [span.token_index for span in spans] == [*range(len(rollout.token_ids))]
+    assert [span.start for span in spans] == sorted(span.start for span in spans)
+    covered = {place for span in spans for place in range(span.start, span.end)}
+    assert covered == {*range(len(text))}
+    for span in spans:
+        assert span.byte_start == len(text[: span.start].encode())
+        assert span.byte_end == len(text[: span.end].encode())
+
+
+# --- each row is what a stream gives --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", STOPPED)
+@settings(max_examples=FEWER.max_examples * 3)
+@given(data=st.data(), skip=st.booleans(), spans=st.booleans(), fewest=st.sampled_from([0, 2**40]))
+def test_each_row_is_what_a_stream_gives(
+    name: str, data: st.DataObject, skip: bool, spans: bool, fewest: int
+) -> None:
+    it = subject(name)
+    spans = spans and has_spans(it.tokenizer)
+    rows = data.draw(st.lists(token_ids(it), max_size=6))
+    prompts = data.draw(st.none() | st.lists(token_ids(it), min_size=len(rows), max_size=len(rows)))
+    ids = [i for row in rows for i in row] or it.usual[:3]
+    text = it.tokenizer.decode(ids) or "a"
+    start = data.draw(st.integers(0, len(text) - 1))
+    kinds = [
+        StopConditions(
+            data.draw(st.sampled_from([[], [text[start : start + 3]], ["zz", text[start]]])),
+            data.draw(st.lists(st.sampled_from(ids), max_size=2)),
+            eos_token_ids=data.draw(st.lists(st.sampled_from(ids), max_size=1)),
+            stop_token_sequences=data.draw(st.sampled_from([[], [ids[:2]]])),
+            include_stop_str_in_output=data.draw(st.booleans()),
+            min_tokens=data.draw(st.integers(0, 2)),
+            max_tokens=data.draw(st.none() | st.integers(2, 9)),
+        )
+        for _ in range(2)
+    ]
+    conditions = [data.draw(st.sampled_from(kinds)) for _ in rows]
+    before = [] if prompts is None else prompts
+    expected = [
+        streamed(
+            StopSequenceDecoder(it.tokenizer, each, prompt, skip_special_tokens=skip, spans=spans),
+            row,
+            spans=spans,
+        )
+        for row, each, prompt in zip(rows, conditions, before or [[]] * len(rows), strict=True)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rollouts, "FEWEST_TOKENS", fewest)
+        found = decode_rollouts(
+            it.tokenizer,
+            rows,
+            conditions,
+            prompt_token_ids=prompts,
+            spans=spans,
+            skip_special_tokens=skip,
+        )
+    assert found == expected
+    if spans and prompts is None:
+        for each in found:
+            check_spans(each)
+
+
+def has_spans(tokenizer: Any) -> bool:
+    try:
+        StopSequenceDecoder(tokenizer, spans=True)
+    except ValueError:
+        return False
+    return True
+
+
+REAL = [
+    path
+    for path in shared_tokenizers()
+    if path.parent.name in ("qwen3", "deepseek-v3", "mistral-7b-v0.1")
+]
+SAID = (
+    "Größe naïve 你好 😀👍🏽  x\n\ndef f(): return 'é'\n###\n<tool>日本語</tool> The end.</answer>"
+)
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.parent.name)
+def test_real_vocabularies(path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollouts, "FEWEST_TOKENS", ALWAYS)
+    tokenizer = HuggingFaceTokenizer(path, apply_tokenizer_config=False)
+    seed = random.Random(path.parent.name)
+    said = [*tokenizer.encode(SAID).ids]
+    rows = [seed.choices(range(tokenizer.vocab_size + 5), k=seed.randrange(40)) for _ in range(60)]
+    rows += [said[place:] + said for place in range(len(said))]
+    rows += [said[place : place + seed.randrange(9)] for place in range(len(said))]
+    conditions = StopConditions(["</answer>", "\n##", "é'"], stop_token_ids=said[3])
+    decoder = StopSequenceDecoder(tokenizer, conditions, spans=True)
+    found = decode_rollouts(tokenizer, rows, conditions, spans=True)
+    for row, each in zip(rows, found, strict=True):
+        decoder.reset()
+        assert each == streamed(decoder, row, spans=True)
+        check_spans(each)
+    assert {each.stop_reason for each in found} >= {"</answer>", "\n##", None}
+
+
+# --- what is kept ---------------------------------------------------------------------------------
+
+
+@both_ways
+def test_the_ids_of_a_stop_are_kept_whole() -> None:
+    """The stop begins in a token with text before it and ends in one with text behind it."""
+    (found,) = decode_rollouts(TOKENIZER, [[0, 1, 2, 3, 0, 1]], STOP, spans=True)
+    assert (found.text, found.token_ids) == ("Hi you!", [0, 1, 2, 3])
+    assert (found.finish_reason, found.stop_reason) == ("stop", "\nUser:")
+    assert found.match is not None
+    assert found.token_ids[: found.match.tokens_before] == [0, 1]
+    assert [(span.start, span.end) for span in found.spans or ()] == [
+        (0, 2),
+        (2, 6),
+        (6, 7),
+        (7, 7),
+    ]
+
+
+@both_ways
+def test_an_end_of_sequence_is_kept_and_its_padding_is_not() -> None:
+    (found,) = decode_rollouts(TOKENIZER, [[0, 6, 6, 6]], STOP, spans=True)
+    assert (found.text, found.token_ids, found.finish_reason) == ("Hi", [0, 6], "stop")
+    assert found.match is not None
+    assert found.stop_reason is None
+    assert [(span.start, span.end) for span in found.spans or ()] == [(0, 2), (2, 2)]
+
+
+@both_ways
+def test_a_row_without_an_end_has_no_reason() -> None:
+    found = decode_rollouts(TOKENIZER, [[0, 4], [], [0, 1]], STOP)
+    assert [(each.text, each.token_ids, each.finish_reason) for each in found] == [
+        ("Hicaf\ufffd", [0, 4], None),
+        ("", [], None),
+        ("Hi you", [0, 1], None),
+    ]
+    limited = decode_rollouts(TOKENIZER, [[0, 1, 1]], StopConditions(max_tokens=2))
+    assert (limited[0].token_ids, limited[0].finish_reason) == ([0, 1], "length")
+
+
+@both_ways
+def test_a_prompt_is_what_the_row_goes_on_from() -> None:
+    rows, prompts = [[5, 0], [5, 0], [0]], [[4], [], [0]]
+    found = decode_rollouts(TOKENIZER, rows, STOP, prompt_token_ids=prompts)
+    assert [each.text for each in found] == ["éHi", "\ufffdHi", "Hi"]
+
+
+@both_ways
+def test_conditions_may_differ_from_row_to_row() -> None:
+    conditions = [StopConditions(" you"), StopConditions(max_tokens=1), StopConditions(" you")]
+    found = decode_rollouts(TOKENIZER, [[0, 1]] * 3, conditions)
+    assert [each.stop_reason for each in found] == [" you", None, " you"]
+    assert [each.finish_reason for each in found] == ["stop", "length", "stop"]
+
+
+# --- what is cut alike ----------------------------------------------------------------------------
+
+
+@both_ways
+def test_sequences_are_cut_as_the_ids_are() -> None:
+    rows = [[6, 0, 6, 6], [0, 1, 2, 3], [6, 6, 6, 6]]
+    mask = [[0, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0]]
+    logprobs = [[0.0, -0.1, -0.2, 0.0], [-1.0, -2.0, -3.0, -4.0], [0.0] * 4]
+    seen = [["a", "b", "c", "d"]] * 3
+    found = decode_rollouts(
+        TOKENIZER, rows, STOP, mask=mask, logprobs=logprobs, per_token={"seen": seen, "mask": mask}
+    )
+    assert [each.token_ids for each in found] == [[0, 6], [0, 1, 2, 3], []]
+    assert [each.logprobs for each in found] == [[-0.1, -0.2], [-1.0, -2.0, -3.0, -4.0], []]
+    assert [each.per_token["seen"] for each in found] == [["b", "c"], ["a", "b", "c", "d"], []]
+    assert [each.per_token["mask"] for each in found] == [[1, 1], [1, 1, 1, 1], []]
+    assert [each.text for each in found] == ["Hi", "Hi you!", ""]
+
+
+@both_ways
+def test_arrays_are_sliced_and_stay_arrays() -> None:
+    rows = np.array([[0, 6, 6], [0, 1, 1]])
+    logprobs = np.array([[-0.5, -0.25, 0.0], [-1.0, -2.0, -3.0]], np.float32)
+    experts = np.arange(2 * 3 * 4).reshape(2, 3, 4)
+    found = decode_rollouts(
+        TOKENIZER, rows, STOP, mask=rows != 6, logprobs=logprobs, per_token={"experts": experts}
+    )
+    assert [each.token_ids for each in found] == [[0], [0, 1, 1]]
+    assert all(type(token_id) is int for each in found for token_id in each.token_ids)
+    assert isinstance(found[1].logprobs, np.ndarray)
+    assert found[0].logprobs.tolist() == [-0.5]
+    assert found[1].per_token["experts"].tolist() == experts[1].tolist()
+
+
+@both_ways
+@given(data=st.data())
+@settings(max_examples=30)
+def test_there_are_as_many_of_all_as_ids(data: st.DataObject) -> None:
+    rows = data.draw(st.lists(st.lists(st.integers(0, 6), max_size=9), max_size=5))
+    logprobs = [[-float(place) for place in range(len(row))] for row in rows]
+    for each, row in zip(
+        decode_rollouts(TOKENIZER, rows, STOP, logprobs=logprobs, spans=True), rows, strict=True
+    ):
+        kept = len(each.token_ids)
+        assert each.token_ids == row[:kept]
+        assert each.logprobs == [-float(place) for place in range(kept)]
+        assert len(each.spans or ()) == kept
+
+
+# --- rows that cannot be decoded ------------------------------------------------------------------
+
+BAD: list[tuple[Any, type[Exception]]] = [
+    (-100, TokenIdError),
+    (2**32, TokenIdError),
+    (2**64, TokenIdError),
+    (True, TokenIdError),
+    (1.0, TokenIdError),
+    (None, TokenIdError),
+    ("1", TokenIdError),
+]
+
+
+@both_ways
+@pytest.mark.parametrize(("bad", "kind"), BAD, ids=lambda each: repr(each)[:20])
+def test_a_bad_id_ends_its_row_alone(bad: Any, kind: type[Exception]) -> None:
+    rows: Any = [[0, 1], [0, 4, bad, 1], [0, 6, bad], [bad], [1, 1]]
+    logprobs = [[-1.0] * len(row) for row in rows]
+    found = decode_rollouts(TOKENIZER, rows, STOP, logprobs=logprobs, spans=True)
+    assert [each.text for each in found] == ["Hi you", "Hicaf\ufffd", "Hi", "", " you you"]
+    assert [each.finish_reason for each in found] == [None, "error", "stop", "error", None]
+    assert [each.token_ids for each in found] == [[0, 1], [0, 4], [0, 6], [], [1, 1]]
+    assert [each.logprobs for each in found] == [[-1.0] * len(each.token_ids) for each in found]
+    assert [each.error is None for each in found] == [True, False, True, False, True]
+    assert isinstance(found[1].error, kind)
+    assert f"token 2 is out of range: {bad}" in str(found[1].error) or kind is TokenIdError
+    for each in found:
+        check_spans(each)
+
+
+@both_ways
+def test_an_unknown_id_is_an_error_if_that_is_asked_for() -> None:
+    rows = [[0, 99, 1], [0, 1]]
+    assert [each.text for each in decode_rollouts(TOKENIZER, rows)] == ["Hi you", "Hi you"]
+    found = decode_rollouts(TOKENIZER, rows, unknown_ids="error")
+    assert [each.text for each in found] == ["Hi", "Hi you"]
+    assert [type(each.error) for each in found] == [TokenIdError, type(None)]
+    assert [each.text for each in decode_rollouts(TOKENIZER, rows, unknown_ids="replace")] == [
+        "Hi\ufffd you",
+        "Hi you",
+    ]
+
+
+@both_ways
+def test_a_bad_prompt_ends_its_row_alone() -> None:
+    found = decode_rollouts(TOKENIZER, [[0], [1]], prompt_token_ids=[[-1], [0]])
+    assert [(each.text, each.finish_reason) for each in found] == [("", "error"), (" you", None)]
+    assert isinstance(found[0].error, TokenIdError)
+
+
+@both_ways
+def test_a_pattern_that_takes_too_long_ends_its_row_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regex_matcher, "TIMEOUT", 0.02)
+    tokenizer = MockTokenizer.from_tokens([b"Hi ", b"a", b"!"])
+    conditions = StopConditions(stop_regex="(?:(a|aa)+b)", max_match_length=200)
+    found = decode_rollouts(tokenizer, [[0, *[1] * 199], [0, 2]], conditions)
+    assert [each.finish_reason for each in found] == ["error", None]
+    assert isinstance(found[0].error, StopRegexTimeoutError)
+    assert found[0].text == tokenizer.decode(found[0].token_ids)
+    assert found[1].text == "Hi !"
+
+
+# --- calls that are wrong -------------------------------------------------------------------------
+
+
+def wrong_calls() -> Iterator[tuple[dict[str, Any], type[Exception], str]]:
+    rows = {"rows": [[0, 1], [2]]}
+    yield {"rows": [0, 1]}, TypeError, "row 0 must be a list, an array or a tensor of token ids"
+    yield {"rows": "text"}, TypeError, "rows must be a list of rows or a 2-D array, not 'text'"
+    yield {"rows": 5}, TypeError, "rows must be a list of rows or a 2-D array, not 5"
+    yield {"rows": np.array([1, 2])}, TypeError, "rows must be a list of rows or a 2-D array"
+    yield {"rows": ["text"]}, TypeError, "row 0 must be a list"
+    yield {**rows, "conditions": "stop"}, TypeError, "conditions must be StopConditions, or one"
+    yield {**rows, "conditions": [STOP]}, ValueError, "conditions has 1 rows, and there are 2 rows"
+    yield {**rows, "mask": [[1, 1]]}, ValueError, "mask has 1 rows, and there are 2 rows of ids"
+    yield {**rows, "mask": [[1, 1], [1, 1]]}, ValueError, "mask of row 1 has 2 values for 1 ids"
+    yield (
+        {"rows": [[0, 1, 2]], "mask": [[1, 0, 1]]},
+        ValueError,
+        "mask has a 0 between the 1s of row 0; expected the mask of the padding",
+    )
+    yield {**rows, "logprobs": [[0.0]] * 2}, ValueError, "logprobs of row 0 has 1 values for 2 ids"
+    yield {**rows, "per_token": {"x": []}}, ValueError, "x has 0 rows, and there are 2 rows of ids"
+    yield {**rows, "prompt_token_ids": [[0]]}, ValueError, "prompt_token_ids has 1 rows"
+    yield {**rows, "stop": "x"}, TypeError, "has no option 'stop'"
+
+
+@pytest.mark.parametrize(("given", "kind", "told"), [*wrong_calls()], ids=range(14))
+def test_a_wrong_call_is_told(given: dict[str, Any], kind: type[Exception], told: str) -> None:
+    with pytest.raises(kind) as caught:
+        decode_rollouts(TOKENIZER, **given)
+    assert told in str(caught.value)
+
+
+def test_spans_that_cannot_be_had_are_told() -> None:
+    with pytest.raises(ValueError, match="spans=True needs text whose bytes can be told apart"):
+        decode_rollouts(subject("regex_after_fuse").tokenizer, [[0]], spans=True)
+
+
+def test_without_pyarrow_rows_are_decoded_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollouts, "FEWEST_TOKENS", ALWAYS)
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    (found,) = decode_rollouts(TOKENIZER, [[0, 1, 2, 3]], STOP, spans=True)
+    assert (found.text, len(found.spans or ())) == ("Hi you!", 4)

@@ -1,0 +1,173 @@
+"""StopSequenceCriteria: a stopping criterion without a streamer, with a real ``generate``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamdec import MockTokenizer, StopConditions
+from streamdec.core.stops import regex_matcher
+from streamdec.integrations.transformers import StopSequenceCriteria
+from tests.integrations.transformers.scripted import (
+    MODELS,
+    Model,
+    prompts,
+    spelled,
+    tokenizer_of,
+    torch,
+    transformers,
+)
+
+CAUSAL = [name for name in MODELS if name != "t5"]
+
+
+def generated(name: str, rows: list[Any], conditions: Any = None, **options: Any) -> Any:
+    """The criteria after ``generate`` said ``rows``, its answer by row, and the passes it took."""
+    model = Model(name, rows)
+    inputs = prompts(name, ["one two three", "four", "five six"][: len(rows)])
+    width = inputs["input_ids"].shape[1]
+    criteria = StopSequenceCriteria(model.tokenizer, conditions, prompt_length=width, **options)
+    found = model.generate(**inputs, max_new_tokens=60, stopping_criteria=[criteria])
+    answers = [
+        [token_id for token_id in row if token_id != model.pad] for row in found[:, width:].tolist()
+    ]
+    return criteria, answers, model.num_passes
+
+
+def stops_of(criteria: StopSequenceCriteria) -> list[Any]:
+    return [each.match and each.match.stop for each in criteria.decoders]
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_each_row_ends_at_its_own_stop(name: str) -> None:
+    """Rows of different lengths, padded on the left; stops spelled byte by byte."""
+    rows = [spelled(name, text) for text in ("Hi\nUser: no", "One. Two.###three", "四十二 END")]
+    stops = ["\nUser:", "###", "十二"]
+    criteria, answers, passes = generated(name, rows, stop=stops)
+    texts = [tokenizer_of(name).decode(answer) for answer in answers]
+    assert texts == ["Hi\nUser:", "One. Two.###", "四十二"]
+    assert stops_of(criteria) == stops
+    assert passes == max(map(len, answers))
+
+
+def test_rows_that_end_otherwise_are_left_to_generate() -> None:
+    rows = [spelled("gpt2", text) for text in ("Hi", "x" * 99, "a###b")]
+    criteria, answers, passes = generated("gpt2", rows, stop="###")
+    texts = [tokenizer_of("gpt2").decode(answer) for answer in answers]
+    assert texts == ["Hi", "x" * 60, "a###"]
+    assert [each.finish_reason for each in criteria.decoders] == [None, None, "stop"]
+    assert passes == 60
+
+
+def test_a_stop_does_not_begin_in_the_prompt() -> None:
+    model = Model("gpt2", [spelled("gpt2", "er: so User: no")])
+    inputs = prompts("gpt2", [spelled("gpt2", "and Us")])
+    width = inputs["input_ids"].shape[1]
+    criteria = StopSequenceCriteria(model.tokenizer, stop="User:", prompt_length=width)
+    found = model.generate(**inputs, max_new_tokens=60, stopping_criteria=[criteria])
+    assert model.tokenizer.decode(found[0, width:].tolist()) == "er: so User:"
+
+
+def test_prompts_may_have_conditions_and_samples_of_their_own() -> None:
+    rows = [spelled("gpt2", text) for text in ("a.b\nc", "d.e\nf", "g.h\ni", "j.k\nl")]
+    model = Model("gpt2", rows)
+    inputs = prompts("gpt2", ["one", "two"])
+    width = inputs["input_ids"].shape[1]
+    criteria = StopSequenceCriteria(
+        model.tokenizer, [StopConditions("."), StopConditions("\n")], prompt_length=width
+    )
+    options = {"num_return_sequences": 2, "do_sample": True, "max_new_tokens": 60}
+    model.generate(**inputs, **options, stopping_criteria=[criteria])
+    assert stops_of(criteria) == [".", ".", "\n", "\n"]
+
+
+def test_assisted_decoding_gives_several_ids_at_once() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:", b"!"])
+    criteria = StopSequenceCriteria(tokenizer, stop="\nUser:", prompt_length=2)
+    assert criteria(torch.tensor([[0, 0, 3, 1]])).tolist() == [False]
+    assert criteria(torch.tensor([[0, 0, 3, 1, 2, 3, 3]])).tolist() == [True]
+    assert criteria.decoders[0].num_tokens == 3
+
+
+def test_an_encoder_decoder_begins_after_its_start_token() -> None:
+    model = Model("t5", ["one two three", "two three four five"])
+    criteria = StopSequenceCriteria(model.tokenizer, stop="three", prompt_length=1)
+    inputs = prompts("t5", ["one two three", "four"])
+    model.generate(**inputs, max_new_tokens=60, stopping_criteria=[criteria])
+    assert stops_of(criteria) == ["three", "three"]
+    assert model.num_passes == len(model.rows[0])
+
+
+def test_it_stands_beside_other_criteria() -> None:
+    model = Model("gpt2", [spelled("gpt2", "x" * 99)])
+    inputs = prompts("gpt2", ["one"])
+    width = inputs["input_ids"].shape[1]
+    criteria = transformers.StoppingCriteriaList(
+        [
+            StopSequenceCriteria(model.tokenizer, stop="###", prompt_length=width),
+            transformers.MaxLengthCriteria(width + 5),
+        ]
+    )
+    found = model.generate(**inputs, max_new_tokens=60, stopping_criteria=criteria)
+    assert found.shape[1] == width + 5
+
+
+def test_a_row_that_cannot_be_decoded_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = MockTokenizer.from_tokens([b"Hi", b"!"])
+    criteria = StopSequenceCriteria(tokenizer, unknown_ids="error", prompt_length=1)
+    assert criteria(torch.tensor([[0, 1], [0, 9]])).tolist() == [False, True]
+    assert criteria(torch.tensor([[0, 1, 1], [0, 9, 9]])).tolist() == [False, True]
+    assert "token 0" in str(criteria.errors[1])
+    assert [*criteria.errors] == [1]
+    monkeypatch.setattr(regex_matcher, "TIMEOUT", 0.0)
+    criteria = StopSequenceCriteria(
+        tokenizer, stop_regex="(?:(H|Hi)+x)", max_match_length=9, prompt_length=0
+    )
+    assert criteria(torch.tensor([[0]])).tolist() == [True]
+    assert isinstance(criteria.errors[0], TimeoutError)
+
+
+# --- calls that are wrong -------------------------------------------------------------------------
+
+HI = MockTokenizer.from_tokens([b"Hi"])
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "told"),
+    [
+        ({"prompt_length": -1}, ValueError, "prompt_length must be 0 or more, not -1"),
+        ({"prompt_length": 1.0}, TypeError, "prompt_length must be an int, not 1.0"),
+        ({"prompt_length": 1, "conditions": "x"}, TypeError, "conditions must be StopConditions"),
+        ({"prompt_length": 1, "stops": "x"}, TypeError, "StopSequenceCriteria() has no option"),
+        (
+            {"prompt_length": 1, "conditions": StopConditions(), "stop": "x"},
+            TypeError,
+            "StopSequenceCriteria() got conditions",
+        ),
+        ({"prompt_length": 1, "eos_token_ids": "x"}, TypeError, "eos_token_ids"),
+    ],
+)
+def test_wrong_options_are_told(given: dict[str, Any], kind: type[Exception], told: str) -> None:
+    with pytest.raises(kind) as caught:
+        StopSequenceCriteria(HI, **given)
+    assert told in str(caught.value)
+
+
+def test_a_wrong_prompt_length_is_told() -> None:
+    criteria = StopSequenceCriteria(HI, prompt_length=5)
+    with pytest.raises(ValueError, match="prompt_length is 5, and generate gave 2 ids"):
+        criteria(torch.tensor([[0, 0]]))
+
+
+def test_conditions_for_other_rows_are_told() -> None:
+    criteria = StopSequenceCriteria(HI, [StopConditions()] * 2, prompt_length=1)
+    with pytest.raises(ValueError, match="2 conditions, and the batch has 3 rows"):
+        criteria(torch.tensor([[0, 0]] * 3))
+
+
+def test_a_second_call_of_generate_is_told() -> None:
+    criteria = StopSequenceCriteria(HI, prompt_length=1)
+    criteria(torch.tensor([[0, 0]]))
+    with pytest.raises(RuntimeError, match="for one call of generate"):
+        criteria(torch.tensor([[1, 1, 1]]))
