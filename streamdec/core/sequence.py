@@ -51,7 +51,7 @@ class Sequence:
     'Hello'
     """
 
-    __slots__ = ("_ids", "_releases", "_stream", "_texts")
+    __slots__ = ("_characters_before", "_ids", "_releases", "_stream", "_texts", "_unknown_before")
 
     def __init__(
         self,
@@ -74,6 +74,8 @@ class Sequence:
         self._texts: list[str] = []
         self._releases: list[int] = []
         """After how many tokens there was a release."""
+        self._characters_before = self._unknown_before = 0
+        """What ``_stream`` did not count: after ``truncate`` it begins near the cut."""
         self.append_tokens(token_ids)
 
     # --- growing
@@ -179,6 +181,10 @@ class Sequence:
         if num_tokens == len(self._ids):
             return
         stream = self._stream_after(num_tokens)
+        characters = self.num_characters - sum(map(len, self._texts[num_tokens:]))
+        unknown = self.unknown_tokens - sum(not stream.knows(i) for i in self._ids[num_tokens:])
+        self._characters_before = characters - stream.num_characters
+        self._unknown_before = unknown - stream.unknown_tokens
         del self._ids[num_tokens:], self._texts[num_tokens:]
         self._releases = [place for place in self._releases if place <= num_tokens]
         self._stream = stream
@@ -258,12 +264,12 @@ class Sequence:
     @property
     def num_characters(self) -> int:
         """How many code points were output."""
-        return self._stream.num_characters
+        return self._characters_before + self._stream.num_characters
 
     @property
     def unknown_tokens(self) -> int:
         """How many of the ids the tokenizer does not have; 0 on the windowed route."""
-        return self._stream.unknown_tokens
+        return self._unknown_before + self._stream.unknown_tokens
 
     @property
     def stream(self) -> DecodeStream:
@@ -305,6 +311,8 @@ class Sequence:
         other._ids = self._ids.copy()
         other._texts = self._texts.copy()
         other._releases = self._releases.copy()
+        other._characters_before = self._characters_before
+        other._unknown_before = self._unknown_before
         return other
 
     __copy__ = fork

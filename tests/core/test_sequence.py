@@ -15,6 +15,7 @@ from tests.support.zoo import UNCOMPILED
 
 TOKENS = [b"a", b" b", b"\xe4", b"\xbd\xa0", b"<s>"]
 A, B, LEAD, REST, SPECIAL = range(5)
+UNKNOWN = 77
 
 
 @pytest.fixture
@@ -109,13 +110,20 @@ def test_truncate_looks_back_past_any_number_of_skipped_tokens(tokenizer: MockTo
 def test_truncate_far_from_the_beginning_is_as_if_no_others_had_come(
     tokenizer: MockTokenizer,
 ) -> None:
-    ids = [A, B, LEAD, SPECIAL, REST, B, SPECIAL] * 100
+    ids = [A, B, LEAD, SPECIAL, REST, UNKNOWN, SPECIAL] * 100
     whole = Sequence(tokenizer, ids, skip_special_tokens=True)
     for length in range(300, 307):
         sequence = whole.fork()
+        sequence.release()
+        sequence.truncate(500)
         sequence.truncate(length)
+        sequence = sequence.fork()
         fresh = Sequence(tokenizer, ids[:length], skip_special_tokens=True)
-        for token_id in (REST, A):
+        for token_id in (REST, A, UNKNOWN):
+            assert (sequence.num_characters, sequence.unknown_tokens) == (
+                len(fresh.text),
+                fresh.token_ids.count(UNKNOWN),
+            )
             assert (sequence.text, sequence.held) == (fresh.text, fresh.held)
             assert sequence.read_offset == fresh.read_offset
             assert sequence.prefix_offset == fresh.prefix_offset
