@@ -10,7 +10,7 @@ from typing import Protocol
 
 from streamdec.chunks import Chunk
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.integrations.asgi import WireStream
+from streamdec.integrations._sending import WireStream
 
 __all__ = ["EventSink", "Transport"]
 

@@ -1,24 +1,23 @@
 """OpenAI's wire formats: chat completions and completions, streamed and whole.
 
 In: the chunks of one or several samples of a request. Out: the JSON objects of the API, or the
-bytes of their Server-Sent Events. No I/O and no clock: ids and times are the caller's.
+bytes of their Server-Sent Events. No I/O and no clock: the caller supplies ids and times.
 
-Beside what OpenAI sends there is what vLLM adds and its clients know: ``stop_reason`` (which stop
-it was), ``continuous_usage_stats``, ``token_ids``. Tried with the clients openai 3.52.0 (streams,
-and the accumulating ``.stream()``) and httpx 0.28.1.
+vLLM adds some fields, which its clients know: ``stop_reason`` (the stop), ``token_ids``, and the
+usage of ``continuous_usage_stats``. Tested with the clients openai 3.52.0 (streams, and the
+accumulating ``.stream()``) and httpx 0.28.1.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Required, TypedDict, Unpack
+from typing import ClassVar, Unpack
 
-from streamdec.chunks import Chunk, FinishReason, StopReason, json_of
-from streamdec.errors import FinishedError
+from streamdec.chunks import Chunk, json_of
 from streamdec.integrations._failures import FAILED, FAILURES
 from streamdec.integrations._json import Json, json_bytes, string_bytes
-from streamdec.integrations._openai_logprobs import chat_logprobs, completion_logprobs
+from streamdec.integrations._openai_format import Format, ResponseOptions, Sample, error_body
 from streamdec.integrations.logprobs import PlacedLogprob
 from streamdec.integrations.sse import comment, event
 
@@ -38,60 +37,11 @@ DONE = event("[DONE]")
 """The end of a streamed response."""
 
 
-def error_body(
-    message: str,
-    *,
-    kind: str = "server_error",
-    code: str | None = None,
-    param: str | None = None,
-) -> Json:
-    """An error as the API gives it: the body of a response, or an event in the midst of one.
-
-    Args:
-        message: what a person reads.
-        kind: OpenAI's ``type``: ``"invalid_request_error"``, ``"server_error"``.
-        code: what a program reads.
-        param: which parameter of the request was wrong.
-
-    >>> from streamdec.integrations.openai import error_body
-    >>> error_body("n must be 1 at least", kind="invalid_request_error")["error"]["type"]
-    'invalid_request_error'
-    """
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
-
-
-class ResponseOptions(TypedDict, total=False):
-    """What a response is made of, however it is sent: keyword arguments of the four classes.
-
-    >>> from streamdec.integrations.openai import CompletionResponse, ResponseOptions
-    >>> options: ResponseOptions = {"response_id": "cmpl-1", "model": "tiny", "created": 0}
-    >>> CompletionResponse(**options, prompt_tokens=3).finished
-    False
-    """
-
-    response_id: Required[str]
-    """Its ``id``, of the caller's making: ``"chatcmpl-..."``, ``"cmpl-..."``."""
-    model: Required[str]
-    """The name that the client asked for."""
-    created: Required[int]
-    """Whole seconds since 1970."""
-    n: int
-    """How many samples there are; 1 if nothing is said."""
-    prompt_tokens: int
-    """How many tokens the prompt has. Needed wherever there is a usage."""
-    system_fingerprint: str
-    """As the API has it; left out if nothing is said."""
-    stop_reason: bool
-    """Whether vLLM's field is there beside each finish_reason: which stop it was. True."""
-    return_token_ids: bool
-    """Whether choices have vLLM's ``token_ids``: those of the chunks. False."""
-
-
 class StreamOptions(ResponseOptions, total=False):
-    """What a streamed response is made of: those of ResponseOptions, and two more.
+    """The keyword arguments of a streamed response: those of ResponseOptions, and two more.
 
-    ``response_id``, ``model`` and ``created`` are required; ``n``, ``prompt_tokens``,
-    ``system_fingerprint``, ``stop_reason`` and ``return_token_ids`` are not.
+    ``response_id``, ``model`` and ``created`` are required. ``n``, ``prompt_tokens``,
+    ``system_fingerprint``, ``stop_reason`` and ``return_token_ids`` are optional.
 
     >>> from streamdec.integrations.openai import ChatCompletionEncoder, StreamOptions
     >>> options: StreamOptions = {"response_id": "chatcmpl-1", "model": "tiny", "created": 0}
@@ -100,139 +50,21 @@ class StreamOptions(ResponseOptions, total=False):
     """
 
     include_usage: bool
-    """The client's ``stream_options.include_usage``. False."""
+    """The client's ``stream_options.include_usage``. Default: False."""
     continuous_usage_stats: bool
-    """vLLM's: each object has the usage so far of its own sample. Nothing without the usage."""
-
-
-class _Sample:
-    """What is known of one sample."""
-
-    __slots__ = ("finish_reason", "has_text", "head", "num_tokens", "stop_reason")
-
-    def __init__(self) -> None:
-        self.head = b""
-        """What comes before the text of a plain event."""
-        self.num_tokens = 0
-        self.has_text = False
-        self.finish_reason: FinishReason | None = None
-        self.stop_reason: StopReason = None
-
-    def take(self, chunk: Chunk, num_tokens: int | None) -> None:
-        """Notes a chunk: how many tokens there are, and whether it is the last."""
-        if num_tokens is not None:
-            self.num_tokens = num_tokens
-        else:
-            self.num_tokens += len(chunk.token_ids)
-        self.has_text = self.has_text or bool(chunk.text)
-        self.finish_reason, self.stop_reason = chunk.finish_reason, chunk.stop_reason
-
-
-class _Format(ABC):
-    """What a response knows, however it is sent."""
-
-    _object: ClassVar[str]
-    _is_chat: ClassVar[bool]
-
-    def __init__(self, *, has_usage: bool, **options: Unpack[ResponseOptions]) -> None:
-        n, prompt_tokens = options.get("n", 1), options.get("prompt_tokens")
-        if type(n) is not int or n < 1:
-            raise ValueError(f"n must be a number of samples, from 1 up, not {n!r:.40}")
-        if type(options["created"]) is not int:
-            found = options["created"]
-            raise ValueError(f"created must be whole seconds since 1970, not {found!r:.40}")
-        if has_usage and prompt_tokens is None:
-            raise ValueError("a response with a usage needs prompt_tokens")
-        if prompt_tokens is not None and (type(prompt_tokens) is not int or prompt_tokens < 0):
-            raise ValueError(f"prompt_tokens must be a count, not {prompt_tokens!r:.40}")
-        self._fields: Json = {
-            "id": options["response_id"],
-            "object": self._object,
-            "created": options["created"],
-            "model": options["model"],
-        }
-        if "system_fingerprint" in options:
-            self._fields["system_fingerprint"] = options["system_fingerprint"]
-        self._has_usage = has_usage
-        self._prompt_tokens = prompt_tokens or 0
-        self._says_stop_reason = options.get("stop_reason", True)
-        self._returns_token_ids = options.get("return_token_ids", False)
-        self._samples = [_Sample() for _ in range(n)]
-
-    # --- what may be asked
-
-    @property
-    def failed(self) -> bool:
-        """Whether a sample was aborted or failed, so that the response is an error."""
-        return any(sample.finish_reason in FAILURES for sample in self._samples)
-
-    @property
-    def finished(self) -> bool:
-        """Whether every sample has its end."""
-        return all(sample.finish_reason is not None for sample in self._samples)
-
-    @property
-    def completion_tokens(self) -> int:
-        """How many tokens were read so far, for all samples together."""
-        return sum(sample.num_tokens for sample in self._samples)
-
-    # --- for both
-
-    def _sample(self, chunk: Chunk, index: int, num_tokens: int | None) -> _Sample:
-        """The sample that ``chunk`` is of. Raises what ``step`` does, and changes nothing."""
-        if type(index) is not int or not 0 <= index < len(self._samples):
-            raise ValueError(f"index must be from 0 to {len(self._samples) - 1}, not {index!r:.40}")
-        sample = self._samples[index]
-        if sample.finish_reason is not None:
-            raise FinishedError(f"sample {index} has ended ({sample.finish_reason})")
-        is_counted = num_tokens is not None or sample.num_tokens or chunk.token_ids
-        has_text = sample.has_text or chunk.text
-        if chunk.finish_reason is not None and self._has_usage and has_text and not is_counted:
-            raise ValueError("a response with a usage needs num_tokens, or chunks with token_ids")
-        return sample
-
-    def _end(self, sample: _Sample) -> Json:
-        """The end of a sample, as its choice has it."""
-        reason = sample.finish_reason
-        if reason is None or reason in FAILURES:
-            return {"finish_reason": None}
-        if not self._says_stop_reason:
-            return {"finish_reason": reason}
-        return {"finish_reason": reason, "stop_reason": _as_json(sample.stop_reason)}
-
-    def _failure(self) -> Json:
-        """The error of the samples that failed."""
-        reasons = {sample.finish_reason for sample in self._samples}
-        reason: FinishReason = "error" if "error" in reasons else "abort"
-        return error_body(FAILURES[reason], code=reason)
-
-    def _check_finished(self) -> None:
-        going = [i for i, sample in enumerate(self._samples) if sample.finish_reason is None]
-        if going:
-            raise ValueError(f"samples that have no end yet: {going}; fail() breaks a response off")
-
-    def _usage(self, completion_tokens: int) -> Json:
-        prompt_tokens = self._prompt_tokens
-        return {
-            "prompt_tokens": prompt_tokens,
-            "completion_tokens": completion_tokens,
-            "total_tokens": prompt_tokens + completion_tokens,
-        }
-
-    def _logprobs(self, logprobs: Sequence[PlacedLogprob], shift: int = 0) -> Json:
-        return chat_logprobs(logprobs) if self._is_chat else completion_logprobs(logprobs, shift)
+    """vLLM's option: each object has the usage so far of its sample. Needs ``include_usage``."""
 
 
 # --- streamed -------------------------------------------------------------------------------------
 
 
-class _Stream(_Format):
-    """A response that is sent as it comes."""
+class _Stream(Format):
+    """The base class of streamed responses."""
 
     keep_alive: ClassVar[bytes] = comment("keep-alive")
-    """What may be sent while nothing comes."""
+    """An event that clients ignore, for the time in which there is no text."""
     _key: ClassVar[bytes]
-    """Of the text, in a choice."""
+    """The key of the text in a choice, as JSON."""
 
     def __init__(
         self,
@@ -244,14 +76,15 @@ class _Stream(_Format):
         super().__init__(has_usage=include_usage, **options)
         self._is_continuous = include_usage and continuous_usage_stats  # as in vLLM
         self._has_started = False
-        self._running: dict[int, _Sample] = {}
-        """The samples whose plain events are written by template."""
+        self._running: dict[int, Sample] = {}
+        """The samples whose plain events are written with ``head`` and ``_tail``."""
         self._tail = b""
 
     def start(self) -> list[Json]:
-        """The objects that come before any text; none the second time. ``step`` begins with them.
+        """Return the objects before any text; [] the second time.
 
-        To be sent at once: a client then knows that its request is being served.
+        Send them at once, so that the client knows that its request is served. Otherwise the first
+        ``step`` returns them before its own objects.
         """
         if self._has_started:
             return []
@@ -274,21 +107,21 @@ class _Stream(_Format):
         num_tokens: int | None = None,
         logprobs: Sequence[PlacedLogprob] = (),
     ) -> list[Json]:
-        """The objects that a chunk of sample ``index`` makes.
+        """Return the objects of a chunk.
 
         Args:
-            chunk: what its stream gave. One without text makes an object too: streams give such
-                chunks only if they are asked for.
-            index: which sample it is of, from 0.
+            chunk: a chunk of the sample's stream. A chunk without text becomes an object too.
+                (Streams output such chunks only if asked to.)
+            index: the number of the sample, from 0.
             num_tokens: how many tokens the sample has read so far (``stream.machine.num_tokens``).
-                Without it the ``token_ids`` of the chunks are counted.
-            logprobs: of the tokens of the chunk (``LogprobTracker.take()``).
+                Without it, the ``token_ids`` of the chunks are counted.
+            logprobs: those of the tokens of the chunk (``LogprobTracker.take()``).
 
-        A sample that is aborted or fails has no finish_reason: its text is sent, and the error
-        comes with ``flush``, after the text of all samples.
+        A sample that is aborted or fails has no finish_reason. Its text is sent, and ``flush``
+        returns the error, after the text of all samples.
 
-        Raises ValueError for an index that is none, and if the usage cannot be known;
-        :class:`~streamdec.FinishedError` after the end of the sample. All is then as before.
+        Raises ValueError for an index out of range, and if the usage cannot be known;
+        :class:`~streamdec.FinishedError` after the end of the sample. An error changes nothing.
         """
         sample = self._sample(chunk, index, num_tokens)
         events = self.start()
@@ -301,9 +134,9 @@ class _Stream(_Format):
         return events
 
     def flush(self) -> list[Json]:
-        """The objects after the end of all samples: the usage, or the error of one that failed.
+        """Return the objects after the end of all samples: the usage, or the error of a sample.
 
-        ValueError if a sample has not ended.
+        Raises ValueError if a sample has not ended.
         """
         self._check_finished()
         events = self.start()
@@ -317,17 +150,17 @@ class _Stream(_Format):
     def fail(
         self, message: str = FAILED, *, kind: str = "server_error", code: str = "error"
     ) -> Json:
-        """The object that breaks the response off, whatever was sent before.
+        """Return an error that ends the response. Send nothing after it.
 
         ``message``, ``kind`` and ``code`` are those of
-        :func:`~streamdec.integrations.openai.error_body`. Nothing is to be sent after it.
+        :func:`~streamdec.integrations.openai.error_body`.
         """
         return error_body(message, kind=kind, code=code)
 
     # --- as bytes
 
     def start_bytes(self) -> bytes:
-        """``start`` as Server-Sent Events, UTF-8; empty the second time."""
+        """Return ``start`` as Server-Sent Events in UTF-8; b"" the second time."""
         return _events(self.start())
 
     def step_bytes(
@@ -338,26 +171,26 @@ class _Stream(_Format):
         num_tokens: int | None = None,
         logprobs: Sequence[PlacedLogprob] = (),
     ) -> bytes:
-        """``step`` as Server-Sent Events.
+        """Return ``step`` as Server-Sent Events.
 
-        ``chunk``, ``index``, ``num_tokens``, ``logprobs`` and what is raised are those of ``step``.
-        Cost: about that of writing the text as JSON.
+        ``chunk``, ``index``, ``num_tokens``, ``logprobs`` and the errors are those of ``step``.
+        **Cost.** About that of writing the text as JSON.
         """
         sample = self._running.get(index)
         if sample is None or chunk.finish_reason is not None or logprobs:
             return _events(self.step(chunk, index, num_tokens=num_tokens, logprobs=logprobs))
-        # Nearly all chunks are of this kind: only the text differs from the event before.
+        # The usual case: only the text differs from the event before.
         sample.take(chunk, num_tokens)
         return sample.head + json_of(chunk, string_bytes) + self._tail
 
     def flush_bytes(self) -> bytes:
-        """``flush`` as Server-Sent Events, and ``[DONE]``. Raises what ``flush`` raises."""
+        """Return ``flush`` as Server-Sent Events, and ``[DONE]``. Raises what ``flush`` raises."""
         return _events(self.flush()) + DONE
 
     def fail_bytes(
         self, message: str = FAILED, *, kind: str = "server_error", code: str = "error"
     ) -> bytes:
-        """``fail`` as a Server-Sent Event, and ``[DONE]``.
+        """Return ``fail`` as a Server-Sent Event, and ``[DONE]``.
 
         ``message``, ``kind`` and ``code`` are those of ``fail``.
         """
@@ -366,17 +199,17 @@ class _Stream(_Format):
     # --- one object
 
     def _template(self, index: int) -> tuple[bytes, bytes]:
-        """What comes before and after the text of a plain event."""
-        plain = self._object_of(index, _Sample(), self._content(Chunk("\0")), ())
+        """Return the bytes before and after the text of a plain event."""
+        plain = self._object_of(index, Sample(), self._content(Chunk("\0")), ())
         key = self._key + b":"
-        # No string of JSON has a quote that is not escaped: the key is found nowhere else.
+        # JSON escapes quotes in strings, so the key is found nowhere else.
         head, _, tail = event(json_bytes(plain)).partition(key + b'"\\u0000"')
         return head + key, tail
 
     def _object_of(
         self,
         index: int,
-        sample: _Sample,
+        sample: Sample,
         content: Json,
         logprobs: Sequence[PlacedLogprob],
         chunk: Chunk | None = None,
@@ -394,26 +227,26 @@ class _Stream(_Format):
 
     @abstractmethod
     def _beginning(self, index: int) -> Iterable[tuple[Json, Sequence[PlacedLogprob]]]:
-        """What a sample begins with: the content of objects, and the log probabilities in them."""
+        """Return the content of the first objects of a sample, each with its log probabilities."""
 
     @abstractmethod
     def _content(self, chunk: Chunk) -> Json:
-        """A chunk, as a choice has it."""
+        """Return the fields of a choice that have the text."""
 
     def _shift(self, index: int, chunk: Chunk | None) -> int:
         return 0
 
 
 class ChatCompletionEncoder(_Stream):
-    r"""A chat completion, as it comes: ``chat.completion.chunk`` objects.
+    r"""Encodes a streamed chat completion: ``chat.completion.chunk`` objects.
 
-    The first of each sample has the role, the last the finish_reason; then comes the usage if it
-    was asked for, and ``[DONE]``. ``step_bytes`` of a chunk costs about as much as its text takes
-    to be written as JSON.
+    The first object of each sample has the role, and the last has the finish_reason. The usage, if
+    the client asked for it, and ``[DONE]`` follow. ``step_bytes`` takes about as long as writing
+    the text as JSON.
 
-    Its ``options`` are those of :class:`~streamdec.integrations.openai.StreamOptions`, as are
-    ``include_usage`` and ``continuous_usage_stats``. ValueError for a count that is none, and for a
-    usage without ``prompt_tokens``.
+    The ``options``, ``include_usage`` and ``continuous_usage_stats`` are those of
+    :class:`~streamdec.integrations.openai.StreamOptions`. Raises ValueError for an invalid count,
+    and for a usage without ``prompt_tokens``.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.openai import ChatCompletionEncoder
@@ -440,17 +273,17 @@ class ChatCompletionEncoder(_Stream):
 
 
 class CompletionEncoder(_Stream):
-    r"""A completion, as it comes: ``text_completion`` objects.
+    r"""Encodes a streamed completion: ``text_completion`` objects.
 
     Args:
         options: those of :class:`~streamdec.integrations.openai.StreamOptions`.
-        echo: the text of the prompt, if the client wants it before each sample; or one for each
-            sample. (Of ids that end inside a character without that: it comes with the sample.)
-        echo_logprobs: of the prompt's tokens, for each sample
+        echo: the text of the prompt, if the client wants it before each sample; or a text for each
+            sample. If the prompt ends inside a character, the character belongs to the sample.
+        echo_logprobs: those of the prompt's tokens, for each sample
             (:func:`~streamdec.integrations.logprobs.prompt_logprobs`).
 
-    Raises what ChatCompletionEncoder does, and ValueError for another number of echoes than of
-    samples.
+    Raises the errors of ChatCompletionEncoder, and ValueError if the number of echoes is not that
+    of samples.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.openai import CompletionEncoder
@@ -487,8 +320,8 @@ class CompletionEncoder(_Stream):
 # --- whole ----------------------------------------------------------------------------------------
 
 
-class _Response(_Format):
-    """A response that is sent when it is complete."""
+class _Response(Format):
+    """The base class of responses that are sent when they are complete."""
 
     def __init__(self, *, logprobs: bool = False, **options: Unpack[ResponseOptions]) -> None:
         super().__init__(has_usage=True, **options)
@@ -505,9 +338,9 @@ class _Response(_Format):
         num_tokens: int | None = None,
         logprobs: Sequence[PlacedLogprob] = (),
     ) -> None:
-        """Takes ``chunk``, of the sample ``index``.
+        """Add ``chunk`` to the sample ``index``.
 
-        ``num_tokens``, ``logprobs`` and what is raised are as for ``ChatCompletionEncoder.step``.
+        ``num_tokens``, ``logprobs`` and the errors are those of ``ChatCompletionEncoder.step``.
         """
         self._sample(chunk, index, num_tokens).take(chunk, num_tokens)
         self._texts[index].append(chunk.text)
@@ -515,9 +348,9 @@ class _Response(_Format):
         self._token_ids[index] += chunk.token_ids
 
     def body(self) -> Json:
-        """The object; the error of a sample that was aborted or failed (``failed`` says so: 500).
+        """Return the object. If ``failed``, it is an error: send it with status 500.
 
-        Raises ValueError if a sample has not ended. May be asked for again.
+        Raises ValueError if a sample has not ended. It can be called again.
         """
         self._check_finished()
         if self.failed:
@@ -527,10 +360,10 @@ class _Response(_Format):
         return {**self._fields, "choices": choices, "usage": usage}
 
     def body_bytes(self) -> bytes:
-        """``body`` as JSON, UTF-8. Raises what ``body`` raises."""
+        """Return ``body`` as JSON in UTF-8. Raises the errors of ``body``."""
         return json_bytes(self.body())
 
-    def _choice(self, index: int, sample: _Sample) -> Json:
+    def _choice(self, index: int, sample: Sample) -> Json:
         text, logprobs = "".join(self._texts[index]), None
         if self._has_logprobs:
             logprobs = self._all_logprobs(index)
@@ -545,18 +378,18 @@ class _Response(_Format):
 
     @abstractmethod
     def _content(self, index: int, text: str) -> Json:
-        """The text of a sample, as a choice has it."""
+        """Return the fields of a choice that have the text."""
 
 
 class ChatResponse(_Response):
-    """A whole ``chat.completion``, of the same chunks as a stream.
+    """Makes a ``chat.completion`` object of the chunks of a stream.
 
     Args:
-        options: those of :class:`~streamdec.integrations.openai.ResponseOptions`; with
-            ``prompt_tokens``.
+        options: those of :class:`~streamdec.integrations.openai.ResponseOptions`.
+            ``prompt_tokens`` is required.
         logprobs: whether the client asked for them.
 
-    Raises ValueError as ChatCompletionEncoder does. The texts of all samples are held.
+    Raises the errors of ChatCompletionEncoder. It keeps the texts of all samples.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.openai import ChatResponse
@@ -575,15 +408,15 @@ class ChatResponse(_Response):
 
 
 class CompletionResponse(_Response):
-    """A whole ``text_completion``, of the same chunks as a stream.
+    """Makes a ``text_completion`` object of the chunks of a stream.
 
     Args:
-        options: those of :class:`~streamdec.integrations.openai.ResponseOptions`; with
-            ``prompt_tokens``.
+        options: those of :class:`~streamdec.integrations.openai.ResponseOptions`.
+            ``prompt_tokens`` is required.
         logprobs: whether the client asked for them.
         echo, echo_logprobs: as for CompletionEncoder.
 
-    Raises ValueError as CompletionEncoder does. The texts of all samples are held.
+    Raises the errors of CompletionEncoder. It keeps the texts of all samples.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.openai import CompletionResponse
@@ -625,14 +458,10 @@ def _events(objects: list[Json]) -> bytes:
     return b"".join(event(json_bytes(each)) for each in objects)
 
 
-def _as_json(stop_reason: StopReason) -> str | int | list[int] | None:
-    return list(stop_reason) if isinstance(stop_reason, tuple) else stop_reason
-
-
 def _for_each(
     n: int, echo: str | Sequence[str], logprobs: Sequence[Sequence[PlacedLogprob]]
 ) -> list[tuple[str, Sequence[PlacedLogprob]]]:
-    """What is echoed for each sample."""
+    """Return the echoed text of each sample, with its log probabilities."""
     echoes = [echo] * n if isinstance(echo, str) else list(echo)
     for name, given in (("echo", echoes), ("echo_logprobs", logprobs or echoes)):
         if len(given) != n:

@@ -15,7 +15,8 @@ import anyio
 
 from streamdec.chunks import Chunk
 from streamdec.integrations._json import json_bytes
-from streamdec.integrations.asgi import EventStreamResponse, Message, Receive, Send, WireStream
+from streamdec.integrations._sending import Message, Receive, Send, WireStream
+from streamdec.integrations.asgi import EventStreamResponse
 from streamdec.integrations.logprobs import LogprobTracker
 from streamdec.integrations.openai import FAILED
 from streamdec.server.front import Front, Sample

@@ -15,7 +15,7 @@ from typing import Any
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 
-from streamdec.integrations.asgi import Message, Receive, Send
+from streamdec.integrations._sending import Message, Receive, Send
 from streamdec.server.answers import send_json
 from streamdec.server.problems import RequestError
 

@@ -1,0 +1,290 @@
+"""The state of one response for ASGI servers: its samples, and the chunks that wait to be sent.
+
+In: streams and an encoder. Out: the messages of the response's body. ``asgi`` makes the response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeAlias
+
+import anyio
+from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
+
+from streamdec.chunks import Chunk, joined
+from streamdec.integrations.logprobs import LogprobTracker, PlacedLogprob
+from streamdec.streams.sinks import MAX_BEHIND
+from streamdec.streams.text_stream import TextStream
+
+__all__ = ["Message", "Receive", "Sample", "Send", "Sending", "WireStream"]
+
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+
+class WireStream(Protocol):
+    r"""The encoder of a wire format: it returns bytes that are sent as they are.
+
+    ChatCompletionEncoder, CompletionEncoder and MessageEncoder are encoders. An encoder of your own
+    has these five members.
+
+    >>> from streamdec import Chunk
+    >>> from streamdec.integrations.asgi import WireStream
+    >>> from streamdec.integrations.anthropic import MessageEncoder
+    >>> wire: WireStream = MessageEncoder(response_id="msg_1", model="tiny", input_tokens=1)
+    >>> wire.step_bytes(Chunk("Hi")).endswith(b'"text":"Hi"}}\n\n')
+    True
+    """
+
+    @property
+    def keep_alive(self) -> bytes:
+        """An event that clients ignore, for the time in which there is no text."""
+        ...
+
+    def start_bytes(self) -> bytes:
+        """Return the events before any text; b"" the second time."""
+        ...
+
+    def step_bytes(
+        self,
+        chunk: Chunk,
+        index: int = 0,
+        *,
+        num_tokens: int | None = None,
+        logprobs: Sequence[PlacedLogprob] = (),
+    ) -> bytes:
+        """Return the events of ``chunk``, which is of the sample ``index``.
+
+        ``num_tokens`` is how many tokens the sample has read so far, None if unknown; ``logprobs``
+        are those of the tokens of the chunk. If the client reads slowly, ``chunk`` is several
+        chunks of the stream, joined.
+        """
+        ...
+
+    def flush_bytes(self) -> bytes:
+        """Return the events after the end of all samples. ValueError if one has not ended."""
+        ...
+
+    def fail_bytes(self) -> bytes:
+        """Return the events after an error."""
+        ...
+
+
+class Sending:
+    """The state of one response: its samples, and the chunks that wait to be sent.
+
+    The task that reads a sample also sends its chunks, because a switch to another task costs more
+    than both. While a message is being sent, and while the client is behind, chunks only wait.
+    Whoever sends next joins the waiting chunks of each sample. For a client that is behind, that is
+    the task ``_tend``, so that the readers can go on.
+    """
+
+    def __init__(self, wire: WireStream, streams: Sequence[TextStream[Any]]) -> None:
+        self._wire = wire
+        self._samples = [Sample(wire, stream, index) for index, stream in enumerate(streams)]
+        self._waiting: list[tuple[Sample, Chunk]] = []
+        self._size = 0
+        """The waiting code points, plus one for each chunk."""
+        self._is_sending = False
+        self._num_sent = 0
+        self._is_aborted = False
+        self._reading: anyio.CancelScope | None = None
+        """The scope that an abort or the error of a sample cancels."""
+        self._progress: anyio.Event | None = None
+        """Set when chunks were taken to be sent, and when a sender has finished."""
+        self.error: Exception | None = None
+        """The error of a stream or the encoder."""
+
+    def connect(self, send: Send, is_behind: Callable[[], bool], group: TaskGroup) -> None:
+        """Note the client's connection, and the tasks of the response."""
+        self._raw_send, self._is_behind, self._group = send, is_behind, group
+        self._reading, self._late = anyio.CancelScope(), anyio.Event()
+
+    async def run(self, head: Message, keep_alive: float | None) -> None:
+        """Send ``head``, the events of all samples, and the end. Then cancel the other tasks."""
+        await self._send(head)
+        await self._send_all(self._wire.start_bytes())
+        self._group.start_soon(self._tend, keep_alive)
+        await self._read_all()
+        while self._is_sending:
+            await self._next_progress()
+        await self._send_all()
+        self._is_sending = True  # nothing may follow the end
+        if last := self._last():
+            await self._send(_body(last))
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        self._group.cancel_scope.cancel()
+
+    async def _read_all(self) -> None:
+        assert self._reading is not None
+        if self._is_aborted:
+            self._reading.cancel()
+        with self._reading:
+            if len(self._samples) == 1:
+                await self._read(self._samples[0])
+            else:
+                async with anyio.create_task_group() as group:
+                    for sample in self._samples:
+                        group.start_soon(self._read, sample)
+        if self._is_aborted:
+            self._waiting += [
+                (each, each.aborted()) for each in self._samples if not each.has_ended
+            ]
+
+    def abort(self) -> None:
+        """Cancel what the samples wait for."""
+        self._is_aborted = True
+        if self._reading is not None:
+            self._reading.cancel()
+
+    def _last(self) -> bytes:
+        if self.error is None:
+            try:
+                return self._wire.flush_bytes()
+            except ValueError as error:  # there are fewer streams than samples
+                self.error = error
+        return self._wire.fail_bytes()
+
+    async def _read(self, sample: Sample) -> None:
+        try:
+            async for chunk in sample.stream:
+                if chunk.finish_reason is not None:
+                    sample.has_ended = True
+                    if self._is_aborted:  # the engine took the cancellation for its end
+                        chunk = replace(chunk, finish_reason="abort", stop_reason=None)
+                if self._is_sending or self._waiting or self._is_behind():
+                    await self._leave(sample, chunk)
+                else:
+                    await self._send_all(sample.encoded(chunk))
+        except anyio.get_cancelled_exc_class() as error:
+            if _is_cancelled():
+                raise
+            found = RuntimeError("the engine was cancelled")
+            found.__cause__ = error
+            self._fail(found)
+        except Exception as error:  # noqa: BLE001 (it is raised after the client was told)
+            if not self._is_aborted:  # engines may raise any error when they are cancelled
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if self.error is None:
+            self.error = error
+        assert self._reading is not None
+        self._reading.cancel()
+
+    # --- sending
+
+    async def _leave(self, sample: Sample, chunk: Chunk) -> None:
+        """Leave ``chunk`` to whoever sends next; wait while too much waits."""
+        self._waiting.append((sample, chunk))
+        self._size += len(chunk.text) + 1
+        self._late.set()
+        while self._size > MAX_BEHIND:
+            await self._next_progress()
+
+    async def _next_progress(self) -> None:
+        if self._progress is None:
+            self._progress = anyio.Event()
+        await self._progress.wait()
+
+    def _note_progress(self) -> None:
+        if self._progress is not None:
+            self._progress.set()
+            self._progress = None
+
+    async def _tend(self, keep_alive: float | None) -> None:
+        """Send what waits for a client that is behind; and ``keep_alive`` events."""
+        while True:
+            num_sent = self._num_sent
+            with anyio.move_on_after(keep_alive):
+                await self._late.wait()
+            self._late = anyio.Event()
+            if self._is_sending:
+                continue  # whoever is sending also sends what waits
+            try:
+                if self._waiting:
+                    await self._send_all()
+                elif self._num_sent == num_sent:
+                    await self._send_all(self._wire.keep_alive)
+            except Exception as error:  # noqa: BLE001 (as in the reader of a sample)
+                self._fail(error)
+
+    async def _send_all(self, data: bytes = b"") -> None:
+        """Send ``data``, and all that waits. Nobody else may be sending."""
+        self._is_sending = True
+        try:
+            while data or self._waiting:
+                if data:
+                    await self._send(_body(data))
+                data = self._take() if self._waiting else b""
+        finally:
+            self._is_sending = False
+            self._note_progress()
+
+    def _take(self) -> bytes:
+        """Return the events of the waiting chunks: one of each sample."""
+        waiting, self._waiting, self._size = self._waiting, [], 0
+        self._note_progress()
+        chunks: dict[Sample, list[Chunk]] = {}
+        for sample, chunk in waiting:
+            chunks.setdefault(sample, []).append(chunk)
+        return b"".join(sample.encoded(joined(*each)) for sample, each in chunks.items())
+
+    async def _send(self, message: Message) -> None:
+        try:
+            await self._raw_send(message)
+        except OSError:  # servers of ASGI 2.4 raise it when the client has disconnected
+            self._group.cancel_scope.cancel()
+            await checkpoint()
+        self._num_sent += 1
+
+
+class Sample:
+    """One stream of a response, and its encoder."""
+
+    def __init__(self, wire: WireStream, stream: TextStream[Any], index: int) -> None:
+        self.stream = stream
+        self.has_ended = False
+        """Whether its last chunk was read."""
+        self._step_bytes = wire.step_bytes
+        self._index = index
+        machine = stream.machine
+        self._decoder = getattr(machine, "decoder", machine)
+        self._tracker = machine if isinstance(machine, LogprobTracker) else None
+
+    def encoded(self, chunk: Chunk) -> bytes:
+        """Return the event of ``chunk``, or of several joined chunks, that the stream has given."""
+        return self._step_bytes(
+            chunk,
+            self._index,
+            num_tokens=getattr(self._decoder, "num_tokens", None),
+            logprobs=() if self._tracker is None else self._tracker.take(),
+        )
+
+    def aborted(self) -> Chunk:
+        """Return the last chunk of the stream, which was cancelled."""
+        text, token_ids = self.stream.pending_text, self.stream.pending_token_ids
+        machine = self.stream.machine
+        if not machine.finished:
+            machine.end("abort")  # after which a tracker returns all log probabilities
+        return Chunk(text, "abort", token_ids=token_ids)
+
+
+def _body(data: bytes) -> Message:
+    return {"type": "http.response.body", "body": data, "more_body": True}
+
+
+def _is_cancelled() -> bool:
+    """Whether this task is cancelled, and not only something that its engine waited for.
+
+    On trio it always is: nothing else raises trio's error of a cancellation.
+    """
+    if anyio.current_effective_deadline() == -math.inf:
+        return True
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
