@@ -1,12 +1,12 @@
-"""A chain of decoders of ``tokenizers``, read as the rules by which pieces become text.
+"""Read a chain of decoders of ``tokenizers`` as the rules by which pieces become text.
 
-How a chain of decoders is read (Sequences flattened)::
+The parts of a chain (Sequences flattened)::
 
     (Replace | Strip)*  joining decoder  Fuse  Strip(start)  Replace(literal)*
     └─ in each piece ─┘ └─ TextRules.rule ─┘   └─ strip_left, replaces ───────┘
 
-The last two need one text to work on: a ``Fuse`` before them, or ``ByteLevel``, which gives one.
-Any other chain has no ``rules``, and only the library's own ``decode`` knows its text.
+The last two need one text to work on: a ``Fuse`` before them, or ``ByteLevel``, which returns one
+text. Any other chain has no ``rules``, and only the library's own ``decode`` gives its text.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Stage = dict[str, Any]
 
 
 def stages_of(decoder: decoders.Decoder | None) -> list[Stage] | None:
-    """The stages of ``decoder``; a decoder written in Python is one of type ``"custom"``."""
+    """Return the stages of ``decoder``; one written in Python has the type ``"custom"``."""
     if decoder is None:
         return None
     try:
@@ -61,7 +61,7 @@ def _flattened(stage: Stage) -> Iterator[Stage]:
 
 
 def compiled(stages: list[Stage] | None) -> tuple[list[Stage], TextRules | None]:
-    """What is done to each piece alone, and the rules for the rest; ``[], None`` without rules."""
+    """Return the stages for each piece, and the rules of the rest; ``[], None`` without rules."""
     if stages is None:
         return [], TextRules(Joined(" "))
     each = list(takewhile(_is_element_wise, stages))
@@ -87,7 +87,7 @@ def _rules(stages: list[Stage]) -> TextRules | None:
 
 
 def _joining(stages: list[Stage]) -> tuple[DecodingRule, list[Stage]]:
-    """The decoder that makes text of many pieces, and the stages after it."""
+    """Return the rule of the decoder that joins pieces, and the stages after it."""
     kinds = [stage["type"] for stage in stages[:2]]
     if kinds == ["ByteFallback", "Metaspace"]:
         return ByteFallback(metaspace=_metaspace(stages[1])), stages[2:]

@@ -1,4 +1,4 @@
-"""Files that are read whole, and therefore only up to a size.
+"""Read a file whole, up to a size.
 
 In: a path. Out: its bytes.
 """
@@ -12,11 +12,14 @@ from streamdec.errors import TokenizerLoadError
 __all__ = ["MAX_FILE", "read_bounded"]
 
 MAX_FILE = 2**28
-"""Bytes of a tokenizer file, beyond which it is not read (the largest known has 34 million)."""
+"""The most bytes of a tokenizer file; the largest known has 34 million."""
 
 
 def read_bounded(path: Path, limit: int = MAX_FILE) -> bytes:
-    """The content of ``path``. TokenizerLoadError if it cannot be read or is larger than that."""
+    """Return the content of ``path``.
+
+    Raises TokenizerLoadError if it cannot be read or has more than ``limit`` bytes.
+    """
     try:
         with path.open("rb") as file:
             content = file.read(limit + 1)

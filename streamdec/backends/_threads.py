@@ -1,8 +1,7 @@
-"""Threads for long texts, of a number of our own.
+"""Threads that encode long texts, one for each core.
 
-The default limiter of anyio lets 40 threads encode at once, on any number of cores: 64 tasks then
-wait 1,005 ms for what two threads give in 9 ms. No batcher gathers requests: one that waited 2 ms
-made a single request 370 times slower. (Both of a prototype, on 2 cores.)
+The default limiter of anyio allows 40 threads on any number of cores. With it, 64 tasks waited
+1,005 ms for results that two threads give in 9 ms (a prototype, on 2 cores).
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ _limiter: RunVar[anyio.CapacityLimiter] = RunVar("streamdec_encoding_threads")
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def _own_limiter() -> anyio.CapacityLimiter:
-    """One for each event loop, as many threads as there are cores."""
+    """Return the limiter of this event loop, with as many threads as there are cores."""
     limiter = _limiter.get(None)
     if limiter is None:
         limiter = anyio.CapacityLimiter(cores())
@@ -38,12 +37,12 @@ def _own_limiter() -> anyio.CapacityLimiter:
 
 
 async def in_thread(call: Callable[[], T]) -> T:
-    """``call()`` in a thread. A cancelled task waits for its end: it cannot be stopped."""
+    """Return ``call()``, called in a thread. A cancelled task waits for the thread to end."""
     return await anyio.to_thread.run_sync(call, limiter=_own_limiter())
 
 
 async def in_threads(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """The results of ``calls``, each run in a thread; if some fail, the error of the first."""
+    """Return the results of ``calls``, each run in a thread. Raises the first error."""
     results: list[T | Exception | None] = [None] * len(calls)
     async with anyio.create_task_group() as group:
         for index in range(len(calls)):

@@ -1,4 +1,4 @@
-"""A ``tokenizer.json``: read within bounds, opened by the library, and what became of its ids."""
+"""Read a ``tokenizer.json``: its content, the library's tokenizer, and the ids that it changed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LAST_FIELD_SIZE = 200
 
 
 def read_json(source: str | os.PathLike[str]) -> tuple[bytes, str, Path | None]:
-    """The JSON in ``source``, its name, and the path of the file that has it (None for text).
+    """Return the JSON in ``source``, its name, and the path of its file (None for text).
 
     Raises :class:`TokenizerLoadError`, which names the path.
     """
@@ -45,9 +45,9 @@ def read_json(source: str | os.PathLike[str]) -> tuple[bytes, str, Path | None]:
 
 
 def parse(content: bytes, name: str) -> tuple[Tokenizer, list[str]]:
-    """A tokenizer of our own, so its truncation and padding may be turned off.
+    """Return a new tokenizer without truncation and padding, and its renumbered added tokens.
 
-    And the added tokens that have other ids than the file says, which is warned of.
+    Warns about added tokens whose ids differ from those in the file.
     """
     try:
         tokenizer = guarded(Tokenizer.from_buffer, content.removeprefix(_BOM.encode()))
@@ -59,9 +59,9 @@ def parse(content: bytes, name: str) -> tuple[Tokenizer, list[str]]:
 
 
 def _with_other_ids(content: bytes, tokenizer: Tokenizer, name: str) -> list[str]:
-    """The added tokens to which the library gave another id than the file wants; and a warning.
+    """Return the added tokens whose ids differ from those in the file, after a warning.
 
-    It does so, and says nothing, where the id is not the next free one.
+    The library silently assigns the next free id instead of the declared one.
     """
     others = {
         text: f"{text!r:.60} is {tokenizer.token_to_id(text)}, not {wanted}"
@@ -76,7 +76,7 @@ def _with_other_ids(content: bytes, tokenizer: Tokenizer, name: str) -> list[str
 
 
 def _declared_ids(content: bytes) -> Iterator[tuple[str, object]]:
-    """The added tokens of a tokenizer.json and their ids, without parsing its vocabulary."""
+    """Yield the added tokens of a tokenizer.json and their ids, without parsing the vocabulary."""
     decode = json.JSONDecoder().raw_decode
     for match in _ADDED_TOKENS.finditer(content):
         end = content.find(b'"model"', match.end())

@@ -1,7 +1,7 @@
-"""Which texts have which ids in a ``tokenizer.json``.
+"""The texts and ids of a ``tokenizer.json``.
 
-In: the content of the file. Out: ids and texts, as the library has them: the ids of added tokens
-are given by it and not by the file.
+In: the content of the file. Out: ids and texts as in the library, which assigns the ids of added
+tokens itself.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Token = AddedToken
 
 
 IS_QUADRATIC = tuple(map(int, _library_version.split(".")[:2])) < (0, 23)
-"""Whether a long added token that repeats itself takes the library quadratic time to load: 80,000
-times one letter 14 s with 0.22.2, and 7 ms with 0.23.3. Of more than some hundred it takes none."""
+"""Whether the library needs quadratic time to load a long, repetitive added token: for 80,000 times
+one letter 14 s with 0.22.2, and 7 ms with 0.23.3."""
 MOST_SQUARES = 4 * 10**7
-"""Squares of lengths: about a tenth of a second, each time."""
+"""The greatest sum of squared lengths: about a tenth of a second."""
 LONGEST = 200
-"""How many of the texts are looked at."""
+"""The number of texts that are considered, the longest ones."""
 
 
 def takes_long(texts: Iterable[str]) -> bool:
-    """Whether the library of this environment would need more than seconds for added ``texts``."""
+    """Return whether the installed library would take too long to load added ``texts``."""
     longest = sorted(map(len, texts))[-LONGEST:] if IS_QUADRATIC else []
     return sum(length * length for length in longest) > MOST_SQUARES
 
@@ -39,7 +39,7 @@ class AddedVocabulary:
     """The vocabulary of a ``tokenizer.json`` with its added tokens."""
 
     def __init__(self, content: bytes | str) -> None:
-        """Raises :class:`TokenizerLoadError` for what the library does not read."""
+        """Raise :class:`TokenizerLoadError` if the library cannot read ``content``."""
         content = content if isinstance(content, bytes) else content.encode("utf-8", "replace")
         try:
             self._tokenizer = guarded(Tokenizer.from_buffer, content)
@@ -47,12 +47,12 @@ class AddedVocabulary:
             raise TokenizerLoadError(f"not a tokenizer.json: {error.__cause__}") from error
 
     def added(self) -> dict[int, tuple[str, bool]]:
-        """Each added token's id, its text, and whether it is special."""
+        """Return the text of each added token by id, and whether it is special."""
         found = guarded(self._tokenizer.get_added_tokens_decoder)
         return {i: (token.content, token.special) for i, token in sorted(found.items())}
 
     def id_of(self, text: str) -> int | None:
-        """The id of the token that is exactly ``text``; None for what is no Unicode text."""
+        """Return the id of the token ``text``; None if there is no such token."""
         try:
             text.encode()
         except UnicodeEncodeError:  # a lone surrogate, which JSON can write and no token can have
@@ -60,7 +60,7 @@ class AddedVocabulary:
         return guarded(self._tokenizer.token_to_id, text)
 
     def text_of(self, token_id: int) -> str | None:
-        """The text of a token as the vocabulary spells it."""
+        """Return the text of a token as the vocabulary spells it."""
         if not 0 <= token_id < 2**32:
             return None
         return guarded(self._tokenizer.id_to_token, token_id)

@@ -1,9 +1,9 @@
-r"""How a text is cut before the merges of a GGUF file, by the name that the file has for it.
+r"""How a text is split before BPE merges, by the name in a GGUF file.
 
-A file of the kind ``gpt2`` names its way of cutting in ``tokenizer.ggml.pre`` and says no more. The
-names are llama.cpp's (``src/llama-vocab.cpp`` of ggml-org/llama.cpp); what they stand for is taken
-from the regexes of the models' own tokenizers, which llama.cpp rewrites for a regex engine that
-knows less. Several regexes cut one after the other, each in the parts that the one before left.
+A file of the kind ``gpt2`` only names its regexes, in ``tokenizer.ggml.pre``. The names are
+llama.cpp's (``src/llama-vocab.cpp`` of ggml-org/llama.cpp). The regexes here are those of the
+models' own tokenizers; llama.cpp rewrites them for a simpler regex engine. If there are several
+regexes, each one splits the parts that the one before has left.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ __all__ = ["CUTTING", "Cutting"]
 
 @dataclass(frozen=True, slots=True)
 class Cutting:
-    """One way of cutting."""
+    """One way to split a text."""
 
     patterns: tuple[str, ...]
     """The regexes, in the dialect of Oniguruma."""
     ignores_merges: bool = False
-    """Whether a part that is a token is not merged from smaller ones."""
+    """Whether a part that is a token is taken whole, without merges."""
     adds_bos: bool = False
-    """Whether a text begins with bos when special tokens are added, and the file does not say."""
+    """Whether bos is one of the added special tokens, if the file does not say."""
     is_nfc: bool = False
     """Whether the models' own tokenizers normalize to NFC first, which llama.cpp does not do."""
 
@@ -102,4 +102,4 @@ def _named() -> Iterator[tuple[str, Cutting]]:
 
 
 CUTTING: Mapping[str, Cutting] = MappingProxyType(dict(_named()))
-"""``tokenizer.ggml.pre`` → how a text is cut."""
+"""How a text is split, by the value of ``tokenizer.ggml.pre``."""

@@ -1,9 +1,9 @@
 """The metadata of a GGUF file, read with bounded memory.
 
-In: a path, and which keys are wanted. Out: their values. Everything else is stepped over, tensors
-are never reached. Every length and count is compared with what is left of the file before anything
-is allocated for it, so a file that lies about them ends in an error and costs no more than its own
-size.
+In: a path, and a function that says which keys are wanted. Out: their values. Other values are
+skipped, and tensors are never reached. Each length and count is compared with the rest of the file
+before memory is allocated for it, so a file with wrong ones raises an error and costs no more than
+its own size.
 
 The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (versions 2 and 3; little- and
 big-endian).
@@ -22,20 +22,20 @@ from streamdec.errors import TokenizerLoadError
 __all__ = ["MAX_ITEMS", "MAX_METADATA", "read_metadata"]
 
 MAX_METADATA = 2**28
-"""Bytes of metadata that are read or stepped over at most; large vocabularies have 20 million."""
+"""The most bytes of metadata that are read or skipped; large vocabularies have 20 million."""
 MAX_ITEMS = 2**21
-"""Keys and items of lists, all together; the largest vocabularies have 800,000."""
+"""The most keys and items of lists together; the largest vocabularies have 800,000."""
 _MAX_KEY = 65_535
 _MAX_NESTING = 4
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q"} | {
     12: "d"
 }
-"""Type of a value → how it is packed: 7 is a bool."""
+"""How a value of each type is packed; 7 is a bool."""
 _STRING, _ARRAY, _BOOL = 8, 9, 7
 
 
 class _Reader:
-    """A file that knows how much of it may still be read."""
+    """A file, with the number of bytes that may still be read."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file = file
@@ -59,7 +59,7 @@ class _Reader:
         self.left -= count
 
     def expect(self, count: int, size: int, what: str) -> None:
-        """``count`` items of at least ``size`` bytes each are to come."""
+        """Raise ValueError if ``count`` items of at least ``size`` bytes cannot follow."""
         if count * size > self.left:
             raise ValueError(f"{count} {what}, where {self.left} bytes are left")
         if count > self.items:
@@ -71,7 +71,7 @@ class _Reader:
         return struct.unpack(self.order + code, self.take(size, what))[0]
 
     def strings(self, count: int, what: str) -> Iterator[bytes]:
-        """``count`` strings, as they are; large vocabularies have 650,000 of them."""
+        """Yield ``count`` strings as bytes; large vocabularies have 650,000 of them."""
         read, length_of = self._file.read, struct.Struct(f"{self.order}Q").unpack
         for _ in range(count):
             head = read(8) if self.left >= 8 else b""
@@ -94,9 +94,9 @@ class _Reader:
 
 
 def read_metadata(path: Path, wanted: Callable[[str], bool]) -> dict[str, Any]:
-    """The values of all keys for which ``wanted`` holds; strings, numbers, bools, lists of these.
+    """Return the values of the keys that are ``wanted``: strings, numbers, bools, lists of them.
 
-    Raises :class:`TokenizerLoadError`, which names the path and what is wrong.
+    Raises :class:`TokenizerLoadError`, which names the path and the problem.
     """
     try:
         with path.open("rb") as file:
@@ -155,7 +155,7 @@ def _array(reader: _Reader, key: str) -> list[Any]:
 
 
 def _header(reader: _Reader, key: str) -> tuple[int, int]:
-    """The type of a list's items, and how many there are."""
+    """Return the type of a list's items, and their number."""
     inner = reader.number("I", f"the type of {key!r:.80}")
     count = reader.number("Q", f"the length of {key!r:.80}")
     smallest = 8 if inner == _STRING else 12 if inner == _ARRAY else 1

@@ -1,7 +1,7 @@
-"""The stream that one would have without streamdec: of the tokenizer's own library.
+"""The streams and decode functions of the tokenizers' own libraries, for comparisons.
 
-``tokenizers`` has one, ``DecodeStream``. The other libraries have ``decode`` alone, and what people
-write around it is a loop over a window of ids; :func:`library_decode` is what they would call.
+``tokenizers`` has a stream, ``DecodeStream``. The other libraries only have ``decode``
+(:func:`library_decode`), around which people write a loop over a window of ids.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ __all__ = ["library_decode", "library_stream", "library_tokenizer"]
 
 
 def library_tokenizer(tokenizer: Decoder) -> Tokenizer | None:
-    """The ``tokenizers.Tokenizer`` inside ``tokenizer``; None if it is of another library."""
+    """Return the ``tokenizers.Tokenizer`` inside ``tokenizer``; None for another library."""
     return tokenizer._tokenizer if isinstance(tokenizer, HuggingFaceTokenizer) else None
 
 
 def library_stream() -> DecodeStream:
-    """A new stream of ``tokenizers``; its ``step`` takes a ``tokenizers.Tokenizer`` and an id."""
+    """Return a stream of ``tokenizers``; its ``step`` takes a tokenizer and an id."""
     return DecodeStream(skip_special_tokens=True)
 
 
 def library_decode(tokenizer: Decoder) -> tuple[str, Callable[[list[int]], str]]:
-    """What to call the library's own ``decode``, and it; streamdec's where there is no library."""
+    """Return the library's name and decode function; streamdec's if there is no library."""
     encoding: Any = getattr(tokenizer, "_encoding", None)
     if callable(getattr(encoding, "decode_single_token_bytes", None)):
         return "tiktoken", encoding.decode

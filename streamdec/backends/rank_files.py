@@ -1,7 +1,7 @@
-"""Rank files: the tokens of a byte-level BPE, and in which order they are merged.
+"""Rank files: the tokens of a byte-level BPE, and the order in which they are merged.
 
-In: the bytes of a file, a line for each token: its bytes in base64, a space, its rank. Out: token →
-rank. Whatever is wrong with it is named with its line.
+In: the bytes of a file, with a line for each token: its bytes in base64, a space, its rank. Out:
+the rank of each token. An error names the line.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _CACHES = ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR")
 
 
 def parse_ranks(content: bytes, name: str = "rank file") -> dict[bytes, int]:
-    """Token → rank, in the order of the file.
+    """Return the rank of each token, in the order of the file.
 
     Raises :class:`TokenizerLoadError`, which gives ``name`` and the line, for a line that is not a
-    token and a rank, and for a token or a rank that comes twice.
+    token and a rank, and for a token or a rank that occurs twice.
     """
     ranks: dict[bytes, int] = {}
     for number, line in enumerate(content.splitlines(), 1):
@@ -57,23 +57,23 @@ def _parse_line(line: bytes, name: str, number: int) -> tuple[bytes, int]:
 
 
 def sha256_of(content: bytes) -> str:
-    """In hexadecimal."""
+    """Return the SHA-256 of ``content`` in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
 def encodings_of(
     sha256: str, encodings: Mapping[str, EncodingSpec] = ENCODINGS
 ) -> list[EncodingSpec]:
-    """Those that a rank file with this hash holds, what it is alone taken for first."""
+    """Return the ``encodings`` whose rank file has this hash, the default one first."""
     return [spec for spec in encodings.values() if sha256 in {file.sha256 for file in spec.files}]
 
 
 def cached_file(file: RankFile) -> Path | None:
-    """Where tiktoken's own cache has ``file``; None if it has not.
+    """Return the path of ``file`` in tiktoken's own cache; None if it is not there.
 
-    The cache is the folder that ``TIKTOKEN_CACHE_DIR`` names, or ``DATA_GYM_CACHE_DIR``, or
-    ``data-gym-cache`` among temporary files; a file in it is named by the SHA-1 of its address.
-    What is in it is not to be believed before its SHA-256 was compared.
+    The cache is the folder that ``TIKTOKEN_CACHE_DIR`` or ``DATA_GYM_CACHE_DIR`` names, else
+    ``data-gym-cache`` among the temporary files. The name of a file in it is the SHA-1 of its
+    address. Compare the SHA-256 of the content before using it.
     """
     default = str(Path(tempfile.gettempdir()) / "data-gym-cache")
     folder = next((os.environ[name] for name in _CACHES if name in os.environ), default)

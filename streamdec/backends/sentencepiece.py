@@ -1,16 +1,19 @@
 """SentencePiece: a ``tokenizer.model``, encoded by the library, decoded by its rules.
 
-In: a model file or its content. Out: a :class:`~streamdec.Tokenizer`. Pieces, their kinds
-and how a text begins are asked of the library. It writes one U+FFFD for each byte that makes no
-character, which is what streams do that decode eagerly; ``decode``, and streams with
-``byte_fallback="exact"``, make a whole run of bytes U+FFFD if one of them is bad, as ``tokenizers``
-does for such models. Where all runs are UTF-8 all are alike.
+In: a model file or its content. Out: a :class:`~streamdec.Tokenizer`. The pieces, their types and
+how a text begins come from the library. The library writes one U+FFFD for each byte that is part of
+no character, and so do eager streams. ``decode``, and streams with ``byte_fallback="exact"``, write
+U+FFFD for each byte of a run if one byte of it is bad, as ``tokenizers`` does for such models. All
+of them agree if every run is UTF-8.
 
-What differs from the library: control pieces have a text, their name, if special tokens are not
-skipped (there they never have one), and a character may go on after one that is skipped. And at the
-very beginning of a text spaces are removed by what they are and not by whose: one, also of an
-unknown piece or a byte, or, where the model removes superfluous spaces, those of the first piece
-(all of them, if it has bytes).
+Differences from the library:
+
+- A control piece has its name as text if special tokens are not skipped. In the library it never
+  has text.
+- A character may continue after a skipped control piece.
+- At the very beginning of a text, one space is removed even if it comes from an unknown piece or a
+  byte. If the model removes superfluous spaces, those of the first piece are removed (all of them,
+  if the model has byte pieces).
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Tekken: Mistral's ``tekken.json``, run by the library tiktoken.
 
-In: a file or its content. Out: a :class:`~streamdec.TiktokenTokenizer`. The file
-has the regex, the tokens in base64 with ranks from 0 on, and more of them than are used; the first
-ids are special tokens, so rank n is id n + ``default_num_special_tokens``. Special tokens that have
-no name are ``<SPECIAL_n>``; until version 7 a file need not name any, and twenty names are fixed.
+In: a file or its content. Out: a :class:`~streamdec.TiktokenTokenizer`. The file has the regex and
+the tokens in base64, with ranks from 0 on; it has more tokens than are used. The first ids are
+special tokens, so rank n has the id n + ``default_num_special_tokens``. A special token without a
+name is called ``<SPECIAL_n>``. Up to version 7 a file may omit the names; then twenty fixed names
+apply.
 
-Where this comes from: ``mistral_common/tokens/tokenizers/tekken.py`` of mistral-common 1.13.1. That
-library decodes what stands before and after a special token apart; here a skipped one leaves no
-trace, and a character may go on after it.
+The source is ``mistral_common/tokens/tokenizers/tekken.py`` of mistral-common 1.13.1. That library
+decodes the tokens before and after a special token separately. Here a character may continue after
+a skipped special token.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class TekkenTokenizer(TiktokenTokenizer):
 
     @classmethod
     def from_tekken(cls, content: bytes, name: str = "Tekken file") -> Self:
-        """The tokenizer of a Tekken file with this ``content``, JSON; ``name`` is for messages.
+        """Return the tokenizer of a Tekken file's ``content``, JSON; ``name`` is for messages.
 
         Raises what the constructor raises.
         """
@@ -121,7 +122,7 @@ def _token(entry: Any, rank: int) -> bytes:
 
 
 def _special(listed: Any, count: int, version: Any) -> dict[str, int]:
-    """Name → id of all special tokens."""
+    """Return the ids of all special tokens by name."""
     if version not in _VERSIONS:
         raise ValueError(f"version {version!r:.40}, where {', '.join(_VERSIONS)} are known")
     if listed is None and _VERSIONS.index(version) > _VERSIONS.index(_UNNAMED):

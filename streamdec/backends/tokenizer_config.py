@@ -1,8 +1,8 @@
-"""``tokenizer_config.json`` and its like, as far as a tokenizer's file leaves things unsaid.
+"""Read ``tokenizer_config.json`` and similar files beside a tokenizer's file.
 
-In: the folder. Out: what one of these files holds; and, for a rank file: which tokens were added
-under which ids, which of them are special, which have a role, and the Python code that the file
-names. Nothing of that code is ever run.
+In: the folder. Out: the JSON object in a file; for a rank file also the added tokens and their ids,
+which of them are special, their roles, and the Python code that the file names. That code is never
+run.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ _MAX_BYTES = 2**26
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What ``tokenizer_config.json`` says."""
+    """The tokens that ``tokenizer_config.json`` declares."""
 
     tokens: Mapping[int, str] = field(default_factory=dict)
     """Added tokens by their ids."""
     ordinary: frozenset[str] = frozenset()
-    """Those of them that are not special, so that ``skip_special_tokens`` leaves them in."""
+    """Added tokens that are not special; ``skip_special_tokens`` does not skip them."""
     roles: Mapping[str, str] = field(default_factory=dict)
-    """``bos_token`` and its like."""
+    """The tokens of the roles, such as ``bos_token``."""
     code: str = ""
     """The module and class that transformers would run, as in ``tokenization_kimi.TikTok…``."""
     is_there: bool = False
-    """Whether there is such a file at all."""
+    """Whether the file exists."""
 
 
 def read_declared(folder: Path) -> Declared:
-    """What the file in ``folder`` says; nothing if there is none.
+    """Return what the file in ``folder`` declares; nothing without such a file.
 
-    Raises :class:`TokenizerLoadError` if there is one and it cannot be understood.
+    Raises :class:`TokenizerLoadError` if the file is malformed.
     """
     data = read_object(folder, CONFIG)
     if data is None:
@@ -70,10 +70,9 @@ def read_declared(folder: Path) -> Declared:
 
 
 def read_object(folder: Path, name: str) -> dict[str, Any] | None:
-    """The JSON object in the file of that name in ``folder``; None if there is no such file.
+    """Return the JSON object in the file ``name`` in ``folder``; None without such a file.
 
-    Raises :class:`TokenizerLoadError` if there is one and it is something else, or larger than
-    64 MiB.
+    Raises :class:`TokenizerLoadError` if the file is not a JSON object, or larger than 64 MiB.
     """
     path = folder / name
     if not path.is_file():
@@ -115,14 +114,14 @@ def _token(key: str, token: Any) -> tuple[int, str, bool]:
 
 
 def id_of(key: str) -> int:
-    """The id that the key of an object is. ValueError if it is none."""
+    """Return the id that the key of an object spells. Raises ValueError if it is not an id."""
     if not (key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= MAX_ID):
         raise ValueError(f"{key!r:.40} is not a token id")
     return int(key)
 
 
 def content_of(token: Any) -> str | None:
-    """The text of a token, which is a string or an object with ``content``; None if neither."""
+    """Return the text of a token: a string, or an object with ``content``; None for others."""
     content = token.get("content") if isinstance(token, dict) else token
     return content if isinstance(content, str) else None
 

@@ -61,7 +61,6 @@ COLUMNS = (
     "withheld",
     "may become",
     "came out",
-    "chunk",
     "ended",
 )
 
@@ -82,14 +81,6 @@ def _parse_ids(_context: click.Context, _option: click.Parameter, value: str) ->
     type=click.IntRange(min=1),
     metavar="N",
     help="Trace the row in line N of JSONL. The default is the first row.",
-)
-@click.option(
-    "--group",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Step N ids at once, as an engine does that decodes several tokens in a step.",
 )
 @click.option(
     "--prompt-ids",
@@ -129,7 +120,6 @@ def trace(
     load: Loader,
     input_format: InputFormat | None,
     line: int | None,
-    group: int,
     prompt_ids: tuple[int, ...],
     conditions: StopConditions,
     as_jsonl: bool,
@@ -168,12 +158,12 @@ def trace(
         StopSequenceDecoder(loaded, conditions, prompt_ids, **options), prompt_ids or None
     )
     if given.format == "jsonl":
-        groups = _groups(_row(given, line), group)
+        ids = _row(given, line)
     elif line is not None:
         raise click.UsageError("--line needs JSONL; FILE contains plain ids (see --input-format)")
     else:
-        groups = _groups(_words(given), group)
-    _step(tracer, groups, complaints)
+        ids = _words(given)
+    _step(tracer, ids, complaints)
     result = tracer.trace().redacted() if redact else tracer.trace()
     _write(result, as_jsonl=as_jsonl, html_file=html_file)
     if complaints.count or result.verdict.equal is False:
@@ -253,31 +243,13 @@ def _end_without(complaints: Complaints, what: str) -> NoReturn:
     raise TokenizerLoadError(f"{complaints.source_name}: there is no {what} to trace")
 
 
-def _groups(ids: Iterator[Numbered], size: int) -> Iterator[list[Numbered]]:
-    group: list[Numbered] = []
-    for each in ids:
-        group.append(each)
-        if len(group) == size:
-            yield group
-            group = []
-    if group:
-        yield group
-
-
 def _step(
-    tracer: Tracer[StopSequenceDecoder],
-    groups: Iterator[list[Numbered]],
-    complaints: Complaints,
+    tracer: Tracer[StopSequenceDecoder], ids: Iterator[Numbered], complaints: Complaints
 ) -> None:
-    """Step all groups until the stream ends; name bad ids on stderr and leave them out."""
-    for group in groups:
-        while group and not tracer.finished:
-            taken = tracer.num_tokens
-            with complaints.about(group[0][0]):
-                tracer.step_batch([token_id for _, token_id in group])
-                break
-            # The bad id is the first that was not stepped.
-            group = group[tracer.num_tokens - taken + 1 :]
+    """Step ``ids`` until the stream ends; name bad ids on stderr and leave them out."""
+    for line, token_id in ids:
+        with complaints.about(line):
+            tracer.step(token_id)
         if tracer.finished:
             return
     tracer.flush(RAN_OUT)
@@ -342,7 +314,6 @@ def _cells(token: TokenRecord) -> list[str]:
         _quoted(token.jailed),
         " | ".join(map(_stop, token.may_become)),
         _quoted(token.text),
-        str(token.chunk),
         _ended(token.finish_reason, token.stop_reason),
     ]
 
@@ -376,7 +347,7 @@ def _quoted(text: str) -> str:
     return repr(text) if text else ""
 
 
-_NUMBERS = ("token", "id", "chunk")
+_NUMBERS = ("token", "id")
 _STYLES = {
     "id": "dim",
     "bytes": "dim",
@@ -384,7 +355,6 @@ _STYLES = {
     "withheld": "magenta",
     "may become": "magenta",
     "came out": "green",
-    "chunk": "dim",
     "ended": "red",
 }
 
@@ -406,9 +376,6 @@ def _print_table(console: Console, heading: Sequence[tuple[str, str]], result: T
         for place, name in enumerate(COLUMNS)
         if name in ("token", "piece", "came out") or any(row[place] for row in rows)
     ]
-    chunk = COLUMNS.index("chunk")
-    if all(row[chunk] == row[0] for row in rows):
-        used = [place for place in used if place != chunk]
     left_out = {name for cells, name in NARROW.items() if console.width < cells}
     used = [place for place in used if COLUMNS[place] not in left_out]
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Literal
 
-from streamdec.preflight.stop_tokens import StopTokens, shortened
+from streamdec.preflight.stop_tokens import StopTokens, fields_as_json, shortened
 
 __all__ = [
     "SEVERITIES",
@@ -96,15 +96,8 @@ class Evidence:
     """What it is, in words."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON; what is empty is left out."""
-        found: dict[str, Any] = {
-            "file": self.file,
-            "pointer": self.pointer,
-            "line": self.line,
-            "value": shortened(self.value) if isinstance(self.value, str) else self.value,
-            "ids": {str(i): shortened(text) for i, text in self.ids.items()},
-            "note": self.note,
-        }
+        """Return it as JSON, without empty fields."""
+        found = fields_as_json(self)
         return {key: value for key, value in found.items() if value not in ("", None, {})}
 
     def __str__(self) -> str:
@@ -142,16 +135,8 @@ class Finding:
     """What the rule says."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        return {
-            "code": self.code,
-            "severity": self.severity,
-            "engines": list(self.engines),
-            "evidence": [each.to_dict() for each in self.evidence],
-            "action": self.action,
-            "reference": [str(each) for each in self.reference],
-            "when": self.when,
-        }
+        """Return it as JSON."""
+        return {**fields_as_json(self), "reference": [str(each) for each in self.reference]}
 
     def __str__(self) -> str:
         shown = "; ".join(str(each) for each in self.evidence)
@@ -178,14 +163,8 @@ class SpecialToken:
     """The file in which the id was looked for."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        return {
-            "text": shortened(self.text),
-            "id": self.id,
-            "resolved": self.resolved,
-            "source": self.source,
-            "resolved_by": self.resolved_by,
-        }
+        """Return it as JSON."""
+        return fields_as_json(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +211,5 @@ class Report:
         return tuple(f for f in self.findings if SEVERITIES.index(f.severity) >= least)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        return {
-            "path": self.path,
-            "engines": list(self.engines),
-            "findings": [finding.to_dict() for finding in self.findings],
-            "sources": dict(self.sources),
-            "stop_tokens": {name: found.to_dict() for name, found in self.stop_tokens.items()},
-            "special_tokens": {name: t.to_dict() for name, t in self.special_tokens.items()},
-        }
+        """Return it as JSON."""
+        return fields_as_json(self)

@@ -25,7 +25,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -90,14 +90,8 @@ class Source:
     the text can."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        return {
-            "kind": self.kind,
-            "file": self.file,
-            "pointer": self.pointer,
-            "text": shortened(self.text),
-            "resolved": self.resolved,
-        }
+        """Return it as JSON."""
+        return fields_as_json(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +125,7 @@ class StopTokens:
         return not self.unresolved
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return it as JSON."""
         return {
             "engine": self.engine,
             "version": self.version,
@@ -141,18 +135,33 @@ class StopTokens:
                     "id": i,
                     "text": shortened(self.texts.get(i)),
                     "resolved": True,
-                    "sources": [source.to_dict() for source in self.sources[i]],
+                    "sources": _as_json(self.sources[i]),
                 }
                 for i in sorted(self.ids)
             ],
-            "unresolved": [source.to_dict() for source in self.unresolved],
+            "unresolved": _as_json(self.unresolved),
             "notes": list(self.notes),
         }
 
 
 def shortened(text: str | None) -> str | None:
-    """A text of a file, of which 500 characters are shown."""
+    """Return the first 500 characters of a text of a file."""
     return text if text is None or len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+
+
+def fields_as_json(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass as JSON, with texts of at most 500 characters."""
+    return {each.name: _as_json(getattr(value, each.name)) for each in fields(value)}
+
+
+def _as_json(value: Any) -> Any:
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if isinstance(value, str):
+        return shortened(value)
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(each) for key, each in value.items()}
+    return [_as_json(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 Found = tuple[tuple[int, Source], ...]

@@ -91,11 +91,6 @@ def test_one_row_of_several(trace: Tracing) -> None:
     assert trace(WORDS, "--line=2").status == 2
 
 
-def test_chunks_of_several(trace: Tracing) -> None:
-    rows = table(trace(WORDS, "--group=3"))
-    assert [row["chunk"] for row in rows] == [str(place // 3) for place in range(len(IDS))]
-
-
 def test_after_a_prompt(trace: Tracing) -> None:
     owl = LIBRARY.encode("🦉").ids
     result = trace(str(owl[-1]), "--prompt-ids", ",".join(map(str, owl[:-1])))
@@ -127,7 +122,7 @@ def test_what_is_no_id_is_named_and_left_out(trace: Tracing) -> None:
     assert [row["id"] for row in table(result)] == [str(each) for each in IDS[:3]]
     assert "line 1: 'x' is not a token id" in result.err
     assert "line 2: token 2 is out of range" in result.err
-    grouped = trace(jsonl([IDS[0], True, IDS[1], -1, IDS[2]]), JSONL, "--group=5")
+    grouped = trace(jsonl([IDS[0], True, IDS[1], -1, IDS[2]]), JSONL)
     assert grouped.status == 1
     assert [row["id"] for row in table(grouped)] == [str(each) for each in IDS[:3]]
     assert len(grouped.err.splitlines()) == 2
@@ -156,7 +151,7 @@ def test_where_nothing_can_be_traced_no_verdict_is_given(
 
 
 def test_a_trace_is_played_again(trace: Tracing, tmp_path: Path) -> None:
-    lines = trace(WORDS, STOP, "--jsonl", "--group=2")
+    lines = trace(WORDS, STOP, "--jsonl")
     assert lines.status == 0
     recorded = Trace.from_lines(lines.out.splitlines())
     assert recorded.finish_reason == "stop"
