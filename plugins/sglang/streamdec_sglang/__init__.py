@@ -35,5 +35,5 @@ def register() -> None:
         from streamdec_sglang import patch
 
         patch.apply(is_forced=switch in ("on", "1", "true", "yes"))
-    except Exception:  # noqa: BLE001 (SGLang goes on without the plugin)
+    except Exception:
         logger.exception("streamdec-sglang could not be set up; SGLang decodes as without it")

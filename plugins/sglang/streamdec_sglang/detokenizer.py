@@ -120,7 +120,7 @@ class BatchDecoder:
                 self._decoder = _decoder_for(tokenizer)
                 if any(self._begin((), skip).route != "bytes" for skip in (True, False)):
                     reason = "it joins tokens in a way that streamdec does not know"
-        except Exception as error:  # noqa: BLE001 (SGLang decodes it)
+        except Exception as error:
             reason = f"{type(error).__name__}: {error}"
         self.is_supported = reason is None
         if reason is not None:
@@ -157,7 +157,7 @@ class BatchDecoder:
                         request.texts.append(text)
                 else:
                     text = self._begin_or_end(original, manager, recv_obj, len(texts), request)
-            except Exception as error:  # noqa: BLE001 (the other requests go on)
+            except Exception as error:
                 text = _after_error(original, manager, recv_obj, len(texts), request, error)
             if text is None:
                 left.append(len(texts))
@@ -185,10 +185,10 @@ class BatchDecoder:
             return None
         rid, reason = recv_obj.rids[row], recv_obj.finished_reasons[row]
         if reason is None:
-            text = request.feed(ids)
-            request.texts.append(text)
+            new: str = request.feed(ids)
+            request.texts.append(new)
             manager.decode_status[rid] = request
-            return text
+            return new
         no_stop_trim = recv_obj.no_stop_trim[row]
         if ids:
             ids = manager.trim_matched_stop([*ids], reason, no_stop_trim)
@@ -196,9 +196,9 @@ class BatchDecoder:
         if request.stream.held:
             text += request.stream.flush()
         given = "".join(request.texts)
-        text = manager.trim_matched_stop(given + text, reason, no_stop_trim)[len(given) :]
+        whole: str = manager.trim_matched_stop(given + text, reason, no_stop_trim)
         manager.decode_status.pop(rid, None)
-        return text
+        return whole[len(given) :]
 
     def _begun(self, manager: Any, recv_obj: Any, row: int) -> tuple[Request, Sequence[int]]:
         """Return the state of a new request, and its new ids."""
@@ -266,7 +266,7 @@ def _after_error(
         request.texts.append(late)
         try:
             status = _handed_over(request)
-        except Exception as second:  # noqa: BLE001 (the engine goes on)
+        except Exception as second:
             say_once(f"a request lost its context: {type(second).__name__}", exc_info=second)
             manager.decode_status.pop(recv_obj.rids[row], None)
         else:
@@ -297,7 +297,7 @@ def _decoded_alone(original: Original, manager: Any, recv_obj: Any, row: int) ->
     rid = recv_obj.rids[row]
     try:
         return original(manager, _rows(recv_obj, [row]))[0]
-    except Exception as error:  # noqa: BLE001 (the engine goes on)
+    except Exception as error:
         say_once(f"a request gets no text: {type(error).__name__}", exc_info=error)
         if recv_obj.finished_reasons[row] is not None:
             manager.decode_status.pop(rid, None)
