@@ -36,6 +36,8 @@ _DECODING = ("decode", "batch_decode", "_decode")
 """The methods of a tokenizer of transformers that turn ids into text."""
 _CONTEXT = 5
 """How many ids are context when SGLang's own code goes on with a request."""
+_MAX_LATE = 64
+"""The most characters that wait for the end of the next one: more than most stops have."""
 _MAX_PROMPTS = 1024
 """How many ends of prompts are remembered, with a stream that has read them."""
 
@@ -62,12 +64,17 @@ def decode_batch(original: Original, manager: Any, recv_obj: Any) -> list[str]:
 class Request:
     """The state of one request.
 
+    The scheduler sends no ids while the end of the text may become a stop. If the first byte of a
+    character follows, it takes the text for decided and sends all of these ids at once, although
+    the character may still complete the stop. So what such ids decide is ``late``: it is output
+    when the character is complete.
+
     Args:
-        stream: decodes its ids. It has read the end of the prompt.
+        stream: decodes the ids. It has read the end of the prompt.
         prompt_ids: the end of the prompt.
     """
 
-    __slots__ = ("ids", "step", "stream", "texts")
+    __slots__ = ("ids", "late", "step", "stream", "texts")
 
     def __init__(self, stream: DecodeStream, prompt_ids: Sequence[int]) -> None:
         self.stream = stream
@@ -76,6 +83,21 @@ class Request:
         """The end of the prompt, and all ids since."""
         self.texts: list[str] = []
         """The text that was output."""
+        self.late = ""
+        """Text that will be output."""
+
+    def feed(self, ids: Sequence[int]) -> str:
+        """Take ids that came together, and return the text to output."""
+        text = "".join(map(self.step, ids))
+        self.ids.extend(ids)
+        return self.decided(text) if text or self.late else ""
+
+    def decided(self, text: str) -> str:
+        """Return the text to output after ids that decided ``text``."""
+        text = self.late + text
+        waits = self.stream.holds and len(text) <= _MAX_LATE
+        self.late = text if waits else ""
+        return "" if waits else text
 
 
 class HandedOver(DecodeStatus):  # type: ignore[misc]
@@ -127,9 +149,10 @@ class BatchDecoder:
                         token_id = ids[0]
                         text = request.step(token_id)
                         request.ids.append(token_id)
+                        if request.late:
+                            text = request.decided(text)
                     else:
-                        text = "".join(map(request.step, ids))
-                        request.ids.extend(ids)
+                        text = request.feed(ids)
                     if text:
                         request.texts.append(text)
                 else:
@@ -162,21 +185,20 @@ class BatchDecoder:
             return None
         rid, reason = recv_obj.rids[row], recv_obj.finished_reasons[row]
         if reason is None:
-            text = "".join(map(request.step, ids))
-            request.ids.extend(ids)
-            request.texts.append(text)
+            new: str = request.feed(ids)
+            request.texts.append(new)
             manager.decode_status[rid] = request
-            return text
+            return new
         no_stop_trim = recv_obj.no_stop_trim[row]
         if ids:
             ids = manager.trim_matched_stop([*ids], reason, no_stop_trim)
-        text = "".join(map(request.step, ids))
+        text = request.late + "".join(map(request.step, ids))
         if request.stream.held:
             text += request.stream.flush()
         given = "".join(request.texts)
-        text = str(manager.trim_matched_stop(given + text, reason, no_stop_trim))[len(given) :]
+        whole: str = manager.trim_matched_stop(given + text, reason, no_stop_trim)
         manager.decode_status.pop(rid, None)
-        return text
+        return whole[len(given) :]
 
     def _begun(self, manager: Any, recv_obj: Any, row: int) -> tuple[Request, Sequence[int]]:
         """Return the state of a new request, and its new ids."""
@@ -238,15 +260,18 @@ def _after_error(
     """Return the new text of a request whose decoding raised ``error``, as SGLang decodes it."""
     name = type(error).__name__
     say_once(f"SGLang's own detokenizer goes on with a request after a {name}", exc_info=error)
+    late = ""
     if isinstance(request, Request):
+        late = request.late
+        request.texts.append(late)
         try:
             status = _handed_over(request)
         except Exception as second:
-            say_once(f"a request lost its text so far: {type(second).__name__}", exc_info=second)
+            say_once(f"a request lost its context: {type(second).__name__}", exc_info=second)
             manager.decode_status.pop(recv_obj.rids[row], None)
         else:
             manager.decode_status[recv_obj.rids[row]] = status
-    return _decoded_alone(original, manager, recv_obj, row)
+    return late + _decoded_alone(original, manager, recv_obj, row)
 
 
 def _handed_over(request: Request) -> HandedOver:

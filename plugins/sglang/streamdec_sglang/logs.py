@@ -6,7 +6,7 @@ import logging
 
 __all__ = ["logger", "say_once"]
 
-logger = logging.getLogger("streamdec_sglang")
+logger = logging.getLogger("sglang.streamdec")
 _said: set[str] = set()
 
 

@@ -41,7 +41,7 @@ class _Name(type):
 
 
 class _Stub(ModuleType):
-    __path__: list[str] = []
+    __path__ = ()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -169,8 +169,8 @@ def _accumulator() -> Any:
         disaggregation_mode=None,
         default_stream_interval=1,
         default_force_stream_interval=50,
-        get_cached_tokens_details=lambda request: None,
-        is_request_level_customized_info_key=lambda key: False,
+        get_cached_tokens_details=lambda _: None,
+        is_request_level_customized_info_key=lambda _: False,
         current_weight_version="default",
     )
 
