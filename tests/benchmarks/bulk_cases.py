@@ -20,7 +20,7 @@ from typing import Any
 from streamdec import StopConditions
 from streamdec.backends._extras import library
 from streamdec.bench.clock import Clock, in_turns, nanoseconds
-from streamdec.bulk import BulkDecoder, decode_arrow
+from streamdec.bulk import BulkDecoder, decode_arrow, decode_rollouts
 from streamdec.bulk.job import Job
 from tests.benchmarks.report import Report
 from tests.benchmarks.subjects import SEED, Subject
@@ -142,6 +142,77 @@ def stops(subject: Subject, effort: Effort, report: Report) -> None:
         race(perf_counter_ns, "on the wall", None)
 
 
+ANSWER = 512
+"""Token ids of an answer, at most."""
+ANSWER_STOPS = ("\nObservation:", "</answer>", "<|user|>", "\n\nUser:")
+
+
+def rollouts(subject: Subject, effort: Effort, report: Report) -> None:
+    """Batches of answers cut at their stops, beside ``decode_batch``, ``find`` and ``encode``.
+
+    No answer, or a quarter, or all have a stop string; with and without spans. Another figure says
+    how many answers got other ids from ``encode`` than they were made of.
+    """
+    end = subject.tokenizer.vocab_size  # in no text
+    conditions = StopConditions(ANSWER_STOPS, eos_token_ids=end)
+    small = Effort(effort.rounds, min(effort.rows, 1024))
+    for name, share in (("no stop string", 0.0), ("a stop string in 25 %", 0.25), ("in all", 1.0)):
+        rows = _answers(subject, small.rows, share)
+        batch = [[*row, end] for row in rows]
+        for spans in (False, True):
+            where = f"rollouts, {name}{', spans' if spans else ''}"
+            ours = partial(decode_rollouts, subject.tokenizer, batch, conditions, spans=spans)
+            theirs = partial(_encoded_again, subject, rows, spans=spans)
+            others = 0
+            for number, (each, (text, ids)) in enumerate(zip(ours(), theirs(), strict=True)):
+                report.compare(f"{subject.name}, {where}, row {number}", each.text, text)
+                before = each.match.tokens_before if each.match else None
+                others += ids is not None and ids != each.token_ids[:before]
+            actions: dict[str, Callable[[], object]] = {
+                "decode_batch, find, encode": theirs,
+                "decode_rollouts": ours,
+            }
+            for clock, on in ((perf_counter_ns, "on the wall"), (process_time_ns, "of processors")):
+                times = in_turns(
+                    {each: partial(nanoseconds, run, clock=clock) for each, run in actions.items()},
+                    small.rounds,
+                )
+                what = f"decode_batch, find, encode / decode_rollouts, {on}"
+                report.add(subject.name, where, what, times.ratio(*actions), "x", at_least=True)
+            what = "answers with other ids after encode"
+            report.add(subject.name, where, what, 100 * others / len(rows), "%")
+
+
+def _answers(subject: Subject, count: int, share: float) -> list[list[int]]:
+    """The ids of answers, of which a ``share`` has a stop string in its text."""
+    seed, rows = random.Random(SEED), []
+    for ids in seed.choices(subject.pieces("mix", 2 * ANSWER), k=count):
+        text = subject.expected(ids)
+        if seed.random() < share:
+            at = seed.randrange(len(text) // 4)
+            text = text[:at] + seed.choice(ANSWER_STOPS) + text[at:]
+        rows.append([*subject.library.encode(text, add_special_tokens=False).ids[:ANSWER]])
+    return rows
+
+
+def _encoded_again(
+    subject: Subject, rows: Sequence[list[int]], *, spans: bool
+) -> list[tuple[str, list[int] | None]]:
+    """What is written without ``decode_rollouts``: texts, and ids where they are not the row's."""
+    found: list[tuple[str, list[int] | None]] = []
+    for text in subject.library.decode_batch(rows, skip_special_tokens=True):
+        places = [place for stop in ANSWER_STOPS if (place := text.find(stop)) >= 0]
+        text = text[: min(places)] if places else text
+        ids = None
+        if places or spans:
+            encoding = subject.library.encode(text, add_special_tokens=False)
+            ids = encoding.ids
+            if spans:
+                _ = encoding.offsets
+        found.append((text, ids))
+    return found
+
+
 def files(subject: Subject, effort: Effort, report: Report) -> None:
     """Parquet in, Parquet with texts out, by one process."""
     pa = library("pyarrow", "bulk", "this benchmark needs")
@@ -160,5 +231,10 @@ def files(subject: Subject, effort: Effort, report: Report) -> None:
         report.add(subject.name, "files", "Parquet to Parquet, on the wall", per_token, "ns")
 
 
-CASES: Mapping[str, Case] = {"arrays": arrays, "stops": stops, "files": files}
+CASES: Mapping[str, Case] = {
+    "arrays": arrays,
+    "stops": stops,
+    "rollouts": rollouts,
+    "files": files,
+}
 """The cases by the names that the command takes."""

@@ -23,6 +23,7 @@ from streamdec.bulk import Rollout, decode_rollouts, rollouts
 from streamdec.core.stops import regex_matcher
 from tests.bulk.test_arrays import FEWER, STOPPED, subject
 from tests.strategies import token_ids
+from tests.support.pages import Page, printed_by
 from tests.support.zoo import shared_tokenizers
 
 pytestmark = [
@@ -372,3 +373,12 @@ def test_without_pyarrow_rows_are_decoded_one_by_one(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     (found,) = decode_rollouts(TOKENIZER, [[0, 1, 2, 3]], STOP, spans=True)
     assert (found.text, len(found.spans or ())) == ("Hi you!", 4)
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def test_the_example_of_the_page_prints_what_it_says() -> None:
+    """Its recipes are run where their trainers are installed: tests/integrations/rollouts."""
+    ((code, text),) = Page("docs/how-to/train.md").examples
+    assert printed_by(code) == text.splitlines()
