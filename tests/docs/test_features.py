@@ -528,7 +528,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     # tokenizers
     "Formats besides `tokenizer.json`": (
         "tests/docs/test_tokenizers_page.py::test_a_file_does_what_its_row_says",
-        "tests/loading/test_formats.py::test_every_format_packed_or_not",
+        "tests/loading/test_formats.py::test_every_format",
         "tests/loading/test_formats.py::test_models_of_sentencepiece_and_gguf",
     ),
     "A policy for ids the tokenizer lacks": (
