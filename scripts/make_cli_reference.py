@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from streamdec.cli.app import COMMANDS, commands
+from streamdec.cli.command_group import COMMANDS, commands
 from streamdec.cli.loading import LOADING_OPTIONS
 from streamdec.cli.statuses import STATUSES
 

@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
-from streamdec.preflight.engines import ENGINES
+from streamdec.preflight.engine_versions import ENGINES
 from streamdec.preflight.rules import RULES, Rule
 
 TARGET = Path(__file__).parent.parent / "docs" / "reference" / "findings.md"

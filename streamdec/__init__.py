@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from streamdec.backends.huggingface import HuggingFaceTokenizer
     from streamdec.backends.hybrid import HybridTokenizer
     from streamdec.backends.mock import MockTokenizer
-    from streamdec.backends.report import LoadedTokenizer
     from streamdec.backends.sentencepiece import SentencePieceTokenizer
     from streamdec.backends.tekken import TekkenTokenizer
     from streamdec.backends.tiktoken import TiktokenTokenizer
+    from streamdec.backends.tokenizer_report import LoadedTokenizer
     from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason, TokenSpan, Withheld
     from streamdec.core.decode_stream import DecodeStream
     from streamdec.core.sequence import Sequence
@@ -123,7 +123,7 @@ _EXPORTS = {
     "backends.huggingface": "HuggingFaceTokenizer",
     "backends.hybrid": "HybridTokenizer",
     "backends.mock": "MockTokenizer",
-    "backends.report": "LoadedTokenizer",
+    "backends.tokenizer_report": "LoadedTokenizer",
     "backends.sentencepiece": "SentencePieceTokenizer",
     "backends.tekken": "TekkenTokenizer",
     "backends.tiktoken": "TiktokenTokenizer",

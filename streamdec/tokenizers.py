@@ -6,6 +6,6 @@ encodings, and :class:`EncodingSpec` describes the encoding of a rank file.
 
 from streamdec.backends.encoding_cache import EncodingCache
 from streamdec.backends.encodings import EncodingSpec
-from streamdec.backends.report import TokenizerReport
+from streamdec.backends.tokenizer_report import TokenizerReport
 
 __all__ = ["EncodingCache", "EncodingSpec", "TokenizerReport"]

@@ -257,7 +257,7 @@ def test_an_import_that_breaks_a_rule_is_found(sources: dict[str, str], fault: s
     "sources",
     [
         {"streamdec.core.table": "import json\nfrom streamdec.core.utf8 import decode"},
-        {"streamdec.cli.app": "import click\nfrom streamdec.cli.demo import demo"},
+        {"streamdec.cli.command_group": "import click\nfrom streamdec.cli.demo import demo"},
         {"streamdec.errors": "if TYPE_CHECKING:\n    from streamdec.chunks import Chunk"},
     ],
 )

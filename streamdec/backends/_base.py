@@ -19,7 +19,7 @@ from streamdec.backends._common import cached_property
 from streamdec.backends._instrumented import instrumented_ids
 from streamdec.backends._threads import cores, in_thread, in_threads
 from streamdec.backends.encoding_cache import CacheKey, EncodingCache
-from streamdec.backends.report import TokenizerReport
+from streamdec.backends.tokenizer_report import TokenizerReport
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError
 from streamdec.protocols import IncrementalDecoder, new_decode_stream

@@ -24,7 +24,7 @@ from streamdec.backends._fastokens import FastEncoder
 from streamdec.backends._fastokens_check import FastokensCheck, Stopped
 from streamdec.backends._tokenizer_json import read_json
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.backends.report import FastMode, RequestedBy, TokenizerReport, versions_of
+from streamdec.backends.tokenizer_report import FastMode, RequestedBy, TokenizerReport, versions_of
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import (
     MissingExtraError,

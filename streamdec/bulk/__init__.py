@@ -3,15 +3,15 @@
 In: a pyarrow array, a table, or files of rows. Out: the same with texts. Each text equals
 ``decode`` of its row or, with stops, the text of a StopSequenceDecoder.
 
-    column      checks an array of lists of integers, and flattens it
-    gather      turns flat ids into texts, with a table of the bytes of each id
-    stops       turns flat ids into texts that end at a stop
-    arrays      ``decode_arrow``: with stops or without
-    batches     ``BulkDecoder``: a picklable function from table to table, for Ray, Spark and others
-    formats     reads and writes Parquet, Arrow IPC and JSONL, block by block
-    job         decodes one file, or resumes after a kill
-    rollouts    ``decode_rollouts``: a batch in memory, its ids cut at the stop
-    spans       where each token of a row stands in its text
+    column        checks an array of lists of integers, and flattens it
+    gather        turns flat ids into texts, with a table of the bytes of each id
+    stopped_rows  turns flat ids into texts that end at a stop
+    arrays        ``decode_arrow``: with stops or without
+    batches       ``BulkDecoder``: a picklable function from table to table, for Ray and Spark
+    formats       reads and writes Parquet, Arrow IPC and JSONL, block by block
+    job           decodes one file, or resumes after a kill
+    rollouts      ``decode_rollouts``: a batch in memory, its ids cut at the stop
+    spans         where each token of a row stands in its text
 
 One process decodes some ten million tokens a second. For more than one machine, give a
 :class:`~streamdec.bulk.BulkDecoder` to Ray Data or Spark.
@@ -19,7 +19,7 @@ One process decodes some ten million tokens a second. For more than one machine,
 
 from streamdec.bulk.arrays import decode_arrow
 from streamdec.bulk.batches import BulkDecoder, DecodedTable
-from streamdec.bulk.errors import DatasetError
+from streamdec.bulk.dataset_error import DatasetError
 from streamdec.bulk.rollouts import Rollout, decode_rollouts
 
 __all__ = [

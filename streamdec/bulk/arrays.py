@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.bulk.column import Column, Decoded, column_of, in_row
 from streamdec.bulk.gather import MOST_BYTES, gather_for
-from streamdec.bulk.stops import StoppedRows
+from streamdec.bulk.stopped_rows import StoppedRows
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.table import Options, UnknownIds

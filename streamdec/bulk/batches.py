@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.arrays import decoded
-from streamdec.bulk.errors import DatasetError
-from streamdec.bulk.stops import stopped_type
+from streamdec.bulk.dataset_error import DatasetError
+from streamdec.bulk.stopped_rows import stopped_type
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.table import Options, UnknownIds
 from streamdec.errors import TokenIdError

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 from streamdec.backends._extras import library
 from streamdec.bulk._pyarrow import WHAT, pyarrow
 from streamdec.bulk.column import column_of
-from streamdec.bulk.errors import DatasetError
+from streamdec.bulk.dataset_error import DatasetError
 from streamdec.core.token_ids import check_token_id
 from streamdec.errors import TokenIdError
 

@@ -27,7 +27,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from streamdec.bulk.batches import BulkDecoder, DecodedTable
 from streamdec.bulk.column import column_of
-from streamdec.bulk.errors import DatasetError
+from streamdec.bulk.dataset_error import DatasetError
 from streamdec.bulk.formats import (
     Block,
     Format,

@@ -2,7 +2,7 @@
 
 What it gives is what StopSequenceDecoder gives, row by row. There are three ways to it:
 
-1. Large batches are decoded as a column (:mod:`streamdec.bulk.stops`), if pyarrow is installed.
+1. Large batches are decoded as a column (:mod:`streamdec.bulk.stopped_rows`), if pyarrow is installed.
 2. The decoder reads the other rows: rows with a stop in their text, rows whose prompt changes their
    text, rows with ids that cannot be decoded, small batches.
 3. Spans are computed from the bytes of the tokens (:mod:`streamdec.bulk.gather`). The decoder
@@ -20,7 +20,7 @@ from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.column import Column, column_of
 from streamdec.bulk.gather import gather_for
 from streamdec.bulk.spans import spans_of
-from streamdec.bulk.stops import StoppedRow, StoppedRows, decoded_row
+from streamdec.bulk.stopped_rows import StoppedRow, StoppedRows, decoded_row
 from streamdec.chunks import FinishReason, StopMatch, StopReason, TokenSpan
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import NO_CONDITIONS, StopConditions

@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with ``arguments`` (by default the process's) and return its exit status."""
     try:
         # Imported late: a missing extra gives one clear line.
-        from streamdec.cli.app import run
+        from streamdec.cli.command_group import run
 
         return run(arguments)
     except ModuleNotFoundError as error:

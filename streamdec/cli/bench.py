@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import click
 
-from streamdec.backends.report import LoadedTokenizer
+from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.bench.clock import Spread
 from streamdec.bench.entrants import HF
 from streamdec.bench.figures import duration, number, size
@@ -25,7 +25,7 @@ from streamdec.cli.loading import Loader, data_file, loading_options, tokenizer_
 from streamdec.cli.progress import Progress, counted, write_line
 from streamdec.cli.rows import BadInputError, Input
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
-from streamdec.cli.stops import stop_option
+from streamdec.cli.stop_options import stop_option
 from streamdec.core.tables import route_of
 
 __all__ = ["bench"]

@@ -17,10 +17,10 @@ from streamdec.bulk.batches import BulkDecoder
 from streamdec.bulk.formats import FORMATS, SUFFIXES, Format, format_of
 from streamdec.bulk.job import Existing, Job, Status
 from streamdec.cli.loading import Loader, loading_options, tokenizer_option
-from streamdec.cli.options import special_tokens_option, unknown_ids_option
 from streamdec.cli.progress import Progress, counted, say
+from streamdec.cli.shared_options import special_tokens_option, unknown_ids_option
 from streamdec.cli.statuses import NOT_ALL_IS_WELL, CannotBeginError
-from streamdec.cli.stops import stop_options
+from streamdec.cli.stop_options import stop_options
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.table import UnknownIds
 from streamdec.errors import TokenIdError

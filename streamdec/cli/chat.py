@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from streamdec.backends._chat import ChatRenderer
-from streamdec.backends.report import LoadedTokenizer
+from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.chat import sources
 from streamdec.chat._jinja import within
 from streamdec.cli.loading import Loader, loading_options, say_what_encodes

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import click
 
 from streamdec.cli.loading import Loader, loading_options, tokenizer_option
-from streamdec.cli.options import decoding_options
 from streamdec.cli.progress import Progress, say
 from streamdec.cli.rows import (
     Input,
@@ -23,8 +22,9 @@ from streamdec.cli.rows import (
     numbered_words,
     source_argument,
 )
+from streamdec.cli.shared_options import decoding_options
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
-from streamdec.cli.stops import RAN_OUT, cause_of_end, stop_options
+from streamdec.cli.stop_options import RAN_OUT, cause_of_end, stop_options
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.protocols import Tokenizer

@@ -14,7 +14,7 @@ import click
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.cli.loading import data_file
 from streamdec.cli.screen import open_screen
-from streamdec.cli.stops import RAN_OUT
+from streamdec.cli.stop_options import RAN_OUT
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 

@@ -19,7 +19,7 @@ from streamdec.backends.apply_tokenizer_config import TokenizerConfigChanges
 from streamdec.backends.caveats import Caveat, caveats_of
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.library_stream import library_tokenizer
-from streamdec.backends.report import LoadedTokenizer
+from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.cli.loading import Loader, loading_options, tokenizer_argument
 from streamdec.cli.progress import write_line
 from streamdec.core.tables import route_of

@@ -10,9 +10,9 @@ from importlib.resources import files
 import click
 
 from streamdec.backends.hybrid import MODES, VARIABLE
-from streamdec.backends.report import LoadedTokenizer
-from streamdec.cli.options import collected
+from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.cli.progress import say
+from streamdec.cli.shared_options import collected
 from streamdec.loading.factory import load_tokenizer
 
 __all__ = [

@@ -18,8 +18,8 @@ from streamdec.cli.progress import Progress, say
 from streamdec.cli.statuses import CANNOT_BEGIN, NOT_ALL_IS_WELL
 from streamdec.errors import TokenizerLoadError
 from streamdec.preflight import Report, inspect
-from streamdec.preflight.engines import ENGINES, parse_engine
-from streamdec.preflight.report import SEVERITIES, Severity
+from streamdec.preflight.engine_versions import ENGINES, parse_engine
+from streamdec.preflight.preflight_report import SEVERITIES, Severity
 
 __all__ = ["preflight"]
 

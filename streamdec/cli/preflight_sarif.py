@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from streamdec.cli.preflight_text import as_sentence, printable
 from streamdec.preflight import Evidence, Finding, Report
-from streamdec.preflight.report import Severity
+from streamdec.preflight.preflight_report import Severity
 from streamdec.preflight.snapshot import Snapshot
 
 __all__ = ["line_of_pointer", "sarif_log"]

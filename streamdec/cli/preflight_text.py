@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from streamdec.preflight import Evidence, Finding, Report, StopTokens
-from streamdec.preflight.report import SEVERITIES, Severity
+from streamdec.preflight.preflight_report import SEVERITIES, Severity
 
 __all__ = ["as_sentence", "printable", "text_report"]
 

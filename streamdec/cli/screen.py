@@ -15,7 +15,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from streamdec.cli.stops import cause_of_end
+from streamdec.cli.stop_options import cause_of_end
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 
 __all__ = ["Screen", "cells_of", "open_screen", "status", "wrap"]

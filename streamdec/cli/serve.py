@@ -12,14 +12,14 @@ from typing import Any
 
 import click
 
-from streamdec.backends.report import LoadedTokenizer
+from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.cli.loading import Loader, data_file, loading_options
-from streamdec.cli.options import collected
 from streamdec.cli.progress import say
+from streamdec.cli.shared_options import collected
 from streamdec.cli.statuses import DONE, INTERRUPTED, CannotBeginError
 from streamdec.preflight.snapshot import open_snapshot
+from streamdec.preflight.snapshot_tokens import Tokens
 from streamdec.preflight.stop_tokens import EosSources
-from streamdec.preflight.tokens import Tokens
 from streamdec.server.engines import Engine, EngineError, ReplayEngine, load_engine
 from streamdec.server.limits import ServerLimits
 

@@ -25,7 +25,6 @@ from streamdec.cli.loading import (
     loading_options,
     tokenizer_argument,
 )
-from streamdec.cli.options import decoding_options
 from streamdec.cli.progress import write_line
 from streamdec.cli.rows import (
     Complaints,
@@ -35,8 +34,9 @@ from streamdec.cli.rows import (
     parse_id,
     source_argument,
 )
+from streamdec.cli.shared_options import decoding_options
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
-from streamdec.cli.stops import RAN_OUT, stop_options
+from streamdec.cli.stop_options import RAN_OUT, stop_options
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.token_ids import check_token_id

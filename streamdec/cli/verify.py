@@ -22,7 +22,7 @@ from streamdec.backends import comparison
 from streamdec.backends._fastokens import FastEncoder
 from streamdec.backends._reading import read_bounded
 from streamdec.backends.hybrid import HybridTokenizer
-from streamdec.backends.report import LoadedTokenizer
+from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.cli.loading import (
     Loader,
     loading_options,

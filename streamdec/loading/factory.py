@@ -19,7 +19,12 @@ from streamdec.backends._chat import NewTemplate
 from streamdec.backends.caveats import warn_of_caveats
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec, encoding_of_model
 from streamdec.backends.hybrid import FastOptions, HybridTokenizer
-from streamdec.backends.report import FastMode, LoadedTokenizer, TokenizerReport, versions_of
+from streamdec.backends.tokenizer_report import (
+    FastMode,
+    LoadedTokenizer,
+    TokenizerReport,
+    versions_of,
+)
 from streamdec.chat.tokenizer_chat import TokenizerChat
 from streamdec.core.tables import route_of
 from streamdec.errors import MissingExtraError, TokenizerLoadError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from streamdec.backends._extras import library
-from streamdec.backends.report import versions_of
+from streamdec.backends.tokenizer_report import versions_of
 from streamdec.locks import Lock
 from streamdec.metrics.instruments import INSTRUMENTS, STATISTICS, Instrument, attribute
 from streamdec.metrics.recorder import Record, Recorder, readings

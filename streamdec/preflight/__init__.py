@@ -8,6 +8,14 @@ about tokens, templates and files. Files are read and nothing in them is run. No
 """
 
 from streamdec.preflight.inspection import inspect
+from streamdec.preflight.preflight_report import (
+    Evidence,
+    Finding,
+    Reference,
+    Report,
+    Severity,
+    SpecialToken,
+)
 from streamdec.preflight.questions_files import (
     CommitStatus,
     QuantizationEntry,
@@ -30,14 +38,6 @@ from streamdec.preflight.questions_tokens import (
     effective_tokenizer_class,
     resolve_marker_to_id,
     version_gate_tokenizer_class,
-)
-from streamdec.preflight.report import (
-    Evidence,
-    Finding,
-    Reference,
-    Report,
-    Severity,
-    SpecialToken,
 )
 from streamdec.preflight.stop_tokens import (
     Source,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
-from streamdec.preflight.engines import parse_engine
+from streamdec.preflight.engine_versions import parse_engine
 from streamdec.preflight.findings import check_all
 from streamdec.preflight.findings.quantization import quantization_places
-from streamdec.preflight.report import SEVERITIES, Report, SpecialToken
+from streamdec.preflight.preflight_report import SEVERITIES, Report, SpecialToken
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.stop_tokens import CONFIG, GENERATION
 from streamdec.preflight.view import View

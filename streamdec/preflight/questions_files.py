@@ -16,14 +16,14 @@ from typing import Any, Literal, NamedTuple
 
 from streamdec.backends._extras import library
 from streamdec.errors import MissingExtraError, TokenizerLoadError
-from streamdec.preflight.engines import parse_engine
+from streamdec.preflight.engine_versions import parse_engine
 from streamdec.preflight.findings.quantization import (
     grouped_weights,
     nested_quantization,
     quantization_places,
 )
 from streamdec.preflight.inspection import inspect
-from streamdec.preflight.report import Finding
+from streamdec.preflight.preflight_report import Finding
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.view import View
 

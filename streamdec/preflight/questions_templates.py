@@ -20,7 +20,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamdec.errors import ChatTemplateError
-from streamdec.preflight.engines import Engine, parse_engine
+from streamdec.preflight.engine_versions import Engine, parse_engine
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.templates import Template
 from streamdec.preflight.turns import (

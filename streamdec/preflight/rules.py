@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
-from streamdec.preflight.report import Evidence, Finding, Reference, Severity
+from streamdec.preflight.preflight_report import Evidence, Finding, Reference, Severity
 
 __all__ = ["RULES", "Rule"]
 

@@ -31,10 +31,10 @@ from typing import Any
 
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.errors import StreamdecWarning
-from streamdec.preflight.engines import Engine, parse_engine
+from streamdec.preflight.engine_versions import Engine, parse_engine
 from streamdec.preflight.facts import ABSENT, facts
 from streamdec.preflight.snapshot import Snapshot, open_snapshot
-from streamdec.preflight.tokens import Tokens, is_id
+from streamdec.preflight.snapshot_tokens import Tokens, is_id
 
 __all__ = [
     "EosSources",

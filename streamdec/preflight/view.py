@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-from streamdec.preflight.engines import Engine
-from streamdec.preflight.report import Evidence
+from streamdec.preflight.engine_versions import Engine
+from streamdec.preflight.preflight_report import Evidence
 from streamdec.preflight.snapshot import Snapshot
+from streamdec.preflight.snapshot_tokens import Tokens
 from streamdec.preflight.stop_tokens import EosSources, StopTokens, stop_tokens_of
 from streamdec.preflight.templates import Templates
-from streamdec.preflight.tokens import Tokens
 from streamdec.preflight.turns import ALL, Probes, Turns, find_turns, probe
 
 __all__ = ["View"]

@@ -17,7 +17,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from streamdec.backends.report import LoadedTokenizer
+from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.server.engines import Engine
 from streamdec.server.front import Front
 from streamdec.server.guard import Guard, is_anthropic

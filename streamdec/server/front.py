@@ -17,8 +17,8 @@ import anyio
 from anyio import to_thread
 
 from streamdec.backends._chat import ChatRenderer
-from streamdec.backends.report import LoadedTokenizer
 from streamdec.backends.tokenizer_config import ROLES
+from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import ChatTemplateError, StreamdecError

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from streamdec.backends._extras import library
-from streamdec.backends.report import versions_of
+from streamdec.backends.tokenizer_report import versions_of
 from streamdec.errors import MissingExtraError
 from streamdec.hooks import add_hook
 from streamdec.integrations import anthropic, openai

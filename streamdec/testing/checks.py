@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from hypothesis.errors import Flaky, Unsatisfiable
 
 from streamdec.testing.bug_cases import BugCase, bug_cases
+from streamdec.testing.conformance_report import Report, Result
 from streamdec.testing.detokenizers import ConformanceError, MakeDetokenizer, Request
 from streamdec.testing.laws import LAWS, Driven, Law, Trial, UnjudgedError
-from streamdec.testing.report import Report, Result
 from streamdec.testing.subjects import Subject, byte_level_tokenizer, small_tokenizers, subject_of
 
 __all__ = ["Check", "check_detokenizer", "checks"]

@@ -24,7 +24,7 @@ from streamdec.backends._fastokens import FastEncoder
 from streamdec.backends.comparison import Comparison, smallest
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import VARIABLE, HybridTokenizer
-from streamdec.backends.report import FastMode
+from streamdec.backends.tokenizer_report import FastMode
 from streamdec.encoding import Special
 from streamdec.errors import (
     EncodeError,

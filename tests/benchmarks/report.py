@@ -13,7 +13,7 @@ from typing import Any
 
 import tokenizers
 
-from streamdec.backends.report import versions_of
+from streamdec.backends.tokenizer_report import versions_of
 from streamdec.bench.clock import Spread
 from streamdec.bench.figures import number
 

@@ -17,7 +17,7 @@ import pytest
 from streamdec.backends.encodings import EncodingSpec
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.backends.report import LoadedTokenizer
+from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.chat.template import ChatTemplate
 from streamdec.errors import ChatTemplateError
 from streamdec.loading.factory import load_tokenizer

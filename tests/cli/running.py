@@ -17,7 +17,7 @@ import pytest
 from tokenizers import Tokenizer
 
 import streamdec.cli
-from streamdec.cli import app
+from streamdec.cli import command_group
 
 __all__ = [
     "DATA",
@@ -66,7 +66,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path, stdin: bytes = 
 
 def root_context() -> click.Context:
     """The parent of all contexts. A command keeps the help option of its first context."""
-    return app.commands.make_context("streamdec", [], resilient_parsing=True)
+    return command_group.commands.make_context("streamdec", [], resilient_parsing=True)
 
 
 class Decoding:

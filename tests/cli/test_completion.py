@@ -11,12 +11,12 @@ from pathlib import Path
 import click
 import pytest
 
-from streamdec.cli import app
+from streamdec.cli import command_group
 from streamdec.cli.completion import SHELLS, VARIABLE
 from tests.cli.running import ROOT, run
 
 OFFERED = [
-    ("streamdec ", {f"plain,{name}" for name in app.COMMANDS}),
+    ("streamdec ", {f"plain,{name}" for name in command_group.COMMANDS}),
     ("streamdec ve", {"plain,verify"}),
     ("streamdec verify --input-f", {"plain,--input-format"}),
     *(
@@ -41,7 +41,7 @@ def offered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     monkeypatch.setenv("COMP_WORDS", "\n".join(words))
     monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
     with pytest.raises(SystemExit) as ended:
-        app.run([])
+        command_group.run([])
     assert ended.value.code == 0
     return capsys.readouterr().out
 
@@ -59,9 +59,9 @@ def test_what_is_offered(
 def test_every_option_of_every_command_is_offered(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    context = click.Context(app.commands)
-    for name in app.COMMANDS:
-        command = app.commands.get_command(context, name)
+    context = click.Context(command_group.commands)
+    for name in command_group.COMMANDS:
+        command = command_group.commands.get_command(context, name)
         assert command is not None
         long = {o for p in command.params if isinstance(p, click.Option) for o in p.opts}
         found = {
@@ -73,7 +73,7 @@ def test_every_option_of_every_command_is_offered(
 
 def test_no_command_is_imported_to_name_them() -> None:
     program = (
-        "import sys; from streamdec.cli.app import run\n"
+        "import sys; from streamdec.cli.command_group import run\n"
         "try: run([])\n"
         "except SystemExit: print('imported', *sys.modules)"
     )
@@ -86,8 +86,8 @@ def test_no_command_is_imported_to_name_them() -> None:
         env={**os.environ, **environment},
     )
     *names, imported = done.stdout.decode().splitlines()
-    assert names == [f"plain,{name}" for name in app.COMMANDS]
-    assert not {f"streamdec.cli.{name}" for name in app.COMMANDS} & set(imported.split())
+    assert names == [f"plain,{name}" for name in command_group.COMMANDS]
+    assert not {f"streamdec.cli.{name}" for name in command_group.COMMANDS} & set(imported.split())
 
 
 @pytest.mark.parametrize("shell", SHELLS)

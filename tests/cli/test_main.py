@@ -16,7 +16,7 @@ from typing import Any
 import click
 import pytest
 
-from streamdec.cli import app, main
+from streamdec.cli import command_group, main
 from streamdec.errors import StreamdecWarning
 from tests.cli.running import DEMO_TEXT, ROOT, TOKENIZER, command, run, run_process
 
@@ -28,7 +28,7 @@ def test_version_is_that_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
-@pytest.mark.parametrize("name", [None, *app.COMMANDS])
+@pytest.mark.parametrize("name", [None, *command_group.COMMANDS])
 def test_every_help_text_has_an_example(
     monkeypatch: pytest.MonkeyPatch, name: str | None, option: str
 ) -> None:
@@ -41,7 +41,7 @@ def test_every_help_text_has_an_example(
 
 def test_help_lists_every_command(monkeypatch: pytest.MonkeyPatch) -> None:
     out = run(monkeypatch, "--help").out
-    assert all(f"  {name}  " in out for name in app.COMMANDS)
+    assert all(f"  {name}  " in out for name in command_group.COMMANDS)
 
 
 def test_a_command_imports_no_other() -> None:
@@ -53,12 +53,14 @@ def test_a_command_imports_no_other() -> None:
     )
     loaded = done.stdout.decode().split()
     assert "streamdec.cli.info" in loaded
-    assert [name for name in app.COMMANDS if f"streamdec.cli.{name}" in loaded] == ["info"]
+    assert [name for name in command_group.COMMANDS if f"streamdec.cli.{name}" in loaded] == [
+        "info"
+    ]
 
 
 def test_every_command_says_which_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     # Some load no tokenizer that encodes, another has commands of its own.
-    for name in {*app.COMMANDS} - {"demo", "preflight", "chat", "completion"}:
+    for name in {*command_group.COMMANDS} - {"demo", "preflight", "chat", "completion"}:
         out = run(monkeypatch, name, "--help").out
         assert "--fast [off|now|background]" in out
         result = run(monkeypatch, name, "--fast=rust")
@@ -146,7 +148,7 @@ def test_ctrl_c_during_the_start_is_quiet_too(monkeypatch: pytest.MonkeyPatch) -
     def interrupted(_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(app, "run", interrupted)
+    monkeypatch.setattr(command_group, "run", interrupted)
     assert main([]) == 130
 
 
@@ -165,7 +167,7 @@ def test_an_error_of_the_system_is_one_line(monkeypatch: pytest.MonkeyPatch) -> 
     def full() -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setitem(app.commands.commands, "full", full)
+    monkeypatch.setitem(command_group.commands.commands, "full", full)
     result = run(monkeypatch, "full")
     assert result.err == "Error: [Errno 28] No space left on device\n"
     assert result.status == 2
@@ -180,7 +182,7 @@ def test_our_warnings_are_one_line_and_others_stay_as_they_are(
         warnings.warn("the window it is", StreamdecWarning, stacklevel=1)
         warnings.warn("not ours", UserWarning, stacklevel=1)
 
-    monkeypatch.setitem(app.commands.commands, "warn", warn)
+    monkeypatch.setitem(command_group.commands.commands, "warn", warn)
     with pytest.warns(UserWarning, match="not ours"):
         result = run(monkeypatch, "warn")
     assert result.err == "Warning: the window it is\n"

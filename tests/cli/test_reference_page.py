@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from streamdec.cli import app
+from streamdec.cli import command_group
 from streamdec.cli.statuses import STATUSES
 from tests.cli.running import root_context
 from tests.support.pages import ROOT, Page
@@ -25,9 +25,9 @@ def test_the_page_is_written_from_the_commands() -> None:
 
 def test_it_has_every_command_option_and_status() -> None:
     context = root_context()
-    for name in app.COMMANDS:
+    for name in command_group.COMMANDS:
         assert f"\n### streamdec {name}\n" in PAGE.text
-        command = app.commands.get_command(context, name)
+        command = command_group.commands.get_command(context, name)
         assert command is not None
         for parameter in command.params:
             if isinstance(parameter, click.Option):
@@ -45,7 +45,7 @@ def test_every_example_is_a_command_line_that_is_understood(line: str, tmp_path:
         arguments = words[start + 1 :]
         for end in ("|", ">", ">>", "<"):
             arguments = arguments[: arguments.index(end)] if end in arguments else arguments
-        group: click.Command = app.commands
+        group: click.Command = command_group.commands
         context = root_context()
         while isinstance(group, click.Group):
             found = group.get_command(context, arguments.pop(0))
@@ -70,9 +70,9 @@ def _there(folder: Path, word: str) -> Path | str:
 def test_the_short_texts_are_those_of_the_commands() -> None:
     """Written down once more, so that listing the commands imports none."""
     context = root_context()
-    for name, told in app.COMMANDS.items():
+    for name, told in command_group.COMMANDS.items():
         assert told.endswith(".")
-        command = app.commands.get_command(context, name)
+        command = command_group.commands.get_command(context, name)
         assert command is not None
         assert command.name == name
         first = told.split()[0]

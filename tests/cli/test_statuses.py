@@ -12,7 +12,7 @@ from typing import Any
 import click
 import pytest
 
-from streamdec.cli import app, main, statuses
+from streamdec.cli import command_group, main, statuses
 from tests.cli.running import ROOT, TOKENIZER, Run, command, run
 
 NOWHERE = "/nowhere/at/all"
@@ -70,7 +70,7 @@ NOT_WELL = {
 }
 
 NOTHING = {
-    **{name: [name, "--no-such-option"] for name in app.COMMANDS},
+    **{name: [name, "--no-such-option"] for name in command_group.COMMANDS},
     "no command": [],
     "another command": ["decoed"],
     "bench: no tokenizer": ["bench", NOWHERE],
@@ -127,12 +127,12 @@ def test_2(monkeypatch: pytest.MonkeyPatch, model: Path, name: str) -> None:
     assert "Traceback" not in result.err
 
 
-@pytest.mark.parametrize("name", app.COMMANDS)
+@pytest.mark.parametrize("name", command_group.COMMANDS)
 def test_130(monkeypatch: pytest.MonkeyPatch, model: Path, name: str) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    command = app.commands.get_command(click.Context(app.commands), name)
+    command = command_group.commands.get_command(click.Context(command_group.commands), name)
     if isinstance(command, click.Group):
         command = command.get_command(click.Context(command), "render")
     monkeypatch.setattr(command, "callback", interrupted)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec import StopConditions, StopLimits, TokenIdError
-from streamdec.core.stops.requests import (
+from streamdec.core.stops.request_fields import (
     IDS,
     OPENAI,
     SGLANG,

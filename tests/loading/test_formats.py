@@ -13,7 +13,7 @@ import pytest
 
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec
 from streamdec.backends.hybrid import VARIABLE
-from streamdec.backends.report import FastMode, LoadedTokenizer
+from streamdec.backends.tokenizer_report import FastMode, LoadedTokenizer
 from streamdec.core.tables import route_of
 from streamdec.errors import (
     MissingExtraError,

@@ -12,7 +12,7 @@ import pytest
 
 from streamdec import load_tokenizer
 from streamdec.preflight import Report, inspect
-from streamdec.preflight.report import SEVERITIES
+from streamdec.preflight.preflight_report import SEVERITIES
 from streamdec.preflight.rules import RULES
 from tests.preflight.making import CHATML, Parts, added, control
 from tests.support.pages import ROOT

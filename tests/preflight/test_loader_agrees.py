@@ -12,11 +12,11 @@ from streamdec import HybridTokenizer, load_tokenizer
 from streamdec.errors import StreamdecWarning, TokenizerLoadError
 from streamdec.preflight import discover_added_tokens, inspect
 from streamdec.preflight.snapshot import Snapshot
-from streamdec.preflight.tokens import Tokens
+from streamdec.preflight.snapshot_tokens import Tokens
 from tests.backends.test_apply_tokenizer_config import DRAWN, folder_of
 from tests.preflight.making import SHARED, control
 from tests.preflight.test_findings import CASES
-from tests.preflight.test_tokens import DATA, write_loaded
+from tests.preflight.test_snapshot_tokens import DATA, write_loaded
 
 SNAPSHOTS = sorted(path.parent for path in SHARED.glob("*/tokenizer.json"))
 BUILT_TOO = {"ADDED_TOKEN_ID_NOT_HONOURED", "EXTRA_SPECIAL_NOT_SKIPPED"}

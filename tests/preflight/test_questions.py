@@ -29,7 +29,7 @@ from streamdec.preflight.questions_files import COMPARING
 from streamdec.preflight.questions_templates import openers
 from streamdec.preflight.rules import RULES
 from streamdec.preflight.snapshot import Snapshot
-from streamdec.preflight.tokens import Tokens
+from streamdec.preflight.snapshot_tokens import Tokens
 from tests.preflight.corrupting import corrupt, corruptions
 from tests.preflight.incidents import INCIDENTS
 from tests.preflight.making import (

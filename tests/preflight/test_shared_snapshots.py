@@ -12,7 +12,7 @@ import pytest
 from streamdec.preflight import Report, effective_stop_tokens, inspect
 from streamdec.preflight.facts import facts
 from streamdec.preflight.snapshot import Snapshot
-from streamdec.preflight.tokens import Tokens
+from streamdec.preflight.snapshot_tokens import Tokens
 from tests.preflight.making import SHARED, loaded_by_library, shared_snapshots
 
 SNAPSHOTS = {path.name: path for path in shared_snapshots()}

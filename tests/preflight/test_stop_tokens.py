@@ -11,7 +11,7 @@ import pytest
 from streamdec import StopConditions
 from streamdec.errors import StreamdecWarning, TokenizerLoadError
 from streamdec.preflight import Source, effective_stop_tokens, inspect, stop_conditions
-from streamdec.preflight.engines import parse_engine
+from streamdec.preflight.engine_versions import parse_engine
 from tests.preflight.making import Parts, added, control
 
 STOPS = json.loads((Path(__file__).parent / "data" / "stops.json").read_text("utf-8"))

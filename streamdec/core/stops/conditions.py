@@ -14,7 +14,7 @@ from typing import Any, Self, SupportsIndex, TypeGuard
 
 from streamdec.core.stops.patterns import StopPattern, read_patterns
 from streamdec.core.stops.regex_matcher import matcher_of
-from streamdec.core.stops.requests import OPENAI, SGLANG, VLLM, translated
+from streamdec.core.stops.request_fields import OPENAI, SGLANG, VLLM, translated
 from streamdec.core.token_ids import check_token_id, is_bool
 
 __all__ = ["StopConditions", "StopLimits"]

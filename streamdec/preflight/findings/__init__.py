@@ -7,8 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from streamdec.preflight.findings import eos, files, hub, quantization, template, tokens
-from streamdec.preflight.report import Finding
+from streamdec.preflight.findings import (
+    added_tokens,
+    chat_templates,
+    commits,
+    eos,
+    files,
+    quantization,
+)
+from streamdec.preflight.preflight_report import Finding
 from streamdec.preflight.view import View
 
 __all__ = ["check_all"]
@@ -16,5 +23,5 @@ __all__ = ["check_all"]
 
 def check_all(view: View) -> Iterator[Finding]:
     """Yield all findings. The module ``files`` is last: by then all files are read."""
-    for module in (eos, tokens, template, quantization, hub, files):
+    for module in (eos, added_tokens, chat_templates, quantization, commits, files):
         yield from module.check(view)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from streamdec.preflight.report import Evidence, Finding, shown
+from streamdec.preflight.preflight_report import Evidence, Finding, shown
 from streamdec.preflight.rules import RULES
+from streamdec.preflight.snapshot_tokens import is_id
 from streamdec.preflight.stop_tokens import CONFIG, GENERATION, Found, is_bare_zero
-from streamdec.preflight.tokens import is_id
 from streamdec.preflight.view import View
 
 __all__ = ["check"]

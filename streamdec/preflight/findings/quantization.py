@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from streamdec.preflight.report import Evidence, Finding, shown
+from streamdec.preflight.preflight_report import Evidence, Finding, shown
 from streamdec.preflight.rules import RULES
 from streamdec.preflight.view import View
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec.cli.stops import parse_stop
+from streamdec.cli.stop_options import parse_stop
 from tests.cli.running import (
     DEMO_TEXT,
     LIBRARY,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from streamdec.preflight.report import Evidence, Finding
+from streamdec.preflight.preflight_report import Evidence, Finding
 from streamdec.preflight.rules import RULES
 from streamdec.preflight.view import View
 

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from streamdec.backends.tokenizer_config import ROLES, content_of
-from streamdec.preflight.report import Evidence, Finding, Severity, shown
+from streamdec.preflight.preflight_report import Evidence, Finding, Severity, shown
 from streamdec.preflight.rules import RULES
-from streamdec.preflight.tokens import Entry, Tokens
+from streamdec.preflight.snapshot_tokens import Entry, Tokens
 from streamdec.preflight.view import View
 
 __all__ = ["check"]

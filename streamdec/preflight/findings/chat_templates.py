@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streamdec.errors import ChatTemplateError
-from streamdec.preflight.report import Evidence, Finding
+from streamdec.preflight.preflight_report import Evidence, Finding
 from streamdec.preflight.rules import RULES
 from streamdec.preflight.templates import CONFIG, DIRECTORY, FILE, LEGACY, Template
 from streamdec.preflight.turns import CHILD_DIED, FIRST, WHAT, probe

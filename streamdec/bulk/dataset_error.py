@@ -16,5 +16,5 @@ class DatasetError(StreamdecError, ValueError):
     >>> BulkDecoder(MockTokenizer(), "ids")(pyarrow.table({"id": [[1, 2]]}))
     Traceback (most recent call last):
         ...
-    streamdec.bulk.errors.DatasetError: no column 'ids'; there are: 'id'
+    streamdec.bulk.dataset_error.DatasetError: no column 'ids'; there are: 'id'
     """

@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from streamdec.chunks import FinishReason
-from streamdec.cli.options import collected
 from streamdec.cli.rows import parse_id
+from streamdec.cli.shared_options import collected
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.token_ids import check_token_id
@@ -34,7 +34,7 @@ def parse_stop(text: str) -> str:
 
     ValueError if it is empty, is no Unicode, or has a backslash before anything else.
 
-    >>> from streamdec.cli.stops import parse_stop
+    >>> from streamdec.cli.stop_options import parse_stop
     >>> parse_stop(r"\nUser:")
     '\nUser:'
     """
