@@ -73,7 +73,9 @@ class Generation:
     return_token_ids: bool = False
 
     def params(self, index: int) -> SamplingParams:
-        """Those of sample ``index`` of a prompt."""
+        """Return the parameters of sample ``index`` of a prompt."""
+        if not index:
+            return self.sampling
         seed = self.sampling.seed
         return replace(self.sampling, index=index, seed=None if seed is None else seed + index)
 

@@ -1,12 +1,14 @@
-"""Running the server: uvicorn, and an end that lets streams end.
+"""Runs the server with uvicorn, and shuts it down so that running streams can end.
 
-The first SIGTERM or SIGINT closes the door: new requests get 503, running streams go on for a grace
-period, then they are aborted, with an end that their clients understand. The second ends at once.
+After the first SIGTERM or SIGINT, new requests get 503. Running streams go on for a grace period.
+Then they are aborted, and their clients get an error of the API. The second signal ends the process
+at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 from collections.abc import Callable
@@ -24,7 +26,7 @@ __all__ = ["listener", "serve"]
 BACKLOG = 2048
 """Connections that may wait to be accepted."""
 _LAST_SECONDS = 5
-"""What connections have, after the last answer, to be closed."""
+"""How long connections may take to close after the last response."""
 
 
 def serve(
@@ -36,20 +38,21 @@ def serve(
     access_log: bool = False,
     on_start: Callable[[str], object] | None = None,
 ) -> int:
-    """Serves until a signal comes, and returns it (0 if there was none).
+    """Serve until a signal comes, and return the signal (0 without one).
 
     Args:
-        app: of :func:`~streamdec.server.create_app`.
+        app: what :func:`~streamdec.server.create_app` returns.
         host: an address of this machine, or its name.
-        port: 0 for a free one.
-        grace: seconds that running streams have after the first signal.
-        access_log: whether each request is logged, by its path.
-        on_start: called with the address once the server can be asked.
+        port: 0 for a free port.
+        grace: how many seconds running streams may go on after the first signal.
+        access_log: whether to log the path of each request.
+        on_start: called with the server's address when it accepts requests.
 
-    Raises OSError if it cannot listen there.
+    Raises OSError if it cannot listen at the address.
 
-    To be called in the main thread, where signals come. The first one closes the door to new
-    requests, the second ends the process at once.
+    Call it in the main thread, which gets the signals. After the first signal, new requests are
+    refused. The second signal ends the process at once. While it serves, the garbage collector does
+    not examine the objects that existed at the start (``gc.freeze``).
 
     >>> import signal
     >>> from streamdec import load_tokenizer
@@ -76,12 +79,15 @@ def serve(
         server = _Server(config, app.state.front, grace)
         if on_start is not None:
             server.on_start = partial(on_start, f"http://{shown}:{bound.getsockname()[1]}")
-        server.run([bound])
+        try:
+            server.run([bound])
+        finally:
+            gc.unfreeze()
     return server.signal
 
 
 def listener(host: str, port: int) -> socket.socket:
-    """A socket that listens. Raises OSError, with the address, if it cannot."""
+    """Return a socket that listens. Raises OSError, with the address, if it cannot listen."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Only where the protocol is named does asyncio switch off Nagle's algorithm, which otherwise
     # holds each response back by 40 ms.
@@ -101,7 +107,7 @@ def listener(host: str, port: int) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, which goes on listening until the streams have ended."""
+    """A uvicorn.Server that goes on listening until the streams have ended."""
 
     on_start: Callable[[], object] = staticmethod(lambda: None)
 
@@ -118,10 +124,14 @@ class _Server(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
         if self.started:
+            # A full collection would examine the tokenizer's tables each time: 0.1 s for a large
+            # vocabulary, in which all streams wait.
+            gc.collect()
+            gc.freeze()
             self.on_start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The signals, in the main thread."""
+        """Begin to shut down at the first signal. End the process at the second."""
         if self.signal or self._loop is None:
             os._exit(128 + sig)  # whatever an engine is doing
         self.signal = sig

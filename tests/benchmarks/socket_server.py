@@ -25,8 +25,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from streamdec import iter_chunks, load_tokenizer
 from streamdec.integrations.openai import CompletionEncoder
-from streamdec.server import ServerLimits, create_app
-from streamdec.server.connections import Connection
+from streamdec.server import ServerLimits, create_app, serve
 from streamdec.server.running import listener
 
 __all__ = ["BARE", "OURS", "PATH", "TOKENS_PER_SECOND"]
@@ -69,17 +68,23 @@ async def _cpu(_: Request) -> PlainTextResponse:
 def main() -> None:
     """Serve until the process is killed."""
     given = json.loads(sys.stdin.readline())
-    make, protocol = {OURS: (_ours, Connection), BARE: (_bare, H11Protocol)}[sys.argv[1]]
+    make = {OURS: _ours, BARE: _bare}[sys.argv[1]]
     app = make(load_tokenizer(given["tokenizer"], fast="off"), given["token_ids"])
     app.router.routes.append(Route("/cpu", _cpu))
+    if make is _ours:
+        serve(app, port=0, on_start=lambda address: _tell(int(address.rpartition(":")[2])))
+        return
     with listener("127.0.0.1", 0) as bound:
         config = uvicorn.Config(
-            app, http=protocol, ws="none", log_level="warning", access_log=False, lifespan="on"
+            app, http=H11Protocol, ws="none", log_level="warning", access_log=False, lifespan="on"
         )
-        server = uvicorn.Server(config)
-        sys.stdout.write(f"{bound.getsockname()[1]}\n")
-        sys.stdout.flush()
-        asyncio.run(server.serve([bound]))
+        _tell(bound.getsockname()[1])
+        asyncio.run(uvicorn.Server(config).serve([bound]))
+
+
+def _tell(port: int) -> None:
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import pytest
 from streamdec.cli.serve import _eos_token_ids, _hosts, serve
 from tests.cli.running import DEMO_TEXT, Run, root_context, run
 from tests.server.serving import tokenizer_in, until
+from tests.support.pages import printed_by
 
 QUICKLY = {"STREAMDEC_FAST": "off"}
 """Nothing is compared when a tokenizer is loaded."""
@@ -113,6 +114,22 @@ def test_the_second_signal_ends_at_once(tmp_path: Path) -> None:
             until(lambda: httpx.get(f"{url}/health").status_code == 503)
             process.send_signal(signal.SIGINT)
             assert process.wait(20) == 130
+
+
+def test_what_exists_at_the_start_is_not_collected_while_it_serves(tmp_path: Path) -> None:
+    tokenizer_in(tmp_path)
+    printed = printed_by(
+        "import gc, signal\n"
+        "from streamdec import load_tokenizer\n"
+        "from streamdec.server import ReplayEngine, create_app, serve\n"
+        "def at_once(address):\n"
+        "    print(gc.get_freeze_count() > 1_000)\n"
+        "    signal.raise_signal(signal.SIGTERM)\n"
+        f"tokenizer = load_tokenizer({str(tmp_path)!r}, fast='off')\n"
+        "serve(create_app(tokenizer, ReplayEngine([5])), port=0, on_start=at_once)\n"
+        "print(gc.get_freeze_count())\n"
+    )
+    assert printed == ["True", "0"]
 
 
 def test_it_runs_at_once(tmp_path: Path) -> None:
