@@ -41,7 +41,7 @@ class _Name(type):
 
 
 class _Stub(ModuleType):
-    __path__ = []
+    __path__: Any = ()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
