@@ -35,7 +35,7 @@ extensions = [
 ]
 nitpicky = True
 # Names that are imported for types alone.
-nitpick_ignore_regex = [("py:class", r"pa\..*|Clock|CollectorRegistry|MeterProvider")]
+nitpick_ignore_regex = [("py:class", r"pa\..*|Clock|CollectorRegistry|MeterProvider|UnknownIds")]
 
 myst_fence_as_directive = ["mermaid"]
 myst_heading_anchors = 4

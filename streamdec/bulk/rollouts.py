@@ -2,7 +2,8 @@
 
 What it gives is what StopSequenceDecoder gives, row by row. There are three ways to it:
 
-1. Large batches are decoded as a column (:mod:`streamdec.bulk.stopped_rows`), if pyarrow is installed.
+1. Large batches are decoded as a column (:mod:`streamdec.bulk.stopped_rows`), if pyarrow is
+   installed.
 2. The decoder reads the other rows: rows with a stop in their text, rows whose prompt changes their
    text, rows with ids that cannot be decoded, small batches.
 3. Spans are computed from the bytes of the tokens (:mod:`streamdec.bulk.gather`). The decoder
