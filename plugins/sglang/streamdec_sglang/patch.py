@@ -17,7 +17,7 @@ from streamdec_sglang import SWITCH, TRIED, __version__
 from streamdec_sglang.detokenizer import FIELDS, decode_batch
 from streamdec_sglang.logs import logger
 
-__all__ = ["TARGET", "apply"]
+__all__ = ["TARGET", "HookRegistry", "apply"]
 
 _METHOD = "_decode_batch_token_id_output"
 TARGET = f"{theirs.__name__}.DetokenizerManager.{_METHOD}"
