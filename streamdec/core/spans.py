@@ -123,7 +123,8 @@ class SpanRecorder:
         except UnicodeDecodeError:
             return False
         chars, size = self._chars + length, self._size + len(data)
-        self._settled.append(TokenSpan(self._index, self._chars, chars, self._size, size))
+        if self._index >= self._taken:
+            self._settled.append(TokenSpan(self._index, self._chars, chars, self._size, size))
         self._chars, self._size = chars, size
         self._decided += len(data)
         self._index += 1

@@ -18,7 +18,7 @@ from tests.platform.test_processes import forks, in_a_fork, needs_fork
 from tests.support.pages import ROOT
 
 OF_THEIR_OWN = {
-    "backends/huggingface.py": "is waited for so long, and no longer",
+    "backends/_huggingface_encoder.py": "is waited for so long, and no longer",
     "chat/isolated.py": "is made anew in a fork, with the pool that it counts for",
     "streams/round_queue.py": "belongs to the event loop of its pool, which no fork has",
     "streams/token_queue.py": "belongs to the event loop of its reader, which no fork has",

@@ -33,7 +33,7 @@ def played(monkeypatch: pytest.MonkeyPatch, file: Path, *options: str) -> Run:
     "option",
     [
         *("--stop=x", "--stop-id=1", "--max-tokens=3", "--eos-id=1", "--keep-special-tokens"),
-        *("--group=2", "--line=1", "--prompt-ids=1", "--jsonl", "--html=x.html", "--redact"),
+        *("--line=1", "--prompt-ids=1", "--jsonl", "--html=x.html", "--redact"),
         *("--input-format=ids", "--byte-fallback=exact"),
     ],
 )
@@ -126,7 +126,7 @@ def test_stops_are_told_as_what_they_are() -> None:
     )
     assert _cells(token)[6] == r"'x\u202e\n' | ids 7 8"
     stopped = replace(token, finish_reason="stop", stop_reason=(7, 8))
-    assert _cells(stopped)[9] == "stop: ids 7 8"
-    assert _cells(replace(stopped, stop_reason=()))[9] == "stop: ids"  # redacted
-    assert _cells(replace(stopped, stop_reason=7))[9] == "stop: 7"
-    assert _cells(replace(stopped, stop_reason=None))[9] == "stop"
+    assert _cells(stopped)[8] == "stop: ids 7 8"
+    assert _cells(replace(stopped, stop_reason=()))[8] == "stop: ids"  # redacted
+    assert _cells(replace(stopped, stop_reason=7))[8] == "stop: 7"
+    assert _cells(replace(stopped, stop_reason=None))[8] == "stop"
