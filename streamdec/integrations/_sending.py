@@ -78,10 +78,10 @@ class WireStream(Protocol):
 class Sending:
     """The state of one response: its samples, and the chunks that wait to be sent.
 
-    The task that reads a sample also sends its chunks, because a switch to another task costs more
-    than both. While a message is being sent, and while the client is behind, chunks only wait.
-    Whoever sends next joins the waiting chunks of each sample. For a client that is behind, that is
-    the task ``_tend``, so that the readers can go on.
+    The task that reads a sample (the *reader*) also sends its chunks, because a switch to another
+    task costs more than both. While a message is being sent, and while the client is behind, chunks
+    wait. The next sender joins the waiting chunks of each sample. If the client is behind, the next
+    sender is the task ``_tend``, and the readers go on.
     """
 
     def __init__(self, wire: WireStream, streams: Sequence[TextStream[Any]]) -> None:
@@ -91,10 +91,14 @@ class Sending:
         self._size = 0
         """The waiting code points, plus one for each chunk."""
         self._is_sending = False
+        self._is_reader_sending = False
+        """Whether a reader is sending. A cancellation would lose the message."""
         self._num_sent = 0
         self._is_aborted = False
+        self._is_over = False
+        """Whether no more is to be read."""
         self._reading: anyio.CancelScope | None = None
-        """The scope that an abort or the error of a sample cancels."""
+        """The scope of the readers."""
         self._progress: anyio.Event | None = None
         """Set when chunks were taken to be sent, and when a sender has finished."""
         self.error: Exception | None = None
@@ -122,7 +126,7 @@ class Sending:
 
     async def _read_all(self) -> None:
         assert self._reading is not None
-        if self._is_aborted:
+        if self._is_over:
             self._reading.cancel()
         with self._reading:
             if len(self._samples) == 1:
@@ -137,10 +141,9 @@ class Sending:
             ]
 
     def abort(self) -> None:
-        """Cancel what the samples wait for."""
+        """Cancel the readers, and end the response with an error."""
         self._is_aborted = True
-        if self._reading is not None:
-            self._reading.cancel()
+        self._stop_reading()
 
     def _last(self) -> bytes:
         if self.error is None:
@@ -160,7 +163,7 @@ class Sending:
                 if self._is_sending or self._waiting or self._is_behind():
                     await self._leave(sample, chunk)
                 else:
-                    await self._send_all(sample.encoded(chunk))
+                    await self._send_as_reader(sample.encoded(chunk))
         except anyio.get_cancelled_exc_class() as error:
             if _is_cancelled():
                 raise
@@ -174,13 +177,27 @@ class Sending:
     def _fail(self, error: Exception) -> None:
         if self.error is None:
             self.error = error
-        assert self._reading is not None
-        self._reading.cancel()
+        self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        """Cancel the readers, as soon as none of them is sending."""
+        self._is_over = True
+        if self._reading is not None and not self._is_reader_sending:
+            self._reading.cancel()
 
     # --- sending
 
+    async def _send_as_reader(self, data: bytes) -> None:
+        self._is_reader_sending = True
+        try:
+            await self._send_all(data)
+        finally:
+            self._is_reader_sending = False
+            if self._is_over:
+                self._stop_reading()
+
     async def _leave(self, sample: Sample, chunk: Chunk) -> None:
-        """Leave ``chunk`` to whoever sends next; wait while too much waits."""
+        """Leave ``chunk`` to the next sender. Wait while too many chunks wait."""
         self._waiting.append((sample, chunk))
         self._size += len(chunk.text) + 1
         self._late.set()
@@ -198,14 +215,14 @@ class Sending:
             self._progress = None
 
     async def _tend(self, keep_alive: float | None) -> None:
-        """Send what waits for a client that is behind; and ``keep_alive`` events."""
+        """Send the chunks that wait for a client that is behind, and ``keep_alive`` events."""
         while True:
             num_sent = self._num_sent
             with anyio.move_on_after(keep_alive):
                 await self._late.wait()
             self._late = anyio.Event()
             if self._is_sending:
-                continue  # whoever is sending also sends what waits
+                continue  # the sender also sends the chunks that wait
             try:
                 if self._waiting:
                     await self._send_all()
@@ -215,7 +232,7 @@ class Sending:
                 self._fail(error)
 
     async def _send_all(self, data: bytes = b"") -> None:
-        """Send ``data``, and all that waits. Nobody else may be sending."""
+        """Send ``data``, and the waiting chunks. No other task may be sending."""
         self._is_sending = True
         try:
             while data or self._waiting:
@@ -258,7 +275,7 @@ class Sample:
         self._tracker = machine if isinstance(machine, LogprobTracker) else None
 
     def encoded(self, chunk: Chunk) -> bytes:
-        """Return the event of ``chunk``, or of several joined chunks, that the stream has given."""
+        """Return the event of ``chunk``, the newest chunk or chunks of the stream."""
         return self._step_bytes(
             chunk,
             self._index,

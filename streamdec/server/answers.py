@@ -1,7 +1,7 @@
-"""Answers: from the streams of a request to what its client gets, streamed or whole.
+"""Answers: the response to a request, streamed or whole.
 
-In: streams that were not begun, and a wire format. Out: ASGI responses. Every stream is closed, and
-its engine with it, as soon as the client has gone or nothing more is to be sent.
+In: streams that have not begun, and an encoder. Out: ASGI responses. Every stream and its engine
+are closed as soon as the client disconnects or the response is complete.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ _T = TypeVar("_T")
 
 
 class WholeAnswer(Protocol):
-    """A wire format, as a response is sent in it at once."""
+    """Makes a response that is sent when it is complete."""
 
     @property
     def failed(self) -> bool:
-        """Whether it is an error."""
+        """Whether the response is an error."""
         ...
 
     def step(self, chunk: Chunk, /, **options: Any) -> object:
-        """Take a chunk; ``index`` is an option if there are several samples."""
+        """Add a chunk. If there are several samples, ``index`` is the number of its sample."""
         ...
 
     def body(self) -> dict[str, Any]:
-        """The object."""
+        """Return the JSON object."""
         ...
 
 
 class Answer:
-    """The response to one request: waits for room, generates, sends.
+    """The response to one request: it waits for room, generates and sends.
 
     Args:
-        front: where there has to be room.
+        front: the front, whose gate gives room.
         samples: the streams, in the order of their index.
-        wire: the format of a streamed response, or
-        whole: that of one that is sent at once.
-        request_id: for the log, which has nothing else of the request.
-        is_anthropic: whether errors are told in Anthropic's form.
+        wire: the encoder of a streamed response, or
+        whole: the object that makes a whole response.
+        request_id: the id for the log. Nothing else of the request is logged.
+        is_anthropic: whether errors have the form of Anthropic's API.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Answer:
         return True
 
     def abort(self) -> None:
-        """End the response early: its client gets the error of the API for an aborted request."""
+        """End the response early. The client gets the error of the API for an aborted request."""
         self._is_aborted = True
         if self._response is not None:
             self._response.abort()
@@ -122,7 +122,7 @@ class Answer:
     ) -> None:
         try:
             await response(scope, receive, send)
-        except Exception as error:  # noqa: BLE001 (the client was told)
+        except Exception as error:  # noqa: BLE001 (the client got an error)
             self._note(error)
 
     async def _send_whole(self, receive: Receive, send: Send) -> None:
@@ -141,7 +141,7 @@ class Answer:
         await send_json(send, status, body)
 
     async def _generate(self) -> bool:
-        """Read all samples, concurrently. The first error ends the others, and is raised."""
+        """Read all samples concurrently. Raise the first error, which ends the other samples."""
         errors: list[Exception] = []
         ended: set[int] = set()
         with anyio.CancelScope() as self._generating:
@@ -197,7 +197,7 @@ class Answer:
 
 
 async def _while_connected(receive: Receive, work: Callable[[], Awaitable[_T]]) -> _T | None:
-    """What ``work`` gives; None if the client goes before."""
+    """Return the result of ``work``; None if the client disconnects before."""
     found: list[_T] = []
     errors: list[Exception] = []
     async with anyio.create_task_group() as group:
@@ -224,7 +224,7 @@ async def send_json(
     body: Mapping[str, Any],
     headers: Iterable[tuple[str, str]] = (),
 ) -> None:
-    """A whole response."""
+    """Send a JSON object as a whole response."""
     data = json_bytes(body)
     named = [("content-type", "application/json"), ("content-length", str(len(data))), *headers]
     start: Message = {

@@ -1,6 +1,6 @@
-"""Engines: what turns prompt ids into token ids. Here is how one is asked, and one that replays.
+"""Engines turn prompt ids into token ids. This module calls them, and has one that replays ids.
 
-In: a callable of the user's. Out: asynchronous iterators of outputs that end when they are told to.
+In: the user's callable. Out: asynchronous iterators of outputs that can be closed.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ __all__ = [
 ]
 
 _AHEAD = 16
-"""Ids that an engine in a thread may be ahead of its reader."""
+"""How many ids an engine in a thread may be ahead of its reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
-    """How one sample is to be generated. What is None the client did not say.
+    """How to generate one sample. A field is None if the client did not set it.
 
-    The names mean what they mean in vLLM's and OpenAI's APIs. Stop strings are not here: the server
-    finds them, and closes the engine's iterator.
+    The names have the meaning of vLLM's and OpenAI's APIs. Stop strings are not included, because
+    the server finds them and then closes the engine's iterator.
 
     >>> from streamdec.server import SamplingParams
     >>> params = SamplingParams(max_tokens=256, temperature=0.0)
@@ -52,55 +52,55 @@ class SamplingParams:
     """
 
     max_tokens: int
-    """The server ends the stream with this token; an engine may need it to reserve memory."""
+    """The server ends the stream with this token. An engine may need it to reserve memory."""
     min_tokens: int = 0
-    """Until then the engine should not choose an end-of-sequence or stop id."""
+    """Before this many tokens the engine should not choose an end-of-sequence id or a stop id."""
     temperature: float | None = None
-    """From 0, which is greedy, to 2."""
+    """From 0 (greedy) to 2."""
     top_p: float | None = None
-    """From 0 to 1: of the likeliest tokens so many that their probabilities make that sum."""
+    """From 0 to 1: choose among the likeliest tokens whose probabilities have this sum."""
     top_k: int | None = None
-    """Of the likeliest tokens so many; -1 and 0 are all of them."""
+    """Choose among this many of the likeliest tokens; -1 and 0 mean all."""
     min_p: float | None = None
-    """From 0 to 1: the least probability of a token, as a share of that of the likeliest."""
+    """From 0 to 1: the least probability of a token, relative to that of the likeliest."""
     frequency_penalty: float | None = None
-    """From -2 to 2: taken off the logit of a token for each time that it was generated."""
+    """From -2 to 2: subtracted from the logit of a token each time it is generated."""
     presence_penalty: float | None = None
-    """From -2 to 2: taken off the logit of a token that was generated."""
+    """From -2 to 2: subtracted once from the logit of a generated token."""
     repetition_penalty: float | None = None
-    """From 0 to 10: makes tokens of prompt and answer less likely, above 1; 1 changes nothing."""
+    """From 0 to 10: above 1 it makes tokens of the prompt and the answer less likely."""
     seed: int | None = None
-    """Of this sample: the client's, and one more for each sample after the first."""
+    """The seed of this sample: that of the client, plus ``index``."""
     logprobs: int | None = None
-    """If not None, each output needs ``logprobs``, with so many alternatives for each token."""
+    """If not None, each output needs ``logprobs``, with this many alternatives for each token."""
     stop_token_ids: tuple[int, ...] = ()
-    """The server ends the stream at them too."""
+    """The stop ids of the client. The server ends the stream at them too."""
     eos_token_ids: tuple[int, ...] = ()
-    """Those that end the stream; none with ``ignore_eos``."""
+    """The end-of-sequence ids; none with ``ignore_eos``."""
     ignore_eos: bool = False
-    """Whether the client wants the text to go on after end-of-sequence."""
+    """Whether the text goes on after end-of-sequence."""
     index: int = 0
-    """Which of the samples of a request it is."""
+    """The number of the sample, from 0."""
     n: int = 1
-    """How many there are; the engine is called for each."""
+    """How many samples the request has. The engine is called for each."""
     logit_bias: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
-    """What is added to the logits of tokens."""
+    """Numbers to add to the logits of tokens, by token id."""
 
 
 class Engine(Protocol):
-    """Gives the token ids that follow a prompt.
+    """A callable that generates the token ids after a prompt.
 
-    What it returns is an asynchronous iterator, or an iterable, which is read in a thread of its
-    own, or an awaitable of one of them. Its outputs are ids, lists of ids, or whatever
-    :class:`~streamdec.streams.outputs.OutputReader` reads. It is closed at the end, at a
-    stop, or when the client goes: that is when to abort the request. An iterable that is in the
-    midst of something keeps its room until it is out of it. The call itself must not block: a
-    function that takes its time is a generator.
+    It returns an asynchronous iterator; or an iterable, which is read in a thread of its own; or an
+    awaitable of one of them. Its outputs are ids, lists of ids, or other outputs that
+    :class:`~streamdec.streams.outputs.OutputReader` reads. The iterator is closed at the end, at a
+    stop, or when the client disconnects: abort the request then. A plain iterable cannot be
+    interrupted, and keeps its room until its current step has ended. The call itself must not
+    block; write a generator instead.
 
-    May have ``lifespan()``, an asynchronous context manager around all requests;
-    ``max_concurrency``, how many streams it runs at once; and ``logprobs = True`` if its outputs,
-    objects or dicts, have ``logprobs`` beside their ``token_ids``: for each a
-    :class:`~streamdec.integrations.logprobs.TokenLogprob` or a tuple with the same three.
+    It may have ``lifespan()``, an asynchronous context manager around all requests;
+    ``max_concurrency``, how many streams it runs at once; and ``logprobs = True`` if its outputs
+    are objects or dicts with ``logprobs`` beside ``token_ids``: for each token a
+    :class:`~streamdec.integrations.logprobs.TokenLogprob`, or a tuple with the same three fields.
 
     >>> from streamdec.server import Engine, SamplingParams
     >>> def echo(prompt_token_ids, params):
@@ -113,16 +113,15 @@ class Engine(Protocol):
     def __call__(
         self, prompt_token_ids: list[int], params: SamplingParams, /
     ) -> AsyncIterable[Any] | Iterable[Any] | Awaitable[AsyncIterable[Any] | Iterable[Any]]:
-        """What follows the prompt, as above.
+        """Return the iterator of one sample.
 
-        Called once for each sample, with ``prompt_token_ids``, the ids of its prompt, and
-        ``params``, how it is to be generated.
+        ``prompt_token_ids`` are the ids of its prompt, and ``params`` say how to generate it.
         """
         ...
 
 
 class EngineError(StreamdecError, ValueError):
-    """An engine that cannot be loaded, or is none.
+    """The engine cannot be loaded, or is not an engine.
 
     >>> from streamdec.server import load_engine
     >>> load_engine("my_engine")
@@ -133,11 +132,11 @@ class EngineError(StreamdecError, ValueError):
 
 
 def load_engine(name: str, folder: str | None = None) -> Engine:
-    """The engine that ``name`` names as ``module:callable``; of a class, an instance.
+    """Return the engine that ``name`` names as ``module:callable``; for a class, an instance.
 
-    The module is imported, so what is in it runs. ``folder`` is looked into for it before all
-    others, and stays in ``sys.path``. Raises :class:`~streamdec.server.EngineError`, which says
-    what is missing; what the module itself raises is its cause.
+    The module is imported, so its code runs. ``folder`` is added to the front of ``sys.path``.
+    Raises :class:`~streamdec.server.EngineError`, which says what is missing. An error of the
+    module itself is its cause.
 
     >>> from streamdec.server import load_engine
     >>> load_engine("my_engine:engine")
@@ -172,12 +171,12 @@ def load_engine(name: str, folder: str | None = None) -> Engine:
 
 
 class ReplayEngine:
-    """Gives the same ids whatever the prompt is, at a pace: to try what stands before an engine.
+    """Yields the same ids for each prompt, at a pace. Use it to try a server without a model.
 
     Args:
-        token_ids: what it gives.
-        rate: ids per second, unevenly; 0 is as fast as they are read. The same seed has the same
-            unevenness.
+        token_ids: the ids.
+        rate: ids per second on average; the pauses vary, and depend on the seed. 0 is as fast as
+            they are read.
 
     Raises ValueError for a rate below 0.
 
@@ -201,7 +200,7 @@ class ReplayEngine:
     async def __call__(
         self, prompt_token_ids: list[int], params: SamplingParams
     ) -> AsyncIterator[int]:
-        """The ids. ``prompt_token_ids`` are not looked at, and of ``params`` only the seed."""
+        """Yield the ids. Of ``prompt_token_ids`` and ``params``, only the seed is used."""
         uneven = random.Random(params.seed or 0)
         for token_id in self._token_ids:
             await anyio.sleep(uneven.uniform(0.4, 1.6) / self._rate if self._rate else 0)
@@ -228,7 +227,7 @@ class EngineRun:
         self._pull: Callable[[], Awaitable[Any]] | None = None
         self._close: Callable[[], Any] | None = None
         self._has_thread = False
-        """Whether a thread of its own still runs the engine."""
+        """Whether the thread of a plain engine still runs."""
         self._waiter: Wakeup | None = None
 
     def __aiter__(self) -> Self:
@@ -314,7 +313,7 @@ def _field(output: Any, name: str) -> Any:
 
 
 def _produce(source: Iterable[Any], reader: OutputReader, feed: TokenQueue) -> None:
-    """All that a plain engine gives, in its thread, where it is also closed."""
+    """Put the outputs of a plain engine into ``feed``, and close the engine. Runs in its thread."""
     iterator: Any = None
     try:
         iterator = iter(source)

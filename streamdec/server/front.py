@@ -1,7 +1,7 @@
-"""The front: makes prompts and streams of text of requests, with a tokenizer and an engine.
+"""The front makes prompts and streams for requests, with a tokenizer and an engine.
 
-In: requests that were read. Out: a :class:`~streamdec.TextStream` for each sample, and the sources
-behind them, which can be aborted. It knows no HTTP.
+In: requests that were read. Out: a :class:`~streamdec.TextStream` for each sample, and the run of
+the engine behind it. Nothing here depends on HTTP.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ __all__ = ["Front", "Sample"]
 _log = logging.getLogger("streamdec.server")
 _FIRST_CHAT = [{"role": "user", "content": "Hello"}]
 LONGEST_MESSAGE = 500
-"""Of an error of a template that a client is told, in code points."""
+"""The most code points of a template's error that clients get."""
 _BUSY = "CHAT_TEMPLATE_BUSY"
-"""The code of an error of :mod:`streamdec.chat.isolated`, which is imported when it is needed."""
+"""The code of an error of :mod:`streamdec.chat.isolated`, which needs jinja2."""
 _MOST_ISOLATED = 2
-"""Requests' templates that are rendered at the same time."""
+"""How many requests' templates are rendered at the same time."""
 _MOST_WAITING = 16
-"""Requests' templates that may wait for one of these places."""
+"""How many requests' templates may wait for that."""
 _TO_BE_TOLD = 5.0
-"""Seconds in which the clients of streams that were aborted must have read their end."""
+"""How many seconds the clients of aborted streams have to read the last events."""
 
 
 class Abortable(Protocol):
@@ -64,27 +64,27 @@ class Sample(NamedTuple):
 
 @dataclass(eq=False)
 class Front:
-    """What all requests of a server share."""
+    """The state that all requests of a server share."""
 
     tokenizer: LoadedTokenizer
     engine: Engine
     models: Sequence[str]
-    """The names it is served under; the first is the one that is told."""
+    """The names of the model. The first is the default."""
     limits: ServerLimits = field(default_factory=ServerLimits)
     eos_token_ids: Sequence[int] = ()
     has_simple_template: bool = False
-    """Whether a model without a chat template gets lines of role and content."""
+    """Whether to render lines of role and content for a model without a chat template."""
     allows_templates: bool = False
-    """Whether a request may bring a template of its own."""
+    """Whether requests may have their own template."""
     isolates_templates: bool = False
-    """Whether the model's own template is rendered in a process of its own, too."""
+    """Whether the model's own template is rendered in a child process, too."""
 
     def __post_init__(self) -> None:
         most = getattr(self.engine, "max_concurrency", None)
         if most is not None and (type(most) is not int or most < 1):
             raise EngineError(f"max_concurrency must be streams, from 1 up, not {most!r:.40}")
         concurrent = self.limits.concurrent if most is None else min(self.limits.concurrent, most)
-        # No request can have more than there is room for.
+        # A request with more samples would never have room.
         samples = min(self.limits.samples, concurrent)
         self.limits = limits = replace(self.limits, concurrent=concurrent, samples=samples)
         self.gate = Gate(limits.concurrent, limits.waiting, limits.waiting_seconds)
@@ -95,7 +95,7 @@ class Front:
         self._isolated = anyio.CapacityLimiter(_MOST_ISOLATED)
         """Threads that wait for isolated renderings of requests' templates."""
         self.template = self._template()
-        """None if the model has none."""
+        """The model's template; None without one."""
 
     def _template(self) -> ChatRenderer | None:
         fallback: Any = "simple" if self.has_simple_template else None
@@ -108,7 +108,7 @@ class Front:
             apart: Any = copy(found)
             apart.isolate = True
             found = apart
-        try:  # some need more than this, and what is no template at all is found now
+        try:  # report a broken template now; but some templates need more messages
             found.render(_FIRST_CHAT, add_generation_prompt=True)
         except ChatTemplateError as error:
             _log.warning("the chat template does not render even one message: %s", error)
@@ -117,13 +117,13 @@ class Front:
     # --- prompts
 
     async def prompt_ids(self, prompt: Prompt, *, add_special_tokens: bool) -> list[int]:
-        """The ids of a prompt. Raises RequestError if they are none or too many."""
+        """Return the ids of a prompt. Raises RequestError for too many ids, and for none."""
         if prompt.text is None:
             return self._checked(list(prompt.token_ids), "prompt")
         return await self._encoded(prompt.text, "prompt", add_special_tokens)
 
     async def chat_ids(self, chat: Chat) -> list[int]:
-        """The ids of a conversation. Raises RequestError for what its template cannot take."""
+        """Return the ids of a conversation. Raises RequestError if it cannot be rendered."""
         if chat.template is None:
             text = await to_thread.run_sync(self._rendered, chat)
         else:
@@ -131,7 +131,7 @@ class Front:
         return await self._encoded(text, "messages", add_special_tokens=False)
 
     async def _rendered_of_request(self, chat: Chat) -> str:
-        """Render a request's own template, in a queue in which no other rendering waits."""
+        """Render a request's own template. Such renderings have their own queue."""
         if self._isolated.statistics().tasks_waiting >= _MOST_WAITING:
             message = "too many requests with a chat template of their own"
             raise RequestError(message, status=503, code="overloaded", param="chat_template")
@@ -170,7 +170,7 @@ class Front:
 
     @cached_property
     def _for_requests(self) -> ChatRenderer:
-        """Renders requests' templates, each given as ``chat_template``, so that it is isolated."""
+        """The renderer of requests' templates. Given as ``chat_template``, they are isolated."""
         from streamdec.chat import ChatTemplate
 
         tokens = self.tokenizer.special_tokens
@@ -194,7 +194,7 @@ class Front:
         return ids
 
     def echo_of(self, prompt: Prompt, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
-        """The text of a prompt. (What ends inside a character comes with what follows.)"""
+        """Return the text of a prompt, without a character that its ids leave unfinished."""
         if prompt.text is not None:
             return prompt.text
         decoder = DecodeStream(self.tokenizer, skip_special_tokens=skip_special_tokens)
@@ -203,7 +203,7 @@ class Front:
     # --- streams
 
     def samples(self, asked: Generation, prompts: Sequence[list[int]]) -> list[Sample]:
-        """``n`` streams for each prompt; nothing is begun."""
+        """Return ``n`` streams for each prompt. They have not begun."""
         return [
             self._sample(asked, prompt, index) for prompt in prompts for index in range(asked.n)
         ]
@@ -216,12 +216,12 @@ class Front:
             run,
             decoder=tracker or decoder,
             return_token_ids=asked.return_token_ids,
-            finish_reason="stop",  # the server sees to the length
+            finish_reason="stop",  # the server itself ends a stream at max_tokens
         )
         return Sample(text, run)
 
     def traced(self, asked: Generation, prompt: list[int]) -> tuple[Sample, Tracer[Any]]:
-        """One stream that gives a chunk for each token, and what it writes down."""
+        """Return a stream that outputs a chunk for each token, and the tracer that records it."""
         tracer = Tracer(self._decoder(asked, prompt), prompt)
         run = self._run(asked, prompt, 0, None)
         text = stream(run, decoder=tracer, chunk_by="token", finish_reason="stop")
@@ -257,7 +257,7 @@ class Front:
         return len(self._answering)
 
     async def shut_down(self, grace: float) -> None:
-        """Lets nobody in; after ``grace`` seconds aborts what still runs, and waits for its end."""
+        """Refuse new requests. Abort running ones after ``grace`` seconds, and wait for the end."""
         self.gate.close()
         with anyio.move_on_after(grace):
             await self._end_of_all()

@@ -1,7 +1,7 @@
-"""Who may come in: so many streams at once, so many requests waiting, and none once it is closed.
+"""The gate limits how many streams run at once, and how many requests wait.
 
-In: requests, each with how many streams it needs. Out: room for them, in the order of their coming;
-or a :class:`RequestError`, at once or after waiting.
+In: requests, each with the number of its streams. Out: room for them, in the order in which they
+came; or a :class:`RequestError`, at once or after waiting. A closed gate refuses all requests.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Gate:
     """Room for ``most_running`` streams and ``most_waiting`` requests.
 
     Args:
-        most_running: streams; no request may need more.
-        most_waiting: requests.
-        seconds: how long one waits.
+        most_running: how many streams run at once. No request may need more.
+        most_waiting: how many requests wait.
+        seconds: how long a request waits.
     """
 
     def __init__(self, most_running: int, most_waiting: int, seconds: float) -> None:
@@ -48,7 +48,7 @@ class Gate:
         return len(self._queue)
 
     def close(self) -> None:
-        """Lets nobody in any more; those who wait are told so."""
+        """Refuse all requests from now on, also those that wait."""
         self.is_closed = True
         while self._queue:
             self._queue.popleft().is_over.set()
@@ -81,8 +81,8 @@ class Gate:
         try:
             with anyio.move_on_after(self._seconds):
                 await waiting.is_over.wait()
-        except BaseException:  # whoever waited is gone
-            if waiting.has_room:  # which came just now
+        except BaseException:  # the client has disconnected
+            if waiting.has_room:  # it came at the same time
                 self.leave(size)
             self._forget(waiting)
             raise
@@ -94,7 +94,7 @@ class Gate:
         raise busy(f"there was no room within {self._seconds:g} seconds")
 
     def leave(self, size: int) -> None:
-        """Gives the room to the next."""
+        """Return the room for ``size`` streams, which goes to the next request."""
         self.num_running -= size
         self._let_in()
 
@@ -112,7 +112,7 @@ class Gate:
 
 
 def closing() -> RequestError:
-    """What is said once the server is being shut down."""
+    """Return the error for a request while the server shuts down."""
     return RequestError(
         "the server is shutting down",
         status=503,

@@ -1,7 +1,7 @@
-"""What stands before all routes: keys, hosts, and that nothing but clear errors gets out.
+"""The guard checks keys and hosts before all routes, and turns errors into those of the APIs.
 
-In: requests. Out: those that may come in; errors as their API has them, whatever was raised. An
-error of the server's own is logged, and its client learns nothing of it.
+In: requests. Out: calls of the routes, or errors in the form of the request's API. An unexpected
+error is logged, and its client gets no details.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Guard", "is_anthropic"]
 
 _log = logging.getLogger("streamdec.server")
 OPEN = frozenset(("/", "/health", "/metrics", "/version"))
-"""Paths that need no key."""
+"""The paths that need no key."""
 _HEADERS = ((b"x-content-type-options", b"nosniff"),)
 
 
@@ -32,9 +32,9 @@ class Guard:
 
     Args:
         app: the routes.
-        keys: one of them is needed for all paths but those of ``OPEN``; none is, if there are none.
-        hosts: what the header Host may name; None for anything. A page of somebody else's, whose
-            name was made to point here, has another one.
+        keys: the API keys. All paths but those of ``OPEN`` need one; without keys none does.
+        hosts: the names that the Host header may have; None for any. This refuses web pages of
+            others whose name was made to point to this server (DNS rebinding).
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Guard:
         self._hosts = hosts
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Serves one request."""
+        """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -68,7 +68,7 @@ class Guard:
             return
         except RequestError as error:
             problem = error
-        except Exception as error:  # noqa: BLE001 (nothing of it gets out)
+        except Exception as error:  # noqa: BLE001 (it is logged, not sent)
             _log.error("request %s failed", request_id, exc_info=error)
             problem = RequestError("the server had an error", status=500, code="error")
         else:
@@ -86,7 +86,7 @@ class Guard:
         kind, _, given = headers.get("authorization", "").partition(" ")
         key = given.strip() if kind.lower() == "bearer" else headers.get("x-api-key", "")
         found = key.encode("utf-8", "replace")
-        # All are compared, and each in the same time.
+        # All keys are compared, each in constant time.
         if not sum(hmac.compare_digest(found, each) for each in self._keys):
             raise RequestError(
                 "the API key is missing or wrong: Authorization: Bearer KEY",
@@ -97,12 +97,12 @@ class Guard:
 
 
 def is_anthropic(scope: Any) -> bool:
-    """Whether a request is of Anthropic's API."""
+    """Whether a request is for Anthropic's API."""
     return str(scope["path"]).startswith("/v1/messages")
 
 
 def _name_of(host: str) -> str:
-    """A Host header without its port."""
+    """Return a Host header without its port."""
     if host.startswith("["):
         return host.partition("]")[0] + "]"
     return host.partition(":")[0].lower()

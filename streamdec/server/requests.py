@@ -1,7 +1,7 @@
-"""Requests of OpenAI's and Anthropic's APIs, read: what is asked for, in one form.
+"""Reads requests of OpenAI's and Anthropic's APIs into one form.
 
-In: the object of a request, and the limits. Out: a :class:`Generation`; of a field that is wrong a
-:class:`RequestError` that names it. Fields that are not known are ignored.
+In: the object of a request, and the limits. Out: a :class:`Generation`; or, for a wrong field, a
+:class:`RequestError` that names it. Unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
     "read_prompts",
 ]
 
-_VLLM_KEYS = (
+_VLLM_KEYS = (  # the fields that end a stream
     "stop",
     "stop_token_ids",
     "include_stop_str_in_output",
@@ -39,8 +39,7 @@ _VLLM_KEYS = (
     "max_completion_tokens",
 )
 _GATE_KEYS = ("enable_stops_after", "disable_stops_after")
-"""Ours: until and after which text, or id, no stop counts."""
-"""What ends a stream in a request."""
+"""Our own fields: the texts or ids between which stops count."""
 _UNSERVED: Mapping[str, str] = {
     "stop_regex": "patterns of a client are not served here",
     "use_beam_search": "beams are not served here",
@@ -51,16 +50,16 @@ _UNSERVED: Mapping[str, str] = {
         "answers are not constrained here",
     ),
 }
-"""What would make another answer than is expected, if it were ignored."""
+"""Fields that change the answer, so that they must not be ignored."""
 _IDS_PER_SEED = 1 << 63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """What is asked for, whichever the API."""
+    """A request to generate, in either API."""
 
     model: str
-    """The name under which the client knows it."""
+    """The name of the model that the client gave."""
     n: int
     conditions: StopConditions
     sampling: SamplingParams
@@ -68,7 +67,7 @@ class Generation:
     include_usage: bool = False
     continuous_usage_stats: bool = False
     logprobs: int | None = None
-    """How many alternatives; None for no log probabilities."""
+    """How many alternatives each token has; None for no log probabilities."""
     skip_special_tokens: bool = True
     return_token_ids: bool = False
 
@@ -82,7 +81,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt, as it was given: a text or ids."""
+    """A prompt: a text or ids."""
 
     text: str | None
     token_ids: tuple[int, ...] = ()
@@ -90,7 +89,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat:
-    """A conversation, and what its template is given besides."""
+    """A conversation, and the other variables of its template."""
 
     messages: list[dict[str, Any]]
     tools: list[dict[str, Any]] | None = None
@@ -98,7 +97,7 @@ class Chat:
     continue_final_message: bool = False
     variables: Mapping[str, Any] | None = None
     template: str | None = None
-    """A template that the request brings: not to be trusted."""
+    """The template of the request itself, which is not trusted."""
 
 
 # --- for all --------------------------------------------------------------------------------------
@@ -112,7 +111,7 @@ def generation_of(
     eos_token_ids: Sequence[int],
     logprobs: int | None,
 ) -> Generation:
-    """What a request asks for; the names are those of OpenAI's API and of vLLM's."""
+    """Read a request, with the field names of OpenAI's API and of vLLM's."""
     fields = Fields(body)
     model = _model(fields, served)
     for name, told in _UNSERVED.items():
@@ -172,7 +171,7 @@ def _model(fields: Fields, served: Sequence[str]) -> str:
 
 
 def _check_unconstrained(fields: Fields) -> None:
-    """Raises RequestError where an answer of a certain form is asked for."""
+    """Raise RequestError if the answer should have a certain form."""
     wanted = fields.within("response_format").text("type")
     choice = fields.get("tool_choice")
     if wanted not in (None, "text"):
@@ -229,7 +228,7 @@ def _logit_bias(fields: Fields) -> dict[int, float]:
 
 
 def read_prompts(body: Mapping[str, Any], vocab_size: int, limits: ServerLimits) -> list[Prompt]:
-    """The prompts of a completion: one text or list of ids, or a list of them."""
+    """Return the prompts of a completion: one text or list of ids, or a list of them."""
     given = body.get("prompt")
     if isinstance(given, str):
         return [Prompt(given)]
@@ -258,7 +257,7 @@ def _prompt_of_ids(ids: list[Any], vocab_size: int, limits: ServerLimits) -> Pro
 
 
 def too_long(num_tokens: int, limits: ServerLimits, param: str = "prompt") -> RequestError:
-    """The error for a prompt of so many tokens."""
+    """Return the error for a prompt of this many tokens."""
     message = f"{param} has {num_tokens} tokens, and the limit is {limits.prompt_tokens}"
     return RequestError(message, param=param, code="context_length_exceeded")
 
@@ -335,7 +334,7 @@ def read_messages(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, 
 
 
 def _as_function(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool of Anthropic's API as OpenAI's has it, which templates know."""
+    """Return a tool of Anthropic's API in the form of OpenAI's, which templates use."""
     others = {name: value for name, value in tool.items() if name in ("name", "description")}
     return {
         "type": "function",

@@ -1,6 +1,6 @@
-"""The endpoints of the server: requests in, answers out, each by the parts that do it.
+"""The endpoints of the server: requests in, responses out.
 
-Tried with Starlette 1.10.0.
+Tested with Starlette 1.10.0.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Routes:
         self._large = anyio.CapacityLimiter(MOST_LARGE)
 
     def all(self) -> list[Route]:
-        """Where each is."""
+        """Return the routes of all endpoints."""
         found = [
             self._post("/v1/completions", self.completions),
             self._post("/v1/chat/completions", self.chat),
@@ -76,7 +76,7 @@ class Routes:
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """Around all requests: the engine's own, and the metrics."""
+        """Run the engine's own lifespan, and record metrics, while the server runs."""
         async with AsyncExitStack() as stack:
             own = getattr(self._front.engine, "lifespan", None)
             if own is not None:
@@ -89,7 +89,7 @@ class Routes:
                 pass
             yield
 
-    # --- what is generated
+    # --- endpoints that generate
 
     async def completions(self, request: Request) -> Any:
         """``/v1/completions``."""
@@ -152,7 +152,7 @@ class Routes:
         )
 
     async def trace(self, request: Request) -> Any:
-        """``/v1/streamdec/trace``: a completion, and what happened to each token of it."""
+        """``/v1/streamdec/trace``: a completion, with a trace of each token."""
         front = self._front
         body = await self._body(request)
         asked = self._asked(body, None)
@@ -228,7 +228,7 @@ class Routes:
         samples = self._front.samples(asked, ids)
         return Answer(self._front, samples, request_id=request.state.request_id, **formats)
 
-    # --- what is told
+    # --- endpoints with information
 
     async def models(self, request: Request) -> Response:
         """``/v1/models``."""
@@ -247,7 +247,7 @@ class Routes:
         return {"id": name, "object": "model", "created": self._created, "owned_by": "streamdec"}
 
     async def health(self, request: Request) -> Response:
-        """``/health``: 200, and 503 once the server is being shut down."""
+        """``/health``: 200, and 503 while the server shuts down."""
         gate = self._front.gate
         if gate.is_closed:
             raise closing()
@@ -269,7 +269,7 @@ class Routes:
         return Response(data, headers={"content-type": client.CONTENT_TYPE_LATEST})
 
     async def page(self, request: Request) -> Response:
-        """``/``: to try it in a browser."""
+        """``/``: the page to try the server in a browser."""
         headers = {"content-security-policy": page_policy(), "referrer-policy": "no-referrer"}
         text = page_html(
             self._front.models[0],

@@ -228,6 +228,8 @@ class Stuck(Client):
     def __init__(self) -> None:
         super().__init__(10**6, "goes")
         self.is_behind = False
+        self.is_behind_after: int | None = None
+        """After how many messages it takes no more."""
         self.go = anyio.Event()
 
     @property
@@ -235,7 +237,8 @@ class Stuck(Client):
         return {"extensions": {IS_BEHIND: lambda: self.is_behind}}
 
     async def send(self, message: Any) -> None:
-        if self.is_behind:
+        is_late = self.is_behind_after is not None and len(self.sent) >= self.is_behind_after
+        if self.is_behind or is_late:
             await self.go.wait()
         self.sent.append(message)
 
@@ -399,6 +402,47 @@ def test_an_abort_gives_the_withheld_text_and_an_error(loop: str, n: int, then: 
         assert b'"code":"abort"' in client.sent[-2]["body"]
         assert client.sent[-1]["more_body"] is False
         assert all(each.is_closed for each in engines)
+
+    run(loop, main)
+
+
+@both_loops
+@pytest.mark.parametrize("why", ["abort", "error"])
+def test_a_message_that_is_being_sent_is_sent_whole(loop: str, why: str) -> None:
+    """Also if a slow client takes it after the end of the samples was decided."""
+
+    async def failing(fails: anyio.Event) -> AsyncIterator[int]:
+        await fails.wait()
+        raise ConnectionError("no worker")
+        yield 0
+
+    async def main() -> None:
+        fails, client, engine = anyio.Event(), Stuck(), Obstinate(then="is cancelled then")
+        streams = [stream(engine, TOKENIZER), stream(failing(fails), TOKENIZER)]
+        response = EventStreamResponse(wire(2), *streams)
+        errors = []
+
+        async def respond() -> None:
+            try:
+                await response({}, client.receive, client.send)
+            except ConnectionError as error:
+                errors.append(error)
+
+        async with anyio.create_task_group() as group:
+            client.is_behind_after = 1  # the head
+            group.start_soon(respond)
+            await anyio.wait_all_tasks_blocked()
+            assert client.texts == []
+            if why == "abort":
+                response.abort()
+            else:
+                fails.set()
+            await anyio.wait_all_tasks_blocked()
+            client.is_behind_after = None
+            client.go.set()
+        assert client.texts == [(0, "Hello")]
+        assert f'"code":"{why}"'.encode() in client.sent[-2]["body"]
+        assert len(errors) == (why == "error")
 
     run(loop, main)
 
