@@ -64,8 +64,9 @@ What is often got wrong:
 - `StopSequenceDecoder` takes a `StopConditions`, not a string. `stream` and `iter_chunks` take its
   options themselves: `stop`, `stop_token_ids`, `visible_stop`, `visible_stop_token_ids`,
   `stop_regex`, `max_match_length`, `stop_token_sequences`, `eos_token_ids`, `ignore_eos`,
-  `min_tokens`, `max_tokens`, `include_stop_str_in_output`, `enable_stops_after`,
-  `disable_stops_after`. There is no `stops`, `stop_strings` or `max_new_tokens`.
+  `min_tokens`, `max_tokens`, `include_stop_str_in_output`, `ignore_stops_between`,
+  `starts_inside`, `enable_stops_after`, `disable_stops_after`. There is no `stops`,
+  `stop_strings` or `max_new_tokens`.
 - Nothing ends a stream that was not named: no end-of-sequence id and no limit is assumed.
 - Of a request use `StopConditions.from_openai(body)`, `.from_vllm(params)`, `.from_sglang(params)`.
 - After a chunk with a `finish_reason` a further `step` raises `FinishedError`.

@@ -32,6 +32,7 @@ from typing import Any, NamedTuple, cast
 import regex
 
 from streamdec import (
+    EncodeError,
     FinishedError,
     MockTokenizer,
     StopConditions,
@@ -173,6 +174,8 @@ class Conditions:
     stop_token_sequences: tuple[tuple[int, ...], ...] = ()
     enable_stops_after: str | int | None = None
     disable_stops_after: str | int | None = None
+    ignore_stops_between: tuple[tuple[str | int, str | int], ...] = ()
+    starts_inside: bool | None = None
     stop_regex: tuple[Pattern, ...] = ()
     max_match_length: int | None = None
 
@@ -428,7 +431,8 @@ class Table:
 class Era(NamedTuple):
     """The time since the last marker or release: which stops may begin, and where."""
 
-    is_open: bool
+    section: int | None
+    """The section (index of its pair) in which stops are ignored; None outside."""
     place: int = 0
     """The first code point that may belong to a stop or marker."""
     begins_in: int = PROMPT
@@ -438,6 +442,10 @@ class Era(NamedTuple):
     gate_place: int = 0
     """``place`` as it was when the gate turned, for ``^``."""
     gate_begins_in: int = PROMPT
+
+    @property
+    def is_open(self) -> bool:
+        return self.section is None
 
 
 class Stop(NamedTuple):
@@ -478,8 +486,11 @@ class Model:
             for token_id in self.table.skipped_ids_of(text)
         }
         self.shown = shown
-        self.enable = self.marker(conditions.enable_stops_after)
-        self.disable = self.marker(conditions.disable_stops_after)
+        # ``enable_stops_after`` and ``disable_stops_after`` are the ends of one section (law 12).
+        pairs = conditions.ignore_stops_between or (
+            (conditions.disable_stops_after, conditions.enable_stops_after),
+        )
+        self.sections = [(self.marker(first), self.marker(last)) for first, last in pairs]
         self.decoded: dict[tuple[tuple[int, ...], bool], tuple[list[CodePoint], Owned]] = {}
 
     def marker(self, marker: str | int | None) -> tuple[str | None, set[int]]:
@@ -547,11 +558,55 @@ class Model:
         return self.conditions.min_tokens > 0 and number <= self.conditions.min_tokens
 
     def first_era(self) -> Era:
-        return Era(is_open=self.conditions.enable_stops_after is None)
+        conditions, prompt = self.conditions, self.situation.prompt
+        if conditions.enable_stops_after is not None or conditions.starts_inside:
+            return Era(section=0)
+        if not conditions.ignore_stops_between or conditions.starts_inside is False:
+            return Era(section=None)
+        return Era(section=self.section_after(prompt))
 
-    def next_marker(self, era: Era) -> tuple[str | None, set[int]]:
-        """The marker that turns the gate now. Reading: the other one is not searched."""
-        return self.disable if era.is_open else self.enable
+    def section_after(self, prompt: Sequence[int]) -> int | None:
+        """Where the last marker of the prompt leads (law 12): None, or the section it opens."""
+        situation = self.situation
+        tokenizer = tokenizer_of(situation.tokens, situation.special_ids, situation.decoder)
+        found: list[tuple[int, int, int, int, int | None]] = []
+        for order, pair in enumerate(self.conditions.ignore_stops_between):
+            for is_opening, marker in enumerate(reversed(pair)):
+                target = order if is_opening else None
+                only = only_token(tokenizer, marker) if isinstance(marker, str) else marker
+                if only is not None:
+                    for place, token_id in enumerate(prompt):
+                        if token_id == only:
+                            found.append((place, 0, 0, is_opening, target))
+        by_id = max((each[0] for each in found), default=-1)
+        rest = tokenizer.decode([*prompt[by_id + 1 :]], skip_special_tokens=False)
+        for order, pair in enumerate(self.conditions.ignore_stops_between):
+            for is_opening, marker in enumerate(reversed(pair)):
+                if isinstance(marker, str) and only_token(tokenizer, marker) is None:
+                    for end in range(len(marker), len(rest) + 1):
+                        if rest[end - len(marker) : end] == marker:
+                            target = order if is_opening else None
+                            found.append((len(prompt), end, len(marker), is_opening, target))
+        return max(found, key=lambda each: each[:4])[4] if found else None
+
+    def next_markers(self, era: Era) -> list[tuple[tuple[str | None, set[int]], int | None]]:
+        """The markers that turn the gate now, and the section that each leads to.
+
+        Reading: the others are not searched.
+        """
+        if era.section is None:
+            return [(opening, order) for order, (opening, _) in enumerate(self.sections)]
+        return [(self.sections[era.section][1], None)]
+
+
+def only_token(tokenizer: MockTokenizer, text: str) -> int | None:
+    """The token that the tokenizer's own encode gives for ``text``, between letters too."""
+    token_id = tokenizer.token_to_id(text)
+    try:
+        ids = tokenizer.encode(f"a{text}a", add_special_tokens=False).ids
+    except EncodeError:
+        return None
+    return token_id if token_id in ids else None
 
 
 class Reading:
@@ -589,10 +644,12 @@ class Reading:
             stop = model.stop_by_id(self.ids[:number], era)
             if stop and not model.is_ignored(number):
                 return self.finished_by_id(count, stop, era, number, sent)
-            if operation in model.next_marker(era)[1]:
-                # Code points with a byte of the marker or of an earlier token do not count.
-                # Reading: a stop by id was read under the old state of the gate.
-                era = Era(not era.is_open, len(points), number, number, len(points), number)
+            for (_, ids), section in model.next_markers(era):
+                if operation in ids:
+                    # Code points with a byte of the marker or of an earlier token do not count.
+                    # Reading: a stop by id was read under the old state of the gate.
+                    era = Era(section, len(points), number, number, len(points), number)
+                    break
             points, before = self.decode(count)[0], points
             finish, era = self.read(points, len(before), era, number)
             if finish:
@@ -625,10 +682,15 @@ class Reading:
                     return Finish(stop, place + 1 - stop.length, place + 1), era
             # The marker's last code point was read under the old state of the gate. Reading: stops
             # by id begin with the token after the one that decided it.
-            marker = self.model.next_marker(era)[0]
-            if marker is not None and self.ends_with(points, place, marker, era):
+            complete = [
+                (len(text), section)
+                for (text, _), section in self.model.next_markers(era)
+                if text is not None and self.ends_with(points, place, text, era)
+            ]
+            if complete:
+                _, section = max(complete, key=lambda each: each[0])
                 begins_in = era.begins_in
-                era = Era(not era.is_open, place + 1, begins_in, number, place + 1, begins_in)
+                era = Era(section, place + 1, begins_in, number, place + 1, begins_in)
         return None, era
 
     def complete_at(
@@ -1011,7 +1073,13 @@ def draw_conditions(
             return ()
         return tuple(dict.fromkeys(draw() for _ in range(rng.randint(1, most))))
 
-    gated = rng.random() < 0.35
+    def draw_sections() -> tuple[tuple[str | int, str | int], ...]:
+        pairs = [(draw_marker(1), draw_marker(1)) for _ in range(rng.choice((1, 1, 2, 3)))]
+        distinct = {first: last for first, last in pairs if first != last}
+        return cast(tuple[tuple[str | int, str | int], ...], tuple(distinct.items()))
+
+    gated = rng.random() < 0.3
+    sections = draw_sections() if not gated and rng.random() < 0.3 else ()
     found = some(0.2, lambda: draw_pattern(rng, table.letters)) if patterns else ()
     limit = None
     if found and (rng.random() < 0.3 or any(longest(each.node) > 100 for each in found)):
@@ -1034,6 +1102,8 @@ def draw_conditions(
         stop_token_sequences=() if bare.byte_fallback == "exact" else some(0.3, draw_sequence),
         enable_stops_after=draw_marker(0.7) if gated else None,
         disable_stops_after=draw_marker(0.7) if gated else None,
+        ignore_stops_between=sections,
+        starts_inside=rng.choice((None, None, False, True)) if sections else None,
         stop_regex=found,
         max_match_length=limit,
     )

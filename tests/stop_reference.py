@@ -14,6 +14,7 @@ Where the papers leave a choice, a comment that begins with "Reading:" says whic
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import operator
 import re
@@ -25,7 +26,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from hypothesis import strategies as st
 
-from streamdec import FinishReason, MockTokenizer
+from streamdec import EncodeError, FinishReason, MockTokenizer
 from tests.reference import REPLACEMENT, code_points, unfinished
 
 __all__ = [
@@ -92,6 +93,8 @@ class Conditions:
     stop_token_sequences: tuple[tuple[int, ...], ...] = ()
     enable_stops_after: Marker = None
     disable_stops_after: Marker = None
+    ignore_stops_between: tuple[tuple[str | int, str | int], ...] = ()
+    starts_inside: bool | None = None
     stop_regex: tuple[str, ...] = ()
     max_match_length: int | None = None
 
@@ -327,11 +330,16 @@ def may_become(pattern: str, text: str, start: int, place: int = 0) -> bool:
 class Gate(NamedTuple):
     """Whether stops count, and since where (what is closed looks for its marker so)."""
 
-    is_open: bool
+    section: int
+    """The section that the gate is in, counted from 1; 0 outside."""
     first_unit: int
     """The first code point that counts has its first byte here or later."""
     first_token: int
     """A sequence begins here or later."""
+
+    @property
+    def is_open(self) -> bool:
+        return self.section == 0
 
 
 class IdStop(NamedTuple):
@@ -341,6 +349,15 @@ class IdStop(NamedTuple):
     visible: bool
     first: int
     """The index of its first token."""
+
+
+def _encoded_alone(tokenizer: MockTokenizer, text: str) -> int | None:
+    """The id of ``text``, if the tokenizer encodes it so between other letters."""
+    with contextlib.suppress(EncodeError):
+        ids = tokenizer.encode(f"a{text}a", add_special_tokens=False).ids
+        found = tokenizer.token_to_id(text)
+        return found if found in ids else None
+    return None
 
 
 class _Replay:
@@ -365,7 +382,7 @@ class _Replay:
         """The unit at which each token begins, and the end."""
         self.seen: list[Cell] = []
         """The generated text as far as it was looked at."""
-        self.gate = Gate(conditions.enable_stops_after is None, 0, 0)
+        self.gate = Gate(self.first_section(), 0, 0)
 
     def run(self, flush: str | None) -> Observation:
         conditions = self.conditions
@@ -527,35 +544,77 @@ class _Replay:
 
     # --- the gate
 
+    def first_section(self) -> int:
+        """Where the stream begins. Without ``starts_inside`` the last marker of the prompt says."""
+        conditions = self.conditions
+        if conditions.enable_stops_after is not None or conditions.starts_inside:
+            return 1
+        if conditions.starts_inside is not None or not conditions.ignore_stops_between:
+            return 0
+        tokenizer = tokenizer_of(self.table)
+        alone: dict[int, int] = {}
+        others: dict[str, int] = {}
+        pairs = conditions.ignore_stops_between
+        markers = [*((pair[0], place) for place, pair in enumerate(pairs, 1))]
+        markers += [(pair[1], 0) for pair in pairs]
+        for marker, section in reversed(markers):  # the first of equal markers counts
+            if isinstance(marker, int):
+                alone[marker] = section
+            elif (token_id := _encoded_alone(tokenizer, marker)) is not None:
+                alone[token_id] = section
+            else:
+                others[marker] = section
+        section, text_from = 0, 0
+        for place, token_id in enumerate(self.prompt_ids):
+            if token_id in alone:
+                section, text_from = alone[token_id], place + 1
+        text = tokenizer.decode(self.prompt_ids[text_from:], skip_special_tokens=False)
+        last = (0, 0)
+        for marker, target in others.items():
+            end = text.rfind(marker) + len(marker)
+            if marker in text and (end, len(marker)) > last:
+                last, section = (end, len(marker)), target
+        return section
+
     def move_gate_by_id(self, index: int) -> None:
         """The marker is the whole token: what its own text shares or interrupts does not count."""
-        marker, token_id = self.marker, self.ids[index]
-        if isinstance(marker, str):
-            is_marker = self.is_skipped_special(token_id, marker)
-        else:
-            is_marker = token_id == marker
-        if is_marker:
-            self.gate = Gate(not self.gate.is_open, self.starts[index + 1], index + 1)
+        token_id = self.ids[index]
+        for marker, section in self.markers:
+            if isinstance(marker, str):
+                is_marker = self.is_skipped_special(token_id, marker)
+            else:
+                is_marker = token_id == marker
+            if is_marker:
+                self.gate = Gate(section, self.starts[index + 1], index + 1)
+                return
 
     def move_gate_by_text(self, index: int | None) -> None:
         # Reading: markers are looked for as stops are, afresh since the last one: they share no
         # character, and one may begin in the character that the prompt began.
-        marker = self.marker
-        if isinstance(marker, str) and self.counted_text().endswith(marker):
+        text = self.counted_text()
+        complete = [
+            (len(marker), section)
+            for marker, section in self.markers
+            if isinstance(marker, str) and text.endswith(marker)
+        ]
+        if complete:
             first_token = 0 if index is None else index + 1
-            self.gate = Gate(not self.gate.is_open, self.seen[-1].end, first_token)
+            self.gate = Gate(max(complete)[1], self.seen[-1].end, first_token)
 
     @property
-    def marker(self) -> Marker:
-        """What moves the gate next.
+    def markers(self) -> list[tuple[Marker, int]]:
+        """What moves the gate next, and the section to which each moves it.
 
         Reading: with both markers the gate toggles. With only disable_stops_after it begins
         open and, once closed, stays so; with only enable_stops_after, once open, it stays open.
         """
         conditions = self.conditions
-        return (
-            conditions.disable_stops_after if self.gate.is_open else conditions.enable_stops_after
-        )
+        pairs: Sequence[tuple[Marker, Marker]] = conditions.ignore_stops_between or [
+            (conditions.disable_stops_after, conditions.enable_stops_after)
+        ]
+        if self.gate.section:
+            return [(pairs[self.gate.section - 1][1], 0)]
+        return [(opening, section) for section, (opening, _) in enumerate(pairs, 1)]
 
     # --- the ends
 
@@ -800,14 +859,16 @@ def _meeting(table: Table, ids: tuple[int, ...], features: Features) -> st.Searc
     return st.one_of(meetings)
 
 
+_NO_SWITCHES: Mapping[str, Any] = {"enable_stops_after": None, "disable_stops_after": None}
+_NO_SECTIONS: Mapping[str, Any] = {"ignore_stops_between": (), "starts_inside": None}
 _ALONE: Mapping[str, Any] = {
     "stop": (),
     "visible_stop": (),
     "stop_token_ids": (),
     "min_tokens": 0,
     "max_tokens": None,
-    "enable_stops_after": None,
-    "disable_stops_after": None,
+    **_NO_SWITCHES,
+    **_NO_SECTIONS,
 }
 """Nothing else that might end the stream before."""
 _PERHAPS_ALONE = st.sampled_from([{}, _ALONE])
@@ -883,6 +944,10 @@ def _gate_turned_twice(
     }
     if draw(_SELDOM):
         given = {"enable_stops_after": text[0], "disable_stops_after": text[1]}
+    given |= _NO_SECTIONS
+    if draw(_SELDOM):
+        pairs = [(text[0], text[1]), (text[1:], text[0])]
+        given = {**_NO_SWITCHES, "ignore_stops_between": tuple(pairs[: draw(st.integers(1, 2))])}
     opened = tuple(i for i, token in enumerate(table.tokens) if token == b"b" and text[1] == "b")
     if not (features.sequences and draw(st.booleans())):
         return Meeting(_inserted(draw, ids, (*opened, turning)), given)
@@ -902,7 +967,13 @@ def _gate_within_a_character(draw: st.DrawFn, table: Table, ids: tuple[int, ...]
     after = draw(st.sampled_from([marker, REPLACEMENT, "a", None]))
     until = marker if after != marker else draw(st.sampled_from([marker, REPLACEMENT, None]))
     alone = {**_ALONE, "stop": draw(_few(st.sampled_from([REPLACEMENT, "a", "你", "é"]), 3))}
-    gate = {"enable_stops_after": after, "disable_stops_after": until}
+    gate = {"enable_stops_after": after, "disable_stops_after": until, **_NO_SECTIONS}
+    if until is not None and after is not None and draw(_SELDOM):
+        inside = draw(st.sampled_from([None, True]))
+        pairs = ((until, after),)
+        gate = {**_NO_SWITCHES, "ignore_stops_between": pairs, "starts_inside": inside}
+        if until == after:
+            gate = {**_NO_SWITCHES, **_NO_SECTIONS}
     return Meeting(ids, {**draw(st.sampled_from([{}, alone])), **gate})
 
 
@@ -933,6 +1004,11 @@ def _conditions(draw: st.DrawFn, text: str, ids: tuple[int, ...], features: Feat
     if draw(_SELDOM) and markers:
         marker = st.one_of(st.none(), *markers)
         given["enable_stops_after"], given["disable_stops_after"] = draw(marker), draw(marker)
+    elif draw(_SELDOM) and markers:
+        pairs = dict(draw(_few(st.tuples(st.one_of(markers), st.one_of(markers)), 3)))
+        pairs = {first: last for first, last in pairs.items() if first != last}
+        given["ignore_stops_between"] = tuple(pairs.items())
+        given["starts_inside"] = draw(st.sampled_from([None, None, True, False])) if pairs else None
     return Conditions(**given)
 
 

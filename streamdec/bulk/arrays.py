@@ -10,8 +10,8 @@ from streamdec.bulk.column import Column, Decoded, column_of, in_row
 from streamdec.bulk.gather import MOST_BYTES, gather_for
 from streamdec.bulk.stopped_rows import StoppedRows
 from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.options import Options, UnknownIds
 from streamdec.core.stops.conditions import StopConditions
-from streamdec.core.table import Options, UnknownIds
 from streamdec.core.tables import table_for
 from streamdec.core.unknown_ids import unknown_id, warn_once
 from streamdec.protocols import Decoder

@@ -14,8 +14,8 @@ from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.arrays import decoded
 from streamdec.bulk.dataset_error import DatasetError
 from streamdec.bulk.stopped_rows import stopped_type
+from streamdec.core.options import Options, UnknownIds
 from streamdec.core.stops.conditions import StopConditions
-from streamdec.core.table import Options, UnknownIds
 from streamdec.errors import TokenIdError
 from streamdec.loading.factory import load_tokenizer
 from streamdec.locks import Lock

@@ -26,7 +26,8 @@ from typing import Any, Literal
 from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.bulk.column import Column, integers
 from streamdec.core import utf8
-from streamdec.core.table import Options, Table
+from streamdec.core.byte_table import ByteTable
+from streamdec.core.options import Options
 from streamdec.core.tables import table_for
 from streamdec.core.token_rules.base import REPLACEMENT_BYTES
 from streamdec.core.token_rules.contextual import metaspace_forms
@@ -77,7 +78,7 @@ Forms = tuple[bytes, bytes]
 class Gather:
     """The tables of one tokenizer, and what is done with them. Costs some bytes for each id."""
 
-    def __init__(self, decoder: Any, table: Table, *, skip_special_tokens: bool) -> None:
+    def __init__(self, decoder: Any, table: ByteTable, *, skip_special_tokens: bool) -> None:
         pa, rules = pyarrow(), decoder.rules
         self._decoder = _reference(decoder)
         self._skip = skip_special_tokens
@@ -313,7 +314,7 @@ def _changes(values: Any, edge: Edge) -> Any:
 # --- what a token gives ---------------------------------------------------------------------------
 
 
-def _element(table: Table, token_id: int) -> Any:
+def _element(table: ByteTable, token_id: int) -> Any:
     try:
         return table.rule.element(token_id)
     except KeyError:
@@ -399,11 +400,11 @@ def gather_for(tokenizer: Decoder, *, skip_special_tokens: bool) -> Gather | Non
     return known[skip_special_tokens]
 
 
-def _table(tokenizer: Decoder, skip: bool) -> Table | None:
+def _table(tokenizer: Decoder, skip: bool) -> ByteTable | None:
     """What streams of ``tokenizer`` run on, if it agrees with ``decode``."""
-    if not isinstance(table_for(tokenizer, Options(skip)), Table):
+    if not isinstance(table_for(tokenizer, Options(skip)), ByteTable):
         return None
     # ``decode`` of all backends renders runs of bytes as the tokenizers library does.
     table = table_for(tokenizer, Options(skip, "exact"))
-    assert isinstance(table, Table)
+    assert isinstance(table, ByteTable)
     return table

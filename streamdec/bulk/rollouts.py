@@ -23,9 +23,9 @@ from streamdec.bulk.gather import gather_for
 from streamdec.bulk.spans import spans_of
 from streamdec.bulk.stopped_rows import StoppedRow, StoppedRows, decoded_row
 from streamdec.chunks import FinishReason, StopMatch, StopReason, TokenSpan
+from streamdec.core.options import Options
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import NO_CONDITIONS, StopConditions
-from streamdec.core.table import Options
 from streamdec.core.token_ids import as_sequence
 from streamdec.errors import MissingExtraError, StreamdecError
 from streamdec.protocols import Decoder

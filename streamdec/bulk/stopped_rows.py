@@ -18,10 +18,10 @@ from streamdec.bulk.column import Column, Decoded, in_row, integers
 from streamdec.bulk.gather import gather_for
 from streamdec.chunks import FinishReason, StopMatch, StopReason
 from streamdec.core import utf8
+from streamdec.core.options import Options
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.stops.stop_set import stop_set_for
-from streamdec.core.table import Options
 from streamdec.core.tables import table_for
 from streamdec.core.unknown_ids import warn_once
 from streamdec.protocols import Decoder
@@ -93,7 +93,7 @@ class StoppedRows:
             named = stops.named(stops.first, token_id)
             if named is not None and named.hidden and not conditions.include_stop_str_in_output:
                 self._ends[token_id] = named.reason
-        is_slow = stops.has_gate or conditions.stop_regex
+        is_slow = stops.gate.exists or conditions.stop_regex
         self._gather = None if is_slow else gather_for(tokenizer, skip_special_tokens=skip)
 
     @property

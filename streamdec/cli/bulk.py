@@ -21,8 +21,8 @@ from streamdec.cli.progress import Progress, counted, say
 from streamdec.cli.shared_options import special_tokens_option, unknown_ids_option
 from streamdec.cli.statuses import NOT_ALL_IS_WELL, CannotBeginError
 from streamdec.cli.stop_options import stop_options
+from streamdec.core.options import UnknownIds
 from streamdec.core.stops.conditions import StopConditions
-from streamdec.core.table import UnknownIds
 from streamdec.errors import TokenIdError
 
 __all__ = ["bulk"]

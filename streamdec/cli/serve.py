@@ -167,6 +167,14 @@ def _check_names(
     "generation_config.json, or else of the tokenizer.",
 )
 @click.option(
+    "--reasoning-markers",
+    nargs=2,
+    multiple=True,
+    metavar="OPEN CLOSE",
+    help="Ignore the stops of requests in the model's reasoning, which is between these two texts, "
+    "such as '<think>' '</think>'; may be repeated.",
+)
+@click.option(
     "--allow-origin",
     "allow_origins",
     multiple=True,
@@ -211,6 +219,7 @@ def serve(
     allow_request_templates: bool,
     isolate_templates: bool,
     eos_token_ids: tuple[int, ...],
+    reasoning_markers: tuple[tuple[str, str], ...],
     allow_origins: tuple[str, ...],
     allow_hosts: tuple[str, ...],
     page: bool | None,
@@ -248,6 +257,7 @@ def serve(
             models=names or (_name_of(tokenizer),),
             limits=limits,
             eos_token_ids=eos,
+            reasoning_markers=reasoning_markers,
             api_keys=api_keys,
             hosts=_hosts(host, allow_hosts),
             allow_origins=allow_origins,

@@ -71,11 +71,15 @@ def _parse_stop_ids(text: str) -> tuple[int, ...]:
     return ids
 
 
-def _each(parse: Callable[[str], Any]) -> Callable[..., tuple[Any, ...]]:
+def _parse_markers(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(map(parse_stop, texts))
+
+
+def _each(parse: Callable[[Any], Any]) -> Callable[..., tuple[Any, ...]]:
     """Return a callback that parses all values of an option; an error names the option."""
 
     def parse_all(
-        _context: click.Context, _option: click.Parameter, values: Sequence[str]
+        _context: click.Context, _option: click.Parameter, values: Sequence[Any]
     ) -> tuple[Any, ...]:
         try:
             return tuple(map(parse, values))
@@ -164,6 +168,21 @@ _OPTIONS = {
         metavar="TEXT",
         callback=_one(parse_stop),
         help="Match no stops after this text.",
+    ),
+    "ignore_stops_between": click.option(
+        "--ignore-stops-between",
+        nargs=2,
+        multiple=True,
+        metavar="OPEN CLOSE",
+        callback=_each(_parse_markers),
+        help="Match no stops between these two texts, such as '<think>' '</think>'; may be given "
+        "several times.",
+    ),
+    "starts_inside": click.option(
+        "--starts-inside/--starts-outside",
+        default=None,
+        help="Whether the text begins between the two texts of --ignore-stops-between. The "
+        "default is what the prompt says.",
     ),
     "include_stop_str_in_output": click.option(
         "--include-stop",

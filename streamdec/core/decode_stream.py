@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, SupportsIndex
 
+from streamdec.core.byte_table import ByteTable
 from streamdec.core.machine import Machine, note_taken
+from streamdec.core.options import ByteFallbackMode, Options, UnknownIds
 from streamdec.core.provenance import Contribution
 from streamdec.core.stops.conditions import NO_CONDITIONS
-from streamdec.core.table import Options, Table, UnknownIds
 from streamdec.core.tables import table_for
 from streamdec.core.token_ids import as_sequence
-from streamdec.core.token_rules.byte_fallback import ByteFallbackMode
 from streamdec.core.walk import step_function
 from streamdec.protocols import Decoder
 
@@ -200,8 +200,8 @@ class DecodeStream(Machine):
         table = self._bytes_table("num_waiting")
         return table.rule.waiting(table.state(self._row)[0])
 
-    def _bytes_table(self, what: str) -> Table:
-        if isinstance(self._table, Table):
+    def _bytes_table(self, what: str) -> ByteTable:
+        if isinstance(self._table, ByteTable):
             return self._table
         raise ValueError(f"{what} needs the bytes route; this stream decodes over a window of text")
 

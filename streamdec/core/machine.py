@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex
 from streamdec.chunks import NOTHING, Chunk, TokenSpan, Withheld, chunk_of
 from streamdec.core import snapshots
 from streamdec.core.counting import code_points_in, tokens_in
+from streamdec.core.options import Route
 from streamdec.core.spans import Recorder
 from streamdec.core.stops import endings
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.stops.stop_set import stop_set_for
-from streamdec.core.table import Route, Row, Table
-from streamdec.core.tables import AnyTable, table_for
+from streamdec.core.table import Row, Table
+from streamdec.core.tables import table_for
 from streamdec.core.token_ids import as_sequence
 from streamdec.core.walk import ENDED, FIELDS, Walk, step_function
 from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
@@ -143,12 +144,7 @@ class Machine(Walk):
         tokens, since = self.num_tokens, []
         num_bytes, jailed = len(self.held), self._jailed_text
         if num_bytes:
-            table = self._table
-            since.append(
-                tokens - table.oldest(table.state(self._row))
-                if isinstance(table, Table)
-                else self._since(tokens)
-            )
+            since.append(tokens - self._table.oldest(self._table.state(self._row)))
         if jailed:
             at = self._checkpoint()
             since.append(endings.origin_of(at, jailed))
@@ -275,6 +271,7 @@ class Machine(Walk):
             "primed": table.dump(self._primed),
             "num_prompt_tokens": self._num_prompt_tokens,
             "unknown_tokens": unknown,
+            "start": 0 if self._start is stops.first else self._start.gate + 1,
             "live": live,
             "recorder": recorder and recorder.dump(),
             **snapshots.dump_end(self._end, self._match),
@@ -313,7 +310,7 @@ class Machine(Walk):
     def _restore(
         self,
         tokenizer: Decoder,
-        table: AnyTable,
+        table: Table,
         conditions: StopConditions,
         fields: snapshots.Fields,
     ) -> None:
@@ -323,6 +320,7 @@ class Machine(Walk):
         self._primed = table.load(fields.take("primed", {}))
         self._num_prompt_tokens = fields.count("num_prompt_tokens")
         self._recorder = None
+        self._start = snapshots.load_start(stops, fields)
         self.reset()
         live = snapshots.token_ids(fields.take("live", []))
         self._end, self._match = snapshots.load_end(

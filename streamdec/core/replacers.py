@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from streamdec.core.options import Options
 from streamdec.protocols import LiteralReplace
 
-__all__ = ["CLEANED_UP", "CLEAN_UP_TOKENIZATION_SPACES", "Replacers"]
+__all__ = ["CLEANED_UP", "CLEAN_UP_TOKENIZATION_SPACES", "Replacers", "replacers_of"]
 
 CLEANED_UP = (
     (" .", "."),
@@ -126,3 +127,9 @@ class Replacers:
             len(tail) < len(rule.pattern) and rule.pattern.startswith(tail)
             for rule, tail in zip(self.rules, tails, strict=True)
         )
+
+
+def replacers_of(replaces: Sequence[LiteralReplace], options: Options) -> Replacers:
+    """The replacements of the finished text: the tokenizer's own, and the clean-up if asked for."""
+    clean_up = CLEAN_UP_TOKENIZATION_SPACES if options.clean_up_tokenization_spaces else ()
+    return Replacers((*replaces, *clean_up))

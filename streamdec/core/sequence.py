@@ -8,9 +8,8 @@ from typing import Any, Self, SupportsIndex, cast
 from streamdec.chunks import Chunk, FinishReason, Withheld
 from streamdec.core import snapshots
 from streamdec.core.decode_stream import DecodeStream
-from streamdec.core.table import Route, UnknownIds
+from streamdec.core.options import ByteFallbackMode, Route, UnknownIds
 from streamdec.core.token_ids import as_sequence
-from streamdec.core.token_rules.byte_fallback import ByteFallbackMode
 from streamdec.errors import TokenIdError
 from streamdec.protocols import Decoder, Encoder
 

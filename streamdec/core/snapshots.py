@@ -16,12 +16,13 @@ from typing import Any, get_args
 
 from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason
 from streamdec.core.counting import code_points_in, count_of, text_in, tokens_in
+from streamdec.core.options import DEFAULT_OPTIONS, Options, Route
 from streamdec.core.provenance import BEFORE
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.stops.endings import Checkpoint
+from streamdec.core.stops.gate import OPEN
 from streamdec.core.stops.stop_set import Matching, StopSet
-from streamdec.core.table import DEFAULT_OPTIONS, Options, Route, Table
-from streamdec.core.tables import AnyTable
+from streamdec.core.table import Table
 from streamdec.core.token_ids import check_token_id
 from streamdec.errors import SnapshotError
 from streamdec.hooks import suppressed
@@ -38,6 +39,7 @@ __all__ = [
     "load",
     "load_checkpoint",
     "load_end",
+    "load_start",
     "offsets",
     "options_of",
     "places",
@@ -227,7 +229,7 @@ def reading(fields: Fields) -> Iterator[None]:
 
 
 def dump_checkpoint(
-    stops: StopSet, table: AnyTable, at: Checkpoint, *, has_ended: bool
+    stops: StopSet, table: Table, at: Checkpoint, *, has_ended: bool
 ) -> dict[str, Any]:
     """Return the fields of ``at``."""
     code_points, size = text_in(at.count)
@@ -244,17 +246,15 @@ def dump_checkpoint(
         fields["shield"] = [at.shield]
     if matching is not first:
         tail = stops.matcher.dump(matching.tail)
-        seen = {"open": matching.is_open, "marker": matching.marker_tail, "tail": tail}
-        known = {"open": True, "marker": "", "tail": stops.matcher.dump(stops.matcher.start)}
+        seen = {"gate": matching.gate, "marker": matching.marker_tail, "tail": tail}
+        known = {"gate": OPEN, "marker": "", "tail": stops.matcher.dump(stops.matcher.start)}
         fields["matching"] = {key: seen[key] for key in seen if seen[key] != known[key]} or {
-            "open": True
+            "gate": OPEN
         }
     return fields
 
 
-def load_checkpoint(
-    stops: StopSet, table: AnyTable, fields: Fields, *, has_ended: bool
-) -> Checkpoint:
+def load_checkpoint(stops: StopSet, table: Table, fields: Fields, *, has_ended: bool) -> Checkpoint:
     """Return what ``dump_checkpoint`` gave ``fields`` for.
 
     Raises ValueError, TypeError or KeyError if there is none.
@@ -263,9 +263,9 @@ def load_checkpoint(
     code_points, size = fields.size()
     count = count_of(tokens, code_points, size)
     if has_ended:
-        return Checkpoint(None, stops.first, "", (), BEFORE, tokens, count)
+        return Checkpoint(None, stops.first, "", (), BEFORE, count)
     state = table.load(fields.take("state", {}))
-    if isinstance(table, Table) and table.oldest(state) > tokens + 2:
+    if table.oldest(state) > tokens + 2:
         raise ValueError("something withheld is older than the stream")
     matching = _matching(stops, fields.take("matching", None))
     marks = _marks(fields.take("marks", []), tokens, code_points)
@@ -275,22 +275,34 @@ def load_checkpoint(
     _numbers(shield, BEFORE, tokens)
     if len(shield) != 1:
         raise ValueError(f"shield must be one index, not {shield!r:.60}")
-    return Checkpoint(state, matching, matching.jailed, marks, shield[0], tokens, count)
+    return Checkpoint(state, matching, matching.jailed, marks, shield[0], count)
 
 
 def _matching(stops: StopSet, data: Any) -> Matching:
     if data is None:
         return stops.first
-    if data.keys() - {"open", "marker", "tail"}:
+    if data.keys() - {"gate", "marker", "tail"}:
         raise ValueError(f"unexpected {sorted(map(str, data))} in matching")
-    is_open, marker = data.get("open", True), data.get("marker", "")
-    if not isinstance(is_open, bool) or not isinstance(marker, str):
-        raise TypeError("matching has a flag, a text and a tail")
+    gate, marker = data.get("gate", OPEN), data.get("marker", "")
+    if type(gate) is not int or not isinstance(marker, str):
+        raise TypeError("matching has a number, a text and a tail")
     matcher = stops.matcher
     tail = matcher.load(data["tail"]) if "tail" in data else matcher.start
-    if not stops.can_be(is_open, tail, marker):
+    if not stops.can_be(gate, tail, marker):
         raise ValueError("matching cannot be so under these conditions")
-    return stops.state(is_open, tail, marker)
+    return stops.state(gate, tail, marker)
+
+
+def load_start(stops: StopSet, fields: Fields) -> Matching:
+    """Return the state in which the stream began. Raises ValueError if there is none."""
+    number = fields.take("start", 0)
+    if type(number) is not int:
+        raise ValueError(f"start must be the number of a state, not {shown(number)}")
+    if number == 0:
+        return stops.first
+    if not stops.conditions.ignore_stops_between or not stops.gate.can_be(number - 1, ""):
+        raise ValueError("a start that these conditions do not have")
+    return stops.at(number - 1)
 
 
 def _marks(data: Any, tokens: int, code_points: int) -> tuple[int, ...]:

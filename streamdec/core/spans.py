@@ -31,9 +31,9 @@ from typing import Any, cast
 
 from streamdec.chunks import TokenSpan
 from streamdec.core import utf8
+from streamdec.core.byte_table import ByteTable
 from streamdec.core.provenance import State
 from streamdec.core.table import Table
-from streamdec.core.tables import AnyTable
 from streamdec.core.token_ids import check_token_id
 
 __all__ = ["Recorder", "SpanRecorder"]
@@ -325,7 +325,7 @@ class Recorder:
 
     __slots__ = ("_primed", "_table", "spans", "token_ids")
 
-    def __init__(self, table: AnyTable, primed: State, *, tokens: bool, spans: bool) -> None:
+    def __init__(self, table: Table, primed: State, *, tokens: bool, spans: bool) -> None:
         if spans and not table.has_spans:
             raise ValueError(
                 "spans=True needs text whose bytes can be told apart by token: the bytes route, "
@@ -337,7 +337,7 @@ class Recorder:
         self.spans: SpanRecorder | None = self._new_spans() if spans else None
 
     def _new_spans(self) -> SpanRecorder:
-        rule = cast(Table, self._table).rule
+        rule = cast(ByteTable, self._table).rule
         waiting = rule.waiting(self._primed[0])
         return SpanRecorder(rule.errors, self._primed[1], prompt_tokens=waiting)
 
@@ -351,7 +351,9 @@ class Recorder:
         if self.token_ids is not None:
             self.token_ids.append(token_id)
         if self.spans is not None:
-            data, own, contributes, waiting = cast(Table, self._table).contribution(state, token_id)
+            data, own, contributes, waiting = cast(ByteTable, self._table).contribution(
+                state, token_id
+            )
             self.spans.token(data, own, contributes=contributes, waiting=waiting)
 
     def without_text(self) -> None:
@@ -362,12 +364,12 @@ class Recorder:
     def finish(self, state: State) -> None:
         """The text ends in ``state``."""
         if self.spans is not None:
-            self.spans.release(cast(Table, self._table).rule.flush(state[0]))
+            self.spans.release(cast(ByteTable, self._table).rule.flush(state[0]))
 
     def release(self, state: State) -> None:
         """What is held in ``state`` is output, and the stream goes on."""
         if self.spans is not None:
-            rule = cast(Table, self._table).rule
+            rule = cast(ByteTable, self._table).rule
             data, after = rule.release(state[0])
             self.spans.release(data, waiting=rule.waiting(after))
 
@@ -404,7 +406,7 @@ class Recorder:
         }
 
     @classmethod
-    def load(cls, table: AnyTable, primed: State, data: Any, num_tokens: int) -> Recorder:
+    def load(cls, table: Table, primed: State, data: Any, num_tokens: int) -> Recorder:
         """Return the recorder of a stream of ``num_tokens`` that ``dump`` gave ``data`` for.
 
         Raises ValueError, TypeError or KeyError if there is none.
@@ -416,6 +418,6 @@ class Recorder:
             if len(token_ids) != num_tokens:
                 raise ValueError(f"{len(token_ids)} token_ids of {num_tokens} tokens")
         if spans is not None:
-            errors = cast(Table, table).rule.errors
+            errors = cast(ByteTable, table).rule.errors
             recorder.spans = SpanRecorder.load(errors, spans, num_tokens)
         return recorder

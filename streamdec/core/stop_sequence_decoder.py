@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Never, SupportsIndex
 
 from streamdec.chunks import Chunk, FinishReason, StopMatch
 from streamdec.core.machine import Machine, fed
+from streamdec.core.options import ByteFallbackMode, Options, UnknownIds
 from streamdec.core.stops.conditions import NO_CONDITIONS, StopConditions
-from streamdec.core.table import Options, UnknownIds
 from streamdec.core.tables import table_for
-from streamdec.core.token_rules.byte_fallback import ByteFallbackMode
 from streamdec.protocols import Decoder
 
 __all__ = ["StopSequenceDecoder"]

@@ -6,20 +6,20 @@ import os
 import warnings
 import weakref
 from collections.abc import Sequence
-from typing import TypeAlias, cast
+from typing import cast
 
-from streamdec.core.table import DEFAULT_OPTIONS, Options, Route, Table, replacers_of
+from streamdec.core.byte_table import ByteTable
+from streamdec.core.options import DEFAULT_OPTIONS, ByteFallbackMode, Options, Route
+from streamdec.core.replacers import replacers_of
+from streamdec.core.table import Table
 from streamdec.core.token_rules.base import TokenRule
-from streamdec.core.token_rules.byte_fallback import ByteFallbackMode
 from streamdec.core.token_rules.compile import compile_rule
 from streamdec.core.window_table import WindowTable
 from streamdec.errors import StreamdecWarning
 from streamdec.hooks import suppressed
 from streamdec.protocols import Decoder, TableDecoder
 
-__all__ = ["AnyTable", "route_of", "table_for"]
-
-AnyTable: TypeAlias = Table | WindowTable
+__all__ = ["route_of", "table_for"]
 
 _METHODS = ("decode", "piece", "is_skipped", "sample_ids")
 """The methods of a TableDecoder that compiling and verifying call."""
@@ -36,7 +36,7 @@ class _Compiled:
                 f"(streamdec.protocols); it lacks {', '.join(missing)}"
             )
         self._rules: dict[tuple[bool, ByteFallbackMode], TokenRule] = {}
-        self._tables: dict[Options, Table] = {}
+        self._tables: dict[Options, ByteTable] = {}
         self.is_exact = True
         with suppressed:
             difference = self._first_difference(decoder)
@@ -60,14 +60,14 @@ class _Compiled:
             rule = self._rules.setdefault(key, compiled)
         return rule
 
-    def table(self, decoder: TableDecoder, options: Options) -> Table | None:
+    def table(self, decoder: TableDecoder, options: Options) -> ByteTable | None:
         table = self._tables.get(options)
         if table is None:
             rule = self.rule(decoder, options)
             if rule is None or decoder.rules is None:
                 return None
             replacers = replacers_of(decoder.rules.replaces, options)
-            table = self._tables.setdefault(options, Table(rule, options, replacers))
+            table = self._tables.setdefault(options, ByteTable(rule, options, replacers))
         return table
 
     def _first_difference(self, decoder: TableDecoder) -> str | None:
@@ -86,7 +86,7 @@ class _Compiled:
         return None
 
 
-def _stream(table: Table, token_ids: Sequence[int]) -> str:
+def _stream(table: ByteTable, token_ids: Sequence[int]) -> str:
     row = table.row(table.prime(()))
     texts = []
     for token_id in token_ids:
@@ -99,7 +99,7 @@ def _stream(table: Table, token_ids: Sequence[int]) -> str:
     return "".join(texts) + table.flush(table.state(row))
 
 
-def _culprit(decoder: TableDecoder, table: Table, ids: Sequence[int], skip: bool) -> int:
+def _culprit(decoder: TableDecoder, table: ByteTable, ids: Sequence[int], skip: bool) -> int:
     for size in range(1, len(ids)):
         if _stream(table, ids[:size]) != decoder.decode(ids[:size], skip_special_tokens=skip):
             return ids[size - 1]
@@ -122,7 +122,7 @@ def _compiled_for(decoder: TableDecoder) -> _Compiled:
     return compiled
 
 
-def table_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> AnyTable:
+def table_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> Table:
     """Return the table of ``decoder`` and ``options``, which all their streams share.
 
     Raises ValueError or TypeError for bad options, and for those that the windowed route cannot

@@ -37,14 +37,14 @@ from streamdec.core.counting import (
     text_in,
     tokens_in,
 )
+from streamdec.core.letters import LETTERS, MOVES, NAMED
 from streamdec.core.provenance import BEFORE, Ages, State
 from streamdec.core.spans import Recorder
 from streamdec.core.stops import endings
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.stops.endings import Candidate, Checkpoint, Ending
 from streamdec.core.stops.stop_set import Matching, StopSet, stop_set_for
-from streamdec.core.table import LETTERS, MOVES, NAMED, Row, Table, Transition, transition_of
-from streamdec.core.tables import AnyTable
+from streamdec.core.table import Row, Table, Transition
 from streamdec.core.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
 from streamdec.core.unknown_ids import unknown_id, warn_once
 from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
@@ -185,6 +185,7 @@ class Walk(Counters):
         "_recorder",
         "_row",
         "_shield",
+        "_start",
         "_stops",
         "_table",
         "_unknown_tokens",
@@ -199,6 +200,8 @@ class Walk(Counters):
     _matching: Matching
     _free: int
     """``_matching.free``."""
+    _start: Matching
+    """The state in which the stream began."""
     _marks: Marks
     """Where the jailed text came from: a tally for each, or a count if the tally was reset."""
     _shield: int
@@ -213,7 +216,7 @@ class Walk(Counters):
     def _begin(
         self,
         tokenizer: Decoder,
-        table: AnyTable,
+        table: Table,
         conditions: StopConditions,
         prompt_token_ids: Iterable[SupportsIndex],
         *,
@@ -223,10 +226,11 @@ class Walk(Counters):
         """Begin a stream after a prompt."""
         prompt = as_sequence(prompt_token_ids)
         self.tokenizer = tokenizer
-        self._table: AnyTable = table
+        self._table: Table = table
         self._stops: StopSet = stop_set_for(tokenizer, table, conditions)
         self._limit = conditions.max_tokens
         self._primed: State = table.prime(prompt)
+        self._start = self._stops.after_prompt(tokenizer, prompt)
         self._num_prompt_tokens: int = len(prompt)
         self._recorder: Recorder | None = None
         if keep_tokens or spans:
@@ -251,7 +255,7 @@ class Walk(Counters):
         self._count = 0
         before = min(self._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
         self._set_offsets(-before, 0)
-        self._go(self._stops.first)
+        self._go(self._start)
 
     def _go(self, matching: Matching) -> None:
         """Move to the state ``matching``; called last: it reads what the token changed."""
@@ -355,11 +359,8 @@ class Walk(Counters):
 
     def _firsts(self, token_id: int, text: str) -> Ages:
         """The age of the first byte of each letter of ``text``, which ``token_id`` decides."""
-        table, state = self._table, self._table.state(self._row)
-        if isinstance(table, Table):
-            return table.firsts(state, token_id, text)
-        tokens = self.num_tokens
-        return (tokens - self._since(tokens),) * len(text)
+        table = self._table
+        return table.firsts(table.state(self._row), token_id, text)
 
     def _read_text(
         self, token_id: int, chunk: Chunk, letters: int
@@ -422,12 +423,7 @@ class Walk(Counters):
         firsts = self._firsts(token_id, text)
         row, table = self._row, self._table
         is_stored = type(row) is Row and token_id in row
-        if (
-            is_stored
-            and tally < INFINITE
-            and isinstance(table, Table)
-            and table.knows_ages(row.state)
-        ):
+        if is_stored and tally < INFINITE and table.has_spans and not table.waits(row.state):
             row.marks[token_id] = endings.tallied_marks(firsts)
         return (*marks, *endings.marks_of(self._count, firsts))[-matching.size :]
 
@@ -466,19 +462,13 @@ class Walk(Counters):
             is_cut = hidden and stops.hides
             return self._stopped(token_id, ending, Candidate(token_id, at) if is_cut else None)
         transition, is_unknown = self._transition(token_id)
-        if not stops.is_marker(matching, token_id):
+        text = transition[0].text
+        turned = stops.turned(at.matching, token_id, text)
+        if turned is None:
             return self._follow(token_id, transition, live, is_unknown=is_unknown)
-        return self._turn(token_id, transition, at, is_unknown=is_unknown)
-
-    def _turn(
-        self, token_id: int, transition: Transition, at: Checkpoint, *, is_unknown: bool
-    ) -> Chunk:
-        """Take a marker: what was withheld is output, and the token's own text is not read."""
-        chunk, index = transition[0], tokens_in(at.count)
-        text = at.withheld + chunk.text
-        out = chunk_of(text) if text else NOTHING
-        matching = self._stops.turned(at.matching, chunk.text)
-        after = _After(out, matching, (), (), None, index)
+        # A marker: what was withheld is output, and the token's own text is not read.
+        text = at.withheld + text
+        after = _After(chunk_of(text) if text else NOTHING, turned, (), (), None, index)
         return self._commit(token_id, transition, after, is_unknown=is_unknown)
 
     def _exact(self, mark: float) -> int:
@@ -508,7 +498,6 @@ class Walk(Counters):
             self._jailed_text,
             tuple(map(self._exact, self._marks[-size:] if size else ())),
             self._shield,
-            self._since(tokens_in(count)),
             count,
         )
 
@@ -552,7 +541,7 @@ class Walk(Counters):
         tokens, recorder = self.num_tokens + 1, self._recorder
         if recorder is not None and cut is None:
             table, row = self._table, self._row
-            after = transition_of(table, row, token_id)[3]
+            after = table.transition_or_unknown(row, token_id)[3]
             recorder.token(table.state(row), token_id)
             recorder.finish(table.idle if after is None else after.state)
         elif recorder is not None and cut is not None:
@@ -616,7 +605,7 @@ class Walk(Counters):
         table, stops, at = self._table, self._stops, self._checkpoint()
         tokens = tokens_in(at.count)
         text, state = table.release(at.state)
-        firsts = endings.released_ages(table, at, text, goes_on=True)
+        firsts = table.released(at.state, text, goes_on=True)
         ignore = 0 < stops.conditions.min_tokens >= tokens
         read, found = endings.find(stops, at, text, firsts, ignore=ignore)
         if self._recorder is not None:

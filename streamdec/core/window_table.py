@@ -6,20 +6,12 @@ import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
-from typing import Any, SupportsIndex
+from typing import Any, NamedTuple, SupportsIndex
 
-from streamdec.chunks import NOTHING, chunk_of
-from streamdec.core.counting import tally_of
-from streamdec.core.table import (
-    MOVES,
-    SLOW,
-    Options,
-    Route,
-    Row,
-    Transition,
-    letters_of,
-    replacers_of,
-)
+from streamdec.core.options import Options
+from streamdec.core.provenance import Ages
+from streamdec.core.replacers import replacers_of
+from streamdec.core.table import Table
 from streamdec.core.token_ids import check_token_id
 from streamdec.core.window import HALF, TokenWindow, WindowMemory
 from streamdec.errors import RewriteError, StreamdecWarning, TokenizerLibraryError
@@ -28,11 +20,19 @@ from streamdec.protocols import Decoder
 
 __all__ = ["WindowTable"]
 
-WindowState = tuple[WindowMemory, tuple[str, ...]]
+
+class WindowState(NamedTuple):
+    """The state of a windowed stream. No two states are alike, so none is idle and none is kept."""
+
+    memory: WindowMemory
+    tails: tuple[str, ...]
+    """What each replacer withholds."""
+    age: int
+    """How many tokens came since all text was out."""
 
 
-class WindowTable:
-    """A :class:`~streamdec.core.table.Table` over a TokenWindow. Its rows are never filled.
+class WindowTable(Table):
+    """A table over a TokenWindow. Nothing is stored: each step decodes.
 
     Args:
         decoder: what decodes.
@@ -41,13 +41,10 @@ class WindowTable:
     Raises ValueError for options that this route cannot honour.
     """
 
-    route: Route = "window"
-    idle: Any = None
-    """No two states are alike, so there is none to which streams return."""
+    route = "window"
     has_spans = False
-    rewrites = True
 
-    __slots__ = ("_piece", "_replacers", "_window", "idle_row", "options")
+    __slots__ = ("_piece", "_window")
 
     def __init__(self, decoder: Decoder, options: Options) -> None:
         if options.byte_fallback == "exact":
@@ -62,43 +59,35 @@ class WindowTable:
                 "id; on the windowed route use unknown_ids='skip'"
             )
         _hint(decoder)
-        self.options: Options = options
-        self.idle_row: list[Transition] = []
-        self._replacers = replacers_of((), options)
+        super().__init__(options, replacers_of((), options), None)
         self._window = TokenWindow(_full_decode(decoder, options.skip_special_tokens))
 
-    # --- looking up, and computing
+    # --- one token
 
-    def state(self, row: Any) -> WindowState:
-        """Return the state that ``row`` belongs to."""
-        state: WindowState = row.state
-        return state
+    def step(self, state: WindowState, token_id: int) -> tuple[str, WindowState]:
+        """Return the text that ``token_id`` gives in ``state``, and the state after it.
 
-    def row(self, state: WindowState) -> Row:
-        """Return the row of ``state``: a new one, which stays empty."""
-        return Row(state, holds=self.holds(state))
-
-    def transition(self, row: Any, token_id: int) -> Transition:
-        """Return what ``token_id`` does. Raises KeyError for an unknown id, if that is known."""
+        Raises KeyError for an unknown id, if that is known; RewriteError.
+        """
         if not self.knows(token_id):
             raise KeyError(token_id)
-        memory, tails = self.state(row)
+        memory, tails, age = state
         text, memory = self._window.step(memory, token_id)
-        text, tails = self._replacers.step(tails, text)
-        chunk = chunk_of(text) if text else NOTHING
-        return chunk, letters_of(text) | SLOW | MOVES, tally_of(text), self.row((memory, tails))
+        text, tails = self.replacers.step(tails, text)
+        is_out = text and not (memory.pending or any(tails))
+        return text, WindowState(memory, tails, 0 if is_out else age + 1)
 
-    def unknown(self, row: Any) -> Transition:
-        """Return the transition of an unknown id: nothing."""
-        return NOTHING, SLOW | MOVES, tally_of(""), self.row(self.state(row))
+    def step_unknown(self, state: WindowState) -> tuple[str, WindowState]:
+        """Return the same for an unknown id: no text."""
+        return "", state._replace(age=state.age + 1)
 
     def knows(self, token_id: int) -> bool:
         """Whether the tokenizer has ``token_id``; True if it cannot tell."""
         return self._piece is None or self._piece(token_id) is not None
 
-    def name_ids(self, token_ids: object) -> bool:
-        """Every token is looked at, so no id need be marked."""
-        return True
+    def is_bounded(self, state: WindowState) -> bool:
+        """No state comes twice: False."""
+        return False
 
     # --- the beginning and the end
 
@@ -106,29 +95,27 @@ class WindowTable:
         """Return the state after a prompt."""
         ids = [check_token_id(token_id, what="prompt token") for token_id in prompt_token_ids]
         memory = self._window.prime(ids)
-        tails = self._replacers.start
+        tails = self.replacers.start
         if tails:
             given = self._window.decode(ids[-HALF:]) if ids else ""
-            tails = self._replacers.resynchronise(given) or self._replacers.step(tails, given)[1]
-        return memory, tails
+            tails = self.replacers.resynchronise(given) or self.replacers.step(tails, given)[1]
+        return WindowState(memory, tails, 0)
 
     def flush(self, state: WindowState) -> str:
         """Return the text that was withheld. Raises RewriteError."""
-        memory, tails = state
-        return self._replacers.flush(tails, self._window.flush(memory))
+        return self.replacers.flush(state.tails, self._window.flush(state.memory))
 
     def release(self, state: WindowState) -> tuple[str, WindowState]:
         """Return the text of what is held, and the state in which the stream goes on."""
-        memory, tails = state
-        text, memory = self._window.release(memory)
-        return self._replacers.flush(tails, text), (memory, self._replacers.start)
+        text, memory = self._window.release(state.memory)
+        text = self.replacers.flush(state.tails, text)
+        return text, WindowState(memory, self.replacers.start, 0 if text else state.age)
 
-    # --- what is withheld
+    # --- what is withheld: its tokens cannot be told apart
 
     def holds(self, state: WindowState) -> bool:
         """Whether text may be withheld in ``state``."""
-        memory, tails = state
-        return bool(memory.pending) or any(tails)
+        return bool(state.memory.pending) or any(state.tails)
 
     def held(self, state: WindowState) -> bytes:
         """Return what ``flush`` would give, as UTF-8; b"" if it can give nothing."""
@@ -137,12 +124,35 @@ class WindowTable:
         except RewriteError:
             return b""
 
+    def oldest(self, state: WindowState) -> int:
+        """Return how many tokens came since all text was out."""
+        return state.age
+
+    def waits(self, state: WindowState) -> bool:
+        """Whether what is withheld may become another text: always."""
+        return True
+
+    def firsts(self, state: WindowState, token_id: int, text: str) -> Ages:
+        """Return the age of each letter of ``text``: of the oldest token that may have given it."""
+        return (state.age,) * len(text)
+
+    def released(self, state: WindowState, text: str, *, goes_on: bool = False) -> Ages:
+        """Return the age of each letter of ``text``, likewise."""
+        return (state.age,) * len(text)
+
+    def letters_before(self, state: WindowState, token_id: int, age: int) -> None:
+        """Return None: tokens cannot be told apart."""
+        return
+
     # --- JSON
 
     def dump(self, state: WindowState) -> dict[str, Any]:
         """Return ``state`` as JSON."""
-        memory, tails = state
-        return {**self._window.dump(memory), "tails": list(tails)}
+        return {
+            **self._window.dump(state.memory),
+            "tails": list(state.tails),
+            **({"age": state.age} if state.age else {}),
+        }
 
     def load(self, data: Any) -> WindowState:
         """Return the state that ``dump`` gave ``data`` for.
@@ -150,10 +160,12 @@ class WindowTable:
         Raises ValueError, TypeError or KeyError if no state has that form.
         """
         fields = dict(data)
-        tails = tuple(fields.pop("tails"))
-        if not self._replacers.is_tails(tails):
+        tails, age = tuple(fields.pop("tails")), fields.pop("age", 0)
+        if not self.replacers.is_tails(tails):
             raise ValueError("tails must be prefixes of the replaced patterns")
-        return self._window.load(fields), tails
+        if type(age) is not int or age < 0:
+            raise ValueError(f"age must be a number of tokens, not {age!r:.40}")
+        return WindowState(self._window.load(fields), tails, age)
 
 
 def _full_decode(decoder: Decoder, skip_special_tokens: bool) -> Callable[[Sequence[int]], str]:

@@ -35,6 +35,7 @@ def create_app(
     models: Sequence[str] = ("model",),
     limits: ServerLimits | None = None,
     eos_token_ids: Sequence[int] = (),
+    reasoning_markers: Sequence[tuple[str, str]] = (),
     api_keys: Sequence[str] = (),
     hosts: Collection[str] | None = None,
     allow_origins: Sequence[str] = (),
@@ -51,6 +52,9 @@ def create_app(
         models: the names of the model; the first is told where a request has none.
         limits: what clients may ask for.
         eos_token_ids: ids that end a stream; none if the engine ends by itself.
+        reasoning_markers: pairs of texts around the model's reasoning, such as
+            ``("<think>", "</think>")``. Stops in the text between them are ignored, unless a
+            request says otherwise (``ignore_stops_between``).
         api_keys: one of them is needed for everything below ``/v1``, if there are some.
         hosts: names that the Host header may have; None for all.
         allow_origins: web pages of which origins may ask (CORS); none if not said.
@@ -85,6 +89,7 @@ def create_app(
         list(models),
         limits or ServerLimits(),
         tuple(eos_token_ids),
+        tuple(reasoning_markers),
         has_simple_template=simple_template,
         allows_templates=allow_request_templates,
         isolates_templates=isolate_templates,

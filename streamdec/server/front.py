@@ -72,6 +72,7 @@ class Front:
     """The names of the model. The first is the default."""
     limits: ServerLimits = field(default_factory=ServerLimits)
     eos_token_ids: Sequence[int] = ()
+    reasoning_markers: Sequence[tuple[str, str]] = ()
     has_simple_template: bool = False
     """Whether to render lines of role and content for a model without a chat template."""
     allows_templates: bool = False

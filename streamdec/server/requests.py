@@ -38,8 +38,13 @@ _VLLM_KEYS = (  # the fields that end a stream
     "max_tokens",
     "max_completion_tokens",
 )
-_GATE_KEYS = ("enable_stops_after", "disable_stops_after")
-"""Our own fields: the texts or ids between which stops count."""
+_GATE_KEYS = (
+    "enable_stops_after",
+    "disable_stops_after",
+    "ignore_stops_between",
+    "starts_inside",
+)
+"""Our own fields: the texts or ids between which stops count or do not count."""
 _UNSERVED: Mapping[str, str] = {
     "stop_regex": "patterns of a client are not served here",
     "use_beam_search": "beams are not served here",
@@ -109,6 +114,7 @@ def generation_of(
     served: Sequence[str],
     limits: ServerLimits,
     eos_token_ids: Sequence[int],
+    reasoning_markers: Sequence[tuple[str, str]] = (),
     logprobs: int | None,
 ) -> Generation:
     """Read a request, with the field names of OpenAI's API and of vLLM's."""
@@ -123,7 +129,7 @@ def generation_of(
     if best_of is not None and best_of != n:
         message = "best_of must be n: samples are not ranked here"
         raise RequestError(message, param="best_of", code="unsupported_parameter")
-    conditions = _conditions(fields, limits, eos_token_ids)
+    conditions = _conditions(fields, limits, eos_token_ids, reasoning_markers)
     stream = fields.flag("stream")
     if fields.get("stream_options") is not None and not stream:
         message = "stream_options is for requests with stream: true"
@@ -184,7 +190,10 @@ def _check_unconstrained(fields: Fields) -> None:
 
 
 def _conditions(
-    fields: Fields, limits: ServerLimits, eos_token_ids: Sequence[int]
+    fields: Fields,
+    limits: ServerLimits,
+    eos_token_ids: Sequence[int],
+    reasoning_markers: Sequence[tuple[str, str]],
 ) -> StopConditions:
     for name in ("max_tokens", "max_completion_tokens"):
         fields.integer(name, 1, limits.max_tokens)
@@ -198,7 +207,9 @@ def _conditions(
     if not {"max_tokens", "max_completion_tokens"} & given.keys():
         given["max_tokens"] = limits.default_max_tokens or limits.max_tokens
         given["max_tokens"] = max(given["max_tokens"], given.get("min_tokens", 0))
-    gate = {key: fields.get(key) for key in _GATE_KEYS}
+    gate: dict[str, Any] = {key: fields.get(key) for key in _GATE_KEYS}
+    if all(gate[key] is None for key in _GATE_KEYS if key != "starts_inside"):
+        gate["ignore_stops_between"] = reasoning_markers
     try:
         return StopConditions.from_vllm(
             given, eos_token_ids=eos_token_ids, **gate, limits=limits.of_stops

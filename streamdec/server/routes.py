@@ -179,6 +179,7 @@ class Routes:
             served=front.models,
             limits=front.limits,
             eos_token_ids=front.eos_token_ids,
+            reasoning_markers=front.reasoning_markers,
             logprobs=logprobs,
         )
 

@@ -7,10 +7,9 @@ from difflib import get_close_matches
 from typing import Any, Literal, SupportsIndex, TypedDict, cast
 
 from streamdec.chunks import FinishReason
+from streamdec.core.options import ByteFallbackMode, UnknownIds
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions, StopLimits
-from streamdec.core.table import UnknownIds
-from streamdec.core.token_rules.byte_fallback import ByteFallbackMode
 from streamdec.protocols import Decoder
 from streamdec.streams.stepper import Machine
 
@@ -95,6 +94,8 @@ class DecoderOptions(DecodingOptions, total=False):
     stop_token_sequences: Iterable[Iterable[SupportsIndex]] | None
     enable_stops_after: str | int | None
     disable_stops_after: str | int | None
+    ignore_stops_between: tuple[str | int, str | int] | Iterable[tuple[str | int, str | int]] | None
+    starts_inside: bool | None
     stop_regex: str | Iterable[str] | None
     max_match_length: int | None
     limits: StopLimits | None

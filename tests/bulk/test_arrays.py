@@ -24,7 +24,7 @@ from streamdec import (
 )
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.bulk import BulkDecoder, arrays, column, decode_arrow, gather
-from streamdec.core.table import UnknownIds
+from streamdec.core.options import UnknownIds
 from streamdec.errors import (
     MissingExtraError,
     StreamdecError,

@@ -227,6 +227,14 @@ def test_stops_count_while_they_are_enabled(decode: Decoding) -> None:
     assert ends(decode, IDS, "--stop=\\nUsers", "--disable-stops-after=Use it,")[:2] == (TEXT, None)
 
 
+def test_stops_are_ignored_between_markers(decode: Decoding) -> None:
+    between = ("--ignore-stops-between", "One", "it,")
+    assert ends(decode, IDS, "--stop=Use", *between)[:2] == ("One. 🦉\nUse it,\n", "stop")
+    inside = ("--ignore-stops-between", "*", "it,", "--starts-inside")
+    assert ends(decode, IDS, "--stop=Use", *inside)[:2] == ("One. 🦉\nUse it,\n", "stop")
+    assert ends(decode, IDS, "--stop=Use", *inside[:3])[:2] == ("One. 🦉\n", "stop")
+
+
 @pytest.mark.parametrize(
     ("stop", "shown"),
     [(r"--stop=\nUser:", f"{BEFORE}\nUser:"), (f"--stop-id={QUESTION}", TEXT)],

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from streamdec import MockTokenizer
 from streamdec.core import utf8
+from streamdec.core.options import ByteFallbackMode
 from streamdec.core.token_rules.base import State, TokenRule
-from streamdec.core.token_rules.byte_fallback import ByteFallbackMode
 from streamdec.core.token_rules.compile import compile_rule
 from streamdec.protocols import DecodingRule, TextRules
 

@@ -6,12 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec.core.token_rules.byte_fallback import (
-    BROKEN,
-    ByteFallbackMode,
-    fallback_byte,
-    fallback_bytes,
-)
+from streamdec.core.options import ByteFallbackMode
+from streamdec.core.token_rules.byte_fallback import BROKEN, fallback_byte, fallback_bytes
 from streamdec.protocols import ByteFallback, DecodingRule, Metaspace
 from tests.core.tables import Table, through_json
 

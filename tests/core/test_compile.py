@@ -6,8 +6,9 @@ import pytest
 
 from streamdec import HuggingFaceTokenizer
 from streamdec.core import utf8
+from streamdec.core.options import ByteFallbackMode
 from streamdec.core.token_rules.base import FixedBytes, TokenRule
-from streamdec.core.token_rules.byte_fallback import ByteFallbackMode, ExactRuns, RunsThenSpaces
+from streamdec.core.token_rules.byte_fallback import ExactRuns, RunsThenSpaces
 from streamdec.core.token_rules.compile import compile_rule
 from streamdec.core.token_rules.contextual import Collapse, FirstThenLater, LeadingStrip, WordSuffix
 from streamdec.protocols import (

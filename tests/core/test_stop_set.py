@@ -9,10 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec.core.letters import NAMED, letters_of
+from streamdec.core.options import Options
 from streamdec.core.stops import stop_set as module
 from streamdec.core.stops.matcher import Hit
 from streamdec.core.stops.stop_set import StopSet, stop_set_for, stop_set_statistics
-from streamdec.core.table import NAMED, Options, Table, letters_of
+from streamdec.core.table import Table
 from streamdec.core.tables import table_for
 from tests.support.caches import small_caches
 

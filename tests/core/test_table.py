@@ -24,17 +24,10 @@ from streamdec import (
     StopSequenceDecoder,
 )
 from streamdec.core import table as module
-from streamdec.core.table import (
-    DEFAULT_OPTIONS,
-    LETTERS,
-    MOVES,
-    NAMED,
-    SLOW,
-    Options,
-    Row,
-    Table,
-    letters_of,
-)
+from streamdec.core.byte_table import ByteTable
+from streamdec.core.letters import LETTERS, MOVES, NAMED, SLOW, letters_of
+from streamdec.core.options import DEFAULT_OPTIONS, Options
+from streamdec.core.table import Row
 from streamdec.core.tables import route_of, table_for
 from streamdec.core.window_table import WindowTable
 from streamdec.errors import StreamdecWarning
@@ -51,9 +44,9 @@ def tokenizer_of(tokens: Sequence[bytes] = TOKENS) -> MockTokenizer:
     return MockTokenizer.from_tokens(tokens, [SPECIAL] if tokens is TOKENS else ())
 
 
-def table_of(tokenizer: MockTokenizer, options: Options = DEFAULT_OPTIONS) -> Table:
+def table_of(tokenizer: MockTokenizer, options: Options = DEFAULT_OPTIONS) -> ByteTable:
     found = table_for(tokenizer, options)
-    assert isinstance(found, Table)
+    assert isinstance(found, ByteTable)
     return found
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from streamdec import DecodeStream, HuggingFaceTokenizer, MockTokenizer
-from streamdec.core.table import Options
+from streamdec.core.options import Options
 from streamdec.core.window_table import WindowTable
 from streamdec.errors import RewriteError, StreamdecWarning, TokenIdError
 from tests.support.zoo import UNCOMPILED, ZOO

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from streamdec.backends import _reading, gguf_metadata, sentencepiece, tokenizer_config
-from streamdec.core import table, window
+from streamdec.core import byte_table, table, window
 from streamdec.core.stops import patterns, regex_matcher, stop_set
 from streamdec.loading import detect
 from streamdec.preflight import snapshot, turns
@@ -85,7 +85,7 @@ def test_each_bound_of_a_server_is_on_the_page() -> None:
         f"stop sets of a table | {STOP_SETS}",
         f"ids that streams of a table named | {table.MAX_NAMED:,} |",
         f"If streams name more than {table.MAX_NAMED:,} ids",
-        f"older than {table.MAX_AGE} tokens",
+        f"older than {byte_table.MAX_AGE} tokens",
         f"no step decodes more than {window.MAX_WINDOW} ids",
     ],
 )

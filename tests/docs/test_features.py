@@ -213,7 +213,12 @@ def ignore_eos() -> None:
     assert stopped([72, EOS, 33], eos_token_ids=[EOS], ignore_eos=True)[0] == "H!"
 
 
-def stops_that_sleep() -> None:
+def stops_ignored_in_a_part() -> None:
+    for prompt, text in ((b"", "B"), (b"<a>", "BA</a>B")):
+        ids = [*b"BA</a>BA"]
+        conditions = StopConditions("A", ignore_stops_between=("<a>", "</a>"))
+        decoder = StopSequenceDecoder(BYTES, conditions, [*prompt])
+        assert decoder.step_batch(ids).text == text
     text, decoder = stopped(b"A</think>xA!", stop="A", enable_stops_after="</think>")
     assert (text, decoder.finish_reason) == ("A</think>x", "stop")
 
@@ -469,8 +474,8 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
         "tests/test_stop_laws.py::test_laws_1_to_4_and_9_to_11_as_the_reference",
     ),
     "`ignore_eos`": (ignore_eos, "tests/test_stop_laws.py::test_all_laws_as_the_reference"),
-    "Stops that sleep until a marker": (
-        stops_that_sleep,
+    "Stops ignored in a part of the text, such as reasoning": (
+        stops_ignored_in_a_part,
         "tests/core/test_stop_set.py::test_where_a_stop_ends_counts_what_a_marker_took",
     ),
     "Reasoning and tool calls known to the matcher itself": (stops_switch_on_and_off,),

@@ -89,6 +89,11 @@ def test_prompts_of_ids(server: Served, client: OpenAI) -> None:
         ({"min_tokens": 1_000}, TEXT, None),
         ({"stop": " ", "enable_stops_after": "two."}, "One 🦉 two.\nUser:", " "),
         ({"stop": " ", "disable_stops_after": "One"}, TEXT, None),
+        (
+            {"stop": " ", "ignore_stops_between": ["One", "\nU"], "starts_inside": True},
+            "One 🦉 two.\nUser:",
+            " ",
+        ),
         ({"stop": None, "max_tokens": 2}, "On", None),
     ],
 )

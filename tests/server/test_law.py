@@ -30,6 +30,13 @@ def test_the_text_is_that_of_the_decoder(running: Served, data: st.DataObject) -
         "disable_stops_after": data.draw(st.sampled_from([None, None, " the", ids[-1]])),
         "max_tokens": data.draw(st.integers(3, 45)),
     }
+    if data.draw(st.booleans()):
+        del conditions["enable_stops_after"], conditions["disable_stops_after"]
+        markers = st.sampled_from(["e", "🦉", " the", ids[0], ids[-1], 5])
+        first, last = data.draw(markers), data.draw(markers)
+        if first != last:
+            conditions["ignore_stops_between"] = [[first, last]]
+            conditions["starts_inside"] = data.draw(st.sampled_from([None, None, True, False]))
     skips = data.draw(st.booleans())
     decoder = StopSequenceDecoder(
         tokenizer, StopConditions(**conditions), ids, skip_special_tokens=skips

@@ -36,8 +36,9 @@ _DECODING = ("decode", "batch_decode", "_decode")
 """The methods of a tokenizer of transformers that turn ids into text."""
 _CONTEXT = 5
 """How many ids are context when SGLang's own code goes on with a request."""
-_MAX_LATE = 64
-"""The most characters that wait for the end of the next one: more than most stops have."""
+_MAX_LATE = 16
+"""The most characters that wait for the end of the next one: more than most stops have of those
+that are several tokens."""
 _MAX_PROMPTS = 1024
 """How many ends of prompts are remembered, with a stream that has read them."""
 
@@ -90,7 +91,9 @@ class Request:
         """Take ids that came together, and return the text to output."""
         text = "".join(map(self.step, ids))
         self.ids.extend(ids)
-        return self.decided(text) if text or self.late else ""
+        if self.late or (text and self.stream.holds):
+            return self.decided(text)
+        return text
 
     def decided(self, text: str) -> str:
         """Return the text to output after ids that decided ``text``."""

@@ -105,20 +105,19 @@ def tokenizer(name: str) -> Any:
     return found
 
 
-def make_manager(tokenizer: Any, *, capacity: int = 1 << 16, batched: bool = True) -> Any:
+def make_manager(tokenizer: Any, *, capacity: int = 1 << 16) -> Any:
     """Return a ``DetokenizerManager`` without its sockets.
 
     Args:
         tokenizer: what decodes.
         capacity: how many requests it keeps the state of.
-        batched: whether SGLang's own code decodes a batch in one call.
     """
     theirs = load().detokenizer
     manager = theirs.DetokenizerManager.__new__(theirs.DetokenizerManager)
     manager.tokenizer = tokenizer
     manager.vocab_size = len(tokenizer)
     manager.decode_status = theirs.LimitedCapacityDict(capacity=capacity)
-    manager.disable_tokenizer_batch_decode = not batched
+    manager.disable_tokenizer_batch_decode = False
     manager.is_tool_call_parser_gpt_oss = False
     manager.tool_close_token_ids = frozenset()
     return manager

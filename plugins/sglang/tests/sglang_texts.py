@@ -204,14 +204,14 @@ class Oracle:
 
     def _bytes_of(self, token: str) -> bytes:
         if self.has_byte_level:
-            if all(letter in _BYTE_LEVEL for letter in token):
-                return bytes(_BYTE_LEVEL[letter] for letter in token)
+            if all(letter in BYTE_LETTERS for letter in token):
+                return bytes(BYTE_LETTERS[letter] for letter in token)
             return token.encode()
         byte = _BYTE.fullmatch(token)
         return bytes([int(byte[1], 16)]) if byte else token.replace("▁", " ").encode()
 
 
-def _byte_level() -> dict[str, int]:
+def _byte_letters() -> dict[str, int]:
     """Return the letters that stand for bytes in byte-level vocabularies."""
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [byte for byte in range(256) if byte not in shown]
@@ -219,7 +219,7 @@ def _byte_level() -> dict[str, int]:
     return letters | {chr(256 + place): byte for place, byte in enumerate(hidden)}
 
 
-_BYTE_LEVEL = _byte_level()
+BYTE_LETTERS = _byte_letters()
 
 
 def _special_ids(tokenizer: Any) -> set[int]:
@@ -242,22 +242,26 @@ codecs.register_error("each", _each)
 def kind_of(outcome: Outcome, oracle: Oracle) -> str | None:
     """Return the class of a difference between SGLang and the plugin; None without one."""
     theirs, ours = ("".join(outcome.texts[name]) for name in ("SGLang", "plugin"))
-    right = oracle.expected(outcome)
+    right, skip = oracle.expected(outcome), outcome.script.params["skip_special_tokens"]
     if ours != right:
-        is_cut = isinstance(outcome.reason.get("matched"), str) and ours.startswith(right)
-        if is_cut and theirs == ours:
-            return "alike: the scheduler had sent a part of the stop"
+        matched = outcome.reason.get("matched")
+        if isinstance(matched, str) and ours.startswith(right):
+            if theirs == ours:
+                return "alike: the scheduler had sent a part of the stop"
+            if matched in oracle.decode(outcome.ids[:-1], skip=skip):
+                return "the scheduler finds a stop late"
         return "unexplained: not the oracle's"
     if theirs == ours:
         return None
     ids, num_prompt_ids = outcome.ids, outcome.num_prompt_ids
-    skip = outcome.script.params["skip_special_tokens"]
     if any(token_id >= len(oracle.tokenizer) for token_id in ids):
         return "an id that the tokenizer does not have"
     if oracle.decided(ids[:num_prompt_ids], skip=skip)[1]:
         return "the prompt ends inside a character"
     if "\ufffd" in oracle.decode(ids, skip=skip):
         return "bytes that are not UTF-8"
+    if isinstance(outcome.reason.get("matched"), str) and theirs.startswith(right):
+        return "SGLang outputs a part of the stop"
     if len(theirs) > len(ours):
         return "SGLang repeats text"
     return "unexplained"

@@ -22,6 +22,7 @@ __all__ = ["StopConditions", "StopLimits"]
 Texts = str | Iterable[str] | None
 Ids = SupportsIndex | Iterable[SupportsIndex] | None
 Marker = str | int | None
+Sections = tuple[str | int, str | int] | Iterable[tuple[str | int, str | int]] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,8 @@ class _Fields:
     stop_token_sequences: tuple[tuple[int, ...], ...] = ()
     enable_stops_after: Marker = None
     disable_stops_after: Marker = None
+    ignore_stops_between: tuple[tuple[str | int, str | int], ...] = ()
+    starts_inside: bool | None = None
     stop_regex: tuple[str, ...] = ()
     max_match_length: int | None = None
 
@@ -122,6 +125,14 @@ class StopConditions(_Fields):
             does not count. A stop begins after it. End-of-sequence ids and ``max_tokens`` always
             apply.
         disable_stops_after: a text or an id after which stops are ignored again.
+        ignore_stops_between: an opening and a closing marker, each a text or an id, or a list of
+            such pairs, such as ``("<think>", "</think>")``. From an opening marker to its closing
+            marker (a *section*) stops are ignored, except end-of-sequence ids and ``max_tokens``.
+            A stream begins inside a section if the last marker of its prompt is an opening one.
+            Cannot be combined with the two conditions above.
+        starts_inside: whether streams begin inside the first section, whatever the prompt is. None:
+            the prompt decides. Markers that are ids, or texts that are always encoded as one token,
+            are searched among the ids of the prompt; for other texts the prompt is decoded.
         stop_regex: patterns of Python's ``re``, flags inline (``(?i)``). One is complete at the
             first code point up to which some text is a whole match, so ``\d+`` at the first digit:
             greedy and lazy are the same. Of the matches that end there the longest is the stop, and
@@ -174,6 +185,8 @@ class StopConditions(_Fields):
         stop_token_sequences: Iterable[Iterable[SupportsIndex]] | None = (),
         enable_stops_after: Marker = None,
         disable_stops_after: Marker = None,
+        ignore_stops_between: Sections = (),
+        starts_inside: bool | None = None,
         stop_regex: Texts = (),
         max_match_length: int | None = None,
         limits: StopLimits | None = None,
@@ -193,6 +206,10 @@ class StopConditions(_Fields):
             "stop_token_sequences": _sequences(stop_token_sequences),
             "enable_stops_after": _marker("enable_stops_after", enable_stops_after),
             "disable_stops_after": _marker("disable_stops_after", disable_stops_after),
+            "ignore_stops_between": _sections("ignore_stops_between", ignore_stops_between),
+            "starts_inside": None
+            if starts_inside is None
+            else _flag("starts_inside", starts_inside),
             "stop_regex": _in_order("stop_regex", stop_regex),
             "max_match_length": None
             if max_match_length is None
@@ -204,19 +221,36 @@ class StopConditions(_Fields):
             raise ValueError(
                 f"min_tokens ({self.min_tokens}) must not exceed max_tokens ({self.max_tokens})"
             )
+        if self.starts_inside is not None and not self.ignore_stops_between:
+            raise ValueError("starts_inside is about ignore_stops_between, and there is none")
+        has_switch = self.enable_stops_after is not None or self.disable_stops_after is not None
+        if self.ignore_stops_between and has_switch:
+            raise ValueError(
+                "ignore_stops_between cannot be combined with enable_stops_after or "
+                "disable_stops_after"
+            )
         if self.max_match_length is not None and not self.stop_regex:
             raise ValueError("max_match_length is about stop_regex, and there is none")
         patterns = read_patterns(self.stop_regex, self.max_match_length)
         if limits is not None:
             if not isinstance(limits, StopLimits):
                 raise TypeError(f"limits must be StopLimits, not {limits!r:.60}")
-            markers = [
-                each for each in (enable_stops_after, disable_stops_after) if isinstance(each, str)
-            ]
+            markers = [each for each in self.markers if isinstance(each, str)]
             texts = (*self.stop, *self.visible_stop, *markers)
             limits.check((*texts, *self.stop_token_sequences), patterns)
         if patterns:
             matcher_of((), (), patterns)  # what cannot be compiled is refused here
+
+    @property
+    def markers(self) -> tuple[str | int, ...]:
+        """The markers of the gate: texts and ids at which stops begin or cease to count."""
+        pairs = self.ignore_stops_between
+        each = (
+            self.enable_stops_after,
+            self.disable_stops_after,
+            *(m for pair in pairs for m in pair),
+        )
+        return tuple(marker for marker in each if marker is not None)
 
     # --- requests
 
@@ -228,6 +262,8 @@ class StopConditions(_Fields):
         eos_token_ids: Ids = (),
         enable_stops_after: str | int | None = None,
         disable_stops_after: str | int | None = None,
+        ignore_stops_between: Sections = (),
+        starts_inside: bool | None = None,
         limits: StopLimits | None = None,
     ) -> Self:
         """The conditions of a request to OpenAI, of any of its APIs that make text.
@@ -239,6 +275,8 @@ class StopConditions(_Fields):
             eos_token_ids: the model's own, which no request names.
             enable_stops_after: as for the constructor; no API has a word for it.
             disable_stops_after: likewise.
+            ignore_stops_between: likewise.
+            starts_inside: likewise.
             limits: as for the constructor.
 
         Raises what the constructor raises, and TypeError if ``request`` is no mapping. Messages
@@ -255,6 +293,8 @@ class StopConditions(_Fields):
                 eos_token_ids=eos_token_ids,
                 enable_stops_after=enable_stops_after,
                 disable_stops_after=disable_stops_after,
+                ignore_stops_between=ignore_stops_between,
+                starts_inside=starts_inside,
                 limits=limits,
             )
 
@@ -266,14 +306,15 @@ class StopConditions(_Fields):
         eos_token_ids: Ids = (),
         enable_stops_after: str | int | None = None,
         disable_stops_after: str | int | None = None,
+        ignore_stops_between: Sections = (),
+        starts_inside: bool | None = None,
         limits: StopLimits | None = None,
     ) -> Self:
         """The conditions of vLLM's ``SamplingParams`` as a dict, or of a body with its extra keys.
 
         Otherwise than there, the longest of the stops that are complete at one code point counts,
         not the first in the list; and a stop string that is the text of a skipped special token
-        ends the stream too. ``request``, ``eos_token_ids``, ``enable_stops_after``,
-        ``disable_stops_after``, ``limits`` and what is raised are as for ``from_openai``.
+        ends the stream too. The arguments and what is raised are as for ``from_openai``.
         """
         with translated(request, VLLM) as arguments:
             return cls(
@@ -281,6 +322,8 @@ class StopConditions(_Fields):
                 eos_token_ids=eos_token_ids,
                 enable_stops_after=enable_stops_after,
                 disable_stops_after=disable_stops_after,
+                ignore_stops_between=ignore_stops_between,
+                starts_inside=starts_inside,
                 limits=limits,
             )
 
@@ -292,6 +335,8 @@ class StopConditions(_Fields):
         eos_token_ids: Ids = (),
         enable_stops_after: str | int | None = None,
         disable_stops_after: str | int | None = None,
+        ignore_stops_between: Sections = (),
+        starts_inside: bool | None = None,
         max_match_length: int | None = None,
         limits: StopLimits | None = None,
     ) -> Self:
@@ -300,9 +345,8 @@ class StopConditions(_Fields):
         As there, ``ignore_eos`` ignores ``stop_token_ids`` too. Otherwise than there,
         ``min_new_tokens`` holds for strings and not only for ids; the stop that is complete first
         counts, not the first in the list; and what ``stop_regex`` matches is hidden like any stop.
-        ``max_match_length`` is for requests that have one. ``request``, ``eos_token_ids``,
-        ``enable_stops_after``, ``disable_stops_after``, ``limits`` and what is raised are as for
-        ``from_openai``.
+        ``max_match_length`` is for requests that have one. The other arguments and what is raised
+        are as for ``from_openai``.
         """
         with translated(request, SGLANG) as arguments:
             if "stop_regex" in arguments:
@@ -312,6 +356,8 @@ class StopConditions(_Fields):
                 eos_token_ids=eos_token_ids,
                 enable_stops_after=enable_stops_after,
                 disable_stops_after=disable_stops_after,
+                ignore_stops_between=ignore_stops_between,
+                starts_inside=starts_inside,
                 limits=limits,
             )
 
@@ -434,12 +480,33 @@ def _count(name: str, value: Any, *, least: int) -> int:
 
 
 def _marker(name: str, value: Any) -> Marker:
-    if value is None:
-        return None
+    return None if value is None else _text_or_id(name, value)
+
+
+def _text_or_id(name: str, value: Any) -> str | int:
     if isinstance(value, str):
         _check_text(name, value)
-        return value
+        return str.__str__(value)
     return check_token_id(value, what=name)
+
+
+def _sections(name: str, given: Any) -> tuple[tuple[str | int, str | int], ...]:
+    """Pairs of markers, each once, in the caller's order: the first is that of starts_inside."""
+    pairs = _listed(given)
+    if pairs and not _is_list(pairs[0]):
+        pairs = [pairs]  # one pair
+    sections: dict[str | int, str | int] = {}
+    for pair in pairs:
+        if not _is_list(pair) or len(markers := [*pair]) != 2:
+            raise TypeError(
+                f"{name}: expected pairs of an opening and a closing marker, got {given!r:.80}"
+            )
+        opening, closing = (_text_or_id(name, marker) for marker in markers)
+        if opening == closing:
+            raise ValueError(f"{name}: the opening and the closing marker are both {opening!r:.60}")
+        if sections.setdefault(opening, closing) != closing:
+            raise ValueError(f"{name}: {opening!r:.60} opens two sections")
+    return tuple(sections.items())
 
 
 NO_CONDITIONS = StopConditions()

@@ -57,8 +57,7 @@ from streamdec.core.counting import (
 from streamdec.core.provenance import Ages
 from streamdec.core.spans import Recorder
 from streamdec.core.stops.stop_set import Matching, Read, StopSet
-from streamdec.core.table import Table, transition_of
-from streamdec.core.tables import AnyTable
+from streamdec.core.table import Table
 from streamdec.errors import RewriteError
 
 __all__ = [
@@ -72,7 +71,6 @@ __all__ = [
     "followed",
     "marks_of",
     "origin_of",
-    "released_ages",
     "tallied_marks",
 ]
 
@@ -89,8 +87,6 @@ class Checkpoint(NamedTuple):
     """For each token of the jailed text: the count after its letters, its tokens included."""
     shield: int
     """Code points that began in this token or an earlier one cannot be part of a stop."""
-    since: int
-    """The index of the first token of which something may be withheld."""
     count: int  # type: ignore[assignment]
     """Of the tokens so far, and of the text that they decided."""
 
@@ -216,7 +212,7 @@ def _runs(firsts: Ages) -> list[tuple[int, int]]:
     ]
 
 
-def followed(candidates: Sequence[Candidate], table: AnyTable) -> Candidate:
+def followed(candidates: Sequence[Candidate], table: Table) -> Candidate:
     """Return the first of ``candidates``, tokens in a row, with the text of all of them followed.
 
     It keeps what it knows: while it stays the first, each token is followed once.
@@ -228,19 +224,16 @@ def followed(candidates: Sequence[Candidate], table: AnyTable) -> Candidate:
 
 
 def _advanced(
-    candidate: Candidate, table: AnyTable, at: Checkpoint, token_id: int, text: str
+    candidate: Candidate, table: Table, at: Checkpoint, token_id: int, text: str
 ) -> Candidate:
     """``candidate`` after ``token_id``, which decides ``text`` at ``at``."""
     if not text:
         return candidate
-    index, since, known = tokens_in(at.count), candidate.since + text, None
+    index, since = tokens_in(at.count), candidate.since + text
+    known = table.letters_before(at.state, token_id, index - candidate.place)
+    firsts = table.firsts(at.state, token_id, text)
     alone: str | None = None
-    if isinstance(table, Table):
-        known = table.letters_before(at.state, token_id, index - candidate.place)
-        firsts = table.firsts(at.state, token_id, text)
-    else:
-        firsts = (index - at.since,) * len(text)
-    if known is None or candidate.before.state[3].waiting:
+    if known is None or table.waits(candidate.before.state):
         # An earlier token whose bytes are held may give different text once this token follows.
         alone = ""
         with suppress(RewriteError):
@@ -263,7 +256,7 @@ def _advanced(
 # --- the ends -------------------------------------------------------------------------------------
 
 
-def at_release(stops: StopSet, table: AnyTable, at: Checkpoint, *, ignore: bool) -> Ending:
+def at_release(stops: StopSet, table: Table, at: Checkpoint, *, ignore: bool) -> Ending:
     """Return the end because nothing follows. What comes out may complete a stop."""
     text, found = _released(stops, table, at, ignore=ignore)
     return found or Ending(text)
@@ -271,7 +264,7 @@ def at_release(stops: StopSet, table: AnyTable, at: Checkpoint, *, ignore: bool)
 
 def by_id(
     stops: StopSet,
-    table: AnyTable,
+    table: Table,
     at: Checkpoint,
     token_id: int,
     reason: StopReason,
@@ -298,7 +291,7 @@ def by_id(
 
 def by_sequence(
     stops: StopSet,
-    table: AnyTable,
+    table: Table,
     at: Checkpoint,
     sequence: Sequence[Candidate],
     token_id: int,
@@ -345,35 +338,22 @@ def _end_of(at: Checkpoint, text: str) -> int:
 
 
 def _released(
-    stops: StopSet, table: AnyTable, at: Checkpoint, *, ignore: bool = False
+    stops: StopSet, table: Table, at: Checkpoint, *, ignore: bool = False
 ) -> tuple[str, Ending | None]:
     """The text that comes out because nothing follows, and the stop that it completes."""
     text = table.flush(at.state)
-    firsts = released_ages(table, at, text)
+    firsts = table.released(at.state, text)
     return _emptied(*find(stops, at, text, firsts, ignore=ignore))
 
 
-def released_ages(table: AnyTable, at: Checkpoint, text: str, *, goes_on: bool = False) -> Ages:
-    """Return the ages of ``text``, which a flush gives at ``at``, or a release (``goes_on``)."""
-    if isinstance(table, Table):
-        return table.released(at.state, goes_on=goes_on)
-    return (tokens_in(at.count) - at.since,) * len(text)
-
-
 def _parted(
-    stops: StopSet, table: AnyTable, at: Checkpoint, token_id: int
+    stops: StopSet, table: Table, at: Checkpoint, token_id: int
 ) -> tuple[str, Ending | None, provenance.Parted]:
     """What comes out before a token that ends the stream by its id; and the token's own text.
 
     Of that nothing is matched. It begins with a character that an earlier token may have begun.
     """
-    if isinstance(table, Table):
-        parted = table.parted(at.state, token_id)
-    else:
-        alone = table.flush(at.state)
-        chunk, _, _, after = transition_of(table, table.row(at.state), token_id)
-        text = chunk.text + table.flush(table.state(after))
-        parted = provenance.parted_by_text(alone, released_ages(table, at, alone), text)
+    parted = table.parted(at.state, token_id)
     text, found = _emptied(*find(stops, at, parted.before, parted.firsts))
     return text, found, parted
 

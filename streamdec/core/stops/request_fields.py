@@ -81,7 +81,8 @@ WRAPPERS: Mapping[str, str] = {
 
 STRANGERS = frozenset({
     # StopConditions' own
-    "enable_stops_after", "disable_stops_after", "eos_token_ids", "max_match_length",
+    "enable_stops_after", "disable_stops_after", "ignore_stops_between", "starts_inside",
+    "eos_token_ids", "max_match_length",
     "visible_stop",
     "visible_stop_token_ids",
     # and those of others

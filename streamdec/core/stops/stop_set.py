@@ -2,11 +2,11 @@ r"""Stop conditions at work: what each text does to them, computed once and then
 
 **Theory.** A stream with stops walks two automata side by side. The table
 (:mod:`streamdec.core.table`) turns ids into text; this module turns text into text that may be
-output. Its states are :class:`Matching` objects: the matcher's tail, whether the gate is open, and
-what was seen of the gate's next marker. In nearly all streams the state is nearly always the first
-one, in which nothing was seen. Its ``alert`` is the mask of the letters with which a stop (or
-marker) may begin, and a token whose text has none of these letters is not looked at. In every other
-state each letter matters.
+output. Its states are :class:`Matching` objects: the matcher's tail, the state of the gate
+(:mod:`streamdec.core.stops.gate`), and what was seen of the gate's next marker. In nearly all
+streams the state is nearly always the first one, in which nothing was seen. Its ``alert`` is the
+mask of the letters with which a stop (or marker) may begin, and a token whose text has none of
+these letters is not looked at. In every other state each letter matters.
 
 A mask is a number, and CPython compares two numbers faster than it combines them. So a state also
 has ``free``, the lowest bit of its ``alert``: no mask below it has a letter of ``alert``. The
@@ -24,7 +24,8 @@ made in microseconds, and is warm from the start, since the table belongs to the
 
 >>> from streamdec import MockTokenizer, StopConditions
 >>> from streamdec.core.stops.stop_set import stop_set_for
->>> from streamdec.core.table import Options, letters_of
+>>> from streamdec.core.letters import letters_of
+>>> from streamdec.core.options import Options
 >>> from streamdec.core.tables import table_for
 >>> tokenizer = MockTokenizer()
 >>> stops = stop_set_for(tokenizer, table_for(tokenizer), StopConditions("\nUser:"))
@@ -51,15 +52,16 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, SupportsIndex, TypeAlias
 
 from streamdec.chunks import NOTHING, Chunk, StopReason, chunk_of
+from streamdec.core.letters import LETTERS, MOVES, NAMED, SLOW, letters_of
 from streamdec.core.stops.conditions import StopConditions
-from streamdec.core.stops.matcher import Hit, Matcher, StopStrings, proper_prefix_test
+from streamdec.core.stops.gate import OPEN, Gate, PromptMarkers, gate_of
+from streamdec.core.stops.matcher import Hit, Matcher, proper_prefix_test
 from streamdec.core.stops.patterns import read_patterns
 from streamdec.core.stops.regex_matcher import matcher_of
-from streamdec.core.table import LETTERS, MOVES, NAMED, SLOW, Table, letters_of
-from streamdec.core.tables import AnyTable
+from streamdec.core.table import Table
 from streamdec.core.warn_once import WarnOnce
 from streamdec.locks import Lock
 from streamdec.protocols import Decoder
@@ -109,7 +111,7 @@ class Matching(dict[str, "Known"]):
     """
 
     __slots__ = (
-        *("_stops", "alert", "cached", "free", "free_moving", "is_open", "jailed"),
+        *("_stops", "alert", "cached", "free", "free_moving", "gate", "jailed"),
         *("marker_tail", "size", "tail"),
     )
 
@@ -117,7 +119,7 @@ class Matching(dict[str, "Known"]):
         self,
         stops: StopSet | None,
         alert: int,
-        is_open: bool,
+        gate: int,
         tail: Any,
         marker_tail: str,
         jailed: str,
@@ -132,8 +134,8 @@ class Matching(dict[str, "Known"]):
         """A token whose mask is below this number has no letter of ``alert`` and keeps the row."""
         self.free_moving: int = MOVES + self.free if alert >= 0 else 0
         """The same for a token that moves the table's state and whose id nobody named."""
-        self.is_open: bool = is_open
-        """Whether stops count: always, if there is no gate."""
+        self.gate: int = gate
+        """The gate's state: OPEN, or the number of a section."""
         self.tail: Any = tail
         """The matcher's."""
         self.marker_tail: str = marker_tail
@@ -154,9 +156,14 @@ class Matching(dict[str, "Known"]):
     def uncached(self) -> Matching:
         """The same state for streams that look at each token: an ``alert`` of -1, no texts."""
         marker_tail, jailed, size = self.marker_tail, self.jailed, self.size
-        twin = Matching(None, -1, self.is_open, self.tail, marker_tail, jailed, size)
+        twin = Matching(None, -1, self.gate, self.tail, marker_tail, jailed, size)
         twin.cached = self.cached
         return twin
+
+    @property
+    def is_open(self) -> bool:
+        """Whether stops count: always, if there is no gate."""
+        return self.gate == OPEN
 
 
 class Read(NamedTuple):
@@ -192,16 +199,15 @@ class StopSet:
     __slots__ = (
         "_alert",
         "_begins",
-        "_jails",
-        "_markers",
         "_named",
         "_own_size",
+        "_prompt_markers",
         "_sequences",
         "_sizes",
         "_states",
         "conditions",
         "first",
-        "has_gate",
+        "gate",
         "ids",
         "kept_in",
         "matcher",
@@ -212,7 +218,7 @@ class StopSet:
 
     def __init__(
         self,
-        table: AnyTable,
+        table: Table,
         conditions: StopConditions,
         skipped: dict[str, tuple[int, ...]],
     ) -> None:
@@ -222,40 +228,27 @@ class StopSet:
         visible = (*conditions.stop, *conditions.visible_stop) if shown else conditions.visible_stop
         patterns = read_patterns(conditions.stop_regex, conditions.max_match_length)
         self.matcher: Matcher = matcher_of(hidden, visible, patterns, shown=shown)
-        after, until = conditions.enable_stops_after, conditions.disable_stops_after
-        self.has_gate: bool = after is not None or until is not None
-        # By whether the gate is open: the ids and the text that turn it.
-        self._markers = tuple(
-            frozenset(
-                skipped.get(each, ()) if isinstance(each, str) else [] if each is None else [each]
-            )
-            for each in (after, until)
-        )
-        self._jails = tuple(
-            StopStrings([each]) if isinstance(each, str) else None for each in (after, until)
-        )
+        self.gate: Gate = gate_of(conditions, skipped)
         self._sequences = frozenset(conditions.stop_token_sequences)
         self._sizes = sorted({len(sequence) for sequence in self._sequences}, reverse=True)
         self._begins = proper_prefix_test(self._sequences)
+        self._prompt_markers: PromptMarkers | None = None
         self._named = _named_stops(conditions, skipped)
         self.ids: frozenset[int] = frozenset(
             [
                 *self._named,
                 *conditions.eos_token_ids,
                 *(sequence[0] for sequence in self._sequences),
-                *self._markers[0],
-                *self._markers[1],
+                *self.gate.ids,
             ]
         )
         """Ids that may do something by themselves."""
-        self.reads_text: bool = bool(
-            hidden or visible or patterns or self._jails[0] or self._jails[1]
-        )
+        self.reads_text: bool = bool(hidden or visible or patterns or self.gate.reads_text)
         """Whether any text can matter."""
         self._alert = SLOW | (NAMED if self.ids else 0)
         self.reads_all: bool = not table.name_ids(self.ids)
         """Whether each token must be looked at: the table marks no more ids."""
-        self._states: dict[tuple[bool, Any, str], Matching] = {}
+        self._states: dict[tuple[int, Any, str], Matching] = {}
         self.num_stored = 0
         """How many texts the states know."""
         self.kept_in: StopSets | None = None
@@ -264,9 +257,8 @@ class StopSet:
         self._own_size = (
             SET_SIZE + PREFIX_SIZE * sum(map(len, texts)) + PATTERN_SIZE * len(patterns)
         )
-        is_open = after is None
-        self.first: Matching = self._made(is_open, self.matcher.start, "")
-        """The state of a stream that begins."""
+        self.first: Matching = self._made(self.gate.start, self.matcher.start, "")
+        """The state of a stream that begins, if its prompt does not matter."""
 
     @property
     def size(self) -> int:
@@ -276,38 +268,48 @@ class StopSet:
 
     # --- states
 
-    def state(self, is_open: bool, tail: Any, marker_tail: str) -> Matching:
-        """Return the state for this gate, matcher tail and marker tail."""
+    def state(self, gate: int, tail: Any, marker_tail: str) -> Matching:
+        """Return the state for this state of the gate, matcher tail and marker tail."""
         first = self.first
-        if is_open is first.is_open and tail == first.tail and marker_tail == "":
+        if gate == first.gate and tail == first.tail and marker_tail == "":
             return first
-        known = self._states.get((is_open, tail, marker_tail))
-        return self._made(is_open, tail, marker_tail) if known is None else known
+        known = self._states.get((gate, tail, marker_tail))
+        return self._made(gate, tail, marker_tail) if known is None else known
 
-    def _made(self, is_open: bool, tail: Any, marker_tail: str) -> Matching:
-        matcher = self.matcher
+    def _made(self, gate: int, tail: Any, marker_tail: str) -> Matching:
+        matcher, is_open = self.matcher, gate == OPEN
         jailed = matcher.jailed(tail) if is_open else ""
         size = matcher.size(tail)
-        jail = self._jails[is_open]
         alert = self._alert
         if size or marker_tail or matcher.firsts is None:
             alert |= LETTERS
         else:
-            letters = "".join(jail.firsts) if jail else ""
+            letters = self.gate.firsts(gate)
             if is_open:
-                letters += "".join(matcher.firsts)
-            alert |= letters_of(letters)
+                letters |= matcher.firsts
+            alert |= letters_of("".join(letters))
         stops = self if matcher.is_cacheable else None
-        return Matching(stops, alert, is_open, tail, marker_tail, jailed, size)
+        return Matching(stops, alert, gate, tail, marker_tail, jailed, size)
 
-    def can_be(self, is_open: bool, tail: Any, marker_tail: str) -> bool:
+    def after_prompt(self, tokenizer: Decoder, prompt: Sequence[SupportsIndex]) -> Matching:
+        """Return the state of a stream that begins after ``prompt``."""
+        conditions = self.conditions
+        sections = conditions.ignore_stops_between
+        if not sections or conditions.starts_inside is not None or not prompt:
+            return self.first
+        if self._prompt_markers is None:
+            self._prompt_markers = PromptMarkers(sections, tokenizer)
+        return self.at(self._prompt_markers.state_after(prompt))
+
+    def at(self, gate: int) -> Matching:
+        """Return the state of a stream that begins in this state of the gate."""
+        return self.state(gate, self.matcher.start, "")
+
+    def can_be(self, gate: int, tail: Any, marker_tail: str) -> bool:
         """Whether a stream can have seen that; ``tail`` is one of the matcher's."""
-        if not self.has_gate and not is_open:
+        if not self.gate.can_be(gate, marker_tail):
             return False
-        jail = self._jails[is_open]
-        if marker_tail:
-            return jail is not None and jail.is_tail(marker_tail)
-        return is_open or tail == self.matcher.skip(tail, "")
+        return gate == OPEN or tail == self.matcher.skip(tail, "")
 
     def learn(self, state: Matching, text: str) -> Known:
         """Compute and store what ``text`` does in ``state``. KeyError: it completes a stop."""
@@ -318,9 +320,9 @@ class StopSet:
             self._forget()
         after = read.after
         if after is not self.first:
-            after = self._states.setdefault((after.is_open, after.tail, after.marker_tail), after)
+            after = self._states.setdefault((after.gate, after.tail, after.marker_tail), after)
         if state is not self.first:
-            key = state.is_open, state.tail, state.marker_tail
+            key = state.gate, state.tail, state.marker_tail
             self._states.setdefault(key, state)
         chunk = None
         if read.text != text:
@@ -347,14 +349,14 @@ class StopSet:
         stops are ordinary text. Raises StopRegexTimeoutError.
         """
         matcher, withheld = self.matcher, state.jailed + text
-        is_open, tail, marker_tail = state.is_open, state.tail, state.marker_tail
+        gate, tail, marker_tail = state.gate, state.tail, state.marker_tail
         place, turned = 0, False
         if skip:
             tail, place = matcher.skip(tail, text[:skip]), skip
         while True:
-            part, turn = text[place:], None
-            if self.has_gate:
-                turn, marker_tail = self._turn(is_open, marker_tail, part)
+            part, turn, is_open, after_turn = text[place:], None, gate == OPEN, gate
+            if self.gate.exists:
+                turn, marker_tail, after_turn = self.gate.read(gate, marker_tail, part)
             if is_open:
                 after, hit = matcher.step(
                     tail, part if turn is None else part[:turn], ignore=ignore
@@ -370,18 +372,10 @@ class StopSet:
                 break
             # What was open is skipped from here on, and what was closed up to here.
             tail = matcher.skip(tail, "" if is_open else part[:turn])
-            is_open, place, turned = not is_open, place + turn, True
-        after_state = self.state(is_open, tail, marker_tail)
+            gate, place, turned = after_turn, place + turn, True
+        after_state = self.state(gate, tail, marker_tail)
         kept = len(after_state.jailed)
         return Read(withheld[: len(withheld) - kept], after_state, turned=turned)
-
-    def _turn(self, is_open: bool, marker_tail: str, text: str) -> tuple[int | None, str]:
-        """Where in ``text`` the gate's marker ends; and what may begin the next marker."""
-        jail = self._jails[is_open]
-        if jail is None:
-            return None, ""
-        tail, hit = jail.step(marker_tail, text)
-        return (None, tail) if hit is None else (hit.end, "")
 
     # --- ids
 
@@ -395,17 +389,17 @@ class StopSet:
             return NamedStop(None, hidden=True)
         return None
 
-    def is_marker(self, state: Matching, token_id: int) -> bool:
-        """Whether ``token_id`` turns the gate."""
-        return token_id in self._markers[state.is_open]
+    def turned(self, state: Matching, token_id: int, text: str) -> Matching | None:
+        """Return the state after a marker that is an id, whose own text is ``text``.
 
-    def turned(self, state: Matching, text: str) -> Matching:
-        """Return the state after a marker that is an id, whose own text is ``text``."""
-        return self.state(not state.is_open, self.matcher.skip(state.tail, text), "")
+        None: ``token_id`` is no marker in ``state``.
+        """
+        gate = self.gate.by_id(state.gate, token_id)
+        return None if gate is None else self.state(gate, self.matcher.skip(state.tail, text), "")
 
     def restarted(self, state: Matching) -> Matching:
         """Return the state after a release in ``state``."""
-        return self.state(state.is_open, self.matcher.restart(state.tail), "")
+        return self.state(state.gate, self.matcher.restart(state.tail), "")
 
     def completed(self, token_ids: Sequence[int]) -> int:
         """Return the size of the longest sequence that ``token_ids`` end in; 0 without one."""
@@ -535,7 +529,7 @@ def stop_set_statistics() -> StopSetStatistics:
     return StopSetStatistics(len(kept), sum(stops.num_stored for stops in kept), _dropped)
 
 
-def stop_set_for(tokenizer: Decoder, table: AnyTable, conditions: StopConditions) -> StopSet:
+def stop_set_for(tokenizer: Decoder, table: Table, conditions: StopConditions) -> StopSet:
     """Return the stop set of ``conditions``, shared by all streams of ``table`` with equal ones."""
     if not isinstance(table, Table):
         return StopSet(table, conditions, _skipped(tokenizer, table, conditions))
@@ -552,7 +546,7 @@ _said = WarnOnce()
 
 
 def _skipped(
-    tokenizer: Decoder, table: AnyTable, conditions: StopConditions
+    tokenizer: Decoder, table: Table, conditions: StopConditions
 ) -> dict[str, tuple[int, ...]]:
     """The ids of stops and markers that are the text of skipped special tokens.
 
@@ -561,9 +555,8 @@ def _skipped(
     """
     if not table.options.skip_special_tokens:
         return {}
-    markers = (conditions.enable_stops_after, conditions.disable_stops_after)
     found: dict[str, tuple[int, ...]] = {}
-    for text in (*conditions.stop, *conditions.visible_stop, *markers):
+    for text in (*conditions.stop, *conditions.visible_stop, *conditions.markers):
         if isinstance(text, str) and (ids := _ids_of(tokenizer, text)):
             found[text] = ids
             if _said.first(tokenizer, ids):

@@ -16,16 +16,15 @@ output again, so after the prompt only the bytes of its unfinished character rem
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, SupportsIndex
+from typing import Any, SupportsIndex
 
 from streamdec.core import utf8
+from streamdec.core.options import ByteFallbackMode
 from streamdec.core.token_rules.base import REPLACEMENT_BYTES, TokenRule, expect
 from streamdec.core.token_rules.contextual import metaspace_forms
 from streamdec.protocols import Metaspace, TableDecoder
 
-__all__ = ["ByteFallbackMode", "ExactRuns", "RunsThenSpaces", "fallback_byte", "fallback_bytes"]
-
-ByteFallbackMode = Literal["eager", "exact"]
+__all__ = ["ExactRuns", "RunsThenSpaces", "fallback_byte", "fallback_bytes"]
 
 
 def fallback_byte(piece: str) -> int | None:

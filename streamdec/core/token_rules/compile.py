@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from streamdec.core import utf8
+from streamdec.core.options import ByteFallbackMode
 from streamdec.core.token_rules.base import FixedBytes, TokenRule, byte_level, text_bytes
-from streamdec.core.token_rules.byte_fallback import (
-    ByteFallbackMode,
-    ExactRuns,
-    RunsThenSpaces,
-    fallback_bytes,
-)
+from streamdec.core.token_rules.byte_fallback import ExactRuns, RunsThenSpaces, fallback_bytes
 from streamdec.core.token_rules.contextual import (
     Collapse,
     FirstThenLater,
