@@ -17,7 +17,7 @@ PAGE = Page("docs/how-to/stop-after-reasoning.md")
 @pytest.mark.parametrize("path", shared("qwen3/tokenizer.json"), ids=lambda path: path.parent.name)
 def test_the_marker_of_qwen3_opens_the_gate_as_a_text_and_as_an_id(path: Path) -> None:
     tokenizer = load_tokenizer(path, fast="off")
-    (told,) = re.findall(r"Qwen3's `</think>` is token (\d+)\. It is not special", PAGE.text)
+    (told,) = re.findall(r"Qwen3's `</think>` is id (\d+)", PAGE.text)
     assert tokenizer.token_to_id("</think>") == int(told)
     assert not tokenizer.is_skipped(int(told))
     ids = tokenizer.encode("<think>User: 🦉?\n\n</think>\n\nAn owl.\n\nUser: thanks").ids
