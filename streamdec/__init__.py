@@ -9,8 +9,9 @@ r"""streamdec: an LLM engine's token ids as text, live and exact to the byte.
 Text around an engine: :func:`stream` and :func:`wrap` (``async for``), :func:`iter_chunks`,
 :class:`TokenQueue` for an engine that pushes, :class:`DecoderPool` for many requests at once. The
 machines beneath, without I/O: :class:`DecodeStream`, :class:`StopSequenceDecoder` with
-:class:`StopConditions`, :class:`Sequence`. Tokenizers: :func:`load_tokenizer`, and a class for each
-library. All errors are :class:`StreamdecError`.
+:class:`StopConditions`, :class:`Sequence`; and :class:`TextStopDecoder` for text without ids.
+Tokenizers: :func:`load_tokenizer`, and a class for each library. All errors are
+:class:`StreamdecError`.
 """
 
 from importlib import import_module
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from streamdec.core.sequence import Sequence
     from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
     from streamdec.core.stops.conditions import StopConditions, StopLimits
+    from streamdec.core.text_stop_decoder import TextStopDecoder
     from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
     from streamdec.encoding import Encoding, SpecialTokens
     from streamdec.errors import (
@@ -100,6 +102,7 @@ __all__ = [
     "StreamdecWarning",
     "TekkenTokenizer",
     "TextIterator",
+    "TextStopDecoder",
     "TextStream",
     "TiktokenTokenizer",
     "TokenIdError",
@@ -132,6 +135,7 @@ _EXPORTS = {
     "core.sequence": "Sequence",
     "core.stop_sequence_decoder": "StopSequenceDecoder",
     "core.stops.conditions": "StopConditions StopLimits",
+    "core.text_stop_decoder": "TextStopDecoder",
     "core.window": "INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET",
     "encoding": "Encoding SpecialTokens",
     "errors": """ChatTemplateError EncodeError FinishedError IdleTimeoutError MissingExtraError

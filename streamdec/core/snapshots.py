@@ -35,10 +35,14 @@ __all__ = [
     "dump",
     "dump_checkpoint",
     "dump_end",
+    "dump_matching",
+    "dump_size",
     "fingerprint",
     "load",
     "load_checkpoint",
     "load_end",
+    "load_fields",
+    "load_matching",
     "load_start",
     "offsets",
     "options_of",
@@ -149,10 +153,26 @@ class Fields:
 def load(
     machine: str, tokenizer: Decoder, snapshot: Any, expected: Mapping[str, object]
 ) -> tuple[Options, Fields]:
-    """The options and the machine's own fields of ``snapshot``.
+    """Return the options and the machine's own fields of ``snapshot``.
 
-    Raises SnapshotError, or SnapshotError if it is of another machine, tokenizer or
-    options.
+    Raises SnapshotError if it is of another machine, tokenizer or options.
+    """
+    fields = load_fields(machine, snapshot)
+    taken_with, own = fields.take("tokenizer", None), fingerprint(tokenizer)
+    if not _are_alike(taken_with, own):
+        _match("tokenizer", taken_with, own)
+    options = _options(fields.take("options", {}))
+    for name, value in expected.items():
+        if name not in Options._fields:
+            raise TypeError(f"{name!r} is no option; the options are {Options._fields}")
+        _match(f"option {name}", getattr(options, name), value)
+    return options, fields
+
+
+def load_fields(machine: str, snapshot: Any) -> Fields:
+    """Return the fields of ``snapshot`` but its format and machine.
+
+    Raises SnapshotError if it has another format, or is of another machine.
     """
     if not isinstance(snapshot, Mapping):
         raise SnapshotError(f"a snapshot is a mapping, not {type(snapshot).__name__}")
@@ -163,15 +183,7 @@ def load(
             f"snapshot format {shown(found)} is not known; this release reads {FORMAT}"
         )
     _match("machine", fields.pop("machine", None), machine)
-    taken_with, own = fields.pop("tokenizer", None), fingerprint(tokenizer)
-    if not _are_alike(taken_with, own):
-        _match("tokenizer", taken_with, own)
-    options = _options(fields.pop("options", {}))
-    for name, value in expected.items():
-        if name not in Options._fields:
-            raise TypeError(f"{name!r} is no option; the options are {Options._fields}")
-        _match(f"option {name}", getattr(options, name), value)
-    return options, Fields(fields)
+    return Fields(fields)
 
 
 def _are_alike(one: object, other: str) -> bool:
@@ -232,26 +244,33 @@ def dump_checkpoint(
     stops: StopSet, table: Table, at: Checkpoint, *, has_ended: bool
 ) -> dict[str, Any]:
     """Return the fields of ``at``."""
-    code_points, size = text_in(at.count)
     fields: dict[str, Any] = {
         "num_tokens": tokens_in(at.count),
-        "size": code_points if code_points == size else [code_points, size],
+        "size": dump_size(*text_in(at.count)),
     }
     if has_ended:
         return fields
-    matching, first = at.matching, stops.first
     fields["state"] = table.dump(at.state)
     fields["marks"] = [[tokens_in(mark), code_points_in(mark)] for mark in at.marks]
     if at.shield != BEFORE:
         fields["shield"] = [at.shield]
-    if matching is not first:
-        tail = stops.matcher.dump(matching.tail)
-        seen = {"gate": matching.gate, "marker": matching.marker_tail, "tail": tail}
-        known = {"gate": OPEN, "marker": "", "tail": stops.matcher.dump(stops.matcher.start)}
-        fields["matching"] = {key: seen[key] for key in seen if seen[key] != known[key]} or {
-            "gate": OPEN
-        }
+    fields["matching"] = dump_matching(stops, at.matching)
     return fields
+
+
+def dump_size(code_points: int, size: int) -> int | list[int]:
+    """Return a number of code points and one of bytes as a field; equal ones are one number."""
+    return code_points if code_points == size else [code_points, size]
+
+
+def dump_matching(stops: StopSet, matching: Matching) -> dict[str, Any] | None:
+    """Return ``matching`` as a field; None if it is the state in which streams begin."""
+    if matching is stops.first:
+        return None
+    tail = stops.matcher.dump(matching.tail)
+    seen = {"gate": matching.gate, "marker": matching.marker_tail, "tail": tail}
+    known = {"gate": OPEN, "marker": "", "tail": stops.matcher.dump(stops.matcher.start)}
+    return {key: seen[key] for key in seen if seen[key] != known[key]} or {"gate": OPEN}
 
 
 def load_checkpoint(stops: StopSet, table: Table, fields: Fields, *, has_ended: bool) -> Checkpoint:
@@ -267,7 +286,7 @@ def load_checkpoint(stops: StopSet, table: Table, fields: Fields, *, has_ended: 
     state = table.load(fields.take("state", {}))
     if table.oldest(state) > tokens + 2:
         raise ValueError("something withheld is older than the stream")
-    matching = _matching(stops, fields.take("matching", None))
+    matching = load_matching(stops, fields.take("matching", None))
     marks = _marks(fields.take("marks", []), tokens, code_points)
     if code_points < max(len(matching.jailed), matching.size) or len(marks) > matching.size:
         raise ValueError(f"a tail of {matching.size} letters in a text of {code_points}")
@@ -278,7 +297,8 @@ def load_checkpoint(stops: StopSet, table: Table, fields: Fields, *, has_ended: 
     return Checkpoint(state, matching, matching.jailed, marks, shield[0], count)
 
 
-def _matching(stops: StopSet, data: Any) -> Matching:
+def load_matching(stops: StopSet, data: Any) -> Matching:
+    """Return the state whose field this is. Raises ValueError or TypeError if there is none."""
     if data is None:
         return stops.first
     if data.keys() - {"gate", "marker", "tail"}:

@@ -191,7 +191,7 @@ class StopSet:
     """Stop conditions for one table.
 
     Args:
-        table: the table of the streams.
+        table: the table of the streams; None for streams of text, whose conditions name no ids.
         conditions: when they end.
         skipped: stops and markers that are the text of skipped special tokens, with those ids.
     """
@@ -218,7 +218,7 @@ class StopSet:
 
     def __init__(
         self,
-        table: Table,
+        table: Table | None,
         conditions: StopConditions,
         skipped: dict[str, tuple[int, ...]],
     ) -> None:
@@ -246,7 +246,7 @@ class StopSet:
         self.reads_text: bool = bool(hidden or visible or patterns or self.gate.reads_text)
         """Whether any text can matter."""
         self._alert = SLOW | (NAMED if self.ids else 0)
-        self.reads_all: bool = not table.name_ids(self.ids)
+        self.reads_all: bool = table is not None and not table.name_ids(self.ids)
         """Whether each token must be looked at: the table marks no more ids."""
         self._states: dict[tuple[int, Any, str], Matching] = {}
         self.num_stored = 0

@@ -1,0 +1,205 @@
+"""TextStopDecoder: as StopSequenceDecoder over a tokenizer with a token for each character."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec import (
+    Chunk,
+    FinishedError,
+    MockTokenizer,
+    SnapshotError,
+    StopConditions,
+    StopSequenceDecoder,
+    TextStopDecoder,
+)
+
+LETTERS = "ab<>\n é🦉"
+TOKENIZER = MockTokenizer.from_tokens([letter.encode() for letter in LETTERS])
+TEXTS = st.text(LETTERS, max_size=24)
+STOPS = st.lists(st.text(LETTERS, min_size=1, max_size=4), max_size=3)
+PATTERNS = st.sampled_from(["a+b", "[ab]<", r"\n\n+", "(?<=a)é", "<.{0,3}>", "^b", r"\bb"])
+GATES: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [
+        {},
+        {"ignore_stops_between": ("<", ">")},
+        {"ignore_stops_between": ("<a", "b>"), "starts_inside": True},
+        {"ignore_stops_between": [("<", ">"), ("é", "🦉")], "starts_inside": False},
+        {"enable_stops_after": "<b"},
+        {"enable_stops_after": "a", "disable_stops_after": "é>"},
+    ]
+)
+
+
+@st.composite
+def conditions(draw: st.DrawFn) -> StopConditions:
+    patterns = draw(st.lists(PATTERNS, max_size=2, unique=True))
+    return StopConditions(
+        draw(STOPS),
+        visible_stop=draw(STOPS),
+        stop_regex=patterns,
+        max_match_length=6 if patterns else None,
+        include_stop_str_in_output=draw(st.booleans()),
+        **draw(GATES),
+    )
+
+
+def position(match: Any) -> Any:
+    """What of a match is about text."""
+    if match is None:
+        return None
+    return match.stop, match.visible, match.start, match.end, match.byte_start, match.byte_end
+
+
+def pieces(text: str, cuts: Sequence[int]) -> list[str]:
+    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    return [text[start:end] for start, end in pairwise(places)]
+
+
+@given(conditions(), TEXTS, st.lists(st.integers(0, 30), max_size=6), st.booleans())
+def test_each_piece_leaves_what_its_characters_leave_as_tokens(
+    conditions: StopConditions, text: str, cuts: list[int], moves: bool
+) -> None:
+    oracle = StopSequenceDecoder(TOKENIZER, conditions)
+    decoder = TextStopDecoder(conditions)
+    for piece in pieces(text, cuts):
+        expected = oracle.step_batch([LETTERS.index(letter) for letter in piece])
+        if moves:
+            decoder = TextStopDecoder.restore(json.loads(json.dumps(decoder.snapshot())))
+        chunk = decoder.step(piece)
+        assert chunk == Chunk(expected.text, expected.finish_reason, expected.stop_reason)
+        assert decoder.jailed == oracle.jailed
+        assert decoder.finish_reason == oracle.finish_reason
+        assert position(decoder.match) == position(oracle.match)
+        if decoder.finished:
+            break
+    expected = oracle.flush("abort")
+    assert decoder.flush("abort") == expected
+    assert position(decoder.match) == position(oracle.match)
+    assert decoder.finished
+
+
+@given(conditions(), TEXTS, st.lists(st.integers(0, 30), max_size=6))
+def test_a_fork_and_a_copy_go_on_alone(
+    conditions: StopConditions, text: str, cuts: list[int]
+) -> None:
+    decoder = TextStopDecoder(conditions)
+    for piece in pieces(text, cuts):
+        before = decoder.snapshot()
+        others = [decoder.fork(), copy.copy(decoder), copy.deepcopy(decoder)]
+        others.append(pickle.loads(pickle.dumps(decoder)))
+        chunks = [other.step(piece) for other in others]
+        assert decoder.snapshot() == before
+        assert chunks == [decoder.step(piece)] * len(others)
+        assert all(other.snapshot() == decoder.snapshot() for other in others)
+        if decoder.finished:
+            break
+
+
+def test_a_reset_begins_again() -> None:
+    decoder = TextStopDecoder(StopConditions("ab"))
+    decoder.step("xa")
+    decoder.reset()
+    assert (decoder.jailed, decoder.step("b").text) == ("", "b")
+    assert decoder.step("ab").finish_reason == "stop"
+    decoder.reset()
+    assert (decoder.finished, decoder.match, decoder.step("b").text) == (False, None, "b")
+
+
+def test_after_the_end_a_step_raises_and_a_flush_repeats_the_finish() -> None:
+    decoder = TextStopDecoder(StopConditions("."))
+    decoder.step("One. Two")
+    with pytest.raises(FinishedError, match=r"ended \(stop\)"):
+        decoder.step("x")
+    assert decoder.flush("length") == Chunk("", "stop", ".")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"stop_token_ids": [1]}, "stop_token_ids"),
+        ({"visible_stop_token_ids": [1]}, "visible_stop_token_ids"),
+        ({"eos_token_ids": [1]}, "eos_token_ids"),
+        ({"stop_token_sequences": [[1, 2]]}, "stop_token_sequences"),
+        ({"min_tokens": 1}, "min_tokens"),
+        ({"max_tokens": 1}, "max_tokens"),
+        ({"ignore_eos": True}, "ignore_eos"),
+        ({"stop": "x", "enable_stops_after": 7}, "id 7"),
+        ({"stop": "x", "ignore_stops_between": ("<", 7)}, "id 7"),
+    ],
+)
+def test_conditions_of_tokens_are_refused_by_name(arguments: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        TextStopDecoder(StopConditions(**arguments))
+
+
+def test_wrong_arguments_say_what_is_expected() -> None:
+    with pytest.raises(TypeError, match="StopConditions"):
+        TextStopDecoder("User:")  # type: ignore[arg-type]
+    decoder = TextStopDecoder(StopConditions("ab"))
+    decoder.step("xa")
+    for wrong in (None, b"b", 3):
+        with pytest.raises(TypeError, match="text must be a string"):
+            decoder.step(wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="finish_reason must be one of 'stop'"):
+        decoder.flush("eos")  # type: ignore[arg-type]
+    assert decoder.step("b").finish_reason == "stop"
+
+
+def test_half_a_surrogate_pair_passes() -> None:
+    decoder = TextStopDecoder(StopConditions("ab"))
+    assert decoder.step("\ud83d").text + decoder.step("\ude00a").text == "\ud83d\ude00"
+    decoder.step("b")
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.byte_start) == (2, 6)
+
+
+def _snapshot() -> dict[str, Any]:
+    decoder = TextStopDecoder(StopConditions("\nUser:", ignore_stops_between=("<", ">")))
+    decoder.step("<\nUser:>é\nUs")
+    return decoder.snapshot()
+
+
+NESTED: Any = []
+for _ in range(480):
+    NESTED = [NESTED]
+
+
+@pytest.mark.parametrize("wrong", [None, -1, "x", [], {"x": 1}, [1, 2, 3], 2**70, NESTED, True])
+@pytest.mark.parametrize("name", ["format", "machine", "conditions", "size", "matching", "end"])
+def test_a_snapshot_with_one_wrong_field_is_refused(name: str, wrong: Any) -> None:
+    snapshot = {**_snapshot(), name: wrong}
+    if (name, wrong) in (("end", None), ("matching", None), ("conditions", [])):
+        return  # as if the field were left out; see below
+    with pytest.raises(SnapshotError):
+        TextStopDecoder.restore(snapshot)
+
+
+def test_a_snapshot_is_checked_as_a_whole() -> None:
+    good = _snapshot()
+    assert TextStopDecoder.restore(good).jailed == "\nUs"
+    for wrong in (
+        {**good, "size": 2},
+        {**good, "size": [3, 2]},
+        {**good, "matching": {"tail": "User"}},
+        {**good, "matching": {"gate": 1, "tail": "\nUs"}},
+        {**good, "matching": {"gate": 7}},
+        {**good, "match": [False, 0, 1, 0, 1, None, 0]},
+        {**good, "surprise": 1},
+        {**good, "conditions": {"max_tokens": 3}},
+        StopSequenceDecoder(TOKENIZER, StopConditions("a")).snapshot(),
+        [good],
+    ):
+        with pytest.raises(SnapshotError):
+            TextStopDecoder.restore(wrong)  # type: ignore[arg-type]
+    with pytest.raises(SnapshotError, match="another machine"):
+        StopSequenceDecoder.restore(TOKENIZER, good)
