@@ -176,7 +176,7 @@ MUTANTS = (
     ),
     _core(
         "8: a stop that is a skipped special is looked for as text only",
-        "stops/stop_set",
+        "stops/stop_sets",
         "found[text] = ids",
         "pass",
         (*STOP_LAWS, "tests/core"),
@@ -268,7 +268,7 @@ MUTANTS = (
     ),
     _core(
         "15: stop sets are never dropped",
-        "stops/stop_set",
+        "stops/stop_sets",
         "len(self._sets) > MAX_SETS or self._size > MAX_SETS_SIZE",
         "len(self._sets) > 10**9",
         ("tests/core", "tests/metrics"),

@@ -21,7 +21,7 @@ from streamdec.core import utf8
 from streamdec.core.options import Options
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
-from streamdec.core.stops.stop_set import stop_set_for
+from streamdec.core.stops.stop_sets import stop_set_for
 from streamdec.core.tables import table_for
 from streamdec.core.unknown_ids import warn_once
 from streamdec.protocols import Decoder

@@ -17,7 +17,7 @@ from streamdec.core.options import Route
 from streamdec.core.spans import Recorder
 from streamdec.core.stops import endings
 from streamdec.core.stops.conditions import StopConditions
-from streamdec.core.stops.stop_set import stop_set_for
+from streamdec.core.stops.stop_sets import stop_set_for
 from streamdec.core.table import Row, Table
 from streamdec.core.tables import table_for
 from streamdec.core.token_ids import as_sequence

@@ -149,7 +149,7 @@ class Table(ABC):
         self._named: frozenset[int] = frozenset()
         self._lock = Lock()
         self.stop_sets: Any = None
-        """What :mod:`streamdec.core.stops.stop_set` keeps with the table."""
+        """What :mod:`streamdec.core.stops.stop_sets` keeps with the table."""
 
     # --- looking up
 

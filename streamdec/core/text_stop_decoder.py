@@ -8,7 +8,8 @@ from typing import Any, Self, get_args
 from streamdec.chunks import NOTHING, Chunk, FinishReason, StopMatch, chunk_of
 from streamdec.core import snapshots
 from streamdec.core.stops.conditions import NO_CONDITIONS, StopConditions
-from streamdec.core.stops.stop_set import Matching, Read, StopSet, StopSets
+from streamdec.core.stops.stop_set import Matching, Read, StopSet
+from streamdec.core.stops.stop_sets import text_stop_set_for
 from streamdec.errors import FinishedError
 
 __all__ = ["TextStopDecoder"]
@@ -18,14 +19,6 @@ OF_TOKENS = (
     *("min_tokens", "max_tokens", "ignore_eos"),
 )
 """The conditions that a stream of text cannot have."""
-
-_stop_sets = StopSets()
-
-
-def _stop_set_for(conditions: StopConditions) -> StopSet:
-    """Return the stop set that all text streams with equal conditions share."""
-    found = _stop_sets.get(conditions)
-    return _stop_sets.put(StopSet(None, conditions, {})) if found is None else found
 
 
 def _checked(conditions: StopConditions) -> StopConditions:
@@ -89,7 +82,7 @@ class TextStopDecoder:
                 f"conditions must be StopConditions, not {conditions!r:.80}; write "
                 "TextStopDecoder(StopConditions(stop=...))"
             )
-        self._stops = _stop_set_for(_checked(conditions))
+        self._stops = text_stop_set_for(_checked(conditions))
         self.reset()
 
     def reset(self) -> None:

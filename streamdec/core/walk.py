@@ -43,7 +43,8 @@ from streamdec.core.spans import Recorder
 from streamdec.core.stops import endings
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.stops.endings import Candidate, Checkpoint, Ending
-from streamdec.core.stops.stop_set import Matching, StopSet, stop_set_for
+from streamdec.core.stops.stop_set import Matching, StopSet
+from streamdec.core.stops.stop_sets import stop_set_for
 from streamdec.core.table import Row, Table, Transition
 from streamdec.core.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
 from streamdec.core.unknown_ids import unknown_id, warn_once

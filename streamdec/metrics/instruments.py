@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from streamdec.backends.encoding_cache import CacheStatistics, total_statistics
-from streamdec.core.stops.stop_set import StopSetStatistics, stop_set_statistics
+from streamdec.core.stops.stop_sets import StopSetStatistics, stop_set_statistics
 from streamdec.hooks import Call, FellBack, Loaded, StreamEnded
 
 __all__ = ["INSTRUMENTS", "STATISTICS", "Buckets", "Instrument", "attribute", "field"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamdec.backends._extras import library
 from streamdec.backends.encoding_cache import CacheStatistics
-from streamdec.core.stops.stop_set import StopSetStatistics
+from streamdec.core.stops.stop_sets import StopSetStatistics
 from streamdec.hooks import Call, StreamEnded
 from streamdec.metrics.instruments import INSTRUMENTS, STATISTICS, Instrument
 from streamdec.metrics.recorder import Record, Recorder, readings

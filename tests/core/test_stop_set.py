@@ -12,8 +12,10 @@ from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.core.letters import NAMED, letters_of
 from streamdec.core.options import Options
 from streamdec.core.stops import stop_set as module
+from streamdec.core.stops import stop_sets
 from streamdec.core.stops.matcher import Hit
-from streamdec.core.stops.stop_set import StopSet, stop_set_for, stop_set_statistics
+from streamdec.core.stops.stop_set import StopSet
+from streamdec.core.stops.stop_sets import stop_set_for, stop_set_statistics
 from streamdec.core.table import Table
 from streamdec.core.tables import table_for
 from tests.support.caches import small_caches
@@ -89,7 +91,7 @@ def test_equal_conditions_share_one_stop_set(tokenizer: MockTokenizer) -> None:
 def test_of_too_many_sets_the_least_recently_used_goes(
     tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_SETS", 3)
+    monkeypatch.setattr(stop_sets, "MAX_SETS", 3)
     conditions = [StopConditions(f"stop {n}") for n in range(5)]
     dropped = stop_set_statistics().dropped
     first, second, third = (set_of(tokenizer, each) for each in conditions[:3])
@@ -104,7 +106,7 @@ def test_of_too_many_sets_the_least_recently_used_goes(
 def test_sets_that_are_too_large_together_make_room(
     tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_SETS_SIZE", 15_000)
+    monkeypatch.setattr(stop_sets, "MAX_SETS_SIZE", 15_000)
     gc.collect()  # the sets of tables that nobody uses any more count until then
     before = stop_set_statistics()
     small = set_of(tokenizer, StopConditions("small"))
@@ -120,7 +122,7 @@ def test_sets_that_are_too_large_together_make_room(
 def test_a_set_that_grows_makes_room_although_nobody_asks_for_it(
     tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_SETS_SIZE", 15_000)
+    monkeypatch.setattr(stop_sets, "MAX_SETS_SIZE", 15_000)
     usual, other = StopConditions("9 x"), StopConditions("8 x")
     first, kept = set_of(tokenizer, other), set_of(tokenizer, usual)
     assert set_of(tokenizer, other) is first
@@ -135,7 +137,7 @@ def test_a_set_that_grows_makes_room_although_nobody_asks_for_it(
 def test_sets_that_are_used_once_stay_within_their_bound(
     tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_SETS_SIZE", 100_000)
+    monkeypatch.setattr(stop_sets, "MAX_SETS_SIZE", 100_000)
     table = table_for(tokenizer)
     assert isinstance(table, Table)
     for number in range(40):
@@ -180,7 +182,7 @@ def test_stored_texts_are_bounded_and_the_text_stays_right(most: int) -> None:
 def test_hostile_conditions_grow_no_memory_and_their_streams_go_on(
     tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_SETS", 16)
+    monkeypatch.setattr(stop_sets, "MAX_SETS", 16)
     before = stop_set_statistics().sets
     usual = StopConditions(["\nUser:", "9 8 7"])
     served = set_of(tokenizer, usual)
@@ -199,7 +201,7 @@ def test_hostile_conditions_grow_no_memory_and_their_streams_go_on(
 def test_threads_share_sets_that_come_and_go(
     tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_SETS", 4)
+    monkeypatch.setattr(stop_sets, "MAX_SETS", 4)
     sets = [StopConditions(stop=[f"{n} {n + 1} ", "é", f"{n}x"]) for n in range(40)]
     chooser = random.Random(1)
     jobs = [(chooser.choice(sets), chooser.choices(range(400), k=60)) for _ in range(200)]

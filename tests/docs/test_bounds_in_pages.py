@@ -8,7 +8,7 @@ import pytest
 
 from streamdec.backends import _reading, gguf_metadata, sentencepiece, tokenizer_config
 from streamdec.core import byte_table, table, window
-from streamdec.core.stops import patterns, regex_matcher, stop_set
+from streamdec.core.stops import patterns, regex_matcher, stop_set, stop_sets
 from streamdec.loading import detect
 from streamdec.preflight import snapshot, turns
 from streamdec.server import ServerLimits, bodies
@@ -20,7 +20,7 @@ SECURITY = " ".join(Page("docs/explanation/security.md").text.split())
 DESIGN = " ".join(Page("docs/explanation/design.md").text.split())
 OFFSETS = " ".join(Page("docs/explanation/offsets.md").text.split())
 MIB = 2**20
-STOP_SETS = f"{stop_set.MAX_SETS:,}, and about {stop_set.MAX_SETS_SIZE // MIB} MiB together"
+STOP_SETS = f"{stop_sets.MAX_SETS:,}, and about {stop_sets.MAX_SETS_SIZE // MIB} MiB together"
 TEXTS = f"{stop_set.MAX_STORED:,} of about {stop_set.STORED_SIZE}"
 SERVER = ServerLimits()
 

@@ -9,7 +9,7 @@ import pytest
 from opentelemetry.sdk.metrics.export import Metric
 
 from streamdec.backends.hybrid import VARIABLE
-from streamdec.core.stops import stop_set
+from streamdec.core.stops import stop_sets
 from streamdec.metrics.instruments import STATISTICS, Instrument
 from streamdec.metrics.recorder import readings
 from tests.hooks.recording import Recording, recording
@@ -34,7 +34,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Run:
     before = {each: value for source in STATISTICS for each, value in readings(source)}
     with pytest.MonkeyPatch.context() as patch, recording() as told, counted() as made:
         patch.delenv(VARIABLE, raising=False)
-        patch.setattr(stop_set, "MAX_SETS", 64)
+        patch.setattr(stop_sets, "MAX_SETS", 64)
         kept = act(tmp_path_factory.mktemp("metrics"))
         data = made.opentelemetry.get_metrics_data()
         assert data is not None

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 from streamdec import DecodeStream, StopConditions, StopSequenceDecoder, hooks
-from streamdec.core.stops.stop_set import StopSets
+from streamdec.core.stops.stop_sets import StopSets
 from streamdec.core.table import Table
 from streamdec.core.tables import table_for
 from streamdec.locks import Lock

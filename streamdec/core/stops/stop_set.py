@@ -23,7 +23,7 @@ made in microseconds, and is warm from the start, since the table belongs to the
 **A worked example.** The stop ``"\nUser:"``, and the texts ``"Hi"``, ``"\nUs"``, ``"e!"``:
 
 >>> from streamdec import MockTokenizer, StopConditions
->>> from streamdec.core.stops.stop_set import stop_set_for
+>>> from streamdec.core.stops.stop_sets import stop_set_for
 >>> from streamdec.core.letters import letters_of
 >>> from streamdec.core.options import Options
 >>> from streamdec.core.tables import table_for
@@ -49,9 +49,7 @@ still needed.
 
 from __future__ import annotations
 
-import logging
-import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, SupportsIndex, TypeAlias
 
 from streamdec.chunks import NOTHING, Chunk, StopReason, chunk_of
@@ -62,8 +60,6 @@ from streamdec.core.stops.matcher import Hit, Matcher, proper_prefix_test
 from streamdec.core.stops.patterns import read_patterns
 from streamdec.core.stops.regex_matcher import matcher_of
 from streamdec.core.table import Table
-from streamdec.core.warn_once import WarnOnce
-from streamdec.locks import Lock
 from streamdec.protocols import Decoder
 
 __all__ = [
@@ -71,20 +67,10 @@ __all__ = [
     "NamedStop",
     "Read",
     "StopSet",
-    "StopSetStatistics",
-    "StopSets",
-    "stop_set_for",
-    "stop_set_statistics",
 ]
-
-logger = logging.getLogger("streamdec")
 
 MAX_STORED = 16_384
 """Texts that the states of one stop set know together; each takes about 150 bytes."""
-MAX_SETS = 4_096
-"""Stop sets that are kept for one table."""
-MAX_SETS_SIZE = 2**25
-"""Bytes that they may take together, by the estimates below."""
 TEXTS_PER_WEIGHING = 8
 """After so many new texts the size of a set is noted again."""
 SET_SIZE = 6_000
@@ -209,8 +195,8 @@ class StopSet:
         "first",
         "gate",
         "ids",
-        "kept_in",
         "matcher",
+        "note_growth",
         "num_stored",
         "reads_all",
         "reads_text",
@@ -251,8 +237,8 @@ class StopSet:
         self._states: dict[tuple[int, Any, str], Matching] = {}
         self.num_stored = 0
         """How many texts the states know."""
-        self.kept_in: StopSets | None = None
-        """What shares it among streams, and is told when it grows."""
+        self.note_growth: Callable[[StopSet], None] | None = None
+        """Called when it has grown, by what shares it among streams."""
         texts = (*conditions.stop, *conditions.visible_stop)
         self._own_size = (
             SET_SIZE + PREFIX_SIZE * sum(map(len, texts)) + PATTERN_SIZE * len(patterns)
@@ -330,8 +316,8 @@ class StopSet:
         kept = max(after.size - len(text), 0) if after.size else -1
         known = state[text] = chunk, after, kept
         self.num_stored += 1
-        if self.num_stored % TEXTS_PER_WEIGHING == 0 and self.kept_in is not None:
-            self.kept_in.reweigh(self)
+        if self.num_stored % TEXTS_PER_WEIGHING == 0 and self.note_growth is not None:
+            self.note_growth(self)
         return known
 
     def _forget(self) -> None:
@@ -444,136 +430,3 @@ def _named_stops(
                 if hidden or not (by_id and by_id.hidden) or conditions.include_stop_str_in_output:
                     named[token_id] = NamedStop(text, hidden)
     return named
-
-
-# --- sharing --------------------------------------------------------------------------------------
-
-
-class StopSetStatistics(NamedTuple):
-    """The stop sets of all tables."""
-
-    sets: int
-    """Those that are kept now."""
-    texts: int
-    """Texts that they know."""
-    dropped: int
-    """Those that made room for others, since the process began."""
-
-
-class StopSets:
-    """The stop sets of one table, one for equal conditions; the least recently used go first."""
-
-    __slots__ = ("__weakref__", "_lock", "_sets", "_size", "_sizes")
-
-    def __init__(self) -> None:
-        _all.add(self)
-        self._sets: dict[StopConditions, StopSet] = {}
-        self._sizes: dict[StopConditions, int] = {}
-        self._size = 0
-        self._lock = Lock()
-
-    def get(self, conditions: StopConditions) -> StopSet | None:
-        """Return the stop set of ``conditions``, if it is kept."""
-        found = self._sets.get(conditions)
-        if found is not None and len(self._sets) > 1:
-            with self._lock:  # to the end: it is used now
-                if self._sets.pop(conditions, None) is not None:
-                    self._sets[conditions] = found
-                    self._weigh(conditions, found)
-        return found
-
-    def put(self, stops: StopSet) -> StopSet:
-        """Keep ``stops``; return the one that is kept for its conditions."""
-        with self._lock:
-            kept = self._sets.setdefault(stops.conditions, stops)
-            kept.kept_in = self
-            self._weigh(stops.conditions, kept)
-        return kept
-
-    def reweigh(self, stops: StopSet) -> None:
-        """Note the size of ``stops``, which has grown."""
-        with self._lock:
-            if self._sets.get(stops.conditions) is stops:
-                self._weigh(stops.conditions, stops)
-
-    def _weigh(self, conditions: StopConditions, stops: StopSet) -> None:
-        """Note the size of ``stops``; drop the least recently used ones if all are too large."""
-        size = stops.size
-        self._size += size - self._sizes.get(conditions, 0)
-        self._sizes[conditions] = size
-        while len(self._sets) > 1 and (len(self._sets) > MAX_SETS or self._size > MAX_SETS_SIZE):
-            oldest = next(iter(self._sets))
-            del self._sets[oldest]
-            _count_dropped()
-            self._size -= self._sizes.pop(oldest, 0)
-
-    def __iter__(self) -> Iterator[StopSet]:
-        return iter([*self._sets.values()])
-
-
-_all: weakref.WeakSet[StopSets] = weakref.WeakSet()
-_dropped = 0
-"""The number of stop sets dropped since the process began, for all tables."""
-_dropped_lock = Lock()
-
-
-def _count_dropped() -> None:
-    global _dropped
-    with _dropped_lock:
-        _dropped += 1
-
-
-def stop_set_statistics() -> StopSetStatistics:
-    """Return how many stop sets are kept now for all tables, and how many were dropped."""
-    kept = [stops for sets in [*_all] for stops in sets]
-    return StopSetStatistics(len(kept), sum(stops.num_stored for stops in kept), _dropped)
-
-
-def stop_set_for(tokenizer: Decoder, table: Table, conditions: StopConditions) -> StopSet:
-    """Return the stop set of ``conditions``, shared by all streams of ``table`` with equal ones."""
-    if not isinstance(table, Table):
-        return StopSet(table, conditions, _skipped(tokenizer, table, conditions))
-    if table.stop_sets is None:
-        table.stop_sets = StopSets()
-    sets: StopSets = table.stop_sets
-    found = sets.get(conditions)
-    if found is None:
-        found = sets.put(StopSet(table, conditions, _skipped(tokenizer, table, conditions)))
-    return found
-
-
-_said = WarnOnce()
-
-
-def _skipped(
-    tokenizer: Decoder, table: Table, conditions: StopConditions
-) -> dict[str, tuple[int, ...]]:
-    """The ids of stops and markers that are the text of skipped special tokens.
-
-    A skipped token has no text, so the matcher would only see these stops if ordinary tokens spell
-    them.
-    """
-    if not table.options.skip_special_tokens:
-        return {}
-    found: dict[str, tuple[int, ...]] = {}
-    for text in (*conditions.stop, *conditions.visible_stop, *conditions.markers):
-        if isinstance(text, str) and (ids := _ids_of(tokenizer, text)):
-            found[text] = ids
-            if _said.first(tokenizer, ids):
-                logger.info(
-                    "%r is the text of a skipped special token; its ids %s stop too", text, ids
-                )
-    return found
-
-
-def _ids_of(tokenizer: Any, text: str) -> tuple[int, ...]:
-    """The ids of all skipped special tokens whose text is ``text``."""
-    ids_by_text = getattr(tokenizer, "skipped_ids", None)
-    if ids_by_text is not None:
-        return tuple(ids_by_text(text))
-    token_to_id = getattr(tokenizer, "token_to_id", None)
-    is_skipped = getattr(tokenizer, "is_skipped", None)
-    if token_to_id is None or is_skipped is None:
-        return ()
-    token_id = token_to_id(text)
-    return (token_id,) if token_id is not None and is_skipped(token_id) else ()
