@@ -34,7 +34,7 @@ SDIST_TESTS = [
     "tests/platform",
     "tests/test_api_snapshot.py",
     "tests/test_exports.py",
-    "tests/test_house.py",
+    "tests/test_layers.py",
     "tests/test_project_files.py",
 ]
 """What is run from the unpacked sdist: whatever reads files of the repository, and the laws."""
@@ -52,14 +52,14 @@ def tests(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", *session.posargs)
 
 
-@nox.session(python=LOWEST_PYTHON)
+@nox.session(python=LOWEST_PYTHON, venv_backend="uv")
 def lowest(session: nox.Session) -> None:
     """The whole suite with the lowest dependencies that pyproject.toml allows."""
     _install_lowest(session, "--extra", "test")
     session.run("python", "-m", "pytest", *session.posargs)
 
 
-@nox.session(name="lowest-core", python=LOWEST_PYTHON)
+@nox.session(name="lowest-core", python=LOWEST_PYTHON, venv_backend="uv")
 def lowest_core(session: nox.Session) -> None:
     """The core with its lowest dependencies, which other extras would raise."""
     extras = ["testing", "regex", "sentencepiece", "tiktoken"]
@@ -69,13 +69,9 @@ def lowest_core(session: nox.Session) -> None:
 
 def _install_lowest(session: nox.Session, *wanted: str) -> None:
     """Installs the package with extras or groups, all at the lowest versions allowed."""
-    session.install(*GROUPS["resolving"])
-    pins = Path(session.create_tmp(), "lowest.txt")
-    resolve = ["uv", "pip", "compile", "--quiet", "--resolution", "lowest-direct", *wanted]
     # The lowest that this Python has a wheel of: what is older need not build on it.
-    there_is = ["--python-version", str(session.python), "--only-binary", ":all:"]
-    session.run(*resolve, *there_is, "--output-file", str(pins), "pyproject.toml")
-    session.install("--requirement", str(pins))
+    lowest = ["--resolution", "lowest-direct", "--only-binary", ":all:"]
+    session.install(*lowest, *wanted, "--requirement", "pyproject.toml")
     session.install("--no-deps", "--editable", ".")
 
 
