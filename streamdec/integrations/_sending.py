@@ -163,7 +163,7 @@ class Sending:
                 if self._is_sending or self._waiting or self._is_behind():
                     await self._leave(sample, chunk)
                 else:
-                    await self._send_as_reader(sample.encoded(chunk))
+                    await self._send_all(sample.encoded(chunk), is_reader=True)
         except anyio.get_cancelled_exc_class() as error:
             if _is_cancelled():
                 raise
@@ -186,15 +186,6 @@ class Sending:
             self._reading.cancel()
 
     # --- sending
-
-    async def _send_as_reader(self, data: bytes) -> None:
-        self._is_reader_sending = True
-        try:
-            await self._send_all(data)
-        finally:
-            self._is_reader_sending = False
-            if self._is_over:
-                self._stop_reading()
 
     async def _leave(self, sample: Sample, chunk: Chunk) -> None:
         """Leave ``chunk`` to the next sender. Wait while too many chunks wait."""
@@ -231,17 +222,24 @@ class Sending:
             except Exception as error:  # noqa: BLE001 (as in the reader of a sample)
                 self._fail(error)
 
-    async def _send_all(self, data: bytes = b"") -> None:
+    async def _send_all(self, data: bytes = b"", *, is_reader: bool = False) -> None:
         """Send ``data``, and the waiting chunks. No other task may be sending."""
-        self._is_sending = True
+        self._is_sending, self._is_reader_sending = True, is_reader
         try:
             while data or self._waiting:
                 if data:
-                    await self._send(_body(data))
+                    try:
+                        await self._raw_send(_body(data))
+                    except OSError:
+                        await self._disconnect()
+                    self._num_sent += 1
                 data = self._take() if self._waiting else b""
         finally:
-            self._is_sending = False
-            self._note_progress()
+            self._is_sending = self._is_reader_sending = False
+            if self._progress is not None:
+                self._note_progress()
+            if is_reader and self._is_over:
+                self._stop_reading()
 
     def _take(self) -> bytes:
         """Return the events of the waiting chunks: one of each sample."""
@@ -255,10 +253,13 @@ class Sending:
     async def _send(self, message: Message) -> None:
         try:
             await self._raw_send(message)
-        except OSError:  # servers of ASGI 2.4 raise it when the client has disconnected
-            self._group.cancel_scope.cancel()
-            await checkpoint()
-        self._num_sent += 1
+        except OSError:
+            await self._disconnect()
+
+    async def _disconnect(self) -> None:
+        """Cancel the response. Servers of ASGI 2.4 raise OSError if the client has disconnected."""
+        self._group.cancel_scope.cancel()
+        await checkpoint()
 
 
 class Sample:
