@@ -54,7 +54,6 @@ class Answer:
         samples: the streams, in the order of their index.
         wire: the encoder of a streamed response, or
         whole: the object that makes a whole response.
-        request_id: the id for the log. Nothing else of the request is logged.
         is_anthropic: whether errors have the form of Anthropic's API.
     """
 
@@ -63,7 +62,6 @@ class Answer:
         front: Front,
         samples: Sequence[Sample],
         *,
-        request_id: str,
         wire: WireStream | None = None,
         whole: WholeAnswer | None = None,
         is_anthropic: bool = False,
@@ -73,18 +71,35 @@ class Answer:
         self._runs = [each.run for each in samples]
         self._response = None if wire is None else EventStreamResponse(wire, *self._streams)
         self._whole = whole
-        self._request_id = request_id
+        self._request_id = ""
         self._is_anthropic = is_anthropic
         self._generating: anyio.CancelScope | None = None
         self._is_aborted = False
         self._has_room = False
 
-    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Send the response. Errors of the engine are logged."""
+    async def respond(
+        self,
+        request_id: str,
+        receive: Receive,
+        send: Send,
+        scope: Any,
+        on_begin: Callable[[], object],
+    ) -> None:
+        """Send the response. Errors of the engine are logged.
+
+        Args:
+            request_id: the id for the log. Nothing else of the request is logged.
+            receive: see ASGI.
+            send: see ASGI.
+            scope: see ASGI.
+            on_begin: called when there is room for the streams, before they begin.
+        """
+        self._request_id = request_id
         self._front.begin(self)
         try:
             if not await self._has_entered(receive):
                 return
+            on_begin()
             if self._response is not None:
                 await self._send_stream(self._response, scope, receive, send)
             else:

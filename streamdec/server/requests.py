@@ -259,7 +259,7 @@ def read_prompts(body: Mapping[str, Any], vocab_size: int, limits: ServerLimits)
 
 def _prompt_of_ids(ids: list[Any], vocab_size: int, limits: ServerLimits) -> Prompt:
     if len(ids) > limits.prompt_tokens:
-        raise too_long(len(ids), limits)
+        raise too_long(str(len(ids)), limits)
     for each in ids:
         if type(each) is not int or not 0 <= each < vocab_size:
             message = f"prompt: a token id is from 0 to {vocab_size - 1}, not {shown(each)}"
@@ -267,7 +267,7 @@ def _prompt_of_ids(ids: list[Any], vocab_size: int, limits: ServerLimits) -> Pro
     return Prompt(None, tuple(ids))
 
 
-def too_long(num_tokens: int, limits: ServerLimits, param: str = "prompt") -> RequestError:
+def too_long(num_tokens: str, limits: ServerLimits, param: str = "prompt") -> RequestError:
     """Return the error for a prompt of this many tokens."""
     message = f"{param} has {num_tokens} tokens, and the limit is {limits.prompt_tokens}"
     return RequestError(message, param=param, code="context_length_exceeded")
