@@ -11,6 +11,7 @@ import asyncio
 import gc
 import os
 import socket
+import sys
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
@@ -25,6 +26,8 @@ __all__ = ["listener", "serve"]
 
 BACKLOG = 2048
 """Connections that may wait to be accepted."""
+_SWITCH_INTERVAL = 0.001
+"""Seconds after which a thread that prepares a request lets the event loop go on."""
 _LAST_SECONDS = 5
 """How long connections may take to close after the last response."""
 
@@ -79,9 +82,12 @@ def serve(
         server = _Server(config, app.state.front, grace)
         if on_start is not None:
             server.on_start = partial(on_start, f"http://{shown}:{bound.getsockname()[1]}")
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(min(interval, _SWITCH_INTERVAL))
         try:
             server.run([bound])
         finally:
+            sys.setswitchinterval(interval)
             gc.unfreeze()
     return server.signal
 

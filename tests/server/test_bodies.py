@@ -87,7 +87,7 @@ def test_bodies_that_arrive_together_do_not_wait_for_one_another() -> None:
 def test_a_body_must_keep_the_least_rate(
     num_bytes: int, is_in_time: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bodies, "PATIENCE", 0.05)
+    monkeypatch.setattr(bodies, "PATIENCE", 0.3)
     limits = ServerLimits(body_bytes=20_000, body_seconds=20)  # 1,000 bytes a second
 
     async def main() -> None:
