@@ -23,7 +23,8 @@ from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import ChatTemplateError, StreamdecError
 from streamdec.integrations.logprobs import LogprobTracker
 from streamdec.server.admission import Admission
-from streamdec.server.engines import Engine, EngineError, EngineRun
+from streamdec.server.engine_run import EngineRun
+from streamdec.server.engines import Engine, EngineError
 from streamdec.server.gate import Gate
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError

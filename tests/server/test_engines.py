@@ -12,7 +12,8 @@ import anyio
 import pytest
 
 from streamdec import SourceError
-from streamdec.server.engines import EngineError, EngineRun, ReplayEngine, SamplingParams
+from streamdec.server.engine_run import EngineRun
+from streamdec.server.engines import EngineError, ReplayEngine, SamplingParams
 from streamdec.server.gate import Gate
 from streamdec.server.problems import RequestError
 from streamdec.streams.outputs import OutputReader
