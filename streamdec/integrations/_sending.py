@@ -102,12 +102,22 @@ class Sending:
         self._progress: anyio.Event | None = None
         """Set when chunks were taken to be sent, and when a sender has finished."""
         self.error: Exception | None = None
-        """The error of a stream or the encoder."""
+        """The first error of a stream or the encoder."""
+        self._is_complete = True
+        """Whether no error came before the end of its sample."""
 
     def connect(self, send: Send, is_behind: Callable[[], bool], group: TaskGroup) -> None:
         """Note the client's connection, and the tasks of the response."""
         self._raw_send, self._is_behind, self._group = send, is_behind, group
         self._reading, self._late = anyio.CancelScope(), anyio.Event()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the readers are cancelled."""
+        reading = self._reading
+        return reading is not None and (
+            reading.cancel_called or self._group.cancel_scope.cancel_called
+        )
 
     async def run(self, head: Message, keep_alive: float | None) -> None:
         """Send ``head``, the events of all samples, and the end. Then cancel the other tasks."""
@@ -146,7 +156,7 @@ class Sending:
         self._stop_reading()
 
     def _last(self) -> bytes:
-        if self.error is None:
+        if self._is_complete:
             try:
                 return self._wire.flush_bytes()
             except ValueError as error:  # there are fewer streams than samples
@@ -171,12 +181,14 @@ class Sending:
             found.__cause__ = error
             self._fail(found)
         except Exception as error:  # noqa: BLE001 (it is raised after the client was told)
-            if not self._is_aborted:  # engines may raise any error when they are cancelled
+            if sample.has_ended:
+                self.error = self.error or error  # the sample is complete all the same
+            elif not self._is_aborted:  # engines may raise any error when they are cancelled
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        if self.error is None:
-            self.error = error
+        self.error = self.error or error
+        self._is_complete = False
         self._stop_reading()
 
     def _stop_reading(self) -> None:

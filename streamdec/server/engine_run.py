@@ -55,6 +55,8 @@ class EngineRun:
         """Whether the reader is cancelled. (The engine may also cancel something of its own.)"""
         self.outlives = False
         """Whether the engine goes on without its reader: its thread, or its step."""
+        self.ignores_cancellation = False
+        """Whether the engine's step was left behind."""
         self._is_abandoned = False
         self._waiter: Wakeup | None = None
         self._step: asyncio.Task[None] | None = None
@@ -62,10 +64,14 @@ class EngineRun:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Any:
+    def __anext__(self) -> Awaitable[Any]:
         """Return the next output. Raises the errors of the engine."""
-        output = await self._bounded(self._pull())
-        return output if self._reader is None else self._reader.read(output)
+        output = self._bounded(self._pull())
+        return output if self._reader is None else self._read(output)
+
+    async def _read(self, output: Awaitable[Any]) -> Any:
+        found = await output
+        return found if self._reader is None else self._reader.read(found)
 
     async def aclose(self) -> None:
         """Close the engine's iterator."""
@@ -171,7 +177,7 @@ class EngineRun:
 
     def _leave(self, inner: Any, waits_for: Any) -> None:
         """Let a task of its own go on with the step ``inner``, which waits for ``waits_for``."""
-        self.outlives = True
+        self.outlives = self.ignores_cancellation = True
         self._step = asyncio.ensure_future(self._outlive(inner, waits_for))
 
     async def _outlive(self, inner: Any, waits_for: Any) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "load_engine",
 ]
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
     """How to generate one sample. A field is None if the client did not set it.

@@ -19,6 +19,7 @@ from streamdec.backends._chat import ChatRenderer
 from streamdec.backends.tokenizer_config import ROLES
 from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.options import UnknownIds
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import ChatTemplateError, StreamdecError
 from streamdec.integrations.logprobs import LogprobTracker
@@ -80,6 +81,8 @@ class Front:
     """Whether requests may have their own template."""
     isolates_templates: bool = False
     """Whether the model's own template is rendered in a child process, too."""
+    unknown_ids: UnknownIds = "skip"
+    """What to do with ids of the engine that the tokenizer does not have."""
 
     def __post_init__(self) -> None:
         most = getattr(self.engine, "max_concurrency", None)
@@ -228,9 +231,12 @@ class Front:
         return Sample(text, run), tracer
 
     def _decoder(self, asked: Generation, prompt: list[int]) -> StopSequenceDecoder:
-        skips = asked.skip_special_tokens
         return StopSequenceDecoder(
-            self.tokenizer, asked.conditions, prompt, skip_special_tokens=skips
+            self.tokenizer,
+            asked.conditions,
+            prompt,
+            skip_special_tokens=asked.skip_special_tokens,
+            unknown_ids=self.unknown_ids,
         )
 
     def _run(
