@@ -11,7 +11,7 @@ from streamdec.core import byte_table, table, window
 from streamdec.core.stops import patterns, regex_matcher, stop_set, stop_sets
 from streamdec.loading import detect
 from streamdec.preflight import snapshot, turns
-from streamdec.server import ServerLimits, bodies
+from streamdec.server import ServerLimits, admission, bodies
 from streamdec.server.connections import Connection
 from streamdec.streams import reading, token_queue
 from tests.support.pages import Page
@@ -53,8 +53,13 @@ SERVER = ServerLimits()
         f"{turns.MOST_SECONDS} s, in a child process",
         (
             f"{SERVER.body_bytes // MIB} MiB, {SERVER.body_seconds:g} s | the body of a request; "
-            f"of those from {bodies.LARGE // 1024} KiB on {bodies.MOST_LARGE} are read at once"
+            f"after {bodies.PATIENCE:g} s it must arrive at the rate of the largest body"
         ),
+        (
+            f"{SERVER.bodies_bytes // MIB} MiB | all bodies of {admission.LARGE // 1024} KiB "
+            "and more"
+        ),
+        f"`values` | {SERVER.values:,} |",
         f"`depth` | {SERVER.depth} |",
         f"`messages`, `message_characters` | {SERVER.messages:,}, {SERVER.message_characters:,} |",
         f"`stops`, `stop_characters` | {SERVER.stops}, {SERVER.stop_characters:,} |",
