@@ -21,7 +21,7 @@ from streamdec.core.stops.stop_sets import stop_set_for
 from streamdec.core.table import Row, Table
 from streamdec.core.tables import table_for
 from streamdec.core.token_ids import as_sequence
-from streamdec.core.walk import ENDED, FIELDS, Walk, step_function
+from streamdec.core.walk import ENDED, FIELDS, Walk, linked, step_function
 from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
@@ -350,7 +350,7 @@ class Machine(Walk):
             self._row = ENDED
             return
         self._row = table.row(at.state)
-        self._marks, self._shield = at.marks, at.shield
+        self._marks, self._shield = linked(at.marks), at.shield
         self._go(at.matching)
         if live:
             if not set(live) & stops.ids:

@@ -23,7 +23,7 @@ stops or markers, complete stops, limits and errors.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, SupportsIndex, get_args
+from typing import Any, NamedTuple, SupportsIndex, TypeAlias, get_args
 
 from streamdec.chunks import NOTHING, Chunk, FinishReason, StopMatch, chunk_of
 from streamdec.core.counting import (
@@ -52,7 +52,7 @@ from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 from streamdec.errors import FinishedError
 from streamdec.protocols import Decoder
 
-__all__ = ["FIELDS", "Walk", "step_function"]
+__all__ = ["FIELDS", "Walk", "linked", "step_function"]
 
 NOT_FOUND = (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError)
 """What a look-up raises. LookupError: the row or the state does not have the id. The others: the id
@@ -61,7 +61,8 @@ ENDED = Row(None, holds=False)
 """The row of a stream that has ended. It is empty, so each step takes the slow path."""
 
 
-Marks = tuple[float | int, ...]
+Marks: TypeAlias = "tuple[float | int, Marks] | None"
+"""The newest mark, and the older ones."""
 
 
 class _After(NamedTuple):
@@ -121,28 +122,28 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
                         return chunk.text if returns_text else chunk
                     matching = self._matching
                     if letters < MOVES:
-                        if letters & matching.alert:
-                            shown, matching, kept = matching[chunk.text]
+                        known = matching[chunk.text]
+                        if known is not None:
+                            shown, matching, goes_on = known
                             if shown is not None:
                                 chunk = shown
                             self._matching, self._free = matching, matching.free
-                            if kept >= 0:
-                                marks: Marks = (tally,)
-                                self._marks = self._marks[-kept:] + marks if kept > 0 else marks
+                            self._marks = (tally, self._marks if goes_on else None)
                     elif letters < NAMED:
                         ids = self._ids
                         if type(token_id) is not int or (ids is not None and token_id in ids):
                             raise LookupError  # a Row finds 2 for 2.0
-                        if letters >= matching.free_moving and letters & matching.alert:
-                            shown, matching, kept = matching[chunk.text]
-                            if self._shield != BEFORE:
-                                raise LookupError
-                            if kept >= 0:
-                                marks = self._moving_marks(token_id, tally)
-                                self._marks = self._marks[-kept:] + marks if kept > 0 else marks
-                            if shown is not None:
-                                chunk = shown
-                            self._matching, self._free = matching, matching.free
+                        if letters >= matching.free_moving:
+                            known = matching[chunk.text]
+                            if known is not None:
+                                if self._shield != BEFORE:
+                                    raise LookupError
+                                shown, matching, goes_on = known
+                                older = self._marks if goes_on else None
+                                self._marks = self._moving_marks(token_id, tally, older)
+                                if shown is not None:
+                                    chunk = shown
+                                self._matching, self._free = matching, matching.free
                         before = self._tally
                         if row is None:
                             self._prefix, self._read = self._read, tally
@@ -204,7 +205,8 @@ class Walk(Counters):
     _start: Matching
     """The state in which the stream began."""
     _marks: Marks
-    """Where the jailed text came from: a tally for each, or a count if the tally was reset."""
+    """Where the jailed text came from: a tally for each token that gave a part of it, the newest
+    first, or a count if the tally was reset. Older marks may follow, until the next reset."""
     _shield: int
     """Code points that began in this token or an earlier one cannot be part of a stop."""
     _live: tuple[Candidate, ...]
@@ -249,7 +251,7 @@ class Walk(Counters):
         self._ids = self._stops.ids or None
         self._row = table.row(self._primed)
         self._shield = BEFORE
-        self._marks, self._live, self._withheld = (), (), None
+        self._marks, self._live, self._withheld = None, (), None
         self._unknown_tokens = 0
         self._end: Chunk | None = None
         self._match: StopMatch | None = None
@@ -315,7 +317,7 @@ class Walk(Counters):
             if isinstance(found, Ending):
                 return self._stopped(token_id, found)
             out, matching = found
-        marks: Marks = ()
+        marks: Marks = None
         if matching.size:
             marks = self._marks
             if text:
@@ -339,7 +341,7 @@ class Walk(Counters):
             warn_once(self.tokenizer, token_id)
         self._row = table.idle_row if row is None else row
         out, matching, self._marks, self._live, self._withheld, self._shield = after
-        self._add(tally, text)
+        self._add(tally, text, matching.size)
         self._go(matching.cached)
         if not is_last:
             return out
@@ -375,11 +377,13 @@ class Walk(Counters):
             read, found = endings.find(stops, self._checkpoint(), text, firsts, ignore=ignore)
         else:
             try:
-                shown, matching, _ = matching[text]
+                known = matching[text]
             except KeyError:
                 read, found = stops.read(matching, text, ignore=ignore), None
             else:
-                return chunk if shown is None else shown, matching
+                if known is None:
+                    return chunk, matching
+                return chunk if known[0] is None else known[0], known[1]
             if read.hit is not None:
                 found = endings.find(stops, self._checkpoint(), text, firsts)[1]
         if found is not None:
@@ -417,27 +421,26 @@ class Walk(Counters):
         self, matching: Matching, token_id: int, text: str, tally: float, letters: int
     ) -> Marks:
         """The marks of the text that may be part of a stop in ``matching``, after ``text``."""
-        kept = max(matching.size - len(text), 0)
-        marks: Marks = self._marks[-kept:] if kept else ()
+        older = self._marks if matching.size > len(text) else None
         if letters < MOVES and tally < INFINITE:
-            return (*marks, self._tally + tally)
+            return (self._tally + tally, older)
         firsts = self._firsts(token_id, text)
         row, table = self._row, self._table
         is_stored = type(row) is Row and token_id in row
         if is_stored and tally < INFINITE and table.has_spans and not table.waits(row.state):
             row.marks[token_id] = endings.tallied_marks(firsts)
-        return (*marks, *endings.marks_of(self._count, firsts))[-matching.size :]
+        return linked(endings.marks_of(self._count, firsts), older)
 
-    def _moving_marks(self, token_id: int, tally: float) -> Marks:
-        """The marks of a token that moves the row; ``tally`` is after it.
+    def _moving_marks(self, token_id: int, tally: float, older: Marks) -> Marks:
+        """The marks after a token that moves the row; ``tally`` is after it.
 
         KeyError: they are not known yet.
         """
         row = self._row
         if type(row) is list:
-            return (tally,)  # all of the text is the token's own
+            return (tally, older)  # all of the text is the token's own
         before = self._tally
-        return tuple([before + mark for mark in row.marks[token_id]])
+        return linked([before + mark for mark in row.marks[token_id]], older)
 
     def _take_by_id(self, token_id: int) -> Chunk:
         """Take a token that is a stop by its id, may belong to a sequence, or is a marker."""
@@ -469,7 +472,7 @@ class Walk(Counters):
             return self._follow(token_id, transition, live, is_unknown=is_unknown)
         # A marker: what was withheld is output, and the token's own text is not read.
         text = at.withheld + text
-        after = _After(chunk_of(text) if text else NOTHING, turned, (), (), None, index)
+        after = _After(chunk_of(text) if text else NOTHING, turned, None, (), None, index)
         return self._commit(token_id, transition, after, is_unknown=is_unknown)
 
     def _exact(self, mark: float) -> int:
@@ -478,26 +481,37 @@ class Walk(Counters):
             return mark
         return self._counted + counted(mark - self._tally_start)
 
-    def _add(self, tally: float, text: str) -> None:
-        """Count one token, which decided ``text``, and whose offsets are noted."""
+    def _exact_marks(self, size: int) -> tuple[int, ...]:
+        """The counts of the marks of the last ``size`` letters, the oldest first."""
+        marks, rest = [], self._marks
+        while rest is not None and len(marks) < size:
+            mark, rest = rest
+            marks.append(self._exact(mark))
+        return tuple(reversed(marks))
+
+    def _add(self, tally: float, text: str, size: int) -> None:
+        """Count one token, which decided ``text``, and whose offsets are noted.
+
+        ``size``: how many of the last letters may be part of a stop.
+        """
         after = self._tally + tally
         if after < 0.0:
             self._tally = after
             return
         # The tally is full, or too small for the text: from here on another one is counted.
         offsets = self._token_at(self._prefix), self._token_at(self._read)
-        self._marks = tuple(map(self._exact, self._marks))
+        self._marks = linked(self._exact_marks(size))
         self._count += TOKEN + size_of(text)
         self._set_offsets(*offsets)
 
     def _checkpoint(self) -> Checkpoint:
         """All that the stream knows."""
-        count, size = self._count, self._matching.size
+        count = self._count
         return Checkpoint(
             self._table.state(self._row),
             self._matching.cached,
             self._jailed_text,
-            tuple(map(self._exact, self._marks[-size:] if size else ())),
+            self._exact_marks(self._matching.size),
             self._shield,
             count,
         )
@@ -589,7 +603,7 @@ class Walk(Counters):
         output = count - tokens_in(count) - size_of(self._jailed_text) + size_of(ending.text)
         self._count = tokens + output
         self._set_offsets(*offsets)
-        self._withheld, self._live, self._marks = None, (), ()
+        self._withheld, self._live, self._marks = None, (), None
         self._row = ENDED
         if self._recorder is not None:
             self._recorder.cut(*text_in(output))
@@ -618,11 +632,18 @@ class Walk(Counters):
         if text and offsets[1] < tokens:
             offsets = offsets[1], tokens
         self._row = table.row(state)
-        self._marks, self._live, self._withheld, self._shield = (), (), None, tokens - 1
+        self._marks, self._live, self._withheld, self._shield = None, (), None, tokens - 1
         self._count = at.count + size_of(text)
         self._set_offsets(*offsets)
         self._go(stops.restarted(read.after))
         return chunk_of(everything) if everything else NOTHING
+
+
+def linked(marks: Iterable[float], older: Marks = None) -> Marks:
+    """Return ``marks``, the oldest first, before which come ``older``."""
+    for mark in marks:
+        older = mark, older
+    return older
 
 
 FIELDS = tuple(each for each in (*Counters.__slots__, *Walk.__slots__) if each != "__weakref__")

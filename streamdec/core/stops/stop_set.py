@@ -84,9 +84,9 @@ PREFIX_SIZE = 64
 PATTERN_SIZE = 2**17
 """Bytes of a pattern."""
 
-Known: TypeAlias = tuple[Chunk | None, "Matching", int]
-"""The chunk to output, or None for that of the token; the next state; how many older marks to keep,
-or -1 if no mark is needed."""
+Known: TypeAlias = "tuple[Chunk | None, Matching, bool] | None"
+"""The chunk to output, or None for that of the token; the next state; whether the marks go on, because
+that state has text of earlier tokens. None: the text is output, and a state without marks stays."""
 
 
 class Matching(dict[str, "Known"]):
@@ -313,8 +313,8 @@ class StopSet:
         chunk = None
         if read.text != text:
             chunk = chunk_of(read.text) if read.text else NOTHING
-        kept = max(after.size - len(text), 0) if after.size else -1
-        known = state[text] = chunk, after, kept
+        is_still = chunk is None and after is state and not state.size
+        known = state[text] = None if is_still else (chunk, after, after.size > len(text))
         self.num_stored += 1
         if self.num_stored % TEXTS_PER_WEIGHING == 0 and self.note_growth is not None:
             self.note_growth(self)
