@@ -127,7 +127,13 @@ def gate_of(conditions: StopConditions, skipped: Mapping[str, tuple[int, ...]]) 
     if enable is not None or disable is not None:
         return Gate([(disable, enable)], OPEN if enable is None else 1, skipped)
     sections = conditions.ignore_stops_between
+    if not sections:
+        return ALWAYS_OPEN
     return Gate(sections, 1 if conditions.starts_inside else OPEN, skipped)
+
+
+ALWAYS_OPEN = Gate((), OPEN, {})
+"""The gate without sections."""
 
 
 # --- the prompt -----------------------------------------------------------------------------------

@@ -71,8 +71,8 @@ __all__ = [
 
 MAX_STORED = 16_384
 """Texts that the states of one stop set know together; each takes about 150 bytes."""
-TEXTS_PER_WEIGHING = 8
-"""After so many new texts the size of a set is noted again."""
+FIRST_WEIGHING = 8
+"""After so many new texts the size of a set is noted again; then after each quarter more."""
 SET_SIZE = 6_000
 """Bytes of a set of stops with its first texts."""
 STATE_SIZE = 800
@@ -191,12 +191,14 @@ class StopSet:
         "_sequences",
         "_sizes",
         "_states",
+        "_weigh_at",
         "conditions",
         "first",
         "gate",
         "ids",
         "matcher",
         "note_growth",
+        "noted_size",
         "num_stored",
         "reads_all",
         "reads_text",
@@ -237,8 +239,11 @@ class StopSet:
         self._states: dict[tuple[int, Any, str], Matching] = {}
         self.num_stored = 0
         """How many texts the states know."""
+        self._weigh_at = FIRST_WEIGHING
         self.note_growth: Callable[[StopSet], None] | None = None
         """Called when it has grown, by what shares it among streams."""
+        self.noted_size = 0
+        """Its size as it was counted last, by the same."""
         texts = (*conditions.stop, *conditions.visible_stop)
         self._own_size = (
             SET_SIZE + PREFIX_SIZE * sum(map(len, texts)) + PATTERN_SIZE * len(patterns)
@@ -299,30 +304,39 @@ class StopSet:
 
     def learn(self, state: Matching, text: str) -> Known:
         """Compute and store what ``text`` does in ``state``. KeyError: it completes a stop."""
+        if self.num_stored >= MAX_STORED:
+            self._forget()
+        known = state[text] = self._known(state, text)
+        self.num_stored += 1
+        if self.num_stored >= self._weigh_at:
+            self._weigh_at += self._weigh_at // 4
+            if self.note_growth is not None:
+                self.note_growth(self)
+        return known
+
+    def _known(self, state: Matching, text: str) -> Known:
+        if not state.size and not self.gate.exists:  # most texts: nothing begins in them
+            tail, hit = self.matcher.step(state.tail, text)
+            if hit is None and tail == state.tail:
+                return None
         read = self.read(state, text)
         if read.hit is not None:
             raise KeyError(text)
-        if self.num_stored >= MAX_STORED:
-            self._forget()
         after = read.after
+        if after is state and not state.size:
+            return None
         if after is not self.first:
             after = self._states.setdefault((after.gate, after.tail, after.marker_tail), after)
         if state is not self.first:
-            key = state.gate, state.tail, state.marker_tail
-            self._states.setdefault(key, state)
+            self._states.setdefault((state.gate, state.tail, state.marker_tail), state)
         chunk = None
         if read.text != text:
             chunk = chunk_of(read.text) if read.text else NOTHING
-        is_still = chunk is None and after is state and not state.size
-        known = state[text] = None if is_still else (chunk, after, after.size > len(text))
-        self.num_stored += 1
-        if self.num_stored % TEXTS_PER_WEIGHING == 0 and self.note_growth is not None:
-            self.note_growth(self)
-        return known
+        return chunk, after, after.size > len(text)
 
     def _forget(self) -> None:
         states, self._states = self._states, {}
-        self.num_stored = 0
+        self.num_stored, self._weigh_at = 0, FIRST_WEIGHING
         for state in [*states.values(), self.first]:
             state.clear()
 
@@ -417,6 +431,8 @@ def _named_stops(
 ) -> dict[int, NamedStop]:
     """The stop that each id is by itself: hidden before visible, a string before an id."""
     named: dict[int, NamedStop] = {}
+    if not (skipped or conditions.stop_token_ids or conditions.visible_stop_token_ids):
+        return named
     for ids, hidden in (
         (conditions.visible_stop_token_ids, False),
         (conditions.stop_token_ids, True),

@@ -44,12 +44,11 @@ class StopSetStatistics(NamedTuple):
 class StopSets:
     """The stop sets of one table, one for equal conditions; the least recently used go first."""
 
-    __slots__ = ("__weakref__", "_lock", "_sets", "_size", "_sizes")
+    __slots__ = ("__weakref__", "_lock", "_sets", "_size")
 
     def __init__(self) -> None:
         _all.add(self)
         self._sets: dict[StopConditions, StopSet] = {}
-        self._sizes: dict[StopConditions, int] = {}
         self._size = 0
         self._lock = Lock()
 
@@ -60,7 +59,6 @@ class StopSets:
             with self._lock:  # to the end: it is used now
                 if self._sets.pop(conditions, None) is not None:
                     self._sets[conditions] = found
-                    self._weigh(conditions, found)
         return found
 
     def put(self, stops: StopSet) -> StopSet:
@@ -68,25 +66,25 @@ class StopSets:
         with self._lock:
             kept = self._sets.setdefault(stops.conditions, stops)
             kept.note_growth = self.reweigh
-            self._weigh(stops.conditions, kept)
+            self._weigh(kept)
         return kept
 
     def reweigh(self, stops: StopSet) -> None:
         """Note the size of ``stops``, which has grown."""
         with self._lock:
             if self._sets.get(stops.conditions) is stops:
-                self._weigh(stops.conditions, stops)
+                self._weigh(stops)
 
-    def _weigh(self, conditions: StopConditions, stops: StopSet) -> None:
+    def _weigh(self, stops: StopSet) -> None:
         """Note the size of ``stops``; drop the least recently used ones if all are too large."""
         size = stops.size
-        self._size += size - self._sizes.get(conditions, 0)
-        self._sizes[conditions] = size
+        self._size += size - stops.noted_size
+        stops.noted_size = size
         while len(self._sets) > 1 and (len(self._sets) > MAX_SETS or self._size > MAX_SETS_SIZE):
-            oldest = next(iter(self._sets))
-            del self._sets[oldest]
+            oldest = self._sets.pop(next(iter(self._sets)))
             _count_dropped()
-            self._size -= self._sizes.pop(oldest, 0)
+            self._size -= oldest.noted_size
+            oldest.noted_size = 0
 
     def __iter__(self) -> Iterator[StopSet]:
         return iter([*self._sets.values()])
