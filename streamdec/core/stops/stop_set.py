@@ -85,8 +85,8 @@ PATTERN_SIZE = 2**17
 """Bytes of a pattern."""
 
 Known: TypeAlias = "tuple[Chunk | None, Matching, bool] | None"
-"""The chunk to output, or None for that of the token; the next state; whether the marks go on, because
-that state has text of earlier tokens. None: the text is output, and a state without marks stays."""
+"""The chunk to output, or None for that of the token; the next state; whether older marks are still
+needed. None: the text is output, and the state stays and needs no marks."""
 
 
 class Matching(dict[str, "Known"]):
