@@ -15,13 +15,16 @@ from streamdec.core import snapshots
 from streamdec.core.counting import code_points_in, tokens_in
 from streamdec.core.options import Route
 from streamdec.core.spans import Recorder
+from streamdec.core.state import ENDED, FIELDS
+from streamdec.core.step import step_function
 from streamdec.core.stops import endings
 from streamdec.core.stops.conditions import StopConditions
+from streamdec.core.stops.marks import linked
 from streamdec.core.stops.stop_sets import stop_set_for
 from streamdec.core.table import Row, Table
 from streamdec.core.tables import table_for
 from streamdec.core.token_ids import as_sequence
-from streamdec.core.walk import ENDED, FIELDS, Walk, linked, step_function
+from streamdec.core.walk import Walk
 from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
@@ -147,7 +150,7 @@ class Machine(Walk):
             since.append(tokens - self._table.oldest(self._table.state(self._row)))
         if jailed:
             at = self._checkpoint()
-            since.append(endings.origin_of(at, jailed))
+            since.append(endings.origin_of_end(at, jailed))
         oldest = max(min(since, default=tokens), 0)
         return Withheld(num_bytes, len(jailed), tokens - oldest)
 

@@ -13,9 +13,10 @@ has ``free``, the lowest bit of its ``alert``: no mask below it has a letter of 
 letters that are frequent in texts have the lowest bits, and those that stops often begin with the
 highest, so that most tokens are below ``free``.
 
-A state is a dict: text → (chunk to output, next state, how many older marks to keep). It is filled
-on first use. A text that completes a stop is never stored, nor is a token that acts by its id, so a
-stream need not ask at each token whether it has ended.
+A state is a dict: text → (chunk to output, next state, whether older marks are still needed), or
+None if nothing changes, as for most texts. (For marks see :mod:`streamdec.core.stops.marks`.) It is
+filled on first use. A text that completes a stop is never stored, nor is a token that acts by its
+id, so a stream need not ask at each token whether it has ended.
 
 Nothing in a stop set has the size of a vocabulary. A set of four strings takes some kilobytes, is
 made in microseconds, and is warm from the start, since the table belongs to the tokenizer.
@@ -40,11 +41,6 @@ True
 True
 >>> stops.read(read.after, "e!").text               # no stop: what was withheld comes out
 '\nUse!'
-
-**Marks.** For the position of a match a stream must know which token began it. Where the text that
-is jailed came from is noted in the stream, not in the state: a *mark* for each token that gave a
-part of it (see :mod:`streamdec.core.provenance`). The state says how many of the older marks are
-still needed.
 """
 
 from __future__ import annotations
