@@ -1,8 +1,8 @@
 """One file of token ids in, one file with texts out.
 
-The rows are written to ``OUT.part``, beside the output. That file gets the output's name in one step,
-when it is complete and on the disk, so an output is complete or not there. ``OUT.part`` is locked
-while a job writes it. A job that was killed leaves it behind, and the next one replaces it.
+The rows are written to ``OUT.part``, beside the output. That file gets the output's name in one
+step, when it is complete and on the disk, so an output is complete or not there. ``OUT.part`` is
+locked while a job writes it. A job that was killed leaves it behind, and the next one replaces it.
 """
 
 from __future__ import annotations
