@@ -4,7 +4,7 @@
     ├── TokenIdError (ValueError, TypeError)  fix the ids: one is no token id, or is unknown
     ├── FinishedError (RuntimeError)          stop: the stream or the queue has ended
     ├── RewriteError                          begin a new stream: decode() took back text
-    ├── SnapshotError (ValueError)            use another snapshot or trace, or its tokenizer
+    ├── SnapshotError (ValueError)            use another snapshot, or its tokenizer
     ├── SourceError (ValueError)              say how the engine's outputs are read
     ├── IdleTimeoutError (TimeoutError)       resume with another engine: this one is silent
     ├── StopRegexTimeoutError (TimeoutError)  rewrite the pattern: it takes too long
@@ -164,17 +164,16 @@ class RewriteError(StreamdecError):
 
 
 class SnapshotError(StreamdecError, ValueError):
-    """A snapshot or a trace that is malformed, or belongs to another tokenizer.
+    """A snapshot that is malformed, or belongs to another tokenizer.
 
-    When: by ``restore``, ``adopt``, ``Trace.from_lines`` and ``replay``. Tokenizers are compared by
-    what they decode, not by their names.
+    When: by ``restore`` and ``adopt``. Tokenizers are compared by what they decode, not by their
+    names.
 
-    What is left: the snapshot, unchanged. No stream was made, nothing was replayed.
+    What is left: the snapshot, unchanged. No stream was made.
 
     What to do: if the message names a difference, load the same tokenizer, and restore with the
     same class and options. If the format is not known, use the release that wrote it. If it is
-    malformed, look for what changed it: a snapshot is JSON of about 100 bytes. A redacted trace
-    cannot be replayed.
+    malformed, look for what changed it: a snapshot is JSON of about 100 bytes.
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> DecodeStream.restore(MockTokenizer(), {"format": 99})
