@@ -73,6 +73,16 @@ class StreamdecError(Exception):
     chunk: Chunk | None = None
     num_taken: int = 0
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle what an error has, whatever its constructor takes."""
+        return _restored, (type(self), self.args), self.__dict__
+
+
+def _restored(kind: type[StreamdecError], args: tuple[object, ...]) -> StreamdecError:
+    error = kind.__new__(kind)
+    error.args = args
+    return error
+
 
 class TokenIdError(StreamdecError, ValueError, TypeError):
     """A token id that is not one, or that the tokenizer does not have.
@@ -109,10 +119,6 @@ class TokenIdError(StreamdecError, ValueError, TypeError):
         """The same error of a token in another place: in the list that the caller has in mind."""
         message = self.args[0].replace(f"token {self.index}", f"token {index}", 1)
         return type(self)(message, self.token_id, index)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        before = {"chunk": self.chunk, "num_taken": self.num_taken}
-        return type(self), (self.args[0], self.token_id, self.index), before
 
 
 class FinishedError(StreamdecError, RuntimeError):
@@ -241,10 +247,6 @@ class IdleTimeoutError(StreamdecError, TimeoutError):
         self.seconds = seconds
         self.snapshot = snapshot
 
-    def __reduce__(self) -> tuple[object, ...]:
-        before = {"chunk": self.chunk, "num_taken": self.num_taken}
-        return type(self), (self.seconds, self.snapshot), before
-
 
 class StopRegexTimeoutError(StreamdecError, TimeoutError):
     """A stop regex that took too long on the text of one token.
@@ -272,10 +274,6 @@ class StopRegexTimeoutError(StreamdecError, TimeoutError):
     def __init__(self, message: str, pattern: str) -> None:
         super().__init__(message)
         self.pattern = pattern
-
-    def __reduce__(self) -> tuple[object, ...]:
-        before = {"chunk": self.chunk, "num_taken": self.num_taken}
-        return type(self), (self.args[0], self.pattern), before
 
 
 class QueueFullError(StreamdecError, RuntimeError):
@@ -414,11 +412,6 @@ class ChatTemplateError(StreamdecError, ValueError):
         self.template = template
         self.line = line
         self.code = code
-
-    def __reduce__(self) -> tuple[object, ...]:
-        known = {"template": self.template, "line": self.line, "code": self.code}
-        before = {"chunk": self.chunk, "num_taken": self.num_taken}
-        return type(self), (self.args[0],), known | before
 
 
 class MissingExtraError(StreamdecError, ImportError):

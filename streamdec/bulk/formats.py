@@ -349,9 +349,8 @@ def _objects(batch: Any) -> list[dict[str, Any]]:
 
 def _json_line(row: dict[str, Any]) -> bytes:
     try:
-        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
-    except UnicodeEncodeError:  # a lone surrogate in another field
-        return json.dumps(row).encode() + b"\n"
+        # What this puts for a lone surrogate in another field is JSON's escape of it.
+        return json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
     except TypeError as error:
         names = [name for name, value in row.items() if not _is_json(value)]
         told = f"column {names[0]!r} has what JSON cannot say: {row[names[0]]!r:.60}"
