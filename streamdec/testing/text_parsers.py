@@ -15,6 +15,7 @@ import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations, pairwise
 from math import comb
 from typing import Any, Protocol, TypeAlias
@@ -22,7 +23,7 @@ from typing import Any, Protocol, TypeAlias
 from streamdec.testing.conformance_report import Report, Result
 from streamdec.testing.detokenizers import ConformanceError, call_guarded
 
-__all__ = ["TextParser", "check_text_parser"]
+__all__ = ["Outcome", "TextParser", "check_text_parser", "outcomes_of"]
 
 Fields: TypeAlias = Mapping[str, str]
 Text: TypeAlias = str | Sequence[str]
@@ -113,12 +114,11 @@ def check_text_parser(
     pieces = {name: _pieces_of(name, text) for name, text in named}
     if not pieces:
         raise ValueError("texts is empty: expected at least one text")
-    return Report(
-        tuple(
-            _Check(make_parser, each, parse_whole).result(name, max_examples, f"{seed} {name}")
-            for name, each in pieces.items()
-        )
-    )
+    results = []
+    for name, each in pieces.items():
+        outcomes = partial(outcomes_of, make_parser, each, max_examples, f"{seed} {name}")
+        results.append(_result(name, parse_whole, outcomes, "".join(each)))
+    return Report(tuple(results))
 
 
 def _numbered(texts: Iterable[Text]) -> Iterator[tuple[str, Text]]:
@@ -141,111 +141,116 @@ Cuts: TypeAlias = tuple[int, ...]
 
 
 @dataclass
-class _Outcome:
+class Outcome:
     """One of the different results of a parser."""
 
     fields: Fields
     error: str
     """What the parser raised; empty if nothing."""
-    cuts: Cuts
-    """The smallest cuts that led to it."""
+    groups: list[str]
+    """The text in as few parts as were found that lead to it."""
     count: int = 0
     """How many of the tried cuts led to it."""
 
 
-@dataclass
-class _Check:
-    """The check of one text."""
+def _result(
+    name: str,
+    parse_whole: Callable[[str], Fields] | None,
+    outcomes: Callable[[], list[Outcome]],
+    text: str,
+) -> Result:
+    """Return what came of the check of one text."""
+    try:
+        expected = None if parse_whole is None else _whole(parse_whole, text)
+        found = outcomes()
+    except NotImplementedError as error:
+        return Result(name, "skipped", f"the parser has not: {error!s:.200}")
+    except ConformanceError as error:
+        return Result(name, "failed", f"parse_whole: {error}")
+    if expected is not None:
+        wrong = [each for each in found if _key(each) != _key(expected)]
+        lines = ["A cut gives another result than the whole text."]
+        lines.append(f"expected  {expected.fields}")
+    else:
+        wrong = found if len(found) > 1 or found[0].error else []
+        depends = "The result depends on where the text is cut."
+        lines = [depends if len(wrong) > 1 else "The parser raises an exception."]
+    if not wrong:
+        return Result(name, "passed")
+    num_ways = sum(each.count for each in found)
+    for each in wrong[:MOST_SHOWN]:
+        lines.append(f"cut into  {', '.join(map(repr, each.groups))}")
+        lines.append(each.error or f"given     {each.fields}")
+        lines.append(f"          from {each.count} of {num_ways} ways to cut the text")
+    if len(wrong) > MOST_SHOWN:
+        lines.append(f"and {len(wrong) - MOST_SHOWN} more results")
+    return Result(name, "failed", "\n".join(lines))
 
-    make: Callable[[], TextParser]
-    pieces: list[str]
-    parse_whole: Callable[[str], Fields] | None
 
-    def result(self, name: str, max_examples: int, seed: str) -> Result:
-        """Try cuts, and say whether their results are equal."""
-        try:
-            expected = self._expected()
-            outcomes = self._outcomes(_ways(len(self.pieces), max_examples, seed))
-        except NotImplementedError as error:
-            return Result(name, "skipped", f"the parser has not: {error!s:.200}")
-        except ConformanceError as error:
-            return Result(name, "failed", f"parse_whole: {error}")
-        if expected is not None:
-            wrong = [each for key, each in outcomes.items() if key != _key(expected)]
-            if not wrong:
-                return Result(name, "passed")
-            lines = ["A cut gives another result than the whole text."]
-            lines.append(f"expected  {expected.fields}")
-        elif len(outcomes) == 1 and not any(each.error for each in outcomes.values()):
-            return Result(name, "passed")
-        else:
-            wrong = [*outcomes.values()]
-            lines = ["The result depends on where the text is cut."]
-            if len(wrong) == 1:
-                lines = ["The parser raises an exception."]
-        num_ways = sum(each.count for each in outcomes.values())
-        for each in wrong[:MOST_SHOWN]:
-            shown = each.error or f"given     {each.fields}"
-            lines.append(f"cut into  {', '.join(map(repr, self._groups(each.cuts)))}")
-            lines.append(f"{shown}\n          from {each.count} of {num_ways} ways to cut the text")
-        if len(wrong) > MOST_SHOWN:
-            lines.append(f"and {len(wrong) - MOST_SHOWN} more results")
-        return Result(name, "failed", "\n".join(lines))
+def _whole(parse_whole: Callable[[str], Fields], text: str) -> Outcome:
+    """Return the result of ``parse_whole``."""
+    fields: dict[str, str] = {}
+    call_guarded(_add, fields, call_guarded(parse_whole, text), "parse_whole()")
+    return Outcome(fields, "", [text])
 
-    def _expected(self) -> _Outcome | None:
-        """Return the result of ``parse_whole``."""
-        if self.parse_whole is None:
-            return None
-        fields: dict[str, str] = {}
-        whole = call_guarded(self.parse_whole, "".join(self.pieces))
-        call_guarded(_add, fields, whole, "parse_whole()")
-        return _Outcome(fields, "", ())
 
-    def _outcomes(self, ways: Iterable[Cuts]) -> dict[str, _Outcome]:
-        """Return the different results, each with its smallest cuts."""
-        outcomes: dict[str, _Outcome] = {}
-        for cuts in ways:
-            found = self._parsed(cuts)
-            outcomes.setdefault(_key(found), found).count += 1
-        for key, each in outcomes.items():
-            each.cuts = self._smallest(each.cuts, key)
-        return outcomes
+def outcomes_of(
+    make_parser: Callable[[], TextParser],
+    pieces: Sequence[str],
+    max_examples: int = 200,
+    seed: str = "0",
+) -> list[Outcome]:
+    """Return the different results of parsing ``pieces``, that of the fewest cuts first."""
+    outcomes: dict[str, tuple[Outcome, Cuts]] = {}
+    for cuts in _ways(len(pieces), max_examples, seed):
+        found = _parsed(make_parser, pieces, cuts)
+        each, _ = outcomes.setdefault(_key(found), (found, cuts))
+        each.count += 1
+    for key, (each, cuts) in outcomes.items():
+        each.groups = _groups(pieces, _smallest(make_parser, pieces, cuts, key))
+    return [each for each, _ in outcomes.values()]
 
-    def _smallest(self, cuts: Cuts, key: str) -> Cuts:
-        """Remove cuts, many at once and then one by one, while the result stays the same."""
-        size = max(len(cuts) // 2, 1)
-        while True:
-            place, before = 0, len(cuts)
-            while place < len(cuts):
-                fewer = cuts[:place] + cuts[place + size :]
-                if _key(self._parsed(fewer)) == key:
-                    cuts = fewer
-                else:
-                    place += size
-            if size == 1 and len(cuts) == before:
-                return cuts
-            size = max(size // 2, 1)
 
-    def _groups(self, cuts: Cuts) -> list[str]:
-        bounds = (0, *cuts, len(self.pieces))
-        return ["".join(self.pieces[i:j]) for i, j in pairwise(bounds)]
+def _smallest(
+    make_parser: Callable[[], TextParser], pieces: Sequence[str], cuts: Cuts, key: str
+) -> Cuts:
+    """Remove cuts, many at once and then one by one, while the result stays the same."""
+    size = max(len(cuts) // 2, 1)
+    while True:
+        place, before = 0, len(cuts)
+        while place < len(cuts):
+            fewer = cuts[:place] + cuts[place + size :]
+            if _key(_parsed(make_parser, pieces, fewer)) == key:
+                cuts = fewer
+            else:
+                place += size
+        if size == 1 and len(cuts) == before:
+            return cuts
+        size = max(size // 2, 1)
 
-    def _parsed(self, cuts: Cuts) -> _Outcome:
-        """Parse the text in pieces."""
-        try:
-            fields = call_guarded(self._joined, self._groups(cuts))
-        except ConformanceError as error:
-            return _Outcome({}, str(error), cuts)
-        return _Outcome(fields, "", cuts)
 
-    def _joined(self, texts: list[str]) -> dict[str, str]:
-        """Return what a new parser gives for ``texts``."""
-        parser = self.make()
-        fields: dict[str, str] = {}
-        for text in texts:
-            _add(fields, parser.step(text), "step()")
-        _add(fields, parser.flush(), "flush()")
-        return fields
+def _groups(pieces: Sequence[str], cuts: Cuts) -> list[str]:
+    bounds = (0, *cuts, len(pieces))
+    return ["".join(pieces[i:j]) for i, j in pairwise(bounds)]
+
+
+def _parsed(make_parser: Callable[[], TextParser], pieces: Sequence[str], cuts: Cuts) -> Outcome:
+    """Parse the text in pieces."""
+    groups = _groups(pieces, cuts)
+    try:
+        return Outcome(call_guarded(_joined, make_parser, groups), "", groups)
+    except ConformanceError as error:
+        return Outcome({}, str(error), groups)
+
+
+def _joined(make_parser: Callable[[], TextParser], texts: list[str]) -> dict[str, str]:
+    """Return what a new parser gives for ``texts``."""
+    parser = make_parser()
+    fields: dict[str, str] = {}
+    for text in texts:
+        _add(fields, parser.step(text), "step()")
+    _add(fields, parser.flush(), "flush()")
+    return fields
 
 
 def _add(fields: dict[str, str], new: Any, verb: str) -> None:
@@ -261,7 +266,7 @@ def _add(fields: dict[str, str], new: Any, verb: str) -> None:
             fields[name] = fields.get(name, "") + text
 
 
-def _key(outcome: _Outcome) -> str:
+def _key(outcome: Outcome) -> str:
     """Return a text that is the same for equal results."""
     fields = {name: _as_json(name, text) for name, text in outcome.fields.items()}
     return json.dumps([fields, outcome.error], sort_keys=True)
