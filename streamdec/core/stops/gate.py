@@ -122,6 +122,10 @@ def _by_id(targets: Mapping[Marker, int], skipped: Mapping[str, tuple[int, ...]]
     return found
 
 
+NO_GATE = Gate((), OPEN, {})
+"""The gate of conditions without markers."""
+
+
 def gate_of(conditions: StopConditions, skipped: Mapping[str, tuple[int, ...]]) -> Gate:
     """Return the gate of ``conditions``; ``skipped`` is as for Gate."""
     enable, disable = conditions.enable_stops_after, conditions.disable_stops_after
@@ -129,12 +133,8 @@ def gate_of(conditions: StopConditions, skipped: Mapping[str, tuple[int, ...]]) 
         return Gate([(disable, enable)], OPEN if enable is None else 1, skipped)
     sections = conditions.ignore_stops_between
     if not sections:
-        return ALWAYS_OPEN
+        return NO_GATE
     return Gate(sections, 1 if conditions.starts_inside else OPEN, skipped)
-
-
-ALWAYS_OPEN = Gate((), OPEN, {})
-"""The gate without sections."""
 
 
 # --- the prompt -----------------------------------------------------------------------------------
