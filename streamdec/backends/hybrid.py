@@ -128,7 +128,8 @@ class HybridTokenizer(HuggingFaceTokenizer):
         path: Path,
         options: FastOptions,
         *,
-        apply_tokenizer_config: bool,
+        apply_tokenizer_config: bool | None,
+        is_folder: bool,
         revision: str | None = None,
     ) -> Self:
         """Return the tokenizer of the ``tokenizer.json`` in ``path``.
@@ -136,14 +137,22 @@ class HybridTokenizer(HuggingFaceTokenizer):
         Args:
             path: The file, which may have any name.
             options: Checked options.
-            apply_tokenizer_config: Whether the files beside ``path`` are read as well.
+            apply_tokenizer_config: Whether the files beside ``path`` are read as well; None means
+                ``is_folder``.
+            is_folder: Whether the caller named the folder of ``path``.
             revision: The commit, for the report.
 
         Raises what :class:`~streamdec.HuggingFaceTokenizer` raises.
         """
         self = cls.__new__(cls)
         config = apply_tokenizer_config
-        self._load(path, options, apply_tokenizer_config=config, revision=revision)
+        self._load(
+            path,
+            options,
+            apply_tokenizer_config=config,
+            is_folder=is_folder,
+            revision=revision,
+        )
         return self
 
     def _load(
@@ -152,11 +161,12 @@ class HybridTokenizer(HuggingFaceTokenizer):
         options: FastOptions,
         *,
         apply_tokenizer_config: bool | None,
+        is_folder: bool = False,
         revision: str | None = None,
     ) -> None:
         started = perf_counter()
         content, name, path = read_json(source)
-        sha256 = self._take(content, name, path, apply_tokenizer_config)
+        sha256 = self._take(content, name, path, apply_tokenizer_config, is_folder=is_folder)
         self.report = TokenizerReport(
             format="huggingface",
             requested=options.fast,

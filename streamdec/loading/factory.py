@@ -84,9 +84,10 @@ def load_tokenizer(
             ``"off"``, as described at :class:`~streamdec.HybridTokenizer`. None means the
             environment's ``STREAMDEC_FAST``, else ``"background"``. No effect for other formats.
         strict: whether it is an error if fastokens cannot be used; needs ``fast="now"``.
-        apply_tokenizer_config: whether added tokens and their flags are also taken from the files
-            beside a tokenizer.json, as transformers and the engines that use it do. None means True
-            for a folder and False for a file. (Loaders in Rust read the tokenizer.json only.)
+        apply_tokenizer_config: whether the files beside a tokenizer.json are applied, as
+            transformers 5 and the engines that use it do. None means True for a folder and False
+            for a file; if code of a folder makes its tokenizer, None also refuses files that
+            contradict each other.
         encoding: the encoding of a rank file that several encodings share, or that is unknown.
         models: a table of model names and their encodings, paths or ids; or the path of a TOML or
             JSON file with one.
@@ -99,9 +100,7 @@ def load_tokenizer(
     Returns:
         A new tokenizer, which threads may share. Its ``report`` says what was requested, which
         library encodes, and why. ``tokenizer_config_changes`` has what the files beside a
-        tokenizer.json changed, and is None if they were not read. (Classes of transformers that
-        build their tokenizer from the vocabulary lose the tokens in its ``undeclared``; here they
-        are kept, and :func:`streamdec.preflight.inspect` names the class.)
+        tokenizer.json changed, and is None if they were not read.
 
     A sample of the tokenizer's ids is compared with its own ``decode``, so a difference is warned
     about here (:class:`~streamdec.StreamdecWarning`) and not in the middle of a stream. So are
@@ -269,13 +268,12 @@ def _loaded(
         tokenizer: Loaded = TiktokenTokenizer.named(source.encoding, allow_download=allow_download)
     else:
         found = detect_format(source.path)
-        if apply_tokenizer_config is None:
-            apply_tokenizer_config = source.path.is_dir()
         if found.format == "huggingface" and encoding is None:
             return HybridTokenizer.from_file(
                 found.path,
                 options,
                 apply_tokenizer_config=apply_tokenizer_config,
+                is_folder=source.path.is_dir(),
                 revision=source.revision,
             )
         tokenizer = _opened(found, encoding)
