@@ -2,16 +2,19 @@
 
     python scripts/make_class_goldens.py [--draws N] [--seed N] [FILE]
 
-Needs transformers (not torch), which the tests do not. The first line has the version and one
-``tokenizer.json`` for each kind of model. Each other line is a folder: which of those files, other
-files that were drawn at random, and what ``AutoTokenizer`` makes of it. Of the folders in
+Needs transformers (not torch), which the tests do not. The first line has the version, one
+``tokenizer.json`` for each kind of model, and a SentencePiece model. Each other line is a folder:
+which of those files, in which form, a ``tokenizer_config.json`` that was drawn at random, and what
+``AutoTokenizer`` makes of it. Of the folders in
 ``../shared``, which may not be copied, there are only hashes of that.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import hashlib
+import io
 import json
 import random
 from collections.abc import Iterator
@@ -22,6 +25,7 @@ from typing import Any
 import transformers
 from make_transformers_facts import ROLES
 from make_transformers_pipelines import CLASSES, FLAGS, OPTIONS
+from sentencepiece import SentencePieceTrainer
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 GOLDENS = Path(__file__).resolve().parent.parent / "tests" / "backends" / "data" / "classes.jsonl"
@@ -32,6 +36,7 @@ TEXTS = (
     *("x</s>  hello<new>\nit's", "<|endoftext|>a [MASK] b"),
     "def f(x):\n    return x**2  # こんにちは, 안녕! 😀👍🏽 don't naïve",
 )
+OF_SENTENCEPIECE = ("LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "TokenizersBackend")
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 
 
@@ -98,6 +103,43 @@ class Draw:
         return said
 
 
+def sentencepiece_model() -> str:
+    """Return a small SentencePiece model in base64."""
+    text = " ".join(("hello world it's M N naive 12345 def return", *TEXTS)).split()
+    sentences = iter([" ".join(text[i : i + 6]) for i in range(0, len(text), 3)])
+    written = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=sentences,
+        model_writer=written,
+        vocab_size=330,
+        model_type="bpe",
+        byte_fallback=True,
+        character_coverage=0.98,
+        control_symbols=["[CLS]"],
+        user_defined_symbols=["x x"],
+        hard_vocab_limit=False,
+        minloglevel=2,
+        normalization_rule_name="identity",
+    )
+    return base64.b64encode(written.getvalue()).decode()
+
+
+def write(folder: Path, form: str, file: Any, config: dict[str, Any]) -> None:
+    """Write the files of a folder; the tests do the same."""
+    (folder / "tokenizer_config.json").write_text(json.dumps(config), "utf-8")
+    if form == "tokenizer.model":
+        (folder / form).write_bytes(base64.b64decode(file))
+    elif form == "vocab.json":
+        (folder / form).write_text(json.dumps(file["model"]["vocab"]), "utf-8")
+        merges = "".join(f"{a} {b}\n" for a, b in file["model"]["merges"])
+        (folder / "merges.txt").write_text(f"#version: 0.2\n{merges}", "utf-8")
+    elif form == "vocab.txt":
+        words = file["model"]["vocab"]
+        (folder / form).write_text("".join(f"{word}\n" for word in words), "utf-8")
+    else:
+        (folder / form).write_text(json.dumps(file), "utf-8")
+
+
 def loaded(folder: Path) -> dict[str, Any]:
     """Return what transformers makes of ``folder``."""
     made = transformers.AutoTokenizer.from_pretrained(folder)
@@ -121,22 +163,27 @@ def loaded(folder: Path) -> dict[str, Any]:
 def rows(draws: int, seed: int) -> Iterator[dict[str, Any]]:
     """Yield the lines of the file."""
     files, draw = tokenizer_jsons(), Draw(seed)
+    files["sentencepiece"] = sentencepiece_model()
     yield {"transformers": transformers.__version__, "texts": TEXTS, "files": files}
-    kinds = {}
-    for name in CLASSES:
-        cls = getattr(transformers, name, None) or transformers.AutoTokenizer
-        kinds[name] = getattr(getattr(cls, "model", None), "__name__", "BPE")
+    ids = {text: i for i, text in enumerate(SPECIAL)}
     for name in (*CLASSES, "TokenizersBackend"):
-        kind = kinds.get(name, "BPE")
-        ids = {text: i for i, text in enumerate(SPECIAL)}
-        for _ in range(draws):
+        cls = getattr(transformers, name, None)
+        kind = getattr(getattr(cls, "model", None), "__name__", "BPE")
+        forms = ["tokenizer.json"] * draws
+        if name != "TokenizersBackend":
+            read = cls.vocab_files_names.values()
+            forms += [name for name in ("vocab.json", "vocab.txt") if name in read]
+        if name in OF_SENTENCEPIECE:
+            forms += ["tokenizer.model"] * draws
+        for form in forms:
+            file = "sentencepiece" if form == "tokenizer.model" else kind
+            config = draw.config(name, ids)
+            if form == "tokenizer.model" and draw.random.random() < 0.5:
+                config.pop("added_tokens_decoder", None)
             with TemporaryDirectory() as place:
-                folder = Path(place)
-                config = draw.config(name, ids)
-                (folder / "tokenizer.json").write_text(json.dumps(files[kind]), "utf-8")
-                (folder / "tokenizer_config.json").write_text(json.dumps(config), "utf-8")
+                write(Path(place), form, files[file], config)
                 try:
-                    yield {"kind": kind, "config": config, **loaded(folder)}
+                    yield {"kind": file, "form": form, "config": config, **loaded(Path(place))}
                 except BaseException as error:  # noqa: BLE001 (it is no tokenizer, or a panic)
                     print(f"{name}: {type(error).__name__}: {str(error)[:100]}")
 

@@ -126,16 +126,24 @@ class Maker:
         plain = "plain" if "all_special_tokens" in source else ""
         return "given" if "_post_init" in source else plain
 
+    def converts(self) -> bool:
+        """Return whether the class changes the vocabulary of a SentencePiece model."""
+        slow = importlib.import_module("transformers.convert_slow_tokenizer")
+        converter = slow.SLOW_TO_FAST_CONVERTERS.get(self.cls.__name__)
+        own = getattr(converter, "convert_from_spm", slow.SpmConverter.convert_from_spm)
+        is_own = own.__func__ is not slow.SpmConverter.convert_from_spm.__func__
+        return is_own or hasattr(self.cls, "convert_from_spm_model")
+
     def facts(self) -> dict[str, Any]:
         """Return everything about the class."""
         options, pipelines = self.pipelines()
         plain = importlib.import_module("tokenizers").processors.Sequence([])
         made = self.built({})
         with_file = self.built({"post_processor": plain})
-        asked = self.built({"post_processor": plain, "add_bos_token": True, "add_eos_token": True})
+        asked = self.built({"post_processor": plain, "add_bos_token": False, "add_eos_token": True})
         around = self.parts(asked)["post_processor"].get("single")
-        bos, eos = self.token(asked.bos_token), self.token(asked.eos_token)
-        is_template = around == [*bos, {"Sequence": {"id": "A", "type_id": 0}}, *eos]
+        eos = self.token(asked.eos_token)
+        is_template = around == [{"Sequence": {"id": "A", "type_id": 0}}, *eos]
         named = set(map(placeholder, ROLES))
         roles = {r: t for r, t in made._special_tokens_map.items() if t and not isinstance(t, str)}
         return {
@@ -146,6 +154,8 @@ class Maker:
                 self.parts(with_file)["post_processor"] == {"type": "Sequence", "processors": []}
             ),
             "adds_as_asked": is_template,
+            "files": list(self.cls.vocab_files_names.values()),
+            "converts": self.converts(),
             "adds_again": self.adds_again(),
             "flags": {r: {flag: getattr(t, flag) for flag in FLAGS} for r, t in roles.items()},
             "added": [

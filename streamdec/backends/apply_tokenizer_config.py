@@ -26,6 +26,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Tokenizer
 
 from streamdec.backends._common import guarded
+from streamdec.backends.assembled import Assembled
 from streamdec.backends.class_pipelines import set_post_processor
 from streamdec.backends.declared_tokens import DeclaredTokens
 from streamdec.backends.folder_tokens import FolderTokens, read_folder
@@ -61,7 +62,12 @@ class TokenizerConfigChanges:
 
 
 def apply_config(
-    tokenizer: Tokenizer, content: bytes, folder: Path, *, is_asked: bool
+    tokenizer: Tokenizer,
+    content: bytes,
+    folder: Path,
+    *,
+    is_asked: bool,
+    assembled: Assembled | None = None,
 ) -> tuple[Tokenizer, TokenizerConfigChanges]:
     """Return the tokenizer that transformers makes of ``folder``, and what changed.
 
@@ -71,6 +77,7 @@ def apply_config(
         folder: Its folder.
         is_asked: Whether the caller asked for the files to be applied. If not, a contradiction
             between the files is refused.
+        assembled: Where ``content`` is from, if the folder has no ``tokenizer.json``.
 
     Warns (:class:`~streamdec.StreamdecWarning`) if tokens get other ids than the file declares, and
     if the class cannot be followed. Raises :class:`~streamdec.TokenizerLoadError`, which names the
@@ -78,10 +85,17 @@ def apply_config(
     :class:`~streamdec.TokenizerLibraryError` if the library fails.
     """
     before = tokenizer.get_added_tokens_decoder()
-    tokens = read_folder(folder, before, is_byte_level=b'"ByteLevel"' in content)
+    tokens = (
+        read_folder(folder, before, is_byte_level=b'"ByteLevel"' in content)
+        if assembled is None
+        else assembled.tokens
+    )
     made, replaced, reason = _built(tokens, tokenizer, content)
     is_built = made is not tokenizer
     to_add = tokens.to_add(() if is_built else {token.content for token in before.values()})
+    if assembled is not None:
+        known = {token.content for token in tokens.beside.declared.values()}
+        to_add += [token for token in assembled.added if token.content not in known]
     if tokens.is_remote and not is_asked:
         _refuse_contradictions(tokens, tokenizer, folder)
         known = {token.content for token in tokens.beside.declared.values()}
@@ -96,9 +110,11 @@ def apply_config(
             guarded(made.add_tokens, group)
     pipeline = tokens.pipeline if is_built else None
     if not reason and set_post_processor(
-        made, pipeline, tokens.config, tokens.roles, has_file=True
+        made, pipeline, tokens.config, tokens.roles, has_file=assembled is None
     ):
         replaced = (*replaced, "post_processor")
+    if tokens.is_remote and not is_asked:
+        _refuse_contradictions(tokens, made, folder)
     after = made.get_added_tokens_decoder()
     new = {i: t.content for i, t in sorted(after.items()) if repr(t) != repr(before.get(i))}
     texts = {token.content for token in after.values()}
@@ -115,7 +131,7 @@ def apply_config(
         not_followed=reason and f"{tokens.chosen.name}: {reason}",
     )
     _warn(changes, made, folder)
-    return (made if changes else tokenizer), changes
+    return (made if changes or assembled else tokenizer), changes
 
 
 def _built(
@@ -142,13 +158,13 @@ def _refuse_contradictions(tokens: FolderTokens, tokenizer: Tokenizer, folder: P
     for token_id, token in sorted(tokens.beside.declared.items()):
         has, text = tokenizer.token_to_id(token.content), tokenizer.id_to_token(token_id)
         if has not in (token_id, None) or text not in (token.content, None):
-            has_not = f"the tokenizer.json has {text!r:.60} there" if text is not None else ""
-            has_other = f"it is {has} in the tokenizer.json" if has is not None else ""
+            has_not = f"the vocabulary has {text!r:.60} there" if text is not None else ""
+            has_other = f"it is {has} in the vocabulary" if has is not None else ""
             raise TokenizerLoadError(
                 f"{str(folder)!r}: code of the folder makes its tokenizer, and "
                 f"{tokens.files[0]} says that {token.content!r:.60} is {token_id}, but "
-                f"{has_other or has_not}. apply_tokenizer_config=False loads the tokenizer.json "
-                "alone, True adds the tokens with the ids that the library assigns"
+                f"{has_other or has_not}. apply_tokenizer_config=True adds the tokens with the "
+                "ids that the library assigns"
             )
 
 

@@ -50,6 +50,12 @@ class Pipeline:
     """The class."""
     data: Mapping[str, Any]
 
+    @property
+    def model_type(self) -> str:
+        """The kind of the model, such as ``"BPE"``."""
+        kind: str = self.data["pipelines"][0][1]["model"]["type"]
+        return kind
+
     def build(
         self, tokenizer: Tokenizer, content: bytes, config: Mapping[str, Any], roles: dict[str, str]
     ) -> tuple[Tokenizer, tuple[str, ...]] | str:
@@ -129,8 +135,9 @@ def set_post_processor(
     before = _state(tokenizer.post_processor)
     is_asked = not has_file and ("add_bos_token" in config or "add_eos_token" in config)
     if is_asked and data.get("adds_as_asked", True):
-        bos = roles.get("bos_token") if config.get("add_bos_token") else None
-        eos = roles.get("eos_token") if config.get("add_eos_token") else None
+        adds_bos, adds_eos = data.get("adds", (False, False))
+        bos = roles.get("bos_token") if config.get("add_bos_token", adds_bos) else None
+        eos = roles.get("eos_token") if config.get("add_eos_token", adds_eos) else None
         tokenizer.post_processor = _template(tokenizer, bos, eos)
     elif tokenizer.post_processor is None or not data.get("keeps_post_processor", True):
         own = data.get("post_processor")

@@ -18,7 +18,7 @@ from tokenizers import AddedToken
 
 from streamdec.backends.tokenizer_config import ROLES, content_of
 
-__all__ = ["DECLARED", "FLAGS", "DeclaredTokens", "added_token", "declared_tokens"]
+__all__ = ["DECLARED", "FLAGS", "DeclaredTokens", "added_token", "declared_tokens", "without_flag"]
 
 DECLARED = "added_tokens_decoder"
 """The key of added tokens by id in ``tokenizer_config.json``."""
@@ -193,6 +193,12 @@ def _as_added(token: TextOrToken, special: Container[str]) -> AddedToken:
         return token
     flags = {flag: getattr(token, flag) for flag in FLAGS}
     return AddedToken(token.content, **{**flags, "special": True})
+
+
+def without_flag(token: AddedToken, flag: str) -> AddedToken:
+    """Return a copy of ``token`` without ``flag``."""
+    flags = {name: getattr(token, name) and name != flag for name in FLAGS}
+    return AddedToken(token.content, **flags)
 
 
 def _text(token: TextOrToken) -> str:

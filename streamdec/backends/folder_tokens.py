@@ -37,7 +37,7 @@ from streamdec.backends.tokenizer_config import (
 )
 from streamdec.errors import TokenizerLoadError
 
-__all__ = ["FolderTokens", "read_folder", "resolve"]
+__all__ = ["FolderTokens", "has_config", "read_folder", "resolve"]
 
 _MODEL_CONFIG = "config.json"
 
@@ -105,6 +105,7 @@ def resolve(
     *,
     is_byte_level: bool,
     files: tuple[str, ...] = (),
+    model_roles: Mapping[str, str] | None = None,
 ) -> FolderTokens:
     """Combine the parsed files.
 
@@ -117,19 +118,29 @@ def resolve(
         own: The added tokens of ``tokenizer.json`` by id.
         is_byte_level: Whether a ``tokenizer.json`` is of the kind ByteLevel.
         files: The names of the files, for messages.
+        model_roles: Role tokens that the model's own file names.
     """
     chosen = choose_class(config, model_config, is_byte_level=is_byte_level)
-    defaults = {} if chosen.cls is None else chosen.cls.roles
+    defaults = (chosen.cls is not None and chosen.cls.roles) or model_roles or {}
     beside = declared_tokens(config, declared, special_map, legacy, own, defaults=defaults)
     return FolderTokens(chosen, beside, config, files)
 
 
+def has_config(folder: Path) -> bool:
+    """Return whether ``folder`` has a file that says something about tokens."""
+    return any((folder / name).is_file() for name in (CONFIG, SPECIAL_TOKENS_MAP, ADDED_TOKENS))
+
+
 def read_folder(
-    folder: Path, own: Mapping[int, AddedToken] | None = None, *, is_byte_level: bool | None = None
+    folder: Path,
+    own: Mapping[int, AddedToken] | None = None,
+    *,
+    is_byte_level: bool | None = None,
+    model_roles: Mapping[str, str] | None = None,
 ) -> FolderTokens:
     """Read the files in ``folder`` and resolve them.
 
-    ``own`` and ``is_byte_level`` are as for :func:`resolve`. Without the latter, the
+    The other arguments are as for :func:`resolve`. Without ``is_byte_level``, the
     ``tokenizer.json`` in the folder is looked into.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the file, if a file is malformed.
@@ -160,6 +171,7 @@ def read_folder(
             own or {},
             is_byte_level=is_byte_level,
             files=tuple(files),
+            model_roles=model_roles,
         )
         folder_tokens.to_add(())  # raises for text that cannot be a token
     except TokenizerLoadError:

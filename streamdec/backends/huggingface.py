@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,6 +25,7 @@ from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._pieces import bytes_of
 from streamdec.backends._tokenizer_json import parse, read_json, vocabulary_hash
 from streamdec.backends.apply_tokenizer_config import TokenizerConfigChanges, apply_config
+from streamdec.backends.assembled import Assembled
 from streamdec.backends.folder_tokens import read_folder
 from streamdec.encoding import SpecialTokens
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
@@ -90,9 +91,11 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     _folder: Path | None
     """The folder of the tokenizer.json; None without a file."""
     _content_hash: bytes | None
-    """SHA-256 of the tokenizer.json; None without one."""
+    """SHA-256 of the tokenizer.json; None without one, or if other files changed it."""
     _vocabulary_hash: str | None
     """Hash of the vocabulary in the tokenizer.json; None without a file, or if it is small."""
+    _roles: Mapping[str, str] | None = None
+    """The role tokens; None if the files beside the tokenizer.json are read for them."""
     _renumbered: Sequence[str] = ()
     """Added tokens whose ids differ from those in the tokenizer.json."""
 
@@ -149,8 +152,21 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             hint = "apply_tokenizer_config=False loads the tokenizer.json alone"
             raise TokenizerLoadError(f"{error} ({hint})") from error
         if self.tokenizer_config_changes:
-            # Encoding differs too, so it needs another identity.
-            self._content_hash = hashlib.sha256(guarded(self._tokenizer.to_str).encode()).digest()
+            self._content_hash = None  # encoding differs too, so it has another identity
+
+    def _take_assembled(self, made: Assembled, path: Path) -> None:
+        """Load a tokenizer.json that was made in memory from ``path`` and the files beside it."""
+        self.name, self._folder = str(path), path.parent
+        tokenizer, self._renumbered = parse(made.content, repr(self.name))
+        self._content_hash = self._vocabulary_hash = None
+        self._roles = made.tokens.roles
+        self._tokenizer, self.tokenizer_config_changes = apply_config(
+            tokenizer, made.content, path.parent, is_asked=False, assembled=made
+        )
+        if self._model_size > _MOST_ASKED:
+            content = guarded(self._tokenizer.to_str).encode()
+            self._vocabulary_hash = vocabulary_hash(content, self._model_size)
+        self._forget()
 
     def _forget(self) -> None:
         self._skipped: dict[int, bool] = {}
@@ -176,6 +192,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             "vocabulary_hash": self._vocabulary_hash,
             "tokenizer_config_changes": self.tokenizer_config_changes,
             "renumbered": self._renumbered,
+            "roles": self._roles,
             "chat": self._chat,
             "added": self._decoded_added(),
             "cache": self._cache,
@@ -190,6 +207,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             state["cache"],
         )
         self._renumbered, self._chat = state["renumbered"], state["chat"]
+        self._roles = state["roles"]
         self._forget()
         added: dict[int, tuple[str | None, bool]] = state["added"]
         self._skip_again(i for i, (_, is_skipped) in added.items() if is_skipped)
@@ -348,7 +366,9 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
         Raises :class:`~streamdec.TokenizerLoadError` if that file is malformed.
         """
-        roles = {} if self._folder is None else read_folder(self._folder).roles
+        roles = self._roles
+        if roles is None:
+            roles = {} if self._folder is None else read_folder(self._folder).roles
         known = {role: name for role, name in roles.items() if self.token_to_id(name) is not None}
         special = [
             token.content for _, token in sorted(self._added_tokens.items()) if token.special

@@ -8,6 +8,7 @@ it was loaded. A backend is imported when a file has its format.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,10 @@ from typing import TYPE_CHECKING
 
 from streamdec import hooks
 from streamdec.backends._chat import NewTemplate
+from streamdec.backends.assembled import Assembled, from_sentencepiece, from_vocabulary
 from streamdec.backends.caveats import warn_of_caveats
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec, encoding_of_model
+from streamdec.backends.folder_tokens import has_config
 from streamdec.backends.hybrid import FastOptions, HybridTokenizer
 from streamdec.backends.tokenizer_report import (
     FastMode,
@@ -27,7 +30,7 @@ from streamdec.backends.tokenizer_report import (
 )
 from streamdec.chat.tokenizer_chat import TokenizerChat
 from streamdec.core.tables import route_of
-from streamdec.errors import MissingExtraError, TokenizerLoadError
+from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
 from streamdec.loading.detect import Detected, detect_format
 from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
 from streamdec.loading.models import checked, look_up, read_models
@@ -276,6 +279,13 @@ def _loaded(
                 is_folder=source.path.is_dir(),
                 revision=source.revision,
             )
+        is_folder = source.path.is_dir()
+        applies = is_folder if apply_tokenizer_config is None else apply_tokenizer_config
+        assembled = _assembled(found, applies=applies) if encoding is None else None
+        if assembled is not None:
+            return HybridTokenizer.from_assembled(
+                assembled, found.path, options, form=found.format, revision=source.revision
+            )
         tokenizer = _opened(found, encoding)
     tokenizer.report = TokenizerReport(
         format="tiktoken" if found is None else found.format,
@@ -289,6 +299,23 @@ def _loaded(
         seconds={tokenizer.tokenizer_type: perf_counter() - started},
     )
     return tokenizer
+
+
+def _assembled(found: Detected, *, applies: bool) -> Assembled | None:
+    """Return the tokenizer.json of another file and the files beside it; None without one."""
+    if found.format == "vocabulary":
+        return from_vocabulary(found.path)
+    if found.format != "sentencepiece" or not applies:
+        return None
+    if not has_config(found.path.parent):
+        return None
+    made = from_sentencepiece(found.path)
+    if isinstance(made, str):
+        what = "ids and text may differ from those of transformers, and added tokens are missing"
+        message = f"{str(found.path.parent)!r}: {what}: {made}"
+        warnings.warn(message, StreamdecWarning, stacklevel=5)
+        return None
+    return made
 
 
 def _opened(found: Detected, encoding: str | EncodingSpec | None) -> Loaded:
