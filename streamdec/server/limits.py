@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from streamdec.core.stops.conditions import StopLimits
-
 __all__ = ["ServerLimits"]
 
 
@@ -74,8 +72,3 @@ class ServerLimits:
                 or (not is_seconds and value < least)
             ):
                 raise ValueError(f"{each.name} must be a number from {least} up, not {value!r:.40}")
-
-    @property
-    def of_stops(self) -> StopLimits:
-        """The limits of stop texts, for :meth:`streamdec.StopConditions.from_openai`."""
-        return StopLimits(longest_stop=self.stop_characters)

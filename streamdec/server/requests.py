@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from streamdec.core.stops.conditions import StopConditions
+from streamdec.integrations.requests import from_vllm
 from streamdec.server.engines import SamplingParams
 from streamdec.server.fields import Fields
 from streamdec.server.limits import ServerLimits
@@ -211,14 +212,14 @@ def _conditions(
     if all(gate[key] is None for key in _GATE_KEYS if key != "starts_inside"):
         gate["ignore_stops_between"] = reasoning_markers
     try:
-        return StopConditions.from_vllm(
-            given, eos_token_ids=eos_token_ids, **gate, limits=limits.of_stops
+        return from_vllm(
+            given, eos_token_ids=eos_token_ids, **gate, max_stop_length=limits.stop_characters
         )
     except (TypeError, ValueError) as error:
         message = str(error)
         word = re.match(r"\w+", message)
         param = word[0] if word and word[0] in (*_VLLM_KEYS, *_GATE_KEYS) else None
-        if param is None and "longest stop" in message:
+        if param is None and "max_stop_length" in message:
             param = "stop"
         raise RequestError(message, param=param) from None
 
