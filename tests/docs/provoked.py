@@ -486,6 +486,6 @@ def _(_: Path) -> Any:
     DecodeStream(MockTokenizer()).step(12345)
 
 
-@gives("'<eos>' is the text of a skipped special token; its ids (999,) stop too")
+@gives("'<eos>' is the text of a skipped special token; its ids (999,) count too")
 def _(_: Path) -> Any:
     StopSequenceDecoder(MockTokenizer(), StopConditions(stop="<eos>"))

@@ -345,7 +345,7 @@ def test_what_was_special_once_is_skipped_on(is_built: bool, tmp_path: Path) -> 
     note = "effective for transformers: special=false"
     assert finding.evidence[0].note == (note if is_built else f"{note}, and yet skipped")
     loaded = load_tokenizer(tmp_path, fast="off")
-    assert loaded.decode([257]) == ""
+    assert (loaded.decode([257]) == "") != is_built
 
 
 @pytest.mark.parametrize("key", ["extra_special_tokens", "additional_special_tokens"])
