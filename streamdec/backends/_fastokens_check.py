@@ -42,7 +42,7 @@ class FastokensCheck:
 
     Args:
         tokenizer: The Hugging Face library's tokenizer of the file.
-        content: The file.
+        content: Returns the file, which may take some time.
         renumbered: As for ``static_faults``.
         slow_ids: How the Hugging Face library encodes.
         is_stopped: Called between steps; :class:`Stopped` is raised if it returns True.
@@ -51,7 +51,7 @@ class FastokensCheck:
     def __init__(
         self,
         tokenizer: Tokenizer,
-        content: bytes,
+        content: Callable[[], bytes],
         *,
         renumbered: Sequence[str],
         slow_ids: SlowIds,
@@ -93,7 +93,7 @@ class FastokensCheck:
             raise _not_compared(error) from error
 
     def _build_and_compare(self) -> FastEncoder:
-        text = self._content.decode("utf-8-sig")
+        text = self._content().decode("utf-8-sig")
         self._go_on()
         started = perf_counter()
         encoder = FastEncoder(text)

@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -23,6 +23,7 @@ from streamdec.backends._common import guarded
 from streamdec.backends._fastokens import FastEncoder
 from streamdec.backends._fastokens_check import FastokensCheck, Stopped
 from streamdec.backends._tokenizer_json import read_json
+from streamdec.backends.assembled import Assembled
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.tokenizer_report import FastMode, RequestedBy, TokenizerReport, versions_of
 from streamdec.encoding import Encoding, Special
@@ -128,7 +129,8 @@ class HybridTokenizer(HuggingFaceTokenizer):
         path: Path,
         options: FastOptions,
         *,
-        apply_tokenizer_config: bool,
+        apply_tokenizer_config: bool | None,
+        is_folder: bool,
         revision: str | None = None,
     ) -> Self:
         """Return the tokenizer of the ``tokenizer.json`` in ``path``.
@@ -136,14 +138,22 @@ class HybridTokenizer(HuggingFaceTokenizer):
         Args:
             path: The file, which may have any name.
             options: Checked options.
-            apply_tokenizer_config: Whether the files beside ``path`` are read as well.
+            apply_tokenizer_config: Whether the files beside ``path`` are read as well; None means
+                ``is_folder``.
+            is_folder: Whether the caller named the folder of ``path``.
             revision: The commit, for the report.
 
         Raises what :class:`~streamdec.HuggingFaceTokenizer` raises.
         """
         self = cls.__new__(cls)
         config = apply_tokenizer_config
-        self._load(path, options, apply_tokenizer_config=config, revision=revision)
+        self._load(
+            path,
+            options,
+            apply_tokenizer_config=config,
+            is_folder=is_folder,
+            revision=revision,
+        )
         return self
 
     def _load(
@@ -152,13 +162,57 @@ class HybridTokenizer(HuggingFaceTokenizer):
         options: FastOptions,
         *,
         apply_tokenizer_config: bool | None,
+        is_folder: bool = False,
         revision: str | None = None,
     ) -> None:
         started = perf_counter()
         content, name, path = read_json(source)
-        sha256 = self._take(content, name, path, apply_tokenizer_config)
+        sha256 = self._take(content, name, path, apply_tokenizer_config, is_folder=is_folder)
+        content_of = (lambda: content) if not self.tokenizer_config_changes else self._as_json
+        self._report_loading("huggingface", sha256, started, revision, options)
+        self._begin(content_of, options)
+
+    @classmethod
+    def from_assembled(
+        cls,
+        made: Assembled,
+        path: Path,
+        options: FastOptions,
+        *,
+        form: str,
+        revision: str | None = None,
+    ) -> Self:
+        """Return the tokenizer of a ``tokenizer.json`` that was made in memory.
+
+        Args:
+            made: The JSON and what belongs to it.
+            path: The file that it was made from.
+            options: Checked options.
+            form: The format of that file, for the report.
+            revision: The commit, for the report.
+
+        Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason.
+        """
+        self = cls.__new__(cls)
+        started = perf_counter()
+        self._take_assembled(made, path)
+        self._report_loading(form, made.sha256, started, revision, options)
+        self._begin(self._as_json, options)
+        return self
+
+    def _as_json(self) -> bytes:
+        return guarded(self._tokenizer.to_str).encode()
+
+    def _report_loading(
+        self,
+        form: str,
+        sha256: bytes,
+        started: float,
+        revision: str | None,
+        options: FastOptions,
+    ) -> None:
         self.report = TokenizerReport(
-            format="huggingface",
+            format=form,
             requested=options.fast,
             requested_by=options.requested_by,
             active="huggingface",
@@ -168,11 +222,8 @@ class HybridTokenizer(HuggingFaceTokenizer):
             revision=revision,
             seconds={"huggingface": perf_counter() - started},
         )
-        # The changed tokens change ids, so fastokens must see them too.
-        is_changed = self.tokenizer_config_changes and options.fast != "off"
-        self._begin(guarded(self._tokenizer.to_str).encode() if is_changed else content, options)
 
-    def _begin(self, content: bytes, options: FastOptions) -> None:
+    def _begin(self, content: Callable[[], bytes], options: FastOptions) -> None:
         self._options = options
         self._fast: FastEncoder | None = None
         self._guarded = ""
@@ -221,9 +272,9 @@ class HybridTokenizer(HuggingFaceTokenizer):
         if state["wants_fast"]:
             # Checked again, because another version of fastokens may be installed here.
             self.report = replace(self.report, active="huggingface", guarded="", differing=())
-            self._begin(guarded(self._tokenizer.to_str).encode(), options)
+            self._begin(self._as_json, options)
         else:
-            self._begin(b"", replace(options, fast="off"))
+            self._begin(self._as_json, replace(options, fast="off"))
 
     # --- which library encodes --------------------------------------------------------------------
 

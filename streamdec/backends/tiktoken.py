@@ -33,8 +33,8 @@ from streamdec.backends._extras import library
 from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._reading import read_bounded
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
+from streamdec.backends.folder_tokens import FolderTokens, read_folder
 from streamdec.backends.rank_files import cached_file, encodings_of, parse_ranks, sha256_of
-from streamdec.backends.tokenizer_config import Declared, read_declared
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
@@ -86,6 +86,8 @@ class TiktokenTokenizer(BaseTokenizer):
     """Its path or name, for messages."""
     sha256: str | None
     """SHA-256 of the rank file, in hexadecimal; None without a file."""
+    _declared: FolderTokens | None
+    """What the files beside the rank file say; None if they were not read."""
     _ranks_hash: str
     """The fingerprint of all tokens and ranks, computed while loading."""
 
@@ -97,13 +99,13 @@ class TiktokenTokenizer(BaseTokenizer):
     ) -> None:
         if isinstance(source, (str, os.PathLike)):
             path = Path(os.fsdecode(source))
-            declared = read_declared(path.parent)
+            declared = read_folder(path.parent)
             self._take(read_bounded(path), repr(str(path)), encoding, declared)
             self.name = str(path)
         else:
             self._encoding, self._spec, self.name = source, EncodingSpec("", ""), source.name
             self.sha256 = None
-            self._declared = Declared()
+            self._declared = None
             single = source.encode_single_token
             self._ranks_hash = _hash_of({t: single(t) for t in source.token_byte_values()})
 
@@ -142,7 +144,7 @@ class TiktokenTokenizer(BaseTokenizer):
         content: bytes,
         name: str = "rank file",
         encoding: str | EncodingSpec | None = None,
-        declared: Declared | None = None,
+        declared: FolderTokens | None = None,
     ) -> Self:
         """Return the tokenizer of a rank file: lines of base64, a space, the rank.
 
@@ -150,7 +152,7 @@ class TiktokenTokenizer(BaseTokenizer):
         ``declared`` is read from a ``tokenizer_config.json``. Raises what the constructor raises.
         """
         self = cls.__new__(cls)
-        self._take(content, repr(name), encoding, declared or Declared())
+        self._take(content, repr(name), encoding, declared)
         self.name = name
         return self
 
@@ -159,7 +161,7 @@ class TiktokenTokenizer(BaseTokenizer):
         content: bytes,
         name: str,
         encoding: str | EncodingSpec | None,
-        declared: Declared,
+        declared: FolderTokens | None,
     ) -> None:
         self.sha256 = sha256_of(content)
         spec = spec_of(self.sha256, name, encoding, declared)
@@ -182,7 +184,7 @@ class TiktokenTokenizer(BaseTokenizer):
         except TokenizerLibraryError as error:
             raise TokenizerLoadError(f"{name}: {error.__cause__}") from error
         self._spec = spec
-        self._declared = Declared()
+        self._declared = None
         self._ranks_hash = _hash_of(ranks)
 
     def __repr__(self) -> str:
@@ -234,7 +236,8 @@ class TiktokenTokenizer(BaseTokenizer):
 
     @cached_property
     def _skipped_ids(self) -> frozenset[int]:
-        shown = self._declared.ordinary
+        tokens = {} if self._declared is None else self._declared.by_id()
+        shown = {token.content for token in tokens.values() if not token.special}
         return frozenset(i for name, i in self._special_ids.items() if name not in shown)
 
     @cached_property
@@ -327,15 +330,17 @@ class TiktokenTokenizer(BaseTokenizer):
     @cached_property
     def special_tokens(self) -> SpecialTokens:
         """The special tokens, with the roles of the encoding or its ``tokenizer_config.json``."""
-        spec = self._spec
-        roles = {
-            "bos_token": spec.bos_token,
-            "eos_token": spec.eos_token,
-            "pad_token": spec.pad_token,
-            **self._declared.roles,
-        }
-        others = (name for name in self._special_ids if name not in roles.values())
-        return SpecialTokens(**roles, additional_special_tokens=tuple(others))
+        spec, declared = self._spec, self._declared
+        found = [
+            ("bos_token", spec.bos_token),
+            ("eos_token", spec.eos_token),
+            ("pad_token", spec.pad_token),
+            *(() if declared is None else declared.roles.items()),
+        ]
+        # A role whose token has no id is none.
+        known = {role: name for role, name in found if name in self._special_ids}
+        others = (name for name in self._special_ids if name not in known.values())
+        return SpecialTokens(**known, additional_special_tokens=tuple(others))
 
 
 # --- which encoding a rank file is ----------------------------------------------------------------
@@ -345,7 +350,7 @@ def spec_of(
     sha256: str,
     name: str,
     encoding: str | EncodingSpec | None = None,
-    declared: Declared | None = None,
+    declared: FolderTokens | None = None,
     encodings: Mapping[str, EncodingSpec] = ENCODINGS,
 ) -> EncodingSpec:
     """Return the encoding of the rank file with this ``sha256``; ``name`` is for messages.
@@ -385,21 +390,22 @@ def _checked(
 
 
 def _with_declared(
-    spec: EncodingSpec, ranks: Mapping[bytes, int], declared: Declared, name: str
+    spec: EncodingSpec, ranks: Mapping[bytes, int], declared: FolderTokens | None, name: str
 ) -> EncodingSpec:
     """Return ``spec`` with the special tokens of ``declared``."""
     by_id = {token_id: token for token, token_id in spec.special_tokens.items()}
     first = max(ranks.values()) + 1
     reserved = range(first, first + spec.num_reserved)
     by_id.update({token_id: f"<|reserved_token_{token_id}|>" for token_id in reserved})
-    if not declared.tokens:
+    tokens = {} if declared is None else declared.by_id()
+    if not tokens:
         special_tokens = {**spec.special_tokens, **{by_id[i]: i for i in reserved}}
         return replace(spec, special_tokens=special_tokens)
-    taken = frozenset(declared.tokens).intersection(ranks.values())
+    taken = frozenset(tokens).intersection(ranks.values())
     if taken:
         some = ", ".join(map(str, sorted(taken)[:5]))
         raise TokenizerLoadError(f"{name}: tokenizer_config.json adds tokens that it has: {some}")
-    by_id.update(declared.tokens)
+    by_id.update({token_id: token.content for token_id, token in tokens.items()})
     special_tokens = {token: token_id for token_id, token in sorted(by_id.items())}
     if len(special_tokens) < len(by_id):
         raise TokenizerLoadError(f"{name}: tokenizer_config.json names two tokens alike")

@@ -34,6 +34,7 @@ DOORS: dict[str, frozenset[str] | None] = {
     "streamdec.integrations.logprobs": None,
     "streamdec.integrations.mlx_lm": None,
     "streamdec.integrations.openai": None,
+    "streamdec.integrations.requests": None,
     "streamdec.integrations.sse": None,
     "streamdec.integrations.transformers": None,
     "streamdec.metrics": None,
