@@ -68,7 +68,8 @@ What is often got wrong:
   `starts_inside`, `enable_stops_after`, `disable_stops_after`. There is no `stops`,
   `stop_strings` or `max_new_tokens`.
 - Nothing ends a stream that was not named: no end-of-sequence id and no limit is assumed.
-- Of a request use `StopConditions.from_openai(body)`, `.from_vllm(params)`, `.from_sglang(params)`.
+- Read a request with `from_openai(body)`, `from_vllm(params)` or `from_sglang(params)` of
+  `streamdec.integrations.requests`.
 - After a chunk with a `finish_reason` a further `step` raises `FinishedError`.
 - Options of decoding: `skip_special_tokens=True` (False for `Sequence`), `byte_fallback="eager"` or
   `"exact"`, `unknown_ids="skip"`, `"error"` or `"replace"`, `clean_up_tokenization_spaces=False`.

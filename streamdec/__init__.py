@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streamdec.core.decode_stream import DecodeStream
     from streamdec.core.sequence import Sequence
     from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-    from streamdec.core.stops.conditions import StopConditions, StopLimits
+    from streamdec.core.stops.conditions import StopConditions
     from streamdec.core.text_stop_decoder import TextStopDecoder
     from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
     from streamdec.encoding import Encoding, SpecialTokens
@@ -93,7 +93,6 @@ __all__ = [
     "SourceError",
     "SpecialTokens",
     "StopConditions",
-    "StopLimits",
     "StopMatch",
     "StopReason",
     "StopRegexTimeoutError",
@@ -134,7 +133,7 @@ _EXPORTS = {
     "core.decode_stream": "DecodeStream",
     "core.sequence": "Sequence",
     "core.stop_sequence_decoder": "StopSequenceDecoder",
-    "core.stops.conditions": "StopConditions StopLimits",
+    "core.stops.conditions": "StopConditions",
     "core.text_stop_decoder": "TextStopDecoder",
     "core.window": "INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET",
     "encoding": "Encoding SpecialTokens",

@@ -28,7 +28,6 @@ from streamdec import (
     MockTokenizer,
     SnapshotError,
     StopConditions,
-    StopLimits,
     StopMatch,
     StopRegexTimeoutError,
     StopSequenceDecoder,
@@ -36,6 +35,7 @@ from streamdec import (
 from streamdec.core.stops import regex_matcher
 from streamdec.core.stops.patterns import read_pattern, read_patterns
 from streamdec.core.stops.regex_matcher import matcher_of
+from streamdec.integrations.requests import from_sglang
 from tests import stop_laws as laws
 from tests.stop_reference import Conditions, Options, Situation, Table, may_become, reference
 from tests.strategies import cuts
@@ -639,13 +639,16 @@ def test_what_the_library_cannot_compile_is_refused(monkeypatch: pytest.MonkeyPa
 
 
 def test_limits_count_the_longest_match_and_the_patterns() -> None:
-    limits = StopLimits(longest_stop=5, total_size=12)
-    StopConditions(["a"], stop_regex=["a{5}", "bbbb"], limits=limits)
-    StopConditions(stop_regex="a+", max_match_length=5, limits=limits)
+    bounds = {"max_stop_length": 5, "max_total_length": 12}
+    StopConditions(["a"], stop_regex=["a{5}", "bbbb"], **bounds)  # type: ignore[arg-type]
+    StopConditions(stop_regex="a+", max_match_length=5, **bounds)  # type: ignore[arg-type]
     for stop_regex, max_match_length in (("a{6}", None), ("a+", 6), ("[abcdefghijk]", None)):
-        with pytest.raises(ValueError, match="the limit is"):
+        with pytest.raises(ValueError, match=r"exceeds? max_"):
             StopConditions(
-                "ab", stop_regex=stop_regex, max_match_length=max_match_length, limits=limits
+                "ab",
+                stop_regex=stop_regex,
+                max_match_length=max_match_length,
+                **bounds,  # type: ignore[arg-type]
             )
 
 
@@ -664,10 +667,10 @@ def test_conditions_with_regexes_are_data() -> None:
 def test_max_match_length_is_said_beside_a_request_that_has_none() -> None:
     request = {"stop_regex": "a+b", "max_new_tokens": 9}
     with pytest.raises(ValueError, match="max_match_length must say"):
-        StopConditions.from_sglang(request)
-    found = StopConditions.from_sglang(request, max_match_length=5)
+        from_sglang(request)
+    found = from_sglang(request, max_match_length=5)
     assert found == StopConditions(stop_regex="a+b", max_match_length=5, max_tokens=9)
-    assert StopConditions.from_sglang({"stop": "a"}, max_match_length=5) == StopConditions("a")
+    assert from_sglang({"stop": "a"}, max_match_length=5) == StopConditions("a")
 
 
 def test_a_stream_with_regexes_can_be_pickled() -> None:

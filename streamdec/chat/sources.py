@@ -27,6 +27,7 @@ __all__ = [
     "from_gguf",
     "from_snapshot",
     "given",
+    "given_as_text",
     "is_gguf_template",
     "looked_for",
     "named",
@@ -121,6 +122,11 @@ def given(template: Templates | os.PathLike[str]) -> Found:
         return Found(_text_of(path), Origin("argument", path, "it was given"))
     if isinstance(template, str) and _PATH.fullmatch(template):
         raise ChatTemplateError(f"{template!r:.200} is no file, and it is no template either")
+    return given_as_text(template)
+
+
+def given_as_text(template: Templates) -> Found:
+    """Templates that a caller gives as texts. Raises :class:`ChatTemplateError`."""
     found = named(template)
     names = () if isinstance(found, str) else tuple(found)
     return Found(found, Origin("argument", None, "it was given", names))

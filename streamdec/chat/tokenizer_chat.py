@@ -88,7 +88,7 @@ class TokenizerChat:
         if found is None and options["fallback"] is None:
             raise ChatTemplateError(f"no chat template: {self._looked_for()}")
         own = {**self._tokens(tokens), **(options.pop("special_tokens", None) or {})}
-        made: ChatRenderer = kind.from_found(found, special_tokens=own, **options)
+        made: ChatRenderer = kind(found, special_tokens=own, **options)
         return made
 
     def _found(self) -> Found | None:

@@ -2,7 +2,7 @@
 
 *Counts* hold tokens, code points and bytes in one integer, so that one addition counts all three.
 
-*Tallies* hold the same in one float, for at most 4,096 tokens: a float is added in half the time of
+*Tallies* hold the same in one float, for at most 1,024 tokens: a float is added in half the time of
 an integer. The tokens are in the highest field. A stream starts its tally that many tokens below
 zero; when it reaches zero, the stream takes its slow path, which moves the tally into a count. So a
 limit on the number of tokens costs nothing at each token: the tally starts ``max_tokens`` below
@@ -75,9 +75,9 @@ def count_of(tokens: int, code_points: int, size: int) -> int:
     return tokens + code_points * _CODE_POINT + (size - code_points) * _FURTHER_BYTE
 
 
-MOST_TALLIED = 4_096
+MOST_TALLIED = 1_024
 """Tokens in one tally."""
-_MOST_TEXT = 255
+_MOST_TEXT = 1_023
 """Code points, and further bytes, of one token in a tally."""
 _FURTHER_TALLIED = 2.0**20
 TOKEN_TALLY = 2.0**40

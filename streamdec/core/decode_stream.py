@@ -9,10 +9,10 @@ from streamdec.core.byte_table import ByteTable
 from streamdec.core.machine import Machine, note_taken
 from streamdec.core.options import ByteFallbackMode, Options, UnknownIds
 from streamdec.core.provenance import Contribution
+from streamdec.core.step import step_function
 from streamdec.core.stops.conditions import NO_CONDITIONS
 from streamdec.core.tables import table_for
 from streamdec.core.token_ids import as_sequence
-from streamdec.core.walk import step_function
 from streamdec.protocols import Decoder
 
 __all__ = ["DecodeStream"]

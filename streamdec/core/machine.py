@@ -15,13 +15,16 @@ from streamdec.core import snapshots
 from streamdec.core.counting import code_points_in, tokens_in
 from streamdec.core.options import Route
 from streamdec.core.spans import Recorder
+from streamdec.core.state import ENDED, FIELDS
+from streamdec.core.step import step_function
 from streamdec.core.stops import endings
 from streamdec.core.stops.conditions import StopConditions
+from streamdec.core.stops.marks import linked
 from streamdec.core.stops.stop_sets import stop_set_for
 from streamdec.core.table import Row, Table
 from streamdec.core.tables import table_for
 from streamdec.core.token_ids import as_sequence
-from streamdec.core.walk import ENDED, FIELDS, Walk, step_function
+from streamdec.core.walk import Walk
 from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
@@ -145,9 +148,12 @@ class Machine(Walk):
         num_bytes, jailed = len(self.held), self._jailed_text
         if num_bytes:
             since.append(tokens - self._table.oldest(self._table.state(self._row)))
-        if jailed:
-            at = self._checkpoint()
-            since.append(endings.origin_of(at, jailed))
+        in_stop = self._matching.jailed
+        if in_stop:
+            since.append(endings.origin_of_end(self._checkpoint(), in_stop))
+        if len(jailed) > len(in_stop):  # the rest may belong to a sequence of ids
+            first = self._live[0]
+            since.append(first.place if first.origin is None else first.origin)
         oldest = max(min(since, default=tokens), 0)
         return Withheld(num_bytes, len(jailed), tokens - oldest)
 
@@ -350,7 +356,7 @@ class Machine(Walk):
             self._row = ENDED
             return
         self._row = table.row(at.state)
-        self._marks, self._shield = at.marks, at.shield
+        self._marks, self._shield = linked(at.marks), at.shield
         self._go(at.matching)
         if live:
             if not set(live) & stops.ids:

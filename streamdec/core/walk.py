@@ -1,67 +1,35 @@
-"""The state of one stream, and how a token id or an end changes it.
+"""How a token id or an end changes a stream.
 
-Other modules define what a stream reads: the table of transitions (:mod:`streamdec.core.table`),
-the states of the stops (:mod:`streamdec.core.stops.stop_set`), the counters
-(:mod:`streamdec.core.counting`), and where withheld text came from
-(:mod:`streamdec.core.provenance`).
-
-``step`` is the hot path, written once. It does no more than this:
-
-1. Look the id up in the row of the stream's state.
-2. Add its tally. The sum is below zero until the stream must look at its counters.
-3. Compare its letters with ``free``. If they are below it, the chunk is the result. This is the
-   case for most tokens.
-4. Otherwise, if a stop may begin or continue in the text, look up in the matching state what the
-   text does, and note a mark.
-5. If the token begins or completes an unfinished character, move to the next row and note the
-   offsets.
-
-The slow path (``_examine``) does everything else: ids that are new in this state, ids that are
-stops or markers, complete stops, limits and errors.
+Most tokens take the hot path (:mod:`streamdec.core.step`). All others take the slow path, which is
+here: ids that are new in this state, ids that are stops or markers, complete stops, limits and
+errors. What a stream remembers is in :mod:`streamdec.core.state`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, SupportsIndex, get_args
+from typing import NamedTuple, SupportsIndex, get_args
 
 from streamdec.chunks import NOTHING, Chunk, FinishReason, StopMatch, chunk_of
 from streamdec.core.counting import (
     INFINITE,
-    TOKEN,
-    TOKEN_TALLY,
-    Counters,
     code_points_in,
-    counted,
     size_of,
     text_in,
     tokens_in,
 )
-from streamdec.core.letters import LETTERS, MOVES, NAMED
-from streamdec.core.provenance import BEFORE, Ages, State
-from streamdec.core.spans import Recorder
+from streamdec.core.letters import LETTERS, MOVES
+from streamdec.core.provenance import Ages
+from streamdec.core.state import ENDED, StreamState
 from streamdec.core.stops import endings
-from streamdec.core.stops.conditions import StopConditions
-from streamdec.core.stops.endings import Candidate, Checkpoint, Ending
-from streamdec.core.stops.stop_set import Matching, StopSet
-from streamdec.core.stops.stop_sets import stop_set_for
-from streamdec.core.table import Row, Table, Transition
-from streamdec.core.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
+from streamdec.core.stops.endings import Candidate, Ending
+from streamdec.core.stops.marks import Marks, linked, marks_of, tallied_marks
+from streamdec.core.stops.stop_set import Matching
+from streamdec.core.table import Row, Transition
+from streamdec.core.token_ids import MAX_TOKEN_ID, check_token_id
 from streamdec.core.unknown_ids import unknown_id, warn_once
-from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 from streamdec.errors import FinishedError
-from streamdec.protocols import Decoder
 
-__all__ = ["FIELDS", "Walk", "step_function"]
-
-NOT_FOUND = (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError)
-"""What a look-up raises. LookupError: the row or the state does not have the id. The others: the id
-is an object that cannot be compared or used as an index. The slow path raises the clear error."""
-ENDED = Row(None, holds=False)
-"""The row of a stream that has ended. It is empty, so each step takes the slow path."""
-
-
-Marks = tuple[float | int, ...]
+__all__ = ["Walk"]
 
 
 class _After(NamedTuple):
@@ -75,198 +43,10 @@ class _After(NamedTuple):
     shield: int
 
 
-# --- the hot path ---------------------------------------------------------------------------------
+class Walk(StreamState):
+    """A stream on its way: what a token and an end do to it."""
 
-
-def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
-    """Return the method ``step``, which returns texts or chunks: written once, made twice."""
-
-    def step(self: Walk, token_id: SupportsIndex) -> Any:  # noqa: D417 (no argument is missing)
-        r"""Return what ``token_id`` completes: a text, or a chunk of a StopSequenceDecoder.
-
-        Without text to output it is "" or a chunk without text. A chunk may be shared with other
-        streams; it is immutable. A chunk with a ``finish_reason`` is the last: the engine can be
-        stopped, and nothing need be flushed.
-
-        Args:
-            token_id: an integer from 0 to 2**32 - 1. NumPy integers are accepted, bools are not.
-
-        Raises:
-            TokenIdError: ``token_id`` is not such an integer.
-            TokenIdError: the tokenizer has no such id, under ``unknown_ids="error"``.
-            FinishedError: the stream has ended.
-            StopRegexTimeoutError: a pattern took more than half a second on this token.
-            RewriteError: the tokenizer of the windowed route took back text.
-
-        After an error the stream is as it was before the token.
-
-        >>> from streamdec import DecodeStream, MockTokenizer, TokenIdError
-        >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]))
-        >>> stream.step(0)
-        'caf'
-        >>> try:
-        ...     stream.step(-1)
-        ... except TokenIdError as error:
-        ...     error.index, stream.num_tokens
-        (1, 1)
-        """
-        try:
-            # A list would count a negative number from its end, and find 1 for True.
-            if token_id > 1 or (type(token_id) is int and token_id >= 0):  # type: ignore[operator]
-                chunk, letters, tally, row = self._row[token_id]
-                tally += self._tally
-                if tally < 0.0:
-                    if letters < self._free:
-                        self._tally = tally
-                        return chunk.text if returns_text else chunk
-                    matching = self._matching
-                    if letters < MOVES:
-                        if letters & matching.alert:
-                            shown, matching, kept = matching[chunk.text]
-                            if shown is not None:
-                                chunk = shown
-                            self._matching, self._free = matching, matching.free
-                            if kept >= 0:
-                                marks: Marks = (tally,)
-                                self._marks = self._marks[-kept:] + marks if kept > 0 else marks
-                    elif letters < NAMED:
-                        ids = self._ids
-                        if type(token_id) is not int or (ids is not None and token_id in ids):
-                            raise LookupError  # a Row finds 2 for 2.0
-                        if letters >= matching.free_moving and letters & matching.alert:
-                            shown, matching, kept = matching[chunk.text]
-                            if self._shield != BEFORE:
-                                raise LookupError
-                            if kept >= 0:
-                                marks = self._moving_marks(token_id, tally)
-                                self._marks = self._marks[-kept:] + marks if kept > 0 else marks
-                            if shown is not None:
-                                chunk = shown
-                            self._matching, self._free = matching, matching.free
-                        before = self._tally
-                        if row is None:
-                            self._prefix, self._read = self._read, tally
-                            row = self._table.idle_row
-                        elif self._moved != before:
-                            self._prefix, self._read = before - TOKEN_TALLY, before
-                        self._row, self._moved = row, tally
-                    else:
-                        met = letters & matching.alert
-                        if met and (met != NAMED or token_id in self._stops.ids):
-                            raise LookupError
-                    self._tally = tally
-                    return chunk.text if returns_text else chunk
-        except NOT_FOUND:
-            pass
-        chunk = self._examine(token_id)
-        return chunk.text if returns_text else chunk
-
-    out = "str" if returns_text else "Chunk"  # what help() and signatures show
-    step.__annotations__ = {"token_id": "SupportsIndex", "return": out}
-    return step
-
-
-# --- the walk -------------------------------------------------------------------------------------
-
-
-class Walk(Counters):
-    """A stream on its way: its state, and what a token and an end do to it."""
-
-    __slots__ = (
-        "__weakref__",
-        "_end",
-        "_free",
-        "_ids",
-        "_live",
-        "_marks",
-        "_match",
-        "_matching",
-        "_num_prompt_tokens",
-        "_primed",
-        "_recorder",
-        "_row",
-        "_shield",
-        "_start",
-        "_stops",
-        "_table",
-        "_unknown_tokens",
-        "_withheld",
-        "tokenizer",
-    )
-
-    tokenizer: Decoder
-    """The tokenizer of the stream."""
-    _row: Any
-    """Of the state of the table: a Row, or the list of idle."""
-    _matching: Matching
-    _free: int
-    """``_matching.free``."""
-    _start: Matching
-    """The state in which the stream began."""
-    _marks: Marks
-    """Where the jailed text came from: a tally for each, or a count if the tally was reset."""
-    _shield: int
-    """Code points that began in this token or an earlier one cannot be part of a stop."""
-    _live: tuple[Candidate, ...]
-    """The last tokens, as far as they may begin a stop sequence."""
-    _withheld: str | None
-    """Decided text that is not output, while a sequence may begin; else None."""
-
-    # --- beginning
-
-    def _begin(
-        self,
-        tokenizer: Decoder,
-        table: Table,
-        conditions: StopConditions,
-        prompt_token_ids: Iterable[SupportsIndex],
-        *,
-        keep_tokens: bool = False,
-        spans: bool = False,
-    ) -> None:
-        """Begin a stream after a prompt."""
-        prompt = as_sequence(prompt_token_ids)
-        self.tokenizer = tokenizer
-        self._table: Table = table
-        self._stops: StopSet = stop_set_for(tokenizer, table, conditions)
-        self._limit = conditions.max_tokens
-        self._primed: State = table.prime(prompt)
-        self._start = self._stops.after_prompt(tokenizer, prompt)
-        self._num_prompt_tokens: int = len(prompt)
-        self._recorder: Recorder | None = None
-        if keep_tokens or spans:
-            self._recorder = Recorder(table, self._primed, tokens=keep_tokens, spans=spans)
-        self.reset()
-
-    def reset(self) -> None:
-        """Go back to the state after the prompt; at any time, also after the end.
-
-        Kept ids and untaken spans are dropped.
-        """
-        if self._recorder is not None:
-            self._recorder.reset()
-        table = self._table
-        self._ids = self._stops.ids or None
-        self._row = table.row(self._primed)
-        self._shield = BEFORE
-        self._marks, self._live, self._withheld = (), (), None
-        self._unknown_tokens = 0
-        self._end: Chunk | None = None
-        self._match: StopMatch | None = None
-        self._count = 0
-        before = min(self._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
-        self._set_offsets(-before, 0)
-        self._go(self._start)
-
-    def _go(self, matching: Matching) -> None:
-        """Move to the state ``matching``; called last: it reads what the token changed."""
-        # After tokens without text, the next one with text must note the offsets, on the slow path.
-        silent = self._read < self._moved == self._tally and not isinstance(self._row, Row)
-        if silent or self._recorder is not None or self._live or self._stops.reads_all:
-            matching = matching.uncached
-        self._matching, self._free = matching, matching.free
-
-    # --- the slow path
+    __slots__ = ()
 
     def _examine(self, token_id: SupportsIndex) -> Chunk:
         """Do a step on the slow path: all cases, and all errors."""
@@ -315,7 +95,7 @@ class Walk(Counters):
             if isinstance(found, Ending):
                 return self._stopped(token_id, found)
             out, matching = found
-        marks: Marks = ()
+        marks: Marks = None
         if matching.size:
             marks = self._marks
             if text:
@@ -339,7 +119,7 @@ class Walk(Counters):
             warn_once(self.tokenizer, token_id)
         self._row = table.idle_row if row is None else row
         out, matching, self._marks, self._live, self._withheld, self._shield = after
-        self._add(tally, text)
+        self._add(tally, text, matching.size)
         self._go(matching.cached)
         if not is_last:
             return out
@@ -350,13 +130,6 @@ class Walk(Counters):
             for name, value in saved:
                 setattr(self, name, value)
             raise
-
-    def _saved(self) -> list[tuple[str, Any]]:
-        """The fields of the stream, with their values."""
-        saved = [(name, getattr(self, name)) for name in FIELDS]
-        if self._recorder is not None:
-            saved.append(("_recorder", self._recorder.fork(self.num_tokens)))
-        return saved
 
     def _firsts(self, token_id: int, text: str) -> Ages:
         """The age of the first byte of each letter of ``text``, which ``token_id`` decides."""
@@ -375,11 +148,13 @@ class Walk(Counters):
             read, found = endings.find(stops, self._checkpoint(), text, firsts, ignore=ignore)
         else:
             try:
-                shown, matching, _ = matching[text]
+                known = matching[text]
             except KeyError:
                 read, found = stops.read(matching, text, ignore=ignore), None
             else:
-                return chunk if shown is None else shown, matching
+                if known is None:
+                    return chunk, matching
+                return chunk if known[0] is None else known[0], known[1]
             if read.hit is not None:
                 found = endings.find(stops, self._checkpoint(), text, firsts)[1]
         if found is not None:
@@ -417,27 +192,26 @@ class Walk(Counters):
         self, matching: Matching, token_id: int, text: str, tally: float, letters: int
     ) -> Marks:
         """The marks of the text that may be part of a stop in ``matching``, after ``text``."""
-        kept = max(matching.size - len(text), 0)
-        marks: Marks = self._marks[-kept:] if kept else ()
+        older = self._marks if matching.size > len(text) else None
         if letters < MOVES and tally < INFINITE:
-            return (*marks, self._tally + tally)
+            return (self._tally + tally, older)
         firsts = self._firsts(token_id, text)
         row, table = self._row, self._table
         is_stored = type(row) is Row and token_id in row
         if is_stored and tally < INFINITE and table.has_spans and not table.waits(row.state):
-            row.marks[token_id] = endings.tallied_marks(firsts)
-        return (*marks, *endings.marks_of(self._count, firsts))[-matching.size :]
+            row.marks[token_id] = tallied_marks(firsts)
+        return linked(marks_of(self._count, firsts), older)
 
-    def _moving_marks(self, token_id: int, tally: float) -> Marks:
-        """The marks of a token that moves the row; ``tally`` is after it.
+    def _moving_marks(self, token_id: int, tally: float, older: Marks) -> Marks:
+        """The marks after a token that moves the row; ``tally`` is after it.
 
         KeyError: they are not known yet.
         """
         row = self._row
         if type(row) is list:
-            return (tally,)  # all of the text is the token's own
+            return (tally, older)  # all of the text is the token's own
         before = self._tally
-        return tuple([before + mark for mark in row.marks[token_id]])
+        return linked([before + mark for mark in row.marks[token_id]], older)
 
     def _take_by_id(self, token_id: int) -> Chunk:
         """Take a token that is a stop by its id, may belong to a sequence, or is a marker."""
@@ -469,43 +243,8 @@ class Walk(Counters):
             return self._follow(token_id, transition, live, is_unknown=is_unknown)
         # A marker: what was withheld is output, and the token's own text is not read.
         text = at.withheld + text
-        after = _After(chunk_of(text) if text else NOTHING, turned, (), (), None, index)
+        after = _After(chunk_of(text) if text else NOTHING, turned, None, (), None, index)
         return self._commit(token_id, transition, after, is_unknown=is_unknown)
-
-    def _exact(self, mark: float) -> int:
-        """The count of a mark, which is one already or a tally."""
-        if isinstance(mark, int):
-            return mark
-        return self._counted + counted(mark - self._tally_start)
-
-    def _add(self, tally: float, text: str) -> None:
-        """Count one token, which decided ``text``, and whose offsets are noted."""
-        after = self._tally + tally
-        if after < 0.0:
-            self._tally = after
-            return
-        # The tally is full, or too small for the text: from here on another one is counted.
-        offsets = self._token_at(self._prefix), self._token_at(self._read)
-        self._marks = tuple(map(self._exact, self._marks))
-        self._count += TOKEN + size_of(text)
-        self._set_offsets(*offsets)
-
-    def _checkpoint(self) -> Checkpoint:
-        """All that the stream knows."""
-        count, size = self._count, self._matching.size
-        return Checkpoint(
-            self._table.state(self._row),
-            self._matching.cached,
-            self._jailed_text,
-            tuple(map(self._exact, self._marks[-size:] if size else ())),
-            self._shield,
-            count,
-        )
-
-    @property
-    def _jailed_text(self) -> str:
-        """``jailed``, also of a stream that ends just now."""
-        return self._matching.jailed if self._withheld is None else self._withheld
 
     # --- the end
 
@@ -589,7 +328,7 @@ class Walk(Counters):
         output = count - tokens_in(count) - size_of(self._jailed_text) + size_of(ending.text)
         self._count = tokens + output
         self._set_offsets(*offsets)
-        self._withheld, self._live, self._marks = None, (), ()
+        self._withheld, self._live, self._marks = None, (), None
         self._row = ENDED
         if self._recorder is not None:
             self._recorder.cut(*text_in(output))
@@ -618,12 +357,8 @@ class Walk(Counters):
         if text and offsets[1] < tokens:
             offsets = offsets[1], tokens
         self._row = table.row(state)
-        self._marks, self._live, self._withheld, self._shield = (), (), None, tokens - 1
+        self._marks, self._live, self._withheld, self._shield = None, (), None, tokens - 1
         self._count = at.count + size_of(text)
         self._set_offsets(*offsets)
         self._go(stops.restarted(read.after))
         return chunk_of(everything) if everything else NOTHING
-
-
-FIELDS = tuple(each for each in (*Counters.__slots__, *Walk.__slots__) if each != "__weakref__")
-"""The names of all that a stream is."""

@@ -23,6 +23,7 @@ from streamdec.chunks import Chunk
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.errors import SnapshotError
+from streamdec.integrations.requests import from_openai
 from streamdec.protocols import Decoder
 from streamdec.streams.options import StreamOptions, sorted_options
 from streamdec.streams.outputs import Delta, OutputReader
@@ -113,7 +114,7 @@ class TextWorker:
         tokenizer: Decoder,
         *,
         wire: Callable[[Any], Wire] | None = None,
-        conditions: Callable[[Any], StopConditions] = StopConditions.from_openai,
+        conditions: Callable[[Any], StopConditions] = from_openai,
         prompt_token_ids: Callable[[Any], Iterable[SupportsIndex]] | None = None,
         resumable: bool = False,
         **options: Unpack[StreamOptions],

@@ -9,7 +9,7 @@ from typing import Any, Literal, SupportsIndex, TypedDict, cast
 from streamdec.chunks import FinishReason
 from streamdec.core.options import ByteFallbackMode, UnknownIds
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.core.stops.conditions import StopConditions, StopLimits
+from streamdec.core.stops.conditions import StopConditions
 from streamdec.protocols import Decoder
 from streamdec.streams.stepper import Machine
 
@@ -98,7 +98,8 @@ class DecoderOptions(DecodingOptions, total=False):
     starts_inside: bool | None
     stop_regex: str | Iterable[str] | None
     max_match_length: int | None
-    limits: StopLimits | None
+    max_stop_length: int | None
+    max_total_length: int | None
     spans: bool
 
 

@@ -42,7 +42,7 @@ def test_a_stream_of_a_hundred_billion_tokens_still_counts() -> None:
 
 
 SHORT = st.text(max_size=80)  # whose further bytes, three a letter, fit too
-LONGEST = ["", "x" * 255, "\U0001f600" * 85, "é" * 255]
+LONGEST = ["", "x" * 1_023, "\U0001f600" * 341, "é" * 1_023]
 
 
 @given(texts=st.lists(SHORT | st.sampled_from(LONGEST), max_size=30), limit=st.integers(0, 40))
@@ -68,6 +68,6 @@ def test_a_full_tally_of_the_longest_texts_is_exact(text: str) -> None:
     assert counted(at - first_tally(10**9)) == count_of(MOST_TALLIED, *size)
 
 
-@given(text=st.text(min_size=256, max_size=300) | st.just("\U0001f600" * 86))
+@given(text=st.text(min_size=1_024, max_size=1_100) | st.just("\U0001f600" * 342))
 def test_a_text_too_long_for_a_tally_fills_it(text: str) -> None:
     assert first_tally(MOST_TALLIED) + tally_of(text) >= 0

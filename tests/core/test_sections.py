@@ -17,7 +17,6 @@ from streamdec import (
     MockTokenizer,
     SnapshotError,
     StopConditions,
-    StopLimits,
     StopSequenceDecoder,
     iter_chunks,
     load_tokenizer,
@@ -93,9 +92,9 @@ def test_the_order_of_sections_is_kept() -> None:
             "cannot be combined",
         ),
         (
-            {"ignore_stops_between": ("a" * 9, "b"), "limits": StopLimits(longest_stop=8)},
+            {"ignore_stops_between": ("a" * 9, "b"), "max_stop_length": 8},
             ValueError,
-            "the longest stop: 9",
+            "a stop of 9 code points",
         ),
     ],
 )

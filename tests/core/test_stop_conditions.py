@@ -8,6 +8,7 @@ import enum
 import json
 import pickle
 import random
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec import StopConditions, StopLimits, TokenIdError
+from streamdec import StopConditions, TokenIdError
 
 
 class Named(enum.IntEnum):
@@ -396,64 +397,59 @@ def test_json_is_checked_like_arguments() -> None:
         StopConditions.from_json({"stop_token_ids": [1.0]})
 
 
-# --- limits
+# --- bounds
 
 
 @pytest.mark.parametrize(
-    ("limits", "message"),
+    ("bounds", "message"),
     [
-        (StopLimits(longest_stop=3), "the longest stop: 4 code points or ids, and the limit is 3"),
-        (StopLimits(total_size=6), "all stops together: 7 code points or ids, and the limit is 6"),
-        (StopLimits(longest_stop=0), "the longest stop: 4 code points or ids, and the limit is 0"),
+        ({"max_stop_length": 3}, "a stop of 4 code points or ids exceeds max_stop_length (3)"),
+        ({"max_stop_length": 0}, "a stop of 4 code points or ids exceeds max_stop_length (0)"),
+        (
+            {"max_total_length": 6},
+            "all stops together of 7 code points or ids exceed max_total_length (6)",
+        ),
     ],
 )
-def test_limits_count_code_points_of_hidden_and_visible(limits: StopLimits, message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        StopConditions(["😋😋😋"], visible_stop="abcd", limits=limits)
+def test_bounds_count_code_points_of_hidden_and_visible(
+    bounds: dict[str, int], message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        StopConditions(["😋😋😋"], visible_stop="abcd", **bounds)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    "conditions",
+    ("conditions", "too_short"),
     [
-        {"stop_token_sequences": [[1, 2, 3, 4]]},
-        {"stop": "ab", "stop_token_sequences": [[1, 2], [3]]},
-        {"stop": "x", "enable_stops_after": "1234"},
-        {"stop": "xyz", "disable_stops_after": "12"},
+        ({"stop_token_sequences": [[1, 2, 3, 4]]}, 3),
+        ({"stop": "ab", "stop_token_sequences": [[1, 2], [3]]}, 1),
+        ({"stop": "x", "enable_stops_after": "1234"}, 3),
+        ({"stop": "xyz", "disable_stops_after": "12"}, 2),
     ],
 )
-def test_limits_count_sequences_and_markers_too(conditions: dict[str, Any]) -> None:
-    most = StopLimits(longest_stop=4, total_size=5)
-    assert StopConditions(**conditions, limits=most) == StopConditions(**conditions)
-    for less in (StopLimits(longest_stop=2), StopLimits(total_size=3)):
-        if conditions.get("stop") == "ab" and less.longest_stop:
-            less = StopLimits(longest_stop=1)
-        with pytest.raises(ValueError, match=r"code points or ids, and the limit is \d$"):
-            StopConditions(**conditions, limits=less)
+def test_bounds_count_sequences_and_markers_too(conditions: dict[str, Any], too_short: int) -> None:
+    within = StopConditions(**conditions, max_stop_length=4, max_total_length=5)
+    assert within == StopConditions(**conditions)
+    with pytest.raises(ValueError, match="exceeds max_stop_length"):
+        StopConditions(**conditions, max_stop_length=too_short)
+    with pytest.raises(ValueError, match="exceed max_total_length"):
+        StopConditions(**conditions, max_total_length=3)
 
 
-@pytest.mark.parametrize("name", ["longest_stop", "total_size"])
+@pytest.mark.parametrize("name", ["max_stop_length", "max_total_length"])
 @pytest.mark.parametrize("wrong", [-1, True, 1.0, "1", [1]])
-def test_limits_are_counts(name: str, wrong: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match=name):
-        StopLimits(**{name: wrong})
-    assert getattr(StopLimits(**{name: 0}), name) == 0
-    assert getattr(StopLimits(**{name: None}), name) is None
+def test_bounds_are_counts(name: str, wrong: Any) -> None:
+    for stop in ("ab", ()):
+        with pytest.raises((TypeError, ValueError), match=name):
+            StopConditions(stop, **{name: wrong})
 
 
-def test_limits_are_values_that_do_not_change() -> None:
-    limits = StopLimits(longest_stop=4)
-    for each in dataclasses.fields(limits):
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            setattr(limits, each.name, 100)
-    assert {limits: 1}[StopLimits(longest_stop=4)] == 1
-    assert limits != StopLimits(total_size=4)
-
-
-def test_what_is_within_limits_is_accepted_and_the_limits_are_forgotten() -> None:
-    limits = StopLimits(longest_stop=4, total_size=7)
-    made = StopConditions(["😋😋😋", "😋😋😋"], visible_stop="abcd", limits=limits)
+def test_conditions_within_bounds_are_accepted_and_the_bounds_are_not_kept() -> None:
+    made = StopConditions(
+        ["😋😋😋", "😋😋😋"], visible_stop="abcd", max_stop_length=4, max_total_length=7
+    )
     assert made == StopConditions("😋😋😋", visible_stop="abcd")
-    assert StopConditions(limits=StopLimits(longest_stop=0, total_size=0)) == StopConditions()
+    assert StopConditions(max_stop_length=0, max_total_length=0) == StopConditions()
 
 
 def test_none_means_no_stops() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 
 import prometheus_client.openmetrics.exposition as openmetrics
@@ -36,6 +37,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Run:
         patch.delenv(VARIABLE, raising=False)
         patch.setattr(stop_sets, "MAX_SETS", 64)
         kept = act(tmp_path_factory.mktemp("metrics"))
+        gc.collect()  # or stop sets of other tests end between two readings
         data = made.opentelemetry.get_metrics_data()
         assert data is not None
         [scope] = data.resource_metrics[0].scope_metrics

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -490,7 +491,7 @@ def test_each_special_token_tells_whether_its_id_is_known(tmp_path: Path) -> Non
     parts.tokenizer = None
     parts.say(eos_token="</s>")
     unknown = inspect(parts.write(tmp_path / "unknown"), render=False).special_tokens["eos_token"]
-    assert known.to_dict() == {
+    assert asdict(known) == {
         "text": "<|im_end|>",
         "id": 258,
         "resolved": True,

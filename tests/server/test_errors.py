@@ -263,7 +263,7 @@ def test_an_engine_that_fails(
 def test_an_error_of_the_servers_own_says_nothing(
     server: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def broken(*_: Any, **__: Any) -> None:
+    def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("the secret of the house")
 
     monkeypatch.setattr(server.front, "prompt_ids", broken)

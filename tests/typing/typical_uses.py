@@ -44,6 +44,7 @@ from streamdec import (
     wrap,
 )
 from streamdec.hooks import StreamEnded
+from streamdec.integrations.requests import from_openai
 
 
 class Words:
@@ -135,7 +136,7 @@ def decode(tokenizer: Decoder) -> None:
 def stops(tokenizer: Decoder) -> None:
     conditions = StopConditions(stop=["\nUser:", "END"], eos_token_ids=2, max_tokens=100)
     conditions = StopConditions("\nUser:", [7, 8], stop_regex=r"\d{3}", stop_token_sequences=[[1]])
-    assert_type(StopConditions.from_openai({"stop": ["a"]}), StopConditions)
+    assert_type(from_openai({"stop": ["a"]}), StopConditions)
     assert_type(conditions.eos_token_ids, tuple[int, ...])
 
     decoder = StopSequenceDecoder(tokenizer, conditions, prompt_token_ids=[1])

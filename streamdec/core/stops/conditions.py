@@ -14,65 +14,14 @@ from typing import Any, Self, SupportsIndex, TypeGuard
 
 from streamdec.core.stops.patterns import StopPattern, read_patterns
 from streamdec.core.stops.regex_matcher import matcher_of
-from streamdec.core.stops.request_fields import OPENAI, SGLANG, VLLM, translated
 from streamdec.core.token_ids import check_token_id, is_bool
 
-__all__ = ["StopConditions", "StopLimits"]
+__all__ = ["StopConditions"]
 
 Texts = str | Iterable[str] | None
 Ids = SupportsIndex | Iterable[SupportsIndex] | None
 Marker = str | int | None
 Sections = tuple[str | int, str | int] | Iterable[tuple[str | int, str | int]] | None
-
-
-@dataclass(frozen=True, slots=True)
-class StopLimits:
-    r"""How much a caller from outside may ask for. None: no limit.
-
-    Counted are stop strings, markers of a gate that are text, and patterns, in code points; and
-    sequences of ids, in ids. Single ids are not. Memory and the cost of making conditions grow with
-    the total; the cost of a token grows with the longest stop, while much of it is withheld.
-
-    Raises TypeError or ValueError for a limit that is no count.
-
-    >>> from streamdec import StopConditions, StopLimits
-    >>> StopConditions("#" * 1000, limits=StopLimits(longest_stop=256, total_size=8192))
-    Traceback (most recent call last):
-        ...
-    ValueError: the longest stop: 1000 code points or ids, and the limit is 256
-    """
-
-    longest_stop: int | None = None
-    """The longest stop string, marker, match of a pattern, or sequence."""
-    total_size: int | None = None
-    """All stop strings, markers, patterns and sequences together."""
-
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            limit = getattr(self, each.name)
-            if limit is not None:
-                _count(each.name, limit, least=0)
-
-    def check(
-        self, stops: Iterable[Sequence[object]], patterns: Iterable[StopPattern] = ()
-    ) -> None:
-        """Raises ValueError if ``stops`` (texts or sequences) or ``patterns`` exceed a limit.
-
-        Conditions that are given ``limits`` call it.
-        """
-        sizes = [len(stop) for stop in stops]
-        matches = list(patterns)
-        longest = [*sizes, *(pattern.longest for pattern in matches)]
-        for what, found, limit in (
-            ("the longest stop", max(longest, default=0), self.longest_stop),
-            (
-                "all stops together",
-                sum(sizes) + sum(len(pattern.source) for pattern in matches),
-                self.total_size,
-            ),
-        ):
-            if limit is not None and found > limit:
-                raise ValueError(f"{what}: {found} code points or ids, and the limit is {limit}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,28 +93,31 @@ class StopConditions(_Fields):
         max_match_length: the most code points of a match of ``stop_regex``; longer ones are not
             found, so fewer than this are ever withheld. Must be given where a match may be of any
             length.
-        limits: what callers from outside may ask for; checked, and not kept.
+        max_stop_length: the most code points of a stop string, a marker or a match of
+            ``stop_regex``, and the most ids of a sequence. For conditions that strangers ask for.
+            Checked, and not kept. None is no bound.
+        max_total_length: likewise for all of these together, and the sources of the patterns.
+            Memory and the cost of making conditions grow with it.
 
     Raises:
         ValueError: an empty stop, a lone surrogate, a negative id, a bool for a number,
             ``max_tokens`` below 1 or ``min_tokens``, ``max_match_length`` without ``stop_regex``, a
-            limit exceeded (``limits``). A pattern that is none, that may match nothing, or that
-            asks for what follows the match: a look-ahead, ``$``, ``\b`` at its end, an atomic group
-            or possessive repeat.
+            bound exceeded. A text that is no pattern, or a pattern that may match nothing or asks
+            for what follows the match: a look-ahead, ``$``, ``\b`` at its end, an atomic group or
+            possessive repeat.
         TypeError: something that is no string, id or number at all.
         MissingExtraError: ``stop_regex`` without the ``regex`` library.
 
-    ``from_openai``, ``from_vllm`` and ``from_sglang`` read a request instead. What does not end a
-    stream is ignored; they raise ValueError for a stop option that is not supported. Where a
-    request gives no limit there is none, whatever default its engine has. ``skip_special_tokens``
-    is not read: it is an option of the decoder. Nor is ``spaces_between_special_tokens``: spaces
-    are those of the tokenizer's own decode. ``dataclasses.replace`` adds what requests cannot say.
+    :mod:`streamdec.integrations.requests` makes them of a request to OpenAI, vLLM or SGLang.
+    ``dataclasses.replace`` adds what requests cannot say.
 
     >>> from streamdec import StopConditions
     >>> StopConditions(["User:", "\n\n"], max_tokens=100).to_json()
     {'stop': ['\n\n', 'User:'], 'max_tokens': 100}
-    >>> StopConditions.from_sglang({"stop": "User:", "max_new_tokens": 100, "top_p": 0.9}).to_json()
-    {'stop': ['User:'], 'max_tokens': 100}
+    >>> StopConditions("#" * 1000, max_stop_length=256)
+    Traceback (most recent call last):
+        ...
+    ValueError: a stop of 1000 code points or ids exceeds max_stop_length (256)
     """
 
     __slots__ = ()
@@ -189,7 +141,8 @@ class StopConditions(_Fields):
         starts_inside: bool | None = None,
         stop_regex: Texts = (),
         max_match_length: int | None = None,
-        limits: StopLimits | None = None,
+        max_stop_length: int | None = None,
+        max_total_length: int | None = None,
     ) -> None:
         values = {
             "stop": _texts("stop", stop),
@@ -232,14 +185,28 @@ class StopConditions(_Fields):
         if self.max_match_length is not None and not self.stop_regex:
             raise ValueError("max_match_length is about stop_regex, and there is none")
         patterns = read_patterns(self.stop_regex, self.max_match_length)
-        if limits is not None:
-            if not isinstance(limits, StopLimits):
-                raise TypeError(f"limits must be StopLimits, not {limits!r:.60}")
-            markers = [each for each in self.markers if isinstance(each, str)]
-            texts = (*self.stop, *self.visible_stop, *markers)
-            limits.check((*texts, *self.stop_token_sequences), patterns)
+        self._check_lengths(patterns, max_stop_length, max_total_length)
         if patterns:
             matcher_of((), (), patterns)  # what cannot be compiled is refused here
+
+    def _check_lengths(
+        self, patterns: Sequence[StopPattern], most: int | None, most_together: int | None
+    ) -> None:
+        """Raise ValueError if a stop, or all stops together, are longer than that."""
+        if most is None and most_together is None:
+            return
+        markers = [marker for marker in self.markers if isinstance(marker, str)]
+        texts = (*self.stop, *self.visible_stop, *markers, *self.stop_token_sequences)
+        lengths = [*map(len, texts)]
+        longest = max([*lengths, *(pattern.longest for pattern in patterns)], default=0)
+        together = sum(lengths) + sum(len(pattern.source) for pattern in patterns)
+        for what, name, length, limit in (
+            ("a stop", "max_stop_length", longest, most),
+            ("all stops together", "max_total_length", together, most_together),
+        ):
+            if limit is not None and length > _count(name, limit, least=0):
+                verb = "exceeds" if what == "a stop" else "exceed"
+                raise ValueError(f"{what} of {length} code points or ids {verb} {name} ({limit})")
 
     @property
     def markers(self) -> tuple[str | int, ...]:
@@ -251,115 +218,6 @@ class StopConditions(_Fields):
             *(m for pair in pairs for m in pair),
         )
         return tuple(marker for marker in each if marker is not None)
-
-    # --- requests
-
-    @classmethod
-    def from_openai(
-        cls,
-        request: Mapping[str, Any],
-        *,
-        eos_token_ids: Ids = (),
-        enable_stops_after: str | int | None = None,
-        disable_stops_after: str | int | None = None,
-        ignore_stops_between: Sections = (),
-        starts_inside: bool | None = None,
-        limits: StopLimits | None = None,
-    ) -> Self:
-        """The conditions of a request to OpenAI, of any of its APIs that make text.
-
-        There is no limit of four stops. ``max_completion_tokens`` counts before ``max_tokens``.
-
-        Args:
-            request: its body as a dict, or what an object's ``model_dump()`` gives.
-            eos_token_ids: the model's own, which no request names.
-            enable_stops_after: as for the constructor; no API has a word for it.
-            disable_stops_after: likewise.
-            ignore_stops_between: likewise.
-            starts_inside: likewise.
-            limits: as for the constructor.
-
-        Raises what the constructor raises, and TypeError if ``request`` is no mapping. Messages
-        name the request's own keys.
-
-        >>> from streamdec import StopConditions
-        >>> body = {"model": "tiny", "stop": ["User:"], "max_completion_tokens": 100}
-        >>> StopConditions.from_openai(body, eos_token_ids=2).to_json()
-        {'stop': ['User:'], 'max_tokens': 100, 'eos_token_ids': [2]}
-        """
-        with translated(request, OPENAI) as arguments:
-            return cls(
-                **arguments,
-                eos_token_ids=eos_token_ids,
-                enable_stops_after=enable_stops_after,
-                disable_stops_after=disable_stops_after,
-                ignore_stops_between=ignore_stops_between,
-                starts_inside=starts_inside,
-                limits=limits,
-            )
-
-    @classmethod
-    def from_vllm(
-        cls,
-        request: Mapping[str, Any],
-        *,
-        eos_token_ids: Ids = (),
-        enable_stops_after: str | int | None = None,
-        disable_stops_after: str | int | None = None,
-        ignore_stops_between: Sections = (),
-        starts_inside: bool | None = None,
-        limits: StopLimits | None = None,
-    ) -> Self:
-        """The conditions of vLLM's ``SamplingParams`` as a dict, or of a body with its extra keys.
-
-        Otherwise than there, the longest of the stops that are complete at one code point counts,
-        not the first in the list; and a stop string that is the text of a skipped special token
-        ends the stream too. The arguments and what is raised are as for ``from_openai``.
-        """
-        with translated(request, VLLM) as arguments:
-            return cls(
-                **arguments,
-                eos_token_ids=eos_token_ids,
-                enable_stops_after=enable_stops_after,
-                disable_stops_after=disable_stops_after,
-                ignore_stops_between=ignore_stops_between,
-                starts_inside=starts_inside,
-                limits=limits,
-            )
-
-    @classmethod
-    def from_sglang(
-        cls,
-        request: Mapping[str, Any],
-        *,
-        eos_token_ids: Ids = (),
-        enable_stops_after: str | int | None = None,
-        disable_stops_after: str | int | None = None,
-        ignore_stops_between: Sections = (),
-        starts_inside: bool | None = None,
-        max_match_length: int | None = None,
-        limits: StopLimits | None = None,
-    ) -> Self:
-        """The conditions of SGLang's ``sampling_params``, or of a body with its extra keys.
-
-        As there, ``ignore_eos`` ignores ``stop_token_ids`` too. Otherwise than there,
-        ``min_new_tokens`` holds for strings and not only for ids; the stop that is complete first
-        counts, not the first in the list; and what ``stop_regex`` matches is hidden like any stop.
-        ``max_match_length`` is for requests that have one. The other arguments and what is raised
-        are as for ``from_openai``.
-        """
-        with translated(request, SGLANG) as arguments:
-            if "stop_regex" in arguments:
-                arguments["max_match_length"] = max_match_length
-            return cls(
-                **arguments,
-                eos_token_ids=eos_token_ids,
-                enable_stops_after=enable_stops_after,
-                disable_stops_after=disable_stops_after,
-                ignore_stops_between=ignore_stops_between,
-                starts_inside=starts_inside,
-                limits=limits,
-            )
 
     # --- JSON
 

@@ -48,14 +48,13 @@ from typing import Any, NamedTuple
 from streamdec.chunks import StopReason
 from streamdec.core import provenance
 from streamdec.core.counting import (
-    TOKEN_TALLY,
     code_points_in,
-    count_of,
     size_of,
     tokens_in,
 )
 from streamdec.core.provenance import Ages
 from streamdec.core.spans import Recorder
+from streamdec.core.stops.marks import origin_of
 from streamdec.core.stops.stop_set import Matching, Read, StopSet
 from streamdec.core.table import Table
 from streamdec.errors import RewriteError
@@ -69,9 +68,7 @@ __all__ = [
     "by_sequence",
     "find",
     "followed",
-    "marks_of",
-    "origin_of",
-    "tallied_marks",
+    "origin_of_end",
 ]
 
 
@@ -166,50 +163,19 @@ def find(
     end = decided + size_of(text[: read.end])
     start = end - size_of(hit.text)
     place = read.end - hit.size
-    marked = _origin(at.marks, code_points_in(start)) if place < 0 else 0
+    marked = origin_of(at.marks, code_points_in(start)) if place < 0 else 0
     origin = marked if place < 0 else index - firsts[place]
     return read, Ending(read.text, hit.stop, hit.visible, start, end, origin)
 
 
-def origin_of(at: Checkpoint, text: str) -> int:
+def origin_of_end(at: Checkpoint, text: str) -> int:
     """Return the index of the token that began ``text``, the end of what is decided at ``at``."""
-    return _origin(at.marks, code_points_in(at.count) - len(text))
+    return origin_of(at.marks, code_points_in(at.count) - len(text))
 
 
 def _text_count(count: int) -> int:
     """``count`` without its tokens."""
     return count - tokens_in(count)
-
-
-def _origin(marks: Sequence[int], place: int) -> int:
-    """The token that began code point ``place``: the first mark that ends after it."""
-    return next((tokens_in(mark) - 1 for mark in marks if code_points_in(mark) > place), 0)
-
-
-def marks_of(count: int, firsts: Ages) -> tuple[int, ...]:
-    """Return the marks of letters that began so many tokens ago; ``count`` is before them.
-
-    There is one for each run of letters that began in the same token.
-    """
-    index, code_points = tokens_in(count), code_points_in(count)
-    return tuple(
-        count_of(max(index - age, -1) + 1, code_points + place, code_points + place)
-        for age, place in _runs(firsts)
-    )
-
-
-def tallied_marks(firsts: Ages) -> tuple[float, ...]:
-    """Return the same marks as tallies, counted from the tally before the letters."""
-    return tuple((1 - age) * TOKEN_TALLY + place for age, place in _runs(firsts))
-
-
-def _runs(firsts: Ages) -> list[tuple[int, int]]:
-    """The age of each run of letters that began in the same token, and where it ends."""
-    return [
-        (age, place)
-        for place, (age, after) in enumerate(zip(firsts, (*firsts[1:], None)), 1)  # noqa: B905
-        if age != after
-    ]
 
 
 def followed(candidates: Sequence[Candidate], table: Table) -> Candidate:

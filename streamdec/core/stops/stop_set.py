@@ -13,9 +13,10 @@ has ``free``, the lowest bit of its ``alert``: no mask below it has a letter of 
 letters that are frequent in texts have the lowest bits, and those that stops often begin with the
 highest, so that most tokens are below ``free``.
 
-A state is a dict: text → (chunk to output, next state, how many older marks to keep). It is filled
-on first use. A text that completes a stop is never stored, nor is a token that acts by its id, so a
-stream need not ask at each token whether it has ended.
+A state is a dict: text → (chunk to output, next state, whether older marks are still needed), or
+None if nothing changes, as for most texts. (For marks see :mod:`streamdec.core.stops.marks`.) It is
+filled on first use. A text that completes a stop is never stored, nor is a token that acts by its
+id, so a stream need not ask at each token whether it has ended.
 
 Nothing in a stop set has the size of a vocabulary. A set of four strings takes some kilobytes, is
 made in microseconds, and is warm from the start, since the table belongs to the tokenizer.
@@ -40,11 +41,6 @@ True
 True
 >>> stops.read(read.after, "e!").text               # no stop: what was withheld comes out
 '\nUse!'
-
-**Marks.** For the position of a match a stream must know which token began it. Where the text that
-is jailed came from is noted in the stream, not in the state: a *mark* for each token that gave a
-part of it (see :mod:`streamdec.core.provenance`). The state says how many of the older marks are
-still needed.
 """
 
 from __future__ import annotations
@@ -71,8 +67,8 @@ __all__ = [
 
 MAX_STORED = 16_384
 """Texts that the states of one stop set know together; each takes about 150 bytes."""
-TEXTS_PER_WEIGHING = 8
-"""After so many new texts the size of a set is noted again."""
+FIRST_WEIGHING = 8
+"""After so many new texts the size of a set is noted again; then after each quarter more."""
 SET_SIZE = 6_000
 """Bytes of a set of stops with its first texts."""
 STATE_SIZE = 800
@@ -84,9 +80,9 @@ PREFIX_SIZE = 64
 PATTERN_SIZE = 2**17
 """Bytes of a pattern."""
 
-Known: TypeAlias = tuple[Chunk | None, "Matching", int]
-"""The chunk to output, or None for that of the token; the next state; how many older marks to keep,
-or -1 if no mark is needed."""
+Known: TypeAlias = "tuple[Chunk | None, Matching, bool] | None"
+"""The chunk to output, or None for that of the token; the next state; whether older marks are still
+needed. None: the text is output, and the state stays and needs no marks."""
 
 
 class Matching(dict[str, "Known"]):
@@ -191,12 +187,14 @@ class StopSet:
         "_sequences",
         "_sizes",
         "_states",
+        "_weigh_at",
         "conditions",
         "first",
         "gate",
         "ids",
         "matcher",
         "note_growth",
+        "noted_size",
         "num_stored",
         "reads_all",
         "reads_text",
@@ -237,8 +235,11 @@ class StopSet:
         self._states: dict[tuple[int, Any, str], Matching] = {}
         self.num_stored = 0
         """How many texts the states know."""
+        self._weigh_at = FIRST_WEIGHING
         self.note_growth: Callable[[StopSet], None] | None = None
         """Called when it has grown, by what shares it among streams."""
+        self.noted_size = 0
+        """Its size as it was counted last, by the same."""
         texts = (*conditions.stop, *conditions.visible_stop)
         self._own_size = (
             SET_SIZE + PREFIX_SIZE * sum(map(len, texts)) + PATTERN_SIZE * len(patterns)
@@ -299,30 +300,39 @@ class StopSet:
 
     def learn(self, state: Matching, text: str) -> Known:
         """Compute and store what ``text`` does in ``state``. KeyError: it completes a stop."""
+        if self.num_stored >= MAX_STORED:
+            self._forget()
+        known = state[text] = self._known(state, text)
+        self.num_stored += 1
+        if self.num_stored >= self._weigh_at:
+            self._weigh_at += self._weigh_at // 4
+            if self.note_growth is not None:
+                self.note_growth(self)
+        return known
+
+    def _known(self, state: Matching, text: str) -> Known:
+        if not state.size and not self.gate.exists:  # most texts: nothing begins in them
+            tail, hit = self.matcher.step(state.tail, text)
+            if hit is None and tail == state.tail:
+                return None
         read = self.read(state, text)
         if read.hit is not None:
             raise KeyError(text)
-        if self.num_stored >= MAX_STORED:
-            self._forget()
         after = read.after
+        if after is state and not state.size:
+            return None
         if after is not self.first:
             after = self._states.setdefault((after.gate, after.tail, after.marker_tail), after)
         if state is not self.first:
-            key = state.gate, state.tail, state.marker_tail
-            self._states.setdefault(key, state)
+            self._states.setdefault((state.gate, state.tail, state.marker_tail), state)
         chunk = None
         if read.text != text:
             chunk = chunk_of(read.text) if read.text else NOTHING
-        kept = max(after.size - len(text), 0) if after.size else -1
-        known = state[text] = chunk, after, kept
-        self.num_stored += 1
-        if self.num_stored % TEXTS_PER_WEIGHING == 0 and self.note_growth is not None:
-            self.note_growth(self)
-        return known
+        return chunk, after, after.size > len(text)
 
     def _forget(self) -> None:
         states, self._states = self._states, {}
-        self.num_stored = 0
+        self.num_stored, self._weigh_at = 0, FIRST_WEIGHING
         for state in [*states.values(), self.first]:
             state.clear()
 
@@ -342,7 +352,8 @@ class StopSet:
         while True:
             part, turn, is_open, after_turn = text[place:], None, gate == OPEN, gate
             if self.gate.exists:
-                turn, marker_tail, after_turn = self.gate.read(gate, marker_tail, part)
+                marker, marker_tail, after_turn = self.gate.read(gate, marker_tail, part)
+                turn = None if marker is None else marker.end
             if is_open:
                 after, hit = matcher.step(
                     tail, part if turn is None else part[:turn], ignore=ignore
@@ -417,6 +428,8 @@ def _named_stops(
 ) -> dict[int, NamedStop]:
     """The stop that each id is by itself: hidden before visible, a string before an id."""
     named: dict[int, NamedStop] = {}
+    if not (skipped or conditions.stop_token_ids or conditions.visible_stop_token_ids):
+        return named
     for ids, hidden in (
         (conditions.visible_stop_token_ids, False),
         (conditions.stop_token_ids, True),

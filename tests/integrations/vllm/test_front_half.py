@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import pytest
 from tokenizers import Tokenizer
 
-from streamdec import HuggingFaceTokenizer, StopConditions, iter_chunks, stream
+from streamdec import HuggingFaceTokenizer, iter_chunks, stream
 from streamdec.compat import TokenizersDecodeStream, patch_decode_stream
+from streamdec.integrations.requests import from_vllm
 from tests.support.zoo import TEXT, ZOO, shared_tokenizers
 
 pytest.importorskip("vllm", reason="vLLM's front half is in the group vllm")
@@ -54,7 +55,7 @@ def ours(tokenizer: HuggingFaceTokenizer, prompt: Sequence[int], groups: Any, **
     """From the ids of the same front half, which is asked for no text."""
     skip = params.pop("skip_special_tokens", True)
     outputs = FrontHalf(None, prompt, detokenize=False).outputs(groups, "LENGTH")
-    conditions = StopConditions.from_vllm(params)
+    conditions = from_vllm(params)
     chunks = [
         *iter_chunks(
             outputs,

@@ -1,20 +1,30 @@
-"""What the requests of other engines say of a stream's end, in the words of StopConditions.
+"""Reads from a request of OpenAI, vLLM or SGLang when its stream ends.
 
-One table for each family of requests says which of its keys means what. Of its other keys, those
-that would end a stream as well are refused by name: a stream that silently ends in another place
-than was asked for is worse than an error. The rest (messages, sampling, and what only changes
-which ids the engine makes: ``bad_words``, ``thinking_token_budget``, ``response_format``) is not
-looked at. ``detokenize=False`` neither: it says that the engine makes no text, and we do.
+One table for each family of requests maps its keys to the arguments of
+:class:`~streamdec.StopConditions`. Other keys that would end a stream are refused by name: an error
+is better than a stream that ends in another place than was asked for. All other keys are ignored:
+messages, sampling, ``detokenize=False``, and what only changes which ids the engine generates
+(``bad_words``, ``thinking_token_budget``, ``response_format``). ``skip_special_tokens`` is an
+option of the decoder. A request without a limit has none, whatever default its engine has.
+
+>>> from streamdec.integrations.requests import from_openai, from_sglang
+>>> body = {"model": "tiny", "stop": ["User:"], "max_completion_tokens": 100}
+>>> from_openai(body, eos_token_ids=2).to_json()
+{'stop': ['User:'], 'max_tokens': 100, 'eos_token_ids': [2]}
+>>> from_sglang({"stop": "User:", "max_new_tokens": 100, "top_p": 0.9}).to_json()
+{'stop': ['User:'], 'max_tokens': 100}
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex, TypedDict, Unpack
 
-__all__ = ["IDS", "OPENAI", "SGLANG", "VLLM", "Dialect", "translated"]
+from streamdec.core.stops.conditions import StopConditions
+
+__all__ = ["FurtherConditions", "from_openai", "from_sglang", "from_vllm"]
 
 
 class Dialect(NamedTuple):
@@ -97,9 +107,98 @@ IDS = frozenset(
 """Of them those that are ids."""
 
 
+class FurtherConditions(TypedDict, total=False):
+    """Arguments of StopConditions that a request does not have.
+
+    Each is as for StopConditions.
+
+    >>> from streamdec.integrations.requests import FurtherConditions, from_openai
+    >>> ours: FurtherConditions = {"eos_token_ids": 2, "max_stop_length": 256}
+    >>> from_openai({"stop": "User:"}, **ours).to_json()
+    {'stop': ['User:'], 'eos_token_ids': [2]}
+    """
+
+    eos_token_ids: SupportsIndex | Iterable[SupportsIndex] | None
+    """The end-of-sequence ids of the model."""
+    enable_stops_after: str | int | None
+    """A marker after which stops count."""
+    disable_stops_after: str | int | None
+    """A marker after which they do not."""
+    ignore_stops_between: tuple[str | int, str | int] | Iterable[tuple[str | int, str | int]] | None
+    """Pairs of markers between which they do not."""
+    starts_inside: bool | None
+    """Whether streams begin between the first pair."""
+    max_match_length: int | None
+    """For ``stop_regex`` of SGLang's requests; ignored if the request has no pattern."""
+    max_stop_length: int | None
+    """The most code points of a stop, or ids of a sequence."""
+    max_total_length: int | None
+    """The same for all stops together."""
+
+
+def from_openai(request: Mapping[str, Any], **further: Unpack[FurtherConditions]) -> StopConditions:
+    """Return the conditions of a request to any of OpenAI's APIs that generate text.
+
+    There is no limit of four stops. ``max_completion_tokens`` counts before ``max_tokens``.
+
+    Args:
+        request: its body as a dict, or what an object's ``model_dump()`` returns.
+        further: see FurtherConditions; each is as for StopConditions.
+
+    Raises:
+        TypeError: ``request`` is no mapping, or StopConditions raises it.
+        ValueError: the request has a key that ends a stream and is not supported, two keys
+            contradict each other, or StopConditions raises it. Messages name the request's keys.
+
+    >>> from streamdec.integrations.requests import from_openai
+    >>> from_openai({"stop": ["User:"], "max_completion_tokens": 100}).max_tokens
+    100
+    """
+    return _conditions(request, OPENAI, further)
+
+
+def from_vllm(request: Mapping[str, Any], **further: Unpack[FurtherConditions]) -> StopConditions:
+    """Return the conditions of vLLM's ``SamplingParams``, or of a body with its extra keys.
+
+    Two things differ from vLLM. Of stops that are complete at one code point the longest counts,
+    not the first in the list. A stop string that is the text of a skipped special token ends the
+    stream too. Arguments and errors are as for ``from_openai``.
+
+    >>> from streamdec.integrations.requests import from_vllm
+    >>> from_vllm({"stop": "User:", "min_tokens": 2, "temperature": 0.7}).min_tokens
+    2
+    """
+    return _conditions(request, VLLM, further)
+
+
+def from_sglang(request: Mapping[str, Any], **further: Unpack[FurtherConditions]) -> StopConditions:
+    """Return the conditions of SGLang's ``sampling_params``, or of a body with its extra keys.
+
+    As in SGLang, ``ignore_eos`` ignores ``stop_token_ids`` too. Three things differ.
+    ``min_new_tokens`` holds for strings and not only for ids. The stop that is complete first
+    counts, not the first in the list. The text that ``stop_regex`` matches is hidden like any stop.
+    Arguments and errors are as for ``from_openai``.
+
+    >>> from streamdec.integrations.requests import from_sglang
+    >>> from_sglang({"stop": "User:", "max_new_tokens": 100}).max_tokens
+    100
+    """
+    return _conditions(request, SGLANG, further)
+
+
+def _conditions(
+    request: Mapping[str, Any], dialect: Dialect, further: FurtherConditions
+) -> StopConditions:
+    with translated(request, dialect) as arguments:
+        arguments.update(further)
+        if "stop_regex" not in arguments:
+            arguments.pop("max_match_length", None)
+        return StopConditions(**arguments)
+
+
 @contextmanager
 def translated(request: Mapping[str, Any], dialect: Dialect) -> Iterator[dict[str, Any]]:
-    """The arguments of StopConditions that ``request`` gives; what is None is not given.
+    """Return the arguments of StopConditions that ``request`` gives, without those that are None.
 
     Errors that are raised inside also name the request's own keys.
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec import StopConditions, StopLimits, TokenIdError
-from streamdec.core.stops.request_fields import (
+from streamdec import StopConditions, TokenIdError
+from streamdec.integrations.requests import (
     IDS,
     OPENAI,
     SGLANG,
@@ -23,16 +23,19 @@ from streamdec.core.stops.request_fields import (
     VLLM,
     WRAPPERS,
     Dialect,
+    from_openai,
+    from_sglang,
+    from_vllm,
     translated,
 )
 
 Reader = Callable[..., StopConditions]
 
-openai = StopConditions.from_openai
-vllm = StopConditions.from_vllm
-sglang = StopConditions.from_sglang
-
-READERS: list[tuple[Reader, Dialect]] = [(openai, OPENAI), (vllm, VLLM), (sglang, SGLANG)]
+READERS: list[tuple[Reader, Dialect]] = [
+    (from_openai, OPENAI),
+    (from_vllm, VLLM),
+    (from_sglang, SGLANG),
+]
 
 CHAT = {
     "model": "m",
@@ -95,24 +98,24 @@ SGLANG_PARAMS = {
 @pytest.mark.parametrize(
     ("read", "request_", "meant"),
     [
-        (openai, {}, {}),
-        (openai, CHAT, {}),
-        (openai, {**CHAT, "stop": "User:"}, {"stop": "User:"}),
-        (openai, {"stop": ["b", "a", "b"]}, {"stop": ["a", "b"]}),
-        (openai, {"stop": list("abcdefgh")}, {"stop": list("abcdefgh")}),
-        (openai, {"stop": []}, {}),
-        (openai, {"max_tokens": 5}, {"max_tokens": 5}),
-        (openai, {"max_completion_tokens": 5}, {"max_tokens": 5}),
-        (openai, {"max_output_tokens": 5}, {"max_tokens": 5}),
-        (openai, {"max_completion_tokens": 5, "max_tokens": 9}, {"max_tokens": 5}),
-        (openai, {"max_tokens": 9, "max_completion_tokens": None}, {"max_tokens": 9}),
-        (openai, {"max_output_tokens": 5, "max_tokens": 5}, {"max_tokens": 5}),
+        (from_openai, {}, {}),
+        (from_openai, CHAT, {}),
+        (from_openai, {**CHAT, "stop": "User:"}, {"stop": "User:"}),
+        (from_openai, {"stop": ["b", "a", "b"]}, {"stop": ["a", "b"]}),
+        (from_openai, {"stop": list("abcdefgh")}, {"stop": list("abcdefgh")}),
+        (from_openai, {"stop": []}, {}),
+        (from_openai, {"max_tokens": 5}, {"max_tokens": 5}),
+        (from_openai, {"max_completion_tokens": 5}, {"max_tokens": 5}),
+        (from_openai, {"max_output_tokens": 5}, {"max_tokens": 5}),
+        (from_openai, {"max_completion_tokens": 5, "max_tokens": 9}, {"max_tokens": 5}),
+        (from_openai, {"max_tokens": 9, "max_completion_tokens": None}, {"max_tokens": 9}),
+        (from_openai, {"max_output_tokens": 5, "max_tokens": 5}, {"max_tokens": 5}),
         # What other servers add is no matter as long as it says nothing.
-        (openai, {"ignore_eos": False, "stop_token_ids": [], "min_tokens": 0}, {}),
-        (vllm, {}, {}),
-        (vllm, VLLM_EXTRAS, {}),
+        (from_openai, {"ignore_eos": False, "stop_token_ids": [], "min_tokens": 0}, {}),
+        (from_vllm, {}, {}),
+        (from_vllm, VLLM_EXTRAS, {}),
         (
-            vllm,
+            from_vllm,
             {
                 **VLLM_EXTRAS,
                 "stop": ["b", "a"],
@@ -131,13 +134,13 @@ SGLANG_PARAMS = {
                 "max_tokens": 5,
             },
         ),
-        (vllm, {"max_completion_tokens": 5, "max_tokens": 9}, {"max_tokens": 5}),
+        (from_vllm, {"max_completion_tokens": 5, "max_tokens": 9}, {"max_tokens": 5}),
         # The ids come from an engine that was told to make no text: the text is ours.
-        (vllm, {"detokenize": False, "stop": "a"}, {"stop": "a"}),
-        (sglang, {}, {}),
-        (sglang, SGLANG_PARAMS, {}),
+        (from_vllm, {"detokenize": False, "stop": "a"}, {"stop": "a"}),
+        (from_sglang, {}, {}),
+        (from_sglang, SGLANG_PARAMS, {}),
         (
-            sglang,
+            from_sglang,
             {
                 **SGLANG_PARAMS,
                 "stop": "a",
@@ -154,15 +157,19 @@ SGLANG_PARAMS = {
                 "max_tokens": 5,
             },
         ),
-        (sglang, {**CHAT, "min_tokens": 2, "max_tokens": 5}, {"min_tokens": 2, "max_tokens": 5}),
-        (sglang, {"max_completion_tokens": 5, "max_tokens": 9}, {"max_tokens": 5}),
         (
-            sglang,
+            from_sglang,
+            {**CHAT, "min_tokens": 2, "max_tokens": 5},
+            {"min_tokens": 2, "max_tokens": 5},
+        ),
+        (from_sglang, {"max_completion_tokens": 5, "max_tokens": 9}, {"max_tokens": 5}),
+        (
+            from_sglang,
             {"stop": "a", "stop_token_ids": [7], "ignore_eos": False},
             {"stop": "a", "stop_token_ids": 7},
         ),
         (
-            sglang,
+            from_sglang,
             {"stop": "a", "stop_token_ids": [7], "ignore_eos": True},
             {"stop": "a", "ignore_eos": True},
         ),
@@ -180,31 +187,24 @@ def test_patterns_are_handed_on(patterns: str | list[str]) -> None:
         assert arguments == {"stop_regex": patterns}
 
 
-@pytest.mark.parametrize("read", [openai, vllm, sglang])
+@pytest.mark.parametrize("read", [from_openai, from_vllm, from_sglang])
 def test_the_end_of_sequence_and_the_limits_are_arguments(read: Reader) -> None:
     request = {"stop": "abcd"}
     assert read(request, eos_token_ids=[2, 3]) == StopConditions("abcd", eos_token_ids=[2, 3])
-    with pytest.raises(ValueError, match=r"longest stop: 4 code points or ids, .* 3"):
-        read(request, limits=StopLimits(longest_stop=3))
+    with pytest.raises(ValueError, match=r"4 code points or ids exceeds max_stop_length \(3\)"):
+        read(request, max_stop_length=3)
     with pytest.raises(TokenIdError, match="eos_token_ids is out of range: -1"):
         read(request, eos_token_ids=-1)
 
 
 @pytest.mark.parametrize("mapping", [dict, MappingProxyType, UserDict])
 def test_any_mapping_is_a_request(mapping: Callable[[Any], Mapping[str, Any]]) -> None:
-    assert vllm(mapping({"stop": "a"})) == StopConditions("a")
+    assert from_vllm(mapping({"stop": "a"})) == StopConditions("a")
 
 
 def test_values_are_as_free_as_arguments() -> None:
     request = {"stop": ("a",), "stop_token_ids": np.array([9, 7]), "max_tokens": np.int64(5)}
-    assert vllm(request) == StopConditions("a", [7, 9], max_tokens=5)
-
-
-def test_it_works_in_a_subclass() -> None:
-    class Ours(StopConditions):
-        pass
-
-    assert type(Ours.from_openai({"stop": "a"})) is Ours
+    assert from_vllm(request) == StopConditions("a", [7, 9], max_tokens=5)
 
 
 @given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text()))
@@ -224,55 +224,75 @@ def test_other_keys_do_not_matter(others: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("read", "request_", "message"),
     [
-        (openai, {"ignore_eos": True}, "ignore_eos=True: .*OpenAI.* from_vllm and from_sglang"),
-        (openai, {"stop_token_ids": [2]}, r"stop_token_ids=\[2\]: .*OpenAI.* stop, max_"),
-        (openai, {"min_tokens": 1}, "min_tokens=1: .*OpenAI.* from_vllm and from_sglang"),
-        (openai, {"max_new_tokens": 5}, "max_new_tokens=5: .*OpenAI.* from_sglang$"),
-        (openai, {"stop_sequences": ["a"]}, r"stop_sequences=\['a'\]: .*OpenAI.* max_tokens$"),
-        (openai, {"stops": "a"}, "stops='a': .*OpenAI"),
-        (openai, {"stopSequences": ["a"]}, "stopSequences="),
-        (openai, {"max_token": 5}, "max_token=5: .*OpenAI"),
-        (openai, {"max_length": 5}, "max_length=5: .*OpenAI"),
-        (openai, {"eos_token_ids": [2]}, r"eos_token_ids=\[2\]: .*OpenAI"),
-        (openai, {"enable_stops_after": "</think>"}, "enable_stops_after='</think>': .*OpenAI"),
-        (openai, {"extra_body": {"ignore_eos": True}}, "extra_body=.* merge the two"),
-        (vllm, {"max_new_tokens": 5}, "max_new_tokens=5: .*vLLM.* max_tokens; .* from_sglang$"),
-        (vllm, {"no_stop_trim": True}, "no_stop_trim=True: .*vLLM.* from_sglang$"),
-        (vllm, {"stop_regex": "a+"}, r"stop_regex='a\+': .*vLLM.* from_sglang$"),
-        (vllm, {"stop_strings": ["a"]}, "stop_strings=.*vLLM"),
-        (vllm, {"visible_stop": ["a"]}, "visible_stop=.*vLLM"),
-        (vllm, {"use_beam_search": True}, "use_beam_search=True cannot .*decode the one that wins"),
         (
-            vllm,
+            from_openai,
+            {"ignore_eos": True},
+            "ignore_eos=True: .*OpenAI.* from_vllm and from_sglang",
+        ),
+        (from_openai, {"stop_token_ids": [2]}, r"stop_token_ids=\[2\]: .*OpenAI.* stop, max_"),
+        (from_openai, {"min_tokens": 1}, "min_tokens=1: .*OpenAI.* from_vllm and from_sglang"),
+        (from_openai, {"max_new_tokens": 5}, "max_new_tokens=5: .*OpenAI.* from_sglang$"),
+        (from_openai, {"stop_sequences": ["a"]}, r"stop_sequences=\['a'\]: .*OpenAI.* max_tokens$"),
+        (from_openai, {"stops": "a"}, "stops='a': .*OpenAI"),
+        (from_openai, {"stopSequences": ["a"]}, "stopSequences="),
+        (from_openai, {"max_token": 5}, "max_token=5: .*OpenAI"),
+        (from_openai, {"max_length": 5}, "max_length=5: .*OpenAI"),
+        (from_openai, {"eos_token_ids": [2]}, r"eos_token_ids=\[2\]: .*OpenAI"),
+        (
+            from_openai,
+            {"enable_stops_after": "</think>"},
+            "enable_stops_after='</think>': .*OpenAI",
+        ),
+        (from_openai, {"extra_body": {"ignore_eos": True}}, "extra_body=.* merge the two"),
+        (
+            from_vllm,
+            {"max_new_tokens": 5},
+            "max_new_tokens=5: .*vLLM.* max_tokens; .* from_sglang$",
+        ),
+        (from_vllm, {"no_stop_trim": True}, "no_stop_trim=True: .*vLLM.* from_sglang$"),
+        (from_vllm, {"stop_regex": "a+"}, r"stop_regex='a\+': .*vLLM.* from_sglang$"),
+        (from_vllm, {"stop_strings": ["a"]}, "stop_strings=.*vLLM"),
+        (from_vllm, {"visible_stop": ["a"]}, "visible_stop=.*vLLM"),
+        (
+            from_vllm,
+            {"use_beam_search": True},
+            "use_beam_search=True cannot .*decode the one that wins",
+        ),
+        (
+            from_vllm,
             {"repetition_detection": {"min_count": 2}},
             r"repetition_detection=\{'min_count': 2\} cannot .*flush\(\)",
         ),
         (
-            vllm,
+            from_vllm,
             {"sampling_params": {"stop": "a"}},
             "sampling_params=.* give request.'sampling_params'",
         ),
         (
-            sglang,
+            from_sglang,
             {"sampling_params": {"stop": "a"}},
             "sampling_params=.* give request.'sampling_params'",
         ),
-        (sglang, {"include_stop_str_in_output": True}, "include_stop_str_.*SGLang.* from_vllm$"),
-        (sglang, {"max_output_tokens": 5}, "max_output_tokens=5: .*SGLang.* from_openai$"),
-        (sglang, {"stop_strs": ["a"]}, "stop_strs=.*SGLang"),
-        (sglang, {"stop_str_max_len": 3}, "stop_str_max_len=3: .*SGLang"),
         (
-            openai,
+            from_sglang,
+            {"include_stop_str_in_output": True},
+            "include_stop_str_.*SGLang.* from_vllm$",
+        ),
+        (from_sglang, {"max_output_tokens": 5}, "max_output_tokens=5: .*SGLang.* from_openai$"),
+        (from_sglang, {"stop_strs": ["a"]}, "stop_strs=.*SGLang"),
+        (from_sglang, {"stop_str_max_len": 3}, "stop_str_max_len=3: .*SGLang"),
+        (
+            from_openai,
             {"max_output_tokens": 5, "max_tokens": 6},
             "max_output_tokens=5 and max_tokens=6 contradict each other: give one of them$",
         ),
         (
-            sglang,
+            from_sglang,
             {"max_new_tokens": 5, "max_tokens": 6},
             "max_new_tokens=5 and max_tokens=6 contradict",
         ),
         (
-            sglang,
+            from_sglang,
             {"min_tokens": 5, "min_new_tokens": 6},
             "min_new_tokens=6 and min_tokens=5 contradict",
         ),
@@ -314,7 +334,7 @@ def test_the_tables_lead_to_arguments() -> None:
     assert names <= STRANGERS | {name for name in names if name.startswith("stop")}
 
 
-@pytest.mark.parametrize("read", [openai, vllm, sglang])
+@pytest.mark.parametrize("read", [from_openai, from_vllm, from_sglang])
 @pytest.mark.parametrize("wrong", [None, "stop", ["stop"], 5, StopConditions("a"), [{"stop": "a"}]])
 def test_what_is_no_mapping_is_refused(read: Reader, wrong: Any) -> None:
     with pytest.raises(
@@ -330,66 +350,71 @@ def test_what_is_no_mapping_is_refused(read: Reader, wrong: Any) -> None:
 @pytest.mark.parametrize(
     ("read", "request_", "kind", "message"),
     [
-        (openai, {"stop": ""}, ValueError, "stop: an empty stop would match everywhere"),
-        (openai, {"stop": 5}, TypeError, "stop: a stop is a string, not 5"),
-        (openai, {"max_tokens": 0}, ValueError, "max_tokens must be at least 1, not 0"),
+        (from_openai, {"stop": ""}, ValueError, "stop: an empty stop would match everywhere"),
+        (from_openai, {"stop": 5}, TypeError, "stop: a stop is a string, not 5"),
+        (from_openai, {"max_tokens": 0}, ValueError, "max_tokens must be at least 1, not 0"),
         (
-            openai,
+            from_openai,
             {"max_completion_tokens": 0},
             ValueError,
             r"max_tokens must be at least 1, not 0 \(max_tokens is max_completion_tokens in the",
         ),
         (
-            openai,
+            from_openai,
             {"max_completion_tokens": 0, "max_tokens": 5},
             ValueError,
             r"max_tokens must be .* \(max_tokens is max_completion_tokens in the request\)$",
         ),
         (
-            openai,
+            from_openai,
             {"max_output_tokens": "5"},
             TypeError,
             r"max_tokens must be an integer, not '5' \(max_tokens is max_output_tokens",
         ),
-        (vllm, {"stop": ["a", ""]}, ValueError, "stop: an empty stop would match everywhere"),
-        (vllm, {"stop_token_ids": ["2"]}, TokenIdError, "stop_token_ids is of type str: '2'"),
-        (vllm, {"max_tokens": True}, ValueError, "max_tokens must be an integer, not True"),
-        (vllm, {"max_tokens": False}, ValueError, "max_tokens must be an integer, not False"),
-        (vllm, {"ignore_eos": 1}, TypeError, "ignore_eos must be True or False, not 1"),
+        (from_vllm, {"stop": ["a", ""]}, ValueError, "stop: an empty stop would match everywhere"),
+        (from_vllm, {"stop_token_ids": ["2"]}, TokenIdError, "stop_token_ids is of type str: '2'"),
+        (from_vllm, {"max_tokens": True}, ValueError, "max_tokens must be an integer, not True"),
+        (from_vllm, {"max_tokens": False}, ValueError, "max_tokens must be an integer, not False"),
+        (from_vllm, {"ignore_eos": 1}, TypeError, "ignore_eos must be True or False, not 1"),
         (
-            vllm,
+            from_vllm,
             {"min_tokens": 6, "max_tokens": 5},
             ValueError,
             r"min_tokens \(6\) must not exceed max_tokens \(5\)$",
         ),
         (
-            vllm,
+            from_vllm,
             {"min_tokens": 6, "max_completion_tokens": 5},
             ValueError,
             r"min_tokens \(6\) must not exceed max_tokens \(5\) .* is max_completion_tokens",
         ),
-        (sglang, {"stop_token_ids": [-1]}, TokenIdError, "stop_token_ids is out of range: -1"),
+        (from_sglang, {"stop_token_ids": [-1]}, TokenIdError, "stop_token_ids is out of range: -1"),
         (
-            sglang,
+            from_sglang,
             {"max_new_tokens": 0},
             ValueError,
             r"max_tokens must be at least 1, not 0 \(max_tokens is max_new_tokens in the request",
         ),
-        (sglang, {"min_new_tokens": -1}, ValueError, r".*\(min_tokens is min_new_tokens in the"),
         (
-            sglang,
+            from_sglang,
+            {"min_new_tokens": -1},
+            ValueError,
+            r".*\(min_tokens is min_new_tokens in the",
+        ),
+        (
+            from_sglang,
             {"max_new_tokens": "max_tokens"},
             TypeError,
             r"max_tokens must be an integer, not 'max_tokens' \(max_tokens is max_new_tokens",
         ),
         (
-            sglang,
+            from_sglang,
             {"no_stop_trim": "yes"},
             TypeError,
             r"include_stop_str_in_output must be True or False, not 'yes' \(.* is no_stop_trim in",
         ),
         (
-            sglang,
+            from_sglang,
             {"min_new_tokens": 6, "max_new_tokens": 5},
             ValueError,
             r".* \(min_tokens is min_new_tokens, max_tokens is max_new_tokens in the request\)$",
@@ -405,7 +430,7 @@ def test_errors_also_name_the_key_that_was_written(
 
 def test_an_error_keeps_what_else_it_knows() -> None:
     with pytest.raises(TokenIdError) as raised:
-        sglang({"stop_token_ids": [-1], "max_new_tokens": 5})
+        from_sglang({"stop_token_ids": [-1], "max_new_tokens": 5})
     assert raised.value.token_id == -1
 
 
