@@ -337,7 +337,7 @@ def from_ranks(
             left, right = name[:place], name[place:]
             if left in vocab and right in vocab:
                 merges.append(f"{left} {right}")
-    first_names = {token_id: name for name, token_id in reversed(special_tokens.items())}
+    first_names = {token_id: name for name, token_id in reversed([*special_tokens.items()])}
     taken = {*ranks.values(), *first_names}
     # The library numbers added tokens itself, unless the model has them; it must have no holes.
     vocab |= {name: token_id for token_id, name in first_names.items()}

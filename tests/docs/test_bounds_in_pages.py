@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from streamdec.backends import _reading, gguf_metadata, sentencepiece, tokenizer_config
+from streamdec.backends import _reading, gguf_metadata, sentencepiece_proto, tokenizer_config
 from streamdec.core import byte_table, table, window
 from streamdec.core.stops import patterns, regex_matcher, stop_set, stop_sets
 from streamdec.loading import detect
@@ -37,7 +37,7 @@ SERVER = ServerLimits()
         f"looks whether a stream was cancelled | {reading.MAX_TOKENS_AT_ONCE} |",
         f"{token_queue.MAX_SIZE:,}, or `maxsize`",
         f"{_reading.MAX_FILE // MIB} MiB (`MAX_FILE`)",
-        f"a SentencePiece model | {sentencepiece._MAX_MODEL // MIB} MiB",
+        f"a SentencePiece model | {sentencepiece_proto.MAX_MODEL // MIB} MiB",
         f"beside a tokenizer | {tokenizer_config._MAX_BYTES // MIB} MiB",
         (
             f"{gguf_metadata.MAX_METADATA // MIB} MiB, {gguf_metadata.MAX_ITEMS:,} items, "
