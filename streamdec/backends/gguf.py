@@ -266,7 +266,13 @@ class GGUFTokenizer(FastPath):
         add_special_tokens: bool,
         special: Literal["parse", "text"] = "parse",
     ) -> list[bytes]:
-        """Return the ids that ``tokenizers`` gives, without added special tokens."""
+        """Return the ids of each of ``texts`` that ``tokenizers`` gives, four bytes each.
+
+        For comparisons. ``special`` is as for ``encode``. ``add_special_tokens`` adds nothing here.
+
+        Raises :class:`~streamdec.EncodeError` for a text that cannot be encoded, and
+        :class:`~streamdec.TokenizerLibraryError` if the library fails.
+        """
         encoder = self._of_plain_text if special == "text" else self._of_special_tokens
         results = guarded(encoder.encode_batch_fast, [*texts], add_special_tokens=False)
         return [bytes(Encoding(result.ids)) for result in results]

@@ -206,6 +206,13 @@ class HybridTokenizer(FastPath, HuggingFaceTokenizer):
         add_special_tokens: bool,
         special: Literal["parse", "text"] = "parse",
     ) -> list[bytes]:
-        """Return the ids that huggingface gives, as :class:`FastPath` says."""
+        """Return the ids of each of ``texts`` that huggingface gives, four bytes each.
+
+        For comparisons. ``special`` is as for ``encode``. So is
+        ``add_special_tokens``.
+
+        Raises :class:`~streamdec.EncodeError` for a text that cannot be encoded, and
+        :class:`~streamdec.TokenizerLibraryError` if the library fails.
+        """
         found = super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)
         return [bytes(Encoding(ids)) for ids in found]

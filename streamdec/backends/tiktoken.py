@@ -331,7 +331,13 @@ class TiktokenTokenizer(FastPath):
         add_special_tokens: bool,
         special: Literal["parse", "text"] = "parse",
     ) -> list[bytes]:
-        """Return the ids that tiktoken gives for ``texts``, without added special tokens."""
+        """Return the ids of each of ``texts`` that tiktoken gives, four bytes each.
+
+        For comparisons. ``special`` is as for ``encode``. ``add_special_tokens`` adds nothing here.
+
+        Raises :class:`~streamdec.EncodeError` for a text that cannot be encoded, and
+        :class:`~streamdec.TokenizerLibraryError` if the library fails.
+        """
         return [bytes(Encoding(self._ids(text, special))) for text in texts]
 
     def _encoding_identity(self) -> bytes | None:
