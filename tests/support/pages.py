@@ -67,8 +67,8 @@ class Page:
         _, found, table = self.text.partition(f"\n| {first} |")
         assert found, f"{self.path} has no table of {first}"
         rows = re.findall(r"^\| (.+) \|$", table.partition("\n\n")[0], re.MULTILINE)
-        cells = [re.split(r"(?<!\\) \| ", row) for row in rows]
-        return {name: [each.replace("\\|", "|") for each in rest] for name, *rest in cells}
+        cells = [[each.replace("\\|", "|") for each in row.split(" | ")] for row in rows]
+        return {name: rest for name, *rest in cells}
 
     @property
     def commands(self) -> list[str]:
