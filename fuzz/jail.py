@@ -22,8 +22,8 @@ LETTERS = ["a", "b", "ab", "aab", "aba", "abab", "\n", "é", "\ufffd"]
 def law(data: bytes) -> None:
     case = Case(data)
     hidden, visible = (frozenset(t for t in case.texts(n) if t) for n in ("hidden", "visible"))
-    ways = (-1, jail.MOST_PREFIXES)
-    with patch.object(jail, "MOST_PREFIXES", ways[case.flag("sorted")]):
+    ways = (-1, jail.MOST_IN_PREFIXES)
+    with patch.object(jail, "MOST_IN_PREFIXES", ways[case.flag("sorted")]):
         matcher = StopStrings(hidden, visible)
     finds_the_first(matcher, hidden, visible, case.texts("pieces", 12), case.number("ignored", 12))
 

@@ -51,7 +51,6 @@ VARIABLES = {
     "library.",
     "HF_HUB_OFFLINE": "`1`: nothing is downloaded, whatever `--allow-download` says.",
     "TIKTOKEN_CACHE_DIR": "Where rank files of encodings are looked for, as by tiktoken.",
-    "SHELL": "For which shell `streamdec completion` writes, where that is not said.",
 }
 COMPLETION = """\
 ## Completion
@@ -59,9 +58,9 @@ COMPLETION = """\
 TAB completes commands, options, their values and paths, after one of
 
 ```sh
-streamdec completion bash >> ~/.bashrc
-streamdec completion zsh >> ~/.zshrc
-streamdec completion fish > ~/.config/fish/completions/streamdec.fish
+_STREAMDEC_COMPLETE=bash_source streamdec >> ~/.bashrc
+_STREAMDEC_COMPLETE=zsh_source streamdec >> ~/.zshrc
+_STREAMDEC_COMPLETE=fish_source streamdec > ~/.config/fish/completions/streamdec.fish
 ```
 
 (bash 4.4 or newer). At each TAB the shell runs the command; to name commands none of them is

@@ -408,24 +408,12 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             HOSTILE,
         ),
     ),
-    "Model folders, traces, datasets": (
+    "Model folders, datasets": (
         Message(
             "TokenizerLoadError",
             "'…': a snapshot is a folder, and this is not there",
             "Or `is a file`: give the folder in which it is.",
             WRONG_MODEL,
-        ),
-        Message(
-            "SnapshotError",
-            "no trace: the first line must be its header, the last its end",
-            "The file is of something else, or was cut short.",
-            DEBUG,
-        ),
-        Message(
-            "SnapshotError",
-            "a redacted trace has no ids to play",
-            "Record it without redaction to play it.",
-            DEBUG,
         ),
         Message(
             "DatasetError",
@@ -486,7 +474,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "log INFO",
-            "'<eos>' is the text of a skipped special token; its ids (999,) stop too",
+            "'<eos>' is the text of a skipped special token; its ids (999,) count too",
             "Once for each stop: as text such a stop could never be complete.",
             LAWS,
         ),

@@ -127,7 +127,7 @@ class Draw:
 
 def loaded(folder: Path) -> dict[str, Any]:
     """What transformers loads, asked through the library's tokenizer inside."""
-    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder).backend_tokenizer
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder).backend_tokenizer
     added = tokenizer.get_added_tokens_decoder()
     return {
         "added": {i: [getattr(token, name) for name in SHOWN] for i, token in added.items()},

@@ -20,12 +20,12 @@ for end-of-sequence, and where no stop did."""
 class _Shared:
     """Cached values that streams keep on a chunk, because they share it."""
 
-    __slots__ = ("_json", "_with_token_id")
+    __slots__ = ("_json", "_with_token_ids")
 
     _json: bytes | None
     """The text as JSON, after an encoder asked for it."""
-    _with_token_id: Chunk | None
-    """The chunk with its token id, for a chunk of one token with nothing withheld around it."""
+    _with_token_ids: Chunk | None
+    """The chunk with the token ids that led to it last, if nothing is withheld after it."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -64,7 +64,7 @@ class Chunk(_Shared):
 
     def __post_init__(self) -> None:
         _set_json(self, None)
-        _set_with_token_id(self, None)
+        _set_with_token_ids(self, None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(getattr(self, name) for name in ("text", *_DEFAULTS))
@@ -81,7 +81,7 @@ class Chunk(_Shared):
 _DEFAULTS = {each.name: each.default for each in fields(Chunk) if each.name != "text"}
 
 _set_json = _Shared.__dict__["_json"].__set__
-_set_with_token_id = _Shared.__dict__["_with_token_id"].__set__
+_set_with_token_ids = _Shared.__dict__["_with_token_ids"].__set__
 
 
 class _Draft(_Shared):
@@ -96,7 +96,7 @@ class _Draft(_Shared):
         self.unread_tokens = 0
         self.token_ids = token_ids
         self._json = None
-        self._with_token_id = None
+        self._with_token_ids = None
 
 
 NOTHING = Chunk()
@@ -110,10 +110,10 @@ def chunk_of(text: str, token_ids: tuple[int, ...] = ()) -> Chunk:
     return chunk  # type: ignore[no-any-return]
 
 
-def with_token_id(chunk: Chunk, token_id: int) -> Chunk:
-    """Return ``chunk`` with ``token_ids=(token_id,)``, and keep the result with the chunk."""
-    found = chunk_of(chunk.text, (token_id,))
-    _set_with_token_id(chunk, found)
+def with_token_ids(chunk: Chunk, token_ids: tuple[int, ...]) -> Chunk:
+    """Return ``chunk`` with ``token_ids``, and keep the result with the chunk."""
+    found = chunk_of(chunk.text, token_ids)
+    _set_with_token_ids(chunk, found)
     return found
 
 
@@ -124,6 +124,11 @@ def json_of(chunk: Chunk, encode: Callable[[str], bytes]) -> bytes:
         found = encode(chunk.text)
         _set_json(chunk, found)
     return found
+
+
+def chunk_before(error: Exception) -> Chunk:
+    """Return the chunk of the ids that a call had read before ``error``."""
+    return getattr(error, "chunk", None) or NOTHING
 
 
 def joined(*chunks: Chunk) -> Chunk:

@@ -4,7 +4,7 @@
     ├── TokenIdError (ValueError, TypeError)  fix the ids: one is no token id, or is unknown
     ├── FinishedError (RuntimeError)          stop: the stream or the queue has ended
     ├── RewriteError                          begin a new stream: decode() took back text
-    ├── SnapshotError (ValueError)            use another snapshot or trace, or its tokenizer
+    ├── SnapshotError (ValueError)            use another snapshot, or its tokenizer
     ├── SourceError (ValueError)              say how the engine's outputs are read
     ├── IdleTimeoutError (TimeoutError)       resume with another engine: this one is silent
     ├── StopRegexTimeoutError (TimeoutError)  rewrite the pattern: it takes too long
@@ -73,6 +73,16 @@ class StreamdecError(Exception):
     chunk: Chunk | None = None
     num_taken: int = 0
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle what an error has, whatever its constructor takes."""
+        return _restored, (type(self), self.args), self.__dict__
+
+
+def _restored(kind: type[StreamdecError], args: tuple[object, ...]) -> StreamdecError:
+    error = kind.__new__(kind)
+    error.args = args
+    return error
+
 
 class TokenIdError(StreamdecError, ValueError, TypeError):
     """A token id that is not one, or that the tokenizer does not have.
@@ -109,10 +119,6 @@ class TokenIdError(StreamdecError, ValueError, TypeError):
         """The same error of a token in another place: in the list that the caller has in mind."""
         message = self.args[0].replace(f"token {self.index}", f"token {index}", 1)
         return type(self)(message, self.token_id, index)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        before = {"chunk": self.chunk, "num_taken": self.num_taken}
-        return type(self), (self.args[0], self.token_id, self.index), before
 
 
 class FinishedError(StreamdecError, RuntimeError):
@@ -164,17 +170,16 @@ class RewriteError(StreamdecError):
 
 
 class SnapshotError(StreamdecError, ValueError):
-    """A snapshot or a trace that is malformed, or belongs to another tokenizer.
+    """A snapshot that is malformed, or belongs to another tokenizer.
 
-    When: by ``restore``, ``adopt``, ``Trace.from_lines`` and ``replay``. Tokenizers are compared by
-    what they decode, not by their names.
+    When: by ``restore`` and ``adopt``. Tokenizers are compared by what they decode, not by their
+    names.
 
-    What is left: the snapshot, unchanged. No stream was made, nothing was replayed.
+    What is left: the snapshot, unchanged. No stream was made.
 
     What to do: if the message names a difference, load the same tokenizer, and restore with the
     same class and options. If the format is not known, use the release that wrote it. If it is
-    malformed, look for what changed it: a snapshot is JSON of about 100 bytes. A redacted trace
-    cannot be replayed.
+    malformed, look for what changed it: a snapshot is JSON of about 100 bytes.
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> DecodeStream.restore(MockTokenizer(), {"format": 99})
@@ -242,10 +247,6 @@ class IdleTimeoutError(StreamdecError, TimeoutError):
         self.seconds = seconds
         self.snapshot = snapshot
 
-    def __reduce__(self) -> tuple[object, ...]:
-        before = {"chunk": self.chunk, "num_taken": self.num_taken}
-        return type(self), (self.seconds, self.snapshot), before
-
 
 class StopRegexTimeoutError(StreamdecError, TimeoutError):
     """A stop regex that took too long on the text of one token.
@@ -273,10 +274,6 @@ class StopRegexTimeoutError(StreamdecError, TimeoutError):
     def __init__(self, message: str, pattern: str) -> None:
         super().__init__(message)
         self.pattern = pattern
-
-    def __reduce__(self) -> tuple[object, ...]:
-        before = {"chunk": self.chunk, "num_taken": self.num_taken}
-        return type(self), (self.args[0], self.pattern), before
 
 
 class QueueFullError(StreamdecError, RuntimeError):
@@ -415,11 +412,6 @@ class ChatTemplateError(StreamdecError, ValueError):
         self.template = template
         self.line = line
         self.code = code
-
-    def __reduce__(self) -> tuple[object, ...]:
-        known = {"template": self.template, "line": self.line, "code": self.code}
-        before = {"chunk": self.chunk, "num_taken": self.num_taken}
-        return type(self), (self.args[0],), known | before
 
 
 class MissingExtraError(StreamdecError, ImportError):

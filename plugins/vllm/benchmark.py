@@ -2,9 +2,10 @@
 
     python plugins/vllm/benchmark.py TOKENIZER_JSON TEXT_FILE
 
-The engine's outputs are made beforehand; what is timed is the whole loop: ``add_request`` and
-``process_outputs``, with all that vLLM does for each output. The contestants take turns in one
-run, and the fastest of the rounds counts. CPU time, one thread.
+The engine's outputs are made beforehand. Timed are the whole ``add_request`` and
+``process_outputs``, with all that vLLM does for each output. Requests are added twice: at first no
+earlier request had their stop strings, then they have been seen. The contestants take turns in one
+run. Shown are medians of the rounds, in CPU time of one thread.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import streamdec_vllm
@@ -39,6 +41,8 @@ class Case(NamedTuple):
     stray: bool = False
 
 
+FIGURES = {"a token, ns": 1e9, "a new request, us": 1e6, "a request, us": 1e6}
+"""What is shown, and how many of its unit are a second."""
 CASES = (
     Case("no stops"),
     Case("4 stops", 4),
@@ -65,12 +69,14 @@ CONTESTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 }
 
 
-def requests_of(case: Case, ids: list[int], *, detokenize: bool) -> list[EngineCoreRequest]:
-    """The requests of a case. Their stops differ from request to request, as users' do."""
-    draw = random.Random(1)
+def requests_of(
+    case: Case, ids: list[int], turn: object, *, detokenize: bool
+) -> list[EngineCoreRequest]:
+    """The requests of a case. Their stops differ from request to request and from turn to turn."""
+    draw = random.Random(f"{turn}")
     made = []
     for number in range(case.requests):
-        stops = [f"\n\n{draw.choice('ABCDEFGH')}top {k}:" for k in range(case.stops)]
+        stops = [f"\n\n{draw.getrandbits(20):05x}top {k}:" for k in range(case.stops)]
         params = SamplingParams(
             stop=stops if detokenize else None,
             detokenize=detokenize,
@@ -128,6 +134,32 @@ def timed(
     return added - begin, end - added
 
 
+def measured(
+    held: Any, case: Case, ids: list[int], stray: list[int], rounds: int
+) -> dict[str, dict[str, float]]:
+    """For each figure and contestant the median of the rounds, in seconds."""
+    steps = steps_of(case, ids, stray)
+    found: dict[str, dict[str, list[float]]] = {
+        figure: {name: [] for name in CONTESTANTS} for figure in FIGURES
+    }
+    for turn in range(rounds):
+        for name, context in CONTESTANTS.items():
+            makes_text = name != "detokenize=False"
+            twice = [
+                requests_of(case, ids, (case, name, turn), detokenize=makes_text) for _ in "12"
+            ]
+            with context():
+                new, _ = timed(held, twice[0], [])
+                added, stepped = timed(held, twice[1], steps)
+            times = (stepped / case.tokens, new, added)
+            for figure, seconds in zip(FIGURES, times, strict=True):
+                found[figure][name].append(seconds / case.requests)
+    return {
+        figure: {name: median(each) for name, each in by_name.items()}
+        for figure, by_name in found.items()
+    }
+
+
 def main() -> None:
     """Measure and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -139,24 +171,14 @@ def main() -> None:
     held = PreTrainedTokenizerFast(tokenizer_object=library)
     ids = library.encode(arguments.text.read_text("utf-8"), add_special_tokens=False).ids
     stray = [i for i in range(1_000) if library.decode([i]) == "\ufffd"] * 2_000
-    print(f"{'':28}" + "".join(f"{name:>22}" for name in CONTESTANTS) + "   vLLM / plugin")
+    print(f"{'':44}" + "".join(f"{name:>20}" for name in CONTESTANTS) + "   vLLM : plugin")
     for case in CASES:
         if case.stray and not stray:
             continue
-        adding, stepping = dict.fromkeys(CONTESTANTS, 1e9), dict.fromkeys(CONTESTANTS, 1e9)
-        steps = steps_of(case, ids, stray)
-        for _ in range(arguments.rounds):
-            for name, context in CONTESTANTS.items():
-                requests = requests_of(case, ids, detokenize=name != "detokenize=False")
-                with context():
-                    added, stepped = timed(held, requests, steps)
-                adding[name] = min(adding[name], added / case.requests)
-                tokens = case.requests * case.tokens
-                stepping[name] = min(stepping[name], stepped / tokens)
-        for what, figures, unit in (("a token, ns", stepping, 1e9), ("a request, us", adding, 1e6)):
-            row = "".join(f"{figures[name] * unit:22,.1f}" for name in CONTESTANTS)
-            ratio = figures["vLLM"] / figures["plugin"]
-            print(f"{case.name if unit == 1e9 else '':>13.24}{what:>15}{row}{ratio:12.2f} x")
+        for figure, times in measured(held, case, ids, stray, arguments.rounds).items():
+            unit = FIGURES[figure]
+            row = "".join(f"{times[name] * unit:20,.1f}" for name in CONTESTANTS)
+            print(f"{case.name:>24}{figure:>20}{row}{times['vLLM'] / times['plugin']:14.2f}")
 
 
 if __name__ == "__main__":

@@ -1,52 +1,43 @@
-"""Apply the files beside a ``tokenizer.json`` to its added tokens, as transformers does.
+"""Load a ``tokenizer.json`` with the files beside it, as transformers 5 does.
 
-In: a folder and the library's tokenizer, loaded from the ``tokenizer.json`` in it. Out: the same
-tokenizer with more added tokens, or other flags on them, and a list of the changes.
+In: a folder and the library's tokenizer, loaded from the ``tokenizer.json`` in it. Out: the
+tokenizer that transformers makes of the folder, and a list of the changes.
 
-An engine sees more than the ``tokenizer.json``: transformers adds the tokens of
-``tokenizer_config.json`` whose flags differ or which are missing, and those that have a role. If
-that file has no ``added_tokens_decoder``, transformers also reads ``special_tokens_map.json`` and
-``added_tokens.json``. These are the rules of its ``TokenizersBackend``. The class that transformers
-would choose is not considered here. Some classes (Qwen2, GPT-2, Gemma, Cohere) build the tokenizer
-from the vocabulary: they keep only declared tokens and may add their own. None of the real folders
-at hand is affected. :attr:`TokenizerConfigChanges.undeclared` lists the tokens that such a class
-would lose, and ``streamdec.preflight`` explains the consequences.
+An engine sees more than the ``tokenizer.json``:
+
+- transformers adds the tokens of ``tokenizer_config.json`` whose flags differ or which are missing,
+  and those that have a role. Without an ``added_tokens_decoder`` in that file, it also reads
+  ``special_tokens_map.json`` and ``added_tokens.json`` (:mod:`streamdec.backends.folder_tokens`).
+- Some classes build the tokenizer from the vocabulary and ignore the rest of the file
+  (:mod:`streamdec.backends.class_pipelines`). They keep only declared tokens.
+- ``add_bos_token`` and ``add_eos_token`` decide what ``add_special_tokens`` adds.
+
+If code of the folder makes the tokenizer, the declared ids are right, and a ``tokenizer.json`` that
+contradicts them is refused.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
 from streamdec.backends._common import guarded
-from streamdec.backends.declared_tokens import (
-    DECLARED,
-    DeclaredTokens,
-    added_token,
-    declared_tokens,
-)
-from streamdec.backends.tokenizer_config import (
-    ADDED_TOKENS,
-    CONFIG,
-    ROLES,
-    SPECIAL_TOKENS_MAP,
-    content_of,
-    id_of,
-    read_object,
-)
+from streamdec.backends.assembled import Assembled
+from streamdec.backends.class_pipelines import set_post_processor
+from streamdec.backends.declared_tokens import DeclaredTokens
+from streamdec.backends.folder_tokens import FolderTokens, read_folder
 from streamdec.errors import StreamdecWarning, TokenizerLoadError
 
-__all__ = ["TokenizerConfigChanges", "apply_config", "missing_beside", "roles_beside"]
+__all__ = ["TokenizerConfigChanges", "apply_config", "missing_beside"]
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizerConfigChanges:
-    """The changes that the files beside a ``tokenizer.json`` made to its tokens."""
+    """The changes that the files beside a ``tokenizer.json`` made."""
 
     files: tuple[str, ...] = ()
     """The names of the files that were read."""
@@ -54,43 +45,127 @@ class TokenizerConfigChanges:
     """Added tokens with new flags, and added tokens that were words of the model before."""
     appended: Mapping[int, str] = field(default_factory=dict)
     """Tokens that the ``tokenizer.json`` does not have, by the ids that the library assigned."""
-    undeclared: Mapping[int, str] = field(default_factory=dict)
-    """Added tokens of the ``tokenizer.json`` that an ``added_tokens_decoder`` omits. They are kept
-    here. Classes of transformers that build the tokenizer from the vocabulary lose them."""
+    lost: Mapping[int, str] = field(default_factory=dict)
+    """Added tokens of the ``tokenizer.json`` that the class does not keep."""
     other_ids: Mapping[str, int] = field(default_factory=dict)
     """Tokens whose declared id, given here, is not the one that the library assigned."""
+    built_by: str = ""
+    """The class that builds its tokenizer from the vocabulary; empty for other classes."""
+    replaced: tuple[str, ...] = ()
+    """The parts of the ``tokenizer.json`` that the class or the files replaced."""
+    not_followed: str = ""
+    """Why the tokenizer may differ from that of transformers; empty if it should not."""
 
     def __bool__(self) -> bool:
         """Whether anything was changed."""
-        return bool(self.changed or self.appended)
+        return bool(self.changed or self.appended or self.lost or self.replaced)
 
 
-def apply_config(tokenizer: Tokenizer, folder: Path) -> TokenizerConfigChanges:
-    """Apply the files in ``folder`` to ``tokenizer`` and return what changed.
+def apply_config(
+    tokenizer: Tokenizer,
+    content: bytes,
+    folder: Path,
+    *,
+    is_asked: bool,
+    assembled: Assembled | None = None,
+) -> tuple[Tokenizer, TokenizerConfigChanges]:
+    """Return the tokenizer that transformers makes of ``folder``, and what changed.
 
-    Warns (:class:`~streamdec.StreamdecWarning`) if tokens get other ids than the file declares.
-    Raises :class:`~streamdec.TokenizerLoadError`, which names the file, if a file is malformed, and
+    Args:
+        tokenizer: The library's tokenizer of ``content``, which must not be used afterwards.
+        content: The ``tokenizer.json``.
+        folder: Its folder.
+        is_asked: Whether the caller asked for the files to be applied. If not, a contradiction
+            between the files is refused.
+        assembled: Where ``content`` is from, if the folder has no ``tokenizer.json``.
+
+    Warns (:class:`~streamdec.StreamdecWarning`) if tokens get other ids than the file declares, and
+    if the class cannot be followed. Raises :class:`~streamdec.TokenizerLoadError`, which names the
+    file, if a file is malformed or contradicts the others; and
     :class:`~streamdec.TokenizerLibraryError` if the library fails.
     """
     before = tokenizer.get_added_tokens_decoder()
-    files, beside = _read(folder, before)
-    declared = {token.content for token in beside.declared.values()}
-    undeclared = {
-        i: token.content for i, token in sorted(before.items()) if token.content not in declared
-    }
-    tokens = beside.to_add({token.content for token in before.values()})
-    if {repr(token) for token in tokens} <= {repr(token) for token in before.values()}:
-        return TokenizerConfigChanges(files, undeclared=undeclared)
-    words = {token.content: tokenizer.token_to_id(token.content) for token in tokens}
-    for group in _without_repetition(tokens):
-        guarded(tokenizer.add_tokens, group)
-    other_ids = _with_other_ids(beside, tokenizer, folder / files[0])
-    after = tokenizer.get_added_tokens_decoder()
-    new = {i: token.content for i, token in after.items() if repr(token) != repr(before.get(i))}
-    changed = {i: text for i, text in new.items() if words.get(text) is not None}
-    appended = {i: text for i, text in new.items() if i not in changed}
-    ascending = dict(sorted(changed.items())), dict(sorted(appended.items()))
-    return TokenizerConfigChanges(files, *ascending, undeclared, other_ids)
+    tokens = (
+        read_folder(folder, before, is_byte_level=b'"ByteLevel"' in content)
+        if assembled is None
+        else assembled.tokens
+    )
+    made, replaced, reason = _built(tokens, tokenizer, content)
+    is_built = made is not tokenizer
+    to_add = tokens.to_add(() if is_built else {token.content for token in before.values()})
+    if assembled is not None:
+        known = {token.content for token in tokens.beside.declared.values()}
+        to_add += [token for token in assembled.added if token.content not in known]
+    if tokens.is_remote and not is_asked:
+        _refuse_contradictions(tokens, tokenizer, folder)
+        known = {token.content for token in tokens.beside.declared.values()}
+        to_add = [
+            token
+            for token in to_add
+            if token.content in known or tokenizer.token_to_id(token.content) is not None
+        ]
+    words = {token.content: made.token_to_id(token.content) for token in to_add}
+    if is_built or not {*map(repr, to_add)} <= {*map(repr, before.values())}:
+        for group in _without_repetition(to_add):
+            guarded(made.add_tokens, group)
+    pipeline = tokens.pipeline if is_built else None
+    if not reason and set_post_processor(
+        made, pipeline, tokens.config, tokens.roles, has_file=assembled is None
+    ):
+        replaced = (*replaced, "post_processor")
+    if tokens.is_remote and not is_asked:
+        _refuse_contradictions(tokens, made, folder)
+    after = made.get_added_tokens_decoder()
+    new = {i: t.content for i, t in sorted(after.items()) if repr(t) != repr(before.get(i))}
+    texts = {token.content for token in after.values()}
+    was_added = {token.content for token in before.values()}
+    is_known = {text: text in was_added or words.get(text) is not None for text in new.values()}
+    changes = TokenizerConfigChanges(
+        files=tokens.files,
+        changed={i: text for i, text in new.items() if is_known[text]},
+        appended={i: text for i, text in new.items() if not is_known[text]},
+        lost={i: t.content for i, t in sorted(before.items()) if t.content not in texts},
+        other_ids=_with_other_ids(tokens.beside, made),
+        built_by=tokens.chosen.name if is_built else "",
+        replaced=replaced,
+        not_followed=reason and f"{tokens.chosen.name}: {reason}",
+    )
+    _warn(changes, made, folder)
+    return (made if changes or assembled else tokenizer), changes
+
+
+def _built(
+    tokens: FolderTokens, tokenizer: Tokenizer, content: bytes
+) -> tuple[Tokenizer, tuple[str, ...], str]:
+    """Return the tokenizer of the class, the parts it replaces, and why it is not followed."""
+    cls = tokens.chosen.cls
+    if cls is not None and cls.how == "python":
+        return tokenizer, (), "the class does not read a tokenizer.json"
+    if not tokens.is_built:
+        return tokenizer, (), ""
+    pipeline = tokens.pipeline
+    if pipeline is None:
+        return tokenizer, (), "the class builds its tokenizer in its own way"
+    declared = {token.content for token in tokens.to_add(())}
+    if not declared.issuperset(pipeline.data["added"]):
+        return tokenizer, (), "the class adds tokens that the files do not declare"
+    built = pipeline.build(tokenizer, content, tokens.config, tokens.roles)
+    return (tokenizer, (), built) if isinstance(built, str) else (*built, "")
+
+
+def _refuse_contradictions(tokens: FolderTokens, tokenizer: Tokenizer, folder: Path) -> None:
+    """Raise TokenizerLoadError if the library has other ids than code of the folder would use."""
+    for token_id, token in sorted(tokens.beside.declared.items()):
+        has, text = tokenizer.token_to_id(token.content), tokenizer.id_to_token(token_id)
+        if has not in (token_id, None) or text not in (token.content, None):
+            has_not = f"the vocabulary has {text!r:.60} there" if text is not None else ""
+            has_other = f"it is {has} in the vocabulary" if has is not None else ""
+            raise TokenizerLoadError(
+                f"{str(folder)!r}: code of the folder makes its tokenizer, and "
+                f"{tokens.files[0]} says that {token.content!r:.60} is {token_id}, but "
+                f"{has_other or has_not}. apply_tokenizer_config=True adds the tokens with the "
+                "ids that the library assigns"
+            )
 
 
 def _without_repetition(tokens: Sequence[AddedToken]) -> list[list[AddedToken]]:
@@ -109,93 +184,37 @@ def _without_repetition(tokens: Sequence[AddedToken]) -> list[list[AddedToken]]:
     return [[*first.values()], again]
 
 
-def roles_beside(folder: Path) -> dict[str, str]:
-    """Return the token of each role (``"eos_token"``), as the files in ``folder`` say.
-
-    Raises :class:`~streamdec.TokenizerLoadError`.
-    """
-    named = _read(folder, {})[1].names()
-    return {role: text for role, text in named.items() if role in ROLES}
-
-
 def missing_beside(folder: Path, tokenizer: Tokenizer) -> list[str]:
     """Return the tokens that the files in ``folder`` name and ``tokenizer`` does not have.
 
     Raises :class:`~streamdec.TokenizerLoadError`.
     """
     own = guarded(tokenizer.get_added_tokens_decoder)
-    tokens = _read(folder, own)[1].to_add({token.content for token in own.values()})
+    tokens = read_folder(folder, own).to_add({token.content for token in own.values()})
     named = dict.fromkeys(token.content for token in tokens)
     return [text for text in named if tokenizer.token_to_id(text) is None]
 
 
-def _with_other_ids(beside: DeclaredTokens, tokenizer: Tokenizer, file: Path) -> dict[str, int]:
-    """Return the declared ids of tokens that have other ids, after warning about them."""
-    others = {
+def _with_other_ids(beside: DeclaredTokens, tokenizer: Tokenizer) -> dict[str, int]:
+    """Return the declared ids of tokens that have other ids."""
+    return {
         token.content: wanted
         for wanted, token in beside.declared.items()
         if tokenizer.token_to_id(token.content) != wanted
     }
-    if others:
+
+
+def _warn(changes: TokenizerConfigChanges, tokenizer: Tokenizer, folder: Path) -> None:
+    if changes.other_ids:
         listed = [
             f"{text!r:.60} is {tokenizer.token_to_id(text)}, not {wanted}"
-            for text, wanted in others.items()
+            for text, wanted in changes.other_ids.items()
         ]
         shown = "; ".join(listed[:3]) + ("; …" if len(listed) > 3 else "")
-        what = f"{len(others)} added tokens have other ids than the file says"
+        what = f"{len(listed)} added tokens have other ids than the file says"
+        file = folder / changes.files[0]
         warnings.warn(f"{str(file)!r}: {what}: {shown}", StreamdecWarning, stacklevel=6)
-    return others
-
-
-# --- what the files say ---------------------------------------------------------------------------
-
-
-def _read(folder: Path, own: Mapping[int, AddedToken]) -> tuple[tuple[str, ...], DeclaredTokens]:
-    """Return the files read and what they declare; ``own`` are the tokens of tokenizer.json."""
-    config = read_object(folder, CONFIG)
-    files = [] if config is None else [CONFIG]
-    config = config or {}
-    declared, special_map, legacy = None, None, None
-    try:
-        if DECLARED in config:
-            where = folder / CONFIG
-            declared = dict(_declared(config[DECLARED]))
-        else:
-            where = folder / ADDED_TOKENS
-            special_map = read_object(folder, SPECIAL_TOKENS_MAP)
-            legacy = read_object(folder, ADDED_TOKENS)
-            _check_ids(legacy or {})
-            found = {SPECIAL_TOKENS_MAP: special_map, ADDED_TOKENS: legacy}
-            files += [name for name, said in found.items() if said is not None]
-        beside = declared_tokens(config, declared, special_map or {}, legacy or {}, own)
-        beside.to_add(())  # raises for text that cannot be a token
-    except TokenizerLoadError:
-        raise
-    except UnicodeEncodeError as error:
-        where = folder / (files[0] if len(files) == 1 else "")
-        what = f"{error.object[:60]!r} is no Unicode text, as a token must be"
-        raise TokenizerLoadError(f"{str(where)!r}: {what}") from error
-    except ValueError as error:
-        raise TokenizerLoadError(f"{str(where)!r}: {error}") from error
-    return tuple(files), beside
-
-
-def _declared(tokens: Any) -> Iterator[tuple[int, AddedToken]]:
-    """Yield the tokens of an ``added_tokens_decoder``. Raises ValueError if it is malformed."""
-    if not isinstance(tokens, dict):
-        raise ValueError(f"{DECLARED} must be an object, not {type(tokens).__name__}")
-    for key, token in tokens.items():
-        try:
-            token_id = id_of(key)
-        except ValueError as error:
-            raise ValueError(f"{DECLARED}: {error}") from error
-        if not isinstance(token, dict) or not content_of(token):
-            raise ValueError(f"{DECLARED}: id {key} has no content")
-        yield token_id, added_token(token)
-
-
-def _check_ids(legacy: Mapping[str, Any]) -> None:
-    """Raise ValueError if a value of ``added_tokens.json`` is not an id."""
-    for text, token_id in legacy.items():
-        if not isinstance(token_id, int):
-            raise ValueError(f"the id of {text!r:.60} must be an integer, not {token_id!r:.60}")
+    if changes.not_followed:
+        what = "ids and text may differ from those of transformers"
+        message = f"{str(folder)!r}: {what}: {changes.not_followed}"
+        warnings.warn(message, StreamdecWarning, stacklevel=6)

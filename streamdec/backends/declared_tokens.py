@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from tokenizers import AddedToken
 
 from streamdec.backends.tokenizer_config import ROLES, content_of
 
-__all__ = ["DECLARED", "FLAGS", "DeclaredTokens", "added_token", "declared_tokens"]
+__all__ = ["DECLARED", "FLAGS", "DeclaredTokens", "added_token", "declared_tokens", "without_flag"]
 
 DECLARED = "added_tokens_decoder"
 """The key of added tokens by id in ``tokenizer_config.json``."""
@@ -45,22 +45,41 @@ class DeclaredTokens:
         return {name: _text(token) for name, token in self.named.items()}
 
     def to_add(
-        self, present: Container[str], *, extra_is_special: bool = False
+        self,
+        present: Container[str],
+        *,
+        flags: Mapping[str, Mapping[str, bool]] | None = None,
+        again: Literal["", "given", "plain"] = "",
     ) -> list[AddedToken]:
         """Return the tokens to add, in order, to a tokenizer with the added tokens ``present``.
 
-        All declared tokens are added again, so the last one of a text decides its flags. Some
-        classes make all extra tokens special (``extra_is_special``).
+        All declared tokens are added again, so the last one of a text decides its flags.
+
+        Args:
+            present: The texts of the added tokens that are there already.
+            flags: The flags of role tokens that the files give as strings, by role.
+            again: Whether the class adds all special tokens once more, with the flags that the
+                files give or with plain ones.
         """
         found: list[TextOrToken] = [token for _, token in sorted(self.declared.items())]
         declared = {_text(token) for token in found}
+        named = {
+            name: AddedToken(token, **flags[name])
+            if flags and name in flags and isinstance(token, str)
+            else token
+            for name, token in self.named.items()
+        }
         # A string is not equal to an object with that text, so both may occur.
-        others = dict.fromkeys((*self.named.values(), *self.extra))
+        others = [*dict.fromkeys((*named.values(), *self.extra))]
         found += [t for t in others if _text(t) not in declared and _text(t) not in present]
         special = set(self.names().values())
-        if extra_is_special:
+        added = [_as_added(token, special) for token in found]
+        if again:
             special |= {_text(token) for token in self.extra}
-        return [_as_added(token, special) for token in found]
+            if again == "plain":
+                others = [*dict.fromkeys(map(_text, others))]
+            added += [_as_added(token, special) for token in others]
+        return added
 
 
 def declared_tokens(
@@ -174,6 +193,12 @@ def _as_added(token: TextOrToken, special: Container[str]) -> AddedToken:
         return token
     flags = {flag: getattr(token, flag) for flag in FLAGS}
     return AddedToken(token.content, **{**flags, "special": True})
+
+
+def without_flag(token: AddedToken, flag: str) -> AddedToken:
+    """Return a copy of ``token`` without ``flag``."""
+    flags = {name: getattr(token, name) and name != flag for name in FLAGS}
+    return AddedToken(token.content, **flags)
 
 
 def _text(token: TextOrToken) -> str:

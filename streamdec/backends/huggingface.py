@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,11 +24,9 @@ from streamdec.backends._huggingface_encoder import UNFAITHFUL, HuggingFaceEncod
 from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._pieces import bytes_of
 from streamdec.backends._tokenizer_json import parse, read_json, vocabulary_hash
-from streamdec.backends.apply_tokenizer_config import (
-    TokenizerConfigChanges,
-    apply_config,
-    roles_beside,
-)
+from streamdec.backends.apply_tokenizer_config import TokenizerConfigChanges, apply_config
+from streamdec.backends.assembled import Assembled
+from streamdec.backends.folder_tokens import read_folder
 from streamdec.encoding import SpecialTokens
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.hooks import suppressed
@@ -93,9 +91,11 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     _folder: Path | None
     """The folder of the tokenizer.json; None without a file."""
     _content_hash: bytes | None
-    """SHA-256 of the tokenizer.json; None without one."""
+    """SHA-256 of the tokenizer.json; None without one, or if other files changed it."""
     _vocabulary_hash: str | None
     """Hash of the vocabulary in the tokenizer.json; None without a file, or if it is small."""
+    _roles: Mapping[str, str] | None = None
+    """The role tokens; None if the files beside the tokenizer.json are read for them."""
     _renumbered: Sequence[str] = ()
     """Added tokens whose ids differ from those in the tokenizer.json."""
 
@@ -115,7 +115,13 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             self._forget()
 
     def _take(
-        self, content: bytes, name: str, path: Path | None, apply_tokenizer_config: bool | None
+        self,
+        content: bytes,
+        name: str,
+        path: Path | None,
+        apply_tokenizer_config: bool | None,
+        *,
+        is_folder: bool = False,
     ) -> bytes:
         """Load ``content``, which was read from ``path`` if it is not None; return its SHA-256."""
         self.name = name
@@ -128,23 +134,39 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         if apply_tokenizer_config and path is None:
             raise TypeError("apply_tokenizer_config=True needs a path, got JSON text")
         # For a folder, ``name`` is the folder and ``path`` the file in it.
+        is_asked = bool(apply_tokenizer_config)
         if apply_tokenizer_config is None:
-            apply_tokenizer_config = path is not None and path != Path(name)
+            apply_tokenizer_config = is_folder or (path is not None and path != Path(name))
         if path is not None and apply_tokenizer_config:
-            self._apply_config(path.parent)
+            self._apply_config(content, path.parent, is_asked=is_asked)
         self._forget()
         return found
 
-    def _apply_config(self, folder: Path) -> None:
-        """Apply what the files in ``folder`` say about added tokens."""
+    def _apply_config(self, content: bytes, folder: Path, *, is_asked: bool) -> None:
+        """Apply what the files in ``folder`` say."""
         try:
-            self.tokenizer_config_changes = apply_config(self._tokenizer, folder)
+            self._tokenizer, self.tokenizer_config_changes = apply_config(
+                self._tokenizer, content, folder, is_asked=is_asked
+            )
         except TokenizerLoadError as error:
             hint = "apply_tokenizer_config=False loads the tokenizer.json alone"
             raise TokenizerLoadError(f"{error} ({hint})") from error
         if self.tokenizer_config_changes:
-            # Encoding differs too, so it needs another identity.
-            self._content_hash = hashlib.sha256(guarded(self._tokenizer.to_str).encode()).digest()
+            self._content_hash = None  # encoding differs too, so it has another identity
+
+    def _take_assembled(self, made: Assembled, path: Path) -> None:
+        """Load a tokenizer.json that was made in memory from ``path`` and the files beside it."""
+        self.name, self._folder = str(path), path.parent
+        tokenizer, self._renumbered = parse(made.content, repr(self.name))
+        self._content_hash = self._vocabulary_hash = None
+        self._roles = made.tokens.roles
+        self._tokenizer, self.tokenizer_config_changes = apply_config(
+            tokenizer, made.content, path.parent, is_asked=False, assembled=made
+        )
+        if self._model_size > _MOST_ASKED:
+            content = guarded(self._tokenizer.to_str).encode()
+            self._vocabulary_hash = vocabulary_hash(content, self._model_size)
+        self._forget()
 
     def _forget(self) -> None:
         self._skipped: dict[int, bool] = {}
@@ -170,6 +192,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             "vocabulary_hash": self._vocabulary_hash,
             "tokenizer_config_changes": self.tokenizer_config_changes,
             "renumbered": self._renumbered,
+            "roles": self._roles,
             "chat": self._chat,
             "added": self._decoded_added(),
             "cache": self._cache,
@@ -184,6 +207,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             state["cache"],
         )
         self._renumbered, self._chat = state["renumbered"], state["chat"]
+        self._roles = state["roles"]
         self._forget()
         added: dict[int, tuple[str | None, bool]] = state["added"]
         self._skip_again(i for i, (_, is_skipped) in added.items() if is_skipped)
@@ -209,7 +233,17 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     @instrumented_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        return guarded(self._tokenizer.decode, token_ids, skip_special_tokens=skip_special_tokens)
+        text: str = guarded(
+            self._tokenizer.decode, token_ids, skip_special_tokens=skip_special_tokens
+        )
+        end = self._word_end
+        return text.replace(end, " ").strip() if end else text
+
+    @property
+    def _word_end(self) -> str:
+        """What CLIP's class turns into spaces in decoded text, before it strips the text."""
+        changes = self.tokenizer_config_changes
+        return "</w>" if changes is not None and changes.built_by == "CLIPTokenizer" else ""
 
     @cached_property
     def rules(self) -> TextRules | None:
@@ -250,7 +284,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             count = max(_MOST_ASKED - len(added), _MOST_ASKED // 2)
             texts = self._texts((*_spread(range(size), count), *added))
         each, rules = self._compiled
-        decoder = (each, rules or self._stages)
+        decoder = (each, rules or self._stages, *filter(None, [self._word_end]))
         digits = fingerprint_of(decoder, size, texts, self._skipped_ids)
         return f"{digits}-{self._vocabulary_hash}" if self._vocabulary_hash else digits
 
@@ -332,7 +366,9 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
         Raises :class:`~streamdec.TokenizerLoadError` if that file is malformed.
         """
-        roles = {} if self._folder is None else roles_beside(self._folder)
+        roles = self._roles
+        if roles is None:
+            roles = {} if self._folder is None else read_folder(self._folder).roles
         known = {role: name for role, name in roles.items() if self.token_to_id(name) is not None}
         special = [
             token.content for _, token in sorted(self._added_tokens.items()) if token.special
@@ -377,7 +413,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     @cached_property
     def _compiled(self) -> tuple[list[Stage], TextRules | None]:
-        return compiled(self._stages)
+        return ([], None) if self._word_end else compiled(self._stages)
 
     @cached_property
     def _rewrite(self) -> Callable[[str], str]:

@@ -40,6 +40,7 @@ from streamdec.backends._extras import library
 from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._reading import read_bounded
 from streamdec.backends.rank_files import sha256_of
+from streamdec.backends.sentencepiece_proto import MAX_MODEL
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
@@ -53,9 +54,6 @@ __all__ = ["SentencePieceTokenizer"]
 _SPACE = "\u2581"
 """How pieces write a space."""
 _EVERY = 2**31
-_MAX_MODEL = 2**24
-"""Largest model, in bytes; the largest known has 5 million. Parsing takes up to 40 times as much
-memory, and the library ends the process if there is too little."""
 
 
 class SentencePieceTokenizer(BaseTokenizer):
@@ -99,8 +97,8 @@ class SentencePieceTokenizer(BaseTokenizer):
         self._content = content
         self.sha256: str = sha256_of(content)
         """SHA-256 of the model, in hexadecimal."""
-        if len(content) > _MAX_MODEL:
-            what = f"more than {_MAX_MODEL} bytes, which no SentencePiece model has"
+        if len(content) > MAX_MODEL:
+            what = f"more than {MAX_MODEL} bytes, which no SentencePiece model has"
             raise TokenizerLoadError(f"{name!r}: {what}")
         try:
             processor = library("sentencepiece", "sentencepiece").SentencePieceProcessor()

@@ -33,18 +33,10 @@ def decode_arrow(
     r"""Decode each row of ``array``. The text equals that of ``tokenizer.decode``.
 
     With ``conditions`` each row is a struct with what a StopSequenceDecoder gives for its ids:
-
-    - ``text``. Where ``decode`` renders a whole run of byte tokens as U+FFFD, this text has one
-      U+FFFD for each bad byte, as a stream does.
-    - ``finish_reason``: "stop"; "length" for ``max_tokens``; null if the ids ended first.
-    - ``stop_reason``: the stop string or pattern, else null.
-    - ``stop_token_ids``: the id or ids that were the stop; null for end-of-sequence and without a
-      stop.
-    - ``token_index``: the token that completed the stop. ``ids[:token_index + 1]`` ends in it.
-    - ``tokens_before``: how many tokens come wholly before the stop. ``ids[:tokens_before]`` is the
-      row without it.
-    - ``unread_tokens``: how many ids came after the end.
-    - ``unknown_tokens``: how many of the ids that were read the tokenizer does not have.
+    ``text``, ``finish_reason``, ``stop_reason``, ``stop_token_ids``, ``token_index``,
+    ``tokens_before``, ``unread_tokens`` and ``unknown_tokens``. The guide "Decode a dataset" has a
+    table of them. Where ``decode`` renders a whole run of byte tokens as U+FFFD, this text has one
+    U+FFFD for each bad byte, as a stream does.
 
     Args:
         array: lists of integers: list, large_list, fixed_size_list, list_view, dictionary-encoded,

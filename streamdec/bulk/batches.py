@@ -186,21 +186,6 @@ class BulkDecoder:
         pa = pyarrow()
         return self(pa.table([pa.nulls(0, kind) for kind in schema.types], schema=schema)).schema
 
-    def to_json(self) -> dict[str, Any]:
-        """What its texts depend on, as JSON data; the tokenizer by its fingerprint, if it has one.
-
-        Two decoders of equal data give equal texts. Loads the tokenizer, and raises what
-        ``load_tokenizer`` raises.
-        """
-        return {
-            "tokenizer": getattr(self.tokenizer, "fingerprint", None),
-            "column": self.column,
-            "to": self.to,
-            "skip_special_tokens": self._options.skip_special_tokens,
-            "unknown_ids": self._options.unknown_ids,
-            "conditions": None if self._conditions is None else self._conditions.to_json(),
-        }
-
     def _ids(self, batch: Any) -> Any:
         pa = pyarrow()
         if not isinstance(batch, (pa.Table, pa.RecordBatch)):

@@ -1,7 +1,7 @@
 """Files of rows: Parquet, Arrow IPC and JSONL, read and written in blocks of bounded size.
 
 A block is at most a row group, and less of one where the rows are long: memory does not grow with
-the file. What a block is depends on the file alone, so that the same file is always cut alike.
+the file.
 """
 
 from __future__ import annotations
@@ -87,15 +87,15 @@ def _about(path: Path) -> Iterator[None]:
 # --- reading --------------------------------------------------------------------------------------
 
 
-def read_blocks(path: Path, file_format: Format, column: str, skip: int = 0) -> Iterator[Block]:
-    """The rows of ``path`` after the first ``skip``, in blocks.
+def read_blocks(path: Path, file_format: Format, column: str) -> Iterator[Block]:
+    """Yield the rows of ``path`` in blocks.
 
     Raises DatasetError for what is no file of this format, or a line of JSONL that is no row;
     TokenIdError for an id of JSONL that is none; OSError.
     """
     read = {"parquet": _read_parquet, "arrow": _read_arrow, "jsonl": _read_jsonl}[file_format]
     with _about(path):
-        for block in read(path, column, skip):
+        for block in read(path, column):
             if len(block.table):
                 yield block
 
@@ -112,24 +112,18 @@ def schema_of(path: Path, file_format: Format, column: str) -> Any:
     return pa.schema({column: pa.list_(pa.int64())})
 
 
-def _read_parquet(path: Path, column: str, skip: int) -> Iterator[Block]:
+def _read_parquet(path: Path, column: str) -> Iterator[Block]:
     parquet = library("pyarrow.parquet", "bulk", WHAT)
     with parquet.ParquetFile(path, pre_buffer=False, memory_map=True) as file:
         after, total = 0, file.metadata.num_rows
         for number in range(file.num_row_groups):
-            group = file.metadata.row_group(number)
-            if after + group.num_rows <= skip:
-                after += group.num_rows
-                continue
-            most = _rows_of_block(group, column)
+            most = _rows_of_block(file.metadata.row_group(number), column)
             held: list[Any] = []
             rows = size = 0
             for batch in file.iter_batches(min(most, BATCH_ROWS), row_groups=[number]):
-                before, after = after, after + len(batch)
-                if after <= skip:
-                    continue
-                held.append(batch.slice(max(skip - before, 0)))
-                rows, size = rows + len(held[-1]), size + held[-1].nbytes
+                held.append(batch)
+                after += len(batch)
+                rows, size = rows + len(batch), size + batch.nbytes
                 if rows >= most or size >= BLOCK_BYTES:
                     yield Block(_table(held), None, after / total)
                     held, rows, size = [], 0, 0
@@ -160,20 +154,15 @@ def _open_ipc(source: Any) -> Any:
         return ipc.open_stream(source)
 
 
-def _read_arrow(path: Path, _column: str, skip: int) -> Iterator[Block]:
-    pa, after = pyarrow(), 0
+def _read_arrow(path: Path, _column: str) -> Iterator[Block]:
+    pa = pyarrow()
     if not path.stat().st_size:
         raise DatasetError(f"{path}: an empty file is no Arrow file")
     with pa.memory_map(str(path)) as source:
-        reader = _open_ipc(source)
-        for batch, read in _batches(reader, source):
+        for batch, read in _batches(_open_ipc(source), source):
             rows = max(int(len(batch) / max(batch.nbytes / BLOCK_BYTES, 1)), 1)
             for first in range(0, len(batch), rows):
-                before, part = after, batch.slice(first, rows)
-                after += len(part)
-                if after > skip:
-                    part = part.slice(max(skip - before, 0))
-                    yield Block(pa.Table.from_batches([part]), None, read)
+                yield Block(pa.Table.from_batches([batch.slice(first, rows)]), None, read)
 
 
 def _batches(reader: Any, source: Any) -> Iterator[tuple[Any, float]]:
@@ -186,17 +175,14 @@ def _batches(reader: Any, source: Any) -> Iterator[tuple[Any, float]]:
         yield reader.get_batch(number), (number + 1) / count
 
 
-def _read_jsonl(path: Path, column: str, skip: int) -> Iterator[Block]:
+def _read_jsonl(path: Path, column: str) -> Iterator[Block]:
     size = path.stat().st_size
     with path.open("rb") as file:
         lines: list[tuple[int, bytes]] = []
-        held = read = rows = 0
+        held = read = 0
         for number, line in enumerate(file, 1):
             read += len(line)
             if not line.strip():
-                continue
-            rows += 1
-            if rows <= skip:
                 continue
             lines.append((number, line))
             held += len(line)
@@ -265,34 +251,32 @@ class Sink(Protocol):
         """Append rows; ``objects`` as they were read, if they are of JSONL."""
         ...
 
-    def append(self, path: Path) -> None:
-        """Append a file of the same format."""
-        ...
-
     def close(self) -> None:
         """Complete the file."""
         ...
 
 
 def open_sink(path: Path, file_format: Format, schema: Any) -> Sink:
-    """A new file, for rows of ``schema``."""
-    kinds: dict[Format, Any] = {"parquet": _ParquetSink, "arrow": _ArrowSink, "jsonl": _JsonlSink}
+    """Return a new file for rows of ``schema``."""
+    if file_format == "jsonl":
+        return _JsonlSink(path)
+    pa = pyarrow()
     try:
-        sink: Sink = kinds[file_format](path, schema)
-    except pyarrow().ArrowException as error:
+        if file_format == "parquet":
+            writer = library("pyarrow.parquet", "bulk", WHAT).ParquetWriter(path, schema)
+        else:
+            writer = library("pyarrow.ipc", "bulk", WHAT).new_file(str(path), schema)
+    except pa.ArrowException as error:
         raise DatasetError(f"rows that {file_format} cannot have: {error}") from error
-    return sink
+    return _TableSink(writer, schema)
 
 
 class _TableSink:
-    """What writes tables of one schema."""
+    """Writes tables of one schema."""
 
-    def __init__(self, path: Path, schema: Any) -> None:
+    def __init__(self, writer: Any, schema: Any) -> None:
+        self._writer = writer
         self._schema = schema
-        self._writer = self._open(path)
-
-    def _open(self, path: Path) -> Any:
-        raise NotImplementedError
 
     def write(self, table: Any, objects: list[dict[str, Any]] | None) -> None:
         pa = pyarrow()
@@ -332,28 +316,8 @@ def table_of(objects: list[dict[str, Any]], table: Any) -> Any:
     return pa.table(columns | new)
 
 
-class _ParquetSink(_TableSink):
-    def _open(self, path: Path) -> Any:
-        return library("pyarrow.parquet", "bulk", WHAT).ParquetWriter(path, self._schema)
-
-    def append(self, path: Path) -> None:
-        with library("pyarrow.parquet", "bulk", WHAT).ParquetFile(path) as part:
-            for number in range(part.num_row_groups):
-                self._writer.write_table(part.read_row_group(number))
-
-
-class _ArrowSink(_TableSink):
-    def _open(self, path: Path) -> Any:
-        return library("pyarrow.ipc", "bulk", WHAT).new_file(str(path), self._schema)
-
-    def append(self, path: Path) -> None:
-        with pyarrow().memory_map(str(path)) as source:
-            for batch, _ in _batches(_open_ipc(source), source):
-                self._writer.write_batch(batch)
-
-
 class _JsonlSink:
-    def __init__(self, path: Path, schema: Any) -> None:
+    def __init__(self, path: Path) -> None:
         self._file = path.open("wb")
 
     def write(self, table: Any, objects: list[dict[str, Any]] | None) -> None:
@@ -366,11 +330,6 @@ class _JsonlSink:
         found = table.select(new).to_pylist()
         rows = ({**old, **row} for old, row in zip(objects, found, strict=True))
         self._file.writelines(map(_json_line, rows))
-
-    def append(self, path: Path) -> None:
-        with path.open("rb") as part:
-            while data := part.read(2**20):
-                self._file.write(data)
 
     def close(self) -> None:
         self._file.close()
@@ -390,9 +349,8 @@ def _objects(batch: Any) -> list[dict[str, Any]]:
 
 def _json_line(row: dict[str, Any]) -> bytes:
     try:
-        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
-    except UnicodeEncodeError:  # a lone surrogate in another field
-        return json.dumps(row).encode() + b"\n"
+        # What this puts for a lone surrogate in another field is JSON's escape of it.
+        return json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
     except TypeError as error:
         names = [name for name, value in row.items() if not _is_json(value)]
         told = f"column {names[0]!r} has what JSON cannot say: {row[names[0]]!r:.60}"

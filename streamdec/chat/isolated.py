@@ -55,6 +55,7 @@ __all__ = [
     "ChildPool",
     "content_format_isolated",
     "render_isolated",
+    "undeclared_isolated",
 ]
 
 BUSY = "CHAT_TEMPLATE_BUSY"
@@ -173,6 +174,18 @@ def content_format_isolated(
     if found not in get_args(ContentFormat):
         raise _invalid(f"{found!r:.40} is not a content format")
     return cast(ContentFormat, found)
+
+
+def undeclared_isolated(source: str, *, pool: ChildPool) -> frozenset[str]:
+    """Return the variables that ``source`` does not define, found by a child process of ``pool``.
+
+    jinja2 computes constants in its search, and a template may make them very large. Raises
+    :class:`ChatTemplateError` as ``render_isolated`` does, and for a template that jinja2 cannot
+    compile.
+    """
+    message = marshal.dumps({"asks": "undeclared names"}, MARSHAL_VERSION)
+    found, _ = pool.render(source, "classic", message)
+    return frozenset(found.split())
 
 
 # --- the pool -------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The child process that renders one template; the parent's end is ``isolated``.
 
-In: marshalled requests on standard input, which ask for the text of a rendering or for the content
-format of the template. Out: on standard output, for each request, a head in JSON, followed by the
-text (or the name of the format) and the spans as bytes.
+In: marshalled requests on standard input, which ask for the text of a rendering, for the content
+format of the template, or for the variables that it does not define. Out: on standard output, for
+each request, a head in JSON, followed by the text (or the other answer) and the spans as bytes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from contextlib import suppress
 from datetime import datetime
 from importlib import import_module
 from typing import Any
+
+from jinja2 import TemplateError, meta
 
 from streamdec.chat.content_format import content_format_of
 from streamdec.chat.environment import make_environment
@@ -45,6 +47,8 @@ def serve(setup: dict[str, Any]) -> None:
         try:
             if request["asks"] == "content format":
                 text = content_format_of(check_template(environment, setup["source"]).tree)
+            elif request["asks"] == "undeclared names":
+                text = "\n".join(_undeclared(setup["source"], setup["profile"]))
             else:
                 clock[0], name = datetime.fromisoformat(request["now"]), request["name"]
                 if template is None:
@@ -64,6 +68,19 @@ def serve(setup: dict[str, Any]) -> None:
         told = json.dumps(answer).encode("ascii")
         sink.write(HEAD.pack(len(told)) + told + body)
         sink.flush()
+
+
+def _undeclared(source: str, profile: str) -> list[str]:
+    """Return the variables that ``source`` does not define, as vLLM looks for them."""
+    environment = make_environment(profile)
+    # vLLM looks with an environment that lacks these two.
+    for name in ("raise_exception", "strftime_now"):
+        environment.globals.pop(name)
+    tree = check_template(environment, source).tree
+    try:
+        return sorted(meta.find_undeclared_variables(tree))
+    except (TemplateError, RecursionError) as error:
+        raise ChatTemplateError(f"it cannot be compiled: {error}") from error
 
 
 def _told(error: ChatTemplateError) -> dict[str, Any]:

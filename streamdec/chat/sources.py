@@ -16,13 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streamdec.backends.tokenizer_config import (
-    CONFIG,
-    ROLES,
-    SPECIAL_TOKENS_MAP,
-    content_of,
-    read_object,
-)
+from streamdec.backends.folder_tokens import read_folder
+from streamdec.backends.tokenizer_config import CONFIG, read_object
 from streamdec.errors import ChatTemplateError, TokenizerLoadError
 
 __all__ = [
@@ -32,6 +27,7 @@ __all__ = [
     "from_gguf",
     "from_snapshot",
     "given",
+    "given_as_text",
     "is_gguf_template",
     "looked_for",
     "named",
@@ -51,31 +47,6 @@ _MAX_TEMPLATE = 2**20
 _POINTER = "version https://git-lfs.github.com/spec/"
 _PATH = re.compile(r"[^{}\n]*([/\\][^{}\n]*|\.(jinja2?|j2|json|txt|tpl|template))")
 """What looks like a path and not like a template, which has braces or several lines."""
-
-_OF_CLASSES: Mapping[str, Mapping[str, str]] = {
-    "CodeLlamaTokenizer": {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"},
-    "CohereTokenizer": {
-        "unk_token": "<UNK>",
-        "bos_token": "<BOS_TOKEN>",
-        "eos_token": "<|END_OF_TURN_TOKEN|>",
-        "pad_token": "<PAD>",
-        "cls_token": "<CLS>",
-        "sep_token": "<SEP>",
-        "mask_token": "<MASK_TOKEN>",
-    },
-    "GPT2Tokenizer": dict.fromkeys(("unk_token", "bos_token", "eos_token"), "<|endoftext|>"),
-    "GemmaTokenizer": {
-        "unk_token": "<unk>",
-        "bos_token": "<bos>",
-        "eos_token": "<eos>",
-        "pad_token": "<pad>",
-        "mask_token": "<mask>",
-    },
-    "LlamaTokenizer": {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"},
-    "Qwen2Tokenizer": dict.fromkeys(("unk_token", "eos_token", "pad_token"), "<|endoftext|>"),
-}
-"""What tokenizer classes of transformers call their special tokens if the files do not say (5.19);
-those whose models chat."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +122,11 @@ def given(template: Templates | os.PathLike[str]) -> Found:
         return Found(_text_of(path), Origin("argument", path, "it was given"))
     if isinstance(template, str) and _PATH.fullmatch(template):
         raise ChatTemplateError(f"{template!r:.200} is no file, and it is no template either")
+    return given_as_text(template)
+
+
+def given_as_text(template: Templates) -> Found:
+    """Templates that a caller gives as texts. Raises :class:`ChatTemplateError`."""
     found = named(template)
     names = () if isinstance(found, str) else tuple(found)
     return Found(found, Origin("argument", None, "it was given", names))
@@ -265,26 +241,15 @@ def from_gguf(metadata: Mapping[str, Any], path: Path) -> Found | None:
 
 
 def special_tokens_of(folder: str | os.PathLike[str]) -> dict[str, str]:
-    """The special tokens that a template of the snapshot sees, by their roles.
+    """Return the special tokens that a template of the snapshot sees, by their names.
 
-    Those of ``tokenizer_config.json``, of keys that end in ``_token`` and of
-    ``extra_special_tokens`` if that is an object; those of ``special_tokens_map.json`` before
-    them, if the former has no ``added_tokens_decoder``; and what the class of the tokenizer has for
-    those that neither names. Raises :class:`ChatTemplateError` for a file that cannot be read.
+    They are those with a role, other keys that end in ``_token``, and named extra tokens, as
+    loading a tokenizer resolves them. Raises :class:`ChatTemplateError` for a malformed file.
     """
-    place = Path(os.fsdecode(folder))
-    config = _object(place, CONFIG)
-    said = dict(config)
-    if "added_tokens_decoder" not in config:
-        said |= _object(place, SPECIAL_TOKENS_MAP)
-    extra = said.get("extra_special_tokens")
-    more = extra if isinstance(extra, dict) else {}
-    roles = [*ROLES, *(key for key in said if key.endswith("_token") and key not in ROLES)]
-    own = {role: said[role] for role in roles if role in said} | more
-    name = config.get("tokenizer_class")
-    usual = _OF_CLASSES.get(name.removesuffix("Fast"), {}) if isinstance(name, str) else {}
-    texts = {role: content_of(token) for role, token in {**usual, **own}.items()}
-    return {role: text for role, text in texts.items() if text is not None}
+    try:
+        return read_folder(Path(os.fsdecode(folder))).beside.names()
+    except TokenizerLoadError as error:
+        raise ChatTemplateError(str(error)) from error
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, Self
-
-from jinja2 import Template
 
 from streamdec.chat import sources
 from streamdec.chat.arguments import (
@@ -27,7 +25,6 @@ from streamdec.chat.content_format import content_format_of
 from streamdec.chat.environment import PROFILES, Clock, Profile, make_environment
 from streamdec.chat.messages import ContentFormat, ContinueFinal, openai_messages, prepared
 from streamdec.chat.plain import plain
-from streamdec.chat.recent import Recent
 from streamdec.chat.rendering import compile_template, render_compiled, render_once
 from streamdec.chat.schemas import tool_schemas
 from streamdec.chat.sources import Found, Origin, Templates
@@ -41,6 +38,10 @@ Fallback = Literal["simple"]
 
 Span = tuple[int, int]
 """Start and end, in characters."""
+
+_NOTHING = Found("", Origin("argument", None, "there is none"))
+_KEPT = 32
+"""How many templates stay compiled. The templates of a model have up to five names."""
 
 SIMPLE = """\
 {%- for message in messages %}
@@ -64,7 +65,8 @@ class ChatTemplate:
 
     Args:
         template: the text of a jinja2 template, or several with names: a mapping, or a list of
-            ``{"name": …, "template": …}`` as in ``tokenizer_config.json``; None for none.
+            ``{"name": …, "template": …}`` as in ``tokenizer_config.json``; None for none. Or what
+            another module found.
         special_tokens: roles (``"bos_token"``) and their texts, which become variables.
         profile: the versions of transformers whose text is rendered: ``"classic"`` (4.57 to 5.20)
             or ``"hardened"`` (from 5.22.2).
@@ -89,7 +91,7 @@ class ChatTemplate:
 
     def __init__(
         self,
-        template: Templates | None,
+        template: Templates | Found | None,
         *,
         special_tokens: Mapping[str, str | None] | None = None,
         profile: Profile | str = "classic",
@@ -97,37 +99,24 @@ class ChatTemplate:
         isolate: bool = False,
         fallback: Fallback | None = None,
     ) -> None:
-        found = None if template is None else sources.named(template)
-        names = tuple(found) if isinstance(found, dict) else ()
-        origin = Origin("argument", None, "it was given", names)
-        self._set_up(found, origin, special_tokens, profile, now, isolate, fallback)
-
-    def _set_up(
-        self,
-        templates: str | dict[str, str] | None,
-        origin: Origin,
-        special_tokens: Mapping[str, str | None] | None,
-        profile: str,
-        now: Clock | None,
-        isolate: bool,
-        fallback: str | None,
-    ) -> None:
         check_option("profile", profile, PROFILES)
         if type(isolate) is not bool:
             raise ValueError(f"isolate must be True or False, not {isolate!r:.40}")
         check_option("fallback", fallback, (None, "simple"))
-        if templates is None and fallback is not None:
-            templates, origin = SIMPLE, Origin("fallback", None, "there is no other")
-        self.templates = templates
-        """The template, or several by their names."""
-        self.origin = origin
+        if template is None and fallback is not None:
+            template = Found(SIMPLE, Origin("fallback", None, "there is no other"))
+        elif template is not None and not isinstance(template, Found):
+            template = sources.given_as_text(template)
+        self.templates = None if template is None else template.templates
+        """The template, or several by their names; None without one."""
+        self.origin: Origin = (template or _NOTHING).origin
         """Where it was found, and why this one was chosen."""
         given = special_tokens or {}
         self.special_tokens: dict[str, str] = {
             role: text for role, text in given.items() if text is not None
         }
         """The special tokens that the template sees, by their roles."""
-        self.profile = profile
+        self.profile: str = profile
         self.isolate = isolate
         """Whether it runs in a child process."""
         self._now = now
@@ -136,8 +125,8 @@ class ChatTemplate:
     def _begin(self) -> None:
         """Make the environment and the caches, which are not pickled."""
         self._environment = make_environment(self.profile, now=self._now)
-        self._compiled: Recent[Template] = Recent()
-        self._formats: Recent[ContentFormat] = Recent()
+        self._compiled = lru_cache(_KEPT)(partial(compile_template, environment=self._environment))
+        self._formats = lru_cache(_KEPT)(self._format_of)
 
     @classmethod
     def from_snapshot(
@@ -177,7 +166,7 @@ class ChatTemplate:
             what = sources.looked_for(place) if is_there else f"{str(place)!r} is no folder"
             raise ChatTemplateError(f"no chat template: {what}")
         tokens = {**sources.special_tokens_of(place), **(special_tokens or {})}
-        return cls.from_found(
+        return cls(
             found,
             special_tokens=tokens,
             profile=profile,
@@ -185,28 +174,6 @@ class ChatTemplate:
             isolate=isolate,
             fallback=fallback,
         )
-
-    @classmethod
-    def from_found(
-        cls,
-        found: Found | None,
-        *,
-        special_tokens: Mapping[str, str | None] | None = None,
-        profile: Profile | str = "classic",
-        now: Clock | None = None,
-        isolate: bool = False,
-        fallback: Fallback | None = None,
-    ) -> Self:
-        """Return the template that another module found, with its origin.
-
-        ``found`` is None if there is none. ``special_tokens``, ``profile``, ``now``,
-        ``isolate`` and ``fallback`` are those of the class. Raises ValueError for a bad option.
-        """
-        self = cls.__new__(cls)
-        templates = None if found is None else found.templates
-        origin = Origin("argument", None, "there is none") if found is None else found.origin
-        self._set_up(templates, origin, special_tokens, profile, now, isolate, fallback)
-        return self
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what was given. Templates are compiled again after unpickling."""
@@ -269,11 +236,31 @@ class ChatTemplate:
             chat_template=chat_template,
             add_generation_prompt=add_generation_prompt,
             continue_final_message=continue_final_message,
-            variables={**variables_of_request(template_kwargs), **kwargs},
+            template_kwargs=template_kwargs,
+            **kwargs,
         )
         return text
 
-    def render_with_spans(
+    def render_with_spans(self, messages: Iterable[Any], **options: Any) -> tuple[str, list[Span]]:
+        r"""Return the text of :meth:`render`, and the spans of the assistant's text in it.
+
+        A span is a start and an end in code points. It is the text that the template outputs
+        between ``{% generation %}`` and ``{% endgeneration %}``; without these, the list is empty.
+        ``messages``, the other ``options`` and the errors are those of :meth:`render`. With
+        ``continue_final_message`` there are no spans, so it raises
+        :class:`~streamdec.ChatTemplateError`.
+
+        >>> from streamdec.chat import ChatTemplate
+        >>> template = ChatTemplate(None, fallback="simple")
+        >>> text, spans = template.render_with_spans([{"role": "assistant", "content": "Hi"}])
+        >>> [text[start:end] for start, end in spans]
+        ['Hi']
+        """
+        if options.get("continue_final_message"):
+            raise ChatTemplateError("continue_final_message: a message left open has no span")
+        return self._render(messages, **options)
+
+    def _render(
         self,
         messages: Iterable[Any],
         *,
@@ -285,44 +272,7 @@ class ChatTemplate:
         template_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> tuple[str, list[Span]]:
-        r"""Return the text of :meth:`render`, and the spans of the assistant's text in it.
-
-        A span is a start and an end in code points. It is the text that the template outputs
-        between ``{% generation %}`` and ``{% endgeneration %}``; without these, the list is empty.
-        ``messages``, ``tools``, ``documents``, ``chat_template``, ``add_generation_prompt``,
-        ``template_kwargs`` and the errors are those of :meth:`render`. With
-        ``continue_final_message`` there are no spans, so it raises
-        :class:`~streamdec.ChatTemplateError`.
-
-        >>> from streamdec.chat import ChatTemplate
-        >>> template = ChatTemplate(None, fallback="simple")
-        >>> text, spans = template.render_with_spans([{"role": "assistant", "content": "Hi"}])
-        >>> [text[start:end] for start, end in spans]
-        ['Hi']
-        """
-        if continue_final_message:
-            raise ChatTemplateError("continue_final_message: a message left open has no span")
-        return self._render(
-            messages,
-            tools=tools,
-            documents=documents,
-            chat_template=chat_template,
-            add_generation_prompt=add_generation_prompt,
-            continue_final_message=False,
-            variables={**variables_of_request(template_kwargs), **kwargs},
-        )
-
-    def _render(
-        self,
-        messages: Iterable[Any],
-        *,
-        tools: Iterable[Any] | None,
-        documents: Sequence[Mapping[str, Any]] | None,
-        chat_template: str | None,
-        add_generation_prompt: bool,
-        continue_final_message: bool | str,
-        variables: Mapping[str, Any],
-    ) -> tuple[str, list[Span]]:
+        variables = {**variables_of_request(template_kwargs), **kwargs}
         if continue_final_message and add_generation_prompt:
             raise ChatTemplateError(
                 "continue_final_message goes on with the last message, and add_generation_prompt "
@@ -368,8 +318,7 @@ class ChatTemplate:
                 name=name,
                 is_of_request=not self._is_own(source),
             )
-        make = partial(compile_template, environment=self._environment, name=name)
-        return render_compiled(self._compiled.get(source, make), seen, name)
+        return render_compiled(self._compiled(source, name=name), seen, name)
 
     def _isolates(self, source: str) -> bool:
         """Whether ``source`` is parsed and run in a child process."""
@@ -426,7 +375,7 @@ class ChatTemplate:
         'string'
         """
         source, _ = self._chosen(chat_template, with_tools)
-        return self._formats.get(source, self._format_of)
+        return self._formats(source)
 
     def _format_of(self, source: str) -> ContentFormat:
         if self._isolates(source):

@@ -88,7 +88,7 @@ class TokenizerChat:
         if found is None and options["fallback"] is None:
             raise ChatTemplateError(f"no chat template: {self._looked_for()}")
         own = {**self._tokens(tokens), **(options.pop("special_tokens", None) or {})}
-        made: ChatRenderer = kind.from_found(found, special_tokens=own, **options)
+        made: ChatRenderer = kind(found, special_tokens=own, **options)
         return made
 
     def _found(self) -> Found | None:
@@ -104,12 +104,12 @@ class TokenizerChat:
         return found
 
     def _tokens(self, tokens: SpecialTokens) -> dict[str, str]:
-        """Those of the files; the tokenizer's own where no file says anything."""
-        said = {} if self._folder is None else sources.special_tokens_of(self._folder)
-        if said and self._gguf is None:
-            return said
+        """Return the tokens that the files name, and before them the tokenizer's own."""
         roles = ((role, getattr(tokens, role)) for role in ROLES)
-        return {role: text for role, text in roles if text is not None}
+        own = {role: text for role, text in roles if text is not None}
+        if self._folder is None or self._gguf is not None:
+            return own
+        return own | sources.special_tokens_of(self._folder)
 
     def _looked_for(self) -> str:
         told = []

@@ -1,26 +1,21 @@
-"""``streamdec bench``: measure what streaming costs and withholds with a tokenizer and stops."""
+"""``streamdec bench``: measure what streaming costs with a tokenizer and stops."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
-import sys
-import time
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from io import BufferedReader
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
 from streamdec.backends.tokenizer_report import LoadedTokenizer
-from streamdec.bench.clock import Spread
-from streamdec.bench.entrants import HF
-from streamdec.bench.figures import duration, number, size
-from streamdec.bench.measure import Difference, Figures, Findings, measure
-from streamdec.bench.withheld import Count
+from streamdec.bench.entrants import OURS
+from streamdec.bench.figures import duration, number
+from streamdec.bench.measure import Difference, Findings, measure
 from streamdec.cli.loading import Loader, data_file, loading_options, tokenizer_argument
 from streamdec.cli.progress import Progress, counted, write_line
 from streamdec.cli.rows import BadInputError, Input
@@ -31,9 +26,9 @@ from streamdec.core.tables import route_of
 __all__ = ["bench"]
 
 USUAL_STOPS = ("\nUser:", "\nHuman:", "\nSystem:", "<|im_end|>")
-SECONDS = 60
+SECONDS = 30
 MOST_CHARACTERS = 50_000
-"""A longer text is cut, so that a minute is enough for many rounds."""
+"""A longer text is cut, so that half a minute is enough for many rounds."""
 MOST_STOPS_SHOWN = 6
 
 
@@ -65,7 +60,7 @@ def bench(
     seconds: float,
     as_json: bool,
 ) -> None:
-    """Measure what streaming costs with TOKENIZER: a token's time, what is withheld, memory.
+    """Measure the CPU time of a token with TOKENIZER.
 
     streamdec and the tokenizer's own library stream the ids of a text, with and without stops. For
     'tokenizers' that is its DecodeStream; for other libraries the usual window over their decode.
@@ -84,9 +79,7 @@ def bench(
       streamdec bench --seconds 5 --stop '\\nUser:' --stop '</answer>' ./model
       streamdec bench --text answers.txt --json ./model/tokenizer.json
     """
-    if math.isnan(seconds):  # which no range leaves out
-        raise click.BadParameter("nan is not in the range x>0.", param_hint="'--seconds'")
-    stops = tuple(dict.fromkeys(stop))
+    stops = tuple(dict.fromkeys(stop)) or USUAL_STOPS
     text = _text(source)
     loaded = load(tokenizer)
     token_ids = loaded.encode(text.content, special="text").ids
@@ -95,36 +88,31 @@ def bench(
             f"{tokenizer!r}: the text ({text.name}) becomes {counted(len(token_ids), 'token')}, "
             "which decode to nothing; --text names another"
         )
-    took = time.monotonic()
     with Progress(silent=0) as progress:
         found = measure(
             loaded,
             token_ids,
-            stops or USUAL_STOPS,
+            stops,
             seconds=seconds,
-            another=partial(load, tokenizer, fast="off"),
-            progress=lambda doing, share: progress(f"{share:4.0%}  {doing}"),
+            after_round=lambda round_number: progress(f"round {round_number}"),
         )
-    job = _Job(loaded, text, stops or USUAL_STOPS, not stops, time.monotonic() - took, found)
-    told = json.dumps(_facts(job), indent=2) if as_json else "\n".join(_Page(job).lines())
-    write_line(told)
-    if found.differences:
+    if as_json:
+        write_line(json.dumps(_facts(loaded, text, stops, found), indent=2))
+    else:
+        write_line("\n".join(_lines(loaded, text, stops, found)))
+    if any(_is_ours(each) for each in found.differences):
         click.get_current_context().exit(NOT_ALL_IS_WELL)
-
-
-# --- what goes in ---------------------------------------------------------------------------------
 
 
 class _Text(NamedTuple):
     name: str
     content: str
-    is_cut: bool
+    is_cut: bool = False
 
 
 def _text(source: BufferedReader | None) -> _Text:
     if source is None:
-        content = data_file("bench_text.txt").read_text("utf-8")
-        return _Text("built in", content, is_cut=False)
+        return _Text("built in", data_file("bench_text.txt").read_text("utf-8"))
     given = Input(source, "text", "text")
     [(_, row)] = given.rows()
     try:
@@ -136,216 +124,72 @@ def _text(source: BufferedReader | None) -> _Text:
     return _Text(given.name, content[:MOST_CHARACTERS], is_cut=len(content) > MOST_CHARACTERS)
 
 
-# --- what comes out -------------------------------------------------------------------------------
+def _is_ours(difference: Difference) -> bool:
+    return difference.entrant.startswith(OURS)
 
 
-class _Job(NamedTuple):
-    """A measurement, and what it was made with."""
-
-    tokenizer: LoadedTokenizer
-    text: _Text
-    stops: tuple[str, ...]
-    stops_are_usual: bool
-    seconds: float
-    found: Findings
-
-    @property
-    def name(self) -> str:
-        return str(getattr(self.tokenizer, "name", type(self.tokenizer).__name__))
-
-    @property
-    def rule(self) -> str | None:
-        rules = self.tokenizer.rules
-        return type(rules.rule).__name__ if rules else None
+def _name(tokenizer: LoadedTokenizer) -> str:
+    return str(getattr(tokenizer, "name", type(tokenizer).__name__))
 
 
-def _environment(job: _Job) -> dict[str, Any]:
-    return {
-        "system": f"{platform.system()} {platform.machine()}",
-        "processors": os.cpu_count(),
-        "versions": dict(job.tokenizer.report.versions),
-    }
-
-
-def _facts(job: _Job) -> dict[str, Any]:
+def _facts(
+    tokenizer: LoadedTokenizer, text: _Text, stops: Sequence[str], found: Findings
+) -> dict[str, Any]:
     """Return all results as JSON data."""
     return {
         "tokenizer": {
-            "name": job.name,
-            "class": type(job.tokenizer).__name__,
-            "rule": job.rule,
-            "streams": route_of(job.tokenizer),
-            "fingerprint": job.tokenizer.fingerprint,
+            "name": _name(tokenizer),
+            "class": type(tokenizer).__name__,
+            "streams": route_of(tokenizer),
+            "fingerprint": tokenizer.fingerprint,
         },
-        "text": {
-            "name": job.text.name,
-            "characters": len(job.text.content),
-            "is_cut": job.text.is_cut,
+        "text": {"name": text.name, "characters": len(text.content), "is_cut": text.is_cut},
+        "stops": list(stops),
+        "equal": not any(map(_is_ours, found.differences)),
+        "tokens": found.tokens,
+        "streams": found.streams,
+        "rounds": found.rounds,
+        "nanoseconds": {name: time._asdict() for name, time in found.times.items()},
+        "ratios": {
+            name: {"to": other, **ratio._asdict()} for name, (ratio, other) in found.ratios.items()
         },
-        "stops": list(job.stops),
-        "seconds": job.seconds,
-        "equal": not job.found.differences,
-        "measured": _plain(job.found),
-        "environment": _environment(job),
+        "differences": [asdict(each) for each in found.differences],
+        "environment": {
+            "system": f"{platform.system()} {platform.machine()}",
+            "processors": os.cpu_count(),
+            "versions": dict(tokenizer.report.versions),
+        },
     }
 
 
-def _plain(value: Any) -> Any:
-    """Return ``value`` as JSON data; a value with named fields becomes an object."""
-    if isinstance(value, (tuple, list)) and not hasattr(value, "_asdict"):
-        return [_plain(item) for item in value]
-    fields = value._asdict() if hasattr(value, "_asdict") else getattr(value, "__dict__", None)
-    return value if fields is None else {name: _plain(item) for name, item in fields.items()}
-
-
-Style = Literal["", "bold", "dim", "bad"]
-
-
-class _Page:
-    """The results as text: rows of at most 79 cells, unless a name is long."""
-
-    def __init__(self, job: _Job) -> None:
-        self._job = job
-        self._found = job.found
-        self._has_colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-
-    def lines(self) -> Iterator[str]:
-        yield from self._head()
-        yield ""
-        yield from self._times()
-        yield ""
-        yield from self._withheld()
-        yield ""
-        yield from self._remarks()
-
-    # --- what it is about
-
-    def _head(self) -> Iterator[str]:
-        job, found = self._job, self._found
-        how = "byte by byte" if route_of(job.tokenizer) == "bytes" else "over a window of decode()"
-        yield self._styled(job.name, "bold")
-        yield f"  ids below {job.tokenizer.vocab_size:,}, streamed {how}"
-        cut = f"the first {MOST_CHARACTERS:,} characters of " if job.text.is_cut else ""
-        name = (
-            "built in: code, prose in many scripts, emoji" if self._is_built_in else job.text.name
+def _lines(
+    tokenizer: LoadedTokenizer, text: _Text, stops: Sequence[str], found: Findings
+) -> Iterator[str]:
+    """Yield the results as text: rows of at most 79 cells, unless a name is long."""
+    how = "byte by byte" if route_of(tokenizer) == "bytes" else "over a window of decode()"
+    cut = f"the first {MOST_CHARACTERS:,} characters of " if text.is_cut else ""
+    shown = ", ".join(map(repr, stops[:MOST_STOPS_SHOWN]))
+    more = len(stops) - MOST_STOPS_SHOWN
+    yield f"{_name(tokenizer)}, streamed {how}"
+    yield f"  text   {cut}{text.name}"
+    yield f"         {found.tokens:,} tokens in {counted(found.streams, 'stream')}"
+    yield f"  stops  {shown}" + (f", and {more:,} more" if more > 0 else "")
+    yield ""
+    yield f"{'CPU time of a token':<34}{'median':>8}   as a multiple"
+    for name, time in found.times.items():
+        row = f"{name:<34}{duration(time.median):>8}"
+        if name in found.ratios:
+            ratio, other = found.ratios[name]
+            row += f"   {number(ratio.median)} × {other}"
+        yield row
+    yield ""
+    if not any(map(_is_ours, found.differences)):
+        yield "Texts: all of streamdec's are what decode() gives."
+    for each in {each.entrant: each for each in reversed(found.differences)}.values():
+        yield (
+            f"{'WRONG' if _is_ours(each) else 'Not the text that decode() gives'}: "
+            f"{each.entrant}, stream {each.stream}, character {each.position}: "
+            f"{each.found!a}, not {each.expected!a}"
         )
-        streams = counted(found.streams, "stream")
-        ended = f", {found.stopped} ended by a stop" if found.stopped else ""
-        yield f"  text   {cut}{name}"
-        yield f"         {found.tokens:,} tokens in {streams}{ended}"
-        shown = ", ".join(map(repr, job.stops[:MOST_STOPS_SHOWN]))
-        more = len(job.stops) - MOST_STOPS_SHOWN
-        usual = " (yours: --stop)" if job.stops_are_usual else ""
-        yield f"  stops  {shown}" + (f", and {more:,} more" if more > 0 else "") + usual
-
-    @property
-    def _is_built_in(self) -> bool:
-        return self._job.text.name == "built in"
-
-    # --- tables
-
-    def _times(self) -> Iterator[str]:
-        found = self._found
-        yield self._styled(
-            _row("Time of a token", "times as long", "warm", "first", "memory"), "bold"
-        )
-        yield self._styled(_row("", "as streamdec", "", "stream", "a stream"), "bold")
-        yield "without stops"
-        yield _row("  streamdec", "1", *_costs(found.ours))
-        yield _row(f"  {found.rival.name}", _ratio(found.rival_ratio), *_costs(found.rival))
-        yield f"with {counted(len(self._job.stops), 'stop')}"
-        yield _row("  streamdec", "1", *_costs(found.stopping))
-        yield _row(f"  {found.rival.name}")
-        name = "    and a fixed window"
-        yield _row(name, _ratio(found.windowed_ratio), *_costs(found.windowed))
-        yield _row("streamdec, with / without", _ratio(found.stops_ratio))
-
-    def _withheld(self) -> Iterator[str]:
-        found = self._found
-        head = ("characters", "tokens", "first text")
-        yield self._styled(_wide("Withheld while it streams", *head), "bold")
-        yield self._styled(_wide("", "mean  most", "mean  most", "with token"), "bold")
-        yield _wide("  streamdec", *_counts(found.stopping))
-        yield _wide(f"  fixed window of {found.fixed_window}", *_counts(found.windowed))
-        if found.windowed.characters_withheld.most > found.fixed_window:
-            yield "  (and what the library itself withholds)"
-
-    # --- in words
-
-    def _remarks(self) -> Iterator[str]:
-        found = self._found
-        yield from self._texts()
-        versions = ", ".join(f"{k} {v}" for k, v in self._job.tokenizer.report.versions.items())
-        rounds, cold = counted(found.rounds, "round"), counted(found.cold_rounds, "round")
-        first = counted(found.cold_tokens, "token")
-        took = f"{rounds} in {self._job.seconds:.0f} s"
-        told = (
-            f"{took}: medians, the middle half in brackets. Times are CPU time.",
-            f"First streams are {first} right after loading ({cold}).",
-            "A token that completes a stop is not timed.",
-            "Memory is what Python allocates for a live stream, not what native code does.",
-            versions,
-        )
-        yield from (self._styled(line, "dim") for line in told)
-
-    def _texts(self) -> Iterator[str]:
-        found = self._found
-        if found.differences:
-            first = found.differences[0]
-            yield self._styled(f"WRONG: {_difference(first)}", "bad")
-        else:
-            yield "Texts: all of streamdec's are what decode() gives."
-        for first in found.rival_differences[:1]:
-            yield self._styled(f"Not the text that decode() gives: {_difference(first)}", "bad")
-        if found.rival.name != HF:
-            yield "Offset window: the usual loop over decode, as the library has no stream."
-
-    def _styled(self, line: str, style: Style) -> str:
-        if not self._has_colours:
-            return line
-        match style:
-            case "bold":
-                return click.style(line, bold=True)
-            case "dim":
-                return click.style(line, dim=True)
-            case "bad":
-                return click.style(line, fg="red", bold=True)
-            case _:
-                return line
-
-
-def _row(name: str, ratio: str = "", warm: str = "", cold: str = "", memory: str = "") -> str:
-    return f"{name:<31}{ratio:>19}{warm:>9}{cold:>9}{memory:>11}".rstrip()
-
-
-def _wide(name: str, characters: str, tokens: str, first: str) -> str:
-    return f"{name:<34}{characters:>14}{tokens:>14}{first:>14}".rstrip()
-
-
-def _ratio(spread: Spread) -> str:
-    """Return the median, and the quartiles in brackets."""
-    return f"{number(spread.median)} ({number(spread.low)}–{number(spread.high)})"
-
-
-def _costs(figures: Figures) -> tuple[str, str, str]:
-    cold = "" if figures.cold_ns is None else duration(figures.cold_ns.median)
-    return duration(figures.warm_ns.median), cold, size(figures.bytes_per_stream)
-
-
-def _counts(figures: Figures) -> tuple[str, str, str]:
-    return (
-        _count(figures.characters_withheld),
-        _count(figures.tokens_withheld),
-        f"{figures.first_text.mean:.1f}".removesuffix(".0"),
-    )
-
-
-def _count(count: Count) -> str:
-    return f"{count.mean:.2f}  {count.most:>4,}"
-
-
-def _difference(found: Difference) -> str:
-    return (
-        f"{found.entrant}, stream {found.stream}, character {found.position}: "
-        f"{found.found!a}, not {found.expected!a}"
-    )
+    yield f"{counted(found.rounds, 'round')}. The text is cut into streams at its stops."
+    yield ", ".join(f"{name} {version}" for name, version in tokenizer.report.versions.items())

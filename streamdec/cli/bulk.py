@@ -1,7 +1,6 @@
 """``streamdec bulk``: files of token ids in, the same files with texts out.
 
-A file at a time, and of a file a row group; see :mod:`streamdec.bulk.job` for what stays after a
-kill.
+A file at a time, and of a file a row group.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ BAR = 24
 @special_tokens_option
 @unknown_ids_option
 @stop_options
-@click.option("--resume", is_flag=True, help="Continue where an earlier run was killed or failed.")
+@click.option("--resume", is_flag=True, help="Leave outputs that exist, and write the others.")
 @click.option("--overwrite", is_flag=True, help="Replace outputs that exist.")
 @click.argument(
     "inputs",
@@ -101,9 +100,8 @@ def bulk(
     that completed it), 'tokens_before' (how many came wholly before it), 'unread_tokens' (how many
     came after the end) and 'unknown_tokens' (how many before it the tokenizer does not have).
 
-    An output appears when it is whole. Until then what is finished is in OUTPUT.parts, from which
-    --resume goes on after a kill; files that are there already are then left as they are. Memory
-    does not grow with the files.
+    An output appears when it is whole; until then it is OUTPUT.part. After an interruption,
+    --resume decodes the files whose outputs do not exist. Memory does not grow with the files.
 
     \b
     Examples:
@@ -125,13 +123,8 @@ def bulk(
     )
     existing: Existing = "resume" if resume else "overwrite" if overwrite else "refuse"
     jobs = [Job(source, target, decoder, read, write) for source, target, read, write in pairs]
-    if existing == "refuse":
-        for job in jobs:
-            job.check_free()
-    if existing == "overwrite":
-        for job in jobs:
-            if job.target.exists():
-                job.begin()
+    for job in jobs:
+        job.check(existing)
     _run(jobs, existing)
 
 
@@ -152,10 +145,6 @@ def _run(jobs: Sequence[Job], existing: Existing) -> None:
             except TokenIdError as error:
                 say(f"Error: {error}")
                 click.get_current_context().exit(NOT_ALL_IS_WELL)
-            except (OSError, KeyboardInterrupt):
-                if job.is_begun:
-                    say(f"What is finished is in {job.parts}; --resume goes on from there.")
-                raise
             if status is None:
                 found_done += 1
             else:

@@ -30,7 +30,6 @@ COMMANDS: Mapping[str, str] = {
     "bench": "Measure what streaming costs with a tokenizer.",
     "bulk": "Decode a column of token ids in Parquet, Arrow or JSONL files.",
     "chat": "Render conversations as prompts, with the chat template of a model.",
-    "completion": "Print what lets a shell complete commands, options and paths.",
     "decode": "Decode token ids into text.",
     "demo": "Watch a simulated engine's tokens become text.",
     "encode": "Encode texts into token ids.",

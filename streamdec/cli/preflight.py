@@ -165,24 +165,9 @@ _WRITERS = {"json": _write_json, "sarif": _write_sarif}
 
 
 def _json(value: Any) -> str:
-    """Return strict JSON: NaN and Infinity, which files may contain, become strings.
-
-    Characters that move the cursor or reverse text are escaped, so that a terminal shows all.
-    """
-    text = json.dumps(_strict(value), indent=2, ensure_ascii=False)
+    """Return JSON in which characters are escaped that move the cursor or reverse text."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text) + "\n"
-
-
-def _strict(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _strict(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(inner) for inner in value]
-    if isinstance(value, float) and value - value != 0:
-        return str(value)
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    return value
 
 
 def _write(text: str, output: str | None) -> None:

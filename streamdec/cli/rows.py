@@ -299,8 +299,6 @@ def _kind_of(value: object) -> str:
 
 
 def json_line(row: dict[str, Any]) -> bytes:
-    """Return ``row`` as UTF-8 JSON and a newline; escaped if a field has a lone surrogate."""
-    try:
-        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
-    except UnicodeEncodeError:
-        return json.dumps(row).encode() + b"\n"
+    """Return ``row`` as UTF-8 JSON and a newline."""
+    # What this puts for a lone surrogate in a field is JSON's escape of it.
+    return json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"

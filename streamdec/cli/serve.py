@@ -15,8 +15,9 @@ import click
 from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.cli.loading import Loader, data_file, loading_options
 from streamdec.cli.progress import say
-from streamdec.cli.shared_options import collected
+from streamdec.cli.shared_options import collected, unknown_ids_option
 from streamdec.cli.statuses import DONE, INTERRUPTED, CannotBeginError
+from streamdec.core.options import UnknownIds
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
 from streamdec.preflight.stop_tokens import EosSources
@@ -30,6 +31,8 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _DEFAULTS = ServerLimits()
 _LIMITS = {
     "body_bytes": "Bytes of a request.",
+    "bodies_bytes": "Bytes of all large requests whose answers have not begun.",
+    "values": "Strings, lists and objects of a request.",
     "messages": "Messages of a request.",
     "message_characters": "Characters of a message, as JSON.",
     "stops": "Stop strings, and stop ids, of a request.",
@@ -174,6 +177,7 @@ def _check_names(
     help="Ignore the stops of requests in the model's reasoning, which is between these two texts, "
     "such as '<think>' '</think>'; may be repeated.",
 )
+@unknown_ids_option
 @click.option(
     "--allow-origin",
     "allow_origins",
@@ -220,6 +224,7 @@ def serve(
     isolate_templates: bool,
     eos_token_ids: tuple[int, ...],
     reasoning_markers: tuple[tuple[str, str], ...],
+    unknown_ids: UnknownIds,
     allow_origins: tuple[str, ...],
     allow_hosts: tuple[str, ...],
     page: bool | None,
@@ -263,6 +268,7 @@ def serve(
             allow_origins=allow_origins,
             allow_request_templates=allow_request_templates,
             isolate_templates=isolate_templates,
+            unknown_ids=unknown_ids,
             simple_template=tokenizer is None and chat_template is None,
             page=engine_name is None if page is None else page,
         )

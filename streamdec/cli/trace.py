@@ -1,7 +1,6 @@
 """``streamdec trace``: show what each token of a stream emits, and why some emit nothing.
 
-In: token ids, as ``streamdec decode`` takes them, or a trace to replay. Out: a table, JSON lines,
-or a page for browsers.
+In: token ids, as ``streamdec decode`` takes them. Out: a table, JSON lines, or a page for browsers.
 """
 
 from __future__ import annotations
@@ -19,12 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streamdec.chunks import FinishReason, StopReason
-from streamdec.cli.loading import (
-    LOADING_OPTIONS,
-    Loader,
-    loading_options,
-    tokenizer_argument,
-)
+from streamdec.cli.loading import Loader, loading_options, tokenizer_argument
 from streamdec.cli.progress import write_line
 from streamdec.cli.rows import (
     Complaints,
@@ -41,8 +35,7 @@ from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.token_ids import check_token_id
 from streamdec.errors import TokenizerLoadError
-from streamdec.protocols import Tokenizer
-from streamdec.trace import TokenRecord, Trace, Tracer, replay
+from streamdec.trace import TokenRecord, Trace, Tracer
 from streamdec.trace.html import html_page
 
 __all__ = ["trace"]
@@ -105,13 +98,6 @@ def _parse_ids(_context: click.Context, _option: click.Parameter, value: str) ->
     help="Remove letters, ids and names from the trace, so that it can be shared; keep shapes and "
     "sizes.",
 )
-@click.option(
-    "--replay",
-    "played",
-    type=click.File("rb"),
-    metavar="TRACE",
-    help="Step a trace of --jsonl with TOKENIZER again, and report the first difference.",
-)
 @tokenizer_argument
 @source_argument
 def trace(
@@ -125,7 +111,6 @@ def trace(
     as_jsonl: bool,
     html_file: Path | None,
     redact: bool,
-    played: BufferedReader | None,
     options: dict[str, Any],
 ) -> None:
     """Show what happens to each token id in FILE (or stdin, "-") when TOKENIZER streams it.
@@ -135,20 +120,16 @@ def trace(
     not complete, and the text that is withheld, with the stops that it may become. Above the table
     is the verdict: whether the text equals the full decode of all ids.
 
-    The exit status is 1 if the texts differ, if an id was bad (it is named on stderr), or if a
-    replay differs from its trace; 2 if there is nothing to trace.
+    The exit status is 1 if the texts differ or if an id was bad (it is named on stderr); 2 if there
+    is nothing to trace. To compare two versions of streamdec, compare what --jsonl writes.
 
     \b
     Examples:
       echo "72 9 15" | streamdec trace ./model
       streamdec trace ./model answers.jsonl --line 3 --stop '\\nUser:' --html answer.html
       streamdec trace ./model ids.txt --jsonl > ids.trace
-      streamdec trace ./model --replay ids.trace
     """
     context = click.get_current_context()
-    if played is not None:
-        _check_alone(context)
-        context.exit(_replay(played, load(tokenizer, fast="off")))
     if as_jsonl and html_file == Path("-"):
         raise click.UsageError("--jsonl and --html - cannot both be written to stdout")
     loaded = load(tokenizer, fast="off")
@@ -168,32 +149,6 @@ def trace(
     _write(result, as_jsonl=as_jsonl, html_file=html_file)
     if complaints.count or result.verdict.equal is False:
         context.exit(NOT_ALL_IS_WELL)
-
-
-# --- replay -------------------------------------------------------------------------------------
-
-
-def _check_alone(context: click.Context) -> None:
-    """Raise UsageError if options were given that a replay does not take."""
-    taken = {"tokenizer", "played", *LOADING_OPTIONS}
-    for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        if parameter.name not in taken and source is click.core.ParameterSource.COMMANDLINE:
-            is_option = isinstance(parameter, click.Option)
-            name = "/".join([*parameter.opts, *parameter.secondary_opts]) if is_option else "FILE"
-            raise click.UsageError(f"--replay does not take {name}: the trace contains it")
-
-
-def _replay(source: BufferedReader, tokenizer: Tokenizer) -> int:
-    """Write the result of the replay; return the exit status."""
-    lines = (line.decode("utf-8", "replace") for line in source)
-    recorded = Trace.from_lines(lines)
-    difference = replay(recorded, tokenizer)
-    if difference is None:
-        click.echo(f"{len(recorded.tokens)} tokens replayed: all as in the trace")
-        return 0
-    write_line(f"{len(recorded.tokens)} tokens in the trace; the first difference: {difference}")
-    return NOT_ALL_IS_WELL
 
 
 # --- ids ------------------------------------------------------------------------------------------

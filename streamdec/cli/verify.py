@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
-from functools import partial
+from collections.abc import Iterator, Sequence
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -35,11 +33,10 @@ from streamdec.cli.rows import (
     InputFormat,
     field_option,
     input_format_option,
-    json_line,
     source_argument,
 )
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
-from streamdec.cli.streaming import Difference, Streaming
+from streamdec.cli.streaming import WAYS, Difference, Streaming
 from streamdec.core.tables import route_of
 from streamdec.errors import TokenizerLoadError
 
@@ -51,7 +48,7 @@ IDS_AT_ONCE = 16_384
 """Plain ids are verified in parts of this size."""
 _IDS_SHOWN = 24
 _MOST_IDS = 400
-"""The most ids of the smallest part that are shown; JSON has all."""
+"""The most ids of the smallest part that are shown."""
 
 
 @click.command()
@@ -64,25 +61,12 @@ _MOST_IDS = 400
 @input_format_option("ids", "text")
 @field_option
 @click.option(
-    "--line",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Verify only the row in line N.",
-)
-@click.option(
     "--seed",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
     metavar="N",
-    help="The seed of the random numbers: the same one cuts the rows in the same places.",
-)
-@click.option(
-    "--output",
-    type=click.Choice(["text", "jsonl"]),
-    default="text",
-    show_default=True,
-    help="Text for people, or a JSON object for each difference and a last one with counts.",
+    help="The seed of the random numbers: the same one cuts a row in the same places.",
 )
 @loading_options
 @tokenizer_argument
@@ -92,28 +76,25 @@ def verify(
     of_encoders: bool,
     input_format: InputFormat | None,
     field: str,
-    line: int | None,
     seed: int,
-    output: str,
     source: BufferedReader,
     load: Loader,
 ) -> None:
     """Compare streamed text with the full decode, for each row of FILE (or stdin, "-").
 
-    FILE contains token ids; or, with --input-format text, a text, which is encoded first with
-    special tokens added; or JSONL, each line a list of ids, a string, or an object with 'token_ids'
-    or the field --field.
+    FILE contains token ids; or JSONL, each line a list of ids or an object with 'token_ids'.
 
     Each row is streamed id by id, in random batches, restored from snapshots at random places, and
     with its beginning as the prompt; with and without stops, and with special tokens skipped and
     shown. Tokenizers with byte-fallback tokens stream with both values of --byte-fallback. The
     oracle is the tokenizer's own decode. For each row that differs, the ids of the smallest part
-    that still differs are shown, for 'streamdec trace'. --line and the same --seed repeat a row.
+    that still differs are shown, for 'streamdec trace'.
 
     With --encode the ids that fastokens gives for a text are compared with those of huggingface:
     with special tokens added, without, and with the text of special tokens as ordinary text. FILE
-    is then one text unless it is JSONL. Both are compared even if fastokens is not used for this
-    tokenizer. Texts that always go to huggingface are left out.
+    is then one text; or JSONL, each line a string or an object with the field --field. Both are
+    compared even if fastokens is not used for this tokenizer. Texts that always go to huggingface
+    are left out.
 
     The exit status is 1 if there is a difference or a bad row, which is named on stderr; 2 if FILE
     has no row.
@@ -122,89 +103,54 @@ def verify(
     Examples:
       streamdec verify ./model answers.jsonl
       streamdec encode --tokenizer ./model prompt.txt | streamdec verify ./model --seed 7
-      streamdec verify ./model --input-format text prompt.txt --output jsonl
       streamdec verify --encode ./model prompt.txt
     """
-    context = click.get_current_context()
-    if of_encoders and input_format == "ids":
-        raise click.UsageError("--encode compares the ids of texts; --input-format ids has none")
+    if input_format == ("ids" if of_encoders else "text"):
+        raise click.UsageError("--encode compares the ids of texts; without it ids are streamed")
     loaded = load(tokenizer) if of_encoders else load(tokenizer, fast="off")
     given = Input(source, input_format, "text" if of_encoders else "ids")
-    kind: _Encoders | _Streams
-    if of_encoders:
-        kind = _Encoders(loaded, tokenizer)
-        fields: dict[str, type] = {field: str}
-    else:
-        kind = _Streams(loaded, seed)
-        fields = {"token_ids": list, field: str}
+    kind: Any = _Encoders(loaded, tokenizer) if of_encoders else _Streams(loaded, seed)
+    fields: dict[str, type] = {field: str} if of_encoders else {"token_ids": list}
     rows = differing = 0
     with Progress() as progress:
-        for number, row in _rows(given, fields):
-            if line is not None and number > line:
-                break
-            if line not in (None, number):
-                continue
+        for number, row in _rows(given):
             rows += 1
             with given.complaints.about(number):
-                told = kind.difference(number, row(), is_shown=differing < MOST_SHOWN)
+                value = given.parse_row(row, fields)[0] if isinstance(row, bytes) else row
+                told = kind.difference(number, value, is_shown=differing < MOST_SHOWN)
                 if told is not None:
                     differing += 1
                     wipe()
-                    _write(told.facts if output == "jsonl" else told.text)
+                    _write(told)
             progress(f"{counted(rows, 'row')}, {differing:,} differing")
-    bad = given.complaints.count
-    if not rows and not bad:
-        which = "row" if line is None else f"row in line {line}"
-        raise TokenizerLoadError(f"{given.name}: there is no {which} to verify")
-    counts = {**kind.counts, "differing": differing, "bad": bad}
-    _write({"verified": counts} if output == "jsonl" else kind.summary(differing))
-    sys.stdout.buffer.flush()
-    if differing or bad:
-        context.exit(NOT_ALL_IS_WELL)
+    if not rows and not given.complaints.count:
+        raise TokenizerLoadError(f"{given.name}: there is no row to verify")
+    _write(kind.summary(differing))
+    if differing or given.complaints.count:
+        click.get_current_context().exit(NOT_ALL_IS_WELL)
 
 
-def _rows(
-    given: Input, fields: dict[str, type]
-) -> Iterator[tuple[int, Callable[[], list[Any] | str]]]:
-    """Yield the line of each row, and a function that parses the row."""
+def _rows(given: Input) -> Iterator[tuple[int, bytes | list[int]]]:
+    """Yield the line of each row, and the row: plain ids as they are, others to be parsed."""
     if given.format == "ids":
         ids = given.ids()
         while part := [*islice(ids, IDS_AT_ONCE)]:
-            yield part[0][0], partial(_ids_of, part)
+            yield part[0][0], [token_id for _, token_id in part]
         return
-    for number, row in given.rows():
-        if row:
-            yield number, partial(_value_of, given, row, fields)
+    yield from ((number, row) for number, row in given.rows() if row)
 
 
-def _value_of(given: Input, row: bytes, fields: dict[str, type]) -> list[Any] | str:
-    value: list[Any] | str = given.parse_row(row, fields)[0]
-    return value
-
-
-def _ids_of(part: list[tuple[int, int]]) -> list[Any]:
-    return [token_id for _, token_id in part]
-
-
-def _write(told: str | dict[str, Any]) -> None:
+def _write(told: str) -> None:
     # UTF-8 in every locale; the bytes of a path may be no text.
-    line = json_line(told) if isinstance(told, dict) else f"{told}\n".encode(errors="replace")
-    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.write(f"{told}\n".encode(errors="replace"))
     sys.stdout.buffer.flush()
-
-
-class _Told(NamedTuple):
-    """The report of a row that differs."""
-
-    text: str
-    facts: dict[str, Any]
 
 
 # --- streams --------------------------------------------------------------------------------------
 
 
 class _Streams:
-    """Streams rows of ids. A row of text is encoded first."""
+    """Streams rows of ids."""
 
     def __init__(self, tokenizer: LoadedTokenizer, seed: int) -> None:
         self._tokenizer = tokenizer
@@ -212,68 +158,40 @@ class _Streams:
         self._seed = seed
         self._rows = self._ids = 0
 
-    def difference(self, number: int, row: list[Any] | str, *, is_shown: bool) -> _Told | None:
+    def difference(self, number: int, row: list[Any], *, is_shown: bool) -> str | None:
         """Return the report if the row differs."""
-        if isinstance(row, str):
-            row = list(self._tokenizer.encode(row, add_special_tokens=True).ids)
-        # With --line a row is cut in the same places.
-        seed = f"{self._seed} {number}"
+        # A row is cut in the same places wherever it is.
+        seed = f"{self._seed} {row}"
         found = self._streaming.difference(row, random.Random(seed))
         self._rows += 1
         self._ids += len(row)
         if found is None:
             return None
-        facts = {"line": number, "seed": self._seed, **asdict(found)}
-        heading = f"line {number}: {found.how} ({_listed(found.options)})"
-        if not is_shown:
-            return _Told(heading, facts)
-        ids, smaller = self._streaming.smallest(row, found, seed)
-        facts["token_ids"] = ids
-        return _Told("\n".join([heading, *self._lines(row, found, ids, smaller)]), facts)
+        options = ", ".join(f"{name}={value}" for name, value in found.options.items())
+        heading = f"line {number}: {found.how} ({options})"
+        return "\n".join([heading, *self._lines(row, found, seed)]) if is_shown else heading
 
-    def _lines(
-        self, row: Sequence[int], found: Difference, ids: Sequence[int], smaller: Difference
-    ) -> Iterator[str]:
-        yield f"  where     {self._place(row, found)}"
+    def _lines(self, row: Sequence[int], found: Difference, seed: str) -> Iterator[str]:
+        stop = "" if found.stop is None else f", with the stop {found.stop!a}"
+        prompt = f", after {found.prompt} ids as the prompt" if found.prompt else ""
         if found.error:
-            yield f"  raised    {found.error}"
+            yield f"  raised    {found.error}{prompt}{stop}"
         else:
+            yield f"  where     character {found.position}{prompt}{stop}"
             yield f"  came      {found.given!a}"
             yield f"  decode()  {found.expected!a}"
+        ids, smaller = self._streaming.smallest(row, found, seed)
         if len(ids) <= _MOST_IDS:
             yield f"  ids       {' '.join(map(str, ids))}"
             if smaller.prompt:
                 yield f"            of which the first {smaller.prompt} are the prompt"
 
-    def _place(self, row: Sequence[int], found: Difference) -> str:
-        index = found.token_index
-        if index is not None:
-            piece = self._tokenizer.id_to_token(row[index])
-            token = f"token {index} ({row[index]} {piece!a})"
-        else:
-            token = "some token" if found.error else "the end of the stream"
-        place = "" if found.position is None else f", character {found.position}"
-        stop = "" if found.stop is None else f", with the stop {found.stop!a}"
-        prompt = f", after {found.prompt} ids as the prompt" if found.prompt else ""
-        return f"{token}{place}{prompt}{stop}"
-
-    @property
-    def counts(self) -> dict[str, Any]:
-        """The counts of the summary."""
-        return {
-            "rows": self._rows,
-            "ids": self._ids,
-            "ways": self._streaming.ways,
-            "seed": self._seed,
-            "unjudged": self._streaming.unjudged,
-        }
-
     def summary(self, differing: int) -> str:
         """Return the summary in words."""
+        ways = WAYS * len(self._streaming.options)
         told = (
-            f"{counted(self._rows, 'row')} of {counted(self._ids, 'id')}, streamed in "
-            f"{self._streaming.ways} ways (seed {self._seed}): "
-            f"{differing:,} with other text than the whole decode"
+            f"{counted(self._rows, 'row')} of {counted(self._ids, 'id')}, streamed in {ways} ways "
+            f"(seed {self._seed}): {differing:,} with other text than the whole decode"
         )
         if route_of(self._tokenizer) == "window":
             told += (
@@ -287,10 +205,6 @@ class _Streams:
                 "other"
             )
         return told
-
-
-def _listed(options: Any) -> str:
-    return ", ".join(f"{name}={value}" for name, value in options.items())
 
 
 # --- encoders -------------------------------------------------------------------------------------
@@ -313,29 +227,15 @@ class _Encoders:
         self._comparison = comparison.Comparison(tokenizer, encoder)
         self._compared = self._left_out = 0
 
-    def difference(
-        self,
-        number: int,
-        row: list[Any] | str,
-        *,
-        is_shown: bool,
-    ) -> _Told | None:
+    def difference(self, number: int, row: str, **_: bool) -> str | None:
         """Return the report if the ids differ."""
-        assert isinstance(row, str), "--encode reads only texts"
         guarded = self._tokenizer.report.guarded
         if guarded and guarded in row:
             self._left_out += 1
             return None
         found = self._comparison.difference(row)
         self._compared += 1
-        if found is None:
-            return None
-        return _Told(_described(number, found, self._tokenizer), {"line": number, **asdict(found)})
-
-    @property
-    def counts(self) -> dict[str, Any]:
-        """The counts of the summary."""
-        return {"rows": self._compared, "left_out": self._left_out}
+        return None if found is None else _described(number, found, self._tokenizer)
 
     def summary(self, differing: int) -> str:
         """Return the summary in words."""

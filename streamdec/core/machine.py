@@ -148,9 +148,12 @@ class Machine(Walk):
         num_bytes, jailed = len(self.held), self._jailed_text
         if num_bytes:
             since.append(tokens - self._table.oldest(self._table.state(self._row)))
-        if jailed:
-            at = self._checkpoint()
-            since.append(endings.origin_of_end(at, jailed))
+        in_stop = self._matching.jailed
+        if in_stop:
+            since.append(endings.origin_of_end(self._checkpoint(), in_stop))
+        if len(jailed) > len(in_stop):  # the rest may belong to a sequence of ids
+            first = self._live[0]
+            since.append(first.place if first.origin is None else first.origin)
         oldest = max(min(since, default=tokens), 0)
         return Withheld(num_bytes, len(jailed), tokens - oldest)
 

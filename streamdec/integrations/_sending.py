@@ -102,12 +102,22 @@ class Sending:
         self._progress: anyio.Event | None = None
         """Set when chunks were taken to be sent, and when a sender has finished."""
         self.error: Exception | None = None
-        """The error of a stream or the encoder."""
+        """The first error of a stream or the encoder."""
+        self._is_complete = True
+        """Whether no error came before the end of its sample."""
 
     def connect(self, send: Send, is_behind: Callable[[], bool], group: TaskGroup) -> None:
         """Note the client's connection, and the tasks of the response."""
         self._raw_send, self._is_behind, self._group = send, is_behind, group
         self._reading, self._late = anyio.CancelScope(), anyio.Event()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the readers are cancelled."""
+        reading = self._reading
+        return reading is not None and (
+            reading.cancel_called or self._group.cancel_scope.cancel_called
+        )
 
     async def run(self, head: Message, keep_alive: float | None) -> None:
         """Send ``head``, the events of all samples, and the end. Then cancel the other tasks."""
@@ -146,7 +156,7 @@ class Sending:
         self._stop_reading()
 
     def _last(self) -> bytes:
-        if self.error is None:
+        if self._is_complete:
             try:
                 return self._wire.flush_bytes()
             except ValueError as error:  # there are fewer streams than samples
@@ -163,7 +173,7 @@ class Sending:
                 if self._is_sending or self._waiting or self._is_behind():
                     await self._leave(sample, chunk)
                 else:
-                    await self._send_as_reader(sample.encoded(chunk))
+                    await self._send_all(sample.encoded(chunk), is_reader=True)
         except anyio.get_cancelled_exc_class() as error:
             if _is_cancelled():
                 raise
@@ -171,12 +181,14 @@ class Sending:
             found.__cause__ = error
             self._fail(found)
         except Exception as error:  # noqa: BLE001 (it is raised after the client was told)
-            if not self._is_aborted:  # engines may raise any error when they are cancelled
+            if sample.has_ended:
+                self.error = self.error or error  # the sample is complete all the same
+            elif not self._is_aborted:  # engines may raise any error when they are cancelled
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        if self.error is None:
-            self.error = error
+        self.error = self.error or error
+        self._is_complete = False
         self._stop_reading()
 
     def _stop_reading(self) -> None:
@@ -186,15 +198,6 @@ class Sending:
             self._reading.cancel()
 
     # --- sending
-
-    async def _send_as_reader(self, data: bytes) -> None:
-        self._is_reader_sending = True
-        try:
-            await self._send_all(data)
-        finally:
-            self._is_reader_sending = False
-            if self._is_over:
-                self._stop_reading()
 
     async def _leave(self, sample: Sample, chunk: Chunk) -> None:
         """Leave ``chunk`` to the next sender. Wait while too many chunks wait."""
@@ -231,17 +234,24 @@ class Sending:
             except Exception as error:  # noqa: BLE001 (as in the reader of a sample)
                 self._fail(error)
 
-    async def _send_all(self, data: bytes = b"") -> None:
+    async def _send_all(self, data: bytes = b"", *, is_reader: bool = False) -> None:
         """Send ``data``, and the waiting chunks. No other task may be sending."""
-        self._is_sending = True
+        self._is_sending, self._is_reader_sending = True, is_reader
         try:
             while data or self._waiting:
                 if data:
-                    await self._send(_body(data))
+                    try:
+                        await self._raw_send(_body(data))
+                    except OSError:
+                        await self._disconnect()
+                    self._num_sent += 1
                 data = self._take() if self._waiting else b""
         finally:
-            self._is_sending = False
-            self._note_progress()
+            self._is_sending = self._is_reader_sending = False
+            if self._progress is not None:
+                self._note_progress()
+            if is_reader and self._is_over:
+                self._stop_reading()
 
     def _take(self) -> bytes:
         """Return the events of the waiting chunks: one of each sample."""
@@ -255,10 +265,13 @@ class Sending:
     async def _send(self, message: Message) -> None:
         try:
             await self._raw_send(message)
-        except OSError:  # servers of ASGI 2.4 raise it when the client has disconnected
-            self._group.cancel_scope.cancel()
-            await checkpoint()
-        self._num_sent += 1
+        except OSError:
+            await self._disconnect()
+
+    async def _disconnect(self) -> None:
+        """Cancel the response. Servers of ASGI 2.4 raise OSError if the client has disconnected."""
+        self._group.cancel_scope.cancel()
+        await checkpoint()
 
 
 class Sample:

@@ -102,7 +102,8 @@ class EventStreamResponse(_Response):
     * When the client disconnects, all streams are cancelled and closed. The response then returns
       without an error.
     * If a stream raises, the client gets the text before the error, and then an error of the API
-      without details. Afterwards the response raises the error, for the server's log.
+      without details. Afterwards the response raises the error, for the server's log. An error
+      after the last chunk, such as an error of closing the source, is only raised.
     * If nothing was sent for ``keep_alive`` seconds, the client gets an event that clients ignore.
 
     No task and no open stream is left afterwards, even if no stream had begun.
@@ -178,6 +179,11 @@ class EventStreamResponse(_Response):
             raise sending.error
         if self.background is not None:
             await self.background()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the streams are cancelled: the client is gone, or the response was aborted."""
+        return self._sending.is_cancelled
 
     def abort(self) -> None:
         """End the response early, because the server shuts down or the engine is lost.

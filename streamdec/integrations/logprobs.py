@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, SupportsIndex
 
-from streamdec.chunks import Chunk, FinishReason, chunk_of
+from streamdec.chunks import Chunk, FinishReason, Withheld, chunk_of
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import check_token_id
@@ -248,14 +248,14 @@ class LogprobTracker:
         return self.decoder.finished
 
     @property
-    def holds(self) -> bool:
-        """Whether bytes are held."""
-        return self.decoder.holds
-
-    @property
     def withholds(self) -> bool:
         """Whether anything is held or jailed."""
         return self.decoder.withholds
+
+    @property
+    def withheld(self) -> Withheld:
+        """How much is held and jailed, and for how many tokens."""
+        return self.decoder.withheld
 
     @property
     def jailed(self) -> str:

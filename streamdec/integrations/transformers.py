@@ -1,36 +1,30 @@
-"""transformers: the text of a call of ``generate``, row by row, while it runs.
+"""Streams the text of a call of transformers' ``generate`` while it runs, and ends rows at stops.
 
-In: what ``generate`` tells a streamer and a stopping criterion, which are one object here: the
-prompt of each row, and after each step all ids so far. Out: chunks with their row, to a plain or an
-asynchronous reader in another thread, and to ``generate`` which rows have ended.
+``GenerateStreamer`` is a streamer and a stopping criterion in one object, and an iterator of the
+new text of each row for another thread or task. It decodes when ``generate`` asks the criterion:
+then a stop ends its row, and no further token is generated. ``put`` comes too late for that, and
+does not tell a running row from a padded one. ``StopSequenceCriteria`` works without a streamer.
 
-The text is decoded when the criteria are asked: then a stop that is complete ends its row, and no
-further token is generated. ``put`` comes too late for that, and does not tell a row that goes on
-from one that is padded. The criterion that works without a streamer is told the prompt's length
-instead.
-
-Tried with transformers 5.23.0 and 4.57.6, torch 2.13.0. Neither is imported here.
+Tried with transformers 5.23.0 and 4.57.6, torch 2.13.0. This module imports neither.
 """
 
 from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import compress
 from types import TracebackType
-from typing import Any, Self, Unpack, cast
+from typing import Any, Self, Unpack
 
 import anyio
 
-from streamdec.chunks import Chunk, FinishReason, joined
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.chunks import joined
 from streamdec.core.stops.conditions import StopConditions
+from streamdec.integrations._generate_rows import Rows
 from streamdec.integrations._row_feed import RowChunk, RowFeed
-from streamdec.integrations._tokenizers import decoder_for
-from streamdec.streams.options import DecoderOptions, DecodingOptions, unknown_option
-from streamdec.streams.pool import DecoderPool
+from streamdec.streams.options import DecoderOptions
 
 __all__ = ["GenerateStreamer", "RowChunk", "StopSequenceCriteria"]
 
@@ -48,34 +42,35 @@ class GenerateStreamer:
             for row, chunk in streamer:
                 print(row, chunk.text)
 
-    Whoever runs it otherwise gives it the streamer twice, and says which ids end a row::
+    If you call ``generate`` yourself, pass the streamer twice, and name the ids that end a row::
 
         streamer = GenerateStreamer(tokenizer, stop="\nUser:", eos_token_ids=2)
         model.generate(**inputs, streamer=streamer, stopping_criteria=[streamer])
 
-    Each row has a chunk with a ``finish_reason``, its last. It is ``"stop"`` after a stop or an
-    end-of-sequence id, ``"length"`` if ``generate`` ended otherwise. What lags is joined: of each
-    row that has text a reader gets one chunk at a time. Nothing waits for the reader: all ids are
-    in the memory of ``generate`` anyway, whose length has a limit.
+    The last chunk of each row has a ``finish_reason``: ``"stop"`` after a stop or an
+    end-of-sequence id, otherwise ``"length"``. A slow reader gets the waiting text of a row as one
+    chunk, and ``generate`` does not wait for it.
 
-    Leaving the block, or ``close``, ends ``generate`` at its next token, and waits until it has
-    ended if ``start`` began it. What ``generate`` raises is raised to the reader, after all text
-    that was certain before it.
+    ``close``, or the end of the ``with`` block, ends ``generate`` at its next token. If ``start``
+    began it, ``close`` waits until it has ended. The reader gets the exception of ``generate``,
+    after the text that was certain before it.
 
     Args:
-        tokenizer: one of streamdec, or of transformers. Of a fast one of transformers a
-            :class:`streamdec.HuggingFaceTokenizer` is made: make it once where there are many
-            calls.
-        conditions: when a row ends; or for each prompt its own, or for each row. Or give the parts
-            as options: ``stop="\nUser:"``.
+        tokenizer: a tokenizer of streamdec or of transformers. From a fast tokenizer of
+            transformers each call makes a :class:`streamdec.HuggingFaceTokenizer`; for many calls,
+            make it once yourself.
+        conditions: when a row ends: one for all rows, one for each prompt, or one for each row. Or
+            give the parts as options: ``stop="\nUser:"``.
         return_token_ids: whether chunks have ``token_ids``.
-        options: those of StopConditions, for all rows, and of decoding. ``eos_token_ids`` are the
-            ids at which ``generate`` ends a row, ``()`` if there are none; ``start`` finds them by
-            itself, and these are added.
+        options: options of StopConditions, for all rows, and of decoding. ``eos_token_ids`` are the
+            ids at which ``generate`` ends a row, ``()`` if there are none. ``start`` finds them
+            itself, and adds these.
 
-    Raises TypeError and ValueError for what is no tokenizer, condition or option.
+    Raises:
+        TypeError: an argument has the wrong type, or there is no such option.
+        ValueError: a condition or an option has a wrong value.
 
-    By hand, this is what ``generate`` does with it:
+    ``generate`` calls it like this:
 
     >>> import torch
     >>> from streamdec import MockTokenizer
@@ -100,13 +95,14 @@ class GenerateStreamer:
     ) -> None:
         eos_token_ids = options.pop("eos_token_ids", None)
         self._eos = None if eos_token_ids is None else _eos_ids(eos_token_ids)
-        self._decoding, self._conditions = _sorted("GenerateStreamer", conditions, options)
-        self._rows = _Rows(tokenizer, return_token_ids=return_token_ids)
+        self._rows = Rows(
+            "GenerateStreamer", tokenizer, conditions, options, return_token_ids=return_token_ids
+        )
         self._out = RowFeed()
         self.decoders = self._rows.decoders
-        """The decoder of each row, to look at once it has ended: its ``match``, its counts."""
+        """The decoder of each row. After the end it has the row's ``match`` and counts."""
         self.errors = self._rows.errors
-        """What was wrong with rows whose ``finish_reason`` is ``"error"``; the others went on."""
+        """The exceptions of the rows whose ``finish_reason`` is ``"error"``; other rows went on."""
         self._mask: Any = None
         self._others: list[_Heard] = []
         self._is_closed = False
@@ -117,14 +113,20 @@ class GenerateStreamer:
     # --- generate in a thread
 
     def start(self, model: Any, *args: Any, **kwargs: Any) -> None:
-        """Calls ``model.generate`` with these arguments in a thread, and returns at once.
+        """Call ``model.generate`` in a thread, and return at once.
 
-        The streamer adds itself, and hears what other ``stopping_criteria`` decide, so that a row
-        that they end has ended here too.
+        The streamer adds itself to the arguments. A row that another of the ``stopping_criteria``
+        ends has ended here too.
 
-        Raises RuntimeError the second time; TypeError for a ``streamer``, of which there can be
-        one, for ``stop_strings``: they are to be the streamer's ``stop``, and for more than the
-        inputs and the ``generation_config`` without a name.
+        Args:
+            model: a model of transformers.
+            args: the inputs and the ``generation_config`` of ``generate``.
+            kwargs: the other arguments of ``generate``.
+
+        Raises:
+            RuntimeError: the streamer was used before.
+            TypeError: ``kwargs`` has a ``streamer`` or ``stop_strings`` (use the streamer's
+                ``stop``), or ``args`` has more than two values.
         """
         if len(args) > 2:
             raise TypeError(
@@ -162,9 +164,10 @@ class GenerateStreamer:
             self._out.end()
 
     def result(self) -> Any:
-        """What ``generate`` returned, once it has; the prompt and whatever followed stops included.
+        """Wait until ``generate`` has ended, and return what it returned.
 
-        Raises what it raised; RuntimeError if ``start`` did not run it.
+        That has the prompt, and the ids that followed stops. Raises what ``generate`` raised;
+        RuntimeError if ``start`` did not run it.
         """
         if self._thread is None:
             raise RuntimeError("generate was not run by start(): its result is with its caller")
@@ -176,11 +179,14 @@ class GenerateStreamer:
     # --- what generate calls
 
     def put(self, value: Any) -> None:
-        """Takes the prompts: the first ``value``, ids as a tensor of (rows, tokens).
+        """Take the prompts, which are the first ``value``: a tensor of ids, (rows, tokens).
 
-        What follows is not looked at: those tokens are read as a criterion. Raises ValueError
-        without ``eos_token_ids``, and for conditions that are not of so many rows; RuntimeError
-        once ``generate`` has ended.
+        Later values are ignored: the streamer reads the new tokens as a criterion.
+
+        Raises:
+            ValueError: ``eos_token_ids`` is missing, or the number of conditions does not fit the
+                number of rows.
+            RuntimeError: ``generate`` has ended.
         """
         if self._has_ended:
             raise RuntimeError("a streamer is for one call of generate: make another one")
@@ -195,16 +201,19 @@ class GenerateStreamer:
             )
         conditions = [
             replace(each, eos_token_ids=tuple({*each.eos_token_ids, *self._eos}))
-            for each in _for_rows(self._conditions, len(prompts))
+            for each in self._rows.conditions(len(prompts))
         ]
-        self._rows.begin(prompts, _unpadded(prompts, self._mask), conditions, self._decoding)
+        self._rows.begin(prompts, _unpadded(prompts, self._mask), conditions)
 
     def __call__(self, input_ids: Any, scores: Any = None, **kwargs: Any) -> Any:
-        """Which rows have ended, as a tensor of bools of (rows,).
+        """Return which rows have ended, as a tensor of bools of (rows,).
 
-        ``input_ids`` are all ids so far, a tensor of (rows, tokens); ``scores`` are not looked at.
+        Args:
+            input_ids: all ids so far, a tensor of (rows, tokens).
+            scores: not used.
+            kwargs: not used.
 
-        Raises RuntimeError for ids that do not go on from those before.
+        Raises RuntimeError if the ids do not continue those of the call before.
         """
         try:
             self._read(input_ids)
@@ -215,7 +224,7 @@ class GenerateStreamer:
         return self._rows.ended(input_ids)
 
     def _read(self, input_ids: Any) -> None:
-        """Decodes what is new of each row, and hands over what it brings out."""
+        """Decode the new ids of each row, and hand their chunks to the reader."""
         if not self.decoders:
             raise RuntimeError("generate has not told the prompt: give it streamer= as well")
         new = self._rows.new_ids(input_ids)
@@ -233,17 +242,17 @@ class GenerateStreamer:
         self._out.put(chunks)
 
     def _up_to_eos(self, ids: list[int]) -> list[int]:
-        """``ids`` up to where ``generate`` ends the row: what follows there is padding."""
+        """Return ``ids`` up to the id at which ``generate`` ends the row; padding follows it."""
         ends = (place for place, each in enumerate(ids, 1) if self._eos and each in self._eos)
         return ids[: next(ends, len(ids))]
 
     def _fail(self, error: BaseException) -> None:
-        """The end of the rows and of the reader; what they withhold can be looked at."""
+        """End the rows and the reader's iteration for an error."""
         self._rows.fail()
         self._out.end(error)
 
     def end(self) -> None:
-        """Ends the rows that have not ended, for length: what was withheld comes out."""
+        """End the rows that have not ended, for length, and output what they withheld."""
         if self._has_ended:
             return
         self._has_ended = True
@@ -277,16 +286,16 @@ class GenerateStreamer:
     # --- the end
 
     def close(self) -> None:
-        """Ends ``generate`` at its next token; if ``start`` began it, waits until it has ended.
+        """End ``generate`` at its next token. If ``start`` began it, wait until it has ended.
 
-        Afterwards there are no chunks.
+        There are no chunks afterwards.
         """
         self._close()
         if self._thread is not None:
             self._thread.join()
 
     async def aclose(self) -> None:
-        """``close`` from a task: others run while it waits, and it is shielded."""
+        """Do what ``close`` does without blocking the event loop; shielded from cancellation."""
         self._close()
         if self._thread is not None:
             with anyio.CancelScope(shield=True):
@@ -339,12 +348,12 @@ class StopSequenceCriteria:
         prompt_length: how many ids each row has before the first generated one: the width of
             ``input_ids``, left padding included. 0 for ``inputs_embeds``, 1 for most
             encoder-decoder models. A stop does not begin in the prompt.
-        options: those of StopConditions, for all rows, and of decoding. ``generate`` itself ends
-            rows at end-of-sequence ids, so they need not be named.
+        options: options of StopConditions, for all rows, and of decoding. ``generate`` itself ends
+            rows at end-of-sequence ids.
 
     Raises what GenerateStreamer raises; ValueError for a ``prompt_length`` below 0.
 
-    By hand, this is what ``generate`` does with it:
+    ``generate`` calls it like this:
 
     >>> import torch
     >>> from streamdec import MockTokenizer
@@ -371,13 +380,12 @@ class StopSequenceCriteria:
             raise TypeError(f"prompt_length must be an int, not {prompt_length!r:.40}")
         if prompt_length < 0:
             raise ValueError(f"prompt_length must be 0 or more, not {prompt_length}")
-        self._decoding, self._conditions = _sorted("StopSequenceCriteria", conditions, options)
         self._prompt_length = prompt_length
-        self._rows = _Rows(tokenizer)
+        self._rows = Rows("StopSequenceCriteria", tokenizer, conditions, options)
         self.decoders = self._rows.decoders
         """The decoder of each row, after the first call: its ``match``, its counts."""
         self.errors = self._rows.errors
-        """What was wrong with rows that could not be decoded. They have ended."""
+        """The exceptions of rows that could not be decoded. These rows have ended."""
 
     def __call__(self, input_ids: Any, scores: Any = None, **kwargs: Any) -> Any:
         """Return which rows have ended, as a tensor of bools of (rows,).
@@ -387,9 +395,11 @@ class StopSequenceCriteria:
             scores: not used.
             kwargs: not used.
 
-        Raises ValueError if there are fewer ids than ``prompt_length``, or if the conditions are
-        not of so many rows; RuntimeError for ids that do not go on from those before: criteria are
-        for one call of ``generate``, and not for beams.
+        Raises:
+            ValueError: there are fewer ids than ``prompt_length``, or the number of conditions
+                does not fit the number of rows.
+            RuntimeError: the ids do not continue those of the call before. Criteria are for one
+                call of ``generate``, and not for beams.
         """
         if not self.decoders:
             self._begin(input_ids)
@@ -404,105 +414,17 @@ class StopSequenceCriteria:
                 "the number of ids before the first generated one"
             )
         prompts = input_ids[:, : self._prompt_length].tolist()
-        conditions = _for_rows(self._conditions, num_rows)
-        self._rows.begin(prompts, prompts, conditions, self._decoding)
+        self._rows.begin(prompts, prompts, self._rows.conditions(num_rows))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._rows}>"
-
-
-# --- the rows of one call of generate -------------------------------------------------------------
-
-
-class _Rows:
-    """The decoders of the rows, and how much of their ids they have read."""
-
-    def __init__(self, tokenizer: Any, *, return_token_ids: bool = False) -> None:
-        self._pool = DecoderPool(decoder_for(tokenizer), return_token_ids=return_token_ids)
-        self.decoders: list[StopSequenceDecoder] = []
-        self.errors: dict[int, Exception] = {}
-        self._num_seen = 0
-        self._last_seen: list[int] = []
-
-    def __str__(self) -> str:
-        return f"{len(self._pool)} of {len(self.decoders)} rows go on"
-
-    def begin(
-        self,
-        padded: list[list[int]],
-        prompts: list[list[int]],
-        conditions: list[StopConditions],
-        decoding: DecodingOptions,
-    ) -> None:
-        """Begin after the prompts, which ``generate`` has as ``padded``."""
-        self._num_seen = len(padded[0])
-        self._last_seen = [prompt[-1] if prompt else -1 for prompt in padded]
-        for row, (prompt, each) in enumerate(zip(prompts, conditions, strict=True)):
-            self._pool.add(row, each, prompt, **decoding)
-            self.decoders.append(self._pool[row])
-
-    @property
-    def running(self) -> list[int]:
-        """The rows that have not ended."""
-        return [*self._pool]
-
-    def __contains__(self, row: int) -> bool:
-        return row in self._pool
-
-    def new_ids(self, input_ids: Any) -> dict[int, list[int]]:
-        """The new ids of each row that has not ended. ``input_ids`` are all ids so far."""
-        start = max(self._num_seen - 1, 0)
-        rows = input_ids[:, start:].tolist()
-        if self._num_seen and [row[0] if row else None for row in rows] != self._last_seen:
-            raise RuntimeError(
-                f"the ids do not go on from the {self._num_seen} before them: a streamer and its "
-                "criteria are for one call of generate, and not for beams"
-            )
-        new = [row[self._num_seen - start :] for row in rows]
-        self._num_seen, self._last_seen = input_ids.shape[1], [row[-1] for row in rows]
-        return {row: each for row, each in enumerate(new) if row in self._pool}
-
-    def step(self, ids: dict[int, list[int]]) -> dict[int, Chunk]:
-        """Decode new ids. Return the chunk of each row."""
-        chunks = self._pool.step(ids)
-        self._note_errors()
-        return chunks
-
-    def ended(self, input_ids: Any) -> Any:
-        """Which rows have ended, as a tensor of bools on the device of ``input_ids``."""
-        ended = [row not in self._pool for row in range(len(self.decoders))]
-        return input_ids.new_tensor(ended).bool()
-
-    def finish(self, row: int, reason: FinishReason) -> Chunk:
-        """End a row. Return what it withheld."""
-        chunk = self._pool.finish(row, reason)
-        self._note_errors()
-        return chunk
-
-    def abort(self) -> None:
-        """End all rows."""
-        for row in self.running:
-            self._pool.abort(row)
-
-    def fail(self) -> None:
-        """End all rows for an error. Their decoders stay as they were."""
-        for row in self.running:
-            self.decoders[row] = self._pool[row].fork()
-            self._pool.finish(row, "error")
-
-    def _note_errors(self) -> None:
-        self.errors.update(
-            (row, self._pool.errors[row])
-            for row in range(len(self.decoders))
-            if row in self._pool.errors
-        )
 
 
 # --- what generate was given ----------------------------------------------------------------------
 
 
 class _Heard:
-    """A stopping criterion of somebody else, whose answer is noted."""
+    """Another stopping criterion, whose last answer is kept."""
 
     def __init__(self, criterion: Any) -> None:
         self._criterion = criterion
@@ -510,7 +432,7 @@ class _Heard:
 
     def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
         answer = self._criterion(input_ids, scores, **kwargs)
-        # One for all rows is one too, as to transformers.
+        # transformers also accepts one answer for all rows.
         self._answer = input_ids.new_tensor([False] * len(input_ids)).bool() | answer
         return self._answer
 
@@ -520,20 +442,20 @@ class _Heard:
         return getattr(self._criterion, name)  # by an eos_token_id generate knows that it must pad
 
     def ended(self) -> list[bool]:
-        """For each row, whether it has ended."""
+        """Return for each row whether it has ended."""
         answer: list[bool] = self._answer.tolist()
         return answer
 
 
 def _heard(criterion: Any) -> Any:
-    """``criterion``, heard if it may end one row and not another."""
+    """Return ``criterion``; with its answers kept, if it may end one row and not another."""
     return criterion if type(criterion).__name__ in LIMITS else _Heard(criterion)
 
 
 def _unpadded(prompts: list[list[int]], mask: Any) -> list[list[int]]:
-    """The prompts without what their attention mask hides, if it is one of them.
+    """Return the prompts without the ids that the attention mask hides, if it fits them.
 
-    It is of the prompts as they were given, before each became several rows.
+    The mask is that of the prompts before each became several rows.
     """
     if mask is None or mask.ndim != 2 or len(prompts) % mask.shape[0]:
         return prompts
@@ -544,45 +466,12 @@ def _unpadded(prompts: list[list[int]], mask: Any) -> list[list[int]]:
 
 
 def _told(name: str, *configs: Any) -> Any:
-    """What the first of ``configs`` says that says anything."""
+    """Return the first value of ``name`` in ``configs`` that is not None."""
     values = (getattr(config, name, None) for config in configs)
     return next((value for value in values if value is not None), None)
 
 
 def _eos_ids(value: Any) -> frozenset[int]:
-    """An ``eos_token_id`` of transformers: an id, some, or None."""
+    """Return an ``eos_token_id`` of transformers (an id, several, or None) as a set."""
     conditions = StopConditions(eos_token_ids=() if value is None else value)
     return frozenset(conditions.eos_token_ids)
-
-
-# --- options --------------------------------------------------------------------------------------
-
-
-def _sorted(
-    what: str, conditions: Any, options: Mapping[str, Any]
-) -> tuple[DecodingOptions, tuple[StopConditions, ...]]:
-    """The options of decoding, and the conditions: one for all rows, or several."""
-    for name in options:
-        if name not in DecoderOptions.__annotations__:
-            raise unknown_option(f"{what}()", name, DecoderOptions.__annotations__)
-    names = DecodingOptions.__annotations__
-    decoding = {name: value for name, value in options.items() if name in names}
-    others = {name: value for name, value in options.items() if name not in names}
-    if conditions is None:
-        conditions = StopConditions(**others)
-    elif others:
-        raise TypeError(f"{what}() got conditions, which have their own {[*others]}")
-    found = (conditions,) if isinstance(conditions, StopConditions) else tuple(conditions)
-    if not found or not all(isinstance(each, StopConditions) for each in found):
-        raise TypeError(
-            f"conditions must be StopConditions, one or several, not {conditions!r:.60}"
-        )
-    return cast(DecodingOptions, decoding), found
-
-
-def _for_rows(conditions: Sequence[StopConditions], num_rows: int) -> list[StopConditions]:
-    """The conditions of each row; those of a prompt for all its sequences."""
-    times, left = divmod(num_rows, len(conditions))
-    if left or not times:
-        raise ValueError(f"{len(conditions)} conditions, and the batch has {num_rows} rows")
-    return [each for each in conditions for _ in range(times)]

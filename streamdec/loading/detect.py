@@ -24,7 +24,9 @@ from streamdec.errors import TokenizerLoadError
 
 __all__ = ["Detected", "Format", "detect_format"]
 
-Format = Literal["huggingface", "tekken", "tiktoken", "sentencepiece", "gguf", "unsupported"]
+Format = Literal[
+    "huggingface", "tekken", "tiktoken", "sentencepiece", "gguf", "vocabulary", "unsupported"
+]
 
 _HEAD = 4096
 _BLOCK = 2**18
@@ -55,16 +57,19 @@ _RANKS = re.compile(rb"[A-Za-z0-9+/]+={0,2} \d+\r?(\n|\Z)")
 # A ModelProto begins with its pieces: field 1, a message whose own field 1 is the piece's text.
 _SENTENCEPIECE = re.compile(rb"\x0a[\x02-\x7f]\x0a.", re.DOTALL)
 _GGUF = b"GGUF"
+_VOCABULARIES = {"vocab.json": "merges.txt", "vocab.txt": "vocab.txt"}
+"""Files with a vocabulary, and the file that must be beside each."""
 _NAMES: dict[Format, str] = {
     "huggingface": "a tokenizer.json",
     "tekken": "a Tekken file",
     "tiktoken": "a tiktoken rank file",
     "sentencepiece": "a SentencePiece model",
+    "vocabulary": "a vocabulary",
     "gguf": "a GGUF file",
 }
 """In the order in which a folder that has several is served."""
 _WORTH_LOOKING = re.compile(
-    r"(tokenizer.*\.json|.*tekken.*\.json|.*\.tiktoken|.*\.model(\..+)?|.*\.gguf)"
+    r"(vocab\.(json|txt)|tokenizer.*\.json|.*tekken.*\.json|.*\.tiktoken|.*\.model(\..+)?|.*\.gguf)"
 )
 _TOLD = re.compile(r"(.*\.json|.*\.model(\..+)?|.*\.tiktoken|.*\.gguf|vocab\..*|merges\.txt)")
 _LATER_PART = re.compile(r"-(?!00001-)[0-9]{5}-of-[0-9]{5}\.gguf")
@@ -117,6 +122,8 @@ def _detect(path: Path) -> Detected:
 
 
 def _detect_file(path: Path) -> Detected:
+    if path.name in _VOCABULARIES and (path.parent / _VOCABULARIES[path.name]).is_file():
+        return Detected(path, "vocabulary", f"a vocabulary, {path.name}")
     with path.open("rb") as file:
         head = file.read(_HEAD)
         content = head.removeprefix(_BOM).lstrip()

@@ -8,6 +8,7 @@ it was loaded. A backend is imported when a file has its format.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +17,12 @@ from typing import TYPE_CHECKING
 
 from streamdec import hooks
 from streamdec.backends._chat import NewTemplate
+from streamdec.backends.assembled import Assembled, from_sentencepiece, from_vocabulary
 from streamdec.backends.caveats import warn_of_caveats
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec, encoding_of_model
-from streamdec.backends.hybrid import FastOptions, HybridTokenizer
+from streamdec.backends.fast_path import FastOptions, FastPath
+from streamdec.backends.folder_tokens import has_config
+from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.tokenizer_report import (
     FastMode,
     LoadedTokenizer,
@@ -27,7 +31,7 @@ from streamdec.backends.tokenizer_report import (
 )
 from streamdec.chat.tokenizer_chat import TokenizerChat
 from streamdec.core.tables import route_of
-from streamdec.errors import MissingExtraError, TokenizerLoadError
+from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
 from streamdec.loading.detect import Detected, detect_format
 from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
 from streamdec.loading.models import checked, look_up, read_models
@@ -80,13 +84,16 @@ def load_tokenizer(
 
     Args:
         path_or_name: a path, or a name as above.
-        fast: when fastokens is built for a tokenizer.json: in the ``"background"``, ``"now"`` or
-            ``"off"``, as described at :class:`~streamdec.HybridTokenizer`. None means the
-            environment's ``STREAMDEC_FAST``, else ``"background"``. No effect for other formats.
+        fast: when fastokens is built: in the ``"background"``, ``"now"`` or ``"off"``, as described
+            at :class:`~streamdec.HybridTokenizer`. None means the environment's
+            ``STREAMDEC_FAST``, else ``"background"``. It can encode for a tokenizer.json, a rank
+            file, a Tekken file, a byte-level GGUF file, and folders that are loaded as transformers
+            loads them.
         strict: whether it is an error if fastokens cannot be used; needs ``fast="now"``.
-        apply_tokenizer_config: whether added tokens and their flags are also taken from the files
-            beside a tokenizer.json, as transformers and the engines that use it do. None means True
-            for a folder and False for a file. (Loaders in Rust read the tokenizer.json only.)
+        apply_tokenizer_config: whether the files beside a tokenizer.json are applied, as
+            transformers 5 and the engines that use it do. None means True for a folder and False
+            for a file; if code of a folder makes its tokenizer, None also refuses files that
+            contradict each other.
         encoding: the encoding of a rank file that several encodings share, or that is unknown.
         models: a table of model names and their encodings, paths or ids; or the path of a TOML or
             JSON file with one.
@@ -99,9 +106,7 @@ def load_tokenizer(
     Returns:
         A new tokenizer, which threads may share. Its ``report`` says what was requested, which
         library encodes, and why. ``tokenizer_config_changes`` has what the files beside a
-        tokenizer.json changed, and is None if they were not read. (Classes of transformers that
-        build their tokenizer from the vocabulary lose the tokens in its ``undeclared``; here they
-        are kept, and :func:`streamdec.preflight.inspect` names the class.)
+        tokenizer.json changed, and is None if they were not read.
 
     A sample of the tokenizer's ids is compared with its own ``decode``, so a difference is warned
     about here (:class:`~streamdec.StreamdecWarning`) and not in the middle of a stream. So are
@@ -269,14 +274,20 @@ def _loaded(
         tokenizer: Loaded = TiktokenTokenizer.named(source.encoding, allow_download=allow_download)
     else:
         found = detect_format(source.path)
-        if apply_tokenizer_config is None:
-            apply_tokenizer_config = source.path.is_dir()
         if found.format == "huggingface" and encoding is None:
             return HybridTokenizer.from_file(
                 found.path,
                 options,
                 apply_tokenizer_config=apply_tokenizer_config,
+                is_folder=source.path.is_dir(),
                 revision=source.revision,
+            )
+        is_folder = source.path.is_dir()
+        applies = is_folder if apply_tokenizer_config is None else apply_tokenizer_config
+        assembled = _assembled(found, applies=applies) if encoding is None else None
+        if assembled is not None:
+            return HybridTokenizer.from_assembled(
+                assembled, found.path, options, form=found.format, revision=source.revision
             )
         tokenizer = _opened(found, encoding)
     tokenizer.report = TokenizerReport(
@@ -290,7 +301,26 @@ def _loaded(
         revision=source.revision,
         seconds={tokenizer.tokenizer_type: perf_counter() - started},
     )
+    if isinstance(tokenizer, FastPath):
+        tokenizer.begin_fast(options)
     return tokenizer
+
+
+def _assembled(found: Detected, *, applies: bool) -> Assembled | None:
+    """Return the tokenizer.json of another file and the files beside it; None without one."""
+    if found.format == "vocabulary":
+        return from_vocabulary(found.path)
+    if found.format != "sentencepiece" or not applies:
+        return None
+    if not has_config(found.path.parent):
+        return None
+    made = from_sentencepiece(found.path)
+    if isinstance(made, str):
+        what = "ids and text may differ from those of transformers, and added tokens are missing"
+        message = f"{str(found.path.parent)!r}: {what}: {made}"
+        warnings.warn(message, StreamdecWarning, stacklevel=5)
+        return None
+    return made
 
 
 def _opened(found: Detected, encoding: str | EncodingSpec | None) -> Loaded:

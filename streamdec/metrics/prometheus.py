@@ -11,9 +11,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from streamdec.backends._extras import library
-from streamdec.backends.encoding_cache import CacheStatistics
-from streamdec.core.stops.stop_sets import StopSetStatistics
-from streamdec.hooks import Call, StreamEnded
 from streamdec.metrics.instruments import INSTRUMENTS, STATISTICS, Instrument
 from streamdec.metrics.recorder import Record, Recorder, readings
 
@@ -24,8 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["PrometheusMetrics"]
 
 _METHODS = {"counter": "inc", "histogram": "observe", "gauge": "set"}
-_MOVED_BY: dict[type, type] = {Call: CacheStatistics, StreamEnded: StopSetStatistics}
-"""Which statistics are others after an event."""
 _VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """Set where several processes count together; the library reads it too."""
 
@@ -38,8 +33,8 @@ class PrometheusMetrics(Recorder):
     kind of event 1,000 sets of labels are kept, later ones are ``"other"``. What it counts stays in
     the registry: to end it, remove the hook.
 
-    Its multiprocess mode is served too. There the numbers of caches and tables, which are else read
-    when they are asked for, are as of the last call and the last end of a stream.
+    In its multiprocess mode the numbers of caches and stop sets are left out, because they are read
+    from the process that is asked.
 
     Raises :class:`~streamdec.MissingExtraError` without prometheus_client; ValueError if the
     registry has metrics of these names, which is then as it was.
@@ -59,15 +54,11 @@ class PrometheusMetrics(Recorder):
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         super().__init__()
         self._client = library("prometheus_client", "prometheus", "metrics for Prometheus need")
-        self._is_shared = _VARIABLE in os.environ
         self._metrics = {
-            each: self._metric(each)
-            for each in INSTRUMENTS
-            if self._is_shared or each.source not in STATISTICS
+            each: self._metric(each) for each in INSTRUMENTS if each.source not in STATISTICS
         }
-        self._passed_on: dict[Instrument, int] = {}
         collectors = [*self._metrics.values()]
-        if not self._is_shared:
+        if _VARIABLE not in os.environ:
             collectors.append(_Statistics())
         _register(collectors, self._client.REGISTRY if registry is None else registry)
 
@@ -84,31 +75,12 @@ class PrometheusMetrics(Recorder):
             return self._client.Counter(**options)
         if instrument.buckets is not None:
             return self._client.Histogram(**options, buckets=instrument.buckets.bounds)
-        mode = "livesum" if instrument.kind == "updowncounter" else "max"
-        return self._client.Gauge(**options, multiprocess_mode=mode)
+        return self._client.Gauge(**options, multiprocess_mode="max")
 
     def _bind(self, instrument: Instrument, labels: dict[str, str]) -> Record:
         child = self._metrics[instrument].labels(**labels)
         record: Record = getattr(child, _METHODS[instrument.kind])
         return record
-
-    def _record(self, event: tuple[Any, ...]) -> None:
-        super()._record(event)
-        if self._is_shared and type(event) in _MOVED_BY:
-            self._pass_on(_MOVED_BY[type(event)])
-
-    def _pass_on(self, source: type) -> None:
-        """To files, where no other process can ask."""
-        for instrument, value in readings(source):
-            metric = self._metrics[instrument]
-            if instrument.kind != "counter":
-                metric.set(value)
-                continue
-            with self._lock:
-                before = self._passed_on.get(instrument, 0)
-                self._passed_on[instrument] = max(value, before)
-            if value > before:
-                metric.inc(value - before)
 
 
 class _Statistics:

@@ -49,9 +49,7 @@ def inspect(
     if not asked:
         raise ValueError("engines must name at least one")
     view = View(open_snapshot(path), asked, render)
-    found = sorted(
-        check_all(view), key=lambda f: (-SEVERITIES.index(f.severity), f.code), reverse=False
-    )
+    found = sorted(check_all(view), key=lambda f: (-SEVERITIES.index(f.severity), f.code))
     return Report(
         path=str(path),
         engines=tuple(str(engine) for engine in asked),

@@ -162,10 +162,6 @@ class SpecialToken:
     resolved_by: str
     """The file in which the id was looked for."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return fields_as_json(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Report:

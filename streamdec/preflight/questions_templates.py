@@ -1,8 +1,8 @@
 """Questions about chat templates: their environment, their arguments, and the markers of turns.
 
 In: a folder, an engine, and the ``chat_template_kwargs`` of a request. Out: which arguments reach
-the template; which stop ids begin a turn. For arguments the template is parsed, not compiled or
-rendered. For turns it is rendered in a child process.
+the template; which stop ids begin a turn. A template is parsed for arguments and rendered for
+turns, both in a child process.
 
 The rules were read in the engines' source: vLLM 0.33.0 (``vllm/renderers/hf.py``,
 ``renderers/online_renderer.py``, ``entrypoints/openai/chat_completion/protocol.py``,
@@ -261,34 +261,14 @@ def _has_own_encoder(case: _Case) -> bool:
 
 
 def _undeclared(template: str) -> frozenset[str]:
-    """Return the variables that a template does not define, as ``jinja2.meta`` finds them.
-
-    Constants are not computed, as jinja2 does in its search: a template may make them very large.
-    """
-    environment = _chat("environment").make_environment("classic")
-    tree = _chat("static_check").check_template(environment, template).tree
-    # vLLM looks with an environment that lacks these two.
-    for name in ("raise_exception", "strftime_now"):
-        environment.globals.pop(name)
-    meta, nodes = import_module("jinja2.meta"), import_module("jinja2.nodes")
-
-    class Finder(meta.TrackingCodeGenerator):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__(environment)
-            self.optimizer = None
-
-        def _output_child_to_const(self, node: Any, frame: Any, finalize: Any) -> str:
-            raise nodes.Impossible
-
-        def visit_EvalContextModifier(self, node: Any, frame: Any) -> None:  # noqa: N802
-            return
-
-    finder = Finder()
+    """Return the variables that a template does not define, as ``jinja2.meta`` finds them."""
+    isolated = _chat("isolated")
+    pool = isolated.ChildPool(1, isolated.ChildLimits(cpu_seconds=1))
     try:
-        finder.visit(tree)
-    except (import_module("jinja2").TemplateError, RecursionError) as error:
-        raise ChatTemplateError(f"it cannot be compiled: {error}") from error
-    return frozenset(finder.undeclared_identifiers)
+        found: frozenset[str] = isolated.undeclared_isolated(template, pool=pool)
+        return found
+    finally:
+        pool.close()
 
 
 def _chat(module: str) -> Any:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from streamdec.backends.added_vocabulary import Token
+from streamdec.backends.tokenizer_class import auto_map_of
+from streamdec.backends.transformers_facts import facts
 from streamdec.preflight.engine_versions import ENGINES, parse_engine
-from streamdec.preflight.facts import facts
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.snapshot_tokens import Entry, Tokens
-from streamdec.preflight.tokenizer_class import auto_map_of
 
 __all__ = [
     "DiscoveredToken",

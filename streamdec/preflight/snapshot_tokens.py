@@ -22,12 +22,13 @@ from itertools import islice
 from typing import Any, TypeGuard
 
 from streamdec.backends.added_vocabulary import AddedVocabulary, Token, takes_long
-from streamdec.backends.declared_tokens import DeclaredTokens, added_token, declared_tokens
+from streamdec.backends.declared_tokens import DeclaredTokens, added_token
+from streamdec.backends.folder_tokens import FolderTokens, resolve
+from streamdec.backends.tokenizer_class import Chosen
 from streamdec.backends.tokenizer_config import content_of
 from streamdec.errors import TokenizerLoadError
 from streamdec.preflight.loaded_tokens import LoadedTokens
 from streamdec.preflight.snapshot import Snapshot
-from streamdec.preflight.tokenizer_class import Chosen, choose_class
 
 __all__ = ["Entry", "Resolved", "Role", "Tokens", "is_id"]
 
@@ -98,12 +99,10 @@ class Tokens:
         """``tokenizer_config.json``; empty without one."""
         return self.snapshot.object("tokenizer_config.json") or {}
 
-    @cached_property
+    @property
     def chosen(self) -> Chosen:
         """The tokenizer class."""
-        content = self.snapshot.content("tokenizer.json") or b""
-        config = self.snapshot.object("config.json") or {}
-        return choose_class(self.config, config, is_byte_level=b'"ByteLevel"' in content)
+        return self.resolved.chosen
 
     # --- as declared ------------------------------------------------------------------------------
 
@@ -169,16 +168,22 @@ class Tokens:
         return found
 
     @cached_property
-    def beside(self) -> DeclaredTokens:
+    def resolved(self) -> FolderTokens:
         """What the files beside ``tokenizer.json`` say, as loading a tokenizer takes it."""
-        return declared_tokens(
+        return resolve(
             self.config,
+            self.snapshot.object("config.json") or {},
             {entry.id: entry.token for entry in self.declared} if self.has_decoder else None,
             self.special_map,
             self.legacy,
             {entry.id: entry.token for entry in self.own},
-            defaults=self.chosen.cls.roles if self.chosen.cls is not None else {},
+            is_byte_level=b'"ByteLevel"' in (self.snapshot.content("tokenizer.json") or b""),
         )
+
+    @property
+    def beside(self) -> DeclaredTokens:
+        """The declared tokens, and those with a name."""
+        return self.resolved.beside
 
     @cached_property
     def roles(self) -> dict[str, Role]:
@@ -203,12 +208,12 @@ class Tokens:
     @property
     def is_remote(self) -> bool:
         """Whether code of the snapshot makes the tokenizer."""
-        return self.chosen.cls is None
+        return self.resolved.is_remote
 
     @property
     def is_built(self) -> bool:
         """Whether the tokenizer is built from the vocabulary and the declared tokens alone."""
-        return self.chosen.cls is not None and self.chosen.cls.builds
+        return self.resolved.is_built
 
     @cached_property
     def bare(self) -> AddedVocabulary | None:
@@ -254,11 +259,8 @@ class Tokens:
 
     def to_add(self) -> list[Token]:
         """What transformers adds, in its order."""
-        cls = self.chosen.cls
-        return self.beside.to_add(
-            () if self.is_built else {entry.content for entry in self.own},
-            extra_is_special=cls is not None and cls.how == "builds-special",
-        )
+        present = () if self.is_built else {entry.content for entry in self.own}
+        return self.resolved.to_add(present)
 
     @cached_property
     def added(self) -> dict[int, tuple[str, bool]]:

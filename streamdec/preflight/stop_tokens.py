@@ -25,14 +25,15 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
+from math import isfinite
 from typing import Any
 
+from streamdec.backends.transformers_facts import ABSENT, facts
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.errors import StreamdecWarning
 from streamdec.preflight.engine_versions import Engine, parse_engine
-from streamdec.preflight.facts import ABSENT, facts
 from streamdec.preflight.snapshot import Snapshot, open_snapshot
 from streamdec.preflight.snapshot_tokens import Tokens, is_id
 
@@ -88,10 +89,6 @@ class Source:
     resolved: bool = True
     """Whether the id is known. False: ``text`` ends a sequence, its id cannot be told; or not even
     the text can."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return fields_as_json(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +154,10 @@ def fields_as_json(value: Any) -> dict[str, Any]:
 def _as_json(value: Any) -> Any:
     if hasattr(value, "to_dict"):
         return value.to_dict()
+    if is_dataclass(value):
+        return fields_as_json(value)
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)  # JSON has no NaN
     if isinstance(value, str):
         return shortened(value)
     if isinstance(value, Mapping):

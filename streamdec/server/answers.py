@@ -54,7 +54,6 @@ class Answer:
         samples: the streams, in the order of their index.
         wire: the encoder of a streamed response, or
         whole: the object that makes a whole response.
-        request_id: the id for the log. Nothing else of the request is logged.
         is_anthropic: whether errors have the form of Anthropic's API.
     """
 
@@ -63,7 +62,6 @@ class Answer:
         front: Front,
         samples: Sequence[Sample],
         *,
-        request_id: str,
         wire: WireStream | None = None,
         whole: WholeAnswer | None = None,
         is_anthropic: bool = False,
@@ -73,18 +71,39 @@ class Answer:
         self._runs = [each.run for each in samples]
         self._response = None if wire is None else EventStreamResponse(wire, *self._streams)
         self._whole = whole
-        self._request_id = request_id
+        self._request_id = ""
         self._is_anthropic = is_anthropic
         self._generating: anyio.CancelScope | None = None
         self._is_aborted = False
         self._has_room = False
+        self._has_left = False
+        """Whether the client has disconnected while a whole response was generated."""
+        for run in self._runs:
+            run.is_cancelled = self._is_cancelled
 
-    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Send the response. Errors of the engine are logged."""
+    async def respond(
+        self,
+        request_id: str,
+        receive: Receive,
+        send: Send,
+        scope: Any,
+        on_begin: Callable[[], object],
+    ) -> None:
+        """Send the response. Errors of the engine are logged.
+
+        Args:
+            request_id: the id for the log. Nothing else of the request is logged.
+            receive: see ASGI.
+            send: see ASGI.
+            scope: see ASGI.
+            on_begin: called when there is room for the streams, before they begin.
+        """
+        self._request_id = request_id
         self._front.begin(self)
         try:
             if not await self._has_entered(receive):
                 return
+            on_begin()
             if self._response is not None:
                 await self._send_stream(self._response, scope, receive, send)
             else:
@@ -97,10 +116,17 @@ class Answer:
                     self._front.gate.leave(len(self._streams))
                 self._front.end(self)
 
+    def _is_cancelled(self) -> bool:
+        """Whether the engines are cancelled."""
+        if self._response is not None:
+            return self._response.is_cancelled
+        generating = self._generating
+        return self._has_left or (generating is not None and generating.cancel_called)
+
     async def _has_entered(self, receive: Receive) -> bool:
         """Wait for room. Return whether the client is still connected."""
         self._has_room = self._front.gate.enter_nowait(len(self._streams))
-        return self._has_room or await _while_connected(receive, self._enter) is not None
+        return self._has_room or await self._while_connected(receive, self._enter) is not None
 
     async def _enter(self) -> bool:
         await self._front.gate.enter(len(self._streams))
@@ -129,7 +155,7 @@ class Answer:
         whole = self._whole
         assert whole is not None
         try:
-            if await _while_connected(receive, self._generate) is None:
+            if await self._while_connected(receive, self._generate) is None:
                 return
             status, body = 200, whole.body()
             if whole.failed:  # an abort, or an engine that reports an error
@@ -172,9 +198,35 @@ class Answer:
                     logprobs = {} if tracker is None else {"logprobs": tracker.take()}
                     self._step(chunk, index, num_tokens=decoder.num_tokens, **logprobs)
         except Exception as error:  # noqa: BLE001 (it is raised when all have ended)
+            if index in ended:
+                self._note(error)  # the sample is complete all the same
+                return
             errors.append(error)
             assert self._generating is not None
             self._generating.cancel()
+
+    async def _while_connected(
+        self, receive: Receive, work: Callable[[], Awaitable[_T]]
+    ) -> _T | None:
+        """Return the result of ``work``; None if the client disconnects before."""
+        found: list[_T] = []
+        errors: list[Exception] = []
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._listen, receive, group.cancel_scope)
+            try:
+                found.append(await work())
+            except Exception as error:  # noqa: BLE001 (raised below, and not in a group)
+                errors.append(error)
+            group.cancel_scope.cancel()
+        if errors:
+            raise errors[0]
+        return found[0] if found else None
+
+    async def _listen(self, receive: Receive, scope: anyio.CancelScope) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._has_left = True
+        scope.cancel()
 
     def _step(self, chunk: Chunk, index: int, **more: Any) -> None:
         assert self._whole is not None
@@ -183,39 +235,20 @@ class Answer:
         self._whole.step(chunk, **more)
 
     async def _close(self) -> None:
-        """Close the streams, and wait for the threads of plain engines."""
+        """Close the streams, and wait for engines that go on without their readers."""
         for each in self._streams:
             try:
                 await each.aclose()  # shielded from cancellation
             except Exception as error:  # noqa: BLE001 (each is closed)
                 self._note(error)
+        if any(run.ignores_cancellation for run in self._runs):
+            told = "the engine goes on after its cancellation, and keeps its room until it ends"
+            _log.error("request %s: %s", self._request_id, told)
         for run in self._runs:
             await run.over()
 
     def _note(self, error: Exception) -> None:
         _log.error("request %s: the engine failed", self._request_id, exc_info=error)
-
-
-async def _while_connected(receive: Receive, work: Callable[[], Awaitable[_T]]) -> _T | None:
-    """Return the result of ``work``; None if the client disconnects before."""
-    found: list[_T] = []
-    errors: list[Exception] = []
-    async with anyio.create_task_group() as group:
-        group.start_soon(_listen, receive, group.cancel_scope)
-        try:
-            found.append(await work())
-        except Exception as error:  # noqa: BLE001 (raised below, and not in a group)
-            errors.append(error)
-        group.cancel_scope.cancel()
-    if errors:
-        raise errors[0]
-    return found[0] if found else None
-
-
-async def _listen(receive: Receive, scope: anyio.CancelScope) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    scope.cancel()
 
 
 async def send_json(

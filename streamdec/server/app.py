@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from streamdec.backends.tokenizer_report import LoadedTokenizer
+from streamdec.core.options import UnknownIds
 from streamdec.server.engines import Engine
 from streamdec.server.front import Front
 from streamdec.server.guard import Guard, is_anthropic
@@ -42,6 +43,7 @@ def create_app(
     allow_request_templates: bool = False,
     isolate_templates: bool = False,
     simple_template: bool = False,
+    unknown_ids: UnknownIds = "skip",
     page: bool = False,
 ) -> Starlette:
     """The server as an application for any ASGI server; nothing begins before its lifespan.
@@ -63,6 +65,8 @@ def create_app(
         isolate_templates: whether the model's own template is rendered in a process of its own,
             too, with limits of the operating system.
         simple_template: whether a model without a template gets lines of role and content.
+        unknown_ids: what to do with ids of the engine that the tokenizer does not have, as for
+            :class:`~streamdec.DecodeStream`. With ``"error"`` the answer ends with an error.
         page: whether ``/`` is a page to try it in a browser; it has a route of its own for traces.
 
     Raises ValueError for a key that no header can carry, and if there is no name.
@@ -93,6 +97,7 @@ def create_app(
         has_simple_template=simple_template,
         allows_templates=allow_request_templates,
         isolates_templates=isolate_templates,
+        unknown_ids=unknown_ids,
     )
     routes = Routes(front, page=page, needs_key=bool(api_keys))
     middleware = [Middleware(Guard, keys=tuple(api_keys), hosts=hosts)]

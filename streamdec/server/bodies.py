@@ -1,41 +1,50 @@
-"""The body of a request: read within limits, as JSON that has one meaning.
+"""The body of a request: it arrives within limits, and is read as JSON that has one meaning.
 
-In: a request. Out: an object, whose texts are all Unicode and which is not nested too deeply.
-Everything else is a :class:`RequestError`.
+In: a request. Out: an object, whose texts are all Unicode, and which has neither too many values
+nor too many levels. Everything else is a :class:`RequestError`. Values and levels are counted
+before anything is parsed, so that a small body cannot become a large object.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from contextlib import AsyncExitStack
+import re
+from itertools import accumulate, islice
+from time import monotonic
 from typing import Any
 
 import anyio
-from anyio import to_thread
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
+from streamdec.server.admission import LARGE, Place
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError, busy
 
-__all__ = ["MOST_LARGE", "object_of", "read_object"]
-
-LARGE = 64 << 10
-"""Bytes from which on a body is parsed in a thread, so that others do not wait for it."""
-
-MOST_LARGE = 16
-"""Such bodies that are read and parsed at once, which bounds the memory that they take."""
+__all__ = ["arrived", "object_of"]
 
 LONGEST_LENGTH = 18
 """Digits of a Content-Length that anybody needs."""
 
+PATIENCE = 5.0
+"""Seconds that a body may take at any rate. After them it must keep the least rate."""
 
-async def read_object(
-    request: Request, limits: ServerLimits, large: anyio.CapacityLimiter
-) -> dict[str, Any]:
-    """The JSON object that ``request`` has.
+_STRING_OR_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_LEVELS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in _LEVELS)
 
-    ``large`` is the room for bodies that are large, of all requests: the others wait, unread.
+
+# --- arriving -------------------------------------------------------------------------------------
+
+
+async def arrived(request: Request, limits: ServerLimits, place: Place) -> bytes:
+    """Return the body of ``request``, as it was sent.
+
+    A large body takes room from ``place`` as it arrives. While there is none, it is not read. A
+    body that arrives too slowly is refused: the least rate is that at which the largest body comes
+    in time.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     # A web page of somebody else can send other types without being asked, and this one not.
@@ -43,36 +52,43 @@ async def read_object(
         raise RequestError(
             "the body must be JSON, with the header Content-Type: application/json", status=415
         )
-    async with AsyncExitStack() as held:
-        data = await _read(request, limits, large, held)
-        if len(data) < LARGE:
-            return object_of(data, limits.depth)
-        return await to_thread.run_sync(object_of, data, limits.depth)
-
-
-async def _read(
-    request: Request, limits: ServerLimits, large: anyio.CapacityLimiter, held: AsyncExitStack
-) -> bytes:
     length = request.headers.get("content-length", "0")
     if len(length) > LONGEST_LENGTH or (length.isdecimal() and int(length) > limits.body_bytes):
         raise _too_large(limits)
-    parts, size, has_room = [], 0, False
-    try:
-        with anyio.fail_after(limits.body_seconds):
-            async for part in request.stream():
-                parts.append(part)
-                size += len(part)
-                if size > limits.body_bytes:
-                    raise _too_large(limits)
-                if size >= LARGE and not has_room:
-                    await held.enter_async_context(large)
-                    has_room = True
-    except TimeoutError:
-        if size >= LARGE and not has_room:
-            raise busy("too many large requests come at once", close=True) from None
-        message = f"the body did not come within {limits.body_seconds:g} seconds"
-        raise RequestError(message, status=408, headers={"connection": "close"}) from None
+    least_rate = limits.body_bytes / limits.body_seconds
+    start = monotonic()
+    end, due = start + limits.body_seconds, start + PATIENCE
+    parts: list[bytes] = []
+    size = held = 0
+    is_complete = False
+    while not is_complete:
+        message: Any = None
+        with anyio.move_on_after(min(end, due) - monotonic()):
+            message = await request.receive()
+        if message is None:
+            raise _too_slow(limits)
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        part = message.get("body", b"")
+        is_complete = not message.get("more_body", False)
+        parts.append(part)
+        size += len(part)
+        if size > limits.body_bytes:
+            raise _too_large(limits)
+        due += len(part) / least_rate
+        if size >= LARGE:
+            before = monotonic()
+            await _hold(place, size - held, end)
+            due += monotonic() - before  # not the client's time
+            held = size
     return b"".join(parts)
+
+
+async def _hold(place: Place, size: int, end: float) -> None:
+    with anyio.move_on_after(end - monotonic()) as scope:
+        await place.hold(size)
+    if scope.cancelled_caught:
+        raise busy("too many large requests come at once", close=True)
 
 
 def _too_large(limits: ServerLimits) -> RequestError:
@@ -81,11 +97,23 @@ def _too_large(limits: ServerLimits) -> RequestError:
     return RequestError(message, status=413, headers={"connection": "close"})
 
 
-def object_of(data: bytes, depth: int) -> dict[str, Any]:
-    """The JSON object in ``data``, nested ``depth`` deep at most."""
+def _too_slow(limits: ServerLimits) -> RequestError:
+    message = f"the body came too slowly: the largest may take {limits.body_seconds:g} seconds"
+    return RequestError(message, status=408, headers={"connection": "close"})
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def object_of(data: bytes, limits: ServerLimits) -> dict[str, Any]:
+    """Return the JSON object in ``data``, which must be within the limits."""
+    _check_structure(data, limits)
     try:
         found = json.loads(
-            data.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_number
+            data.decode("utf-8"),
+            object_pairs_hook=_object,
+            parse_constant=_no_number,
+            parse_float=_finite,
         )
     except RequestError:
         raise
@@ -94,16 +122,34 @@ def object_of(data: bytes, depth: int) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise RequestError(f"the body is no JSON: {error.msg}, {where}") from None
-    except RecursionError:
-        raise RequestError(_too_deep(depth)) from None
+    except RecursionError:  # ``depth`` is very high
+        raise RequestError("lists and objects are nested too deeply") from None
     except ValueError:  # an integer of thousands of digits
         raise RequestError("the body is no JSON that can be read: a number is too long") from None
     if not isinstance(found, dict):
         raise RequestError("the body must be a JSON object")
-    for key, value in found.items():
-        _check(key, None, depth)
-        _check(value, key, depth)
+    if _SURROGATE.search(data):
+        for key, value in found.items():
+            _check_texts(key, None)
+            _check_texts(value, key)
     return found
+
+
+def _check_structure(data: bytes, limits: ServerLimits) -> None:
+    """Raise RequestError for too many strings, lists and objects, numbers or levels."""
+    most = limits.values
+    # The first count is too high if strings have quotes or brackets. It takes no time.
+    if data.count(b'"') // 2 + data.count(b"[") + data.count(b"{") > most:
+        found = _STRING_OR_BRACKET.finditer(data)
+        if sum(1 for _ in islice(found, most + 1)) > most:
+            raise RequestError(f"the body has more than {most} strings, lists and objects")
+    bare = _STRING.sub(b"", data)
+    if bare.count(b",") > most + limits.samples * limits.prompt_tokens:
+        raise RequestError("the body has more numbers than all prompts may have ids")
+    brackets = bare.translate(None, _NO_BRACKETS)
+    if max(accumulate(map(_LEVELS.__getitem__, brackets)), default=0) > limits.depth:
+        message = f"lists and objects must not be nested more than {limits.depth} deep"
+        raise RequestError(message)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -112,7 +158,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         left = set(found)
         for key, _ in pairs:
             if key not in left:
-                raise RequestError(f"the key {_printable(key)} is there twice in one object")
+                raise RequestError(f"the key {ascii(key)[:60]} is there twice in one object")
             left.remove(key)
     return found
 
@@ -121,43 +167,27 @@ def _no_number(word: str) -> float:
     raise RequestError(f"the body is no JSON: {word} is no number there")
 
 
-def _check(value: Any, param: str | None, depth: int) -> None:
-    """Raises RequestError for what is in ``value`` and no Unicode, no number, or too deep."""
-    waiting = [(value, depth - 1)]  # it is in an object already
+def _finite(number: str) -> float:
+    found = float(number)
+    if not math.isfinite(found):
+        raise RequestError(f"the number {number:.40} is too large")
+    return found
+
+
+def _check_texts(value: Any, param: str | None) -> None:
+    """Raise RequestError if a text of ``value`` has a lone surrogate."""
+    waiting = [value]
     while waiting:
-        each, left = waiting.pop()
+        each = waiting.pop()
         if isinstance(each, str):
-            if not each.isascii():
-                _check_text(each, param)
-        elif isinstance(each, float):
-            if not math.isfinite(each):
-                raise RequestError(_at(param, "a number is too large"), param=param)
-        elif isinstance(each, (list, dict)):
-            if left <= 0:
-                raise RequestError(_too_deep(depth), param=param)
-            if isinstance(each, dict):
-                waiting += ((key, left - 1) for key in each)
-                waiting += ((one, left - 1) for one in each.values())
-            else:
-                # Ids, of which there may be a million, need no look.
-                waiting += ((one, left - 1) for one in each if type(one) is not int)
-
-
-def _check_text(text: str, param: str | None) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        message = "a text has a lone surrogate, which is no Unicode"
-        raise RequestError(_at(param, message), param=param) from None
-
-
-def _too_deep(depth: int) -> str:
-    return f"lists and objects must not be nested more than {depth} deep"
-
-
-def _at(param: str | None, message: str) -> str:
-    return message if param is None else f"{param}: {message}"
-
-
-def _printable(name: str) -> str:
-    return ascii(name)[:60]
+            try:
+                each.encode()
+            except UnicodeEncodeError:
+                message = "a text has a lone surrogate, which is no Unicode"
+                message = message if param is None else f"{param}: {message}"
+                raise RequestError(message, param=param) from None
+        elif isinstance(each, dict):
+            waiting += each
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each

@@ -1,41 +1,29 @@
-"""Engines turn prompt ids into token ids. This module calls them, and has one that replays ids.
+"""Engines turn prompt ids into token ids. This module loads them, and has one that replays ids.
 
-In: the user's callable. Out: asynchronous iterators of outputs that can be closed.
+:mod:`streamdec.server.engine_run` calls them.
 """
 
 from __future__ import annotations
 
-import contextvars
-import inspect
 import random
 import sys
-import threading
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import anyio
 
-from streamdec.errors import FinishedError, StreamdecError
-from streamdec.integrations.logprobs import TokenLogprob
-from streamdec.streams.outputs import OutputReader, is_plain
-from streamdec.streams.token_queue import TokenQueue
-from streamdec.streams.wakeups import Wakeup, new_wakeup
+from streamdec.errors import StreamdecError
 
 __all__ = [
     "Engine",
     "EngineError",
-    "EngineRun",
     "ReplayEngine",
     "SamplingParams",
     "load_engine",
 ]
-
-_AHEAD = 16
-"""How many ids an engine in a thread may be ahead of its reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,136 +193,3 @@ class ReplayEngine:
         for token_id in self._token_ids:
             await anyio.sleep(uneven.uniform(0.4, 1.6) / self._rate if self._rate else 0)
             yield token_id
-
-
-class EngineRun:
-    """One call of an engine, as a source of outputs. The engine is called for the first output.
-
-    Args:
-        call: calls the engine.
-        put_logprobs: called with the log probabilities of each output before its ids are read; None
-            if the client wants none.
-    """
-
-    def __init__(
-        self,
-        call: Callable[[], Any],
-        put_logprobs: Callable[[Iterable[TokenLogprob]], None] | None = None,
-    ) -> None:
-        self._call = call
-        self._put_logprobs = put_logprobs
-        self._reader = None if put_logprobs is None else OutputReader(ids=self._ids_of)
-        self._pull: Callable[[], Awaitable[Any]] | None = None
-        self._close: Callable[[], Any] | None = None
-        self._has_thread = False
-        """Whether the thread of a plain engine still runs."""
-        self._waiter: Wakeup | None = None
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        """Return the next output. Raises the errors of the engine."""
-        try:
-            if self._pull is None:
-                await self._begin()
-                assert self._pull is not None
-            output = await self._pull()
-        except SystemExit as error:  # it would end the server
-            raise EngineError("the engine called sys.exit()") from error
-        return output if self._reader is None else self._reader.read(output)
-
-    async def aclose(self) -> None:
-        """Close the engine's iterator."""
-        close, self._close = self._close, None
-        if close is not None:
-            closing = close()
-            if inspect.isawaitable(closing):
-                await closing
-
-    async def over(self) -> None:
-        """Wait until the thread of a plain engine, which cannot be interrupted, has ended.
-
-        Returns at once after ``abandon``.
-        """
-        if self._has_thread:
-            self._waiter = new_wakeup()
-            if self._has_thread:  # checked again: the thread clears it before it looks for a waiter
-                await self._waiter
-
-    def abandon(self) -> None:
-        """Do not wait for the thread of a plain engine. Any thread may call it."""
-        self._has_thread = False
-        if self._waiter is not None:
-            with suppress(RuntimeError):  # the event loop is closed
-                self._waiter.wake()
-
-    # --- the engine
-
-    async def _begin(self) -> None:
-        source = self._call()
-        if inspect.isawaitable(source):
-            source = await source
-        if hasattr(source, "__aiter__"):
-            iterator = source.__aiter__()
-            self._pull = iterator.__anext__
-            self._close = getattr(iterator, "aclose", None) or getattr(iterator, "close", None)
-            return
-        if not is_plain(source):
-            raise EngineError(f"an engine gives an (async) iterator of ids, not {source!r:.80}")
-        feed = TokenQueue(_AHEAD)
-        self._pull, self._close = feed.__anext__, feed.aclose
-        reader, self._reader = self._reader or OutputReader(), None
-        self._has_thread = True
-        context = contextvars.copy_context()
-        threading.Thread(
-            target=context.run, args=(self._work, source, reader, feed), daemon=True
-        ).start()
-
-    def _work(self, source: Iterable[Any], reader: OutputReader, feed: TokenQueue) -> None:
-        try:
-            _produce(source, reader, feed)
-        finally:
-            self.abandon()
-
-    def _ids_of(self, output: Any) -> Any:
-        assert self._put_logprobs is not None
-        found = _field(output, "logprobs")
-        if found is None and _field(output, "token_ids") is None:
-            return output
-        self._put_logprobs(TokenLogprob(*each) for each in found or ())
-        return _field(output, "token_ids")
-
-
-def _field(output: Any, name: str) -> Any:
-    if isinstance(output, Mapping):
-        return output.get(name)
-    return getattr(output, name, None)
-
-
-def _produce(source: Iterable[Any], reader: OutputReader, feed: TokenQueue) -> None:
-    """Put the outputs of a plain engine into ``feed``, and close the engine. Runs in its thread."""
-    iterator: Any = None
-    try:
-        iterator = iter(source)
-        for output in iterator:
-            delta = reader.read(output)
-            if len(delta.token_ids):
-                feed.put(delta.token_ids)
-            elif feed.closed:
-                return
-            if delta.finish_reason is not None:
-                feed.end(delta.finish_reason, delta.stop_reason)
-                return
-        feed.end()
-    except FinishedError:
-        pass
-    except BaseException as error:  # noqa: BLE001 (the reader raises it)
-        feed.fail(error)
-    finally:
-        close = getattr(iterator, "close", None)
-        if close is not None:
-            try:
-                close()
-            except Exception as error:  # noqa: BLE001 (as above, if it is still read)
-                feed.fail(error)

@@ -14,16 +14,18 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol
 
 import anyio
-from anyio import to_thread
 
 from streamdec.backends._chat import ChatRenderer
 from streamdec.backends.tokenizer_config import ROLES
 from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.options import UnknownIds
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import ChatTemplateError, StreamdecError
 from streamdec.integrations.logprobs import LogprobTracker
-from streamdec.server.engines import Engine, EngineError, EngineRun
+from streamdec.server.admission import Admission
+from streamdec.server.engine_run import EngineRun
+from streamdec.server.engines import Engine, EngineError
 from streamdec.server.gate import Gate
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError
@@ -39,10 +41,10 @@ LONGEST_MESSAGE = 500
 """The most code points of a template's error that clients get."""
 _BUSY = "CHAT_TEMPLATE_BUSY"
 """The code of an error of :mod:`streamdec.chat.isolated`, which needs jinja2."""
-_MOST_ISOLATED = 2
-"""How many requests' templates are rendered at the same time."""
-_MOST_WAITING = 16
-"""How many requests' templates may wait for that."""
+_USUAL_CHARACTERS = 4
+"""Code points of a token of ordinary text."""
+_SURELY_TOO_LONG = 1.5
+"""If the beginning of a text has so many times the most tokens, the text has too many, too."""
 _TO_BE_TOLD = 5.0
 """How many seconds the clients of aborted streams have to read the last events."""
 
@@ -79,6 +81,8 @@ class Front:
     """Whether requests may have their own template."""
     isolates_templates: bool = False
     """Whether the model's own template is rendered in a child process, too."""
+    unknown_ids: UnknownIds = "skip"
+    """What to do with ids of the engine that the tokenizer does not have."""
 
     def __post_init__(self) -> None:
         most = getattr(self.engine, "max_concurrency", None)
@@ -89,12 +93,11 @@ class Front:
         samples = min(self.limits.samples, concurrent)
         self.limits = limits = replace(self.limits, concurrent=concurrent, samples=samples)
         self.gate = Gate(limits.concurrent, limits.waiting, limits.waiting_seconds)
+        self.admission = Admission(limits, self.gate)
         self.vocab_size = self.tokenizer.vocab_size
         self.gives_logprobs = bool(getattr(self.engine, "logprobs", False))
         self._answering: set[Abortable] = set()
         self._all_ended: anyio.Event | None = None
-        self._isolated = anyio.CapacityLimiter(_MOST_ISOLATED)
-        """Threads that wait for isolated renderings of requests' templates."""
         self.template = self._template()
         """The model's template; None without one."""
 
@@ -115,41 +118,30 @@ class Front:
             _log.warning("the chat template does not render even one message: %s", error)
         return found
 
-    # --- prompts
+    # --- prompts: these methods take time, and run in a worker of Admission
 
-    async def prompt_ids(self, prompt: Prompt, *, add_special_tokens: bool) -> list[int]:
+    def prompt_ids(self, prompt: Prompt, *, add_special_tokens: bool) -> list[int]:
         """Return the ids of a prompt. Raises RequestError for too many ids, and for none."""
         if prompt.text is None:
             return self._checked(list(prompt.token_ids), "prompt")
-        return await self._encoded(prompt.text, "prompt", add_special_tokens)
+        return self._encoded(prompt.text, "prompt", add_special_tokens)
 
-    async def chat_ids(self, chat: Chat) -> list[int]:
+    def chat_ids(self, chat: Chat) -> list[int]:
         """Return the ids of a conversation. Raises RequestError if it cannot be rendered."""
-        if chat.template is None:
-            text = await to_thread.run_sync(self._rendered, chat)
-        else:
-            text = await self._rendered_of_request(chat)
-        return await self._encoded(text, "messages", add_special_tokens=False)
+        return self._encoded(self._rendered(chat), "messages", add_special_tokens=False)
 
-    async def _rendered_of_request(self, chat: Chat) -> str:
-        """Render a request's own template. Such renderings have their own queue."""
-        if self._isolated.statistics().tasks_waiting >= _MOST_WAITING:
-            message = "too many requests with a chat template of their own"
-            raise RequestError(message, status=503, code="overloaded", param="chat_template")
-        return await to_thread.run_sync(self._rendered, chat, limiter=self._isolated)
-
-    def _rendered(self, chat: Chat) -> str:
-        template = self.template
-        if chat.template is not None:
-            if not self.allows_templates:
-                message = "a template of the request's own is not rendered here"
-                raise RequestError(message, param="chat_template", code="unsupported_parameter")
-        elif template is None:
+    def check_chat(self, chat: Chat) -> None:
+        """Raise RequestError if ``chat`` has no template, or one of its own that is not allowed."""
+        if chat.template is not None and not self.allows_templates:
+            message = "a template of the request's own is not rendered here"
+            raise RequestError(message, param="chat_template", code="unsupported_parameter")
+        if chat.template is None and self.template is None:
             message = "this model has no chat template: use /v1/completions"
             raise RequestError(message, param="messages", code="no_chat_template")
+
+    def _rendered(self, chat: Chat) -> str:
         try:
-            if chat.template is not None:
-                template = self._for_requests
+            template = self.template if chat.template is None else self._for_requests
             assert template is not None
             check_sizes(chat.messages, self.limits)
             messages = template.openai_messages(
@@ -179,10 +171,20 @@ class Front:
         found: ChatRenderer = ChatTemplate(None, special_tokens=roles, isolate=True)
         return found
 
-    async def _encoded(self, text: str, param: str, add_special_tokens: bool) -> list[int]:
+    def _encoded(self, text: str, param: str, add_special_tokens: bool) -> list[int]:
+        encode = partial(self.tokenizer.encode, add_special_tokens=add_special_tokens)
+        most = self.limits.prompt_tokens
         try:
-            found = await self.tokenizer.aencode(text, add_special_tokens=add_special_tokens)
+            # The beginning of a text that is far too long shows it in a fraction of the time.
+            size = _USUAL_CHARACTERS * most
+            while 2 * size < len(text):
+                if len(encode(text[:size]).ids) > _SURELY_TOO_LONG * most:
+                    raise too_long(f"more than {most}", self.limits, param)
+                size *= 2
+            found = encode(text)
         except StreamdecError as error:
+            if isinstance(error, RequestError):
+                raise
             message = f"{param} cannot be encoded: {error}"[:LONGEST_MESSAGE]
             raise RequestError(message, param=param) from None
         return self._checked(list(found.ids), param)
@@ -191,7 +193,7 @@ class Front:
         if not ids:
             raise RequestError(f"{param} has no tokens", param=param)
         if len(ids) > self.limits.prompt_tokens:
-            raise too_long(len(ids), self.limits, param)
+            raise too_long(str(len(ids)), self.limits, param)
         return ids
 
     def echo_of(self, prompt: Prompt, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
@@ -229,9 +231,12 @@ class Front:
         return Sample(text, run), tracer
 
     def _decoder(self, asked: Generation, prompt: list[int]) -> StopSequenceDecoder:
-        skips = asked.skip_special_tokens
         return StopSequenceDecoder(
-            self.tokenizer, asked.conditions, prompt, skip_special_tokens=skips
+            self.tokenizer,
+            asked.conditions,
+            prompt,
+            skip_special_tokens=asked.skip_special_tokens,
+            unknown_ids=self.unknown_ids,
         )
 
     def _run(

@@ -25,7 +25,12 @@ class ServerLimits:
     body_bytes: int = 4 << 20
     """Bytes of the body of one request."""
     body_seconds: float = 30.0
-    """Seconds in which the body of a request must have come."""
+    """Seconds in which the largest body must have arrived. After 5 seconds a body must arrive at
+    the rate that follows: ``body_bytes / body_seconds``."""
+    bodies_bytes: int = 32 << 20
+    """Bytes of all large bodies (32 KiB and more) whose answers have not begun."""
+    values: int = 100_000
+    """Strings, lists and objects of a request. (Numbers: these, and the ids of all prompts.)"""
     depth: int = 64
     """Levels of lists and objects in a request."""
     messages: int = 2_048
@@ -49,7 +54,8 @@ class ServerLimits:
     concurrent: int = 64
     """Streams that run at once."""
     waiting: int = 128
-    """Requests that wait for room; more are refused with status 429."""
+    """Requests that wait for room, or are prepared, while ``concurrent`` streams run; more are
+    refused with status 429."""
     waiting_seconds: float = 30.0
     """Seconds after which a waiting request is refused."""
 

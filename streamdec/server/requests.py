@@ -260,15 +260,16 @@ def read_prompts(body: Mapping[str, Any], vocab_size: int, limits: ServerLimits)
 
 def _prompt_of_ids(ids: list[Any], vocab_size: int, limits: ServerLimits) -> Prompt:
     if len(ids) > limits.prompt_tokens:
-        raise too_long(len(ids), limits)
-    for each in ids:
-        if type(each) is not int or not 0 <= each < vocab_size:
-            message = f"prompt: a token id is from 0 to {vocab_size - 1}, not {shown(each)}"
-            raise RequestError(message, param="prompt")
+        raise too_long(str(len(ids)), limits)
+    is_of_ints = not set(map(type, ids)) - {int}
+    if not is_of_ints or (ids and not 0 <= min(ids) <= max(ids) < vocab_size):
+        wrong = next(each for each in ids if type(each) is not int or not 0 <= each < vocab_size)
+        message = f"prompt: a token id is from 0 to {vocab_size - 1}, not {shown(wrong)}"
+        raise RequestError(message, param="prompt")
     return Prompt(None, tuple(ids))
 
 
-def too_long(num_tokens: int, limits: ServerLimits, param: str = "prompt") -> RequestError:
+def too_long(num_tokens: str, limits: ServerLimits, param: str = "prompt") -> RequestError:
     """Return the error for a prompt of this many tokens."""
     message = f"{param} has {num_tokens} tokens, and the limit is {limits.prompt_tokens}"
     return RequestError(message, param=param, code="context_length_exceeded")

@@ -8,25 +8,35 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any
 
-import anyio
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import Scope
 
 from streamdec.backends._extras import library
 from streamdec.backends.tokenizer_report import versions_of
 from streamdec.errors import MissingExtraError
 from streamdec.hooks import add_hook
-from streamdec.integrations import anthropic, openai
+from streamdec.integrations import anthropic
+from streamdec.integrations._sending import Receive, Send
+from streamdec.integrations.openai import (
+    ChatCompletionEncoder,
+    ChatResponse,
+    CompletionEncoder,
+    CompletionResponse,
+)
 from streamdec.metrics import PrometheusMetrics
+from streamdec.server.admission import Place, Work
 from streamdec.server.answers import Answer
-from streamdec.server.bodies import MOST_LARGE, read_object
+from streamdec.server.bodies import arrived, object_of
 from streamdec.server.fields import Fields
 from streamdec.server.front import Front
 from streamdec.server.gate import closing
+from streamdec.server.limits import ServerLimits
 from streamdec.server.page import page_html, page_policy
 from streamdec.server.problems import RequestError
 from streamdec.server.requests import (
@@ -42,6 +52,38 @@ from streamdec.server.tracing import TraceStream
 __all__ = ["Routes"]
 
 
+Reader = Callable[[dict[str, Any], str], Work]
+"""Reads the fields of a body. The other argument is the id of the request."""
+
+
+class _Generating:
+    """An endpoint that generates, as an ASGI application.
+
+    The body arrives and is parsed, ``read`` reads its fields, the answer is prepared and sent. All
+    that the request takes on the way is given back when the answer begins.
+    """
+
+    def __init__(self, front: Front, read: Reader) -> None:
+        self._front = front
+        self._read = read
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        limits, request_id = self._front.limits, scope["state"]["request_id"]
+        with Place(self._front.admission) as place:
+            data = await arrived(Request(scope, receive), limits, place)
+            read = partial(_read, data, limits, self._read, request_id)
+            work = await place.parsed(len(data), read)
+            del data, read  # they may be large
+            answer: Answer = await place.prepared(work)
+            del work
+            await answer.respond(request_id, receive, send, scope, place.leave)
+
+
+def _read(data: bytes, limits: ServerLimits, read: Reader, request_id: str) -> Work:
+    return read(object_of(data, limits), request_id)
+
+
 class Routes:
     """The endpoints of one server."""
 
@@ -51,7 +93,6 @@ class Routes:
         self._needs_key = needs_key
         self._created = int(time.time())
         self._registry: Any = None
-        self._large = anyio.CapacityLimiter(MOST_LARGE)
 
     def all(self) -> list[Route]:
         """Return the routes of all endpoints."""
@@ -70,9 +111,8 @@ class Routes:
             found.append(self._post("/v1/streamdec/trace", self.trace))
         return found
 
-    @staticmethod
-    def _post(path: str, endpoint: Callable[..., Any]) -> Route:
-        return Route(path, endpoint, methods=["POST"])
+    def _post(self, path: str, read: Reader) -> Route:
+        return Route(path, _Generating(self._front, read), methods=["POST"])
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -89,85 +129,86 @@ class Routes:
                 pass
             yield
 
-    # --- endpoints that generate
+    # --- endpoints that generate: each reads the fields of a body
 
-    async def completions(self, request: Request) -> Any:
+    def completions(self, body: dict[str, Any], request_id: str) -> Work:
         """``/v1/completions``."""
         front = self._front
-        body = await self._body(request)
         fields = Fields(body)
         prompts = read_prompts(body, front.vocab_size, front.limits)
         asked = self._asked(body, fields.integer("logprobs", 0, front.limits.top_logprobs))
         self._check_samples(len(prompts) * asked.n)
-        adds = fields.flag("add_special_tokens", default=True)
-        ids = [await front.prompt_ids(each, add_special_tokens=adds) for each in prompts]
-        options = self._options("cmpl", asked, ids)
-        if fields.flag("echo"):
-            if asked.logprobs is not None:
-                raise RequestError("echo has no logprobs here", param="echo")
-            options["echo"] = self._echoes(asked, prompts, ids)
-        stream, whole = openai.CompletionEncoder, openai.CompletionResponse
-        return self._answer(request, asked, ids, options, stream, whole)
+        adds, echo = fields.flag("add_special_tokens", default=True), fields.flag("echo")
+        if echo and asked.logprobs is not None:
+            raise RequestError("echo has no logprobs here", param="echo")
 
-    async def chat(self, request: Request) -> Any:
+        def prepare() -> Answer:
+            ids = [front.prompt_ids(each, add_special_tokens=adds) for each in prompts]
+            options = self._options("cmpl", request_id, asked, ids)
+            if echo:
+                options["echo"] = self._echoes(asked, prompts, ids)
+            return self._answer(asked, ids, options, CompletionEncoder, CompletionResponse)
+
+        return Work(prepare)
+
+    def chat(self, body: dict[str, Any], request_id: str) -> Work:
         """``/v1/chat/completions``."""
-        body = await self._body(request)
+        front = self._front
         fields = Fields(body)
-        chat = read_chat(body, self._front.limits)
-        top = fields.integer("top_logprobs", 0, self._front.limits.top_logprobs)
+        chat = read_chat(body, front.limits)
+        top = fields.integer("top_logprobs", 0, front.limits.top_logprobs)
         wants = fields.flag("logprobs")
         if top and not wants:
             raise RequestError("top_logprobs needs logprobs: true", param="top_logprobs")
         asked = self._asked(body, (top or 0) if wants else None)
         self._check_samples(asked.n)
-        ids = [await self._front.chat_ids(chat)]
-        options = self._options("chatcmpl", asked, ids)
-        return self._answer(
-            request, asked, ids, options, openai.ChatCompletionEncoder, openai.ChatResponse
-        )
+        front.check_chat(chat)
 
-    async def messages(self, request: Request) -> Any:
+        def prepare() -> Answer:
+            ids = [front.chat_ids(chat)]
+            options = self._options("chatcmpl", request_id, asked, ids)
+            return self._answer(asked, ids, options, ChatCompletionEncoder, ChatResponse)
+
+        return Work(prepare, renders=True, is_isolated=chat.template is not None)
+
+    def messages(self, body: dict[str, Any], request_id: str) -> Work:
         """Anthropic's ``/v1/messages``."""
-        chat, body = read_messages(await self._body(request), self._front.limits)
-        asked = self._asked(body, None)
-        ids = await self._front.chat_ids(chat)
-        options: dict[str, Any] = {
-            "response_id": f"msg_{request.state.request_id}",
-            "model": asked.model,
-            "input_tokens": len(ids),
-            "stop_sequences": asked.conditions.stop,
-        }
-        formats: dict[str, Any] = (
-            {"wire": anthropic.MessageEncoder(**options)}
-            if asked.stream
-            else {"whole": anthropic.MessageResponse(**options)}
-        )
-        samples = self._front.samples(asked, [ids])
-        return Answer(
-            self._front,
-            samples,
-            request_id=request.state.request_id,
-            is_anthropic=True,
-            **formats,
-        )
+        front = self._front
+        chat, others = read_messages(body, front.limits)
+        asked = self._asked(others, None)
+        front.check_chat(chat)
 
-    async def trace(self, request: Request) -> Any:
+        def prepare() -> Answer:
+            ids = front.chat_ids(chat)
+            options: dict[str, Any] = {
+                "response_id": f"msg_{request_id}",
+                "model": asked.model,
+                "input_tokens": len(ids),
+                "stop_sequences": asked.conditions.stop,
+            }
+            formats: dict[str, Any] = (
+                {"wire": anthropic.MessageEncoder(**options)}
+                if asked.stream
+                else {"whole": anthropic.MessageResponse(**options)}
+            )
+            return Answer(front, front.samples(asked, [ids]), is_anthropic=True, **formats)
+
+        return Work(prepare, renders=True)
+
+    def trace(self, body: dict[str, Any], request_id: str) -> Work:
         """``/v1/streamdec/trace``: a completion, with a trace of each token."""
         front = self._front
-        body = await self._body(request)
         asked = self._asked(body, None)
         prompt = Fields(body).text("prompt")
         if prompt is None:
             raise RequestError("prompt must be a string", param="prompt")
-        ids = await front.prompt_ids(Prompt(prompt), add_special_tokens=True)
-        sample, tracer = front.traced(asked, ids)
-        wire = TraceStream(tracer, asked.model)
-        return Answer(front, [sample], request_id=request.state.request_id, wire=wire)
 
-    async def _body(self, request: Request) -> dict[str, Any]:
-        if self._front.gate.is_closed:
-            raise closing()
-        return await read_object(request, self._front.limits, self._large)
+        def prepare() -> Answer:
+            ids = front.prompt_ids(Prompt(prompt), add_special_tokens=True)
+            sample, tracer = front.traced(asked, ids)
+            return Answer(front, [sample], wire=TraceStream(tracer, asked.model))
+
+        return Work(prepare)
 
     def _asked(self, body: dict[str, Any], logprobs: int | None) -> Generation:
         front = self._front
@@ -197,9 +238,11 @@ class Routes:
             for echo in [self._front.echo_of(prompt, each, skip_special_tokens=skips)] * asked.n
         ]
 
-    def _options(self, kind: str, asked: Generation, ids: list[list[int]]) -> dict[str, Any]:
+    def _options(
+        self, kind: str, request_id: str, asked: Generation, ids: list[list[int]]
+    ) -> dict[str, Any]:
         return {
-            "response_id": kind,
+            "response_id": f"{kind}-{request_id}",
             "model": asked.model,
             "created": int(time.time()),
             "n": len(ids) * asked.n,
@@ -209,14 +252,12 @@ class Routes:
 
     def _answer(
         self,
-        request: Request,
         asked: Generation,
         ids: list[list[int]],
         options: dict[str, Any],
         stream: Callable[..., Any],
         whole: Callable[..., Any],
     ) -> Answer:
-        options["response_id"] += f"-{request.state.request_id}"
         formats: dict[str, Any]
         if asked.stream:
             usage = {
@@ -226,8 +267,7 @@ class Routes:
             formats = {"wire": stream(**options, **usage)}
         else:
             formats = {"whole": whole(**options, logprobs=asked.logprobs is not None)}
-        samples = self._front.samples(asked, ids)
-        return Answer(self._front, samples, request_id=request.state.request_id, **formats)
+        return Answer(self._front, self._front.samples(asked, ids), **formats)
 
     # --- endpoints with information
 

@@ -1,16 +1,20 @@
 """Runs the server with uvicorn, and shuts it down so that running streams can end.
 
 After the first SIGTERM or SIGINT, new requests get 503. Running streams go on for a grace period.
-Then they are aborted, and their clients get an error of the API. The second signal ends the process
-at once.
+Then they are aborted, and their clients get an error of the API. If something still runs 30 seconds
+later, such as an engine that ignores its cancellation, the process exits with status 70. The second
+signal ends the process at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import socket
+import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
@@ -21,12 +25,20 @@ from starlette.applications import Starlette
 from streamdec.server.connections import Connection
 from streamdec.server.front import Front
 
-__all__ = ["listener", "serve"]
+__all__ = ["STUCK", "listener", "serve"]
+
+_log = logging.getLogger("streamdec.server")
 
 BACKLOG = 2048
 """Connections that may wait to be accepted."""
+_SWITCH_INTERVAL = 0.001
+"""Seconds after which a thread that prepares a request lets the event loop go on."""
 _LAST_SECONDS = 5
 """How long connections may take to close after the last response."""
+EXIT_SECONDS = 30.0
+"""How long the process may go on after the grace period."""
+STUCK = 70
+"""The exit status if it has gone on for longer."""
 
 
 def serve(
@@ -51,7 +63,8 @@ def serve(
     Raises OSError if it cannot listen at the address.
 
     Call it in the main thread, which gets the signals. After the first signal, new requests are
-    refused. The second signal ends the process at once. While it serves, the garbage collector does
+    refused. The second signal ends the process at once. If something still runs 30 seconds after
+    the grace period, the process exits with status 70. While it serves, the garbage collector does
     not examine the objects that existed at the start (``gc.freeze``).
 
     >>> import signal
@@ -79,9 +92,13 @@ def serve(
         server = _Server(config, app.state.front, grace)
         if on_start is not None:
             server.on_start = partial(on_start, f"http://{shown}:{bound.getsockname()[1]}")
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(min(interval, _SWITCH_INTERVAL))
         try:
             server.run([bound])
         finally:
+            server.watchdog.cancel()
+            sys.setswitchinterval(interval)
             gc.unfreeze()
     return server.signal
 
@@ -116,6 +133,8 @@ class _Server(uvicorn.Server):
         self._front = front
         self._grace = grace
         self.signal = 0
+        self.watchdog = threading.Timer(grace + EXIT_SECONDS, _exit)
+        self.watchdog.daemon = True
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing: asyncio.Task[None] | None = None
 
@@ -135,6 +154,7 @@ class _Server(uvicorn.Server):
         if self.signal or self._loop is None:
             os._exit(128 + sig)  # whatever an engine is doing
         self.signal = sig
+        self.watchdog.start()
         self._loop.call_soon_threadsafe(self._close)
 
     def _close(self) -> None:
@@ -145,3 +165,9 @@ class _Server(uvicorn.Server):
             await self._front.shut_down(self._grace)
         finally:
             self.should_exit = True
+
+
+def _exit() -> None:
+    """End the process, in which something does not end."""
+    _log.error("the process exits with status %d: an engine did not end in time", STUCK)
+    os._exit(STUCK)

@@ -64,5 +64,5 @@ class TraceStream:
         return event(json_bytes(error_body(FAILED)), name="error")
 
     def _told(self, trace: Trace) -> Trace:
-        header = replace(trace.header, tokenizer=self._name, snapshot=None)
+        header = replace(trace.header, tokenizer=self._name)
         return replace(trace, header=header, error=FAILED if trace.error else None)

@@ -417,7 +417,7 @@ def _waiting(attribution: TokenAttribution | None) -> list[Any]:
     """Return the ids without a chunk, for the snapshot of a request."""
     if attribution is None or not attribution.waiting:
         return []
-    return [attribution.waiting_as_json()]
+    return [[*attribution.waiting]]
 
 
 # --- the parts of a request -----------------------------------------------------------------------

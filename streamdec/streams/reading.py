@@ -6,7 +6,7 @@ In: outputs. Out: chunks. The last chunk is kept until the source is closed.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Generic, SupportsIndex, TypeVar, Unpack, get_args
 
@@ -63,54 +63,38 @@ class Reading:
         """The engine's own finish reason."""
         self.source_ended = False
         """Whether the engine has ended by itself, so that there is nothing to stop."""
-        self._feed = self.stepper.feed
-        self._most = 1 if self.shows_all else MAX_TOKENS_AT_ONCE
+        self.step: Callable[[SupportsIndex], Chunk] = self.stepper.step
+        """Returns the chunk of an output whose type is ``id_type``."""
+        self.id_type: Any = int if ids is None and not cumulative else None
+        """``int`` if single ids may go to ``step``; None if ``read`` must read all outputs."""
+        self.most = 1 if self.shows_all else MAX_TOKENS_AT_ONCE
+        """How many tokens a chunk has at most."""
         self.outputs = OutputReader(ids=ids, cumulative=cumulative, index=index)
         """Reads the ids of outputs."""
-        self._reads_ids = ids is None and not cumulative
+        self._feed = self.stepper.feed
         self._finish_reason: FinishReason = finish_reason
         self._error: Exception | None = None
         if machine.finished:
             self._end(finish_reason)
 
-    @property
-    def step(self) -> Callable[[SupportsIndex], Chunk]:
-        """The function that returns the chunk of an output whose type is ``takes``."""
-        return self.stepper.step
-
-    @property
-    def takes(self) -> Any:
-        """``int`` if single ids may go to ``step``; None if ``read`` must read every output."""
-        return int if self._reads_ids else None
-
     # --- reading outputs
 
-    def read(self, output: Any) -> Iterable[Chunk]:
-        """Return the chunks of one output, except the last chunk of the stream.
+    def read(self, output: Any) -> Iterator[Chunk]:
+        """Yield the chunks of one output, except the last chunk of the stream.
 
         Raises SourceError if the output cannot be read. An error of a step is raised by
         ``ending``, after the last chunk.
         """
-        if self._reads_ids and type(output) is list:  # the outputs of a TokenQueue are lists
-            reader = self.outputs
-            if reader.may_be_cumulative:
-                reader.note_growth(output)
-            if 0 < len(output) <= self._most:
-                chunk = self._take(output)
-                return () if self.is_over else (chunk,)
-            return self._read(output, None, None)
         token_ids, reason, stop_reason = self.outputs.read(output)
-        return self._read(token_ids, reason, stop_reason)
-
-    def _read(
-        self, token_ids: Sequence[SupportsIndex], reason: str | None, stop_reason: StopReason
-    ) -> Iterator[Chunk]:
         if reason is not None:
             self.engine_finish_reason, self.source_ended = reason, True
         start, size = 0, len(token_ids)
         while start < size:
-            end = start + self._most
-            chunk = self._take(token_ids if end >= size and not start else token_ids[start:end])
+            end = start + self.most
+            self.num_taken = min(self.most, size - start)
+            chunk = self.take(token_ids if end >= size and not start else token_ids[start:end])
+            if chunk.finish_reason is not None:
+                self.finish(chunk)
             if self.is_over:
                 self._leave_unread(max(size - end, 0))
                 return
@@ -119,15 +103,18 @@ class Reading:
         if reason is not None:
             self._end(ending(reason), stop_reason)
 
-    def _take(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        """Return the chunk of ``token_ids``, up to a finish or an error."""
-        self.num_taken = len(token_ids)
+    @property
+    def list_type(self) -> Any:
+        """``list`` if lists of 1 to ``most`` ids may go to ``take``; None while ``read`` must."""
+        return None if self.id_type is None or self.outputs.may_be_cumulative else list
+
+    def take(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
+        """Return the chunk of ``token_ids``. After an error of a step the stream is over."""
         try:
             chunk = self._feed(token_ids)
         except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)
             chunk = take_chunk(error)
             self._error = error
-        if chunk.finish_reason is not None or self._error is not None:
             self.is_over, self.last = True, chunk
         return chunk
 

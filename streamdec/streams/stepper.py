@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, SupportsIndex, runtime_checkable
 
 from streamdec import hooks
-from streamdec.chunks import NOTHING, Chunk, FinishReason
+from streamdec.chunks import Chunk, FinishReason, Withheld, chunk_before
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
 from streamdec.streams.attribution import TokenAttribution
@@ -55,13 +55,13 @@ class Machine(Protocol):
         ...
 
     @property
-    def holds(self) -> bool:
-        """Whether bytes of an unfinished character are held."""
+    def withholds(self) -> bool:
+        """Whether bytes are held or text is jailed."""
         ...
 
     @property
-    def withholds(self) -> bool:
-        """Whether bytes are held or text is jailed."""
+    def withheld(self) -> Withheld:
+        """How much is held and jailed, and for how many tokens."""
         ...
 
     @property
@@ -160,11 +160,6 @@ class Stepper:
         """Report the end of the stream to the hooks: its ``last`` chunk, or its ``error``."""
         if self.statistics is not None:
             self.statistics.end(last, error)
-
-
-def chunk_before(error: Exception) -> Chunk:
-    """Return the chunk of the ids that a call had read before ``error``."""
-    return getattr(error, "chunk", None) or NOTHING
 
 
 def take_chunk(error: Exception) -> Chunk:

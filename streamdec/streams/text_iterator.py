@@ -110,26 +110,31 @@ class TextIterator(BaseStream[M]):
 def _chunks(
     reading: Reading, source: Iterator[Any], closing: Closing
 ) -> Generator[Chunk, None, None]:
-    step, shows_all, takes = reading.step, reading.shows_all, reading.takes
-    reader = reading.outputs
+    id_type, list_type, most = reading.id_type, None, reading.most
+    step, take, shows_all = reading.step, reading.take, reading.shows_all
     with closing:
         for output in source:
-            is_single = type(output) is list and len(output) == 1 and type(output[0]) is takes
-            if is_single and not reader.may_be_cumulative:
-                output = output[0]
-            if type(output) is takes:
+            if type(output) is id_type:
                 chunk = step(output)
                 if chunk.finish_reason is not None:
                     reading.finish(chunk)
                     break
-                if chunk.text or shows_all:
-                    yield chunk
+            elif type(output) is list_type and 0 < len(output) <= most:
+                chunk = step(output[0]) if len(output) == 1 else take(output)
+                if chunk.finish_reason is not None:
+                    reading.finish(chunk)
+                if reading.is_over:
+                    break
+            else:
+                for chunk in reading.read(output):
+                    if chunk.text or shows_all:
+                        yield chunk
+                if reading.is_over:
+                    break
+                list_type = reading.list_type
                 continue
-            for chunk in reading.read(output):
-                if chunk.text or shows_all:
-                    yield chunk
-            if reading.is_over:
-                break
+            if chunk.text or shows_all:
+                yield chunk
         else:
             reading.end()
     try:

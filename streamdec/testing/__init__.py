@@ -29,6 +29,7 @@ from streamdec.testing.conformance_report import Report, Result
 from streamdec.testing.detokenizers import Detokenizer, MakeDetokenizer, Request
 from streamdec.testing.laws import LAWS, Law
 from streamdec.testing.subjects import Subject, small_tokenizers
+from streamdec.testing.text_parsers import TextParser, check_text_parser
 
 __all__ = [
     "LAWS",
@@ -41,8 +42,10 @@ __all__ = [
     "Request",
     "Result",
     "Subject",
+    "TextParser",
     "bug_cases",
     "check_detokenizer",
+    "check_text_parser",
     "checks",
     "small_tokenizers",
 ]

@@ -16,7 +16,15 @@ from typing import Any, Protocol, TypeAlias
 from streamdec.backends._common import guarded
 from streamdec.errors import TokenizerLibraryError
 
-__all__ = ["ConformanceError", "Detokenizer", "MakeDetokenizer", "Request", "Transcript", "drive"]
+__all__ = [
+    "ConformanceError",
+    "Detokenizer",
+    "MakeDetokenizer",
+    "Request",
+    "Transcript",
+    "call_guarded",
+    "drive",
+]
 
 
 @dataclass(frozen=True)
@@ -132,27 +140,27 @@ def drive(
     Raises ConformanceError if the detokenizer raises, lacks a method, or returns what is no text;
     NotImplementedError where ``make`` or ``step`` does.
     """
-    detokenizer = _call(make, tokenizer, request)
+    detokenizer = call_guarded(make, tokenizer, request)
     for verb in ("step", "flush"):
-        if not callable(_call(getattr, detokenizer, verb, None)):
+        if not callable(call_guarded(getattr, detokenizer, verb, None)):
             raise ConformanceError(f"made a {type(detokenizer).__name__} without {verb}()")
     texts: list[str] = []
     for group in groups:
-        texts.append(_text(_call(detokenizer.step, list(group)), "step"))
+        texts.append(_text(call_guarded(detokenizer.step, list(group)), "step"))
         if _stop_reason(detokenizer) is not None:
             break
     rest: str | None = ""
     if _stop_reason(detokenizer) is None:
         try:
-            rest = _text(_call(detokenizer.flush), "flush")
+            rest = _text(call_guarded(detokenizer.flush), "flush")
         except NotImplementedError:
             rest = None
-    tells_stop = _call(hasattr, detokenizer, "stop_reason")
+    tells_stop = call_guarded(hasattr, detokenizer, "stop_reason")
     return Transcript(tuple(texts), rest, _stop_reason(detokenizer), tells_stop)
 
 
 def _stop_reason(detokenizer: Detokenizer) -> object:
-    return _call(getattr, detokenizer, "stop_reason", None)
+    return call_guarded(getattr, detokenizer, "stop_reason", None)
 
 
 def _text(given: object, verb: str) -> str:
@@ -161,8 +169,12 @@ def _text(given: object, verb: str) -> str:
     return given
 
 
-def _call(call: Callable[..., Any], *args: object) -> Any:
-    """What ``call`` returns; whatever it raises is a ConformanceError, a Rust panic too."""
+def call_guarded(call: Callable[..., Any], *args: object) -> Any:
+    """Return what ``call`` returns.
+
+    Raises NotImplementedError as it is, and ConformanceError for every other exception, a panic of
+    Rust included.
+    """
     try:
         return guarded(call, *args)
     except TokenizerLibraryError as error:

@@ -1,19 +1,17 @@
 """A trace as data: a header, a record for each token, the end, and the verdict.
 
-In: what a :class:`~streamdec.trace.Tracer` saw, or JSON lines of an earlier trace. Out:
-plain frozen values, and JSON lines: the header, a line for each token, the end.
+In: what a :class:`~streamdec.trace.Tracer` saw. Out: plain frozen values, and JSON lines: the
+header, a line for each token, the end.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
 from streamdec.chunks import FinishReason, StopReason
-from streamdec.errors import SnapshotError
-from streamdec.trace import shapes
 from streamdec.trace.redaction import redacted_bytes, redacted_text
 
 __all__ = [
@@ -72,8 +70,6 @@ class Header:
     """The stop conditions as JSON; None without them."""
     after_prompt: bool
     """Whether tokens came before the trace, so that the decoding may depend on them."""
-    snapshot: Mapping[str, Any] | None
-    """The decoder before the first token: what a replay begins with. None if redacted."""
     versions: Mapping[str, str]
     """Those of streamdec and ``tokenizers``, by name."""
     redacted: bool = False
@@ -172,10 +168,10 @@ class Trace:
     Some 300 bytes for each token.
 
     >>> from streamdec import DecodeStream, MockTokenizer
-    >>> from streamdec.trace import Trace, Tracer
+    >>> from streamdec.trace import Tracer
     >>> tracer = Tracer(DecodeStream(MockTokenizer()))
     >>> texts = tracer.step_batch([1, 2])
-    >>> trace = Trace.from_lines(tracer.trace().lines())
+    >>> trace = tracer.trace()
     >>> trace.text, len(trace.tokens)
     ('Hello world', 2)
     """
@@ -215,46 +211,15 @@ class Trace:
         end = None if self.end is None else _fields_of(self.end)
         yield _line({"end": end, "error": self.error, "verdict": _fields_of(self.verdict)})
 
-    @classmethod
-    def from_lines(cls, lines: Iterable[str]) -> Self:
-        """The trace that ``lines()`` gave, from any iterable of ``lines`` (an open file, too).
-
-        Empty lines are passed over. Everything is checked: they come from outside.
-
-        Raises :class:`~streamdec.SnapshotError`, which names the line.
-        """
-        header, last = None, None
-        tokens: list[TokenRecord] = []
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line.removeprefix("\ufeff") if number == 1 else line)
-                if not isinstance(row, dict):
-                    raise ValueError(f"an object is expected, not {row!r:.40}")
-                if last is not None:
-                    raise ValueError("there is more after the end")
-                if header is None:
-                    header = _header(row)
-                elif "index" in row:
-                    tokens.append(_token_from_json(row, len(tokens)))
-                else:
-                    last = _end(row)
-            except (ValueError, RecursionError) as error:
-                raise SnapshotError(f"line {number}: no line of a trace: {error}") from error
-        if header is None or last is None:
-            raise SnapshotError("no trace: the first line must be its header, the last its end")
-        return cls(header, tuple(tokens), *last)
-
     # --- without the words
 
     def redacted(self) -> Self:
         """The same shapes without the letters: to be shown to others.
 
         Letters become x and X, digits 0; other characters one of the same size in UTF-8; what is
-        neither letter nor digit in ASCII stays. Ids, which are text to who has the tokenizer, the
-        tokenizer's name, which may be a path, and the snapshot are dropped, so such a trace cannot
-        be played again. The fingerprint stays: it says which tokenizer it was.
+        neither letter nor digit in ASCII stays. Ids, which are text to who has the tokenizer, and
+        the tokenizer's name, which may be a path, are dropped. The fingerprint stays: it says which
+        tokenizer it was.
 
         >>> from streamdec import DecodeStream, MockTokenizer
         >>> from streamdec.trace import Tracer
@@ -270,7 +235,6 @@ class Trace:
                 header,
                 tokenizer="",
                 conditions=None if header.conditions is None else _redacted(header.conditions),
-                snapshot=None,
                 redacted=True,
             ),
             tokens=tuple(map(_redacted_token, self.tokens)),
@@ -291,7 +255,7 @@ class Trace:
         )
 
 
-# --- to and from JSON -----------------------------------------------------------------------------
+# --- to JSON -----------------------------------------------------------------------------
 
 
 def _line(row: Mapping[str, Any]) -> str:
@@ -320,54 +284,6 @@ _USUAL: Mapping[str, Any] = {
     "kind": "text",
 }
 """What need not be said of a token."""
-
-
-def _token_from_json(row: dict[str, Any], index: int) -> TokenRecord:
-    if row["index"] != index:
-        raise ValueError(f"token {row['index']!r:.20} where {index} is expected")
-    row = {**_USUAL, **row}
-    shapes.check(row, TokenRecord)
-    data = row["data"]
-    return TokenRecord(
-        **{
-            **row,
-            "data": None if data is None else bytes.fromhex(data),
-            "held": bytes.fromhex(row["held"]),
-            "may_become": tuple(map(_stop, row["may_become"])),
-            "stop_reason": _stop(row["stop_reason"]),
-        }
-    )
-
-
-def _header(row: dict[str, Any]) -> Header:
-    version = row.pop("streamdec_trace", None)
-    if version != FORMAT:
-        raise ValueError(f"a trace of version {version!r:.20}, and {FORMAT} is read here")
-    shapes.check(row, Header)
-    return Header(**row)
-
-
-@dataclass
-class _Last:
-    """The last line."""
-
-    end: Mapping[str, Any] | None
-    error: str | None
-    verdict: Mapping[str, Any]
-
-
-def _end(row: dict[str, Any]) -> tuple[End | None, str | None, Verdict]:
-    shapes.check(row, _Last)
-    shapes.check(row["verdict"], Verdict)
-    end = row["end"]
-    if end is not None:
-        shapes.check(end, End)
-        end = End(**{**end, "stop_reason": _stop(end["stop_reason"])})
-    return end, row["error"], Verdict(**row["verdict"])
-
-
-def _stop(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 # --- redaction ------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ several ids of one call did is found out on a fork.
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -269,7 +268,6 @@ def _header(decoder: Traceable) -> Header:
         options=decoder.options,
         conditions=conditions,
         after_prompt=decoder.num_tokens > 0 or decoder.has_context,
-        snapshot=json.loads(json.dumps(decoder.snapshot())),  # as it will be read
         versions={name: _version(name) for name in ("streamdec", "tokenizers")},
     )
 

@@ -95,22 +95,44 @@ def test_what_was_changed_is_told(tmp_path: Path) -> None:
         files=("tokenizer_config.json",),
         changed={a: "a", 258: "<model>"},
         appended={260: "<tool>"},
-        undeclared={256: "<end>", 257: "<user>", 259: "<pad>"},
     )
     assert tokenizer.decode([a, 258, 260]) == ""
 
 
-def test_what_is_not_declared_is_kept_and_told(tmp_path: Path) -> None:
+def test_what_a_class_loses_is_told(tmp_path: Path) -> None:
+    """A class that builds its tokenizer keeps declared tokens only."""
     tokens = {"256": special("<end>"), "257": special("<user>"), "259": special("<pad>")}
-    tokenizer = HuggingFaceTokenizer(with_config(tmp_path, added_tokens_decoder=tokens))
-    assert tokenizer.tokenizer_config_changes is not None
-    assert tokenizer.tokenizer_config_changes.undeclared == {258: "<model>"}
-    assert tokenizer.token_to_id("<model>") == 258
-    tokens["258"] = special("<model>", rstrip=True)
-    for said in ({"added_tokens_decoder": tokens}, {"eos_token": "<new>"}):
+    for name, lost in (("PreTrainedTokenizerFast", {}), ("GPTNeoXTokenizer", {258: "<model>"})):
+        said = {"added_tokens_decoder": tokens, "tokenizer_class": name, "eos_token": "<end>"}
+        said |= {"bos_token": "<end>", "unk_token": "<end>", "pad_token": "<pad>"}
         changes = HuggingFaceTokenizer(with_config(tmp_path, **said)).tokenizer_config_changes
         assert changes is not None
-        assert not changes.undeclared
+        assert changes.lost == lost
+
+
+def test_code_of_the_folder_must_not_contradict(tmp_path: Path) -> None:
+    """Its ids are right, and nobody knows the tokenizer that it makes."""
+    code = {"auto_map": {"AutoTokenizer": ["x.Tokenizer", None]}}
+    tokens = {"257": special("<other>")}
+    folder = with_config(tmp_path, added_tokens_decoder=tokens, **code)
+    with pytest.raises(TokenizerLoadError, match="257, but the vocabulary has"):
+        load_tokenizer(folder)
+    asked = load_tokenizer(folder, apply_tokenizer_config=True, fast="off")
+    assert asked.token_to_id("<other>") == 260
+    alone = load_tokenizer(folder, apply_tokenizer_config=False, fast="off")
+    assert alone.token_to_id("<other>") is None
+
+
+def test_code_of_the_folder_gets_no_invented_ids(tmp_path: Path) -> None:
+    """A role without an id stays without one; a declared id beyond the vocabulary is kept."""
+    code = {"auto_map": {"AutoTokenizer": ["x.Tokenizer", None]}}
+    tokens = {"260": special("<other>")}
+    folder = with_config(tmp_path, added_tokens_decoder=tokens, eos_token="<nowhere>", **code)
+    tokenizer = load_tokenizer(folder, fast="off")
+    assert tokenizer.token_to_id("<other>") == 260
+    assert tokenizer.token_to_id("<nowhere>") is None
+    assert tokenizer.special_tokens.eos_token is None
+    assert load_tokenizer(folder, apply_tokenizer_config=True).token_to_id("<nowhere>") == 261
 
 
 def test_nothing_beside_changes_nothing(tmp_path: Path) -> None:

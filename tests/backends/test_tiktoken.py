@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import AddedToken
 
 from streamdec import DecodeStream
-from streamdec.backends import rank_files
+from streamdec.backends import rank_encodings, rank_files
 from streamdec.backends import tiktoken as backend
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
+from streamdec.backends.folder_tokens import FolderTokens, resolve
+from streamdec.backends.rank_encodings import spec_of
 from streamdec.backends.rank_files import sha256_of
-from streamdec.backends.tiktoken import TiktokenTokenizer, spec_of
-from streamdec.backends.tokenizer_config import Declared
+from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.core.tables import route_of
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
@@ -162,9 +164,9 @@ def cut_plainly(text: str, most: int, run: int) -> Iterator[str]:
 @given(st.text("a \n\x1c\u3000é", max_size=60))
 def test_where_long_texts_are_cut(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backend, "_MAX_CHARS", 17)
-        patch.setattr(backend, "_MAX_RUN", 3)
-        parts = list(backend._cut(text))
+        patch.setattr(rank_encodings, "_MAX_CHARS", 17)
+        patch.setattr(rank_encodings, "_MAX_RUN", 3)
+        parts = list(rank_encodings.cut(text))
     assert [p for p in parts if p] == [p for p in cut_plainly(text, 17, 3) if p]
 
 
@@ -219,6 +221,11 @@ def test_two_names_of_one_id() -> None:
     assert twice.token_to_id("<a>") == twice.token_to_id("<b>") == 300
 
 
+def declared(tokens: dict[int, str], *, special: bool = True) -> FolderTokens:
+    by_id = {i: AddedToken(text, special=special) for i, text in tokens.items()}
+    return resolve({}, {}, by_id, {}, {}, {}, is_byte_level=False)
+
+
 def test_fingerprints_tell_tables_apart() -> None:
     others = [
         OURS,
@@ -230,7 +237,7 @@ def test_fingerprints_tell_tables_apart() -> None:
 
 
 def test_pickling_keeps_everything() -> None:
-    config = Declared(tokens={272: "<a>"}, ordinary=frozenset({"<a>"}))
+    config = declared({272: "<a>"}, special=False)
     ours = TiktokenTokenizer.from_content(rank_file(), "small", SPEC, config)
     copy = pickle.loads(pickle.dumps(ours))
     assert copy.fingerprint == ours.fingerprint != OURS.fingerprint
@@ -315,10 +322,18 @@ def test_a_config_beside_it_names_special_tokens(tmp_path: Path) -> None:
     assert tokenizer.special_tokens.bos_token == "[BOS]"
 
 
+def test_a_role_without_an_id_is_none(tmp_path: Path) -> None:
+    (tmp_path / "x.tiktoken").write_bytes(rank_file())
+    write_json(tmp_path / "tokenizer_config.json", {"pad_token": "<pad>", "eos_token": "<a>"})
+    tokenizer = TiktokenTokenizer(tmp_path / "x.tiktoken", encoding=SPEC)
+    assert tokenizer.special_tokens.pad_token is None
+    assert tokenizer.special_tokens.eos_token == "<a>"
+
+
 @pytest.mark.parametrize("tokens", [{3: "<a>"}, {300: "<x>", 301: "<x>"}])
 def test_a_config_that_contradicts_the_ranks(tokens: dict[int, str]) -> None:
     with pytest.raises(TokenizerLoadError, match=r"tokenizer_config\.json"):
-        TiktokenTokenizer.from_content(rank_file(), "small", SPEC, Declared(tokens))
+        TiktokenTokenizer.from_content(rank_file(), "small", SPEC, declared(tokens))
 
 
 # --- by name --------------------------------------------------------------------------------------

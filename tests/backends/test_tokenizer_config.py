@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamdec.backends.tokenizer_config import Declared, read_declared
+from streamdec.backends.folder_tokens import read_folder
 from streamdec.errors import TokenizerLoadError
 from tests.support.files import SHARED, write_json
 
@@ -19,7 +19,6 @@ def test_what_it_says(tmp_path: Path) -> None:
                 "7": {"content": "<a>", "special": True},
                 "9": {"content": "<b>", "special": False},
                 "11": {"content": "<c>"},
-                "12": "<d>",
             },
             "bos_token": "<a>",
             "eos_token": {"content": "<c>"},
@@ -28,19 +27,18 @@ def test_what_it_says(tmp_path: Path) -> None:
             "auto_map": {"AutoTokenizer": ["tokenization_x.XTokenizer", None]},
         },
     )
-    assert read_declared(tmp_path) == Declared(
-        tokens={7: "<a>", 9: "<b>", 11: "<c>", 12: "<d>"},
-        ordinary=frozenset({"<b>"}),
-        roles={"bos_token": "<a>", "eos_token": "<c>", "mask_token": "<mask>"},
-        code="tokenization_x.XTokenizer",
-        is_there=True,
-    )
+    tokens = read_folder(tmp_path)
+    found = {i: (token.content, token.special) for i, token in tokens.by_id().items()}
+    assert found == {7: ("<a>", True), 9: ("<b>", False), 11: ("<c>", True)}
+    assert tokens.roles == {"bos_token": "<a>", "eos_token": "<c>", "mask_token": "<mask>"}
+    assert tokens.code == "tokenization_x.XTokenizer"
+    assert tokens.is_remote
 
 
 def test_without_one_nothing_is_said(tmp_path: Path) -> None:
-    assert read_declared(tmp_path) == Declared()
     (tmp_path / "tokenizer_config.json").mkdir()
-    assert read_declared(tmp_path) == Declared()
+    tokens = read_folder(tmp_path)
+    assert (tokens.by_id(), tokens.roles, tokens.code, tokens.files) == ({}, {}, "", ())
 
 
 @pytest.mark.parametrize(
@@ -63,7 +61,7 @@ def test_without_one_nothing_is_said(tmp_path: Path) -> None:
 def test_what_is_wrong_is_named(content: str, tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text(content, "utf-8")
     with pytest.raises(TokenizerLoadError, match=r"tokenizer_config\.json") as caught:
-        read_declared(tmp_path)
+        read_folder(tmp_path)
     assert len(str(caught.value)) < 500
 
 
@@ -72,14 +70,16 @@ def test_what_is_wrong_is_named(content: str, tmp_path: Path) -> None:
 )
 def test_what_says_nothing(data: Any, tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text("\ufeff" + json.dumps(data), "utf-8")
-    assert read_declared(tmp_path) == Declared(is_there=True)
+    tokens = read_folder(tmp_path)
+    assert (tokens.by_id(), tokens.roles, tokens.code) == ({}, {}, "")
 
 
 def test_a_real_one() -> None:
     if not SHARED.exists():
         pytest.skip("the folder of real tokenizers is not here")
-    declared = read_declared(SHARED / "kimi-k2")
-    assert declared.tokens[163_586] == "<|im_end|>"
-    assert "<|tool_call_begin|>" in declared.ordinary
-    assert "tokenization_kimi" in declared.code
-    assert declared.roles["pad_token"] == "[PAD]"
+    tokens = read_folder(SHARED / "kimi-k2")
+    declared = tokens.by_id()
+    assert (declared[163_586].content, declared[163_586].special) == ("<|im_end|>", True)
+    assert "<|tool_call_begin|>" in {t.content for t in declared.values() if not t.special}
+    assert "tokenization_kimi" in tokens.code
+    assert tokens.roles["pad_token"] == "[PAD]"

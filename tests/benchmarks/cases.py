@@ -17,7 +17,6 @@ from tokenizers import Tokenizer
 from streamdec import DecodeStream, load_tokenizer
 from streamdec.bench.clock import fresh, in_turns, nanoseconds, per_token
 from streamdec.bench.entrants import HF, OURS, Entrant, text_of
-from streamdec.bench.memory import bytes_per_stream
 from tests.benchmarks.async_cases import ASYNC_CASES
 from tests.benchmarks.common import (
     BYTES_PER_STREAM,
@@ -35,6 +34,7 @@ from tests.benchmarks.common import (
 )
 from tests.benchmarks.entrants import ColdTokenizer
 from tests.benchmarks.entry_cases import ENTRY_CASES
+from tests.benchmarks.memory import bytes_per_stream
 from tests.benchmarks.peers.cases import PEER_CASES
 from tests.benchmarks.report import Report
 from tests.benchmarks.server_cases import SERVER_CASES

@@ -16,7 +16,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from streamdec import HuggingFaceTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.bench.clock import fresh, in_turns, nanoseconds, per_token
 from streamdec.bench.entrants import HF, OURS, Entrant, Ours, Stopping, fixed_window
-from streamdec.bench.memory import bytes_per_stream, traced
 from tests.benchmarks import stops, texts
 from tests.benchmarks.common import (
     BYTES_PER_STREAM,
@@ -31,6 +30,7 @@ from tests.benchmarks.common import (
     warm,
 )
 from tests.benchmarks.entrants import NO_STOPS, ColdStops, stopping
+from tests.benchmarks.memory import bytes_per_stream, traced
 from tests.benchmarks.report import Report
 from tests.benchmarks.stops import HARD, ORDINARY
 from tests.benchmarks.subjects import Subject

@@ -1,4 +1,4 @@
-"""All that is tried in forks: ``python -m tests.bulk.forks FOLDER SEED COUNT`` prints it as JSON.
+"""All that is tried in forks: ``python -m tests.bulk.forks FOLDER`` prints it as JSON.
 
 One process for all of them, as to begin one takes longer than what is tried.
 """
@@ -12,43 +12,44 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from streamdec.bulk import job
+from streamdec.bulk import BulkDecoder
 from streamdec.bulk.formats import FORMATS, Format
-from tests.bulk import killing, peaks
-from tests.bulk.killing import ended, forked, job_of, small_blocks, written
+from streamdec.bulk.job import Job
+from tests.bulk import peaks
+from tests.bulk.making import TOKENIZER, in_a_fork, small_blocks, written
 
 UNLIMITED = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
 
-def full_disk(folder: Path, pair: tuple[Format, Format], note: Path) -> None:
-    """Notes what is said when the system refuses to write more, and that it can be resumed."""
+def full_disk(folder: Path, target_format: Format, note: Path) -> None:
+    """Notes what is said when the system refuses to write more, and what a second run gives."""
     small_blocks()
-    job.VALUES_OF_PART = 700
-    one = job_of(folder, pair, "full")
+    target = folder / f"full.{target_format}"
+    one = Job(folder / "in.parquet", target, BulkDecoder(TOKENIZER), "parquet", target_format)
     resource.setrlimit(resource.RLIMIT_FSIZE, (7_000, resource.RLIM_INFINITY))
     try:
         one.run()
     except OSError as error:
         said = str(error)
     resource.setrlimit(resource.RLIMIT_FSIZE, UNLIMITED)
-    left = one.target.exists() or (one.parts / "writing").exists()
+    left = sorted(path.name for path in folder.glob("full*"))
     done = one.run("resume")
     assert done is not None
     note.write_text(json.dumps([said, left, done.rows]))
+    target.unlink()
 
 
-def main(folder: Path, seed: int, count: int) -> dict[str, Any]:
-    """What became of kills, of full disks, and how much memory was taken."""
-    for name in ("kills", "disks", "peaks"):
+def main(folder: Path) -> dict[str, Any]:
+    """What became of full disks, and how much memory was taken."""
+    for name in ("disks", "peaks"):
         (folder / name).mkdir()
     disks, note = {}, folder / "note"
-    assert ended(forked(partial(written, folder / "disks" / "in.parquet", "parquet", 900)))
+    in_a_fork(partial(written, folder / "disks" / "in.parquet", "parquet", 900))
     for each in FORMATS:
-        assert ended(forked(partial(full_disk, folder / "disks", ("parquet", each), note)))
+        in_a_fork(partial(full_disk, folder / "disks", each, note))
         disks[each] = json.loads(note.read_text())
-    found = {"peaks": peaks.main(folder / "peaks"), "disks": disks}
-    return found | killing.main(folder / "kills", seed, count)
+    return {"peaks": peaks.main(folder / "peaks"), "disks": disks}
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(Path(sys.argv[1]), *map(int, sys.argv[2:]))))  # noqa: T201
+    print(json.dumps(main(Path(sys.argv[1]))))  # noqa: T201

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import pyarrow.parquet as parquet
 from streamdec.bulk import BulkDecoder, formats
 from streamdec.bulk.formats import FORMATS, Format
 from streamdec.bulk.job import Job
-from tests.bulk.killing import TOKENIZER, ended, forked
+from tests.bulk.making import TOKENIZER, in_a_fork
 
 __all__ = ["main"]
 
@@ -53,11 +52,6 @@ def peak(source: Path, file_format: Format, note: Path) -> None:
     note.write_text(str(found))
 
 
-def done(do: Callable[[], object]) -> None:
-    """Does it in a fork."""
-    assert ended(forked(do))
-
-
 def main(folder: Path) -> dict[str, list[int]]:
     """The peaks of a short and a long file of each format."""
     formats.BLOCK_VALUES, formats.BLOCK_BYTES = 25 * COUNT, 200 * COUNT
@@ -65,7 +59,7 @@ def main(folder: Path) -> dict[str, list[int]]:
     for file_format in FORMATS:
         for count in (COUNT, 10 * COUNT):
             path, note = folder / f"{count}.{file_format}", folder / "peak"
-            done(partial(write, path, count))
-            done(partial(peak, path, file_format, note))
+            in_a_fork(partial(write, path, count))
+            in_a_fork(partial(peak, path, file_format, note))
             peaks.setdefault(file_format, []).append(int(note.read_text()))
     return peaks

@@ -1,4 +1,4 @@
-"""``streamdec bulk``: files and folders, formats, what is there already, kills, progress."""
+"""``streamdec bulk``: files and folders, formats, what is there already, a kill, progress."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from streamdec import StopConditions, load_tokenizer
-from streamdec.bulk import decode_arrow, formats, job
-from tests.bulk.killing import small_blocks
+from streamdec.bulk import decode_arrow
 from tests.cli.running import LIBRARY, ROOT, TOKENIZER, Run, jsonl, run
 from tests.cli.test_on_a_terminal import WIPED, written
 
@@ -92,33 +90,6 @@ def test_a_folder_becomes_a_folder(bulk: Bulk) -> None:
     assert bulk("data", "some", "--input-format=parquet").out.startswith("36 rows of 1 file ")
 
 
-def test_a_file_in_the_place_of_the_folder_of_parts_stays(bulk: Bulk) -> None:
-    Path("out.jsonl.parts").write_text("mine")
-    refused = bulk("in.jsonl", "out.jsonl")
-    assert refused.status != 0
-    assert refused.err.endswith("File exists: 'out.jsonl.parts'\n")
-    assert "--resume" not in refused.err
-    assert Path("out.jsonl.parts").read_text() == "mine"
-
-
-def test_old_outputs_are_not_taken_for_new_ones(bulk: Bulk) -> None:
-    """An interrupted --overwrite is resumed where it has not been yet, too."""
-    Path("data").mkdir()
-    for name in "abc":
-        Path(f"data/{name}.jsonl").write_text(jsonl(*ROWS), "utf-8")
-    assert bulk("data", "out", "--to=old").status == 0
-    Path("data/b.jsonl").write_text("no JSON", "utf-8")
-    assert bulk("data", "out", "--overwrite").status != 0
-    assert [*objects("out/b.jsonl")[0], *objects("out/c.jsonl")[0]].count("old") == 2
-    Path("data/b.jsonl").write_text(jsonl(*ROWS), "utf-8")
-    assert "begun with another input_size" in bulk("data", "out", "--resume").err
-    again = bulk("data/b.jsonl", "out/b.jsonl", "--overwrite")
-    assert again.status == 0
-    assert bulk("data", "out", "--resume").status == 0
-    for name in "abc":
-        assert objects(f"out/{name}.jsonl") == EXPECTED
-
-
 def test_outputs_within_the_input_folder_are_no_inputs(bulk: Bulk) -> None:
     Path("data").mkdir()
     Path("in.jsonl").rename("data/in.jsonl")
@@ -167,39 +138,25 @@ def test_resume_leaves_what_is_done(bulk: Bulk) -> None:
     assert Path("out/in.jsonl").stat() == before
 
 
-@pytest.fixture
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small blocks and parts, for one test."""
-    for module, name in (
-        (job, "VALUES_OF_PART"),
-        (formats, "BLOCK_VALUES"),
-        (formats, "BLOCK_BYTES"),
-    ):
-        monkeypatch.setattr(module, name, getattr(module, name))
-    small_blocks()
-
-
-@pytest.mark.usefixtures("_small")
 def test_it_goes_on_after_a_kill(bulk: Bulk) -> None:
-    """The command itself, killed when the first of its parts is there."""
-    Path("long.jsonl").write_text(jsonl(*ROWS) * 40, "utf-8")
-    code = (
-        "import sys; from tests.bulk.killing import small_blocks; small_blocks(); "
-        "from streamdec.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
-    command = [sys.executable, "-c", code, "bulk", "--tokenizer", str(TOKENIZER)]
-    command += ["long.jsonl", "out.jsonl"]
+    """The command itself, killed while it writes its second file."""
+    Path("data").mkdir()
+    Path("data/a.jsonl").write_text(jsonl(*ROWS), "utf-8")
+    os.mkfifo("data/b.jsonl")  # which blocks it
+    command = [sys.executable, "-m", "streamdec", "bulk", "--tokenizer", str(TOKENIZER)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
-        while not list(Path("out.jsonl.parts").glob("0*")) and process.poll() is None:
-            time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
-    assert not Path("out.jsonl").exists()
-    refused = bulk("long.jsonl", "out.jsonl")
-    assert (refused.status, "begun before, and not ended" in refused.err) == (2, True)
-    assert bulk("long.jsonl", "out.jsonl", "--resume").out.startswith("1,440 rows of 1 file in ")
-    assert objects("out.jsonl") == EXPECTED * 40
+    with subprocess.Popen([*command, "data/a.jsonl", "data/b.jsonl", "out"], env=environment) as it:
+        with Path("data/b.jsonl").open("wb"):  # it has begun to read
+            it.send_signal(signal.SIGKILL)
+        assert it.wait() == -signal.SIGKILL
+    assert sorted(path.name for path in Path("out").iterdir()) == ["a.jsonl", "b.jsonl.part"]
+    Path("data/b.jsonl").unlink()
+    Path("data/b.jsonl").write_text(jsonl(*ROWS), "utf-8")
+    done = bulk("data", "out", "--resume")
+    assert done.out.startswith("36 rows of 1 file in ")
+    assert done.out.endswith("; 1 file done before\n")
+    assert sorted(path.name for path in Path("out").iterdir()) == ["a.jsonl", "b.jsonl"]
+    assert objects("out/b.jsonl") == EXPECTED
 
 
 @pytest.mark.parametrize(
@@ -282,36 +239,6 @@ def test_a_row_with_a_bad_id_ends_the_command_as_it_does_in_decode(
     assert sorted(Path().iterdir()) == before
     arguments = ("--tokenizer", TOKENIZER, "--unknown-ids=error", "ids.jsonl")
     assert run(monkeypatch, "decode", *arguments).status == 1
-
-
-@pytest.mark.usefixtures("_small")
-def test_the_count_of_unknown_ids_survives_an_interruption(
-    bulk: Bulk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Path("ids.jsonl").write_text(jsonl(*UNKNOWN) * 40, "utf-8")
-
-    def stop_after_two(self: job.Job, *arguments: Any) -> Any:
-        if len(list(self.parts.glob("0*"))) == 2:
-            raise KeyboardInterrupt
-        return decoded(self, *arguments)
-
-    decoded = job.Job._decoded
-    with monkeypatch.context() as patch:
-        patch.setattr(job.Job, "_decoded", stop_after_two)
-        assert bulk("ids.jsonl", "out.jsonl").status == 130
-    resumed = bulk("ids.jsonl", "out.jsonl", "--resume")
-    assert resumed.out.endswith("; 80 unknown ids\n")
-
-
-def test_an_interruption_tells_what_stays(bulk: Bulk, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(job.Job, "_decode", interrupted)
-    result = bulk("in.jsonl", "out.jsonl")
-    assert result.status == 130
-    told = "What is finished is in out.jsonl.parts; --resume goes on from there."
-    assert result.err.strip() == told
 
 
 def test_without_pyarrow_the_install_line_is_told(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import random
 import re
 import subprocess
 import sys
@@ -18,12 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from streamdec import MockTokenizer
 from streamdec.bulk import BulkDecoder, DatasetError, decode_arrow, formats
 from streamdec.bulk.formats import FORMATS, Format, format_of, read_blocks
 from streamdec.bulk.job import Job, Status
 from streamdec.errors import TokenIdError
-from tests.bulk.killing import TOKENIZER, job_of, rows, small_blocks, written
+from tests.bulk.making import TOKENIZER, rows, small_blocks, written
 from tests.support.pages import ROOT
 
 DECODER = BulkDecoder(TOKENIZER)
@@ -37,7 +35,6 @@ EXPECTED = [{**row, "text": text} for row, text in zip(rows(), TEXTS, strict=Tru
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("BLOCK_VALUES", "BLOCK_BYTES"):
         monkeypatch.setattr(formats, name, getattr(formats, name))
-    monkeypatch.setattr("streamdec.bulk.job.VALUES_OF_PART", 0)
     small_blocks()
 
 
@@ -61,11 +58,10 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What was tried in forks."""
     if not hasattr(os, "fork"):
         pytest.skip("this system has no forks")
-    folder, seed = tmp_path_factory.mktemp("forks"), random.randrange(10**6)
-    command = [sys.executable, "-m", "tests.bulk.forks", str(folder), str(seed), "4"]
+    command = [sys.executable, "-m", "tests.bulk.forks", str(tmp_path_factory.mktemp("forks"))]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, text=True)
-    assert (done.stderr, done.returncode) == ("", 0), f"seed {seed}"
-    found: dict[str, Any] = json.loads(done.stdout) | {"seed": seed}
+    assert (done.stderr, done.returncode) == ("", 0)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
@@ -84,14 +80,6 @@ def test_every_format_becomes_every_format(tmp_path: Path, read: Format, write: 
     assert len(told) > 5
     assert [each.read for each in told] == sorted(each.read for each in told)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([source.name, target.name])
-
-
-@pytest.mark.parametrize("read", FORMATS)
-def test_a_file_is_the_same_in_one_part_and_in_many(tmp_path: Path, read: Format) -> None:
-    source = written(tmp_path / f"in.{read}", read)
-    target = tmp_path / f"out.{read}"
-    job(source, target).run()
-    assert content(target, read) == EXPECTED
 
 
 @pytest.mark.usefixtures("small")
@@ -275,142 +263,88 @@ def test_a_column_whose_name_has_dots_is_cut_into_blocks_too(
     assert [len(block.table) for block in blocks] == [10] * 5
 
 
-# --- kills ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.thorough
-def test_jobs_that_are_killed_lose_and_double_nothing(forks: dict[str, Any]) -> None:
-    """SIGKILL at random moments, until all are done: byte for byte what was never killed gives."""
-    assert forks["different"] == [], forks["seed"]
-    assert forks["kills"] > 0
+# --- interruptions --------------------------------------------------------------------------------
 
 
 class Cut(BaseException):
-    """As a kill, but in this process."""
+    """As Ctrl-C."""
 
 
-def cut_after(blocks: int) -> Any:
-    def progress(_: Status) -> None:
-        nonlocal blocks
-        blocks -= 1
-        if not blocks:
-            raise Cut
-
-    return progress
-
-
-PAIR: tuple[Format, Format] = ("parquet", "jsonl")
+def cut(status: Status) -> None:
+    if status.rows > 60:
+        raise Cut
 
 
 @pytest.fixture
-def begun(tmp_path: Path, small: None) -> Job:  # noqa: ARG001
-    """A job that came half of its way."""
-    written(tmp_path / "in.parquet", "parquet")
-    one = job_of(tmp_path, PAIR, "out")
+def one(tmp_path: Path, small: None) -> Job:  # noqa: ARG001
+    return job(written(tmp_path / "in.parquet", "parquet"), tmp_path / "out.jsonl")
+
+
+@pytest.mark.parametrize("write", FORMATS)
+def test_an_interrupted_job_leaves_nothing(tmp_path: Path, one: Job, write: Format) -> None:
     with pytest.raises(Cut):
-        one.run(progress=cut_after(12))
-    assert not one.target.exists()
-    return one
+        job(one.source, tmp_path / f"out.{write}").run(progress=cut)
+    assert [*tmp_path.iterdir()] == [one.source]
 
 
-def test_what_was_finished_is_not_decoded_again(begun: Job) -> None:
-    finished = len(list(begun.parts.glob("0*")))
-    assert finished > 1
-    told: list[Status] = []
-    done = begun.run("resume", told.append)
-    assert done is not None
-    assert told[0].rows > 35
-    assert 0 < done.tokens < 400 * 0.8
-    assert done.rows == 120
-    assert begun.run("resume") is None
-
-
-def test_it_is_not_begun_anew_unasked(begun: Job) -> None:
-    with pytest.raises(DatasetError, match=r"out.jsonl: begun before, and not ended; resume or ov"):
-        begun.run()
-    begun.run("overwrite")
+def test_an_output_that_exists_is_kept_or_replaced_as_asked(one: Job) -> None:
+    one.target.write_text("mine")
     with pytest.raises(DatasetError, match=r"out.jsonl: there already; overwrite it, or name ano"):
-        begun.run()
-    before = begun.target.read_bytes()
-    begun.run("overwrite")
-    assert begun.target.read_bytes() == before
+        one.run()
+    assert one.run("resume") is None
+    assert one.target.read_text() == "mine"
+    one.run("overwrite")
+    assert content(one.target, "jsonl") == EXPECTED
 
 
-def test_parts_of_another_job_are_not_taken(begun: Job, tmp_path: Path) -> None:
-    plain = Job(begun.source, begun.target, DECODER, *PAIR)
-    with pytest.raises(DatasetError, match="begun with another conditions"):
-        plain.run("resume")
-    other = MockTokenizer.from_tokens([b"a", b"b"])
-    with pytest.raises(DatasetError, match="begun with another tokenizer"):
-        Job(begun.source, begun.target, BulkDecoder(other), *PAIR).run("resume")
-    written(tmp_path / "in.parquet", "parquet", 121)
-    with pytest.raises(DatasetError, match="begun with another input_"):
-        begun.run("resume")
-    (begun.parts / "job.json").write_text("[]")
-    with pytest.raises(DatasetError, match=r"a job.json that is none"):
-        begun.run("resume")
-
-
-def test_a_missing_part_is_noticed(begun: Job) -> None:
-    next(begun.parts.glob("000000-*")).unlink()
-    with pytest.raises(DatasetError, match="a part is missing"):
-        begun.run("resume")
-
-
-def test_two_jobs_do_not_work_at_one_output(begun: Job) -> None:
+def test_two_jobs_do_not_work_at_one_output(one: Job) -> None:
     refused: list[str] = []
 
     def another(_: Status) -> None:
-        for existing in ("resume", "overwrite"):
-            with pytest.raises(DatasetError, match=r"out.jsonl.parts: another job is at work ther"):
-                Job(begun.source, begun.target, begun.decoder, *PAIR).run(existing)
-            refused.append(existing)
+        with pytest.raises(DatasetError, match=r"out.jsonl.part: another job is at work there"):
+            job(one.source, one.target).run()
+        refused.append("")
 
-    begun.run("resume", another)
-    assert len(refused) > 2
-    assert len(content(begun.target, "jsonl")) == 120
-
-
-def test_files_of_others_in_the_folder_of_parts_stay(begun: Job) -> None:
-    other = begun.parts / "2026-11-21"
-    other.write_text("mine")
-    begun.run("overwrite")
-    assert len(content(begun.target, "jsonl")) == 120
-    assert [*begun.parts.iterdir()] == [other]
-    assert begun.run("resume") is None
-    assert other.read_text() == "mine"
+    one.run(progress=another)
+    assert refused
+    assert content(one.target, "jsonl") == EXPECTED
 
 
-def test_an_input_that_changes_while_it_is_read_is_told(begun: Job, tmp_path: Path) -> None:
-    def change(_: Status) -> None:
-        os.utime(tmp_path / "in.parquet", ns=(0, 0))
+def test_what_a_killed_job_left_is_replaced(one: Job, tmp_path: Path) -> None:
+    (tmp_path / "out.jsonl.part").write_text("x" * 10**6)
+    one.run("resume")
+    assert content(one.target, "jsonl") == EXPECTED
+    assert not (tmp_path / "out.jsonl.part").exists()
 
+
+def test_an_input_that_changes_while_it_is_read_is_told(one: Job) -> None:
     with pytest.raises(DatasetError, match=r"in.parquet: changed while it was read"):
-        begun.run("resume", change)
-    assert not begun.target.exists()
+        one.run(progress=lambda _: os.utime(one.source, ns=(0, 0)))
+    assert not one.target.exists()
 
 
-def test_an_old_output_stays_until_the_new_one_is_whole(begun: Job, tmp_path: Path) -> None:
-    begun.target.write_text("old")
+def test_an_old_output_stays_until_the_new_one_is_whole(one: Job, tmp_path: Path) -> None:
+    one.target.write_text("old")
     opened = tmp_path / "as whoever has opened it sees it"
-    opened.hardlink_to(begun.target)
+    opened.hardlink_to(one.target)
     with pytest.raises(Cut):
-        begun.run("overwrite", cut_after(9))
-    assert begun.target.read_text() == "old"
-    begun.run("resume")
-    assert len(content(begun.target, "jsonl")) == 120
+        one.run("overwrite", cut)
+    assert one.target.read_text() == "old"
+    one.run("overwrite")
+    assert content(one.target, "jsonl") == EXPECTED
     assert opened.read_text() == "old"  # nothing was written into it
 
 
 # --- what is wrong --------------------------------------------------------------------------------
 
 
-def test_a_full_disk_is_an_error_that_can_be_resumed(forks: dict[str, Any]) -> None:
+@pytest.mark.thorough
+def test_a_full_disk_is_an_error_and_leaves_nothing(forks: dict[str, Any]) -> None:
     """The system refuses to write more, as it does on a full disk."""
     assert {*forks["disks"]} == {*FORMATS}
     for said, left, rows_in_the_end in forks["disks"].values():
         assert "File too large" in said
-        assert not left
+        assert left == []
         assert rows_in_the_end == 900
 
 
@@ -493,7 +427,7 @@ def test_other_types_than_in_the_first_rows_are_told(tmp_path: Path) -> None:
     (tmp_path / "mixed.jsonl").write_text(mixed, "utf-8")
     with pytest.raises(DatasetError, match="column 'a' has values of no one type: "):
         job(tmp_path / "mixed.jsonl", tmp_path / "mixed.parquet").run()
-    assert not (tmp_path / "mixed.parquet.parts").exists()
+    assert not (tmp_path / "mixed.parquet.part").exists()
     for surrogate in ({"a": "\ud800"}, {"\ud800": 1}):
         (tmp_path / "mixed.jsonl").write_text(json.dumps({"token_ids": [0], **surrogate}), "utf-8")
         with pytest.raises(DatasetError, match="surrogates not allowed; JSONL takes them all"):
@@ -539,14 +473,3 @@ def test_a_suffix_says_the_format() -> None:
         DatasetError, match=r"a.csv: the suffix says no format; known are .parquet,"
     ):
         format_of(Path("a.csv"))
-
-
-@pytest.mark.usefixtures("small")
-def test_blocks_are_cut_alike_wherever_reading_begins(tmp_path: Path) -> None:
-    for read in FORMATS:
-        source = written(tmp_path / f"in.{read}", read)
-        sizes = [len(block.table) for block in read_blocks(source, read, "token_ids")]
-        assert sum(sizes) == 120
-        for number in range(len(sizes) + 1):
-            rest = read_blocks(source, read, "token_ids", sum(sizes[:number]))
-            assert [len(block.table) for block in rest] == sizes[number:]

@@ -1,4 +1,4 @@
-"""``streamdec trace``: the table, JSON lines, the page, and a trace that is played again."""
+"""``streamdec trace``: the table, JSON lines and the page."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import re
 import subprocess
 from ast import literal_eval
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from streamdec.trace import Trace
+from streamdec.cli.trace import _cells
+from streamdec.trace import TokenRecord
 from tests.cli.running import LIBRARY, ROOT, TOKENIZER, Run, command, jsonl, run, run_process
 from tests.cli.terminal import everything_shown
 
@@ -110,6 +112,28 @@ def test_options_of_the_decoder(trace: Tracing) -> None:
     assert table(trace(end, f"--eos-id={end}"))[0]["ended"] == "stop"
 
 
+def test_stops_are_told_as_what_they_are() -> None:
+    token = TokenRecord(
+        index=3,
+        token_id=7,
+        piece="x",
+        data=b"x",
+        kind="text",
+        position=3,
+        text="",
+        held=b"",
+        jailed="x",
+        may_become=("x\u202e\n", (7, 8)),
+        chunk=3,
+    )
+    assert _cells(token)[6] == r"'x\u202e\n' | ids 7 8"
+    stopped = replace(token, finish_reason="stop", stop_reason=(7, 8))
+    assert _cells(stopped)[8] == "stop: ids 7 8"
+    assert _cells(replace(stopped, stop_reason=()))[8] == "stop: ids"  # redacted
+    assert _cells(replace(stopped, stop_reason=7))[8] == "stop: 7"
+    assert _cells(replace(stopped, stop_reason=None))[8] == "stop"
+
+
 def test_what_comes_at_the_end(trace: Tracing) -> None:
     owl = LIBRARY.encode("🦉").ids
     rows = table(trace(" ".join(map(str, owl[:-1]))))
@@ -150,32 +174,13 @@ def test_where_nothing_can_be_traced_no_verdict_is_given(
     assert trace("[]", JSONL).status == 0  # a row of no ids is one
 
 
-def test_a_trace_is_played_again(trace: Tracing, tmp_path: Path) -> None:
-    lines = trace(WORDS, STOP, "--jsonl")
-    assert lines.status == 0
-    recorded = Trace.from_lines(lines.out.splitlines())
-    assert recorded.finish_reason == "stop"
-    file = tmp_path / "owl.trace"
-    file.write_text(lines.out, encoding="utf-8")
-    assert trace("", "--replay", file) == Run(
-        0, f"{len(recorded.tokens)} tokens replayed: all as in the trace\n", ""
-    )
-    rows = lines.out.splitlines()
-    rows[1] = json.dumps(json.loads(rows[1]) | {"text": "Un"})
-    file.write_text("\n".join(rows), encoding="utf-8")
-    played = trace("", "--replay", file)
-    assert played.status == 1
-    assert "the first difference: at token 0 text was 'Un', and is 'A' now" in played.out
-
-
-def test_what_cannot_be_played(trace: Tracing, tmp_path: Path) -> None:
-    file = tmp_path / "owl.trace"
-    file.write_text(trace(WORDS, "--jsonl", "--redact").out)
-    assert trace("", "--replay", file) == Run(2, "", "Error: a redacted trace has no ids to play\n")
-    file.write_text("{}")
-    assert trace("", "--replay", file).status == 2
-    assert trace("", "--replay", file, "--jsonl").status == 2
-    assert trace("", file, "--replay", file).status == 2
+def test_lines_for_machines(trace: Tracing) -> None:
+    result = trace(WORDS, STOP, "--jsonl")
+    assert (result.status, result.err) == (0, "")
+    above, *tokens, end = map(json.loads, result.out.splitlines())
+    assert above["conditions"] == {"stop": ["\nUser:"]}
+    assert "".join(token.get("text", "") for token in tokens) == "An owl 🦉.\nUseful"
+    assert (tokens[-1]["stop_reason"], end["verdict"]["equal"]) == ("\nUser:", True)
 
 
 def test_the_page(trace: Tracing, tmp_path: Path) -> None:

@@ -13,11 +13,9 @@ stops = st.lists(st.text("ab", min_size=1, max_size=5), max_size=5)
 pieces = st.lists(st.text("abc", max_size=4), max_size=12)
 
 
-@pytest.fixture(params=["set", "learning", "bisect"], autouse=True)
+@pytest.fixture(params=["learning", "bisect"], autouse=True)
 def prefixes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ways of asking whether a text is a proper prefix of a stop."""
-    if request.param != "set":
-        monkeypatch.setattr(module, "MOST_PREFIXES", -1)
     if request.param == "bisect":
         monkeypatch.setattr(module, "MOST_IN_PREFIXES", -1)
 

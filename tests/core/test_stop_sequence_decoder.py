@@ -35,6 +35,15 @@ def test_what_a_jail_gave_out_is_not_cut_again_when_a_hidden_sequence_ends_the_s
     assert (decoder.match.start, decoder.match.end, decoder.match.tokens_before) == (3, 3, 2)
 
 
+def test_withheld_counts_from_the_token_that_a_sequence_begins_with() -> None:
+    decoder = decoder_of([b"a", b"b"], StopConditions("bx", stop_token_sequences=[[0, 0, 0]]))
+    ages = []
+    for token_id in (1, 1, 0, 0, 1):
+        decoder.step(token_id)
+        ages.append((decoder.jailed, decoder.withheld.tokens))
+    assert ages == [("b", 1), ("b", 1), ("a", 1), ("aa", 2), ("b", 1)]
+
+
 @pytest.mark.parametrize("ids", [[0, 1, 2, 3], [0, 1, 3, 4]])
 def test_a_shown_sequence_begins_after_the_character_that_it_breaks(ids: list[int]) -> None:
     conditions = StopConditions(stop_token_sequences=[ids[2:]], include_stop_str_in_output=True)

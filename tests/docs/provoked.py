@@ -30,15 +30,12 @@ from streamdec import (
     load_tokenizer,
     stream,
 )
-from streamdec.backends.hybrid import VARIABLE
+from streamdec.backends.fast_path import VARIABLE
 from streamdec.bulk import BulkDecoder
 from streamdec.chat.template import ChatTemplate
 from streamdec.compat import TokenizersDecodeStream
 from streamdec.preflight import inspect
 from streamdec.protocols import RawBytes, TextRules
-from streamdec.trace.records import Trace
-from streamdec.trace.replay import replay
-from streamdec.trace.tracer import Tracer
 from tests.support.files import rank_file, sentencepiece, small_gguf, tekken
 from tests.support.zoo import ZOO
 
@@ -417,24 +414,12 @@ def _(_: Path) -> Any:
     ChatTemplate("{{ 1 }}").render(MESSAGES, template_kwargs={"chat_template": "{{ 1 }}"})
 
 
-# --- folders, traces, datasets --------------------------------------------------------------------
+# --- folders, datasets ----------------------------------------------------------------------------
 
 
 @gives("'…': a snapshot is a folder, and this is not there")
 def _(folder: Path) -> Any:
     inspect(folder / "gone")
-
-
-@gives("no trace: the first line must be its header, the last its end")
-def _(_: Path) -> Any:
-    Trace.from_lines([])
-
-
-@gives("a redacted trace has no ids to play")
-def _(_: Path) -> Any:
-    tracer = Tracer(DecodeStream(WORDS))
-    tracer.step(1)
-    replay(tracer.trace().redacted(), WORDS)
 
 
 @gives("no column 'tokens'; there are: 'token_ids'")
@@ -501,6 +486,6 @@ def _(_: Path) -> Any:
     DecodeStream(MockTokenizer()).step(12345)
 
 
-@gives("'<eos>' is the text of a skipped special token; its ids (999,) stop too")
+@gives("'<eos>' is the text of a skipped special token; its ids (999,) count too")
 def _(_: Path) -> Any:
     StopSequenceDecoder(MockTokenizer(), StopConditions(stop="<eos>"))

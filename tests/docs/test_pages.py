@@ -21,6 +21,7 @@ PAGES = {str(path.relative_to(ROOT)) for path in DOCS.rglob("*.md")}
 RUN_BY = {
     "docs/explanation/performance.md": ["tests/performance/test_page.py"],
     "docs/how-to/check-your-detokenizer.md": ["tests/testing/test_how_to.py"],
+    "docs/how-to/check-your-parser.md": ["tests/testing/test_parser_page.py"],
     "docs/how-to/decode-a-dataset.md": ["tests/bulk/test_tables.py"],
     "docs/how-to/engines.md": [
         "tests/integrations/llama_cpp/test_docs.py",

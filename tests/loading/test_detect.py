@@ -152,7 +152,7 @@ def test_a_folder_is_its_tokenizer_json(tmp_path: Path) -> None:
         ([], "a folder with no tokenizer.json"),
         (["model.safetensors"], "a folder with no tokenizer.json"),
         (["tokenizer.model"], "a folder with tokenizer.model but no tokenizer.json"),
-        (["merges.txt", "vocab.json"], "a folder with merges.txt, vocab.json but no tokenizer"),
+        (["vocab.json"], "a folder with vocab.json but no tokenizer"),
         (
             [f"{i}.gguf" for i in range(7)],
             "a folder with 0.gguf, 1.gguf, 2.gguf, 3.gguf, 4.gguf and 2",
@@ -240,3 +240,13 @@ def test_a_link_to_nowhere_is_named(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").symlink_to("gone")
     with pytest.raises(TokenizerLoadError, match=r"tokenizer\.json"):
         detect_format(tmp_path / "tokenizer.json")
+
+
+@pytest.mark.parametrize("names", [["vocab.json", "merges.txt"], ["vocab.txt"]])
+def test_a_vocabulary_is_found_by_its_name(names: list[str], tmp_path: Path) -> None:
+    for name in names:
+        (tmp_path / name).touch()
+    detected = detect_format(tmp_path)
+    assert (detected.format, detected.path.name) == ("vocabulary", names[0])
+    (tmp_path / "tokenizer.json").write_text('{"model": {}}', "utf-8")
+    assert detect_format(tmp_path).format == "huggingface"

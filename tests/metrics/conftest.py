@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 
 import prometheus_client.openmetrics.exposition as openmetrics
 import pytest
 from opentelemetry.sdk.metrics.export import Metric
 
-from streamdec.backends.hybrid import VARIABLE
+from streamdec.backends.fast_path import VARIABLE
 from streamdec.core.stops import stop_sets
 from streamdec.metrics.instruments import STATISTICS, Instrument
 from streamdec.metrics.recorder import readings
@@ -36,6 +37,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Run:
         patch.delenv(VARIABLE, raising=False)
         patch.setattr(stop_sets, "MAX_SETS", 64)
         kept = act(tmp_path_factory.mktemp("metrics"))
+        gc.collect()  # or stop sets of other tests end between two readings
         data = made.opentelemetry.get_metrics_data()
         assert data is not None
         [scope] = data.resource_metrics[0].scope_metrics

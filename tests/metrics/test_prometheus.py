@@ -208,12 +208,10 @@ import os, sys
 import prometheus_client
 from prometheus_client import multiprocess
 from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder, add_hook, iter_chunks
-from streamdec.backends.encoding_cache import EncodingCache
 from streamdec.metrics import PrometheusMetrics
 
 add_hook(PrometheusMetrics())
 tokenizer = MockTokenizer()
-tokenizer.encoding_cache = EncodingCache(10_000)
 tokenizer.encode("Hello")
 workers = []
 for number in range(3):
@@ -250,7 +248,4 @@ def test_several_processes_count_together(tmp_path: Path) -> None:
     assert total["streamdec_streams_total"] == 6
     assert total["streamdec_stream_tokens_sum"] == 12
     assert total["streamdec_tokenizer_calls_total"] == 7
-    assert total["streamdec_encoding_cache_misses_total"] == 4, "each worker's first, and ours"
-    assert total["streamdec_encoding_cache_hits_total"] == 3
-    assert total["streamdec_encoding_cache_entries"] == 3, "of the living"
-    assert total["streamdec_stop_sets"] == 2
+    assert "streamdec_stop_sets" not in total, "each process has its own"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -344,7 +345,7 @@ def test_what_was_special_once_is_skipped_on(is_built: bool, tmp_path: Path) -> 
     note = "effective for transformers: special=false"
     assert finding.evidence[0].note == (note if is_built else f"{note}, and yet skipped")
     loaded = load_tokenizer(tmp_path, fast="off")
-    assert loaded.decode([257]) == ""
+    assert (loaded.decode([257]) == "") != is_built
 
 
 @pytest.mark.parametrize("key", ["extra_special_tokens", "additional_special_tokens"])
@@ -490,7 +491,7 @@ def test_each_special_token_tells_whether_its_id_is_known(tmp_path: Path) -> Non
     parts.tokenizer = None
     parts.say(eos_token="</s>")
     unknown = inspect(parts.write(tmp_path / "unknown"), render=False).special_tokens["eos_token"]
-    assert known.to_dict() == {
+    assert asdict(known) == {
         "text": "<|im_end|>",
         "id": 258,
         "resolved": True,

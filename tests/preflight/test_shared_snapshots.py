@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from streamdec.backends.transformers_facts import facts
 from streamdec.preflight import Report, effective_stop_tokens, inspect
-from streamdec.preflight.facts import facts
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
 from tests.preflight.making import SHARED, loaded_by_library, shared_snapshots

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec.backends.added_vocabulary import AddedVocabulary, Token
-from streamdec.preflight.facts import facts
+from streamdec.backends.tokenizer_class import auto_map_of, choose_class
+from streamdec.backends.transformers_facts import facts
 from streamdec.preflight.loaded_tokens import LoadedTokens
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
-from streamdec.preflight.tokenizer_class import auto_map_of, choose_class
 from tests.preflight.making import SPECIAL, Parts, added, control
 
 DATA = json.loads((Path(__file__).parent / "data" / "loads.json").read_text("utf-8"))

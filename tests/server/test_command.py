@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from streamdec.cli.serve import _eos_token_ids, _hosts, serve
+from streamdec.server.running import STUCK
 from tests.cli.running import DEMO_TEXT, Run, root_context, run
 from tests.server.serving import tokenizer_in, until
 from tests.support.pages import printed_by
@@ -42,6 +43,15 @@ class Hanging:
         finally:
             Path("closed").touch()
 
+class Stubborn:
+    async def __call__(self, prompt, params):
+        yield prompt[0]
+        while True:
+            try:
+                await asyncio.sleep(9)
+            except asyncio.CancelledError:
+                pass
+
 class NoRoom(Hanging):
     max_concurrency = 0
 
@@ -50,9 +60,12 @@ number = 5
 
 
 @contextmanager
-def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(
+    folder: Path, *options: str, program: str | None = None
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The process and its address, as soon as it can be asked."""
-    command = [sys.executable, "-m", "streamdec", "serve", "--port", "0", *options]
+    run = ["-m", "streamdec", "serve", "--port", "0"] if program is None else ["-c", program]
+    command = [sys.executable, *run, *options]
     process = subprocess.Popen(
         command,
         cwd=folder,
@@ -114,6 +127,21 @@ def test_the_second_signal_ends_at_once(tmp_path: Path) -> None:
             until(lambda: httpx.get(f"{url}/health").status_code == 503)
             process.send_signal(signal.SIGINT)
             assert process.wait(20) == 130
+
+
+def test_an_engine_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> None:
+    start = "import sys, streamdec.server.running as running; running.EXIT_SECONDS = 1.0\n"
+    start += "from streamdec.cli import main; main(['serve', '--port', '0', *sys.argv[1:]])\n"
+    (tmp_path / "mine.py").write_text(MODULE)
+    options = ("--engine", "mine:Stubborn", "--grace", "0.1")
+    with serving(tmp_path, *options, program=start) as (process, url):
+        body = {"prompt": "One two", "stream": True}
+        with httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=20) as response:
+            next(response.iter_lines())
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == STUCK
+        assert process.stderr is not None
+        assert "an engine did not end in time" in process.stderr.read()
 
 
 def test_what_exists_at_the_start_is_not_collected_while_it_serves(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +13,8 @@ import anyio
 import pytest
 
 from streamdec import SourceError
-from streamdec.server.engines import EngineError, EngineRun, ReplayEngine, SamplingParams
+from streamdec.server.engine_run import MOST_CANCELLATIONS, EngineRun
+from streamdec.server.engines import EngineError, ReplayEngine, SamplingParams
 from streamdec.server.gate import Gate
 from streamdec.server.problems import RequestError
 from streamdec.streams.outputs import OutputReader
@@ -121,6 +123,62 @@ async def test_the_replay() -> None:
     assert [each async for each in engine([1], PARAMS)] == IDS
     with pytest.raises(ValueError, match="rate"):
         ReplayEngine(IDS, -1)
+
+
+# --- engines that ignore their cancellation -------------------------------------------------------
+
+
+class Stubborn:
+    """An engine that counts its cancellations, and goes on until it is released."""
+
+    def __init__(self) -> None:
+        self.num_cancellations = 0
+        self.release = asyncio.Event()
+        self.is_closed = False
+
+    async def __call__(self, *_: Any) -> Any:
+        try:
+            yield 5
+            while not self.release.is_set():
+                try:
+                    await self.release.wait()
+                except asyncio.CancelledError:
+                    self.num_cancellations += 1
+            yield 6
+        finally:
+            self.is_closed = True
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+async def test_an_engine_that_ignores_its_cancellation_is_left_behind() -> None:
+    engine, scope = Stubborn(), anyio.CancelScope()
+    run = EngineRun(engine)
+    run.is_cancelled = lambda: scope.cancel_called
+    assert await anext(run) == 5
+    with scope:
+        asyncio.get_running_loop().call_later(0.01, scope.cancel)
+        await anext(run)
+    assert scope.cancelled_caught
+    assert engine.num_cancellations == MOST_CANCELLATIONS + 1
+    await run.aclose()
+    assert (run.outlives, engine.is_closed) == (True, False)
+    asyncio.get_running_loop().call_later(0.02, engine.release.set)
+    await run.over()
+    assert (run.outlives, engine.is_closed) == (False, True)
+    assert engine.num_cancellations == MOST_CANCELLATIONS + 1
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+async def test_an_engine_may_cancel_what_is_its_own() -> None:
+    """A step may poll with a timeout as often as it wants."""
+
+    async def polling() -> Any:
+        for _ in range(2 * MOST_CANCELLATIONS):
+            with anyio.move_on_after(0):
+                await anyio.sleep(9)
+        yield 5
+
+    assert await ids_of(EngineRun(polling)) == [5]
 
 
 # --- the gate -------------------------------------------------------------------------------------

@@ -14,22 +14,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx
 import openai
 import pytest
 from jinja2.lexer import Lexer
 from openai import AsyncOpenAI, OpenAI
 from starlette.applications import Starlette
-from starlette.requests import Request
 from starlette.routing import Mount
 
 import streamdec.server
 from streamdec import MissingExtraError, load_tokenizer
 from streamdec.chat import isolated
 from streamdec.server import ServerLimits, create_app
-from streamdec.server.bodies import LARGE, read_object
-from streamdec.server.problems import RequestError
 from streamdec.server.running import listener
 from tests.server.conftest import LIMITS, Served
 from tests.server.serving import EchoEngine, served, tokenizer_in, until
@@ -135,39 +131,6 @@ def refused(answer: httpx.Response, path: str) -> dict[str, Any]:
     assert error["type"] == "invalid_request_error"
     assert path != CHAT or error["param"] == error["message"].split()[0]
     return error
-
-
-def test_large_bodies_wait_for_one_another_unread() -> None:
-    limits = ServerLimits(body_seconds=0.3)
-    small, large = b'{"x": 1}', b'{"x": "' + b"a" * 4 * LARGE + b'"}'
-
-    async def main() -> None:
-        room = anyio.CapacityLimiter(1)
-        num_read = 0
-
-        def request(body: bytes) -> Request:
-            parts = [body[start : start + LARGE] for start in range(0, len(body), LARGE)]
-
-            async def receive() -> dict[str, Any]:
-                nonlocal num_read
-                num_read += 1
-                return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
-
-            headers = [(b"content-type", b"application/json")]
-            return Request({"type": "http", "method": "POST", "headers": headers}, receive)
-
-        await room.acquire_on_behalf_of(limits)  # by another request
-        assert await read_object(request(small), limits, room) == {"x": 1}
-        num_read = 0
-        with pytest.raises(RequestError, match="too many large requests") as refused:
-            await read_object(request(large), limits, room)
-        assert (refused.value.status, refused.value.headers["connection"]) == (429, "close")
-        assert num_read == 1
-        room.release_on_behalf_of(limits)
-        assert await read_object(request(large), limits, room) == {"x": "a" * 4 * LARGE}
-        assert room.borrowed_tokens == 0
-
-    asyncio.run(main())
 
 
 # --- rooms ----------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -90,45 +89,29 @@ def test_a_machine_under_way_covers_what_is_read_from_now_on() -> None:
     assert TokenAttribution(half).step_chunk(BDA0) == Chunk("你", token_ids=(BDA0,))
 
 
-class Scripted:
-    """A machine that gives, withholds and holds what it is told to."""
-
-    finished = False
-    pending_text = ""
-    tokenizer = TOKENIZER
-
-    def __init__(self, *steps: tuple[str, str, bytes]) -> None:
-        self._steps = iter(steps)
-        self.jailed, self.held = "", b""
-
-    def step_chunk(self, token_id: Any) -> Chunk:
-        text, self.jailed, self.held = next(self._steps)
-        return Chunk(text)
-
-    @property
-    def holds(self) -> bool:
-        return bool(self.held)
-
-    @property
-    def withholds(self) -> bool:
-        return bool(self.jailed or self.held)
-
-    def feed(self, token_ids: Any) -> Chunk:
-        raise NotImplementedError
-
-    def end(self, finish_reason: Any) -> Chunk:
-        raise NotImplementedError
-
-    def snapshot(self) -> dict[str, Any]:
-        raise NotImplementedError
+def test_ids_withheld_for_a_sequence_of_ids_wait() -> None:
+    conditions = StopConditions(stop_token_sequences=[[A, A]])
+    machine = TokenAttribution(StopSequenceDecoder(TOKENIZER, conditions))
+    assert covered([E4, BDA0, A, E4, BDA0, A], machine) == [
+        ("", ()),
+        ("你", (E4, BDA0)),
+        ("", ()),
+        ("a", (A,)),
+        ("你", (E4, BDA0)),
+        ("", ()),
+    ]
 
 
-def test_a_token_whose_text_vanishes_is_complete_where_it_would_have_been() -> None:
-    """Held bytes may come to nothing, as pieces of some tokenizers do at an end."""
-    alone = Scripted(("", "", b"x"), ("", "", b""), ("a", "", b""))
-    assert covered([1, 0, 2], TokenAttribution(alone)) == [("", ()), ("", ()), ("a", (1, 0, 2))]
-    withheld = Scripted(("", "ST", b""), ("", "ST", b"x"), ("", "ST", b""), ("ST", "S", b""))
-    assert covered([0, 1, 2, 3], TokenAttribution(withheld))[-1] == ("ST", (0, 1, 2))
+def test_a_copy_with_ids_is_shared_only_if_the_ids_are_the_same() -> None:
+    """The same chunk completes a character after different tokens."""
+    tokenizer = MockTokenizer.from_tokens([b"\xe4", b"\xbd\xa0", b"a\xe4", b"\xe4"])
+    for _ in range(2):
+        for first in (0, 2, 3):
+            machine = TokenAttribution(DecodeStream(tokenizer))
+            machine.step_chunk(first)
+            waiting = machine.waiting
+            chunk = machine.step_chunk(1)
+            assert (waiting, chunk.text, chunk.token_ids) == ((first,), "你", (first, 1))
 
 
 @pytest.mark.asyncio

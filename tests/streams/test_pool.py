@@ -441,15 +441,13 @@ def test_what_is_no_snapshot_of_a_pool(change: dict[str, Any], problem: str) -> 
         DecoderPool.restore(TOKENIZER, pool_of("a").snapshot() | change)
 
 
-@pytest.mark.parametrize(
-    "uncovered",
-    [None, {}, [1], [[1]], [["1", 0]], [[1, "0"]], [[1, -1]], [[-1, 0]], [[True, 0]], [[1, 0, 0]]],
-)
-def test_what_is_no_ids_that_are_not_covered(uncovered: Any) -> None:
+@pytest.mark.parametrize("waiting", [None, {}, "ids", [2**70], [-1], [True], ["1"], [[0, 0]]])
+@pytest.mark.parametrize("return_token_ids", [False, True])
+def test_ids_without_a_chunk_that_are_no_ids(waiting: Any, return_token_ids: bool) -> None:
     snapshot = pool_of("a").snapshot()
-    snapshot["requests"][0].append(uncovered)
-    with pytest.raises(SnapshotError, match="request 'a': ids without a chunk must be pairs, not"):
-        DecoderPool.restore(TOKENIZER, snapshot, return_token_ids=True)
+    snapshot["requests"][0].append(waiting)
+    with pytest.raises(SnapshotError, match="'a': ids without a chunk must be a list"):
+        DecoderPool.restore(TOKENIZER, snapshot, return_token_ids=return_token_ids)
 
 
 @pytest.mark.parametrize("value", [None, [], "pool"])
@@ -494,21 +492,3 @@ def test_a_tokenizer_that_fails_at_the_end_too_ends_one_request() -> None:
     assert last is not None
     assert last.finish_reason == "error"
     assert [*pool] == []
-
-
-@pytest.mark.parametrize(
-    ("waiting", "message"),
-    [
-        ([[2**70, 0]], "ids without a chunk must be pairs"),
-        ([[0, 10**9]], "ids wait for more than the 0 jailed characters"),
-        ([[0, None]], "ids wait for the end of a character, and no byte is held"),
-    ],
-)
-@pytest.mark.parametrize("return_token_ids", [False, True])
-def test_ids_that_wait_for_what_is_not_there(
-    waiting: Any, message: str, return_token_ids: bool
-) -> None:
-    snapshot = pool_of("a").snapshot()
-    snapshot["requests"][0].append(waiting)
-    with pytest.raises(SnapshotError, match=message):
-        DecoderPool.restore(TOKENIZER, snapshot, return_token_ids=return_token_ids)

@@ -22,7 +22,6 @@ from streamdec import (
 )
 from streamdec.core.table import LIST_STEP
 from streamdec.streams import text_stream
-from streamdec.streams.outputs import Delta, OutputReader
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
 from tests.streams.engines import Engine, Script, async_generator, drained
 
@@ -84,20 +83,6 @@ async def test_max_tokens_counts_what_is_walked() -> None:
         assert "".join(chunk.text for chunk in chunks) == "a" * 20
         assert chunks[-1].finish_reason == "length"
         assert engine.pulls == 20
-
-
-async def test_lists_of_ids_are_read_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A TokenQueue gives these: to look for ids in them would take longer than to decode them."""
-    read: list[Any] = []
-
-    def noted_read(_: OutputReader, output: Any) -> Delta:
-        read.append(output)
-        return Delta([B])
-
-    monkeypatch.setattr(OutputReader, "read", noted_read)
-    source = Engine([[A, A], [B], {"token_ids": [A]}])
-    assert await texts(stream(source, TOKENIZER)) == ["aa", "b", "b", ""]
-    assert read == [{"token_ids": [A]}]
 
 
 async def test_negative_ids_are_not_counted_from_the_end_of_a_list() -> None:

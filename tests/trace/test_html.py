@@ -38,7 +38,6 @@ def data_in(page: str) -> list[object]:
 def test_the_page_has_the_trace_as_it_is() -> None:
     trace = trace_of()
     assert data_in(html_page(trace)) == [json.loads(line) for line in trace.lines()]
-    assert Trace.from_lines(map(json.dumps, data_in(html_page(trace)))) == trace
 
 
 def test_whatever_the_text_is_it_makes_no_element() -> None:

@@ -10,7 +10,16 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["SWITCH", "TRIED", "__version__", "register", "unregister"]
+__all__ = [
+    "FIELD",
+    "MARKERS",
+    "SWITCH",
+    "TRIED",
+    "__version__",
+    "markers_setting",
+    "register",
+    "unregister",
+]
 
 __version__ = "0.1.0"
 
@@ -18,8 +27,21 @@ SWITCH = "STREAMDEC_VLLM"
 """The environment variable: ``off`` leaves vLLM as it is, ``on`` also changes a version of vLLM
 that was not tried, if its classes look the same. By default only tried versions are changed."""
 
+MARKERS = "STREAMDEC_VLLM_REASONING_MARKERS"
+"""The environment variable with the markers of the model's reasoning, as a JSON list of texts or
+ids: ``["<think>", "</think>"]``. Stop strings between them are ignored in all requests."""
+
+FIELD = "ignore_stops_between"
+"""The key of ``SamplingParams.extra_args`` (``vllm_xargs`` of a request to the server) with the
+markers for one request, as a list. An empty list ignores no stops."""
+
 TRIED = ("0.33",)
 """The series of vLLM that the tests of this plugin were run with."""
+
+
+def markers_setting() -> str:
+    """Return what ``MARKERS`` has in the environment; empty if it is not set."""
+    return os.environ.get(MARKERS, "")
 
 
 def register() -> None:

@@ -10,8 +10,9 @@ What differs from vLLM's own class, and why, is in the README.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,9 +25,13 @@ from vllm.v1.engine.detokenizer import (
 from streamdec import FinishedError, StopConditions, StopSequenceDecoder, TokenIdError
 from streamdec.chunks import NOTHING, Chunk
 from streamdec.compat import decoder_for
+from streamdec_vllm import FIELD, MARKERS, markers_setting
 from streamdec_vllm.logs import say_once
 
 __all__ = ["Detokenizer", "why_unsupported"]
+
+NO_CONDITIONS = StopConditions()
+Sections = tuple[tuple[str | int, str | int], ...]
 
 
 def why_unsupported(tokenizer: Any, request: Any) -> str | None:
@@ -39,10 +44,46 @@ def why_unsupported(tokenizer: Any, request: Any) -> str | None:
     return None
 
 
-@lru_cache(maxsize=256)
-def _conditions(stop: tuple[str, ...], min_tokens: int, is_visible: bool) -> StopConditions:
+@lru_cache(maxsize=4_096)
+def _conditions(
+    stop: tuple[str, ...], min_tokens: int, is_visible: bool, markers: Sections
+) -> StopConditions:
     """The conditions of a request; the same object for equal ones, which decoders share."""
-    return StopConditions(stop=stop, min_tokens=min_tokens, include_stop_str_in_output=is_visible)
+    return StopConditions(
+        stop=stop,
+        min_tokens=min_tokens,
+        include_stop_str_in_output=is_visible,
+        ignore_stops_between=markers,
+    )
+
+
+def _markers(params: Any) -> Sections:
+    """Return the pairs of markers between which the stops of a request are ignored."""
+    given = (params.extra_args or {}).get(FIELD)
+    return _default_markers() if given is None else _pairs(given)
+
+
+def _pairs(given: Any) -> Sections:
+    """Return a flat list, which is all that vLLM's server accepts, or a list of pairs as pairs."""
+    flat = [
+        each for part in given for each in (part if isinstance(part, (list, tuple)) else [part])
+    ]
+    return tuple(zip(flat[::2], flat[1::2], strict=True))
+
+
+@cache
+def _default_markers() -> Sections:
+    """Return the markers of the environment variable."""
+    given = markers_setting()
+    if not given.strip():
+        return ()
+    try:
+        pairs = _pairs(json.loads(given))
+        StopConditions(ignore_stops_between=pairs)
+    except Exception as error:
+        say_once(f'{MARKERS} must be a JSON list such as ["<think>", "</think>"]: {error}')
+        return ()
+    return pairs
 
 
 class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
@@ -72,9 +113,12 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
         """Begin to decode after ``prompt``."""
         stop = self._params.stop or ()
         stop = (stop,) if isinstance(stop, str) else tuple(stop)
+        conditions = NO_CONDITIONS
+        if stop:
+            conditions = _conditions(stop, min_tokens, self._shows_stop, _markers(self._params))
         self._decoder = StopSequenceDecoder(
             decoder_for(self._tokenizer._tokenizer),
-            _conditions(stop, min_tokens if stop else 0, self._shows_stop),
+            conditions,
             prompt,
             skip_special_tokens=self._params.skip_special_tokens,
         )

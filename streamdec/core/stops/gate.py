@@ -19,8 +19,9 @@ tail*: the suffix of the text that may become the next marker.
 >>> gate = gate_of(StopConditions("x", ignore_stops_between=pairs), {})
 >>> gate.read(OPEN, "", "a<q")                      # nothing is complete: a marker tail
 (None, '<q', 0)
->>> gate.read(OPEN, "<q", ">b")                     # complete after one letter: inside section 2
-(1, '', 2)
+>>> marker, tail, state = gate.read(OPEN, "<q", ">b")
+>>> marker.text, marker.end, state                  # complete after one letter: inside section 2
+('<q>', 1, 2)
 >>> gate.by_id(2, 7), gate.by_id(1, 7)              # the id ends section 1, and no other
 (None, 0)
 """
@@ -33,7 +34,7 @@ from operator import index
 from typing import Any, SupportsIndex
 
 from streamdec.core.stops.conditions import Marker, StopConditions
-from streamdec.core.stops.matcher import StopStrings
+from streamdec.core.stops.matcher import Hit, StopStrings
 from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
 
@@ -84,10 +85,10 @@ class Gate:
         texts = self._texts[state]
         return texts.firsts if texts is not None else frozenset()
 
-    def read(self, state: int, tail: str, text: str) -> tuple[int | None, str, int]:
+    def read(self, state: int, tail: str, text: str) -> tuple[Hit | None, str, int]:
         """Read ``text`` up to the first complete marker.
 
-        Returns where in ``text`` that ends (None: there is none), the marker tail, and the state.
+        Returns the marker (None: no marker is complete), the marker tail and the state after it.
         """
         texts = self._texts[state]
         if texts is None:
@@ -95,7 +96,7 @@ class Gate:
         tail, hit = texts.step(tail, text)
         if hit is None:
             return None, tail, state
-        return hit.end, "", self._targets[state][hit.stop]
+        return hit, "", self._targets[state][hit.stop]
 
     def by_id(self, state: int, token_id: int) -> int | None:
         """Return the state after the marker ``token_id``; None if it is no marker in ``state``."""
@@ -121,6 +122,10 @@ def _by_id(targets: Mapping[Marker, int], skipped: Mapping[str, tuple[int, ...]]
     return found
 
 
+NO_GATE = Gate((), OPEN, {})
+"""The gate of conditions without markers."""
+
+
 def gate_of(conditions: StopConditions, skipped: Mapping[str, tuple[int, ...]]) -> Gate:
     """Return the gate of ``conditions``; ``skipped`` is as for Gate."""
     enable, disable = conditions.enable_stops_after, conditions.disable_stops_after
@@ -128,12 +133,8 @@ def gate_of(conditions: StopConditions, skipped: Mapping[str, tuple[int, ...]]) 
         return Gate([(disable, enable)], OPEN if enable is None else 1, skipped)
     sections = conditions.ignore_stops_between
     if not sections:
-        return ALWAYS_OPEN
+        return NO_GATE
     return Gate(sections, 1 if conditions.starts_inside else OPEN, skipped)
-
-
-ALWAYS_OPEN = Gate((), OPEN, {})
-"""The gate without sections."""
 
 
 # --- the prompt -----------------------------------------------------------------------------------

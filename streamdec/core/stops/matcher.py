@@ -4,7 +4,8 @@ r"""Finds the first stop in text that comes in pieces, and what of the text must
 longest suffix of the text that is a proper prefix of some string. That suffix, the *tail*, is all
 that :class:`StopStrings` remembers, and no automaton is built: behind the cache of
 :mod:`streamdec.core.stops.stop_set` the matcher runs once for each pair of a tail and a text, so it
-may be simple. Making one costs a set of all prefixes, or a sorted list where there are many.
+may be simple. Making one costs a sorted list of the stops; what is asked often gets a set of all
+prefixes.
 
 What must be withheld (*jailed*) is the longest suffix of the tail that is a proper prefix of a
 *hidden* stop. The prefix of a visible stop may be output.
@@ -41,11 +42,9 @@ __all__ = [
 
 S = TypeVar("S", str, tuple[int, ...])
 
-MOST_PREFIXES = 2_000
-"""Code points of all stops up to which their prefixes are put into a set at once: faster to ask,
-slower to make (1,000 stops: 2 ms, against 0.3 ms for a sorted list)."""
 MOST_IN_PREFIXES = 2**20
-"""Code points squared up to which the set is made at all: of one long stop it is half as large."""
+"""Code points squared up to which a set of all prefixes is made. Of one long stop it is half as
+large."""
 
 
 class Hit(NamedTuple):
@@ -201,10 +200,8 @@ class StopStrings:
 
 def proper_prefix_test(stops: frozenset[S]) -> Callable[[S], bool]:
     """Return a test whether a text (or ids; not empty) is a proper prefix of one of ``stops``."""
-    sizes = [*map(len, stops)]
-    is_small = sum(sizes) <= MOST_PREFIXES
-    if is_small or sum(size * size for size in sizes) > MOST_IN_PREFIXES:
-        return _proper_prefixes(stops).__contains__ if is_small else _bisecting(sorted(stops))
+    if sum(len(stop) ** 2 for stop in stops) > MOST_IN_PREFIXES:
+        return _bisecting(sorted(stops))
     return _learning(stops)
 
 

@@ -352,7 +352,8 @@ class StopSet:
         while True:
             part, turn, is_open, after_turn = text[place:], None, gate == OPEN, gate
             if self.gate.exists:
-                turn, marker_tail, after_turn = self.gate.read(gate, marker_tail, part)
+                marker, marker_tail, after_turn = self.gate.read(gate, marker_tail, part)
+                turn = None if marker is None else marker.end
             if is_open:
                 after, hit = matcher.step(
                     tail, part if turn is None else part[:turn], ignore=ignore

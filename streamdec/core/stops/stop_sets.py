@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from streamdec.core.stops.conditions import StopConditions
+from streamdec.core.stops.conditions import Marker, StopConditions
 from streamdec.core.stops.stop_set import StopSet
 from streamdec.core.table import Table
 from streamdec.core.warn_once import WarnOnce
@@ -17,6 +17,7 @@ from streamdec.protocols import Decoder
 __all__ = [
     "StopSetStatistics",
     "StopSets",
+    "skipped_ids",
     "stop_set_for",
     "stop_set_statistics",
     "text_stop_set_for",
@@ -111,14 +112,19 @@ def stop_set_statistics() -> StopSetStatistics:
 def stop_set_for(tokenizer: Decoder, table: Table, conditions: StopConditions) -> StopSet:
     """Return the stop set of ``conditions``, shared by all streams of ``table`` with equal ones."""
     if not isinstance(table, Table):
-        return StopSet(table, conditions, _skipped(tokenizer, table, conditions))
+        return _made(tokenizer, table, conditions)
     if table.stop_sets is None:
         table.stop_sets = StopSets()
     sets: StopSets = table.stop_sets
     found = sets.get(conditions)
     if found is None:
-        found = sets.put(StopSet(table, conditions, _skipped(tokenizer, table, conditions)))
+        found = sets.put(_made(tokenizer, table, conditions))
     return found
+
+
+def _made(tokenizer: Decoder, table: Table, conditions: StopConditions) -> StopSet:
+    texts = (*conditions.stop, *conditions.visible_stop, *conditions.markers)
+    return StopSet(table, conditions, skipped_ids(tokenizer, table, texts))
 
 
 _of_text = StopSets()
@@ -136,23 +142,23 @@ def text_stop_set_for(conditions: StopConditions) -> StopSet:
 _said = WarnOnce()
 
 
-def _skipped(
-    tokenizer: Decoder, table: Table, conditions: StopConditions
+def skipped_ids(
+    tokenizer: Decoder, table: Table, texts: Iterable[Marker]
 ) -> dict[str, tuple[int, ...]]:
-    """The ids of stops and markers that are the text of skipped special tokens.
+    """Return the ids of those ``texts`` that are the text of skipped special tokens.
 
-    A skipped token has no text, so the matcher would only see these stops if ordinary tokens spell
-    them.
+    A skipped token has no text, so a matcher would find such a text only if ordinary tokens spell
+    it.
     """
     if not table.options.skip_special_tokens:
         return {}
     found: dict[str, tuple[int, ...]] = {}
-    for text in (*conditions.stop, *conditions.visible_stop, *conditions.markers):
+    for text in texts:
         if isinstance(text, str) and (ids := _ids_of(tokenizer, text)):
             found[text] = ids
             if _said.first(tokenizer, ids):
                 logger.info(
-                    "%r is the text of a skipped special token; its ids %s stop too", text, ids
+                    "%r is the text of a skipped special token; its ids %s count too", text, ids
                 )
     return found
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from streamdec.preflight.findings import (
     added_tokens,
     chat_templates,
-    commits,
     eos,
     files,
     quantization,
@@ -23,5 +22,5 @@ __all__ = ["check_all"]
 
 def check_all(view: View) -> Iterator[Finding]:
     """Yield all findings. The module ``files`` is last: by then all files are read."""
-    for module in (eos, added_tokens, chat_templates, quantization, commits, files):
+    for module in (eos, added_tokens, chat_templates, quantization, files):
         yield from module.check(view)

@@ -19,25 +19,7 @@ _JSON = "tokenizer.json"
 _MAP = "special_tokens_map.json"
 _MOST = 50
 """Pieces of evidence that one finding shows; it says how many there are."""
-_LOADED = ("transformers", "vllm", "sglang")
-_BARE = ("smg", "dynamo", "tokenizers.Tokenizer.from_file")
 _MARKER = re.compile(r"<\|[^|<>\s{}'\"]{1,64}\|>|<｜[^｜<>\s{}'\"]{1,64}｜>")
-
-FLAG_DRIFT = RULES["SPECIAL_FLAG_DRIFT"]
-CONTENT_DRIFT = RULES["ADDED_TOKEN_CONTENT_DRIFT"]
-ID_DRIFT = RULES["ADDED_TOKEN_ID_DRIFT"]
-ONLY_IN_CONFIG = RULES["ADDED_TOKEN_ONLY_IN_CONFIG"]
-NOT_HONOURED = RULES["ADDED_TOKEN_ID_NOT_HONOURED"]
-DUPLICATE = RULES["ADDED_TOKEN_DUPLICATE_CONTENT"]
-DECODER_ABSENT = RULES["ADDED_TOKENS_DECODER_ABSENT"]
-DECODER_SHAPE = RULES["ADDED_TOKENS_DECODER_SHAPE"]
-EXTRA_LIST = RULES["EXTRA_SPECIAL_TOKENS_LIST"]
-EXTRA_SHADOWS = RULES["EXTRA_SPECIAL_SHADOWS_ADDITIONAL"]
-EXTRA_NOT_SKIPPED = RULES["EXTRA_SPECIAL_NOT_SKIPPED"]
-MAP_OVERRIDES = RULES["SPECIAL_TOKENS_MAP_OVERRIDES"]
-MAP_STALE = RULES["SPECIAL_TOKENS_MAP_STALE"]
-NOT_SPECIAL = RULES["STRUCTURAL_TOKEN_NOT_SPECIAL"]
-NOT_A_TOKEN = RULES["TEMPLATE_MARKER_NOT_A_TOKEN"]
 
 
 def check(view: View) -> Iterator[Finding]:
@@ -77,7 +59,7 @@ def _flags(view: View) -> Iterator[Finding]:
     evidence = sorted(found, key=lambda token_id: token_id not in is_grave)
     if evidence:
         severity: Severity = "error" if is_grave else "warning"
-        yield FLAG_DRIFT(*_some([found[i] for i in evidence]), severity=severity)
+        yield RULES["SPECIAL_FLAG_DRIFT"](*_some([found[i] for i in evidence]), severity=severity)
 
 
 def _declared(view: View) -> Iterator[Finding]:
@@ -98,7 +80,11 @@ def _declared(view: View) -> Iterator[Finding]:
             )
         else:
             only.append(_entry(entry, f"not in tokenizer.json{_after(view, entry)}"))
-    for rule, found in ((CONTENT_DRIFT, content), (ID_DRIFT, other_id), (ONLY_IN_CONFIG, only)):
+    for rule, found in (
+        (RULES["ADDED_TOKEN_CONTENT_DRIFT"], content),
+        (RULES["ADDED_TOKEN_ID_DRIFT"], other_id),
+        (RULES["ADDED_TOKEN_ONLY_IN_CONFIG"], only),
+    ):
         if found:
             yield rule(*_some(found))
 
@@ -126,14 +112,14 @@ def _own(view: View) -> Iterator[Finding]:
             or tokens.bare.id_of(entry.content) != entry.id
         ]
         if moved:
-            yield NOT_HONOURED(*_some(moved))
+            yield RULES["ADDED_TOKEN_ID_NOT_HONOURED"](*_some(moved))
     twice = [
         Evidence(file, entry.pointer, ids={entry.id: entry.content})
         for file, entries in ((_JSON, tokens.own), (_CONFIG, tokens.declared))
         for entry in _duplicates(entries)
     ]
     if twice:
-        yield DUPLICATE(*_some(twice))
+        yield RULES["ADDED_TOKEN_DUPLICATE_CONTENT"](*_some(twice))
 
 
 def _moved(tokens: Tokens, after: int | None) -> str:
@@ -154,17 +140,23 @@ def _shape(view: View) -> Iterator[Finding]:
     tokens = view.tokens
     if not tokens.has_decoder:
         if tokens.config or tokens.own:
-            yield DECODER_ABSENT(Evidence(_CONFIG, note="no added_tokens_decoder"))
+            yield RULES["ADDED_TOKENS_DECODER_ABSENT"](
+                Evidence(_CONFIG, note="no added_tokens_decoder")
+            )
     elif not isinstance(tokens.decoder, dict):
         kind = type(tokens.decoder).__name__
-        yield DECODER_SHAPE(Evidence(_CONFIG, "/added_tokens_decoder", value=kind))
+        yield RULES["ADDED_TOKENS_DECODER_SHAPE"](
+            Evidence(_CONFIG, "/added_tokens_decoder", value=kind)
+        )
     else:
         good = {entry.pointer for entry in tokens.declared}
         if len(good) < len(tokens.decoder):
             bad = [str(key)[:40] for key in tokens.decoder]
             bad = [key for key in bad if f"/added_tokens_decoder/{key}" not in good][:_MOST]
             note = "entries that are no token"
-            yield DECODER_SHAPE(Evidence(_CONFIG, "/added_tokens_decoder", value=bad, note=note))
+            yield RULES["ADDED_TOKENS_DECODER_SHAPE"](
+                Evidence(_CONFIG, "/added_tokens_decoder", value=bad, note=note)
+            )
 
 
 def _extra(view: View) -> Iterator[Finding]:
@@ -174,10 +166,10 @@ def _extra(view: View) -> Iterator[Finding]:
     if isinstance(extra, list):
         below = any(engine.may_have_transformers_4 for engine in view.engines)
         evidence = Evidence(source, "/extra_special_tokens", value=f"a list of {len(extra)}")
-        yield EXTRA_LIST(evidence, severity="error" if below else "info")
+        yield RULES["EXTRA_SPECIAL_TOKENS_LIST"](evidence, severity="error" if below else "info")
     # With an object of names, the list is read all the same.
     if extra and additional and not isinstance(extra, dict):
-        yield EXTRA_SHADOWS(
+        yield RULES["EXTRA_SPECIAL_SHADOWS_ADDITIONAL"](
             Evidence(source, "/extra_special_tokens", value=shown(_names(extra))),
             Evidence(_CONFIG, "/additional_special_tokens", value=shown(_names(additional))),
         )
@@ -191,7 +183,7 @@ def _extra(view: View) -> Iterator[Finding]:
         if text in flags and not flags[text].special and text not in roles
     ]
     if unskipped:
-        yield EXTRA_NOT_SKIPPED(*_some(unskipped))
+        yield RULES["EXTRA_SPECIAL_NOT_SKIPPED"](*_some(unskipped))
 
 
 def _called_special(said: Mapping[str, object]) -> list[str]:
@@ -227,7 +219,11 @@ def _map(view: View) -> Iterator[Finding]:
             value = {_MAP: shown(listed), _CONFIG: shown(sorted(named))}
             differing.append(Evidence(_MAP, value=value, note="further special tokens"))
     if differing:
-        yield (MAP_STALE if tokens.has_decoder else MAP_OVERRIDES)(*differing)
+        yield (
+            RULES["SPECIAL_TOKENS_MAP_STALE"]
+            if tokens.has_decoder
+            else RULES["SPECIAL_TOKENS_MAP_OVERRIDES"]
+        )(*differing)
 
 
 def _in_template(view: View) -> Iterator[Finding]:
@@ -237,12 +233,16 @@ def _in_template(view: View) -> Iterator[Finding]:
     unskipped = {text: i for i, (text, special) in tokens.added.items() if not special}
     found = view.ids(unskipped[text] for text in view.written_in_template(unskipped))
     if found:
-        yield NOT_SPECIAL(Evidence(*view.template_place, ids=dict(list(found.items())[:_MOST])))
+        yield RULES["STRUCTURAL_TOKEN_NOT_SPECIAL"](
+            Evidence(*view.template_place, ids=dict(list(found.items())[:_MOST]))
+        )
     if tokens.knows_all_ids:
         markers = sorted(set(_MARKER.findall(template)))
         unknown = [marker for marker in markers if tokens.resolve(marker).id is None]
         if unknown:
-            yield NOT_A_TOKEN(Evidence(*view.template_place, value=unknown[:_MOST]))
+            yield RULES["TEMPLATE_MARKER_NOT_A_TOKEN"](
+                Evidence(*view.template_place, value=unknown[:_MOST])
+            )
 
 
 def _some(evidence: list[Evidence]) -> list[Evidence]:

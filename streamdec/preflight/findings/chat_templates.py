@@ -13,30 +13,17 @@ from streamdec.preflight.view import View
 
 __all__ = ["check"]
 
-_LOADED = ("transformers", "vllm", "sglang")
 _MOST_RENDERED = 3
 """Templates besides the default: each takes a process of its own."""
 
-MISSING = RULES["CHAT_TEMPLATE_MISSING"]
-BYPASSED = RULES["CHAT_TEMPLATE_BYPASSED"]
-SHADOWS = RULES["CHAT_TEMPLATE_SIDECAR_SHADOWS_INLINE"]
-INLINE_LOST = RULES["CHAT_TEMPLATE_INLINE_LOST"]
-NO_DEFAULT = RULES["CHAT_TEMPLATE_NO_DEFAULT"]
-NAMED = RULES["CHAT_TEMPLATE_NAMED"]
-COLLISION = RULES["CHAT_TEMPLATE_DEFAULT_COLLISION"]
-LEGACY_JSON = RULES["CHAT_TEMPLATE_LEGACY_JSON"]
-SYNTAX_ERROR = RULES["CHAT_TEMPLATE_SYNTAX_ERROR"]
-UNKNOWN_NAME = RULES["CHAT_TEMPLATE_UNKNOWN_NAME"]
-SANDBOX_VIOLATION = RULES["CHAT_TEMPLATE_SANDBOX_VIOLATION"]
-RESOURCE_LIMIT = RULES["CHAT_TEMPLATE_RESOURCE_LIMIT"]
-NOT_INSPECTED = RULES["CHAT_TEMPLATE_NOT_INSPECTED"]
-IGNORES_GENERATION_PROMPT = RULES["CHAT_TEMPLATE_IGNORES_GENERATION_PROMPT"]
-CLOCK_DEPENDENT = RULES["CHAT_TEMPLATE_CLOCK_DEPENDENT"]
-NEEDS_KWARGS = RULES["CHAT_TEMPLATE_NEEDS_KWARGS"]
-TOOL_ARGS_STRING_FAILS = RULES["CHAT_TEMPLATE_TOOL_ARGS_STRING_FAILS"]
-NONE_LEAK = RULES["CHAT_TEMPLATE_NONE_CONTENT_LEAK"]
-LIST_REPR = RULES["CHAT_TEMPLATE_LIST_CONTENT_REPR"]
-_BY_CODE = {rule.code: rule for rule in (SYNTAX_ERROR, SANDBOX_VIOLATION, RESOURCE_LIMIT)}
+_BY_CODE = {
+    rule.code: rule
+    for rule in (
+        RULES["CHAT_TEMPLATE_SYNTAX_ERROR"],
+        RULES["CHAT_TEMPLATE_SANDBOX_VIOLATION"],
+        RULES["CHAT_TEMPLATE_RESOURCE_LIMIT"],
+    )
+}
 _OWN_CODE = {
     "gpt_oss": "harmony",
     "deepseek_v32": "an encoder of their own for DeepSeek V3.2",
@@ -66,18 +53,28 @@ def _places(view: View) -> Iterator[Finding]:
     kind = _encoder_of(view)
     if kind:
         place = Evidence("config.json", "/model_type", value=view.eos.model_type)
-        yield BYPASSED(place, Evidence(note=f"engines have {_OWN_CODE[kind]}"))
+        yield RULES["CHAT_TEMPLATE_BYPASSED"](
+            place, Evidence(note=f"engines have {_OWN_CODE[kind]}")
+        )
     unread = any(f.name in (FILE, CONFIG, LEGACY) for f in view.snapshot.problems())
     if not templates.all and not kind and not view.mistral_files and not unread:
-        yield MISSING(Evidence(note=f"no {FILE}, {DIRECTORY}, {LEGACY}, nor an entry in {CONFIG}"))
+        yield RULES["CHAT_TEMPLATE_MISSING"](
+            Evidence(note=f"no {FILE}, {DIRECTORY}, {LEGACY}, nor an entry in {CONFIG}")
+        )
     yield from _shadowed(view)
     if templates.loaded and not templates.is_single:
         names = Evidence(value=sorted(templates.loaded)[:20], note="names")
-        yield (NAMED if "default" in templates.loaded else NO_DEFAULT)(names)
+        yield (
+            RULES["CHAT_TEMPLATE_NAMED"]
+            if "default" in templates.loaded
+            else RULES["CHAT_TEMPLATE_NO_DEFAULT"]
+        )(names)
     if templates.sidecar is not None and "default" in templates.additional:
-        yield COLLISION(Evidence(FILE), Evidence(f"{DIRECTORY}/default.jinja"))
+        yield RULES["CHAT_TEMPLATE_DEFAULT_COLLISION"](
+            Evidence(FILE), Evidence(f"{DIRECTORY}/default.jinja")
+        )
     if LEGACY in view.snapshot.names:
-        yield LEGACY_JSON(Evidence(LEGACY, "/chat_template"))
+        yield RULES["CHAT_TEMPLATE_LEGACY_JSON"](Evidence(LEGACY, "/chat_template"))
 
 
 def _encoder_of(view: View) -> str:
@@ -97,7 +94,9 @@ def _shadowed(view: View) -> Iterator[Finding]:
         return
     place = Evidence(CONFIG, "/chat_template", value=sorted(inline)[:20])
     if "default" not in files and "default" in inline:
-        yield INLINE_LOST(place, Evidence(DIRECTORY, value=sorted(files)[:20]))
+        yield RULES["CHAT_TEMPLATE_INLINE_LOST"](
+            place, Evidence(DIRECTORY, value=sorted(files)[:20])
+        )
         return
     differing = [
         Evidence(template.file, note=f"{name} differs from the inline one")
@@ -107,7 +106,9 @@ def _shadowed(view: View) -> Iterator[Finding]:
     lost = sorted(set(inline) - set(files))
     if differing or lost:
         note = f"lost: {', '.join(lost)[:200]}" if lost else ""
-        yield SHADOWS(Evidence(CONFIG, "/chat_template", note=note), *differing[:20])
+        yield RULES["CHAT_TEMPLATE_SIDECAR_SHADOWS_INLINE"](
+            Evidence(CONFIG, "/chat_template", note=note), *differing[:20]
+        )
 
 
 def _lines(text: str) -> str:
@@ -121,7 +122,7 @@ def _parsed(view: View, name: str, template: Template, render: bool) -> Iterator
         roles = {role: found.text for role, found in view.tokens.roles.items()}
         probes = probe(template.text, roles, conversations=("prompt", "call") if render else ())
     if probes.unavailable:
-        yield NOT_INSPECTED(_at(template, note=probes.unavailable))
+        yield RULES["CHAT_TEMPLATE_NOT_INSPECTED"](_at(template, note=probes.unavailable))
         return
     failed = [(error, f"{WHAT[name]}: ") for name, error in probes.failed.items()]
     if probes.error is not None and probes.error not in probes.failed.values():
@@ -129,9 +130,15 @@ def _parsed(view: View, name: str, template: Template, render: bool) -> Iterator
     found = {error.code: (error, where) for error, where in reversed(failed)}
     for code, (error, where) in found.items():
         if code == CHILD_DIED:
-            yield NOT_INSPECTED(_at(template, note=_said(error)), severity="warning")
+            yield RULES["CHAT_TEMPLATE_NOT_INSPECTED"](
+                _at(template, note=_said(error)), severity="warning"
+            )
         # What a compiler says of an unknown name is said below, and better.
-        is_name = probes.static is not None and probes.static.unknown and code == SYNTAX_ERROR.code
+        is_name = (
+            probes.static is not None
+            and probes.static.unknown
+            and code == RULES["CHAT_TEMPLATE_SYNTAX_ERROR"].code
+        )
         if code in _BY_CODE and not is_name:
             yield _BY_CODE[code](_at(template, line=error.line, note=where + _said(error)))
     if probes.static is None:
@@ -139,11 +146,13 @@ def _parsed(view: View, name: str, template: Template, render: bool) -> Iterator
     if probes.static.unknown:
         value = sorted(probes.static.unknown)
         line = min(probes.static.unknown.values())
-        yield UNKNOWN_NAME(_at(template, line=line, note=name, value=value))
+        yield RULES["CHAT_TEMPLATE_UNKNOWN_NAME"](_at(template, line=line, note=name, value=value))
     if "strftime_now" in probes.static.called:
-        yield CLOCK_DEPENDENT(_at(template, note=name))
+        yield RULES["CHAT_TEMPLATE_CLOCK_DEPENDENT"](_at(template, note=name))
     if probes.static.undeclared:
-        yield NEEDS_KWARGS(_at(template, note=name, value=sorted(probes.static.undeclared)))
+        yield RULES["CHAT_TEMPLATE_NEEDS_KWARGS"](
+            _at(template, note=name, value=sorted(probes.static.undeclared))
+        )
 
 
 def _rendered(view: View) -> Iterator[Finding]:
@@ -153,17 +162,19 @@ def _rendered(view: View) -> Iterator[Finding]:
     texts, failed = view.probes.rendered, view.probes.failed
     prompt, generation = texts.get("prompt"), texts.get("generation")
     if prompt is not None and prompt == generation:
-        yield IGNORES_GENERATION_PROMPT(_at(template, value=prompt[-200:]))
+        yield RULES["CHAT_TEMPLATE_IGNORES_GENERATION_PROMPT"](_at(template, value=prompt[-200:]))
     if "call" in texts and "call_string" in failed:
-        yield TOOL_ARGS_STRING_FAILS(_at(template, note=_said(failed["call_string"])))
+        yield RULES["CHAT_TEMPLATE_TOOL_ARGS_STRING_FAILS"](
+            _at(template, note=_said(failed["call_string"]))
+        )
     for name, empty in (("none", "empty"), ("call_none", "call")):
         without = texts.get(empty, texts.get("answered", ""))
         if texts.get(name, "").count("None") > without.count("None"):
-            yield NONE_LEAK(_at(template, value=texts[name][-200:]))
+            yield RULES["CHAT_TEMPLATE_NONE_CONTENT_LEAK"](_at(template, value=texts[name][-200:]))
             break
     listed = texts.get("list", "")
     if f"'text': '{FIRST}'" in listed:
-        yield LIST_REPR(_at(template, value=listed[-200:]))
+        yield RULES["CHAT_TEMPLATE_LIST_CONTENT_REPR"](_at(template, value=listed[-200:]))
 
 
 def _at(

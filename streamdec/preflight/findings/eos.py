@@ -13,23 +13,6 @@ from streamdec.preflight.view import View
 
 __all__ = ["check"]
 
-_THREE = ("vllm", "sglang", "transformers")
-
-SOURCES_DISAGREE = RULES["EOS_SOURCES_DISAGREE"]
-ENGINES_DISAGREE = RULES["EOS_ENGINES_DISAGREE"]
-TERMINATOR_NOT_STOPPED = RULES["EOS_TERMINATOR_NOT_STOPPED"]
-TURN_PRIMER = RULES["EOS_TURN_PRIMER_IN_STOP_SET"]
-MISSING_EVERYWHERE = RULES["EOS_MISSING_EVERYWHERE"]
-NOT_IN_VOCAB = RULES["EOS_TOKEN_NOT_IN_VOCAB"]
-ID_UNKNOWN = RULES["EOS_ID_UNKNOWN"]
-CLASS_DEFAULT = RULES["EOS_CLASS_DEFAULT_IN_EFFECT"]
-TEXT_CONFIG_ONLY = RULES["EOS_TEXT_CONFIG_ONLY"]
-ZERO_DROPPED = RULES["EOS_ZERO_DROPPED"]
-GENERATION_MISSING = RULES["GENERATION_CONFIG_MISSING"]
-STOP_STRINGS_IGNORED = RULES["GENERATION_STOP_STRINGS_IGNORED"]
-BOS_DISAGREE = RULES["BOS_SOURCES_DISAGREE"]
-PAD_EQUALS_EOS = RULES["PAD_EQUALS_EOS"]
-
 
 def check(view: View) -> Iterator[Finding]:
     """All that this module's rules say of a snapshot."""
@@ -56,7 +39,9 @@ def _sources(view: View) -> Iterator[Finding]:
     }
     said = {name: ids for name, ids in declared.items() if is_said[name]}
     if len(set(said.values())) > 1:
-        yield SOURCES_DISAGREE(*(_declares(view, name, ids) for name, ids in said.items()))
+        yield RULES["EOS_SOURCES_DISAGREE"](
+            *(_declares(view, name, ids) for name, ids in said.items())
+        )
 
 
 def _declares(view: View, name: str, ids: frozenset[int]) -> Evidence:
@@ -69,13 +54,15 @@ def _declares(view: View, name: str, ids: frozenset[int]) -> Evidence:
 def _sets(view: View) -> Iterator[Finding]:
     sets = {found.ids for found in view.stop.values()}
     if len(sets) > 1:
-        yield ENGINES_DISAGREE(
+        yield RULES["EOS_ENGINES_DISAGREE"](
             *(view.seen(found) for found in view.stop.values()),
             engines=tuple(dict.fromkeys(found.engine for found in view.stop.values())),
         )
     # A tokenizer whose end has no known id has one all the same.
     if not any(found.ids or found.unresolved for found in view.stop.values()) and view.stop:
-        yield MISSING_EVERYWHERE(Evidence(note="no source declares one", value=sorted(view.stop)))
+        yield RULES["EOS_MISSING_EVERYWHERE"](
+            Evidence(note="no source declares one", value=sorted(view.stop))
+        )
 
 
 def _turns(view: View) -> Iterator[Finding]:
@@ -89,7 +76,7 @@ def _turns(view: View) -> Iterator[Finding]:
             if not any(source.text in (terminator.text, None) for source in found.unresolved)
         ]
         if lacking:
-            yield TERMINATOR_NOT_STOPPED(
+            yield RULES["EOS_TERMINATOR_NOT_STOPPED"](
                 Evidence(
                     *view.template_place,
                     note="closes the assistant's turn",
@@ -101,7 +88,9 @@ def _turns(view: View) -> Iterator[Finding]:
     elif primer is not None and primer.id in view.stop_ids:
         text = view.template_text
         opening = {i: t for i, t in view.ids(view.stop_ids).items() if t and t in text}
-        yield TURN_PRIMER(Evidence(*view.template_place, note="opens the next turn", ids=opening))
+        yield RULES["EOS_TURN_PRIMER_IN_STOP_SET"](
+            Evidence(*view.template_place, note="opens the next turn", ids=opening)
+        )
 
 
 def _ids(view: View) -> Iterator[Finding]:
@@ -110,7 +99,7 @@ def _ids(view: View) -> Iterator[Finding]:
     if role is not None and bare is not None and bare.id_of(role.text) is None:
         found = tokens.resolve(role.text)
         ids = {} if found.id is None else {found.id: role.text}
-        yield NOT_IN_VOCAB(
+        yield RULES["EOS_TOKEN_NOT_IN_VOCAB"](
             Evidence(role.source, role.pointer, value=role.text),
             Evidence(note="its id after loading", ids=ids),
         )
@@ -121,7 +110,7 @@ def _ids(view: View) -> Iterator[Finding]:
         elif tokens.knows_all_ids and tokens.text_of(value) is None:
             seen[file, pointer] = Evidence(file, pointer, ids={value: None}, note="no such token")
     if seen:
-        yield ID_UNKNOWN(*seen.values())
+        yield RULES["EOS_ID_UNKNOWN"](*seen.values())
 
 
 def _declared_values(view: View) -> Iterator[tuple[str, str, Any]]:
@@ -151,30 +140,36 @@ def _fallbacks(view: View) -> Iterator[Finding]:
         evidence = Evidence(
             CONFIG, "/model_type", value=eos.model_type, ids=view.ids(ids), note="class default"
         )
-        yield CLASS_DEFAULT(evidence)
+        yield RULES["EOS_CLASS_DEFAULT_IN_EFFECT"](evidence)
     text = eos.lifted
     is_written = any(source.kind == "text_config" for _, source in text)
     if is_written and not eos.written and "eos_token_id" not in eos.config:
         _, source = text[0]
-        yield TEXT_CONFIG_ONLY(Evidence(CONFIG, source.pointer, ids=view.ids(_ids_of(text))))
+        yield RULES["EOS_TEXT_CONFIG_ONLY"](
+            Evidence(CONFIG, source.pointer, ids=view.ids(_ids_of(text)))
+        )
     if is_bare_zero(eos.generation_config):
-        yield ZERO_DROPPED(Evidence(GENERATION, "/eos_token_id", value=0, ids=view.ids([0])))
+        yield RULES["EOS_ZERO_DROPPED"](
+            Evidence(GENERATION, "/eos_token_id", value=0, ids=view.ids([0]))
+        )
     if view.snapshot.file(GENERATION) is None:
-        yield GENERATION_MISSING(Evidence(GENERATION, note="not there"))
+        yield RULES["GENERATION_CONFIG_MISSING"](Evidence(GENERATION, note="not there"))
 
 
 def _others(view: View) -> Iterator[Finding]:
     config = view.eos.generation_config or {}
     if config.get("stop_strings"):
         value = shown(config["stop_strings"])
-        yield STOP_STRINGS_IGNORED(Evidence(GENERATION, "/stop_strings", value=value))
+        yield RULES["GENERATION_STOP_STRINGS_IGNORED"](
+            Evidence(GENERATION, "/stop_strings", value=value)
+        )
     bos = dict(_declared_role(view, "bos_token"))
     if len({ids for ids, _ in bos.values()}) > 1:
-        yield BOS_DISAGREE(*(evidence for _, evidence in bos.values()))
+        yield RULES["BOS_SOURCES_DISAGREE"](*(evidence for _, evidence in bos.values()))
     pad = dict(_declared_role(view, "pad_token"))
     same = [evidence for ids, evidence in pad.values() if ids & view.stop_ids]
     if same:
-        yield PAD_EQUALS_EOS(*same)
+        yield RULES["PAD_EQUALS_EOS"](*same)
 
 
 def _declared_role(view: View, name: str) -> Iterator[tuple[str, tuple[frozenset[int], Evidence]]]:

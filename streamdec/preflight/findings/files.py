@@ -1,14 +1,15 @@
-"""Rules about files: what cannot be read, what is missing, and which class makes the tokenizer."""
+"""Rules about files: what cannot be read, what is missing, the tokenizer's class, the commit."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
-from streamdec.preflight.facts import ONLY_V5, facts
+from streamdec.backends.tokenizer_class import auto_map_of
+from streamdec.backends.transformers_facts import ONLY_V5, facts
 from streamdec.preflight.preflight_report import Evidence, Finding
 from streamdec.preflight.rules import RULES, Rule
 from streamdec.preflight.snapshot import Problem
-from streamdec.preflight.tokenizer_class import auto_map_of
 from streamdec.preflight.view import View
 
 __all__ = ["check"]
@@ -21,28 +22,15 @@ _OBJECTS = (
 )
 """Files that are JSON objects and that engines read; also those of which nothing else is asked."""
 _JSON = "tokenizer.json"
-_LOADED = ("transformers", "vllm", "sglang")
-_ALL = (*_LOADED, "dynamo", "smg", "mlx-lm")
+_SHA = re.compile(r"[0-9a-f]{40}")
 
-INVALID_JSON = RULES["FILE_INVALID_JSON"]
-LFS_POINTER = RULES["FILE_LFS_POINTER"]
-TOO_LARGE = RULES["FILE_TOO_LARGE"]
-OUTSIDE = RULES["FILE_OUTSIDE_FOLDER"]
-UNREADABLE = RULES["FILE_UNREADABLE"]
-NOT_A_TOKENIZER = RULES["TOKENIZER_JSON_INVALID"]
-JSON_MISSING = RULES["TOKENIZER_JSON_MISSING"]
-REQUIRES_V5 = RULES["TOKENIZER_CLASS_REQUIRES_V5"]
-CLASS_UNKNOWN = RULES["TOKENIZER_CLASS_UNKNOWN"]
-REMOTE_CODE = RULES["TOKENIZER_REMOTE_CODE"]
-MISTRAL_NATIVE = RULES["TOKENIZER_MISTRAL_NATIVE"]
-FLAG_IGNORED = RULES["ADD_BOS_EOS_FLAG_IGNORED"]
 _BY_PROBLEM: Mapping[Problem, Rule] = {
-    "json": INVALID_JSON,
-    "lfs": LFS_POINTER,
-    "too-large": TOO_LARGE,
-    "outside": OUTSIDE,
-    "unreadable": UNREADABLE,
-    "text": UNREADABLE,
+    "json": RULES["FILE_INVALID_JSON"],
+    "lfs": RULES["FILE_LFS_POINTER"],
+    "too-large": RULES["FILE_TOO_LARGE"],
+    "outside": RULES["FILE_OUTSIDE_FOLDER"],
+    "unreadable": RULES["FILE_UNREADABLE"],
+    "text": RULES["FILE_UNREADABLE"],
 }
 
 
@@ -51,6 +39,7 @@ def check(view: View) -> Iterator[Finding]:
     yield from _problems(view)
     yield from _tokenizer_json(view)
     yield from _class(view)
+    yield from _commit(view)
 
 
 def _problems(view: View) -> Iterator[Finding]:
@@ -67,7 +56,7 @@ def _problems(view: View) -> Iterator[Finding]:
         if seen:
             yield rule(*seen)
     if view.tokens.json is not None and (view.tokens.bare is None or view.tokens.loaded is None):
-        yield NOT_A_TOKENIZER(Evidence(_JSON, note=view.tokens.refused))
+        yield RULES["TOKENIZER_JSON_INVALID"](Evidence(_JSON, note=view.tokens.refused))
 
 
 def _tokenizer_json(view: View) -> Iterator[Finding]:
@@ -76,7 +65,7 @@ def _tokenizer_json(view: View) -> Iterator[Finding]:
         others = view.tokens.other_vocabularies
         code = auto_map_of(config)
         can_build = others or code
-        yield JSON_MISSING(
+        yield RULES["TOKENIZER_JSON_MISSING"](
             Evidence(_JSON, note="not there"),
             Evidence(value=others or code, note="what else a tokenizer can be built of"),
             severity="info" if can_build else "error",
@@ -86,26 +75,41 @@ def _tokenizer_json(view: View) -> Iterator[Finding]:
         weights = view.mistral_weights
         switches = "vLLM takes its Mistral mode" if weights else "vLLM does not switch: no weights"
         note = f"{switches} of the name consolidated*.safetensors" if not weights else switches
-        yield MISTRAL_NATIVE(Evidence(native[0]), Evidence(value=weights[:3], note=note))
+        yield RULES["TOKENIZER_MISTRAL_NATIVE"](
+            Evidence(native[0]), Evidence(value=weights[:3], note=note)
+        )
     if snapshot.file(_JSON) is not None:
         flags = {k: config[k] for k in ("add_bos_token", "add_eos_token") if k in config}
         flags = {key: value for key, value in flags.items() if isinstance(value, bool)}
         if flags:
-            yield FLAG_IGNORED(*(Evidence(_CONFIG, f"/{k}", value=v) for k, v in flags.items()))
+            yield RULES["ADD_BOS_EOS_FLAG_IGNORED"](
+                *(Evidence(_CONFIG, f"/{k}", value=v) for k, v in flags.items())
+            )
 
 
 def _class(view: View) -> Iterator[Finding]:
     config = view.tokens.config
     code = auto_map_of(config)
     if code:
-        yield REMOTE_CODE(Evidence(_CONFIG, "/auto_map", value=[name[:200] for name in code[:4]]))
+        yield RULES["TOKENIZER_REMOTE_CODE"](
+            Evidence(_CONFIG, "/auto_map", value=[name[:200] for name in code[:4]])
+        )
     declared = config.get("tokenizer_class")
     if not isinstance(declared, str) or not declared:
         return
     evidence = Evidence(_CONFIG, "/tokenizer_class", value=declared[:200])
     if declared in ONLY_V5:
         below = any(engine.may_have_transformers_4 for engine in view.engines)
-        yield REQUIRES_V5(evidence, severity="error" if below else "info")
+        yield RULES["TOKENIZER_CLASS_REQUIRES_V5"](evidence, severity="error" if below else "info")
     elif not code and facts().tokenizer_class(declared) is None:
         loaded = Evidence(note="transformers 5 takes", value=view.tokens.chosen.name)
-        yield CLASS_UNKNOWN(evidence, loaded)
+        yield RULES["TOKENIZER_CLASS_UNKNOWN"](evidence, loaded)
+
+
+def _commit(view: View) -> Iterator[Finding]:
+    """Without the network: that the commit of a folder in the hub's cache is not verified."""
+    root = view.snapshot.root
+    if root.parent.name == "snapshots" and _SHA.fullmatch(root.name):
+        yield RULES["COMMIT_UNVERIFIED"](
+            Evidence(value=root.name, note="the commit that the folder is named after")
+        )

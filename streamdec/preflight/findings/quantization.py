@@ -16,12 +16,6 @@ _SIDECAR = "hf_quant_config.json"
 _KEY = "quantization_config"
 _MAX_NODES = 100_000
 
-NESTED = RULES["QUANT_NESTED"]
-SIDECAR_ONLY = RULES["QUANT_SIDECAR_ONLY"]
-DISAGREE = RULES["QUANT_MULTIPLE_DISAGREE"]
-NO_METHOD = RULES["QUANT_NO_METHOD"]
-KV_SCHEME_NULL = RULES["QUANT_KV_SCHEME_NULL"]
-
 
 def nested_quantization(config: Any) -> list[tuple[str, Any]]:
     """Every ``quantization_config`` below the top level: its dotted path, and what is there.
@@ -74,16 +68,16 @@ def check(view: View) -> Iterator[Finding]:
     outer = [(file, path) for file, path, _ in places if "." not in path]
     nested = [place for place in places if "." in place[1]]
     if nested and not outer:
-        yield NESTED(*(_evidence(*place) for place in nested[:20]))
+        yield RULES["QUANT_NESTED"](*(_evidence(*place) for place in nested[:20]))
     if {file for file, _, _ in places} == {_SIDECAR}:
-        yield SIDECAR_ONLY(*(_evidence(*place) for place in places))
+        yield RULES["QUANT_SIDECAR_ONLY"](*(_evidence(*place) for place in places))
     methods = {summary for _, _, value in places if (summary := _method(value))}
     widths = {bits for _, _, value in places if (bits := _bits(value)) is not None}
     if len(methods) > 1 or len(widths) > 1:
-        yield DISAGREE(*(_evidence(*place) for place in places[:20]))
+        yield RULES["QUANT_MULTIPLE_DISAGREE"](*(_evidence(*place) for place in places[:20]))
     silent = [place for place in places if not _method(place[2])]
     if silent:
-        yield NO_METHOD(*(_evidence(*place) for place in silent[:20]))
+        yield RULES["QUANT_NO_METHOD"](*(_evidence(*place) for place in silent[:20]))
     null = [
         (file, f"{path}.{key}".strip("."))
         for file, path, value in places
@@ -91,7 +85,9 @@ def check(view: View) -> Iterator[Finding]:
         if key in value and value[key] is None
     ]
     if null:
-        yield KV_SCHEME_NULL(*(Evidence(file, _pointer(path)) for file, path in null[:20]))
+        yield RULES["QUANT_KV_SCHEME_NULL"](
+            *(Evidence(file, _pointer(path)) for file, path in null[:20])
+        )
 
 
 def _evidence(file: str, path: str, value: dict[str, Any]) -> Evidence:

@@ -11,13 +11,13 @@ from typing import Any
 
 from streamdec.bench.clock import fresh, in_turns
 from streamdec.bench.entrants import HF, OURS, Entrant, Library
-from streamdec.bench.memory import bytes_per_stream, traced
 from tests.benchmarks import common, stops
 from tests.benchmarks.common import race
 from tests.benchmarks.entrants import NO_STOPS, stopping
 from tests.benchmarks.frontend import child
 from tests.benchmarks.frontend.common import Case, Effort, Timed
 from tests.benchmarks.frontend.encoders import HF_BATCH, HUGGINGFACE, HYBRID, Encoder, Frontend
+from tests.benchmarks.memory import bytes_per_stream, traced
 from tests.benchmarks.report import Report
 
 __all__ = ["STREAM_CASES"]

@@ -14,11 +14,10 @@ from typing import Any, TypeAlias
 
 from streamdec.bench.clock import fresh, in_turns, nanoseconds, per_token
 from streamdec.bench.entrants import OURS, Entrant, fixed_window, text_of
-from streamdec.bench.memory import bytes_per_stream
-from streamdec.bench.withheld import Count, withheld_by
 from tests.benchmarks import stops
 from tests.benchmarks.common import Case, Effort, warm
 from tests.benchmarks.entrants import stopping
+from tests.benchmarks.memory import bytes_per_stream
 from tests.benchmarks.peers.hf import HfStops, HfStreamer
 from tests.benchmarks.peers.kit import COMMAND, Kit, PeerMissingError
 from tests.benchmarks.peers.mlx_lm import MlxNaive, MlxOwn
@@ -27,6 +26,7 @@ from tests.benchmarks.peers.sglang import Sglang, SglangBatch
 from tests.benchmarks.peers.vllm import VllmFast, VllmSlow
 from tests.benchmarks.report import Report
 from tests.benchmarks.subjects import Subject
+from tests.benchmarks.withheld import Count, withheld_by
 
 __all__ = ["MAKERS", "PEER_CASES", "usual_stops"]
 

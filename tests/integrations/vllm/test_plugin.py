@@ -24,7 +24,7 @@ pytest.importorskip("vllm", reason="vLLM's front half is in the group vllm")
 pytest.importorskip("streamdec_vllm", reason="the plugin is in plugins/vllm")
 
 import streamdec_vllm
-from streamdec_vllm import logs, patch
+from streamdec_vllm import detokenizer, logs, patch
 from streamdec_vllm.detokenizer import Detokenizer
 from vllm.v1.engine import detokenizer as theirs
 
@@ -37,9 +37,12 @@ REPLACEMENT = "\ufffd"
 def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Leave vLLM as it was, and forget what was logged."""
     monkeypatch.delenv(streamdec_vllm.SWITCH, raising=False)
+    monkeypatch.delenv(streamdec_vllm.MARKERS, raising=False)
+    detokenizer._default_markers.cache_clear()
     monkeypatch.setattr(logs, "_said", set())
     yield
     streamdec_vllm.unregister()
+    detokenizer._default_markers.cache_clear()
 
 
 @pytest.fixture
@@ -270,6 +273,57 @@ def test_an_abort_outputs_what_was_withheld(library: Tokenizer, kind: str) -> No
     a, b = both(library, [1], [ids], kind, ("ABORT", None), stop=["two three"])
     assert a == b
     assert b.text == "one two"
+
+
+# --- stops in reasoning ---------------------------------------------------------------------------
+
+REASONED = "(hm: two)one two"
+OUTSIDE, INSIDE, STOCK = "(hm: two)one ", ": two)one ", "(hm: "
+
+
+def text_with(library: Tokenizer, text: str = REASONED, prompt: str = "x", **params: Any) -> str:
+    streamdec_vllm.register()
+    ids = [[token_id] for token_id in library.encode(text).ids]
+    return result(library, library.encode(prompt).ids, ids, stop=["two"], **params).text
+
+
+def test_a_request_names_the_markers_of_reasoning(library: Tokenizer) -> None:
+    for markers in (["(", ")"], [["(", ")"]], ("[", "]", "(", ")")):
+        found = text_with(library, extra_args={streamdec_vllm.FIELD: markers})
+        assert found == OUTSIDE
+    ids = [library.token_to_id("("), library.token_to_id(")")]
+    assert text_with(library, extra_args={streamdec_vllm.FIELD: ids}) == OUTSIDE
+    assert text_with(library, extra_args={"other": 1}) == text_with(library) == STOCK
+
+
+def test_reasoning_that_the_prompt_opens_is_ignored_too(library: Tokenizer) -> None:
+    extra = {streamdec_vllm.FIELD: ["(", ")"]}
+    assert text_with(library, INSIDE + "two", "x (hm", extra_args=extra) == INSIDE
+    assert text_with(library, INSIDE + "two", "x (hm)", extra_args=extra) == ": "
+
+
+def test_the_environment_names_the_markers_of_all_requests(
+    library: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(streamdec_vllm.MARKERS, '["(", ")"]')
+    assert text_with(library) == OUTSIDE
+    assert text_with(library, extra_args={streamdec_vllm.FIELD: []}) == STOCK
+
+
+@pytest.mark.parametrize("value", ["(,)", '["("]', "5", '["(", "("]', '["(", 1.5]'])
+def test_wrong_markers_of_the_environment_are_logged_and_ignored(
+    library: Tokenizer, value: str, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(streamdec_vllm.MARKERS, value)
+    assert text_with(library) == text_with(library) == STOCK
+    assert len([line for line in logged(log) if streamdec_vllm.MARKERS in line]) == 1
+
+
+def test_a_request_with_wrong_markers_is_left_to_vllm(
+    library: Tokenizer, log: pytest.LogCaptureFixture
+) -> None:
+    assert text_with(library, extra_args={streamdec_vllm.FIELD: ["("]}) == STOCK
+    assert any("decodes a request" in line for line in logged(log))
 
 
 # --- what is left to vLLM's own class -------------------------------------------------------------

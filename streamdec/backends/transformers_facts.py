@@ -61,7 +61,6 @@ class Facts:
         self.version: str = data["transformers"]
         self.class_of_model: Mapping[str, str] = data["class_of_model"]
         self.wrong_class = frozenset(data["wrong_class"])
-        self.read_by_name: tuple[str, ...] = tuple(data["read_by_name"])
         self.classes_of_v4 = frozenset(data["classes_of_v4"])
 
     def tokenizer_class(self, name: str) -> TokenizerClass | None:
@@ -87,5 +86,5 @@ class Facts:
 @cache
 def facts() -> Facts:
     """The facts, read when first asked for (a millisecond)."""
-    file = files("streamdec.preflight").joinpath("transformers_facts.json")
+    file = files("streamdec.backends").joinpath("transformers_facts.json")
     return Facts(json.loads(file.read_text("utf-8")))

@@ -1,0 +1,190 @@
+"""Write ``streamdec/backends/transformers_pipelines.json``: how classes build their tokenizer.
+
+    python scripts/make_transformers_pipelines.py TOKENIZER_JSON
+
+Needs the newest transformers (no torch). Some tokenizer classes take only the vocabulary and the
+merges of a ``tokenizer.json``; everything else is fixed by the class and by a few options of
+``tokenizer_config.json``. Each class is instantiated with placeholders for its role tokens and with
+every combination of those options, and the parts of the tokenizer that it built are written down.
+``TOKENIZER_JSON`` is any file with a precompiled charsmap, such as T5's.
+
+The classes are those whose tokenizers ``scripts/make_class_goldens.py`` finds to be equal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import importlib
+import inspect
+import json
+import logging
+import warnings
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from make_transformers_facts import ROLES, tokenizer_classes
+
+TARGET = Path(__file__).parent.parent / "streamdec" / "backends" / "transformers_pipelines.json"
+OPTIONS = (
+    *("add_prefix_space", "do_lower_case", "strip_accents", "tokenize_chinese_chars"),
+    *("keep_accents", "remove_space", "legacy", "trim_offsets", "clean_text", "split_by_punct"),
+)
+PARTS = ("normalizer", "pre_tokenizer", "decoder")
+MODEL = (
+    *("type", "dropout", "unk_token", "fuse_unk", "byte_fallback", "ignore_merges"),
+    *("continuing_subword_prefix", "end_of_word_suffix", "max_input_chars_per_word"),
+)
+LETTERS = ("a", "b", "\u2581")
+FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+CLASSES = (
+    *("AlbertTokenizer", "BertTokenizer", "BlenderbotTokenizer", "CLIPTokenizer"),
+    *("CodeGenTokenizer", "CodeLlamaTokenizer", "CohereTokenizer", "DebertaTokenizer"),
+    *("DistilBertTokenizer", "GPT2Tokenizer", "GPTNeoXTokenizer"),
+    *("GemmaTokenizer", "LlamaTokenizer", "MPNetTokenizer", "NougatTokenizer"),
+    *("OpenAIGPTTokenizer", "Qwen2Tokenizer", "Qwen3_5Tokenizer", "RobertaTokenizer"),
+    *("T5Tokenizer", "XLMRobertaTokenizer"),
+)
+
+
+def placeholder(role: str) -> str:
+    """Return the text that stands for the token of a role."""
+    return f"{{{role}}}"
+
+
+class Maker:
+    """Instances of one class."""
+
+    def __init__(self, cls: Any, charsmap: str) -> None:
+        self.cls = cls
+        self.kind = cls.model.__name__
+        self.charsmap = charsmap
+        self.parameters = inspect.signature(cls).parameters
+
+    def arguments(self) -> dict[str, Any]:
+        """Return a vocabulary of placeholders, and what else the class needs."""
+        roles = [role for role in ROLES if role in self.parameters]
+        names = [*map(placeholder, roles), *LETTERS]
+        vocab: Any = {name: i for i, name in enumerate(names)}
+        if self.kind == "Unigram":
+            vocab = [(name, -1.0) for name in names]
+        arguments: dict[str, Any] = {"vocab": vocab}
+        if self.kind == "BPE":
+            arguments["merges"] = []
+        if "_spm_precompiled_charsmap" in self.parameters:
+            arguments["_spm_precompiled_charsmap"] = base64.b64decode(self.charsmap)
+        return arguments
+
+    def built(self, options: dict[str, Any]) -> Any:
+        """Return an instance whose role tokens are placeholders."""
+        roles = [role for role in ROLES if role in self.parameters]
+        given = {r: placeholder(r) for r in roles if self.parameters[r].default is not None}
+        return self.cls(**self.arguments(), **given, **options)
+
+    def parts(self, made: Any) -> dict[str, Any]:
+        """Return the parts of the tokenizer inside ``made``."""
+        text = made._tokenizer.to_str().replace(self.charsmap, "{charsmap}")
+        data: dict[str, Any] = json.loads(text)
+        return data
+
+    def token(self, text: str | None) -> list[Any]:
+        """Return a role token as a template writes it; nothing without one."""
+        return [] if text is None else [{"SpecialToken": {"id": text, "type_id": 0}}]
+
+    def pipeline(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return what the class builds, without the vocabulary."""
+        data = self.parts(self.built(options))
+        found = {part: data[part] for part in PARTS}
+        found["model"] = {key: data["model"][key] for key in MODEL if key in data["model"]}
+        return found
+
+    def pipelines(self) -> tuple[dict[str, Any], list[Any]]:
+        """Return the options that matter, and the pipeline for each combination of them."""
+        asked = [name for name in OPTIONS if name in self.parameters]
+        values = [list(dict.fromkeys((self.parameters[n].default, True, False))) for n in asked]
+        found = {
+            combination: self.pipeline(dict(zip(asked, combination, strict=True)))
+            for combination in product(*values)
+        }
+        matters = [
+            index
+            for index in range(len(asked))
+            if any(
+                found[c] != found[*c[:index], value, *c[index + 1 :]]
+                for c in found
+                for value in values[index]
+            )
+        ]
+        kept = {tuple(c[i] for i in matters): pipeline for c, pipeline in found.items()}
+        options = {asked[i]: self.parameters[asked[i]].default for i in matters}
+        return options, [[list(key), pipeline] for key, pipeline in kept.items()]
+
+    def adds_again(self) -> str:
+        """Return how special tokens are added once more: ``given``, ``plain``, or not (``""``)."""
+        source = inspect.getsource(vars(self.cls)["__init__"])
+        plain = "plain" if "all_special_tokens" in source else ""
+        return "given" if "_post_init" in source else plain
+
+    def converts(self) -> bool:
+        """Return whether the class changes the vocabulary of a SentencePiece model."""
+        slow = importlib.import_module("transformers.convert_slow_tokenizer")
+        converter = slow.SLOW_TO_FAST_CONVERTERS.get(self.cls.__name__)
+        own = getattr(converter, "convert_from_spm", slow.SpmConverter.convert_from_spm)
+        is_own = own.__func__ is not slow.SpmConverter.convert_from_spm.__func__
+        return is_own or hasattr(self.cls, "convert_from_spm_model")
+
+    def facts(self) -> dict[str, Any]:
+        """Return everything about the class."""
+        options, pipelines = self.pipelines()
+        plain = importlib.import_module("tokenizers").processors.Sequence([])
+        made = self.built({})
+        with_file = self.built({"post_processor": plain})
+        asked = self.built({"post_processor": plain, "add_bos_token": False, "add_eos_token": True})
+        around = self.parts(asked)["post_processor"].get("single")
+        eos = self.token(asked.eos_token)
+        is_template = around == [{"Sequence": {"id": "A", "type_id": 0}}, *eos]
+        named = set(map(placeholder, ROLES))
+        roles = {r: t for r, t in made._special_tokens_map.items() if t and not isinstance(t, str)}
+        return {
+            "options": options,
+            "pipelines": pipelines,
+            "post_processor": self.parts(made)["post_processor"],
+            "keeps_post_processor": (
+                self.parts(with_file)["post_processor"] == {"type": "Sequence", "processors": []}
+            ),
+            "adds_as_asked": is_template,
+            "files": list(self.cls.vocab_files_names.values()),
+            "converts": self.converts(),
+            "adds_again": self.adds_again(),
+            "flags": {r: {flag: getattr(t, flag) for flag in FLAGS} for r, t in roles.items()},
+            "added": [
+                t.content for t in made.added_tokens_decoder.values() if t.content not in named
+            ],
+        }
+
+
+def main() -> None:
+    """Write the file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("file", type=Path)
+    content = parser.parse_args().file.read_text("utf-8")
+    charsmap = content.partition('"precompiled_charsmap":')[2].lstrip().split('"')[1]
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    transformers = importlib.import_module("transformers")
+    fast = importlib.import_module("transformers.tokenization_utils_tokenizers").TokenizersBackend
+    classes = tokenizer_classes(fast)
+    found = {name: Maker(classes[name], charsmap).facts() for name in CLASSES}
+    lines = (f"{json.dumps(name)}: {_compact(value)}" for name, value in found.items())
+    text = f'{{"transformers": "{transformers.__version__}",\n' + ",\n".join(lines) + "\n}\n"
+    TARGET.write_text(text, "utf-8")
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+if __name__ == "__main__":
+    main()

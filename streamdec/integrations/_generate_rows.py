@@ -1,0 +1,152 @@
+"""The rows of one call of ``generate``: a decoder for each, and how many of their ids were read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from streamdec.chunks import Chunk, FinishReason
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.conditions import StopConditions
+from streamdec.integrations._tokenizers import decoder_for
+from streamdec.streams.options import DecoderOptions, DecodingOptions, unknown_option
+from streamdec.streams.pool import DecoderPool
+
+__all__ = ["Rows"]
+
+
+class Rows:
+    """The decoders of the rows of one call of ``generate``.
+
+    Args:
+        what: the name of the class that the user made, for errors.
+        tokenizer: as for GenerateStreamer.
+        conditions: as for GenerateStreamer.
+        options: as for GenerateStreamer.
+        return_token_ids: whether chunks have ``token_ids``.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        tokenizer: Any,
+        conditions: StopConditions | Sequence[StopConditions] | None,
+        options: Mapping[str, Any],
+        *,
+        return_token_ids: bool = False,
+    ) -> None:
+        self._decoding, self._conditions = _sorted_options(what, conditions, options)
+        self._pool = DecoderPool(decoder_for(tokenizer), return_token_ids=return_token_ids)
+        self.decoders: list[StopSequenceDecoder] = []
+        self.errors: dict[int, Exception] = {}
+        self._num_seen = 0
+        self._last_seen: list[int] = []
+
+    def __str__(self) -> str:
+        return f"{len(self._pool)} of {len(self.decoders)} rows go on"
+
+    def conditions(self, num_rows: int) -> list[StopConditions]:
+        """Return the conditions of each row. All sequences of a prompt have those of the prompt."""
+        times, left = divmod(num_rows, len(self._conditions))
+        if left or not times:
+            raise ValueError(
+                f"{len(self._conditions)} conditions, and the batch has {num_rows} rows"
+            )
+        return [each for each in self._conditions for _ in range(times)]
+
+    def begin(
+        self,
+        padded: list[list[int]],
+        prompts: list[list[int]],
+        conditions: list[StopConditions],
+    ) -> None:
+        """Begin after the prompts.
+
+        Args:
+            padded: the prompts as ``generate`` has them.
+            prompts: the prompts without padding.
+            conditions: the conditions of each row.
+        """
+        self._num_seen = len(padded[0])
+        self._last_seen = [prompt[-1] if prompt else -1 for prompt in padded]
+        for row, (prompt, each) in enumerate(zip(prompts, conditions, strict=True)):
+            self._pool.add(row, each, prompt, **self._decoding)
+            self.decoders.append(self._pool[row])
+
+    @property
+    def running(self) -> list[int]:
+        """The rows that have not ended."""
+        return [*self._pool]
+
+    def __contains__(self, row: int) -> bool:
+        return row in self._pool
+
+    def new_ids(self, input_ids: Any) -> dict[int, list[int]]:
+        """Return the new ids of each row that has not ended. ``input_ids`` are all ids so far."""
+        start = max(self._num_seen - 1, 0)
+        rows = input_ids[:, start:].tolist()
+        if self._num_seen and [row[0] if row else None for row in rows] != self._last_seen:
+            raise RuntimeError(
+                f"the ids do not go on from the {self._num_seen} before them: a streamer and its "
+                "criteria are for one call of generate, and not for beams"
+            )
+        new = [row[self._num_seen - start :] for row in rows]
+        self._num_seen, self._last_seen = input_ids.shape[1], [row[-1] for row in rows]
+        return {row: each for row, each in enumerate(new) if row in self._pool}
+
+    def step(self, ids: dict[int, list[int]]) -> dict[int, Chunk]:
+        """Decode new ids. Return the chunk of each row."""
+        chunks = self._pool.step(ids)
+        self._note_errors()
+        return chunks
+
+    def ended(self, input_ids: Any) -> Any:
+        """Return which rows have ended, as a tensor of bools on the device of ``input_ids``."""
+        ended = [row not in self._pool for row in range(len(self.decoders))]
+        return input_ids.new_tensor(ended).bool()
+
+    def finish(self, row: int, reason: FinishReason) -> Chunk:
+        """End a row. Return what it withheld."""
+        chunk = self._pool.finish(row, reason)
+        self._note_errors()
+        return chunk
+
+    def abort(self) -> None:
+        """End all rows."""
+        for row in self.running:
+            self._pool.abort(row)
+
+    def fail(self) -> None:
+        """End all rows for an error. Their decoders stay as they were."""
+        for row in self.running:
+            self.decoders[row] = self._pool[row].fork()
+            self._pool.finish(row, "error")
+
+    def _note_errors(self) -> None:
+        self.errors.update(
+            (row, self._pool.errors[row])
+            for row in range(len(self.decoders))
+            if row in self._pool.errors
+        )
+
+
+def _sorted_options(
+    what: str, conditions: Any, options: Mapping[str, Any]
+) -> tuple[DecodingOptions, tuple[StopConditions, ...]]:
+    """Return the options of decoding, and the conditions: one for all rows, or several."""
+    for name in options:
+        if name not in DecoderOptions.__annotations__:
+            raise unknown_option(f"{what}()", name, DecoderOptions.__annotations__)
+    names = DecodingOptions.__annotations__
+    decoding = {name: value for name, value in options.items() if name in names}
+    others = {name: value for name, value in options.items() if name not in names}
+    if conditions is None:
+        conditions = StopConditions(**others)
+    elif others:
+        raise TypeError(f"{what}() got conditions, which have their own {[*others]}")
+    found = (conditions,) if isinstance(conditions, StopConditions) else tuple(conditions)
+    if not found or not all(isinstance(each, StopConditions) for each in found):
+        raise TypeError(
+            f"conditions must be StopConditions, one or several, not {conditions!r:.60}"
+        )
+    return cast(DecodingOptions, decoding), found

@@ -1,0 +1,155 @@
+"""Admission bounds what requests take before their answers begin: memory, threads and places.
+
+In: requests whose heads were read. Out: a :class:`Place` for each, which is kept until the answer
+begins. A request takes its room before the work that needs it: bytes before they are kept, a place
+before the body is parsed, and a worker before the prompt is rendered and encoded. The work for a
+large body is done by a single worker, so that running streams always find a free processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self, TypeVar
+
+import anyio
+from anyio import CapacityLimiter, to_thread
+
+from streamdec.server.gate import Gate, closing
+from streamdec.server.limits import ServerLimits
+from streamdec.server.problems import RequestError, busy
+
+__all__ = ["LARGE", "Admission", "Place", "Work"]
+
+LARGE = 32 << 10
+"""Bytes from which on a body needs room, and the one worker for large bodies."""
+_TINY = 2 << 10
+"""Bytes up to which a prompt is encoded at once, because a thread would take longer."""
+_SMALL_AT_ONCE = 2
+"""How many requests with small bodies are prepared in threads at the same time."""
+_ISOLATED_AT_ONCE = 2
+"""How many requests' own templates are rendered at the same time."""
+_ISOLATED_WAITING = 16
+"""How many requests' own templates may wait for that."""
+_T = TypeVar("_T")
+
+
+class Work(NamedTuple):
+    """What is left to prepare after the fields of a request were read."""
+
+    prepare: Callable[[], Any]
+    """Returns the answer, which has not begun."""
+    renders: bool = False
+    """Whether a template is rendered."""
+    is_isolated: bool = False
+    """Whether it is the request's own template, which is rendered in a child process."""
+
+
+class Admission:
+    """The room of one server for requests whose answers have not begun.
+
+    Args:
+        limits: the limits of the server.
+        gate: the gate that requests wait at after they were prepared.
+    """
+
+    def __init__(self, limits: ServerLimits, gate: Gate) -> None:
+        self._gate = gate
+        self._most_requests = limits.concurrent + limits.waiting
+        self._places: set[Place] = set()
+        self._large = CapacityLimiter(1)
+        self._small = CapacityLimiter(_SMALL_AT_ONCE)
+        self._isolated = CapacityLimiter(_ISOLATED_AT_ONCE)
+        self._bytes_left = limits.bodies_bytes
+        self._holders: dict[Place, int] = {}
+        """The bytes that each place holds, in the order in which the places came."""
+        self._freed = anyio.Event()
+
+    def check(self) -> None:
+        """Raise RequestError if the server is shutting down, or has too many requests already."""
+        if self._gate.is_closed:
+            raise closing()
+        if len(self._places) + self._gate.num_running >= self._most_requests:
+            raise busy("too many requests are waiting already")
+
+    def is_waiting(self, place: Place, size: int) -> bool:
+        """Return whether there is no room for ``size`` more bytes of ``place``.
+
+        The place that came first never waits, so that bodies do not wait for one another.
+        """
+        return self._bytes_left < size and next(iter(self._holders), place) is not place
+
+    async def hold(self, place: Place, size: int) -> None:
+        """Take room for ``size`` more bytes of ``place``, and wait for it if necessary."""
+        while self.is_waiting(place, size):
+            await self._freed.wait()
+        self._bytes_left -= size
+        self._holders[place] = self._holders.get(place, 0) + size
+
+    def begin(self, place: Place) -> None:
+        """Count ``place`` as a request that is prepared. Raises as ``check`` does."""
+        self.check()
+        self._places.add(place)
+
+    def end(self, place: Place) -> None:
+        """Give back everything that ``place`` has taken."""
+        self._places.discard(place)
+        held = self._holders.pop(place, 0)
+        if held:
+            self._bytes_left += held
+            self._freed.set()
+            self._freed = anyio.Event()
+
+    async def run(self, size: int, call: Callable[[], _T]) -> _T:
+        """Return the result of ``call``, which takes time in proportion to ``size`` bytes."""
+        return await to_thread.run_sync(call, limiter=self._small if size < LARGE else self._large)
+
+    async def run_isolated(self, call: Callable[[], _T]) -> _T:
+        """Return the result of ``call``, which waits for a child process."""
+        if self._isolated.statistics().tasks_waiting >= _ISOLATED_WAITING:
+            message = "too many requests with a chat template of their own"
+            raise RequestError(message, status=503, code="overloaded", param="chat_template")
+        return await to_thread.run_sync(call, limiter=self._isolated)
+
+
+class Place:
+    """What one request has taken. It is a context manager, which gives everything back."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self._size = 0
+
+    def __enter__(self) -> Self:
+        self._admission.check()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Give back everything, because the answer begins. A second call does nothing."""
+        self._admission.end(self)
+
+    def needs_to_wait(self, size: int) -> bool:
+        """Return whether ``hold`` would wait for room for ``size`` more bytes."""
+        return self._admission.is_waiting(self, size)
+
+    async def hold(self, size: int) -> None:
+        """Take room for ``size`` more bytes of a large body, and wait for it if necessary."""
+        await self._admission.hold(self, size)
+
+    async def parsed(self, size: int, parse: Callable[[], _T]) -> _T:
+        """Return the result of ``parse``, which reads a body of ``size`` bytes.
+
+        Raises RequestError if the server has too many requests already.
+        """
+        self._admission.begin(self)
+        self._size = size
+        return parse() if size < LARGE else await self._admission.run(size, parse)
+
+    async def prepared(self, work: Work) -> Any:
+        """Return the answer that ``work`` prepares."""
+        if work.is_isolated:
+            return await self._admission.run_isolated(work.prepare)
+        if self._size <= _TINY and not work.renders:
+            return work.prepare()
+        return await self._admission.run(self._size, work.prepare)

@@ -1,0 +1,236 @@
+"""One call of an engine: an asynchronous iterator of outputs that can always be left.
+
+In: the call of an engine, which returns an asynchronous iterator, or a plain one for a thread. Out:
+its outputs. A cancellation reaches the engine a bounded number of times. anyio repeats it in every
+turn of the event loop until a task ends, but an engine may catch it and go on for ever. Then the
+engine's current step is moved to a task of its own, and the reader is free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import suppress
+from types import coroutine
+from typing import Any, Self
+
+from streamdec.errors import FinishedError
+from streamdec.integrations.logprobs import TokenLogprob
+from streamdec.server.engines import EngineError
+from streamdec.streams.outputs import OutputReader, is_plain
+from streamdec.streams.token_queue import TokenQueue
+from streamdec.streams.wakeups import Wakeup, new_wakeup
+
+__all__ = ["EngineRun"]
+
+_AHEAD = 16
+"""How many ids an engine in a thread may be ahead of its reader."""
+MOST_CANCELLATIONS = 100
+"""How often one step of an engine is cancelled."""
+
+
+class EngineRun:
+    """One call of an engine, as a source of outputs. The engine is called for the first output.
+
+    Args:
+        call: calls the engine.
+        put_logprobs: called with the log probabilities of each output before its ids are read; None
+            if the client wants none.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[], Any],
+        put_logprobs: Callable[[Iterable[TokenLogprob]], None] | None = None,
+    ) -> None:
+        self._call = call
+        self._put_logprobs = put_logprobs
+        self._reader = None if put_logprobs is None else OutputReader(ids=self._ids_of)
+        self._pull: Callable[[], Awaitable[Any]] = self._first
+        self._close: Callable[[], Any] | None = None
+        self.is_cancelled: Callable[[], bool] = bool
+        """Whether the reader is cancelled. (The engine may also cancel something of its own.)"""
+        self.outlives = False
+        """Whether the engine goes on without its reader: its thread, or its step."""
+        self.ignores_cancellation = False
+        """Whether the engine's step was left behind."""
+        self._is_abandoned = False
+        self._waiter: Wakeup | None = None
+        self._step: asyncio.Task[None] | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Awaitable[Any]:
+        """Return the next output. Raises the errors of the engine."""
+        output = self._bounded(self._pull())
+        return output if self._reader is None else self._read(output)
+
+    async def _read(self, output: Awaitable[Any]) -> Any:
+        found = await output
+        return found if self._reader is None else self._reader.read(found)
+
+    async def aclose(self) -> None:
+        """Close the engine's iterator."""
+        if self._step is None:  # which closes it
+            await self._bounded(self._closed())
+
+    async def over(self) -> None:
+        """Wait until the engine has ended that goes on without its reader.
+
+        Returns at once after ``abandon``.
+        """
+        if self.outlives and not self._is_abandoned:
+            self._waiter = new_wakeup()
+            if self.outlives:  # checked again: the thread clears it before it looks for a waiter
+                await self._waiter
+
+    def abandon(self) -> None:
+        """Do not wait for an engine that goes on without its reader."""
+        self._is_abandoned = True
+        self._wake()
+
+    def _end(self) -> None:
+        """Note that an engine without a reader has ended. Any thread may call it."""
+        self.outlives = False
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None:
+            with suppress(RuntimeError):  # the event loop is closed
+                self._waiter.wake()
+
+    # --- the engine
+
+    async def _first(self) -> Any:
+        """Call the engine, and return its first output."""
+        source = self._call()
+        if inspect.isawaitable(source):
+            source = await source
+        if hasattr(source, "__aiter__"):
+            iterator = source.__aiter__()
+            self._pull = iterator.__anext__
+            self._close = getattr(iterator, "aclose", None) or getattr(iterator, "close", None)
+            return await self._pull()
+        if not is_plain(source):
+            raise EngineError(f"an engine gives an (async) iterator of ids, not {source!r:.80}")
+        feed = TokenQueue(_AHEAD)
+        self._pull, self._close = feed.__anext__, feed.aclose
+        reader, self._reader = self._reader or OutputReader(), None
+        self.outlives = True
+        context = contextvars.copy_context()
+        threading.Thread(
+            target=context.run, args=(self._work, source, reader, feed), daemon=True
+        ).start()
+        return await self._pull()
+
+    def _work(self, source: Iterable[Any], reader: OutputReader, feed: TokenQueue) -> None:
+        try:
+            _produce(source, reader, feed)
+        finally:
+            self._end()
+
+    async def _closed(self) -> None:
+        close, self._close = self._close, None
+        if close is not None:
+            closing = close()
+            if inspect.isawaitable(closing):
+                await closing
+
+    def _ids_of(self, output: Any) -> Any:
+        assert self._put_logprobs is not None
+        found = _field(output, "logprobs")
+        if found is None and _field(output, "token_ids") is None:
+            return output
+        self._put_logprobs(TokenLogprob(*each) for each in found or ())
+        return _field(output, "token_ids")
+
+    # --- cancellation
+
+    @coroutine
+    def _bounded(self, step: Awaitable[Any]) -> Generator[Any, Any, Any]:
+        """Await ``step``, a step of the engine. If it ignores its cancellation, leave it behind."""
+        inner: Any = step.__await__()
+        num_cancellations = 0
+        try:
+            waits_for = inner.send(None)
+            while True:
+                try:
+                    sent = yield waits_for
+                except asyncio.CancelledError as error:
+                    waits_for = inner.throw(error)  # here the engine goes on
+                    num_cancellations += self.is_cancelled()
+                    if num_cancellations > MOST_CANCELLATIONS:
+                        self._leave(inner, waits_for)
+                        raise
+                except BaseException as error:  # noqa: BLE001 (it is the engine's)
+                    waits_for = inner.throw(error)
+                else:
+                    waits_for = inner.send(sent)
+        except StopIteration as end:
+            return end.value
+        except SystemExit as error:  # it would end the server
+            raise EngineError("the engine called sys.exit()") from error
+
+    def _leave(self, inner: Any, waits_for: Any) -> None:
+        """Let a task of its own go on with the step ``inner``, which waits for ``waits_for``."""
+        self.outlives = self.ignores_cancellation = True
+        self._step = asyncio.ensure_future(self._outlive(inner, waits_for))
+
+    async def _outlive(self, inner: Any, waits_for: Any) -> None:
+        with suppress(BaseException):  # nobody is interested any more
+            await _resumed(inner, waits_for)
+            await self._closed()
+        self._end()
+
+
+@coroutine
+def _resumed(inner: Any, waits_for: Any) -> Generator[Any, Any, Any]:
+    """Await ``inner``, which another task has left while it waited for ``waits_for``."""
+    try:
+        while True:
+            try:
+                sent = yield waits_for
+            except BaseException as error:  # noqa: BLE001 (as above)
+                waits_for = inner.throw(error)
+            else:
+                waits_for = inner.send(sent)
+    except StopIteration as end:
+        return end.value
+
+
+def _field(output: Any, name: str) -> Any:
+    if isinstance(output, Mapping):
+        return output.get(name)
+    return getattr(output, name, None)
+
+
+def _produce(source: Iterable[Any], reader: OutputReader, feed: TokenQueue) -> None:
+    """Put the outputs of a plain engine into ``feed``, and close the engine. Runs in its thread."""
+    iterator: Any = None
+    try:
+        iterator = iter(source)
+        for output in iterator:
+            delta = reader.read(output)
+            if len(delta.token_ids):
+                feed.put(delta.token_ids)
+            elif feed.closed:
+                return
+            if delta.finish_reason is not None:
+                feed.end(delta.finish_reason, delta.stop_reason)
+                return
+        feed.end()
+    except FinishedError:
+        pass
+    except BaseException as error:  # noqa: BLE001 (the reader raises it)
+        feed.fail(error)
+    finally:
+        close = getattr(iterator, "close", None)
+        if close is not None:
+            try:
+                close()
+            except Exception as error:  # noqa: BLE001 (as above, if it is still read)
+                feed.fail(error)

@@ -1,0 +1,172 @@
+"""Bodies: they arrive within limits, and are checked before they are parsed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tracemalloc
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import pytest
+from starlette.requests import Request
+
+from streamdec.server import ServerLimits, bodies
+from streamdec.server.admission import LARGE, Admission, Place
+from streamdec.server.bodies import arrived, object_of
+from streamdec.server.gate import Gate
+from streamdec.server.problems import RequestError
+
+
+class Body:
+    """A request whose body comes in parts, and how much of it was read."""
+
+    def __init__(self, parts: list[bytes], pauses: float = 0) -> None:
+        self.parts = parts
+        self.num_read = 0
+        self._pauses = pauses
+        headers = [(b"content-type", b"application/json")]
+        self.request = Request({"type": "http", "method": "POST", "headers": headers}, self.receive)
+
+    async def receive(self) -> dict[str, Any]:
+        await anyio.sleep(self._pauses)
+        self.num_read += 1
+        more = self.num_read < len(self.parts)
+        return {"type": "http.request", "body": self.parts[self.num_read - 1], "more_body": more}
+
+
+def admission_of(limits: ServerLimits) -> Admission:
+    return Admission(limits, Gate(limits.concurrent, limits.waiting, limits.waiting_seconds))
+
+
+def test_large_bodies_wait_for_one_another_unread() -> None:
+    limits = ServerLimits(body_seconds=0.3, bodies_bytes=3 * LARGE)
+    large = [b" " * LARGE] * 3
+
+    async def main() -> None:
+        admission = admission_of(limits)
+        with Place(admission) as first, Place(admission) as second:
+            assert await arrived(Body(large).request, limits, first) == b"".join(large)
+            small = Body([b"{", b" " * (LARGE - 3), b"}"])
+            assert len(await arrived(small.request, limits, second)) == LARGE - 1
+            body = Body(large)
+            with pytest.raises(RequestError, match="too many large requests") as refused:
+                await arrived(body.request, limits, second)
+            assert (refused.value.status, refused.value.headers["connection"]) == (429, "close")
+            assert body.num_read == 1
+            first.leave()
+            assert await arrived(Body(large).request, limits, second) == b"".join(large)
+
+    asyncio.run(main())
+
+
+def test_bodies_that_arrive_together_do_not_wait_for_one_another() -> None:
+    """The one that came first always goes on, although all together have no room."""
+    limits = ServerLimits(body_seconds=5, bodies_bytes=3 * LARGE)
+
+    async def main() -> None:
+        admission = admission_of(limits)
+        sizes = []
+
+        async def arrive() -> None:
+            with Place(admission) as place:
+                sizes.append(
+                    len(await arrived(Body([b" " * LARGE] * 3, 0.01).request, limits, place))
+                )
+
+        async with anyio.create_task_group() as group:
+            for _ in range(6):
+                group.start_soon(arrive)
+        assert sizes == [3 * LARGE] * 6
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("num_bytes", "is_in_time"), [(1, False), (2048, True)])
+def test_a_body_must_keep_the_least_rate(
+    num_bytes: int, is_in_time: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "PATIENCE", 0.3)
+    limits = ServerLimits(body_bytes=20_000, body_seconds=20)  # 1,000 bytes a second
+
+    async def main() -> None:
+        body = Body([b" " * num_bytes] * 8, pauses=0.1)
+        with Place(admission_of(limits)) as place:
+            if is_in_time:
+                assert len(await arrived(body.request, limits, place)) == 8 * num_bytes
+                return
+            with pytest.raises(RequestError, match="too slowly") as refused:
+                await arrived(body.request, limits, place)
+            assert refused.value.status == 408
+            assert body.num_read < 8
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'[%b""]' % (b'"",' * 100),
+        b"[%b[]]" % (b"[]," * 100),
+        b"[%b{}]" % (b"{}," * 100),
+        b'["%b", %b""]' % (rb"\"," * 100, b'"",' * 100),
+        b"{%b}" % b",".join(b'"%d": 0' % number for number in range(101)),
+    ],
+)
+def test_the_number_of_values_has_a_limit(content: bytes) -> None:
+    limits = ServerLimits(values=100)
+    with pytest.raises(RequestError, match="more than 100 strings, lists and objects"):
+        object_of(b'{"x": %b}' % content, limits)
+
+
+@pytest.mark.parametrize("text", ['"' * 500, "[" * 500, "\\" * 500, '{"a": ["' * 99, '"\\'])
+def test_the_characters_of_a_text_are_no_values(text: str) -> None:
+    limits = ServerLimits(values=5, depth=2)
+    given = {"x": [text, text]}
+    assert object_of(json.dumps(given).encode(), limits) == given
+    with pytest.raises(RequestError, match="more than 5"):
+        object_of(json.dumps({"x": [text, text, text]}).encode(), limits)
+
+
+def test_the_number_of_numbers_has_a_limit() -> None:
+    limits = ServerLimits(values=10, samples=2, prompt_tokens=20)
+    given = {"prompt": [[1] * 20, [1] * 20]}
+    assert object_of(json.dumps(given).encode(), limits) == given
+    with pytest.raises(RequestError, match="more numbers"):
+        object_of(json.dumps({"x": [1] * 60}).encode(), limits)
+
+
+def test_a_body_becomes_an_object_of_bounded_size() -> None:
+    """A list of empty lists takes some 20 times its bytes, if it is parsed."""
+    limits = ServerLimits()
+    kinds = [b"[],", b"{},", b'"",', b"1e5,", b'{"":1},', rb'"\ud83d\ude00",']
+    for kind in kinds:
+        data = b'{"x": [%b 0]}' % (kind * (limits.body_bytes // len(kind) - 5))
+        tracemalloc.start()
+        try:
+            with suppress(RequestError):
+                object_of(data, limits)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < 16 * limits.body_bytes, kind
+
+
+def test_requests_are_refused_unread_if_too_many_are_prepared() -> None:
+    limits = ServerLimits(concurrent=1, waiting=1)
+
+    async def main() -> None:
+        admission = admission_of(limits)
+        with Place(admission) as first, Place(admission) as second, Place(admission) as third:
+            for place in (first, second):
+                assert await place.parsed(1, dict) == {}
+            with pytest.raises(RequestError, match="too many requests are waiting") as refused:
+                await third.parsed(1, dict)
+            assert refused.value.status == 429
+            with pytest.raises(RequestError, match="too many requests are waiting"):
+                Place(admission).__enter__()
+            first.leave()
+            assert await third.parsed(1, dict) == {}
+
+    asyncio.run(main())
