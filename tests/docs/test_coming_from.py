@@ -242,7 +242,7 @@ def test_mlx_lm() -> None:
         scripted.wrapped(byte_level()), utils.BPEStreamingDetokenizer
     )
     rows = cells("mlx-lm", "the same ids")
-    ids = tokenizer.encode(" Two") + [len(tokenizer) + 5]
+    ids = [*tokenizer.encode(" Two"), len(tokenizer) + 5]
     texts = []
     for detokenizer in (utils.BPEStreamingDetokenizer(tokenizer), StreamingDetokenizer(tokenizer)):
         for token in ids:
@@ -255,7 +255,8 @@ def test_mlx_lm() -> None:
     matcher = generation.make_stop_sequences(tokenizer, ["User:"]).matcher()
     spelled = [tokenizer.encode(letter)[0] for letter in "so User: I"]
     decoder = StopSequenceDecoder(HuggingFaceTokenizer(tokenizer), StopConditions("User:"))
-    assert not any([matcher.advance(token) for token in spelled])
+    advanced = [matcher.advance(token) for token in spelled]
+    assert not any(advanced)
     assert decoder.step_batch(spelled).text == "so "
     assert rows["the stop User:, spelled letter by letter"] == ["does not stop", "stops"]
 

@@ -18,7 +18,8 @@ from tests.support.pages import Page
 TEXTS = {309: "Go", 128: " on", 115: ",", 254: "\n\nUs", 69: "er:", 221: " no"}
 TOKENIZER = MockTokenizer.from_tokens([TEXTS.get(n, "?").encode() for n in range(700)])
 SGLANG, TENSORRT_LLM, LMDEPLOY, DYNAMO = PAGES = [
-    Page("docs/how-to/engines.md", name) for name in ("SGLang", "TensorRT-LLM", "lmdeploy", "Dynamo")
+    Page("docs/how-to/engines.md", heading)
+    for heading in ("SGLang", "TensorRT-LLM", "lmdeploy", "Dynamo")
 ]
 
 
