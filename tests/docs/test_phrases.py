@@ -105,7 +105,7 @@ EVERYWHERE = {
     r"\bput to\b", r"\bthe judge\b", r"\bthe house\b|\bfloors?\b",
     r"until it is said|unless it is said|if it is not said", r"\bsees to it\b", r"\bas it were\b",
 }  # fmt: skip
-"""Phrases that are gone from the README and from the source's docstrings, comments and messages too.
+"""Phrases that are gone from the README and from the source's docstrings, comments and messages.
 
 The others are still there in the source. Add a phrase when its last use is gone.
 """
