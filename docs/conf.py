@@ -31,15 +31,14 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
-    "sphinxcontrib.mermaid",
 ]
 nitpicky = True
 # Names that are imported for types alone.
 nitpick_ignore_regex = [("py:class", r"pa\..*|Clock|CollectorRegistry|MeterProvider|UnknownIds")]
 
-myst_fence_as_directive = ["mermaid"]
 myst_heading_anchors = 4
-mermaid_height = "auto"
+myst_enable_extensions = ["substitution"]
+myst_substitutions = {"version": version}
 
 autodoc_default_options = {"members": True, "inherited-members": "BaseException,dict,tuple,object"}
 autodoc_member_order = "bysource"

@@ -45,7 +45,7 @@ RENDER = "../how-to/render-chat-templates.md Render chat templates"
 HOSTILE = "../explanation/hostile-templates.md Hostile templates"
 MIGRATE = "../how-to/migrate-a-stream.md Migrate a stream"
 DATASET = "../how-to/decode-a-dataset.md Decode a dataset"
-DEBUG = "../how-to/debug-a-stream.md Debug a stream"
+DEBUG = "../how-to/troubleshooting.md#look-at-the-stream Debug a stream"
 WRONG_MODEL = "../how-to/why-does-my-model-misbehave.md Why does my model misbehave"
 ROUTES = "../explanation/design.md#two-routes Two routes"
 
@@ -87,7 +87,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             "TypeError",
             "an array of token ids has one dimension",
             "An array or a tensor of a whole batch: give a row of it.",
-            "../how-to/wrap-transformers.md Around transformers",
+            "../how-to/engines.md#transformers Around transformers",
         ),
     ),
     "Streams and snapshots": (

@@ -39,7 +39,7 @@ class HybridTokenizer(FastPath, HuggingFaceTokenizer):
         apply_tokenizer_config: As for :class:`~streamdec.HuggingFaceTokenizer`.
 
     The ids are the same in every mode. In the background, huggingface encodes until fastokens is
-    ready; :meth:`wait` waits for that. A process that is forked earlier keeps using huggingface in
+    ready; ``wait()`` waits for that. A process that is forked earlier keeps using huggingface in
     the child. A program that ends earlier waits for one step of the work.
 
     Threads may share the tokenizer. Pickling keeps how it was loaded; unpickling costs as much as

@@ -47,7 +47,7 @@ def test_it_links_every_page_that_an_index_links() -> None:
             is_made = path.startswith("api/")
             pages.add(f"{room}/{path[:-3]}.html" if is_made else f"_sources/{room}/{path}.txt")
     assert found == pages
-    assert len(found) > 30
+    assert len(found) > 25
 
 
 def test_its_code_runs(
@@ -68,7 +68,7 @@ def test_its_code_runs(
 
 def test_the_names_it_uses_are_there() -> None:
     options = {each.name for each in dataclasses.fields(streamdec.StopConditions)}
-    listed = re.search(r"themselves: (.+?)\. There\s+is\s+no", TEXT.text, re.DOTALL)
+    listed = re.search(r"themselves: (.+?)\.\s+There is no", TEXT.text, re.DOTALL)
     assert listed is not None
     assert {*re.findall(r"`(\w+)`", listed[1])} == options
     gist = TEXT.text.partition("\n## ")[0]

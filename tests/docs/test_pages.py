@@ -19,37 +19,33 @@ PAGES = {str(path.relative_to(ROOT)) for path in DOCS.rglob("*.md")}
 """By their paths from the root."""
 
 RUN_BY = {
-    "docs/explanation/performance.md": "tests/performance/test_page.py",
-    "docs/how-to/check-your-detokenizer.md": "tests/testing/test_how_to.py",
-    "docs/how-to/check-your-parser.md": "tests/testing/test_parser_page.py",
-    "docs/how-to/coming-from-mlx-lm.md": "tests/docs/test_coming_from_mlx_lm.py",
-    "docs/how-to/coming-from-transformers.md": "tests/docs/test_coming_from_transformers.py",
-    "docs/how-to/coming-from-vllm.md": "tests/docs/test_coming_from_vllm.py",
-    "docs/how-to/debug-a-stream.md": "tests/trace/test_docs.py",
-    "docs/how-to/decode-a-dataset.md": "tests/bulk/test_tables.py",
-    "docs/how-to/evaluate.md": "tests/integrations/lm_eval/test_page.py",
-    "docs/how-to/migrate-a-stream.md": "tests/integrations/moving/test_page.py",
-    "docs/how-to/serve-an-engine.md": "tests/server/test_docs.py",
-    "docs/how-to/serve-sse.md": "tests/integrations/wire/test_page.py",
-    "docs/how-to/train.md": "tests/bulk/test_rollouts.py",
-    "docs/how-to/why-does-my-model-misbehave.md": "tests/preflight/test_questions_page.py",
-    "docs/how-to/wrap-dynamo.md": "tests/integrations/outputs/test_pages.py",
-    "docs/how-to/wrap-llama-cpp-python.md": "tests/integrations/llama_cpp/test_docs.py",
-    "docs/how-to/wrap-mlx-lm.md": "tests/integrations/mlx_lm/test_docs.py",
-    "docs/how-to/wrap-sglang.md": "tests/integrations/outputs/test_pages.py",
-    "docs/how-to/wrap-tensorrt-llm.md": "tests/integrations/outputs/test_pages.py",
-    "docs/how-to/wrap-transformers.md": "tests/integrations/transformers/test_docs.py",
-    "docs/how-to/wrap-vllm.md": "tests/integrations/vllm/test_front_half.py",
-    "docs/reference/cli.md": "tests/cli/test_reference_page.py",
-    "docs/reference/metrics.md": "tests/metrics/test_docs.py",
-    "docs/tutorial/serve.md": "tests/docs/test_serve_page.py",
+    "docs/explanation/performance.md": ["tests/performance/test_page.py"],
+    "docs/how-to/check-your-detokenizer.md": ["tests/testing/test_how_to.py"],
+    "docs/how-to/check-your-parser.md": ["tests/testing/test_parser_page.py"],
+    "docs/how-to/decode-a-dataset.md": ["tests/bulk/test_tables.py"],
+    "docs/how-to/engines.md": [
+        "tests/integrations/llama_cpp/test_docs.py",
+        "tests/integrations/mlx_lm/test_docs.py",
+        "tests/integrations/outputs/test_pages.py",
+        "tests/integrations/transformers/test_docs.py",
+        "tests/integrations/vllm/test_front_half.py",
+    ],
+    "docs/how-to/evaluate.md": ["tests/integrations/lm_eval/test_page.py"],
+    "docs/how-to/migrate-a-stream.md": ["tests/integrations/moving/test_page.py"],
+    "docs/how-to/serve-an-engine.md": ["tests/server/test_docs.py"],
+    "docs/how-to/serve-sse.md": ["tests/integrations/wire/test_page.py"],
+    "docs/how-to/train.md": ["tests/bulk/test_rollouts.py"],
+    "docs/how-to/why-does-my-model-misbehave.md": ["tests/preflight/test_questions_page.py"],
+    "docs/reference/cli.md": ["tests/cli/test_reference_page.py"],
+    "docs/reference/metrics.md": ["tests/metrics/test_docs.py"],
+    "docs/tutorial/serve.md": ["tests/docs/test_serve_page.py"],
 }
-"""The test that runs the blocks of a page, where it is not this one."""
+"""The tests that run the blocks of a page, where it is not this one."""
 
 SLOW = {"docs/how-to/write-a-backend.md"}
 """Pages that take seconds: they run the laws."""
 
-NOT_CODE = {"html", "json", "jsonl", "mermaid", "promql", "text", "toml", "yaml", "{toctree}"}
+NOT_CODE = {"html", "json", "jsonl", "promql", "text", "toml", "yaml", "{toctree}"}
 BLOCK = re.compile(r"^```([^\n]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -98,9 +94,18 @@ def test_the_blocks_of_a_page_print_what_it_says(page: str, tmp_path: Path) -> N
 
 
 def test_pages_that_are_run_elsewhere_are_run_there() -> None:
-    for page, test in RUN_BY.items():
+    for page, tests in RUN_BY.items():
         assert _blocks(page)
-        assert Path(page).stem.removeprefix("wrap-") in Path(ROOT, test).read_text("utf-8")
+        assert all(Path(page).name in Path(ROOT, test).read_text("utf-8") for test in tests)
+
+
+def test_each_section_on_an_engine_is_run() -> None:
+    """A section is named by the test that runs it."""
+    page = "docs/how-to/engines.md"
+    tests = "".join(Path(ROOT, test).read_text("utf-8") for test in RUN_BY[page])
+    sections = re.findall(r"^## (.+)$", Page(page).text, re.MULTILINE)
+    assert len(sections) > 5
+    assert [each for each in sections if f'"{each}"' not in tests] == []
 
 
 def test_what_pages_install_there_is() -> None:

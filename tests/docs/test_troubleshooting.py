@@ -58,8 +58,8 @@ def says(words: str) -> None:
     assert words in re.sub(r"\s+", " ", PAGE.text.replace("`", "")), words
 
 
-def test_nothing_is_generated_until_someone_reads(tokenizer: Any) -> None:
-    says("a stream pulls: the engine runs only while someone reads")
+def test_nothing_is_generated_until_something_reads(tokenizer: Any) -> None:
+    says("a stream pulls: the engine runs only while something reads the stream")
     asked = []
 
     def engine() -> Iterator[int]:
@@ -80,7 +80,7 @@ def test_special_tokens_give_no_text_unless_they_are_asked_for(tokenizer: Any) -
 
 
 def test_the_files_of_a_folder_say_what_is_special(folder: Path, tmp_path: Path) -> None:
-    says("the file does not call the token special; other files of the folder may")
+    says("does not mark the token as special, but other files of the folder may")
     plain = Tokenizer.from_file(str(folder / "tokenizer.json"))
     data = plain.to_str().replace('"special":true', '"special":false')
     (tmp_path / "tokenizer.json").write_text(data, encoding="utf-8")
@@ -99,7 +99,7 @@ def test_an_output_of_another_shape_is_named(tokenizer: Any) -> None:
 
 
 def test_the_first_space_is_that_of_the_prompt() -> None:
-    says("nothing was said to precede: give prompt_token_ids=")
+    says("the stream does not know that a prompt precedes: pass prompt_token_ids=")
     library = byte_fallback()
     ids = library.encode("The fox").ids
     tokenizer = HuggingFaceTokenizer(library)

@@ -26,13 +26,19 @@ CHAT_TEMPLATE = (
 
 @dataclass(frozen=True)
 class Page:
-    """A page, by its path from the root of the repository."""
+    """A page, by its path from the root of the repository, or its section with this heading."""
 
     path: str
+    heading: str = ""
 
     @cached_property
     def text(self) -> str:
-        return Path(ROOT, self.path).read_text("utf-8")
+        text = Path(ROOT, self.path).read_text("utf-8")
+        if not self.heading:
+            return text
+        _, found, section = text.partition(f"\n## {self.heading}\n")
+        assert found, f"{self.path} has no section {self.heading}"
+        return section.partition("\n## ")[0]
 
     @cached_property
     def blocks(self) -> list[tuple[str, str]]:
@@ -55,6 +61,14 @@ class Page:
             for (kind, code), (other, text) in pairwise(self.blocks)
             if (kind, other) == ("python", "text")
         ]
+
+    def rows(self, first: str) -> dict[str, list[str]]:
+        """The table whose head begins with this cell: the other cells of each row by its first."""
+        _, found, table = self.text.partition(f"\n| {first} |")
+        assert found, f"{self.path} has no table of {first}"
+        rows = re.findall(r"^\| (.+) \|$", table.partition("\n\n")[0], re.MULTILINE)
+        cells = [[each.replace("\\|", "|") for each in row.split(" | ")] for row in rows]
+        return {name: rest for name, *rest in cells}
 
     @property
     def commands(self) -> list[str]:

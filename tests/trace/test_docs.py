@@ -1,37 +1,47 @@
-"""The page on debugging does what it says."""
+"""The commands of the page on troubleshooting hide the text of a report if they are asked to.
+
+Its blocks are run by ``tests/docs/test_pages.py``.
+"""
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 
 import pytest
 
 from tests.cli.running import LIBRARY, TOKENIZER, run
-from tests.support.pages import Page, printed_by
+from tests.support.pages import Page
 
-PAGE = Page("docs/how-to/debug-a-stream.md")
-
-
-def test_every_block_is_tried() -> None:
-    assert sorted(PAGE.kinds) == ["python"] * 3 + ["sh"] * 4 + ["text"] * 2
+PAGE = Page("docs/how-to/troubleshooting.md")
+REPORT = Page(PAGE.path, "Report a bug")
 
 
-def test_the_examples_print_what_the_page_says() -> None:
-    printed = printed_by("".join(PAGE.of_kind("python")))
-    assert printed == "".join(PAGE.of_kind("text")).splitlines()
-
-
-def test_the_commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def _answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     ids = LIBRARY.encode("It is an owl 🦉.\nUseful.\nUser: what").ids
-    Path("answer.ids").write_text(" ".join(map(str, ids)))
-    for line in PAGE.commands:
-        command, _, file = line.partition(" > ")
-        _, *arguments = shlex.split(command)
-        made = run(monkeypatch, *(str(TOKENIZER) if it == "./model" else it for it in arguments))
-        assert made.status == 0, made.err
-        assert made.out
-        if file:
-            Path(file).write_text(made.out, encoding="utf-8")
-    assert "owl" not in Path("answer.html").read_text(encoding="utf-8")
+    Path("answer.ids").write_text(" ".join(map(str, ids)), encoding="utf-8")
+
+
+def traced(monkeypatch: pytest.MonkeyPatch, line: str, *more: str) -> str:
+    """The file that a command of the page writes."""
+    command, _, file = line.partition(" > ")
+    _, *arguments = shlex.split(command.replace("path/to/model", str(TOKENIZER)))
+    made = run(monkeypatch, *arguments, *more)
+    assert made.status == 0, made.err
+    return made.out if file else Path("answer.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("_answer")
+def test_a_redacted_report_has_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "`--redact`" in REPORT.text
+    assert len(REPORT.commands) == 2
+    for line in REPORT.commands:
+        assert _has_owl(traced(monkeypatch, line))
+        assert not _has_owl(traced(monkeypatch, line, "--redact"))
+
+
+def _has_owl(text: str) -> bool:
+    return "🦉" in text or json.dumps("🦉")[1:-1] in text

@@ -11,7 +11,7 @@ from tests.integrations.llama_cpp.scripted import loaded, scripted, write_model
 from tests.integrations.vocabularies import spelled
 from tests.support.pages import Page
 
-PAGE = Page("docs/how-to/wrap-llama-cpp-python.md")
+PAGE = Page("docs/how-to/engines.md", "llama-cpp-python")
 ANSWER = "It is 42, or 四十二 😀.\nUser: and who are you?"
 
 

@@ -18,7 +18,7 @@ from tests.integrations.mlx_lm.scripted import (
 from tests.integrations.vocabularies import EOS, byte_level, spelled
 from tests.support.pages import Page
 
-PAGE = Page("docs/how-to/wrap-mlx-lm.md")
+PAGE = Page("docs/how-to/engines.md", "mlx-lm")
 ANSWER = "It is 42, or 四十二 😀.\nUser: and who are you?"
 
 

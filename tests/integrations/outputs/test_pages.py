@@ -17,7 +17,10 @@ from tests.support.pages import Page
 
 TEXTS = {309: "Go", 128: " on", 115: ",", 254: "\n\nUs", 69: "er:", 221: " no"}
 TOKENIZER = MockTokenizer.from_tokens([TEXTS.get(n, "?").encode() for n in range(700)])
-PAGES = [Page(f"docs/how-to/wrap-{name}.md") for name in ("sglang", "tensorrt-llm", "dynamo")]
+SGLANG, TENSORRT_LLM, LMDEPLOY, DYNAMO = PAGES = [
+    Page("docs/how-to/engines.md", heading)
+    for heading in ("SGLang", "TensorRT-LLM", "lmdeploy", "Dynamo")
+]
 
 
 def outputs_of(name: str) -> Recorded:
@@ -63,7 +66,7 @@ def run(code: str, **names: Any) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.heading)
 def test_every_example_is_ten_lines(page: Page) -> None:
     assert page.of_kind("python")
     assert all(len(code.splitlines()) <= 10 for code in page.of_kind("python"))
@@ -71,7 +74,7 @@ def test_every_example_is_ten_lines(page: Page) -> None:
 
 def test_sglang(capsys: pytest.CaptureFixture[str]) -> None:
     """Outputs of its own methods; its engine needs a GPU."""
-    (code,) = PAGES[0].of_kind("python")
+    (code,) = SGLANG.of_kind("python")
     outputs = Outputs(outputs_of("sglang-0.5.23: cumulative, ids only, the limit").outputs)
     asked: dict[str, Any] = {}
 
@@ -88,7 +91,7 @@ def test_sglang(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_tensorrt_llm(capsys: pytest.CaptureFixture[str]) -> None:
     """Outputs written after its source; it needs a GPU."""
-    code, _ = PAGES[1].of_kind("python")
+    (code,) = TENSORRT_LLM.of_kind("python")
     outputs = Outputs(outputs_of("tensorrt-llm-005bc84: new ids, length").outputs)
     llm = SimpleNamespace(generate_async=lambda *_, **__: outputs)
     run(code, llm=llm, prompt="?", SamplingParams=SimpleNamespace)
@@ -99,7 +102,7 @@ def test_tensorrt_llm(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_lmdeploy(capsys: pytest.CaptureFixture[str]) -> None:
     """Outputs of its own class; its engine needs a GPU."""
-    _, code = PAGES[1].of_kind("python")
+    (code,) = LMDEPLOY.of_kind("python")
     outputs = Outputs(outputs_of("lmdeploy-0.18.0: length").outputs)
     engine = SimpleNamespace(generate=lambda *_: outputs)
     run(code, engine=engine, prompt="?", session_id=1)
@@ -109,7 +112,7 @@ def test_lmdeploy(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_dynamo(capsys: pytest.CaptureFixture[str]) -> None:
     """In Dynamo's own runtime the worker and its caller run in tests/integrations/dynamo."""
-    plain, http, again, reading = PAGES[2].of_kind("python")
+    plain, http, again, reading = DYNAMO.of_kind("python")
     handlers: list[Any] = []
 
     async def serve_endpoint(handler: Any) -> None:

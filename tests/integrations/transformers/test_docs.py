@@ -15,7 +15,7 @@ from tests.integrations.transformers.scripted import (
 )
 from tests.support.pages import Page
 
-PAGE = Page("docs/how-to/wrap-transformers.md")
+PAGE = Page("docs/how-to/engines.md", "transformers")
 ANSWER = "It is 42, or 四十二 😀.\nUser: and who are you?"
 SAID = [[ANSWER], [ANSWER, "One. Two.\n\nThree."], [ANSWER], [ANSWER]]
 

@@ -296,7 +296,7 @@ def test_the_examples_of_the_page(library: Tokenizer, capsys: pytest.CaptureFixt
 
     from tests.support.pages import Page
 
-    ids_code, patch_code = Page("docs/how-to/wrap-vllm.md").of_kind("python")
+    ids_code, patch_code = Page("docs/how-to/engines.md", "vLLM").of_kind("python")
     aborted: list[str] = []
 
     class Engine:

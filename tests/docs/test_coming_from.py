@@ -1,0 +1,265 @@
+"""The page for users of other detokenizers: its tables have what both sides return.
+
+Each test needs the library that it compares with. The groups ``engines`` and ``vllm`` have them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer
+from tokenizers.decoders import DecodeStream as LibraryStream
+
+from streamdec import (
+    DecodeStream,
+    HuggingFaceTokenizer,
+    StopConditions,
+    StopSequenceDecoder,
+    TokenIdError,
+    load_tokenizer,
+)
+from tests.support.pages import Page, make_model_folder
+
+PATH = "docs/how-to/coming-from.md"
+ANSWER = "It is 42, or 四十二 😀.\nUser: and who are you?"
+
+
+def cells(section: str, head: str) -> dict[str, list[str]]:
+    """The table of a section: what is between the marks of code in each cell."""
+    rows = Page(PATH, section).rows(head)
+    return {row.replace("`", ""): [each.strip("`") for each in rest] for row, rest in rows.items()}
+
+
+def names_of(section: str) -> str:
+    """The first cells of the table of names."""
+    return " ".join(Page(PATH, section).rows(section))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return make_model_folder(tmp_path / "model")
+
+
+# --- tokenizers -----------------------------------------------------------------------------------
+
+
+def test_tokenizers(folder: Path) -> None:
+    library = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer = load_tokenizer(folder)
+    rows = cells("tokenizers", "the same ids")
+
+    def steps(ids: Iterable[int], prompt: Iterable[int] = ()) -> tuple[list[Any], list[str], str]:
+        theirs, ours = LibraryStream(ids=[*prompt]), DecodeStream(tokenizer, prompt)
+        found = [theirs.step(library, token_id) for token_id in ids], [*map(ours.step, ids)]
+        return *found, ours.flush()
+
+    theirs, ours, rest = steps(library.encode("Grüße 😀!").ids)
+    assert rows["each step of Grüße 😀!"] == [repr(theirs), repr(ours)]
+    assert rest == ""
+    ids = library.encode("ok 😀").ids
+    theirs, ours, rest = steps(ids[:-1])
+    joined = repr("".join(each or "" for each in theirs)), repr("".join(ours) + rest)
+    assert rows["the ids end inside an emoji: ok 😀"] == [*joined]
+    theirs, ours, _ = steps(ids[-1:], ids[:-1])
+    assert rows["the prompt ends inside an emoji, then its last byte"] == [
+        repr(theirs[0]),
+        repr(ours[0]),
+    ]
+    bad = [library.token_to_id(piece) or 0 for piece in ("G", "ÿ", "a")]
+    theirs, ours, _ = steps(bad)
+    assert rows["the bytes 47 ff 61, step by step"] == [repr(theirs), repr(ours)]
+    assert LibraryStream().step(library, True) == library.id_to_token(1)
+    with pytest.raises(TokenIdError):
+        DecodeStream(tokenizer).step(True)
+    assert rows["the id True"] == ["id 1", "TokenIdError"]
+
+
+# --- transformers ---------------------------------------------------------------------------------
+
+
+def test_transformers() -> None:
+    from threading import Thread
+
+    scripted = pytest.importorskip("tests.integrations.transformers.scripted")
+    from streamdec.integrations.transformers import GenerateStreamer
+
+    library = scripted.transformers
+    tokenizer = library.PreTrainedTokenizerFast(tokenizer_object=scripted.tokenizer_of("gpt2"))
+    head = 'the same call of `generate`, with the stop `"\\nUser:"`'
+    rows = cells("transformers", head)
+    stops = {"stop_strings": ["\nUser:"], "tokenizer": tokenizer, "max_new_tokens": 200}
+
+    def asked(text: str) -> Any:
+        return tokenizer(text, return_tensors="pt", return_token_type_ids=False)
+
+    def ours(answer: str, inputs: Any) -> tuple[str, Any, Any]:
+        model = scripted.Model("gpt2", [scripted.spelled("gpt2", answer)])
+        with GenerateStreamer(tokenizer, stop="\nUser:") as streamer:
+            streamer.start(model, **inputs, max_new_tokens=200)
+            chunks = [chunk for _, chunk in streamer]
+        text = "".join(chunk.text for chunk in chunks)
+        return repr(text), chunks[-1].stop_reason, streamer.decoders[0].match
+
+    inputs = asked("one two three")
+    theirs = library.TextIteratorStreamer(tokenizer, skip_prompt=True, timeout=60)
+    model = scripted.Model("gpt2", [scripted.spelled("gpt2", ANSWER)])
+    Thread(target=model.generate, kwargs={**inputs, "streamer": theirs, **stops}).start()
+    text, stop, match = ours(ANSWER, inputs)
+    assert rows["the text of the reader"] == [repr("".join(theirs)), text]
+    assert rows["which stop it was, and where"][1] == f"{stop!r}`, {match.start}"
+
+    inputs, answer = asked("who?\nUser"), ": I am. You are."
+    model = scripted.Model("gpt2", [scripted.spelled("gpt2", answer)])
+    new = model.generate(**inputs, **stops)[0, inputs["input_ids"].shape[1] :]
+    row = f'the prompt ends with "\\nUser", the answer is {answer}'
+    assert rows[row] == [repr(tokenizer.decode(new)), ours(answer, inputs)[0]]
+
+    for name in ("TextStreamer", "TextIteratorStreamer", "AsyncTextIteratorStreamer"):
+        assert f"`{name}" in names_of("transformers")
+        assert hasattr(library, name)
+    assert "StopStringCriteria" in dir(library)
+
+
+# --- vLLM -----------------------------------------------------------------------------------------
+
+
+def vllm_modules() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of vLLM and torch, while they are imported
+        vllm = pytest.importorskip("vllm", reason="vLLM's front half is in the group vllm")
+        import_module("vllm.v1.engine.detokenizer")
+    return vllm
+
+
+@pytest.fixture
+def detokenizer(folder: Path) -> Callable[..., Any]:
+    """Makes vLLM's own detokenizer, with as much of a request as it reads."""
+    vllm = vllm_modules()
+    from transformers import PreTrainedTokenizerFast
+    from vllm.v1.engine.detokenizer import FastIncrementalDetokenizer
+
+    held = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
+
+    def make(prompt: Iterable[int] = (), **params: Any) -> Any:
+        asked = {"request_id": "0", "prompt_token_ids": [*prompt]}
+        asked["sampling_params"] = vllm.SamplingParams(**params)
+        return FastIncrementalDetokenizer(held, SimpleNamespace(**asked))
+
+    return make
+
+
+def test_vllm(folder: Path, detokenizer: Callable[..., Any]) -> None:
+    tokenizer = load_tokenizer(folder)
+    rows = cells("vLLM", "the same ids")
+
+    def ours(stop: Any = (), prompt: Iterable[int] = ()) -> StopSequenceDecoder:
+        return StopSequenceDecoder(tokenizer, StopConditions(stop), prompt)
+
+    texts, theirs = [], detokenizer(stop=["</tool_call>"])
+    ids = tokenizer.encode("One, two, three.").ids
+    for token_id in ids:
+        theirs.update([token_id], False)
+        texts.append(theirs.get_next_output_text(finished=False, delta=True))
+    decoder = ours("</tool_call>")
+    assert rows['One, two, three. with the stop "</tool_call>", step by step'] == [
+        repr(texts),
+        repr([decoder.step(token_id).text for token_id in ids]),
+    ]
+
+    emoji = tokenizer.encode("Say 😀").ids
+    theirs = detokenizer(prompt=emoji[:-1])
+    theirs.update(emoji[-1:], False)
+    assert rows["the prompt Say 😀 ends inside the emoji, then its last byte"] == [
+        repr(theirs.get_next_output_text(finished=True, delta=True)),
+        repr(ours(prompt=emoji[:-1]).step(emoji[-1]).text),
+    ]
+
+    theirs, decoder = detokenizer(), ours()
+    theirs.update(emoji[:-1], False)
+    assert rows["Say 😀 ends inside the emoji at a limit"] == [
+        repr(theirs.get_next_output_text(finished=True, delta=True)),
+        repr(decoder.step_batch(emoji[:-1]).text + decoder.flush("length").text),
+    ]
+
+    for row, text, stops in (
+        ('no User: x with the stops ["er:", "User:"]', "no User: x", ["er:", "User:"]),
+        (
+            'Done.<|im_end|> with the stop "<|im_end|>", special tokens skipped',
+            "Done.<|im_end|>\nand on",
+            ["<|im_end|>"],
+        ),
+    ):
+        ids = tokenizer.encode(text).ids
+        stop = detokenizer(stop=stops).update(ids, False)
+        assert rows[row] == [repr(stop), repr(ours(stops).step_batch(ids).stop_reason)]
+
+
+def test_the_names_of_vllm() -> None:
+    vllm = vllm_modules()
+    from vllm.exceptions import VLLMValidationError
+    from vllm.tokenizers import detokenizer_utils
+    from vllm.v1.engine import detokenizer as detokenizers
+
+    names = names_of("vLLM")
+    params = vllm.SamplingParams()
+    for name in (
+        "stop", "stop_token_ids", "include_stop_str_in_output", "min_tokens", "ignore_eos",
+        "max_tokens", "skip_special_tokens", "spaces_between_special_tokens", "detokenize",
+        "output_kind", "stream_interval", "n", "logprobs", "repetition_detection", "bad_words",
+        "structured_outputs", "thinking_token_budget",
+    ):  # fmt: skip
+        assert f"`{name}" in names
+        assert hasattr(params, name)
+    assert params.max_tokens == 16
+    with pytest.raises(VLLMValidationError, match="only supported when detokenize is True"):
+        vllm.SamplingParams(detokenize=False, stop="User:")
+    for module, found in (
+        (detokenizers, ["FastIncrementalDetokenizer", "SlowIncrementalDetokenizer"]),
+        (detokenizers, ["check_stop_strings"]),
+        (detokenizer_utils, ["detokenize_incrementally", "convert_prompt_ids_to_tokens"]),
+    ):
+        for name in found:
+            assert f"`{name}" in names
+            assert hasattr(module, name)
+
+
+# --- mlx-lm ---------------------------------------------------------------------------------------
+
+
+def test_mlx_lm() -> None:
+    scripted = pytest.importorskip("tests.integrations.mlx_lm.scripted")
+    from streamdec.integrations.mlx_lm import StreamingDetokenizer
+    from tests.integrations.vocabularies import byte_level
+
+    utils, generation = scripted.tokenizer_utils, scripted.generation
+    tokenizer = utils.TokenizerWrapper(
+        scripted.wrapped(byte_level()), utils.BPEStreamingDetokenizer
+    )
+    rows = cells("mlx-lm", "the same ids")
+    ids = [*tokenizer.encode(" Two"), len(tokenizer) + 5]
+    texts = []
+    for detokenizer in (utils.BPEStreamingDetokenizer(tokenizer), StreamingDetokenizer(tokenizer)):
+        for token in ids:
+            detokenizer.add_token(token)
+        detokenizer.finalize()
+        texts.append(repr(detokenizer.text))
+    assert rows['" Two" and an id that the tokenizer does not have'] == texts
+    assert texts[1] == repr(tokenizer.decode(ids))
+
+    matcher = generation.make_stop_sequences(tokenizer, ["User:"]).matcher()
+    spelled = [tokenizer.encode(letter)[0] for letter in "so User: I"]
+    decoder = StopSequenceDecoder(HuggingFaceTokenizer(tokenizer), StopConditions("User:"))
+    advanced = [matcher.advance(token) for token in spelled]
+    assert not any(advanced)
+    assert decoder.step_batch(spelled).text == "so "
+    assert rows["the stop User:, spelled letter by letter"] == ["does not stop", "stops"]
+
+    for name in ("StopSequences", "make_stop_sequences", "TextStateMachine", "GenerationResponse"):
+        assert f"`{name}" in names_of("mlx-lm")
+        assert hasattr(generation, name)

@@ -1,0 +1,189 @@
+"""The pages are in plain English: phrases that have to be read twice do not come back.
+
+The list grows: when a reviewer marks a sentence, its phrase goes in, with what to write instead.
+"""
+
+from __future__ import annotations
+
+import re
+import tokenize
+
+import pytest
+
+from tests.support.pages import ROOT, Page
+
+OTHERS = {
+    "docs/explanation/formats.md",
+    "docs/explanation/hostile-templates.md",
+    "docs/explanation/laws.md",
+    "docs/explanation/performance-goals.md",
+    "docs/explanation/performance.md",
+    "docs/explanation/proof.md",
+    "docs/explanation/security.md",
+    "docs/how-to/choose-a-tokenizer-backend.md",
+    "docs/how-to/evaluate.md",
+    "docs/how-to/render-chat-templates.md",
+    "docs/how-to/serve-an-engine.md",
+    "docs/how-to/stop-after-reasoning.md",
+    "docs/how-to/stop-in-a-proxy.md",
+    "docs/how-to/train.md",
+    "docs/reference/cli.md",
+    "docs/reference/errors.md",
+    "docs/reference/features.md",
+    "docs/reference/findings.md",
+    "docs/reference/metrics.md",
+    "docs/reference/settings.md",
+    "docs/reference/tokenizers.md",
+}
+"""Pages that are not read for these phrases yet. Take a page out when it has been rewritten."""
+
+PAGES = sorted(
+    {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")}
+    - OTHERS
+    - {str(path.relative_to(ROOT)) for path in (ROOT / "docs/reference/api").glob("*.md")}
+)
+
+PHRASES = {
+    # aphorisms and inversions
+    r"\bfor ever\b": "until ..., without a limit",
+    r"\bdear\b": "expensive, allocates",
+    r"at last\b": "at the end",
+    r"whatever": "any",
+    r"whoever": "name who",
+    r"what there is": "name it",
+    r"what is none": "name it",
+    r"that of those": "repeat the noun",
+    r"is none of": "is not one of",
+    r"are none\b": "do not exist",
+    r"is nothing\b": "does not matter",
+    r"is not to be had": "is not available",
+    r"all the same\b": "still",
+    r"by itself alone": "alone",
+    r"so many an? ": "as many as",
+    r"as good as": "almost",
+    # personification
+    r"is told": "gets, registers",
+    r"\bto be woken\b": "to alert on",
+    r"has its turn": "runs",
+    r"closes the door": "stops accepting requests",
+    r"\bis believed\b": "is used",
+    r"\bknows nothing\b": "does not handle",
+    r"has no doubts?": "is exact",
+    r"\bthe price of\b": "name the cost",
+    r"\bare refused\b|\bis refused\b": "raises ..., is an error",
+    r"\bgives away\b": "shows",
+    r"\bgives? out\b|\bgiven out\b": "outputs, is output",
+    r"\bcomes? of it\b": "name the result",
+    r"has (?:ended|begun) anew|\banew\b": "again",
+    r"\bmended\b": "fixed",
+    r"\btried on\b": "tested with",
+    r"\bgoes on\b(?! after)": "continues",
+    r"\bput to\b": "rendered with",
+    r"\bstrangers\b": "untrusted input",
+    # the field's terms
+    r"\bwhole decode\b": "full decode",
+    r"\bthe judge\b": "the oracle",
+    r"\blaws?\b": "guarantee",
+    r"\bthe house\b|\bfloors?\b": "package, layer",
+    r"\bletter of (?:it|the stop|a stop)\b": "part of the stop",
+    r"within a character": "inside a character",
+    r"half (?:a|the) character(?!:)": "incomplete character",
+    r"around an engine": "with an engine",
+    r"until it is said|unless it is said|if it is not said": "by default",
+    r"\bnobody\b(?! finishes)": "name who",
+    r"\bof ours\b|\bof yours\b": "your, our",
+    r"\bsees to it\b": "makes sure",
+    r"\bas it were\b": "",
+    r"\bhearsay\b|\bperhaps\b": "sometimes, may",
+}
+"""What not to write, and what to write instead."""
+
+EVERYWHERE = {
+    r"\bdear\b", r"at last\b", r"what is none", r"that of those", r"is not to be had",
+    r"by itself alone", r"so many an? ", r"as good as", r"\bto be woken\b", r"has its turn",
+    r"closes the door", r"\bknows nothing\b", r"has no doubts?", r"\bthe price of\b", r"\bmended\b",
+    r"\bput to\b", r"\bthe judge\b", r"\bthe house\b|\bfloors?\b",
+    r"until it is said|unless it is said|if it is not said", r"\bsees to it\b", r"\bas it were\b",
+}  # fmt: skip
+"""Phrases that are gone from the README and from the source's docstrings, comments and messages.
+
+The others are still there in the source. Add a phrase when its last use is gone.
+"""
+
+SOURCES = sorted([*ROOT.glob("streamdec/**/*.py"), *ROOT.glob("plugins/*/streamdec_*/**/*.py")])
+
+
+def prose(text: str) -> str:
+    """The text of a page without its code, its comments and the addresses of its links."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"`[^`\n]*`", "`", text)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    return re.sub(r"[ \t]*\n(?!\n)[ \t]*", " ", text)
+
+
+def found_in(text: str, phrases: set[str]) -> list[str]:
+    """Each phrase with the words around it, and what to write instead."""
+    return [
+        f"...{text[max(0, match.start() - 30) : match.end() + 30]}... ({PHRASES[phrase]})"
+        for phrase in sorted(phrases)
+        for match in re.finditer(phrase, text, re.IGNORECASE)
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_has_none_of_these_phrases(page: str) -> None:
+    assert found_in(prose(Page(page).text), {*PHRASES}) == []
+
+
+def test_readme_and_source_have_none_of_those_that_are_gone() -> None:
+    assert len(SOURCES) > 200
+    found = {"README.md": found_in(prose(Page("README.md").text), EVERYWHERE)}
+    for path in SOURCES:
+        with path.open("rb") as lines:
+            words = [
+                token.string.lstrip("# ")
+                for token in tokenize.tokenize(lines.readline)
+                if token.type in (tokenize.STRING, tokenize.COMMENT)
+            ]
+        found[str(path.relative_to(ROOT))] = found_in(prose("\n".join(words)), EVERYWHERE)
+    assert {path: phrases for path, phrases in found.items() if phrases} == {}
+
+
+def test_a_phrase_is_found() -> None:
+    """Over the end of a line, but not in code."""
+    assert found_in(prose("It waits for\never."), {r"\bfor ever\b"}) == [
+        "...It waits for ever.... (until ..., without a limit)"
+    ]
+    assert found_in(prose("It `waits for ever`.\n\n```python\nfor ever\n```\n"), {*PHRASES}) == []
+
+
+def test_only_pages_that_are_there_are_left_out() -> None:
+    assert {page for page in OTHERS if not (ROOT / page).exists()} == set()
+    assert len(PAGES) > 25
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if not page.endswith("/index.md")])
+def test_a_page_begins_with_what_the_reader_can_do(page: str) -> None:
+    """The first paragraph is "After this page ..."; that of the front page says what it is."""
+    if page == "docs/index.md":
+        return
+    _, _, first, *_ = Page(page).text.split("\n", 3)
+    assert first.startswith("After this page "), first
+
+
+LIMIT = 25
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_sentences_are_short(page: str) -> None:
+    """Under 25 words, in paragraphs and items. Rows of tables and lists of names may be longer."""
+    text = re.sub(r"^(?:\||#).*$", "", Page(page).text, flags=re.MULTILINE)
+    text = re.sub(r"^```.*?^```$", "\n", text, flags=re.MULTILINE | re.DOTALL)
+    blocks = re.split(r"\n\n|\n(?=\s*(?:-|\d+\.) )", text)
+    long = []
+    for block in blocks:
+        for sentence in re.split(r"(?<=[.?!:;])[)*]*\s+", prose(block)):
+            words = [word for word in sentence.split() if re.search(r"\w", word)]
+            if len(words) >= LIMIT and sentence.count("`") < 6:
+                long.append((len(words), sentence))
+    assert long == []
