@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-
 from streamdec.cli.completion import VARIABLE as COMPLETES
+
 from tests.support.pages import ROOT, Page
 
 PAGE = Page("docs/reference/settings.md")
