@@ -167,7 +167,7 @@ def rows(draws: int, seed: int) -> Iterator[dict[str, Any]]:
     yield {"transformers": transformers.__version__, "texts": TEXTS, "files": files}
     ids = {text: i for i, text in enumerate(SPECIAL)}
     for name in (*CLASSES, "TokenizersBackend"):
-        cls = getattr(transformers, name, None)
+        cls: Any = getattr(transformers, name, None)
         kind = getattr(getattr(cls, "model", None), "__name__", "BPE")
         forms = ["tokenizer.json"] * draws
         if name != "TokenizersBackend":
@@ -222,7 +222,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("file", nargs="?", type=Path, default=GOLDENS)
     asked = parser.parse_args()
-    compact = {"separators": (",", ":"), "ensure_ascii": False}
+    compact: Any = {"separators": (",", ":"), "ensure_ascii": False}
     found = (*rows(asked.draws, asked.seed), *hashes())
     lines = [json.dumps(row, **compact) for row in found]
     asked.file.write_text("\n".join(lines) + "\n", "utf-8")

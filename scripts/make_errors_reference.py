@@ -474,7 +474,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "log INFO",
-            "'<eos>' is the text of a skipped special token; its ids (999,) stop too",
+            "'<eos>' is the text of a skipped special token; its ids (999,) count too",
             "Once for each stop: as text such a stop could never be complete.",
             LAWS,
         ),

@@ -56,9 +56,9 @@ def placeholder(role: str) -> str:
 class Maker:
     """Instances of one class."""
 
-    def __init__(self, cls: type, charsmap: str) -> None:
+    def __init__(self, cls: Any, charsmap: str) -> None:
         self.cls = cls
-        self.kind = cls.model.__name__  # type: ignore[attr-defined]
+        self.kind = cls.model.__name__
         self.charsmap = charsmap
         self.parameters = inspect.signature(cls).parameters
 

@@ -93,9 +93,9 @@ class CpuExecutor(Executor):  # type: ignore[misc]
             self.ids[name] += new
         return ModelRunnerOutput(names, {name: i for i, name in enumerate(names)}, sampled)
 
-    @torch.inference_mode()
     def _next(self, ids: list[int]) -> int:
-        return int(self.model(torch.tensor([ids])).logits[0, -1].argmax())
+        with torch.inference_mode():
+            return int(self.model(torch.tensor([ids])).logits[0, -1].argmax())
 
     def compile_or_warm_up_model(self) -> None:
         """Nothing is compiled."""

@@ -8,11 +8,18 @@ Modules::
     huggingface               a tokenizer.json, read by tokenizers, which defines its ids
       _tokenizer_json         reading that file
       _decoder_chain          its decoders as rules
-      apply_tokenizer_config  the files beside it that change its added tokens
-      declared_tokens         what those files declare
-      tokenizer_config        reading those files
+      apply_tokenizer_config  the files beside it, as transformers 5 applies them
+      class_pipelines         classes of transformers that build their tokenizer
       added_vocabulary        its added tokens, for preflight
-    hybrid                    the same, encoded by fastokens if it gives the same ids
+    folder_tokens             the special and added tokens of a folder, for every format
+      declared_tokens         what the files declare
+      tokenizer_config        reading those files
+      tokenizer_class         the class that transformers chooses
+      transformers_facts      its defaults
+    assembled                 a tokenizer.json made in memory from other files
+      sentencepiece_proto     reading and writing a SentencePiece model
+    hybrid                    a tokenizer.json, encoded by fastokens if it gives the same ids
+    fast_path                 the trial of fastokens, for every backend
       _fastokens              that library
       _fastokens_check        whether it may be used for a file
       _probes                 the rules and strings of that check
@@ -22,6 +29,7 @@ Modules::
     tiktoken                  rank files
       encodings               the regex and special tokens of each known rank file
       rank_files              reading them, hashes, and tiktoken's cache
+      rank_encodings          which encoding a rank file has
       tekken                  Mistral's JSON, encoded by tiktoken
     sentencepiece             a tokenizer.model
     gguf                      a llama.cpp file

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 from tokenizers import Tokenizer
 
+from streamdec.backends._common import guarded
 from streamdec.backends._fastokens import FastEncoder, Mode, ids_of, import_fastokens
 from streamdec.backends._probes import GUARDED, probes_of, static_faults
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
@@ -24,7 +25,7 @@ _EVERY = 8
 
 
 class SlowIds(Protocol):
-    """How the Hugging Face library encodes texts."""
+    """How the other library encodes texts."""
 
     def __call__(
         self, texts: Sequence[str], *, add_special_tokens: bool, special: Literal["parse", "text"]
@@ -41,16 +42,17 @@ class FastokensCheck:
     """The check of fastokens against one file, step by step.
 
     Args:
-        tokenizer: The Hugging Face library's tokenizer of the file.
+        tokenizer: The Hugging Face library's tokenizer of the file; None to make it from
+            ``content``.
         content: Returns the file, which may take some time.
         renumbered: As for ``static_faults``.
-        slow_ids: How the Hugging Face library encodes.
+        slow_ids: How the other library encodes.
         is_stopped: Called between steps; :class:`Stopped` is raised if it returns True.
     """
 
     def __init__(
         self,
-        tokenizer: Tokenizer,
+        tokenizer: Tokenizer | None,
         content: Callable[[], bytes],
         *,
         renumbered: Sequence[str],
@@ -72,14 +74,18 @@ class FastokensCheck:
 
         Raises MissingExtraError without fastokens and TokenizerLoadError if a rule excludes it.
         """
+        if self._tokenizer is not None:
+            self._check_rules(self._tokenizer)
+        import_fastokens()
+
+    def _check_rules(self, tokenizer: Tokenizer) -> None:
         try:
-            faults = static_faults(self._tokenizer, self._renumbered)
+            faults = static_faults(tokenizer, self._renumbered)
             fault = next(iter(faults), None)
         except TokenizerLibraryError as error:
             raise _not_compared(error) from error
         if fault is not None:
             raise TokenizerLoadError(f"fastokens may give other ids: {fault}")
-        import_fastokens()
 
     def build_and_compare(self) -> FastEncoder:
         """Return an encoder that gave the same ids for all probes without :attr:`guarded`.
@@ -93,14 +99,20 @@ class FastokensCheck:
             raise _not_compared(error) from error
 
     def _build_and_compare(self) -> FastEncoder:
-        text = self._content().decode("utf-8-sig")
+        content = self._content()
+        self._go_on()
+        tokenizer = self._tokenizer
+        if tokenizer is None:
+            tokenizer = guarded(Tokenizer.from_buffer, content)
+            self._check_rules(tokenizer)
+        text = content.decode("utf-8-sig")
         self._go_on()
         started = perf_counter()
         encoder = FastEncoder(text)
         built = perf_counter()
         self.seconds["fastokens"] = built - started
         self._go_on()
-        self._compare(encoder)
+        self._compare(tokenizer, encoder)
         self.seconds["probes"] = perf_counter() - built
         others = [probe for probe in self.differing if GUARDED not in probe]
         if others:
@@ -108,9 +120,9 @@ class FastokensCheck:
         self.guarded = GUARDED if self.differing else ""
         return encoder
 
-    def _compare(self, encoder: FastEncoder) -> None:
-        probes = probes_of(self._tokenizer)
-        added = self._tokenizer.get_added_tokens_decoder()
+    def _compare(self, tokenizer: Tokenizer, encoder: FastEncoder) -> None:
+        probes = probes_of(tokenizer)
+        added = tokenizer.get_added_tokens_decoder()
         special = {token_id for token_id, token in added.items() if token.special}
         different: dict[str, None] = {}
         spelling: list[str] = []
@@ -123,7 +135,9 @@ class FastokensCheck:
         # text that spells one can have other ids than before.
         some = probes[::_EVERY]
         rest: list[tuple[Mode, Sequence[str]]] = [((True, "parse"), some)]
-        rest.append(((False, "text"), [*spelling, *some]))
+        # A special token that the model has as a word may be the word of another text.
+        contents = [token.content for token in added.values() if token.special]
+        rest.append(((False, "text"), [*spelling, *some, *contents]))
         for mode, compared in rest:
             triples = self._pairs(encoder, compared, mode)
             different.update((probe, None) for probe, fast, slow in triples if fast != slow)

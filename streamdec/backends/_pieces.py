@@ -25,7 +25,7 @@ from streamdec.protocols import (
     WordPiece,
 )
 
-__all__ = ["bytes_of", "library_stages"]
+__all__ = ["BYTE_OF_LETTER", "bytes_of", "library_stages"]
 
 # What the decoder ``ByteFallback`` parses, by Rust's ``u8::from_str_radix``; others are text.
 _BYTE = re.compile(r"<0x(?:[0-9A-Fa-f]{2}|\+[0-9A-Fa-f])>")
@@ -38,7 +38,7 @@ def _alphabet() -> dict[str, int]:
     return {chr(b): b for b in printable} | {chr(0x100 + n): b for n, b in enumerate(others)}
 
 
-_BYTE_OF_LETTER = _alphabet()
+BYTE_OF_LETTER = _alphabet()
 """GPT-2's byte alphabet (``bytes_to_unicode`` in its encoder.py)."""
 
 
@@ -59,7 +59,7 @@ def bytes_of(rules: TextRules, piece: str | bytes) -> bytes:
 
 def _byte_level(piece: str) -> bytes:
     try:
-        return bytes(map(_BYTE_OF_LETTER.__getitem__, piece))
+        return bytes(map(BYTE_OF_LETTER.__getitem__, piece))
     except KeyError:
         return piece.encode()
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-__all__ = ["ENCODINGS", "EncodingSpec", "RankFile", "encoding_of_model"]
+__all__ = ["ENCODINGS", "PLAIN", "EncodingSpec", "RankFile", "encoding_of_model"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,13 @@ _LLAMA3 = (
     rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_SPACES}"
 )
 _QWEN = _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+
+
+PLAIN: Mapping[str, str] = {
+    _CL100K: _LLAMA3,
+    _GPT2: r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+}
+"""Regexes that split every text alike, without possessive groups, by the regex of an encoding."""
 
 
 def _cased(beyond: str = "", slash: str = "") -> str:

@@ -15,15 +15,14 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from streamdec.backends._base import BaseTokenizer
 from streamdec.backends._common import (
     cached_property,
     checked_ids,
@@ -34,9 +33,11 @@ from streamdec.backends._common import (
 )
 from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._pieces import bytes_of
+from streamdec.backends.fast_path import FastOptions, FastPath
 from streamdec.backends.gguf_cutting import CUTTING
 from streamdec.backends.gguf_metadata import read_metadata
-from streamdec.encoding import Special, SpecialTokens
+from streamdec.backends.sentencepiece_proto import model_proto
+from streamdec.encoding import Encoding, Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
     StreamdecWarning,
@@ -72,7 +73,7 @@ _ROLES = {
 }
 
 
-class GGUFTokenizer(BaseTokenizer):
+class GGUFTokenizer(FastPath):
     """The tokenizer in a GGUF file; ``source`` is its path.
 
     Weights are not read. :attr:`encodes` says whether texts can be encoded. The encoder is made for
@@ -142,9 +143,28 @@ class GGUFTokenizer(BaseTokenizer):
         kind = type(self)
         return {
             name: value
-            for name, value in self.__dict__.items()
+            for name, value in self._without_fast().items()
             if not isinstance(getattr(kind, name, None), cached_property)
         }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._options.fast != "off":
+            self.report = replace(self.report, active="gguf", guarded="", differing=())
+            self._begin(self._as_tokenizer_json, self._options)
+
+    def begin_fast(self, options: FastOptions) -> None:
+        """Build fastokens for a byte-level BPE, and use it if it gives the same ids.
+
+        ``options`` say when. Raises :class:`~streamdec.MissingExtraError` and
+        :class:`~streamdec.TokenizerLoadError` if they are strict.
+        """
+        if self._kind == "gpt2" and self.encodes == "best effort":
+            self._file = f"{self.report.reason}; "
+            self._begin(self._as_tokenizer_json, options)
+
+    def _as_tokenizer_json(self) -> bytes:
+        return guarded(self._of_special_tokens.to_str).encode()
 
     # --- decoding ---------------------------------------------------------------------------------
 
@@ -221,24 +241,68 @@ class GGUFTokenizer(BaseTokenizer):
         how = f"of the kind {self._kind}, cut as {self._pre!r:.80}"
         return f"no: this file does not tell how a text is cut ({how})"
 
+    def _all_ids(
+        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
+    ) -> Sequence[Sequence[int] | bytes]:
+        if self._fast is None:
+            return super()._all_ids(texts, special, add_special_tokens=add_special_tokens)
+        if special == "forbid":
+            for text in texts:
+                self._refuse_special(text)
+        found = self._fast_ids(texts, special, add_special_tokens=False)
+        if found is None:
+            return super()._all_ids(texts, special, add_special_tokens=add_special_tokens)
+        self._warn_once()
+        for ids in found if special != "parse" else ():
+            self._refuse_words(Encoding(ids))
+        before, after = self._added if add_special_tokens else ((), ())
+        first, last = bytes(Encoding(before)), bytes(Encoding(after))
+        return [first + ids + last for ids in found] if before or after else found
+
+    def slow_ids(
+        self,
+        texts: Sequence[str],
+        *,
+        add_special_tokens: bool,
+        special: Literal["parse", "text"] = "parse",
+    ) -> list[bytes]:
+        """Return the ids of each of ``texts`` that ``tokenizers`` gives, four bytes each.
+
+        For comparisons. ``special`` is as for ``encode``. ``add_special_tokens`` adds nothing here.
+
+        Raises :class:`~streamdec.EncodeError` for a text that cannot be encoded, and
+        :class:`~streamdec.TokenizerLibraryError` if the library fails.
+        """
+        encoder = self._of_plain_text if special == "text" else self._of_special_tokens
+        results = guarded(encoder.encode_batch_fast, [*texts], add_special_tokens=False)
+        return [bytes(Encoding(result.ids)) for result in results]
+
     def _ids(self, text: str, special: Special) -> Sequence[int]:
         if self.encodes != "best effort":
             raise EncodeError(f"{self.name!r} encodes {self.encodes}; it decodes")
+        self._warn_once()
         if self._kind == "llama":
             found: Sequence[int] = self._sentencepiece._ids(text, special)
             return found
         if special == "forbid":
-            spelled = next((name for name in self._names if name in text), None)
-            if spelled is not None:
-                raise EncodeError(f"the special token {spelled!r} at index {text.index(spelled)}")
+            self._refuse_special(text)
         if self._kind == "rwkv":
             return list(self._longest(text, special))
         encoder = self._of_plain_text if special == "text" else self._of_special_tokens
         ids: list[int] = guarded(encoder.encode_batch_fast, [text], add_special_tokens=False)[0].ids
-        if special != "parse" and (words := self._control.intersection(ids)):
+        if special != "parse":
+            self._refuse_words(ids)
+        return ids
+
+    def _refuse_special(self, text: str) -> None:
+        spelled = next((name for name in self._names if name in text), None)
+        if spelled is not None:
+            raise EncodeError(f"the special token {spelled!r} at index {text.index(spelled)}")
+
+    def _refuse_words(self, ids: Iterable[int]) -> None:
+        if words := self._control.intersection(ids):
             name = self._tokens[min(words)]
             raise EncodeError(f"the special token {name!r}, which is a word of the model as well")
-        return ids
 
     def _longest(self, text: str, special: Special) -> Iterator[int]:
         """Yield the longest token at each place; without one, the unknown token for a byte."""
@@ -266,7 +330,6 @@ class GGUFTokenizer(BaseTokenizer):
     @cached_property
     def _ids_by_bytes(self) -> dict[int, tuple[Sequence[int], dict[bytes, int]]]:
         """For each first byte the lengths of its tokens, descending, and their ids."""
-        self._warn()
         known: dict[int, dict[bytes, int]] = {}
         for token_id in reversed(range(len(self._tokens))):
             data = self.piece(token_id) or b""
@@ -296,24 +359,28 @@ class GGUFTokenizer(BaseTokenizer):
         ]
         return before, after[:1]
 
-    def _warn(self) -> None:
+    _is_warned = False
+
+    def _warn_once(self) -> None:
+        if self._is_warned:
+            return
+        self._is_warned = True
         warnings.warn(
             f"{self.name!r}: a GGUF file does not tell all of how a text is cut; encoding is best "
             "effort",
             StreamdecWarning,
-            stacklevel=4,
+            stacklevel=6,
         )
 
     @cached_property
     def _sentencepiece(self) -> Any:
         from streamdec.backends.sentencepiece import SentencePieceTokenizer
 
-        self._warn()
         kinds = (kind or _NORMAL for kind in self._types)
         pieces = zip(self._tokens, self._scores, kinds, strict=True)
         try:
             return SentencePieceTokenizer.from_content(
-                _model_proto(pieces, self._strips), self.name
+                model_proto(pieces, adds_prefix=self._strips), self.name
             )
         except TokenizerLoadError as error:
             raise EncodeError(f"{error}; it decodes") from error
@@ -342,7 +409,6 @@ class GGUFTokenizer(BaseTokenizer):
 
     @cached_property
     def _of_plain_text(self) -> Tokenizer:
-        self._warn()
         tokenizer = self._word_piece() if self._kind == "bert" else self._bpe()
         tokenizer.add_tokens(self._user_defined)
         return tokenizer
@@ -457,37 +523,3 @@ def _byte(name: str) -> bytes:
     if found is None:
         raise ValueError(f"a byte token {name!r:.40}, which is not spelled as <0xE4>")
     return bytes.fromhex(found[1])
-
-
-# --- a SentencePiece model ------------------------------------------------------------------------
-
-
-def _model_proto(pieces: Iterator[tuple[str, float, int]], adds_prefix: bool) -> bytes:
-    """Return a ModelProto of these pieces, scores and types, whose numbers both formats share.
-
-    The format is ``src/sentencepiece_model.proto`` of google/sentencepiece: BPE with bytes, and no
-    normalization but a space before the text.
-    """
-    parts = []
-    for text, score, kind in pieces:
-        fields = _field(1, text.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, kind)
-        parts.append(_field(1, fields))
-    trainer = _number(3, 2) + _number(35, 1)
-    normalizer = _field(1, b"identity") + _number(3, adds_prefix) + _number(4, 0) + _number(5, 1)
-    return b"".join(parts) + _field(2, trainer) + _field(3, normalizer)
-
-
-def _field(number: int, data: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
-
-
-def _number(number: int, value: int) -> bytes:
-    return _varint(number << 3) + _varint(value)
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])

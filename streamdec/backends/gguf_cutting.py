@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from streamdec.backends.encodings import ENCODINGS
+from streamdec.backends.encodings import ENCODINGS, PLAIN
 
 __all__ = ["CUTTING", "Cutting"]
 
@@ -31,7 +31,7 @@ class Cutting:
     """Whether the models' own tokenizers normalize to NFC first, which llama.cpp does not do."""
 
 
-_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_GPT2 = PLAIN[ENCODINGS["gpt2"].pattern]
 _LLAMA3 = ENCODINGS["llama3"].pattern
 _QWEN = ENCODINGS["qwen"].pattern
 _O200K = ENCODINGS["o200k_base"].pattern

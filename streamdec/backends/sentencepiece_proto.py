@@ -1,4 +1,4 @@
-"""Read a SentencePiece model: its pieces, and how it normalizes a text.
+"""Read and write SentencePiece models: pieces, and how a text is normalized.
 
 In: the bytes of a ``tokenizer.model``, a protobuf message (``src/sentencepiece_model.proto`` of
 google/sentencepiece). Out: the fields that a tokenizer needs. No library is used, and every length
@@ -8,11 +8,11 @@ is checked.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["CONTROL", "MAX_MODEL", "NORMAL", "USER_DEFINED", "ModelProto", "Piece"]
+__all__ = ["CONTROL", "MAX_MODEL", "NORMAL", "USER_DEFINED", "ModelProto", "Piece", "model_proto"]
 
 MAX_MODEL = 2**24
 """Largest model, in bytes; the largest known has 5 million. Parsing takes up to 40 times as much
@@ -143,3 +143,37 @@ def _int(value: Value) -> int:
 
 def _text(value: Value) -> str:
     return _bytes(value).decode()
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def model_proto(pieces: Iterable[tuple[str, float, int]], *, adds_prefix: bool) -> bytes:
+    """Return a ModelProto of these pieces, scores and types, whose numbers both formats share.
+
+    The format is ``src/sentencepiece_model.proto`` of google/sentencepiece: BPE with bytes, and no
+    normalization but a space before the text.
+    """
+    parts = []
+    for text, score, kind in pieces:
+        fields = _message(1, text.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, kind)
+        parts.append(_message(1, fields))
+    trainer = _number(3, 2) + _number(35, 1)
+    normalizer = _message(1, b"identity") + _number(3, adds_prefix) + _number(4, 0) + _number(5, 1)
+    return b"".join(parts) + _message(2, trainer) + _message(3, normalizer)
+
+
+def _message(number: int, data: bytes) -> bytes:
+    return _written(number << 3 | 2) + _written(len(data)) + data
+
+
+def _number(number: int, value: int) -> bytes:
+    return _written(number << 3) + _written(value)
+
+
+def _written(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])

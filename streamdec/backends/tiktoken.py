@@ -15,13 +15,13 @@ import os
 import pickle
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from streamdec.backends._base import BaseTokenizer
 from streamdec.backends._common import (
     cached_property,
     checked_ids,
@@ -32,10 +32,20 @@ from streamdec.backends._common import (
 from streamdec.backends._extras import library
 from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._reading import read_bounded
-from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
+from streamdec.backends.assembled import from_ranks
+from streamdec.backends.encodings import ENCODINGS, PLAIN, EncodingSpec
+from streamdec.backends.fast_path import FastOptions, FastPath
 from streamdec.backends.folder_tokens import FolderTokens, read_folder
-from streamdec.backends.rank_files import cached_file, encodings_of, parse_ranks, sha256_of
-from streamdec.encoding import Special, SpecialTokens
+from streamdec.backends.rank_encodings import (
+    check_ranks,
+    cut,
+    named_spec,
+    ranks_at_hand,
+    spec_of,
+    with_declared,
+)
+from streamdec.backends.rank_files import parse_ranks, sha256_of
+from streamdec.encoding import Encoding, Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
     TokenizerLibraryError,
@@ -48,16 +58,13 @@ if TYPE_CHECKING:
 
 __all__ = ["TiktokenTokenizer"]
 
-_MAX_CHARS = 400_000
-_MAX_RUN = 25_000
-_RUN = re.compile(r"\s++|\S++")
 _NAMED_BYTE = re.compile(rb"<0x([0-9A-F]{2})>")
 _NO_TEXT = re.compile("[\udc80-\udcff]")
 """Invalid UTF-8 as ``surrogateescape`` decodes it."""
 _RULES = TextRules(RawBytes())
 
 
-class TiktokenTokenizer(BaseTokenizer):
+class TiktokenTokenizer(FastPath):
     r"""A tokenizer of the library tiktoken.
 
     ``source`` is the path of a rank file, or a ``tiktoken.Encoding``. ``encoding`` chooses among
@@ -131,11 +138,11 @@ class TiktokenTokenizer(BaseTokenizer):
         >>> TiktokenTokenizer.named(spec, "path/to/model.tiktoken")
         TiktokenTokenizer('path/to/model.tiktoken', mine)
         """
-        spec = _named(encoding, ENCODINGS)
+        spec = named_spec(encoding, ENCODINGS)
         if ranks is not None:
             content, name = read_bounded(Path(os.fsdecode(ranks))), str(ranks)
         else:
-            content, name = _ranks_at_hand(spec, allow_download=allow_download)
+            content, name = ranks_at_hand(spec, allow_download=allow_download)
         return cls.from_content(content, name, spec)
 
     @classmethod
@@ -168,11 +175,11 @@ class TiktokenTokenizer(BaseTokenizer):
         ranks = parse_ranks(content, name)
         if spec.ranks_below is not None:
             ranks = {token: rank for token, rank in ranks.items() if rank < spec.ranks_below}
-        self._take_ranks(ranks, _with_declared(spec, ranks, declared, name), name)
+        self._take_ranks(ranks, with_declared(spec, ranks, declared, name), name)
         self._declared = declared
 
     def _take_ranks(self, ranks: dict[bytes, int], spec: EncodingSpec, name: str) -> None:
-        _check(ranks, spec, name)
+        check_ranks(ranks, spec, name)
         try:
             self._encoding = guarded(
                 library("tiktoken", "tiktoken").Encoding,
@@ -186,6 +193,33 @@ class TiktokenTokenizer(BaseTokenizer):
         self._spec = spec
         self._declared = None
         self._ranks_hash = _hash_of(ranks)
+
+    def begin_fast(self, options: FastOptions) -> None:
+        """Build fastokens for these ranks, and use it if it gives the same ids.
+
+        ``options`` say when. Raises :class:`~streamdec.MissingExtraError` and
+        :class:`~streamdec.TokenizerLoadError` if they are strict.
+        """
+        self._file = f"{self.report.reason}: "
+        self._begin(self._as_tokenizer_json, options)
+
+    def _as_tokenizer_json(self) -> bytes:
+        single, spec = self._encoding.encode_single_token, self._spec
+        ranks = {data: single(data) for data in self._encoding.token_byte_values()}
+        for name in self._special_ids:
+            ranks.pop(name.encode(), None)
+        pattern = PLAIN.get(spec.pattern, spec.pattern)
+        return from_ranks(ranks, pattern, self._special_ids, is_nfc=spec.is_nfc)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the fast encoder, which is built again."""
+        return self._without_fast()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._options.fast != "off":
+            self.report = replace(self.report, active="tiktoken", guarded="", differing=())
+            self._begin(self._as_tokenizer_json, self._options)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.encoding_name})"
@@ -265,10 +299,46 @@ class TiktokenTokenizer(BaseTokenizer):
         if self._spec.is_nfc:
             text = unicodedata.normalize("NFC", text)
         ids: list[int] = []
-        for part in _cut(text) if self._spec.is_cut else (text,):
+        for part in cut(text) if self._spec.is_cut else (text,):
             encode = self._encoding.encode
             ids += guarded(encode, part, allowed_special=allowed, disallowed_special=())
         return ids
+
+    def _all_ids(
+        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
+    ) -> Sequence[Sequence[int] | bytes]:
+        if self._fast is None:
+            return super()._all_ids(texts, special, add_special_tokens=add_special_tokens)
+        if special == "forbid":
+            for text in texts:
+                self._refuse_special(text)
+        parts = [[*cut(text)] if self._spec.is_cut else [text] for text in texts]
+        flat = [part for of_text in parts for part in of_text]
+        found = self._fast_ids(flat, special, add_special_tokens=False)
+        if found is None:
+            return super()._all_ids(texts, special, add_special_tokens=add_special_tokens)
+        before, after = self._added if add_special_tokens else ((), ())
+        if len(flat) == len(texts) and not before and not after:
+            return found
+        ids = iter(found)
+        first, last = bytes(Encoding(before)), bytes(Encoding(after))
+        return [first + b"".join(islice(ids, len(of_text))) + last for of_text in parts]
+
+    def slow_ids(
+        self,
+        texts: Sequence[str],
+        *,
+        add_special_tokens: bool,
+        special: Literal["parse", "text"] = "parse",
+    ) -> list[bytes]:
+        """Return the ids of each of ``texts`` that tiktoken gives, four bytes each.
+
+        For comparisons. ``special`` is as for ``encode``. ``add_special_tokens`` adds nothing here.
+
+        Raises :class:`~streamdec.EncodeError` for a text that cannot be encoded, and
+        :class:`~streamdec.TokenizerLibraryError` if the library fails.
+        """
+        return [bytes(Encoding(self._ids(text, special))) for text in texts]
 
     def _encoding_identity(self) -> bytes | None:
         try:
@@ -343,87 +413,6 @@ class TiktokenTokenizer(BaseTokenizer):
         return SpecialTokens(**known, additional_special_tokens=tuple(others))
 
 
-# --- which encoding a rank file is ----------------------------------------------------------------
-
-
-def spec_of(
-    sha256: str,
-    name: str,
-    encoding: str | EncodingSpec | None = None,
-    declared: FolderTokens | None = None,
-    encodings: Mapping[str, EncodingSpec] = ENCODINGS,
-) -> EncodingSpec:
-    """Return the encoding of the rank file with this ``sha256``; ``name`` is for messages.
-
-    Raises :class:`~streamdec.TokenizerLoadError` for an unknown file without ``encoding``, and for
-    a file that does not belong to ``encoding``.
-    """
-    found = encodings_of(sha256, encodings)
-    if encoding is not None:
-        return _checked(_named(encoding, encodings), found, sha256, name)
-    if found:
-        return found[0]
-    if declared is not None and "tokenization_kimi" in declared.code:
-        return encodings["kimi"]
-    known = ", ".join(encodings)
-    raise TokenizerLoadError(
-        f"{name}: a rank file of SHA-256 {sha256[:16]}…, which is none of {known}; such a file "
-        "does not say how text is cut: give encoding=EncodingSpec(name, pattern, special_tokens)"
-    )
-
-
-def _named(encoding: str | EncodingSpec, encodings: Mapping[str, EncodingSpec]) -> EncodingSpec:
-    if isinstance(encoding, EncodingSpec):
-        return encoding
-    if encoding not in encodings:
-        raise TokenizerLoadError(f"no encoding {encoding!r:.80}; known: {', '.join(encodings)}")
-    return encodings[encoding]
-
-
-def _checked(
-    spec: EncodingSpec, found: Sequence[EncodingSpec], sha256: str, name: str
-) -> EncodingSpec:
-    if spec.files and sha256 not in {file.sha256 for file in spec.files}:
-        is_of = f"it is the file of {found[0].name}" if found else f"its SHA-256 is {sha256[:16]}…"
-        raise TokenizerLoadError(f"{name}: not the rank file of {spec.name}: {is_of}")
-    return spec
-
-
-def _with_declared(
-    spec: EncodingSpec, ranks: Mapping[bytes, int], declared: FolderTokens | None, name: str
-) -> EncodingSpec:
-    """Return ``spec`` with the special tokens of ``declared``."""
-    by_id = {token_id: token for token, token_id in spec.special_tokens.items()}
-    first = max(ranks.values()) + 1
-    reserved = range(first, first + spec.num_reserved)
-    by_id.update({token_id: f"<|reserved_token_{token_id}|>" for token_id in reserved})
-    tokens = {} if declared is None else declared.by_id()
-    if not tokens:
-        special_tokens = {**spec.special_tokens, **{by_id[i]: i for i in reserved}}
-        return replace(spec, special_tokens=special_tokens)
-    taken = frozenset(tokens).intersection(ranks.values())
-    if taken:
-        some = ", ".join(map(str, sorted(taken)[:5]))
-        raise TokenizerLoadError(f"{name}: tokenizer_config.json adds tokens that it has: {some}")
-    by_id.update({token_id: token.content for token_id, token in tokens.items()})
-    special_tokens = {token: token_id for token_id, token in sorted(by_id.items())}
-    if len(special_tokens) < len(by_id):
-        raise TokenizerLoadError(f"{name}: tokenizer_config.json names two tokens alike")
-    return replace(spec, special_tokens=special_tokens)
-
-
-def _check(ranks: Mapping[bytes, int], spec: EncodingSpec, name: str) -> None:
-    """Raise TokenizerLoadError for ranks with which the library would panic."""
-    missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
-    if missing:
-        raise TokenizerLoadError(
-            f"{name}: {len(missing)} bytes without a token of their own, as {missing[0]:#04x}"
-        )
-    clash = frozenset(spec.special_tokens.values()).intersection(ranks.values())
-    if clash:
-        raise TokenizerLoadError(f"{name}: the id {min(clash)} is a special token's too")
-
-
 def _hash_of(ranks: dict[bytes, int]) -> str:
     """Return a hash of tokens and ranks, in 10 ms for 150,000 tokens."""
     order = list(ranks.values())
@@ -432,61 +421,8 @@ def _hash_of(ranks: dict[bytes, int]) -> str:
     return fingerprint_of(_RULES, ranks)
 
 
-# --- finding a rank file --------------------------------------------------------------------------
-
-
-def _ranks_at_hand(spec: EncodingSpec, *, allow_download: bool) -> tuple[bytes, str]:
-    """Return the rank file of ``spec`` and its name, from tiktoken's cache or the network."""
-    for file in spec.files:
-        path = cached_file(file)
-        if path is not None:
-            content = read_bounded(path)
-            if sha256_of(content) == file.sha256:
-                return content, str(path)
-    file = next((file for file in spec.files if file.url), RankFile(""))
-    reason = "nobody serves it"
-    if file.url:
-        reason = "downloads are not allowed (allow_download=True, or --allow-download, allows them)"
-        if allow_download:
-            try:
-                return _download(file), file.url
-            except TokenizerLibraryError as error:
-                reason = f"the download failed ({error.__cause__!r:.200})"
-    shown = f" ({file.url})" if file.url else ""
-    advice = f"Give the path of the file{shown}"
-    if file.url:
-        advice += ", or put it into the folder that TIKTOKEN_CACHE_DIR names, as tiktoken does"
-    raise TokenizerLoadError(f"the rank file of {spec.name} is not at hand: {reason}. {advice}")
-
-
-def _download(file: RankFile) -> bytes:
-    """Download with tiktoken, which checks the SHA-256 and caches the file."""
-    load = library("tiktoken.load", "tiktoken")
-    content: bytes = guarded(load.read_file_cached, file.url, file.sha256)
-    return content
-
-
 # --- names of bytes -------------------------------------------------------------------------------
 
 
 def _name_of_byte(escaped: re.Match[str]) -> str:
     return f"<0x{ord(escaped[0]) - 0xDC00:02X}>"
-
-
-# --- cutting long texts ---------------------------------------------------------------------------
-
-
-def _cut(text: str) -> Iterator[str]:
-    """Yield the parts of ``text`` that the references of Llama and Kimi encode separately."""
-    for start in range(0, len(text), _MAX_CHARS):
-        yield from _cut_runs(text[start : start + _MAX_CHARS])
-
-
-def _cut_runs(text: str) -> Iterator[str]:
-    """Split each run of white space, or of other characters, after 25,000 of them."""
-    start = 0
-    for run in _RUN.finditer(text) if len(text) > _MAX_RUN else ():
-        for place in range(run.start() + _MAX_RUN, run.end(), _MAX_RUN):
-            yield text[start:place]
-            start = place
-    yield text[start:]

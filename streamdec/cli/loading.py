@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import click
 
-from streamdec.backends.hybrid import MODES, VARIABLE
+from streamdec.backends.fast_path import MODES, VARIABLE
 from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.cli.progress import say
 from streamdec.cli.shared_options import collected

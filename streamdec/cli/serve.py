@@ -31,6 +31,8 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _DEFAULTS = ServerLimits()
 _LIMITS = {
     "body_bytes": "Bytes of a request.",
+    "bodies_bytes": "Bytes of all large requests whose answers have not begun.",
+    "values": "Strings, lists and objects of a request.",
     "messages": "Messages of a request.",
     "message_characters": "Characters of a message, as JSON.",
     "stops": "Stop strings, and stop ids, of a request.",

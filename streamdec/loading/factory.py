@@ -20,8 +20,9 @@ from streamdec.backends._chat import NewTemplate
 from streamdec.backends.assembled import Assembled, from_sentencepiece, from_vocabulary
 from streamdec.backends.caveats import warn_of_caveats
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec, encoding_of_model
+from streamdec.backends.fast_path import FastOptions, FastPath
 from streamdec.backends.folder_tokens import has_config
-from streamdec.backends.hybrid import FastOptions, HybridTokenizer
+from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.tokenizer_report import (
     FastMode,
     LoadedTokenizer,
@@ -83,9 +84,11 @@ def load_tokenizer(
 
     Args:
         path_or_name: a path, or a name as above.
-        fast: when fastokens is built for a tokenizer.json: in the ``"background"``, ``"now"`` or
-            ``"off"``, as described at :class:`~streamdec.HybridTokenizer`. None means the
-            environment's ``STREAMDEC_FAST``, else ``"background"``. No effect for other formats.
+        fast: when fastokens is built: in the ``"background"``, ``"now"`` or ``"off"``, as described
+            at :class:`~streamdec.HybridTokenizer`. None means the environment's
+            ``STREAMDEC_FAST``, else ``"background"``. It can encode for a tokenizer.json, a rank
+            file, a Tekken file, a byte-level GGUF file, and folders that are loaded as transformers
+            loads them.
         strict: whether it is an error if fastokens cannot be used; needs ``fast="now"``.
         apply_tokenizer_config: whether the files beside a tokenizer.json are applied, as
             transformers 5 and the engines that use it do. None means True for a folder and False
@@ -298,6 +301,8 @@ def _loaded(
         revision=source.revision,
         seconds={tokenizer.tokenizer_type: perf_counter() - started},
     )
+    if isinstance(tokenizer, FastPath):
+        tokenizer.begin_fast(options)
     return tokenizer
 
 

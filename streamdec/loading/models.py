@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -50,6 +49,8 @@ def read_models(path: str | os.PathLike[str]) -> dict[str, str]:
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the file and the reason.
     """
+    import tomllib  # takes longer than all else here, and most users have no table
+
     file = Path(os.fsdecode(path))
     try:
         with file.open("rb") as opened:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any, Literal, SupportsIndex, TypedDict, cast
 
 from streamdec.chunks import FinishReason
@@ -142,6 +141,8 @@ _NAMES_ELSEWHERE = {
 
 def unknown_option(what: str, name: str, known: Iterable[str]) -> TypeError:
     """Return the error for an option that ``what`` does not have, with the most similar name."""
+    from difflib import get_close_matches  # only for this error
+
     known = list(known)
     named = _NAMES_ELSEWHERE.get(name)
     near = [named] if named in known else get_close_matches(name, known, n=1, cutoff=0.7)

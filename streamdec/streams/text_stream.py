@@ -77,8 +77,8 @@ class TextStream(BaseStream[M]):
     Raises TypeError and ValueError for arguments as :func:`~streamdec.wrap` does.
 
     **Memory.** Nothing is queued: a stream keeps the decoder, one output of the source, and the
-    last chunk. **Cost.** If the source never waits, a token takes about twice as long as in an
-    asynchronous generator that only passes it on.
+    last chunk. **Cost.** If the source never waits, a token takes two to three times as long
+    as in an asynchronous generator that only passes it on.
 
     >>> import anyio
     >>> from streamdec import DecodeStream, MockTokenizer, TextStream

@@ -97,7 +97,7 @@ def test_the_file_alone_is_read_by_the_library(tmp_path: Path) -> None:
 def test_declared_ids_win_where_code_makes_the_tokenizer(tmp_path: Path) -> None:
     """A declared token replaces a piece (InternLM2), and no id is invented."""
     size = len(ModelProto.parse(sentencepiece(**OPTIONS)).pieces)
-    code = {"auto_map": {"AutoTokenizer": ["tokenization_x.X", None]}}
+    code: dict[str, Any] = {"auto_map": {"AutoTokenizer": ["tokenization_x.X", None]}}
     tokens = {str(size - 2): special("<|im_end|>")}
     folder = folder_of(tmp_path, added_tokens_decoder=tokens, pad_token="<none>", **code)
     tokenizer = load_tokenizer(folder, fast="off")

@@ -14,10 +14,11 @@ from tokenizers import Tokenizer as LibraryTokenizer
 
 from streamdec import DecodeStream, MockTokenizer, SnapshotError, Tokenizer
 from streamdec.backends._tokenizer_json import vocabulary_hash
-from streamdec.backends.gguf import GGUFTokenizer, _model_proto
+from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
+from streamdec.backends.sentencepiece_proto import model_proto
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.protocols import ByteFallback, ByteLevel, Concatenation, DecodingRule
 from streamdec.tokenizers import EncodingSpec
@@ -74,7 +75,7 @@ def sentencepiece(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:
     pytest.importorskip("sentencepiece")
     pieces = [("<unk>", 0.0, 2), *((f"<0x{byte:02X}>", 0.0, 6) for byte in range(256))]
     pieces += [(token, -float(i), 3 if i in special else 1) for i, token in enumerate(tokens)]
-    return SentencePieceTokenizer.from_content(_model_proto(iter(pieces), True))
+    return SentencePieceTokenizer.from_content(model_proto(pieces, adds_prefix=True))
 
 
 def mock(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:

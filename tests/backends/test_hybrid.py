@@ -22,8 +22,9 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from streamdec import load_tokenizer
 from streamdec.backends._fastokens import FastEncoder
 from streamdec.backends.comparison import Comparison, smallest
+from streamdec.backends.fast_path import VARIABLE
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.backends.hybrid import VARIABLE, HybridTokenizer
+from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.tokenizer_report import FastMode
 from streamdec.encoding import Special
 from streamdec.errors import (
@@ -443,7 +444,7 @@ def test_a_process_that_ends_does_not_wait_for_all_of_it(tmp_path: Path) -> None
     (tmp_path / "tokenizer.json").write_text(byte_level(), "utf-8")
     program = (
         "import sys, time, threading\n"
-        "from streamdec.backends import _fastokens_check, hybrid\n"
+        "from streamdec.backends import _fastokens, _fastokens_check, hybrid\n"
         "probes = _fastokens_check.probes_of\n"
         "def slowly(tokenizer):\n"
         "    threading.main_thread().join()\n"
@@ -451,7 +452,7 @@ def test_a_process_that_ends_does_not_wait_for_all_of_it(tmp_path: Path) -> None
         "def compared(*_, **__):\n"
         "    print('it goes on')\n"
         "_fastokens_check.probes_of = slowly\n"
-        "hybrid.FastEncoder.ids = compared\n"
+        "_fastokens.FastEncoder.ids = compared\n"
         "tokenizer = hybrid.HybridTokenizer(sys.argv[1])\n"
         "print(tokenizer.encode('the').ids)\n"
     )

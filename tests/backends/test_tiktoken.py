@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken
 
 from streamdec import DecodeStream
-from streamdec.backends import rank_files
+from streamdec.backends import rank_encodings, rank_files
 from streamdec.backends import tiktoken as backend
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
 from streamdec.backends.folder_tokens import FolderTokens, resolve
+from streamdec.backends.rank_encodings import spec_of
 from streamdec.backends.rank_files import sha256_of
-from streamdec.backends.tiktoken import TiktokenTokenizer, spec_of
+from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.core.tables import route_of
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
@@ -163,9 +164,9 @@ def cut_plainly(text: str, most: int, run: int) -> Iterator[str]:
 @given(st.text("a \n\x1c\u3000é", max_size=60))
 def test_where_long_texts_are_cut(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backend, "_MAX_CHARS", 17)
-        patch.setattr(backend, "_MAX_RUN", 3)
-        parts = list(backend._cut(text))
+        patch.setattr(rank_encodings, "_MAX_CHARS", 17)
+        patch.setattr(rank_encodings, "_MAX_RUN", 3)
+        parts = list(rank_encodings.cut(text))
     assert [p for p in parts if p] == [p for p in cut_plainly(text, 17, 3) if p]
 
 

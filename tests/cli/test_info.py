@@ -12,7 +12,7 @@ import pytest
 import tokenizers
 
 import streamdec
-from streamdec.backends.hybrid import VARIABLE
+from streamdec.backends.fast_path import VARIABLE
 from tests.cli.running import LIBRARY, TOKENIZER, run, run_process
 from tests.support.files import shared_folders
 

@@ -12,7 +12,7 @@ from typing import Any, SupportsIndex
 
 import pytest
 
-from streamdec.backends.hybrid import VARIABLE
+from streamdec.backends.fast_path import VARIABLE
 from streamdec.cli import streaming
 from streamdec.cli import verify as verify_module
 from streamdec.cli.progress import counted

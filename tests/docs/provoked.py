@@ -30,7 +30,7 @@ from streamdec import (
     load_tokenizer,
     stream,
 )
-from streamdec.backends.hybrid import VARIABLE
+from streamdec.backends.fast_path import VARIABLE
 from streamdec.bulk import BulkDecoder
 from streamdec.chat.template import ChatTemplate
 from streamdec.compat import TokenizersDecodeStream

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from streamdec.backends import _reading, gguf_metadata, sentencepiece, tokenizer_config
+from streamdec.backends import _reading, gguf_metadata, sentencepiece_proto, tokenizer_config
 from streamdec.core import byte_table, table, window
 from streamdec.core.stops import patterns, regex_matcher, stop_set, stop_sets
 from streamdec.loading import detect
 from streamdec.preflight import snapshot, turns
-from streamdec.server import ServerLimits, bodies
+from streamdec.server import ServerLimits, admission, bodies
 from streamdec.server.connections import Connection
 from streamdec.streams import reading, token_queue
 from tests.support.pages import Page
@@ -37,7 +37,7 @@ SERVER = ServerLimits()
         f"looks whether a stream was cancelled | {reading.MAX_TOKENS_AT_ONCE} |",
         f"{token_queue.MAX_SIZE:,}, or `maxsize`",
         f"{_reading.MAX_FILE // MIB} MiB (`MAX_FILE`)",
-        f"a SentencePiece model | {sentencepiece._MAX_MODEL // MIB} MiB",
+        f"a SentencePiece model | {sentencepiece_proto.MAX_MODEL // MIB} MiB",
         f"beside a tokenizer | {tokenizer_config._MAX_BYTES // MIB} MiB",
         (
             f"{gguf_metadata.MAX_METADATA // MIB} MiB, {gguf_metadata.MAX_ITEMS:,} items, "
@@ -53,8 +53,13 @@ SERVER = ServerLimits()
         f"{turns.MOST_SECONDS} s, in a child process",
         (
             f"{SERVER.body_bytes // MIB} MiB, {SERVER.body_seconds:g} s | the body of a request; "
-            f"of those from {bodies.LARGE // 1024} KiB on {bodies.MOST_LARGE} are read at once"
+            f"after {bodies.PATIENCE:g} s it must arrive at the rate of the largest body"
         ),
+        (
+            f"{SERVER.bodies_bytes // MIB} MiB | all bodies of {admission.LARGE // 1024} KiB "
+            "and more"
+        ),
+        f"`values` | {SERVER.values:,} |",
         f"`depth` | {SERVER.depth} |",
         f"`messages`, `message_characters` | {SERVER.messages:,}, {SERVER.message_characters:,} |",
         f"`stops`, `stop_characters` | {SERVER.stops}, {SERVER.stop_characters:,} |",

@@ -21,6 +21,7 @@ PAGES = {str(path.relative_to(ROOT)) for path in DOCS.rglob("*.md")}
 RUN_BY = {
     "docs/explanation/performance.md": "tests/performance/test_page.py",
     "docs/how-to/check-your-detokenizer.md": "tests/testing/test_how_to.py",
+    "docs/how-to/check-your-parser.md": "tests/testing/test_parser_page.py",
     "docs/how-to/coming-from-mlx-lm.md": "tests/docs/test_coming_from_mlx_lm.py",
     "docs/how-to/coming-from-transformers.md": "tests/docs/test_coming_from_transformers.py",
     "docs/how-to/coming-from-vllm.md": "tests/docs/test_coming_from_vllm.py",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 import sys
 import warnings
 from pathlib import Path
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec
-from streamdec.backends.hybrid import VARIABLE
+from streamdec.backends.fast_path import VARIABLE
+from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.backends.tokenizer_report import FastMode, LoadedTokenizer
 from streamdec.core.tables import route_of
 from streamdec.errors import (
@@ -113,24 +115,43 @@ def test_every_real_tokenizer_has_a_report(folder: Path) -> None:
         assert report.active in ("fastokens", "huggingface")
         assert (report.active == "fastokens") == report.reason.startswith("the same ids for ")
     else:
-        assert report.active == ACTIVE.get(found.format, "gguf")
+        assert report.active in ("fastokens", ACTIVE.get(found.format, "gguf"))
+        assert (report.active == "fastokens") == ("the same ids for " in report.reason)
 
 
 @pytest.mark.parametrize("fast", ["off", "now", "background", None])
-def test_other_formats_ignore_the_mode(
+def test_a_mode_is_for_other_formats_too(
     fast: FastMode | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("fastokens")
     monkeypatch.setenv(VARIABLE, "off")
-    write_json(tmp_path / "tekken.json", tekken())
+    pattern = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+"
+    write_json(tmp_path / "tekken.json", tekken(pattern=pattern))
     tokenizer = load_tokenizer(tmp_path, fast=fast, strict=fast == "now")
-    report = tokenizer.report
-    assert type(tokenizer).__name__ == "TekkenTokenizer"
-    assert (report.active, report.requested_by) == (
-        "tiktoken",
-        "argument" if fast else "environment",
+    assert isinstance(tokenizer, TekkenTokenizer)
+    report = tokenizer.wait()
+    assert report.requested_by == ("argument" if fast else "environment")
+    active = "fastokens" if fast in ("now", "background") else "tiktoken"
+    assert report.active == active
+    assert report.reason.startswith("a Tekken file: ")
+    ids = tokenizer.encode("hello 你好[INST] <s>", special="text").ids
+    assert (
+        ids
+        == load_tokenizer(tmp_path, fast="off").encode("hello 你好[INST] <s>", special="text").ids
     )
-    assert report.reason == "a Tekken file"
-    assert os.environ[VARIABLE] == "off"
+    assert pickle.loads(pickle.dumps(tokenizer)).wait().active == active
+
+
+def test_a_special_token_that_is_a_word_of_the_regex_excludes_fastokens(tmp_path: Path) -> None:
+    """Its letters give its id in fastokens, because the model must have it as a token."""
+    pytest.importorskip("fastokens")
+    names = [f"<{number}>" for number in range(2000)]
+    names[1999] = "word"
+    data = tekken(special_tokens=names, num_special=2000, pattern=r"\p{L}+|[^\p{L}]")
+    write_json(tmp_path / "tekken.json", data)
+    report = load_tokenizer(tmp_path, fast="now").report
+    assert report.active == "tiktoken"
+    assert "fastokens gives other ids for 'word'" in report.reason
 
 
 def test_an_unknown_mode_is_the_same_for_all(
@@ -195,10 +216,13 @@ def test_a_name_is_served_from_the_cache(name: str, cache: Path) -> None:
         pytest.skip("the folder of real tokenizers is not here")
     url = ENCODINGS["cl100k_base"].files[0].url
     (cache / hashlib.sha1(url.encode()).hexdigest()).write_bytes(path.read_bytes())
-    tokenizer = load_tokenizer(name, models={"mine": "cl100k_base"})
+    tokenizer = load_tokenizer(name, models={"mine": "cl100k_base"}, fast="off")
     assert tokenizer.encode("Hello world").ids == (9906, 1917)
     report = tokenizer.report
-    assert (report.active, report.reason) == ("tiktoken", "the encoding cl100k_base")
+    assert (report.active, report.reason) == (
+        "tiktoken",
+        "the encoding cl100k_base: fastokens is switched off",
+    )
     assert report.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
 

@@ -64,7 +64,7 @@ def checked(response: Any, status: int) -> dict[str, Any]:
         ({"prompt": "a", "stop": ["a", 1]}, "stop", "not 1"),
         ({"prompt": "a", "stop": {"a": 1}}, "stop", "a string"),
         ({"prompt": "a", "stop": ["a"] * 5}, "stop", "more than 4 stops, not 5"),
-        ({"prompt": "a", "stop": "a" * 41}, "stop", "the limit is 40"),
+        ({"prompt": "a", "stop": "a" * 41}, "stop", "exceeds max_stop_length (40)"),
         ({"prompt": "a", "stop_token_ids": [-1]}, "stop_token_ids", "-1"),
         ({"prompt": "a", "stop_token_ids": [1] * 5}, "stop_token_ids", "more than 4"),
         ({"prompt": "a", "stop_regex": "(a+)+b"}, "stop_regex", "not served"),

@@ -24,6 +24,9 @@ from streamdec.testing.parser_adapters import SglangReasoningParser, SglangToolP
 from streamdec.testing.text_parsers import TextParser, outcomes_of
 from tests.testing.parser_formats import ARGUMENTS, CALLS, NAME, ONE_CALL_ONLY, REASONING, TOOLS
 
+MOST_SHOWN = 5
+"""The most results of a parser that are printed."""
+
 
 def pieces_of(text: str, specials: Sequence[str]) -> list[str]:
     """Divide a text where a tokenizer could end a token."""
@@ -145,7 +148,7 @@ def main(engine: str) -> None:
                 f"{name:18}{what:11}{len(found)} results; wrong from {num_wrong} of {num_ways} "
                 f"cuts; token by token {by_token}"
             )
-            for each in found:
+            for each in found[:MOST_SHOWN]:
                 mark = "right" if each in right else "wrong"
                 print(f"    {mark} {each.count:4} {each.groups}")
                 print(f"         {each.error or each.fields}")
@@ -153,10 +156,14 @@ def main(engine: str) -> None:
 
 def joined(make: Callable[[], TextParser], pieces: Sequence[str]) -> dict[str, str]:
     """The result of all pieces one by one."""
-    parser, fields = make(), dict[str, str]()
-    for new in (*map(parser.step, pieces), parser.flush()):
-        for name, text in (new or {}).items():
-            fields[name] = fields.get(name, "") + text
+    fields: dict[str, str] = {}
+    try:
+        parser = make()
+        for new in (*map(parser.step, pieces), parser.flush()):
+            for name, text in (new or {}).items():
+                fields[name] = fields.get(name, "") + text
+    except Exception as error:  # noqa: BLE001 (it is the result)
+        fields["raised"] = f"{type(error).__name__}: {error}"
     return fields
 
 

@@ -282,14 +282,24 @@ CALLS = {
         lambda e: f"<|action_start|> <|plugin|>\n{as_json(e, 'parameters')}<|action_end|>",
         separator="\n",
     ),
-    "JSON list in <tool_calls>": Format(
-        ("jamba", "hunyuan_a13b"),
+    "JSON list of Jamba": Format(
+        ("jamba",),
         (),
         ("<tool_calls>", "</tool_calls>"),
+        as_json,
+        "<tool_calls>[\n    ",
+        ",\n    ",
+        "\n]</tool_calls>",
+    ),
+    "JSON list of Hunyuan A13B": Format(
+        ("hunyuan_a13b",),
+        (),
+        (),
         as_json,
         "<tool_calls>[",
         ", ",
         "]</tool_calls>",
+        prose="",
     ),
     "JSON list of Granite 3": Format(
         ("granite",), (), ("<|tool_call|>",), as_json, "<|tool_call|>[", ", ", "]"

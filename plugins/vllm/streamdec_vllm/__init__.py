@@ -10,7 +10,16 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["FIELD", "MARKERS", "SWITCH", "TRIED", "__version__", "register", "unregister"]
+__all__ = [
+    "FIELD",
+    "MARKERS",
+    "SWITCH",
+    "TRIED",
+    "__version__",
+    "markers_setting",
+    "register",
+    "unregister",
+]
 
 __version__ = "0.1.0"
 
@@ -28,6 +37,11 @@ markers for one request, as a list. An empty list ignores no stops."""
 
 TRIED = ("0.33",)
 """The series of vLLM that the tests of this plugin were run with."""
+
+
+def markers_setting() -> str:
+    """Return what ``MARKERS`` has in the environment; empty if it is not set."""
+    return os.environ.get(MARKERS, "")
 
 
 def register() -> None:

@@ -11,7 +11,6 @@ What differs from vLLM's own class, and why, is in the README.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from functools import cache, lru_cache
 from types import SimpleNamespace
@@ -26,7 +25,7 @@ from vllm.v1.engine.detokenizer import (
 from streamdec import FinishedError, StopConditions, StopSequenceDecoder, TokenIdError
 from streamdec.chunks import NOTHING, Chunk
 from streamdec.compat import decoder_for
-from streamdec_vllm import FIELD, MARKERS
+from streamdec_vllm import FIELD, MARKERS, markers_setting
 from streamdec_vllm.logs import say_once
 
 __all__ = ["Detokenizer", "why_unsupported"]
@@ -75,7 +74,7 @@ def _pairs(given: Any) -> Sections:
 @cache
 def _default_markers() -> Sections:
     """Return the markers of the environment variable."""
-    given = os.environ.get(MARKERS, "")
+    given = markers_setting()
     if not given.strip():
         return ()
     try:

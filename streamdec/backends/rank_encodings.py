@@ -1,0 +1,174 @@
+"""Which encoding a rank file has, and where its file is.
+
+In: a hash, a name, or what the files beside a rank file say. Out: an :class:`EncodingSpec` with all
+special tokens; the content of a file in tiktoken's cache; a text in the parts that are encoded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from streamdec.backends._common import guarded
+from streamdec.backends._extras import library
+from streamdec.backends._reading import read_bounded
+from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
+from streamdec.backends.folder_tokens import FolderTokens
+from streamdec.backends.rank_files import cached_file, encodings_of, sha256_of
+from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
+
+__all__ = ["check_ranks", "cut", "named_spec", "ranks_at_hand", "spec_of", "with_declared"]
+
+_MAX_CHARS = 400_000
+_MAX_RUN = 25_000
+_RUN = re.compile(r"\s++|\S++")
+
+
+def spec_of(
+    sha256: str,
+    name: str,
+    encoding: str | EncodingSpec | None = None,
+    declared: FolderTokens | None = None,
+    encodings: Mapping[str, EncodingSpec] = ENCODINGS,
+) -> EncodingSpec:
+    """Return the encoding of the rank file with this ``sha256``; ``name`` is for messages.
+
+    Raises :class:`~streamdec.TokenizerLoadError` for an unknown file without ``encoding``, and for
+    a file that does not belong to ``encoding``.
+    """
+    found = encodings_of(sha256, encodings)
+    if encoding is not None:
+        return _checked(named_spec(encoding, encodings), found, sha256, name)
+    if found:
+        return found[0]
+    if declared is not None and "tokenization_kimi" in declared.code:
+        return encodings["kimi"]
+    known = ", ".join(encodings)
+    raise TokenizerLoadError(
+        f"{name}: a rank file of SHA-256 {sha256[:16]}…, which is none of {known}; such a file "
+        "does not say how text is cut: give encoding=EncodingSpec(name, pattern, special_tokens)"
+    )
+
+
+def named_spec(
+    encoding: str | EncodingSpec, encodings: Mapping[str, EncodingSpec] = ENCODINGS
+) -> EncodingSpec:
+    """Return the encoding of that name. Raises TokenizerLoadError if there is none."""
+    if isinstance(encoding, EncodingSpec):
+        return encoding
+    if encoding not in encodings:
+        raise TokenizerLoadError(f"no encoding {encoding!r:.80}; known: {', '.join(encodings)}")
+    return encodings[encoding]
+
+
+def _checked(
+    spec: EncodingSpec, found: Sequence[EncodingSpec], sha256: str, name: str
+) -> EncodingSpec:
+    if spec.files and sha256 not in {file.sha256 for file in spec.files}:
+        is_of = f"it is the file of {found[0].name}" if found else f"its SHA-256 is {sha256[:16]}…"
+        raise TokenizerLoadError(f"{name}: not the rank file of {spec.name}: {is_of}")
+    return spec
+
+
+def with_declared(
+    spec: EncodingSpec, ranks: Mapping[bytes, int], declared: FolderTokens | None, name: str
+) -> EncodingSpec:
+    """Return ``spec`` with the special tokens of ``declared``."""
+    by_id = {token_id: token for token, token_id in spec.special_tokens.items()}
+    first = max(ranks.values()) + 1
+    reserved = range(first, first + spec.num_reserved)
+    by_id.update({token_id: f"<|reserved_token_{token_id}|>" for token_id in reserved})
+    tokens = {} if declared is None else declared.by_id()
+    if not tokens:
+        special_tokens = {**spec.special_tokens, **{by_id[i]: i for i in reserved}}
+        return replace(spec, special_tokens=special_tokens)
+    taken = frozenset(tokens).intersection(ranks.values())
+    if taken:
+        some = ", ".join(map(str, sorted(taken)[:5]))
+        raise TokenizerLoadError(f"{name}: tokenizer_config.json adds tokens that it has: {some}")
+    by_id.update({token_id: token.content for token_id, token in tokens.items()})
+    special_tokens = {token: token_id for token_id, token in sorted(by_id.items())}
+    if len(special_tokens) < len(by_id):
+        raise TokenizerLoadError(f"{name}: tokenizer_config.json names two tokens alike")
+    return replace(spec, special_tokens=special_tokens)
+
+
+def check_ranks(ranks: Mapping[bytes, int], spec: EncodingSpec, name: str) -> None:
+    """Raise TokenizerLoadError for ranks with which the library would panic."""
+    missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
+    if missing:
+        raise TokenizerLoadError(
+            f"{name}: {len(missing)} bytes without a token of their own, as {missing[0]:#04x}"
+        )
+    clash = frozenset(spec.special_tokens.values()).intersection(ranks.values())
+    if clash:
+        raise TokenizerLoadError(f"{name}: the id {min(clash)} is a special token's too")
+
+
+# --- finding a rank file --------------------------------------------------------------------------
+
+
+def ranks_at_hand(spec: EncodingSpec, *, allow_download: bool) -> tuple[bytes, str]:
+    """Return the rank file of ``spec`` and its name, from tiktoken's cache or the network."""
+    for file in spec.files:
+        path = cached_file(file)
+        if path is not None:
+            content = read_bounded(path)
+            if sha256_of(content) == file.sha256:
+                return content, str(path)
+    file = next((file for file in spec.files if file.url), RankFile(""))
+    reason = "nobody serves it"
+    if file.url:
+        reason = "downloads are not allowed (allow_download=True, or --allow-download, allows them)"
+        if allow_download:
+            try:
+                return _download(file), file.url
+            except TokenizerLibraryError as error:
+                reason = f"the download failed ({error.__cause__!r:.200})"
+    shown = f" ({file.url})" if file.url else ""
+    advice = f"Give the path of the file{shown}"
+    if file.url:
+        advice += ", or put it into the folder that TIKTOKEN_CACHE_DIR names, as tiktoken does"
+    raise TokenizerLoadError(f"the rank file of {spec.name} is not at hand: {reason}. {advice}")
+
+
+def _download(file: RankFile) -> bytes:
+    """Download with tiktoken, which checks the SHA-256 and caches the file."""
+    load = library("tiktoken.load", "tiktoken")
+    content: bytes = guarded(load.read_file_cached, file.url, file.sha256)
+    return content
+
+
+# --- cutting long texts ---------------------------------------------------------------------------
+
+
+def cut(text: str) -> Iterator[str]:
+    """Yield the parts of ``text`` that the references of Llama and Kimi encode separately."""
+    for start in range(0, len(text), _MAX_CHARS):
+        yield from _cut_runs(text[start : start + _MAX_CHARS])
+
+
+def _cut_runs(text: str) -> Iterator[str]:
+    """Split each run of white space, or of other characters, after 25,000 of them."""
+    start = 0
+    for run in _RUN.finditer(text) if _has_long_run(text) else ():
+        for place in range(run.start() + _MAX_RUN, run.end(), _MAX_RUN):
+            yield text[start:place]
+            start = place
+    yield text[start:]
+
+
+def _has_long_run(text: str) -> bool:
+    """Return whether a run has more than 25,000 characters: it then crosses a multiple of that."""
+    for place in range(_MAX_RUN, len(text), _MAX_RUN):
+        before = text[place - _MAX_RUN : place]
+        # How many characters of the run are before ``place``.
+        if text[place].isspace():
+            first = len(before) - len(before.rstrip())
+        else:
+            first = len(before.rsplit(None, 1)[-1]) if not before[-1].isspace() else 0
+        run = _RUN.match(text, place)
+        if run is not None and first + run.end() - place > _MAX_RUN:
+            return True
+    return False
