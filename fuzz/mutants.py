@@ -54,7 +54,7 @@ MUTANTS = (
     ),
     _core(
         "0: a stream does not move to the next state",
-        "walk",
+        "step",
         "self._row, self._moved = row, tally",
         "self._moved = tally",
     ),
@@ -133,7 +133,7 @@ MUTANTS = (
     ),
     _core(
         "4: the prompt is forgotten",
-        "walk",
+        "state",
         "self._primed: State = table.prime(prompt)",
         "self._primed: State = table.prime(())",
     ),
@@ -281,7 +281,7 @@ MUTANTS = (
     ),
     _core(
         "16: a bool is an id",
-        "walk",
+        "step",
         "if token_id > 1 or (type(token_id) is int and token_id >= 0):  # type: ignore[operator]",
         "if token_id >= 0:  # type: ignore[operator]",
     ),
@@ -321,7 +321,7 @@ MUTANTS = (
     ),
     _core(
         "positions: a token too many comes before the stop",
-        "stops/endings",
+        "stops/marks",
         "return next((tokens_in(mark) - 1 for mark in marks if code_points_in(mark) > place), 0)",
         "return next((tokens_in(mark) for mark in marks if code_points_in(mark) > place), 0)",
         STOP_LAWS,

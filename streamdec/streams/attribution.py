@@ -64,8 +64,8 @@ class TokenAttribution:
                 if known.token_ids == (*waiting, token_id):
                     waiting.clear()
                     return known
-            elif known.token_ids[0] == token_id:
-                return known  # if its first id were one of several, the text would be longer
+            elif known.token_ids == (token_id,):
+                return known
         waiting.append(token_id.__index__())
         if not chunk.text and chunk.finish_reason is None:
             return chunk

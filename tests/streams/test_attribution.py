@@ -14,6 +14,7 @@ from streamdec import (
     StopSequenceDecoder,
     stream,
 )
+from streamdec.protocols import Metaspace
 from streamdec.streams.attribution import TokenAttribution
 from tests.streams.engines import Engine
 
@@ -53,6 +54,15 @@ def test_a_token_is_covered_where_its_text_is_complete(
     ids: list[int], expected: list[tuple[str, tuple[int, ...]]]
 ) -> None:
     assert covered(ids, covering()) == expected
+
+
+def test_a_chunk_that_streams_share_has_the_ids_of_each() -> None:
+    """The first space of a text is removed, so its id waits for the chunk of the second."""
+    words = MockTokenizer.from_tokens(["\u2581Hello".encode(), "\u2581".encode()], [], Metaspace())
+    for _ in range(2):
+        spaces, word = (TokenAttribution(StopSequenceDecoder(words)) for _ in range(2))
+        assert covered([1, 1], spaces) == [("", ()), (" ", (1, 1))]
+        assert covered([0, 1], word) == [("Hello", (0,)), (" ", (1,))]
 
 
 def test_one_call_covers_what_many_do() -> None:
