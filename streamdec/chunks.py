@@ -174,15 +174,13 @@ class SectionChunk(Chunk):
         if not self.parts:
             return (self,)
         *firsts, (section, text) = self.parts
-        last = in_section(
-            section, text, self.finish_reason, self.stop_reason, self.unread_tokens, self.token_ids
-        )
-        return (*(in_section(*each) for each in firsts), last)
+        return (*(in_section(*each) for each in firsts), in_section(section, text, self))
 
 
-def in_section(section: str | None, text: str, *others: Any) -> Chunk:
-    """Return the chunk of ``text`` in ``section``; ``others`` are further arguments of Chunk."""
-    return Chunk(text, *others) if section is None else SectionChunk(text, *others, section=section)
+def in_section(section: str | None, text: str, last: Chunk = NOTHING) -> Chunk:
+    """Return the chunk of ``text`` in ``section``, with the finish and the ids of ``last``."""
+    others = last.finish_reason, last.stop_reason, last.unread_tokens, last.token_ids
+    return Chunk(text, *others) if section is None else SectionChunk(text, *others, section)
 
 
 def of_parts(parts: Sequence[tuple[str | None, str]], last: Chunk) -> Chunk:
@@ -196,11 +194,12 @@ def of_parts(parts: Sequence[tuple[str | None, str]], last: Chunk) -> Chunk:
             merged[-1] = section, merged[-1][1] + text
         elif text:
             merged.append((section, text))
-    others = last.finish_reason, last.stop_reason, last.unread_tokens, last.token_ids
     if len(merged) > 1:
+        others = last.finish_reason, last.stop_reason, last.unread_tokens, last.token_ids
         text = "".join(text for _, text in merged)
-        return SectionChunk(text, *others, parts=tuple(merged))
-    return in_section(*(merged or parts[-1:] or [(None, "")])[0], *others)
+        return SectionChunk(text, *others, None, tuple(merged))
+    section, text = (merged or parts[-1:] or [(None, "")])[0]
+    return in_section(section, text, last)
 
 
 def joined(*chunks: Chunk) -> Chunk:

@@ -124,7 +124,7 @@ def _sections_for(tokenizer: Decoder, table: Table, sections: Definition) -> _Se
     return found
 
 
-def _checked(sections: Definition) -> tuple[tuple[str, Pair], ...]:
+def _checked(sections: Any) -> tuple[tuple[str, Pair], ...]:
     """The name and the markers of each section. Raises TypeError or ValueError."""
     if not isinstance(sections, Mapping) or not sections:
         raise TypeError(
@@ -480,10 +480,11 @@ class SectionDecoder(StopSequenceDecoder):
         self._keeps_markers = bool(own.take("keep_markers", False))
         self._starts_at = self._state("starts_at", own)
         super()._restore(tokenizer, table, conditions, fields)
-        self._at, self._tail = self._state("at", own), own.take("tail", "")
+        self._at, tail = self._state("at", own), own.take("tail", "")
         self._num_read, self._tail_since = own.count("read"), own.count("since")
-        if not isinstance(self._tail, str) or not self._sections.gate.can_be(self._at, self._tail):
+        if not isinstance(tail, str) or not self._sections.gate.can_be(self._at, tail):
             raise ValueError("the tail cannot become a marker")
+        self._tail = tail
         if self._num_read > self._num_output or len(self._tail) > self._num_read:
             raise ValueError("more was read than was decoded")
         if self._tail_since > self.num_tokens:

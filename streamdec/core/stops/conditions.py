@@ -16,7 +16,7 @@ from streamdec.core.stops.patterns import StopPattern, read_patterns
 from streamdec.core.stops.regex_matcher import matcher_of
 from streamdec.core.token_ids import check_token_id, is_bool
 
-__all__ = ["StopConditions", "pairs_of"]
+__all__ = ["StopConditions"]
 
 Texts = str | Iterable[str] | None
 Ids = SupportsIndex | Iterable[SupportsIndex] | None
