@@ -26,8 +26,17 @@ if TYPE_CHECKING:
     from streamdec.backends.tekken import TekkenTokenizer
     from streamdec.backends.tiktoken import TiktokenTokenizer
     from streamdec.backends.tokenizer_report import LoadedTokenizer
-    from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason, TokenSpan, Withheld
+    from streamdec.chunks import (
+        Chunk,
+        FinishReason,
+        SectionChunk,
+        StopMatch,
+        StopReason,
+        TokenSpan,
+        Withheld,
+    )
     from streamdec.core.decode_stream import DecodeStream
+    from streamdec.core.section_decoder import SectionDecoder
     from streamdec.core.sequence import Sequence
     from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
     from streamdec.core.stops.conditions import StopConditions
@@ -86,6 +95,8 @@ __all__ = [
     "QueueFullError",
     "RewriteError",
     "RoundQueue",
+    "SectionChunk",
+    "SectionDecoder",
     "SentencePieceTokenizer",
     "Sequence",
     "Sink",
@@ -129,9 +140,10 @@ _EXPORTS = {
     "backends.sentencepiece": "SentencePieceTokenizer",
     "backends.tekken": "TekkenTokenizer",
     "backends.tiktoken": "TiktokenTokenizer",
-    "chunks": "Chunk FinishReason StopMatch StopReason TokenSpan Withheld",
+    "chunks": "Chunk FinishReason SectionChunk StopMatch StopReason TokenSpan Withheld",
     "core.decode_stream": "DecodeStream",
     "core.sequence": "Sequence",
+    "core.section_decoder": "SectionDecoder",
     "core.stop_sequence_decoder": "StopSequenceDecoder",
     "core.stops.conditions": "StopConditions",
     "core.text_stop_decoder": "TextStopDecoder",

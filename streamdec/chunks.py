@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
-__all__ = ["Chunk", "FinishReason", "StopMatch", "StopReason", "TokenSpan", "Withheld"]
+__all__ = [
+    "Chunk",
+    "FinishReason",
+    "SectionChunk",
+    "StopMatch",
+    "StopReason",
+    "TokenSpan",
+    "Withheld",
+]
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 """Why a stream ended, in the words of OpenAI and vLLM."""
@@ -62,23 +70,34 @@ class Chunk(_Shared):
         """Whether the chunk has neither text nor a ``finish_reason``."""
         return not self.text and self.finish_reason is None
 
+    @property
+    def section(self) -> str | None:
+        """The name of the section that the text is in; None outside, and without sections."""
+        return None
+
+    def split(self) -> tuple[Chunk, ...]:
+        """Return the chunk in parts that are each in one section: mostly the chunk itself.
+
+        Streams return chunks that are split already. A step of a SectionDecoder may return a chunk
+        whose text is in several sections.
+        """
+        return (self,)
+
     def __post_init__(self) -> None:
         _set_json(self, None)
         _set_with_token_ids(self, None)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), tuple(getattr(self, name) for name in ("text", *_DEFAULTS))
+        return type(self), tuple(getattr(self, each.name) for each in fields(self))
 
     def __repr__(self) -> str:
         shown = [f"text={self.text!r}"]
-        for name, default in _DEFAULTS.items():
-            value = getattr(self, name)
-            if value != default:
-                shown.append(f"{name}={value!r}")
+        for each in fields(self)[1:]:
+            value = getattr(self, each.name)
+            if value != each.default:
+                shown.append(f"{each.name}={value!r}")
         return f"{type(self).__name__}({', '.join(shown)})"
 
-
-_DEFAULTS = {each.name: each.default for each in fields(Chunk) if each.name != "text"}
 
 _set_json = _Shared.__dict__["_json"].__set__
 _set_with_token_ids = _Shared.__dict__["_with_token_ids"].__set__
@@ -131,16 +150,68 @@ def chunk_before(error: Exception) -> Chunk:
     return getattr(error, "chunk", None) or NOTHING
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class SectionChunk(Chunk):
+    r"""A chunk of a stream with sections: its text is in a section, or in several.
+
+    >>> from streamdec import MockTokenizer, SectionDecoder
+    >>> tokenizer = MockTokenizer.from_tokens([b"<think>Hm", b".</think>Hi", b"!"])
+    >>> decoder = SectionDecoder(tokenizer, sections={"reasoning": ("<think>", "</think>")})
+    >>> decoder.step(0)
+    SectionChunk(text='Hm', section='reasoning')
+    >>> decoder.step(1).split()
+    (SectionChunk(text='.', section='reasoning'), Chunk(text='Hi'))
+    >>> decoder.step(2)
+    Chunk(text='!')
+    """
+
+    section: str | None = None
+    parts: tuple[tuple[str | None, str], ...] = ()
+    """The section and the text of each part, if the text is in several sections."""
+
+    def split(self) -> tuple[Chunk, ...]:
+        """See Chunk. The last part has the finish and the token ids."""
+        if not self.parts:
+            return (self,)
+        *firsts, (section, text) = self.parts
+        return (*(in_section(*each) for each in firsts), in_section(section, text, self))
+
+
+def in_section(section: str | None, text: str, last: Chunk = NOTHING) -> Chunk:
+    """Return the chunk of ``text`` in ``section``, with the finish and the ids of ``last``."""
+    others = last.finish_reason, last.stop_reason, last.unread_tokens, last.token_ids
+    return Chunk(text, *others) if section is None else SectionChunk(text, *others, section)
+
+
+def of_parts(parts: Sequence[tuple[str | None, str]], last: Chunk) -> Chunk:
+    """Return the chunk of ``parts``, with the finish and the token ids of ``last``.
+
+    Each part is a section and a text. If there is no text, the section is that of the last part.
+    """
+    merged: list[tuple[str | None, str]] = []
+    for section, text in parts:
+        if merged and merged[-1][0] == section:
+            merged[-1] = section, merged[-1][1] + text
+        elif text:
+            merged.append((section, text))
+    if len(merged) > 1:
+        others = last.finish_reason, last.stop_reason, last.unread_tokens, last.token_ids
+        text = "".join(text for _, text in merged)
+        return SectionChunk(text, *others, None, tuple(merged))
+    section, text = (merged or parts[-1:] or [(None, "")])[0]
+    return in_section(section, text, last)
+
+
 def joined(*chunks: Chunk) -> Chunk:
     """Return consecutive chunks of one stream as one chunk."""
     last = chunks[-1]
     if len(chunks) == 1:
         return last
-    return replace(
-        last,
-        text="".join(chunk.text for chunk in chunks),
-        token_ids=tuple(chain.from_iterable(chunk.token_ids for chunk in chunks)),
-    )
+    token_ids = tuple(chain.from_iterable(chunk.token_ids for chunk in chunks))
+    if any(isinstance(chunk, SectionChunk) for chunk in chunks):
+        parts = [(part.section, part.text) for chunk in chunks for part in chunk.split()]
+        return of_parts(parts, replace(last, token_ids=token_ids))
+    return replace(last, text="".join(chunk.text for chunk in chunks), token_ids=token_ids)
 
 
 @dataclass(frozen=True, slots=True)

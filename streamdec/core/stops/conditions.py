@@ -159,7 +159,7 @@ class StopConditions(_Fields):
             "stop_token_sequences": _sequences(stop_token_sequences),
             "enable_stops_after": _marker("enable_stops_after", enable_stops_after),
             "disable_stops_after": _marker("disable_stops_after", disable_stops_after),
-            "ignore_stops_between": _sections("ignore_stops_between", ignore_stops_between),
+            "ignore_stops_between": pairs_of("ignore_stops_between", ignore_stops_between),
             "starts_inside": None
             if starts_inside is None
             else _flag("starts_inside", starts_inside),
@@ -348,8 +348,11 @@ def _text_or_id(name: str, value: Any) -> str | int:
     return check_token_id(value, what=name)
 
 
-def _sections(name: str, given: Any) -> tuple[tuple[str | int, str | int], ...]:
-    """Pairs of markers, each once, in the caller's order: the first is that of starts_inside."""
+def pairs_of(name: str, given: Any) -> tuple[tuple[str | int, str | int], ...]:
+    """Return the pairs of markers in ``given``, each once, in the caller's order.
+
+    Raises TypeError or ValueError, which begin with ``name``.
+    """
     pairs = _listed(given)
     if pairs and not _is_list(pairs[0]):
         pairs = [pairs]  # one pair

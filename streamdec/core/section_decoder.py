@@ -1,0 +1,526 @@
+r"""SectionDecoder: a StopSequenceDecoder whose chunks say in which section their text is.
+
+**Theory.** Two machines, one behind the other. The StopSequenceDecoder returns text that may be
+output. This machine reads it and looks for markers: outside of all sections for each opening
+marker, inside a section for its closing marker (:class:`~streamdec.core.stops.gate.Gate`). The text
+of a marker is output nowhere. So the longest suffix of the text that may become a marker is
+withheld, the *tail*. A text without the first letter of a marker cannot change the section. Its
+chunk is looked up.
+
+A marker may also be an id, or the text of a special token that is skipped and so has no text. Then
+the section changes at a place in the text that may be withheld yet, for a stop. Such ids wait in
+``_turns``, with their places, until the text before them was read.
+
+Stops do not know of sections: they are matched in the whole generated text, the markers included.
+``ignore_stops_between`` of StopConditions is independent of sections.
+
+**A worked example**, with a marker that two tokens spell:
+
+>>> from streamdec import MockTokenizer, SectionDecoder
+>>> tokenizer = MockTokenizer.from_tokens([b"<think>", b"Hm", b" </th", b"ink>Hi", b"ree"])
+>>> decoder = SectionDecoder(tokenizer, sections={"reasoning": ("<think>", "</think>")})
+>>> decoder.step(0)                                  # a marker has no text
+Chunk(text='')
+>>> decoder.step(1)
+SectionChunk(text='Hm', section='reasoning')
+>>> decoder.step(2), decoder.jailed                  # the tail may become the closing marker
+(SectionChunk(text=' ', section='reasoning'), '</th')
+>>> decoder.fork().step(4)                           # no marker: the tail is text
+SectionChunk(text='</three', section='reasoning')
+>>> decoder.step(3)
+Chunk(text='Hi')
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Self, SupportsIndex
+
+from streamdec.chunks import (
+    NOTHING,
+    Chunk,
+    FinishReason,
+    Withheld,
+    in_section,
+    joined,
+    of_parts,
+)
+from streamdec.core import snapshots
+from streamdec.core.counting import code_points_in
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.conditions import NO_CONDITIONS, StopConditions, pairs_of
+from streamdec.core.stops.gate import OPEN, Gate, PromptMarkers
+from streamdec.core.stops.stop_sets import skipped_ids
+from streamdec.core.table import Table
+from streamdec.core.token_ids import as_sequence
+from streamdec.errors import StreamdecError
+from streamdec.protocols import Decoder
+
+__all__ = ["SectionDecoder"]
+
+MAX_KNOWN = 65_536
+"""Texts without markers that are known in one section; each takes about 200 bytes."""
+MAX_SECTIONS = 64
+"""Definitions of sections that are kept for one table."""
+
+Pair = tuple[str | int, str | int]
+Definition = Mapping[str, Pair | Iterable[Pair]]
+Parts = list[tuple[str | None, str]]
+
+
+class _Turn(NamedTuple):
+    """An id that may be a marker, until the text before it was read."""
+
+    place: int
+    """How many code points of the output come before it."""
+    size: int
+    """How many code points it has itself."""
+    token_id: int
+
+
+class _Known(dict[str, "Chunk | None"]):
+    """What texts give in one section: a chunk, or None if a marker may begin in the text."""
+
+    def __init__(self, section: str | None, firsts: frozenset[str]) -> None:
+        super().__init__()
+        self.section, self._firsts = section, firsts
+
+    def __missing__(self, text: str) -> Chunk | None:
+        known = in_section(self.section, text) if self._firsts.isdisjoint(text) else None
+        if len(self) >= MAX_KNOWN:
+            self.clear()
+        self[text] = known
+        return known
+
+
+class _Sections:
+    """A definition of sections for one table, shared by its streams."""
+
+    def __init__(
+        self, tokenizer: Decoder, table: Table, named: tuple[tuple[str, Pair], ...]
+    ) -> None:
+        self.named = named
+        pairs = [pair for _, pair in named]
+        texts = [marker for pair in pairs for marker in pair]
+        self.gate = Gate(pairs, OPEN, skipped_ids(tokenizer, table, texts))
+        names = (None, *(name for name, _ in named))
+        self.known = [_Known(name, self.gate.firsts(at)) for at, name in enumerate(names)]
+        self.prompt_markers = PromptMarkers(pairs, tokenizer)
+
+
+_kept: weakref.WeakKeyDictionary[Table, dict[Any, _Sections]] = weakref.WeakKeyDictionary()
+
+
+def _sections_for(tokenizer: Decoder, table: Table, sections: Definition) -> _Sections:
+    """Return the sections of a definition, one object for equal ones of a table."""
+    named = _checked(sections)
+    kept = _kept.setdefault(table, {})
+    found = kept.get(named)
+    if found is None:
+        if len(kept) >= MAX_SECTIONS:
+            kept.clear()
+        found = kept.setdefault(named, _Sections(tokenizer, table, named))
+    return found
+
+
+def _checked(sections: Any) -> tuple[tuple[str, Pair], ...]:
+    """The name and the markers of each section. Raises TypeError or ValueError."""
+    if not isinstance(sections, Mapping) or not sections:
+        raise TypeError(
+            "sections must be a mapping of names to markers, such as "
+            f"{{'reasoning': ('<think>', '</think>')}}, not {sections!r:.80}"
+        )
+    named: dict[str | int, tuple[str, Pair]] = {}
+    for name, given in sections.items():
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"sections: a name must be a string and not empty, got {name!r:.40}")
+        for pair in pairs_of(f"sections[{name!r:.40}]", given):
+            if pair[0] in named:
+                raise ValueError(f"sections: {pair[0]!r:.60} opens two sections")
+            named[pair[0]] = name, pair
+    return tuple(named.values())
+
+
+class SectionDecoder(StopSequenceDecoder):
+    r"""A StopSequenceDecoder whose chunks say in which section their text is.
+
+    ``section`` of a chunk is the name of its section, or None outside of all sections. The text of
+    the markers is output nowhere. A step may return a chunk whose text is in several sections;
+    ``chunk.split()`` then returns its parts. Streams split chunks themselves.
+
+    Withheld is, besides what a StopSequenceDecoder withholds, the longest suffix of the text that
+    may become a marker; it is a part of ``jailed``.
+
+    Args:
+        tokenizer: as for StopSequenceDecoder.
+        conditions: as for StopSequenceDecoder. Stops are matched in the whole text, the markers
+            included, unless ``ignore_stops_between`` says otherwise.
+        prompt_token_ids: as for StopSequenceDecoder. If its last marker is an opening one, the
+            stream begins in that section.
+        sections: by name, an opening and a closing marker, each a text or an id; or a list of such
+            pairs. A text may be that of a special token that is skipped.
+        keep_markers: output the text of the markers, as part of their section.
+        starts_inside: True if the stream begins in the first section, False if outside, whatever
+            the prompt is. None: the prompt decides.
+        options: the options of decoding, as for StopSequenceDecoder.
+
+    Raises what StopSequenceDecoder raises; TypeError and ValueError for sections that are no such
+    mapping, for equal markers of a section, and if a marker opens two sections.
+
+    **Cost.** A step costs a look-up more than that of a StopSequenceDecoder.
+
+    **Positions** (``match``, spans) count the whole generated text, with the markers.
+
+    >>> from streamdec import MockTokenizer, SectionDecoder
+    >>> tokenizer = MockTokenizer.from_tokens([b"<think>", b"Hm", b"</think>", b"Hi"])
+    >>> decoder = SectionDecoder(tokenizer, sections={"reasoning": ("<think>", "</think>")})
+    >>> for token_id in (0, 1, 2, 3):
+    ...     chunk = decoder.step(token_id)
+    ...     print(chunk.section, repr(chunk.text))
+    None ''
+    reasoning 'Hm'
+    None ''
+    None 'Hi'
+    """
+
+    __slots__ = (
+        *(
+            "_at",
+            "_keeps_markers",
+            "_num_read",
+            "_own_left",
+            "_sections",
+            "_tail_since",
+            "_starts_at",
+        ),
+        *("_tail", "_turns"),
+    )
+
+    _kind = "sections"
+
+    _sections: _Sections
+    _at: int
+    """The section that is read now: its state of the gate."""
+    _tail: str
+    """The end of the text that was read, which may become a marker."""
+    _turns: tuple[_Turn, ...]
+    _num_read: int
+    """Code points that were read."""
+    _own_left: tuple[int, int]
+    """Code points to come that are the text of an id that is a marker; and its section."""
+    _tail_since: int
+    """How many tokens came wholly before the tail; or fewer."""
+
+    def __init__(
+        self,
+        tokenizer: Decoder,
+        conditions: StopConditions = NO_CONDITIONS,
+        prompt_token_ids: Iterable[SupportsIndex] = (),
+        *,
+        sections: Definition,
+        keep_markers: bool = False,
+        starts_inside: bool | None = None,
+        **options: Any,
+    ) -> None:
+        for name, value in (("keep_markers", keep_markers), ("starts_inside", starts_inside)):
+            if not isinstance(value, bool) and (name == "keep_markers" or value is not None):
+                raise TypeError(f"{name} must be True or False, not {value!r:.40}")
+        prompt = as_sequence(prompt_token_ids)
+        self._at, self._starts_at, self._keeps_markers = OPEN, OPEN, keep_markers
+        super().__init__(tokenizer, conditions, prompt, **options)
+        self._sections = _sections_for(tokenizer, self._table, sections)
+        if starts_inside is None and prompt:
+            self._starts_at = self._sections.prompt_markers.state_after(prompt)
+        elif starts_inside:
+            self._starts_at = 1
+        self.reset()
+
+    def reset(self) -> None:
+        """Go back to the state after the prompt; at any time, also after the end."""
+        super().reset()
+        self._at, self._tail, self._turns = self._starts_at, "", ()
+        self._num_read = self._tail_since = 0
+        self._own_left = 0, OPEN
+
+    # --- one token
+
+    def step(self, token_id: SupportsIndex) -> Chunk:
+        """Return the chunk of ``token_id``. See StopSequenceDecoder."""
+        if self._sections.gate.ids and _is_in(token_id, self._sections.gate.ids):
+            return self._step_marker(token_id)
+        is_clean = self._matching is self._stops.first
+        chunk = step_decoder(self, token_id)
+        if not self._tail and not self._turns and not self._own_left[0]:
+            if chunk.finish_reason is None:
+                text = chunk.text
+                if not text:
+                    return chunk
+                known = self._sections.known[self._at][text]
+                if known is not None:
+                    self._num_read += len(text)
+                    return known if self._at else chunk
+            if not self._tail:
+                before = 1 if is_clean else len(chunk.text) + 1
+                self._tail_since = max(self.num_tokens - before, 0)
+        return self._in_sections(chunk)
+
+    step_chunk = step
+
+    def _step_marker(self, token_id: SupportsIndex) -> Chunk:
+        """Step an id that may be a marker."""
+        # What is withheld before it is text before it, also an unfinished character.
+        place = self._num_output + len(super().pending_text)
+        chunk = step_decoder(self, token_id)
+        if chunk.finish_reason is None:
+            size = self._num_output + len(super().jailed) - place
+            self._turns = (*self._turns, _Turn(place, max(size, 0), token_id.__index__()))
+        return self._in_sections(chunk)
+
+    def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
+        """Return what ``token_ids`` bring out, as one chunk. See StopSequenceDecoder."""
+        ids = as_sequence(token_ids)
+        chunks: list[Chunk] = [NOTHING]
+        try:
+            for token_id in ids:
+                chunk = self.step(token_id)
+                chunks.append(chunk)
+                if chunk.finish_reason is not None:
+                    break
+        except Exception as error:
+            error.chunk = joined(*chunks)  # type: ignore[attr-defined]
+            error.num_taken = len(chunks) - 1  # type: ignore[attr-defined]
+            raise
+        whole = joined(*chunks)
+        left = len(ids) - len(chunks) + 1
+        if not left:
+            return whole
+        parts = [(part.section, part.text) for part in whole.split()]
+        return of_parts(parts, Chunk("", whole.finish_reason, whole.stop_reason, left))
+
+    step_batch = feed
+
+    # --- reading text
+
+    def _in_sections(self, chunk: Chunk) -> Chunk:
+        """Return ``chunk``, which the decoder returned, in its sections."""
+        parts: Parts = []
+        text, turns = chunk.text, self._turns
+        while turns and turns[0].place - self._num_read <= len(text):
+            size = turns[0].place - self._num_read
+            self._read_piece(text[:size], parts)
+            text = text[size:]
+            self._turn(turns[0], parts)
+            turns = turns[1:]
+        self._turns = turns
+        self._read_piece(text, parts)
+        if chunk.finish_reason is not None:
+            self._release_tail(len(self._tail), parts)
+        elif self._tail and (jailed := super().jailed):
+            self._release_tail(len(self._tail) - self._needed(jailed), parts)
+        if chunk.finish_reason is None and not any(text for _, text in parts):
+            return NOTHING
+        return of_parts(parts or [(self._name, "")], chunk)
+
+    def _read_piece(self, text: str, parts: Parts) -> None:
+        """Read ``text``, in which no id is a marker."""
+        self._num_read += len(text)
+        left, section = self._own_left
+        if left:
+            self._own_left = max(left - len(text), 0), section
+            if self._keeps_markers:
+                parts.append((self._name_of(section), text[:left]))
+            text = text[left:]
+        while True:
+            everything = self._tail + text
+            marker, self._tail, after = self._sections.gate.read(self._at, self._tail, text)
+            if marker is None:
+                size = len(everything) - len(self._tail)
+                if size:
+                    parts.append((self._name, everything[:size]))
+                return
+            end = len(everything) - len(text) + marker.end
+            parts.append((self._name, everything[: end - marker.size]))
+            if self._keeps_markers:
+                parts.append((self._name_of(after or self._at), marker.text))
+            self._at, text = after, text[marker.end :]
+
+    def _turn(self, turn: _Turn, parts: Parts) -> None:
+        """Change the section at an id, if it is a marker in the section that is read."""
+        after = self._sections.gate.by_id(self._at, turn.token_id)
+        if after is None:
+            return
+        self._release_tail(len(self._tail), parts)
+        self._own_left = turn.size, after or self._at
+        self._at = after
+
+    def _release_tail(self, size: int, parts: Parts) -> None:
+        """Output so much of the tail: it cannot become a marker."""
+        if size:
+            parts.append((self._name, self._tail[:size]))
+            self._tail = self._tail[size:]
+
+    def _needed(self, jailed: str) -> int:
+        """How much of the tail may still become a marker, if the ``jailed`` text follows."""
+        if self._turns:
+            jailed = jailed[: self._turns[0].place - self._num_read]
+        marker, tail, _ = self._sections.gate.read(self._at, self._tail, jailed)
+        if marker is not None:
+            return max(marker.size - marker.end, 0)
+        return max(len(tail) - len(jailed), 0)
+
+    def _name_of(self, at: int) -> str | None:
+        return self._sections.known[at].section
+
+    @property
+    def _name(self) -> str | None:
+        return self._name_of(self._at)
+
+    # --- the end
+
+    def end(self, finish_reason: FinishReason = "length") -> Chunk:
+        """End the stream. See ``flush``."""
+        has_ended = self.finished
+        chunk = super().end(finish_reason)
+        return chunk if has_ended else self._in_sections(chunk)
+
+    def release(self) -> Chunk:
+        """Return what is held and jailed; the stream goes on. See StopSequenceDecoder."""
+        chunk = super().release()
+        released = self._in_sections(chunk)
+        parts: Parts = []
+        self._release_tail(len(self._tail), parts)
+        return joined(released, of_parts(parts, NOTHING)) if parts else released
+
+    # --- what may be asked
+
+    @property
+    def section(self) -> str | None:
+        """The section that the next text is in, as far as is known; None outside."""
+        return self._name
+
+    @property
+    def jailed(self) -> str:
+        """Decided text that is withheld because it may become a stop or a marker."""
+        return "" if self._end is not None else self._tail + super().jailed
+
+    @property
+    def pending_text(self) -> str:
+        """The text that ``flush`` would return now; asking changes nothing."""
+        if self._end is not None:
+            return ""
+        try:
+            return self.fork().end().text
+        except StreamdecError:
+            return self.jailed
+
+    @property
+    def withholds(self) -> bool:
+        """Whether anything is held or jailed."""
+        return super().withholds or (bool(self._tail) and self._end is None)
+
+    @property
+    def withheld(self) -> Withheld:
+        """How much is held and jailed, and for how many tokens."""
+        found = super().withheld
+        if not self._tail or self._end is not None:
+            return found
+        tokens = max(found.tokens, self.num_tokens - self._tail_since)
+        return Withheld(found.num_bytes, len(self.jailed), tokens)
+
+    @property
+    def num_characters(self) -> int:
+        """How many code points of the generated text were read, the markers' included."""
+        return self._num_output - len(self._tail)
+
+    @property
+    def _num_output(self) -> int:
+        """How many code points the decoder has returned."""
+        return code_points_in(self._count) - len(super().jailed)
+
+    # --- copies
+
+    def fork(self) -> Self:
+        """Return a stream that goes on from here on its own."""
+        other = super().fork()
+        for name in SectionDecoder.__slots__:
+            setattr(other, name, getattr(self, name))
+        return other
+
+    __copy__ = fork
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the stream as JSON, for ``restore``. See StopSequenceDecoder."""
+        sections: dict[str, list[Any]] = {}
+        for name, pair in self._sections.named:
+            sections.setdefault(name, []).append(list(pair))
+        own = {
+            "named": sections,
+            "keep_markers": self._keeps_markers,
+            "starts_at": self._starts_at,
+            "at": self._at,
+            "tail": self._tail,
+            "turns": [list(turn) for turn in self._turns],
+            "read": self._num_read,
+            "own_left": list(self._own_left) if self._own_left[0] else None,
+            "since": self._tail_since,
+        }
+        return {**super().snapshot(), "sections": {key: own[key] for key in own if own[key]}}
+
+    def _restore(
+        self,
+        tokenizer: Decoder,
+        table: Table,
+        conditions: StopConditions,
+        fields: snapshots.Fields,
+    ) -> None:
+        own = snapshots.Fields(dict(fields.take("sections", {})))
+        self._at = OPEN
+        self._sections = _sections_for(tokenizer, table, own.take("named", {}))
+        self._keeps_markers = bool(own.take("keep_markers", False))
+        self._starts_at = self._state("starts_at", own)
+        super()._restore(tokenizer, table, conditions, fields)
+        self._at, tail = self._state("at", own), own.take("tail", "")
+        self._num_read, self._tail_since = own.count("read"), own.count("since")
+        if not isinstance(tail, str) or not self._sections.gate.can_be(self._at, tail):
+            raise ValueError("the tail cannot become a marker")
+        self._tail = tail
+        if self._num_read > self._num_output or len(self._tail) > self._num_read:
+            raise ValueError("more was read than was decoded")
+        if self._tail_since > self.num_tokens:
+            raise ValueError("the tail is older than the stream")
+        self._turns = tuple(self._loaded_turn(each) for each in own.take("turns", []))
+        left, section = own.take("own_left", (0, OPEN))
+        if type(left) is not int or not 0 <= left <= code_points_in(self._count):
+            raise ValueError(f"own_left must be a count, not {snapshots.shown(left)}")
+        self._own_left = left, self._checked_state(section)
+        own.done()
+
+    def _state(self, name: str, own: snapshots.Fields) -> int:
+        return self._checked_state(own.take(name, OPEN))
+
+    def _checked_state(self, state: Any) -> int:
+        if type(state) is not int or not self._sections.gate.can_be(state, ""):
+            raise ValueError(f"there is no section {snapshots.shown(state)}")
+        return state
+
+    def _loaded_turn(self, data: Any) -> _Turn:
+        turn = _Turn(*data)
+        most = code_points_in(self._count)
+        if not all(type(number) is int for number in turn) or not (
+            self._num_read <= turn.place <= most
+            and 0 <= turn.size <= most
+            and turn.token_id in self._sections.gate.ids
+        ):
+            raise ValueError("a marker that cannot be in this stream")
+        return turn
+
+
+step_decoder = StopSequenceDecoder.step
+
+
+def _is_in(token_id: Any, ids: frozenset[int]) -> bool:
+    try:
+        return token_id in ids
+    except TypeError:  # not hashable: the decoder raises the error
+        return False

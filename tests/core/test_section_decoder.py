@@ -1,0 +1,248 @@
+"""Sections of a stream: what each chunk is part of, in any groups, with stops and without."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec import (
+    Chunk,
+    MockTokenizer,
+    SectionDecoder,
+    SnapshotError,
+    StopConditions,
+    StopSequenceDecoder,
+)
+from streamdec.chunks import joined
+
+TOKENS = [b"<", b"t>", b"</t>", b"<t>", b"a", b"x<", b"\xc3", b"\xa9", b"b</", b"/t", b"<q>", b">"]
+TOKENIZER = MockTokenizer.from_tokens(TOKENS)
+ONE = {"r": ("<t>", "</t>")}
+TWO = {"r": ("<t>", "</t>"), "q": ("<q>", "a")}
+IDS = {"r": (3, 2)}
+Pieces = list[tuple[str | None, str]]
+
+token_ids = st.lists(st.integers(0, len(TOKENS) - 1), max_size=24)
+definitions = st.sampled_from([ONE, TWO])
+conditions = st.sampled_from(
+    [
+        StopConditions(),
+        StopConditions(["ab", "t>a"]),
+        StopConditions("x</t>"),
+        StopConditions(visible_stop="a<", stop="aé"),
+        StopConditions(max_tokens=7, stop="é<t>é"),
+    ]
+)
+
+
+class Naive:
+    """The sections of a whole text, read one code point after the other."""
+
+    def __init__(self, sections: Mapping[str, Any], text: str) -> None:
+        self.pieces: list[tuple[str | None, str, int]] = []
+        """Text outside of markers, with its section, code point by code point, and its place."""
+        self.section: str | None = None
+        self.unread = ""
+        place = 0
+        for place, letter in enumerate(text):
+            self.unread += letter
+            wanted = {
+                opening if self.section is None else closing: name
+                for name, (opening, closing) in sections.items()
+                if self.section in (None, name)
+            }
+            found = [marker for marker in wanted if self.unread.endswith(marker)]
+            if found:
+                self._output(place + 1, keep=len(max(found, key=len)))
+                self.unread = ""
+                self.section = wanted[max(found, key=len)] if self.section is None else None
+        self.wanted = [
+            pair[0 if self.section is None else 1]
+            for name, pair in sections.items()
+            if self.section in (None, name)
+        ]
+        self.end = len(text)
+
+    def _output(self, end: int, *, keep: int) -> None:
+        first = end - len(self.unread)
+        shown = self.unread[: len(self.unread) - keep]
+        self.pieces += [(self.section, each, first + n) for n, each in enumerate(shown)]
+
+    def output(self, size: int, *, has_ended: bool) -> Pieces:
+        """What of the first ``size`` code points can be no marker."""
+        tail = 0
+        if not has_ended:
+            sizes = range(len(self.unread) + 1)
+            fits = [
+                n
+                for n in sizes
+                if any(m.startswith(self.unread[len(self.unread) - n :]) for m in self.wanted)
+            ]
+            tail = max(fits)
+        self._output(self.end, keep=tail)
+        return merged((section, text) for section, text, place in self.pieces if place < size)
+
+
+def merged(pieces: Any) -> Pieces:
+    found: Pieces = []
+    for section, text in pieces:
+        if found and found[-1][0] == section:
+            found[-1] = section, found[-1][1] + text
+        elif text:
+            found.append((section, text))
+    return found
+
+
+def pieces_of(chunks: Sequence[Chunk]) -> Pieces:
+    return merged((part.section, part.text) for chunk in chunks for part in chunk.split())
+
+
+def cut(ids: Sequence[int], data: st.DataObject) -> list[list[int]]:
+    places = sorted(data.draw(st.sets(st.integers(0, len(ids)))))
+    bounds = [0, *places, len(ids)]
+    return [list(ids[a:b]) for a, b in pairwise(bounds)]
+
+
+@given(ids=token_ids, sections=definitions, stops=conditions)
+def test_after_each_token_all_is_output_that_can_be_no_marker(
+    ids: list[int], sections: dict[str, Any], stops: StopConditions
+) -> None:
+    decoder = SectionDecoder(TOKENIZER, stops, sections=sections)
+    plain, output = StopSequenceDecoder(TOKENIZER, stops), ""
+    chunks: list[Chunk] = []
+    for token_id in ids:
+        chunks.append(decoder.step(token_id))
+        output += plain.step(token_id).text
+        has_ended = plain.finished
+        naive = Naive(sections, output + plain.jailed)
+        assert pieces_of(chunks) == naive.output(len(output), has_ended=has_ended)
+        assert (decoder.finished, decoder.finish_reason) == (has_ended, plain.finish_reason)
+        assert decoder.match == plain.match
+        if has_ended:
+            return
+    pending = decoder.pending_text
+    last = decoder.flush()
+    assert last.text == pending
+    output += plain.flush().text
+    assert pieces_of([*chunks, last]) == Naive(sections, output).output(len(output), has_ended=True)
+
+
+@given(ids=token_ids, sections=definitions | st.just(IDS), stops=conditions, data=st.data())
+def test_groups_snapshots_and_forks_make_no_difference(
+    ids: list[int], sections: dict[str, Any], stops: StopConditions, data: st.DataObject
+) -> None:
+    single = SectionDecoder(TOKENIZER, stops, sections=sections)
+    expected = pieces_of([single.step_batch([each]) for each in ids if not single.finished])
+    decoder = SectionDecoder(TOKENIZER, stops, sections=sections)
+    chunks = []
+    for group in cut(ids, data):
+        if decoder.finished:
+            break
+        chunks.append(decoder.step_batch(group))
+        if data.draw(st.booleans()):
+            snapshot = json.loads(json.dumps(decoder.snapshot()))
+            decoder = SectionDecoder.restore(TOKENIZER, snapshot)
+        else:
+            decoder = decoder.fork()
+    assert pieces_of(chunks) == expected
+    assert decoder.jailed == single.jailed
+    assert decoder.section == single.section
+    assert decoder.withheld == single.withheld
+    assert pieces_of([decoder.flush()]) == pieces_of([single.flush()])
+    decoder.reset()
+    assert pieces_of([decoder.step_batch(ids)]) == pieces_of(
+        [SectionDecoder(TOKENIZER, stops, sections=sections).step_batch(ids)]
+    )
+
+
+@given(ids=token_ids)
+def test_markers_that_are_ids_are_found_like_their_texts_if_nothing_else_spells_these(
+    ids: list[int],
+) -> None:
+    ids = [token_id for token_id in ids if TOKENS[token_id].isalnum() or token_id in (2, 3)]
+    by_id = SectionDecoder(TOKENIZER, sections=IDS)
+    by_text = SectionDecoder(TOKENIZER, sections=ONE)
+    assert [by_id.step(each) for each in ids] == [by_text.step(each) for each in ids]
+    assert by_id.section == by_text.section
+
+
+@given(ids=token_ids, sections=definitions)
+def test_with_keep_markers_nothing_is_left_out(ids: list[int], sections: dict[str, Any]) -> None:
+    decoder = SectionDecoder(TOKENIZER, sections=sections, keep_markers=True)
+    plain = StopSequenceDecoder(TOKENIZER)
+    whole = joined(decoder.step_batch(ids), decoder.flush())
+    assert whole.text == plain.step_batch(ids).text + plain.flush().text
+
+
+def test_a_section_of_skipped_special_tokens_begins_after_withheld_text() -> None:
+    tokenizer = MockTokenizer.from_tokens(
+        [b"Hm", b"a", b"<think>", b"</think>", b"Hi"], special_ids=[2, 3]
+    )
+    decoder = SectionDecoder(
+        tokenizer, StopConditions("aHo"), sections={"reasoning": ("<think>", "</think>")}
+    )
+    chunks = [decoder.step(each) for each in (2, 0, 1, 3, 4)]
+    assert pieces_of(chunks) == [("reasoning", "Hma"), (None, "Hi")]
+    assert decoder.section is None
+
+
+@pytest.mark.parametrize(
+    ("prompt", "starts_inside", "section"),
+    [([], None, None), ([3], None, "r"), ([3, 2], None, None), ([], True, "r"), ([3], False, None)],
+)
+def test_the_prompt_or_the_caller_says_where_a_stream_begins(
+    prompt: list[int], starts_inside: bool | None, section: str | None
+) -> None:
+    decoder = SectionDecoder(
+        TOKENIZER, prompt_token_ids=prompt, sections=ONE, starts_inside=starts_inside
+    )
+    assert decoder.section == section
+    assert decoder.step(4).section == section
+
+
+@pytest.mark.parametrize(
+    ("sections", "kind", "message"),
+    [
+        ({}, TypeError, "sections must be a mapping of names to markers"),
+        (["<t>"], TypeError, "sections must be a mapping of names to markers"),
+        ({"": ("a", "b")}, TypeError, "a name must be a string and not empty, got ''"),
+        ({"r": "ab"}, TypeError, "expected pairs of an opening and a closing marker"),
+        ({"r": ("a", "a")}, ValueError, "the opening and the closing marker are both 'a'"),
+        ({"r": ("a", "b"), "q": ("a", "c")}, ValueError, "'a' opens two sections"),
+    ],
+)
+def test_bad_sections_raise(sections: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        SectionDecoder(TOKENIZER, sections=sections)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tail": "zz"},
+        {"at": 2},
+        {"at": "1"},
+        {"read": 99},
+        {"since": 99},
+        {"turns": [[0, 0, 5]]},
+        {"turns": [[0, 0]]},
+        {"own_left": [-1, 0]},
+        {"named": {}},
+        {"named": {"r": [["a", "a"]]}},
+        {"more": 1},
+    ],
+)
+def test_hostile_snapshots_are_refused(change: dict[str, Any]) -> None:
+    decoder = SectionDecoder(TOKENIZER, sections=ONE)
+    decoder.step_batch([3, 4, 8])
+    snapshot = decoder.snapshot()
+    assert snapshot["sections"]["tail"] == "</"
+    snapshot["sections"] = {**snapshot["sections"], **change}
+    with pytest.raises(SnapshotError):
+        SectionDecoder.restore(TOKENIZER, snapshot)
