@@ -98,7 +98,7 @@ def _no_wish_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
 @pytest.mark.parametrize("folder", [pytest.param(path, id=path.name) for path in FOLDERS])
 def test_every_real_tokenizer_has_a_report(folder: Path) -> None:
-    tokenizer = load_tokenizer(folder, fast="now")
+    tokenizer = load_tokenizer(folder, fast="now", apply_tokenizer_config=False)
     found = detect_format(folder)
     report = tokenizer.report
     assert route_of(tokenizer) == "bytes"
