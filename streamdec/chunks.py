@@ -131,9 +131,16 @@ def chunk_of(text: str, token_ids: tuple[int, ...] = ()) -> Chunk:
 
 def with_token_ids(chunk: Chunk, token_ids: tuple[int, ...]) -> Chunk:
     """Return ``chunk`` with ``token_ids``, and keep the result with the chunk."""
-    found = chunk_of(chunk.text, token_ids)
+    found = copy_with_ids(chunk, token_ids)
     _set_with_token_ids(chunk, found)
     return found
+
+
+def copy_with_ids(chunk: Chunk, token_ids: tuple[int, ...]) -> Chunk:
+    """Return a copy of ``chunk``, which is not the last, with ``token_ids``."""
+    if type(chunk) is Chunk:
+        return chunk_of(chunk.text, token_ids)
+    return replace(chunk, token_ids=token_ids)
 
 
 def json_of(chunk: Chunk, encode: Callable[[str], bytes]) -> bytes:

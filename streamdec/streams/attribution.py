@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, SupportsIndex
 
-from streamdec.chunks import Chunk, FinishReason, chunk_before, chunk_of, with_token_ids
+from streamdec.chunks import Chunk, FinishReason, chunk_before, copy_with_ids, with_token_ids
 from streamdec.core.snapshots import shown
 from streamdec.core.token_ids import MAX_TOKEN_ID
 from streamdec.errors import SnapshotError
@@ -112,7 +112,7 @@ class TokenAttribution:
         if size <= 0:
             return chunk
         ids, self._waiting = tuple(waiting[:size]), waiting[size:]
-        return chunk_of(chunk.text, ids)
+        return copy_with_ids(chunk, ids)
 
     # --- the ids that wait
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, SupportsIndex, TypedDict, cast
 
 from streamdec.chunks import FinishReason
 from streamdec.core.options import ByteFallbackMode, UnknownIds
+from streamdec.core.section_decoder import SectionDecoder
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.protocols import Decoder
@@ -72,7 +73,8 @@ class DecodingOptions(TypedDict, total=False):
 class DecoderOptions(DecodingOptions, total=False):
     """The options of a stream's decoder: how ids become text, and when the text ends.
 
-    Each option is as for StopConditions or as for DecodeStream.
+    Each option is as for StopConditions or as for DecodeStream; ``sections`` and ``keep_markers``
+    are as for SectionDecoder. ``starts_inside`` is for ``sections`` and ``ignore_stops_between``.
 
     >>> from streamdec import MockTokenizer, iter_chunks
     >>> from streamdec.streams.options import DecoderOptions
@@ -99,6 +101,10 @@ class DecoderOptions(DecodingOptions, total=False):
     max_match_length: int | None
     max_stop_length: int | None
     max_total_length: int | None
+    sections: (
+        Mapping[str, tuple[str | int, str | int] | Iterable[tuple[str | int, str | int]]] | None
+    )
+    keep_markers: bool
     spans: bool
 
 
@@ -195,8 +201,19 @@ def _made_decoder(
     names = (*DecodingOptions.__annotations__, "spans")
     decoding = {name: given.pop(name) for name in names if name in given}
     conditions = given.pop("conditions", None)
+    if given.get("sections") is not None:
+        for name in ("sections", "keep_markers", "starts_inside"):
+            if name in given:
+                decoding[name] = given[name]
+        if not given.get("ignore_stops_between"):
+            given.pop("starts_inside", None)
+    keep_markers = given.pop("keep_markers", False)
+    if given.pop("sections", None) is None and keep_markers:
+        raise ValueError("keep_markers is about sections, and there are none")
     if conditions is None:
         conditions = StopConditions(**given)
     elif given:
         raise TypeError(f"{what} got conditions, which have their own {', '.join(given)}")
+    if "sections" in decoding:
+        return SectionDecoder(tokenizer, conditions, prompt_token_ids, **decoding)
     return StopSequenceDecoder(tokenizer, conditions, prompt_token_ids, **decoding)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing as closing_of
 from types import TracebackType
 from typing import Any, Self, SupportsIndex, Unpack
 
 from streamdec.chunks import Chunk
+from streamdec.core.section_decoder import SectionDecoder
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.protocols import Decoder
@@ -70,6 +72,8 @@ class TextIterator(BaseStream[M]):
         if self._reading.is_over:
             pulled = iter(())
         self._chunks = _chunks(self._reading, pulled, self._closing)
+        if isinstance(machine, SectionDecoder):
+            self._chunks = _split(self._chunks)
 
     # --- reading
 
@@ -145,6 +149,13 @@ def _chunks(
     closing.raise_error()
 
 
+def _split(chunks: Generator[Chunk, None, None]) -> Generator[Chunk, None, None]:
+    """Yield the parts of each chunk that are in one section."""
+    with closing_of(chunks):
+        for chunk in chunks:
+            yield from chunk.split()
+
+
 def _iterator_of(source: Any) -> Iterator[Any]:
     if not is_plain(source) or inspect.isawaitable(source):
         raise TypeError(f"a source is an iterable of outputs, not {source!r:.80}{_hint(source)}")
@@ -200,7 +211,8 @@ def iter_chunks(
         on_stop: a plain function that aborts the engine's request. It is called before the source
             is closed, unless the engine has ended by itself.
         options: ``stop``, ``stop_token_ids``, ``eos_token_ids``, ``max_tokens``, ``min_tokens`` and
-            all other arguments of StopConditions; ``skip_special_tokens``, ``byte_fallback``,
+            all other arguments of StopConditions; ``sections`` and ``keep_markers`` of
+            SectionDecoder; ``skip_special_tokens``, ``byte_fallback``,
             ``unknown_ids``, ``clean_up_tokenization_spaces`` of DecodeStream; ``ids``,
             ``cumulative``, ``index``, ``chunk_by``, ``return_token_ids``, ``finish_reason`` of
             :class:`~streamdec.streams.options.ReadingOptions`.

@@ -19,6 +19,7 @@ from collections.abc import (
     Iterable,
     Iterator,
 )
+from contextlib import aclosing
 from types import AsyncGeneratorType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, Unpack, cast
 
@@ -26,6 +27,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from streamdec.chunks import Chunk
+from streamdec.core.section_decoder import SectionDecoder
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.protocols import Decoder
@@ -111,6 +113,8 @@ class TextStream(BaseStream[M]):
         if self._reading.is_over:
             pulled = _Blocking(())
         chunks = _chunks(self._reading, pulled, self._closing)
+        if isinstance(machine, SectionDecoder):
+            chunks = _split(chunks)
         self._chunks = cast(AsyncGeneratorType[Chunk, None], chunks)
 
     # --- reading
@@ -231,6 +235,14 @@ async def _chunks(
         closing.note_on(error)
         raise
     closing.raise_error()
+
+
+async def _split(chunks: AsyncGenerator[Chunk, None]) -> AsyncGenerator[Chunk, None]:
+    """Yield the parts of each chunk that are in one section."""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            for part in chunk.split():
+                yield part
 
 
 # --- the source -----------------------------------------------------------------------------------
@@ -362,7 +374,8 @@ def stream(
         idle_timeout: how many seconds an asynchronous source may take for one output; see
             :func:`~streamdec.wrap`.
         options: ``stop``, ``stop_token_ids``, ``eos_token_ids``, ``max_tokens``, ``min_tokens`` and
-            all other arguments of StopConditions; ``skip_special_tokens``, ``byte_fallback``,
+            all other arguments of StopConditions; ``sections`` and ``keep_markers`` of
+            SectionDecoder; ``skip_special_tokens``, ``byte_fallback``,
             ``unknown_ids``, ``clean_up_tokenization_spaces`` of DecodeStream; ``ids``,
             ``cumulative``, ``index``, ``chunk_by``, ``return_token_ids``, ``finish_reason`` of
             :class:`~streamdec.streams.options.ReadingOptions`.

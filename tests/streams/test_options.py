@@ -13,6 +13,7 @@ from streamdec import (
     Chunk,
     DecodeStream,
     MockTokenizer,
+    SectionDecoder,
     StopConditions,
     StopSequenceDecoder,
     TextStream,
@@ -71,6 +72,7 @@ def parameters_of(function: Callable[..., Any]) -> set[str]:
 
 def test_a_stream_takes_all_options_of_the_decoder_and_of_reading() -> None:
     conditions, decoder = parameters_of(StopConditions), parameters_of(StopSequenceDecoder)
+    decoder |= parameters_of(SectionDecoder) - {"options"}
     assert set(DecoderOptions.__annotations__) == conditions | decoder
     assert set(ReadingOptions.__annotations__) == parameters_of(Reading)
     assert set(StreamOptions.__annotations__) == (
@@ -99,6 +101,8 @@ def test_a_stream_takes_all_options_of_the_decoder_and_of_reading() -> None:
         ({"stop_regex": "[bc]+", "max_match_length": 5}, "a"),
         ({"stop": "b", "max_stop_length": 5}, "a"),
         ({"stop": "b", "max_total_length": 5}, "a"),
+        ({"sections": {"r": ("a", "b")}}, "\ufffd"),
+        ({"sections": {"r": ("a", "b")}, "keep_markers": True}, "ab\ufffd"),
         ({"skip_special_tokens": False}, "<s>ab\ufffd"),
         ({"byte_fallback": "exact"}, "ab\ufffd"),
         ({"conditions": StopConditions(stop="b")}, "a"),
