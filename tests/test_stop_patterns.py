@@ -680,6 +680,7 @@ def test_a_pattern_has_a_bound_for_a_whole_stream(monkeypatch: pytest.MonkeyPatc
         StopRegexTimeoutError, match=r"'a\[bc\]c' took more than 5\.0 seconds on the"
     ) as raised:
         decoder.step_batch([0] * 1_000)
+    assert raised.value.chunk is not None
     assert 0 < len(raised.value.chunk.text) < 100
     tokens, jailed = decoder.num_tokens, decoder.jailed
     with pytest.raises(StopRegexTimeoutError):
