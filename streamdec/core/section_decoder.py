@@ -125,7 +125,7 @@ class SectionDecoder(StopSequenceDecoder):
             "_num_read",
             "_own_left",
             "_sections",
-            "_tail_since",
+            "_tail_marks",
             "_starts_at",
         ),
         *("_tail", "_turns"),
@@ -145,8 +145,8 @@ class SectionDecoder(StopSequenceDecoder):
     """Code points to come that are the text of an id that is a marker; its section; its index."""
     _is_inside: bool
     """Whether the unfinished character began with or before the last id that may be a marker."""
-    _tail_since: int
-    """How many tokens came wholly before the tail; or fewer."""
+    _tail_marks: tuple[tuple[int, int], ...]
+    """For each token of the tail: the code points read up to its text; the tokens before it."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class SectionDecoder(StopSequenceDecoder):
         """Go back to the state after the prompt; at any time, also after the end."""
         super().reset()
         self._at, self._tail, self._turns = self._starts_at, "", ()
-        self._num_read = self._tail_since = 0
+        self._num_read, self._tail_marks = 0, ()
         self._own_left = NONE_LEFT
         self._is_inside = False
 
@@ -187,27 +187,24 @@ class SectionDecoder(StopSequenceDecoder):
         ids = self._sections.gate.ids
         if self._is_inside or (ids and _is_in(token_id, ids)):
             return self._step_near_marker(token_id)
-        is_clean = self._matching is self._stops.first
+        jailed = self._matching.jailed if self._withheld is None else self._withheld
         chunk = step_decoder(self, token_id)
         if not self._tail and not self._turns and not self._own_left[0]:
-            if chunk.finish_reason is None:
-                text = chunk.text
-                if not text:
-                    return chunk
-                known = self._sections.known[self._at][text]
-                if known is not None:
-                    self._num_read += len(text)
-                    return known if self._at else chunk
-            if not self._tail:
-                before = 1 if is_clean else len(chunk.text) + 1
-                self._tail_since = max(self.num_tokens - before, 0)
-        return self._in_sections(chunk)
+            text = chunk.text
+            if not text and chunk.finish_reason is None:
+                return chunk
+            known = self._sections.known[self._at][text]
+            if known is not None and chunk.finish_reason is None:
+                self._num_read += len(text)
+                return known if self._at else chunk
+        return self._in_sections(chunk, len(jailed))
 
     step_chunk = step
 
     def _step_near_marker(self, token_id: SupportsIndex) -> Chunk:
         """Step an id that may be a marker, or one after it that may complete its character."""
         index, decided = self.num_tokens, code_points_in(self._count)
+        jailed = self._matching.jailed if self._withheld is None else self._withheld
         table, row = self._table, self._row
         chunk = step_decoder(self, token_id)
         token_id = token_id.__index__()
@@ -222,7 +219,7 @@ class SectionDecoder(StopSequenceDecoder):
             turn = _Turn(place, origins.count(index), token_id, index)
             self._turns = (*self._turns, turn)
         self._note_inside()
-        return self._in_sections(chunk)
+        return self._in_sections(chunk, len(jailed))
 
     def _released(self, state: Any, tokens: int, *, goes_on: bool = False) -> list[int]:
         """The tokens that began the code points which the end of ``state`` gives, or a release."""
@@ -275,8 +272,11 @@ class SectionDecoder(StopSequenceDecoder):
 
     # --- reading text
 
-    def _in_sections(self, chunk: Chunk) -> Chunk:
-        """Return ``chunk``, which the decoder returned, in its sections."""
+    def _in_sections(self, chunk: Chunk, num_jailed: int = 0) -> Chunk:
+        """Return ``chunk``, which the decoder returned, in its sections.
+
+        ``num_jailed``: how many of its first code points were jailed before.
+        """
         parts: Parts = []
         text, turns = chunk.text, self._turns
         held = self._oldest_held if self._is_inside else self.num_tokens
@@ -292,6 +292,8 @@ class SectionDecoder(StopSequenceDecoder):
             self._release_tail(len(self._tail), parts)
         elif self._tail and (jailed := super().jailed):
             self._release_tail(len(self._tail) - self._needed(jailed), parts)
+        if self._tail:
+            self._mark_tail(len(chunk.text), num_jailed)
         if chunk.finish_reason is None and not any(text for _, text in parts):
             return NOTHING
         return of_parts(parts or [(self._name, "")], chunk)
@@ -333,6 +335,21 @@ class SectionDecoder(StopSequenceDecoder):
         if size:
             parts.append((self._name, self._tail[:size]))
             self._tail = self._tail[size:]
+
+    def _mark_tail(self, size: int, num_jailed: int) -> None:
+        """Note the tokens of the last ``size`` code points, and forget those before the tail."""
+        newest = self.num_tokens - 1
+        own = size - num_jailed
+        marks = self._tail_marks
+        if num_jailed and size:  # each may be of a token of its own
+            marks = (*marks, (self._num_read - max(own, 0), max(newest - size, 0)))
+        if own > 0:
+            if own <= len(self._tail):  # its first code point may have begun in an earlier token
+                prefix, read = self._offsets()
+                newest = max(read if self.holds else prefix, 0)
+            marks = (*marks, (self._num_read, newest))
+        first = self._num_read - len(self._tail)
+        self._tail_marks = tuple(mark for mark in marks if mark[0] > first)
 
     def _needed(self, jailed: str) -> int:
         """How much of the tail may still become a marker, if the ``jailed`` text follows."""
@@ -417,7 +434,7 @@ class SectionDecoder(StopSequenceDecoder):
         found = super().withheld
         if not self._tail or self._end is not None:
             return found
-        tokens = max(found.tokens, self.num_tokens - self._tail_since)
+        tokens = max(found.tokens, self.num_tokens - self._tail_marks[0][1])
         return Withheld(found.num_bytes, len(self.jailed), tokens)
 
     @property
@@ -455,7 +472,7 @@ class SectionDecoder(StopSequenceDecoder):
             "turns": [list(turn) for turn in self._turns],
             "read": self._num_read,
             "own_left": None if self._own_left == NONE_LEFT else list(self._own_left),
-            "since": self._tail_since,
+            "marks": [list(mark) for mark in self._tail_marks] if self._tail else [],
         }
         return {**super().snapshot(), "sections": {key: own[key] for key in own if own[key]}}
 
@@ -473,14 +490,13 @@ class SectionDecoder(StopSequenceDecoder):
         self._starts_at = self._state("starts_at", own)
         super()._restore(tokenizer, table, conditions, fields)
         self._at, tail = self._state("at", own), own.take("tail", "")
-        self._num_read, self._tail_since = own.count("read"), own.count("since")
+        self._num_read = own.count("read")
         if not isinstance(tail, str) or not self._sections.gate.can_be(self._at, tail):
             raise ValueError("the tail cannot become a marker")
         self._tail = tail
         if self._num_read > self._num_output or len(self._tail) > self._num_read:
             raise ValueError("more was read than was decoded")
-        if self._tail_since > self.num_tokens:
-            raise ValueError("the tail is older than the stream")
+        self._tail_marks = self._loaded_marks(own.take("marks", []))
         self._turns = tuple(self._loaded_turn(each) for each in own.take("turns", []))
         left, section, index = own.take("own_left", NONE_LEFT)
         most = code_points_in(self._count)
@@ -499,6 +515,19 @@ class SectionDecoder(StopSequenceDecoder):
         if type(state) is not int or not self._sections.gate.can_be(state, ""):
             raise ValueError(f"there is no section {snapshots.shown(state)}")
         return state
+
+    def _loaded_marks(self, data: Any) -> tuple[tuple[int, int], ...]:
+        marks = tuple((place, before) for place, before in data)
+        first = self._num_read - len(self._tail)
+        places = [first, *(place for place, _ in marks)]
+        if (
+            not all(type(number) is int for mark in marks for number in mark)
+            or places != sorted({*places})
+            or places[-1] != self._num_read
+            or not all(0 <= before < self.num_tokens for _, before in marks)
+        ):
+            raise ValueError("marks of another tail")
+        return marks
 
     def _loaded_turn(self, data: Any) -> _Turn:
         turn = _Turn(*data)

@@ -232,6 +232,18 @@ def test_a_character_that_a_marker_begins_is_part_of_it() -> None:
             assert pieces_of([stream.step(6), stream.step(3)]) == expected
 
 
+def test_withheld_says_how_old_the_tail_is() -> None:
+    decoder = SectionDecoder(BYTES, sections={"r": ("aa<", "é>")})
+    ages = []
+    for token_id in (3, 3, 3, 3, 5, 3):
+        decoder.step(token_id)
+        ages.append(decoder.withheld.tokens)
+    assert ages == [1, 2, 2, 2, 3, 1]
+    inside = SectionDecoder(BYTES, sections={"r": ("aa<", "é>")}, starts_inside=True)
+    assert inside.step_batch([5, 6]).text == ""
+    assert inside.withheld.tokens == 2
+
+
 @pytest.mark.parametrize("stops", [{"max_tokens": 2}, {"visible_stop_token_ids": 2}])
 def test_a_marker_that_is_the_last_id_is_not_output(stops: dict[str, int]) -> None:
     decoder = SectionDecoder(TOKENIZER, StopConditions(**stops), sections=IDS)
@@ -280,7 +292,11 @@ def test_bad_sections_raise(sections: Any, kind: type[Exception], message: str) 
         {"at": 2},
         {"at": "1"},
         {"read": 99},
-        {"since": 99},
+        {"marks": []},
+        {"marks": [[9, 2]]},
+        {"marks": [[1, 2], [1, 2]]},
+        {"marks": [["6", 2]]},
+        {"marks": [[6, 3]]},
         {"turns": [[1, 0, 5, 0]]},
         {"turns": [[0, 0, 3]]},
         {"turns": [[1, 0, 3, 3]]},
