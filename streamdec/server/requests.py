@@ -1,7 +1,8 @@
 """Reads requests of OpenAI's and Anthropic's APIs into one form.
 
 In: the object of a request, and the limits. Out: a :class:`Generation`; or, for a wrong field, a
-:class:`RequestError` that names it. Unknown fields are ignored.
+:class:`RequestError` that names it. Which fields are refused says
+:mod:`streamdec.server.parameters`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from streamdec.integrations.requests import from_vllm
 from streamdec.server.engines import SamplingParams
 from streamdec.server.fields import Fields
 from streamdec.server.limits import ServerLimits
+from streamdec.server.parameters import OWN
 from streamdec.server.problems import RequestError, shown
 
 __all__ = [
@@ -39,24 +41,6 @@ _VLLM_KEYS = (  # the fields that end a stream
     "max_tokens",
     "max_completion_tokens",
 )
-_GATE_KEYS = (
-    "enable_stops_after",
-    "disable_stops_after",
-    "ignore_stops_between",
-    "starts_inside",
-)
-"""Our own fields: the texts or ids between which stops count or do not count."""
-_UNSERVED: Mapping[str, str] = {
-    "stop_regex": "patterns of a client are not served here",
-    "use_beam_search": "beams are not served here",
-    "prompt_logprobs": "log probabilities of the prompt are not served here",
-    "suffix": "text is not inserted here, only continued",
-    **dict.fromkeys(
-        ("guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"),
-        "answers are not constrained here",
-    ),
-}
-"""Fields that change the answer, so that they must not be ignored."""
 _IDS_PER_SEED = 1 << 63
 
 
@@ -121,10 +105,6 @@ def generation_of(
     """Read a request, with the field names of OpenAI's API and of vLLM's."""
     fields = Fields(body)
     model = _model(fields, served)
-    for name, told in _UNSERVED.items():
-        if fields.get(name) not in (None, False, "", [], {}):
-            raise RequestError(f"{name}: {told}", param=name, code="unsupported_parameter")
-    _check_unconstrained(fields)
     n = fields.integer("n", 1, limits.samples) or 1
     best_of = fields.integer("best_of", 1)
     if best_of is not None and best_of != n:
@@ -177,19 +157,6 @@ def _model(fields: Fields, served: Sequence[str]) -> str:
     return model
 
 
-def _check_unconstrained(fields: Fields) -> None:
-    """Raise RequestError if the answer should have a certain form."""
-    wanted = fields.within("response_format").text("type")
-    choice = fields.get("tool_choice")
-    if wanted not in (None, "text"):
-        param, message = "response_format", "answers are not constrained here, other than to text"
-    elif choice not in (None, "none", "auto"):
-        param, message = "tool_choice", "calls of tools are not forced here, only none or auto"
-    else:
-        return
-    raise RequestError(f"{param}: {message}", param=param, code="unsupported_parameter")
-
-
 def _conditions(
     fields: Fields,
     limits: ServerLimits,
@@ -208,8 +175,8 @@ def _conditions(
     if not {"max_tokens", "max_completion_tokens"} & given.keys():
         given["max_tokens"] = limits.default_max_tokens or limits.max_tokens
         given["max_tokens"] = max(given["max_tokens"], given.get("min_tokens", 0))
-    gate: dict[str, Any] = {key: fields.get(key) for key in _GATE_KEYS}
-    if all(gate[key] is None for key in _GATE_KEYS if key != "starts_inside"):
+    gate: dict[str, Any] = {key: fields.get(key) for key in OWN}
+    if all(gate[key] is None for key in OWN if key != "starts_inside"):
         gate["ignore_stops_between"] = reasoning_markers
     try:
         return from_vllm(
@@ -218,7 +185,7 @@ def _conditions(
     except (TypeError, ValueError) as error:
         message = str(error)
         word = re.match(r"\w+", message)
-        param = word[0] if word and word[0] in (*_VLLM_KEYS, *_GATE_KEYS) else None
+        param = word[0] if word and word[0] in (*_VLLM_KEYS, *OWN) else None
         if param is None and "max_stop_length" in message:
             param = "stop"
         raise RequestError(message, param=param) from None
@@ -296,12 +263,15 @@ def read_chat(body: Mapping[str, Any], limits: ServerLimits) -> Chat:
     if fields.get("tool_choice") == "none":
         tools = None
     continues = fields.flag("continue_final_message")
+    variables = fields.mapping("chat_template_kwargs")
+    if effort := fields.text("reasoning_effort"):
+        variables = {"reasoning_effort": effort, **(variables or {})}
     return Chat(
         messages=messages,
         tools=tools or None,
         add_generation_prompt=fields.flag("add_generation_prompt", default=not continues),
         continue_final_message=continues,
-        variables=fields.mapping("chat_template_kwargs"),
+        variables=variables,
         template=fields.text("chat_template"),
     )
 
@@ -327,7 +297,7 @@ def read_messages(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, 
     stops = fields.get("stop_sequences")
     if stops is not None and not isinstance(stops, list):
         raise fields.wrong("stop_sequences", "a list of strings")
-    names = ("model", "max_tokens", "stream", "temperature", "top_p", "top_k", *_GATE_KEYS)
+    names = ("model", "max_tokens", "stream", "temperature", "top_p", "top_k", *OWN)
     rest = {name: body[name] for name in names if name in body}
     if stops:
         rest["stop"] = stops

@@ -38,6 +38,7 @@ from streamdec.server.front import Front
 from streamdec.server.gate import closing
 from streamdec.server.limits import ServerLimits
 from streamdec.server.page import page_html, page_policy
+from streamdec.server.parameters import ANTHROPIC, CHAT, COMPLETION, check_supported
 from streamdec.server.problems import RequestError
 from streamdec.server.requests import (
     Generation,
@@ -136,6 +137,7 @@ class Routes:
         front = self._front
         fields = Fields(body)
         prompts = read_prompts(body, front.vocab_size, front.limits)
+        check_supported(fields, COMPLETION)
         asked = self._asked(body, fields.integer("logprobs", 0, front.limits.top_logprobs))
         self._check_samples(len(prompts) * asked.n)
         adds, echo = fields.flag("add_special_tokens", default=True), fields.flag("echo")
@@ -155,6 +157,7 @@ class Routes:
         """``/v1/chat/completions``."""
         front = self._front
         fields = Fields(body)
+        check_supported(fields, CHAT)
         chat = read_chat(body, front.limits)
         top = fields.integer("top_logprobs", 0, front.limits.top_logprobs)
         wants = fields.flag("logprobs")
@@ -174,6 +177,7 @@ class Routes:
     def messages(self, body: dict[str, Any], request_id: str) -> Work:
         """Anthropic's ``/v1/messages``."""
         front = self._front
+        check_supported(Fields(body), ANTHROPIC)
         chat, others = read_messages(body, front.limits)
         asked = self._asked(others, None)
         front.check_chat(chat)
@@ -198,6 +202,7 @@ class Routes:
     def trace(self, body: dict[str, Any], request_id: str) -> Work:
         """``/v1/streamdec/trace``: a completion, with a trace of each token."""
         front = self._front
+        check_supported(Fields(body), COMPLETION)
         asked = self._asked(body, None)
         prompt = Fields(body).text("prompt")
         if prompt is None:

@@ -26,7 +26,7 @@ TEMPLATE = (
     "{{ raise_exception('no such role: ' + m.role) }}{% endif %}"
     "<|im_start|>{{ m.role }}: {{ m.content }}<|im_end|>{% endfor %}"
     "{% if tools %}{% for t in tools %}[{{ t.function.name }}]{% endfor %}{% endif %}"
-    "{% if shout %}!{% endif %}"
+    "{% if shout %}!{% endif %}{% if reasoning_effort %}effort: {{ reasoning_effort }}{% endif %}"
     "{% if add_generation_prompt %}<|im_start|>assistant: {% endif %}"
 )
 
