@@ -20,7 +20,6 @@ OTHERS = {
     "docs/explanation/performance.md",
     "docs/explanation/proof.md",
     "docs/explanation/security.md",
-    "docs/how-to/choose-a-tokenizer-backend.md",
     "docs/how-to/evaluate.md",
     "docs/how-to/render-chat-templates.md",
     "docs/how-to/serve-an-engine.md",
