@@ -146,7 +146,7 @@ class SectionDecoder(StopSequenceDecoder):
     _is_inside: bool
     """Whether the unfinished character began with or before the last id that may be a marker."""
     _tail_marks: tuple[tuple[int, int], ...]
-    """For each token of the tail: the code points read up to its text; the tokens before it."""
+    """For each token of the tail: the code points read up to its text; tokens before it, or fewer."""
 
     def __init__(
         self,
