@@ -291,7 +291,6 @@ def test_bad_sections_raise(sections: Any, kind: type[Exception], message: str) 
         {"tail": "zz"},
         {"at": 2},
         {"at": "1"},
-        {"read": 99},
         {"marks": []},
         {"marks": [[9, 2]]},
         {"marks": [[1, 2], [1, 2]]},
