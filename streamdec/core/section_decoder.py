@@ -34,17 +34,11 @@ Chunk(text='Hi')
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Self, SupportsIndex
 
-from streamdec.chunks import (
-    NOTHING,
-    Chunk,
-    FinishReason,
-    Withheld,
-    joined,
-    of_parts,
-)
+from streamdec.chunks import NOTHING, Chunk, FinishReason, Withheld, joined, of_parts
 from streamdec.core import snapshots
 from streamdec.core.counting import code_points_in
 from streamdec.core.sections import (
@@ -52,6 +46,7 @@ from streamdec.core.sections import (
     KnownTexts,
     Sections,
     Turn,
+    loaded_definition,
     loaded_marks,
     loaded_turn,
     sections_for,
@@ -61,7 +56,7 @@ from streamdec.core.stops.conditions import NO_CONDITIONS, StopConditions
 from streamdec.core.stops.gate import OPEN
 from streamdec.core.table import Table
 from streamdec.core.token_ids import as_sequence
-from streamdec.errors import StreamdecError
+from streamdec.errors import RewriteError, StreamdecError
 from streamdec.protocols import Decoder
 
 __all__ = ["SectionDecoder"]
@@ -114,17 +109,8 @@ class SectionDecoder(StopSequenceDecoder):
     """
 
     __slots__ = (
-        *(
-            "_at",
-            "_is_inside",
-            "_keeps_markers",
-            "_known",
-            "_own_left",
-            "_sections",
-            "_tail_marks",
-            "_starts_at",
-        ),
-        *("_tail", "_turns"),
+        *("_at", "_is_inside", "_keeps_markers", "_known", "_own_left", "_sections"),
+        *("_starts_at", "_tail", "_tail_marks", "_turns"),
     )
 
     _kind = "sections"
@@ -206,7 +192,9 @@ class SectionDecoder(StopSequenceDecoder):
         decides, _, _, after = table.transition_or_unknown(row, token_id)
         origins = [index - age for age in table.firsts(table.state(row), token_id, decides.text)]
         if chunk.finish_reason is not None:
-            origins += self._released(table.idle if after is None else after.state, index + 1)
+            state = table.idle if after is None else after.state
+            with suppress(RewriteError):  # then a stop ended the stream, without this text
+                origins += self._released(state, index + 1)
         self._note_origins(origins)
         cut = self._match is not None and self._match.start == self._match.end  # before the id
         if may_turn and not cut:
@@ -462,11 +450,8 @@ class SectionDecoder(StopSequenceDecoder):
 
     def snapshot(self) -> dict[str, Any]:
         """Return the stream as JSON, for ``restore``. See StopSequenceDecoder."""
-        sections: dict[str, list[Any]] = {}
-        for name, pair in self._sections.named:
-            sections.setdefault(name, []).append(list(pair))
         own = {
-            "named": sections,
+            "named": [[name, *pair] for name, pair in self._sections.named],
             "keep_markers": self._keeps_markers,
             "starts_at": self._starts_at,
             "at": self._at,
@@ -486,7 +471,7 @@ class SectionDecoder(StopSequenceDecoder):
     ) -> None:
         own = snapshots.Fields(dict(fields.take("sections", {})))
         self._at = OPEN
-        self._sections = sections_for(tokenizer, table, own.take("named", {}))
+        self._sections = sections_for(tokenizer, table, loaded_definition(own.take("named", [])))
         self._keeps_markers = bool(own.take("keep_markers", False))
         self._starts_at = self._state("starts_at", own)
         super()._restore(tokenizer, table, conditions, fields)

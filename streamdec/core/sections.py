@@ -106,6 +106,17 @@ def _checked(sections: Any) -> tuple[tuple[str, Pair], ...]:
     return tuple(named.values())
 
 
+def loaded_definition(data: Any) -> Definition:
+    """Return the definition in a snapshot: a list, because JSON need not keep the order of keys.
+
+    Raises ValueError or TypeError if it is none.
+    """
+    sections: dict[str, list[Pair]] = {}
+    for name, opening, closing in data:
+        sections.setdefault(name, []).append((opening, closing))
+    return sections
+
+
 # --- ids that may be markers, and the tail of a text ----------------------------------------------
 
 

@@ -232,6 +232,13 @@ def test_a_character_that_a_marker_begins_is_part_of_it() -> None:
             assert pieces_of([stream.step(6), stream.step(3)]) == expected
 
 
+def test_a_snapshot_may_pass_through_json_that_orders_keys() -> None:
+    decoder = SectionDecoder(TOKENIZER, sections=TWO)
+    decoder.step_batch([3, 8])
+    snapshot = json.loads(json.dumps(decoder.snapshot(), sort_keys=True))
+    assert SectionDecoder.restore(TOKENIZER, snapshot).section == decoder.section == "r"
+
+
 def test_withheld_says_how_old_the_tail_is() -> None:
     decoder = SectionDecoder(BYTES, sections={"r": ("aa<", "é>")})
     ages = []
@@ -302,8 +309,11 @@ def test_bad_sections_raise(sections: Any, kind: type[Exception], message: str) 
         {"own_left": [-1, 0, 0]},
         {"own_left": [0, 0, 3]},
         {"own_left": [0, 0]},
-        {"named": {}},
+        {"named": []},
         {"named": {"r": [["a", "a"]]}},
+        {"named": [["r", "a", "a"]]},
+        {"named": [["r", "a"]]},
+        {"named": [[["r"], "a", "b"]]},
         {"more": 1},
     ],
 )
