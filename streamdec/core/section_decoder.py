@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from os.path import commonprefix
 from typing import Any, Self, SupportsIndex
 
 from streamdec.chunks import NOTHING, Chunk, FinishReason, Withheld, joined, of_parts
@@ -190,7 +191,7 @@ class SectionDecoder(StopSequenceDecoder):
         if not (may_turn or was_inside):
             return self._in_sections(chunk, num_jailed)
         decides, _, _, after = table.transition_or_unknown(row, token_id)
-        origins = [index - age for age in table.firsts(table.state(row), token_id, decides.text)]
+        origins = self._origins(table.state(row), token_id, decides.text, index)
         if chunk.finish_reason is not None:
             state = table.idle if after is None else after.state
             with suppress(RewriteError):  # then a stop ended the stream, without this text
@@ -203,6 +204,16 @@ class SectionDecoder(StopSequenceDecoder):
             self._turns = (*self._turns, turn)
         self._note_inside()
         return self._in_sections(chunk, num_jailed)
+
+    def _origins(self, state: Any, token_id: int, text: str, index: int) -> list[int]:
+        """The tokens that began the code points of ``text``, which ``token_id`` decides."""
+        table = self._table
+        origins = [index - age for age in table.firsts(state, token_id, text)]
+        if not table.has_spans:  # only what came before the token by itself is not its own
+            with suppress(RewriteError):
+                size = len(commonprefix([table.flush(state), text]))  # noqa: RUF071 (letters)
+                origins[size:] = [index] * (len(text) - size)
+        return origins
 
     def _released(self, state: Any, tokens: int, *, goes_on: bool = False) -> list[int]:
         """The tokens that began the code points which the end of ``state`` gives, or a release."""

@@ -232,6 +232,20 @@ def test_a_character_that_a_marker_begins_is_part_of_it() -> None:
             assert pieces_of([stream.step(6), stream.step(3)]) == expected
 
 
+class Foreign:
+    """A tokenizer of which nothing but the decode is known."""
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        return TOKENIZER.decode(ids, skip_special_tokens=skip_special_tokens)
+
+
+def test_markers_that_are_ids_are_left_out_on_the_windowed_route() -> None:
+    decoder = SectionDecoder(Foreign(), sections=IDS)
+    assert decoder.route == "window"
+    chunks = [decoder.step(each) for each in (3, 4, 6, 2, 4)]
+    assert pieces_of(chunks) == [("r", "a\ufffd"), (None, "a")]
+
+
 def test_a_snapshot_may_pass_through_json_that_orders_keys() -> None:
     decoder = SectionDecoder(TOKENIZER, sections=TWO)
     decoder.step_batch([3, 8])
