@@ -225,8 +225,8 @@ class SectionDecoder(StopSequenceDecoder):
         """Move the ids that may be markers behind code points which earlier tokens began."""
         self._turns = tuple(
             turn._replace(
-                place=turn.place + sum(origin < turn.index for origin in origins),
-                size=turn.size + origins.count(turn.index),
+                place=turn.place + sum(origin < turn.token_index for origin in origins),
+                size=turn.size + origins.count(turn.token_index),
             )
             for turn in self._turns
         )
@@ -241,7 +241,7 @@ class SectionDecoder(StopSequenceDecoder):
 
     def _note_inside(self) -> None:
         """Note whether what is held began with or before the last id that may be a marker."""
-        last = self._turns[-1].index if self._turns else self._own_left[2]
+        last = self._turns[-1].token_index if self._turns else self._own_left[2]
         self._is_inside = self._end is None and last >= 0 and self._oldest_held <= last
 
     def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
@@ -274,7 +274,7 @@ class SectionDecoder(StopSequenceDecoder):
         parts: Parts = []
         text, turns = chunk.text, self._turns
         held = self._oldest_held if self._is_inside else self.num_tokens
-        while turns and turns[0].index <= held:
+        while turns and turns[0].token_index <= held:
             size = len(text) - (self._num_output - turns[0].place)
             if size > len(text):
                 break
@@ -323,7 +323,7 @@ class SectionDecoder(StopSequenceDecoder):
         if after is None:
             return
         self._release_tail(len(self._tail), parts)
-        self._own_left = turn.size, after or self._at, turn.index
+        self._own_left = turn.size, after or self._at, turn.token_index
         self._at = after
 
     def _release_tail(self, size: int, parts: Parts) -> None:
@@ -356,7 +356,7 @@ class SectionDecoder(StopSequenceDecoder):
         marker, tail, _ = self._sections.gate.read(self._at, self._tail, jailed)
         if marker is not None:
             return max(marker.size - marker.end, 0)
-        if turn is not None and not (self._is_inside and self._oldest_held < turn.index):
+        if turn is not None and not (self._is_inside and self._oldest_held < turn.token_index):
             return 0  # the id comes next
         return max(len(tail) - len(jailed), 0)
 

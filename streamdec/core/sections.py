@@ -128,7 +128,7 @@ class Turn(NamedTuple):
     size: int
     """How many code points it began itself."""
     token_id: int
-    index: int
+    token_index: int
     """The place of the token among the generated tokens."""
 
 
@@ -142,7 +142,7 @@ def loaded_turn(data: Any, ids: frozenset[int], least: int, most: int, tokens: i
         least <= turn.place <= most
         and 0 <= turn.size <= most
         and turn.token_id in ids
-        and 0 <= turn.index < tokens
+        and 0 <= turn.token_index < tokens
     ):
         raise ValueError("a marker that cannot be in this stream")
     return turn
