@@ -34,26 +34,30 @@ Chunk(text='Hi')
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple, Self, SupportsIndex
+from os.path import commonprefix
+from typing import Any, Self, SupportsIndex
 
-from streamdec.chunks import (
-    NOTHING,
-    Chunk,
-    FinishReason,
-    Withheld,
-    joined,
-    of_parts,
-)
+from streamdec.chunks import NOTHING, Chunk, FinishReason, Withheld, joined, of_parts
 from streamdec.core import snapshots
 from streamdec.core.counting import code_points_in
-from streamdec.core.sections import Definition, Sections, sections_for
+from streamdec.core.sections import (
+    Definition,
+    KnownTexts,
+    Sections,
+    Turn,
+    loaded_definition,
+    loaded_marks,
+    loaded_turn,
+    sections_for,
+)
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import NO_CONDITIONS, StopConditions
 from streamdec.core.stops.gate import OPEN
 from streamdec.core.table import Table
 from streamdec.core.token_ids import as_sequence
-from streamdec.errors import StreamdecError
+from streamdec.errors import RewriteError, StreamdecError
 from streamdec.protocols import Decoder
 
 __all__ = ["SectionDecoder"]
@@ -61,18 +65,6 @@ __all__ = ["SectionDecoder"]
 NONE_LEFT = 0, OPEN, -1
 
 Parts = list[tuple[str | None, str]]
-
-
-class _Turn(NamedTuple):
-    """An id that may be a marker, until the text before it was read."""
-
-    place: int
-    """How many code points of the output come before it."""
-    size: int
-    """How many code points it began itself."""
-    token_id: int
-    index: int
-    """The place of the token among the generated tokens."""
 
 
 class SectionDecoder(StopSequenceDecoder):
@@ -118,17 +110,8 @@ class SectionDecoder(StopSequenceDecoder):
     """
 
     __slots__ = (
-        *(
-            "_at",
-            "_is_inside",
-            "_keeps_markers",
-            "_num_read",
-            "_own_left",
-            "_sections",
-            "_tail_marks",
-            "_starts_at",
-        ),
-        *("_tail", "_turns"),
+        *("_at", "_is_inside", "_keeps_markers", "_known", "_own_left", "_sections"),
+        *("_starts_at", "_tail", "_tail_marks", "_turns"),
     )
 
     _kind = "sections"
@@ -138,15 +121,15 @@ class SectionDecoder(StopSequenceDecoder):
     """The section that is read now: its state of the gate."""
     _tail: str
     """The end of the text that was read, which may become a marker."""
-    _turns: tuple[_Turn, ...]
-    _num_read: int
-    """Code points that were read."""
+    _turns: tuple[Turn, ...]
+    _known: KnownTexts | None
+    """What texts give in this section; None if more must be looked at."""
     _own_left: tuple[int, int, int]
     """Code points to come that are the text of an id that is a marker; its section; its index."""
     _is_inside: bool
     """Whether the unfinished character began with or before the last id that may be a marker."""
     _tail_marks: tuple[tuple[int, int], ...]
-    """For each token of the tail: the code points read up to its text; the tokens before it."""
+    """For each token of the tail: code points up to its text; tokens before it, or fewer."""
 
     def __init__(
         self,
@@ -176,50 +159,61 @@ class SectionDecoder(StopSequenceDecoder):
         """Go back to the state after the prompt; at any time, also after the end."""
         super().reset()
         self._at, self._tail, self._turns = self._starts_at, "", ()
-        self._num_read, self._tail_marks = 0, ()
+        self._tail_marks = ()
         self._own_left = NONE_LEFT
         self._is_inside = False
+        self._known = None
 
     # --- one token
 
     def step(self, token_id: SupportsIndex) -> Chunk:
         """Return the chunk of ``token_id``. See StopSequenceDecoder."""
-        ids = self._sections.gate.ids
-        if self._is_inside or (ids and _is_in(token_id, ids)):
+        known = self._known
+        if known is None or type(token_id) is not int or token_id in known.ids:
             return self._step_near_marker(token_id)
-        jailed = self._matching.jailed if self._withheld is None else self._withheld
+        matching, withheld = self._matching, self._withheld
         chunk = step_decoder(self, token_id)
-        if not self._tail and not self._turns and not self._own_left[0]:
-            text = chunk.text
-            if not text and chunk.finish_reason is None:
-                return chunk
-            known = self._sections.known[self._at][text]
-            if known is not None and chunk.finish_reason is None:
-                self._num_read += len(text)
-                return known if self._at else chunk
-        return self._in_sections(chunk, len(jailed))
+        found = known[chunk.text]
+        if found is not None and chunk.finish_reason is None:
+            return chunk if known.section is None else found
+        return self._in_sections(chunk, len(withheld or matching.jailed))
 
     step_chunk = step
 
     def _step_near_marker(self, token_id: SupportsIndex) -> Chunk:
-        """Step an id that may be a marker, or one after it that may complete its character."""
+        """Step an id that may be a marker, or one after a part of a marker."""
         index, decided = self.num_tokens, code_points_in(self._count)
-        jailed = self._matching.jailed if self._withheld is None else self._withheld
+        num_jailed, was_inside = len(super().jailed), self._is_inside
         table, row = self._table, self._row
         chunk = step_decoder(self, token_id)
         token_id = token_id.__index__()
+        may_turn = token_id in self._sections.gate.ids
+        if not (may_turn or was_inside):
+            return self._in_sections(chunk, num_jailed)
         decides, _, _, after = table.transition_or_unknown(row, token_id)
-        origins = [index - age for age in table.firsts(table.state(row), token_id, decides.text)]
+        origins = self._origins(table.state(row), token_id, decides.text, index)
         if chunk.finish_reason is not None:
-            origins += self._released(table.idle if after is None else after.state, index + 1)
+            state = table.idle if after is None else after.state
+            with suppress(RewriteError):  # then a stop ended the stream, without this text
+                origins += self._released(state, index + 1)
         self._note_origins(origins)
         cut = self._match is not None and self._match.start == self._match.end  # before the id
-        if token_id in self._sections.gate.ids and not cut:
+        if may_turn and not cut:
             place = decided + sum(origin < index for origin in origins)
-            turn = _Turn(place, origins.count(index), token_id, index)
+            turn = Turn(place, origins.count(index), token_id, index)
             self._turns = (*self._turns, turn)
         self._note_inside()
-        return self._in_sections(chunk, len(jailed))
+        return self._in_sections(chunk, num_jailed)
+
+    def _origins(self, state: Any, token_id: int, text: str, index: int) -> list[int]:
+        """The tokens that began the code points of ``text``, which ``token_id`` decides."""
+        table = self._table
+        origins = [index - age for age in table.firsts(state, token_id, text)]
+        if not table.has_spans:  # only what came before the token by itself is not its own
+            with suppress(RewriteError):
+                size = len(commonprefix([table.flush(state), text]))  # noqa: RUF071 (letters)
+                origins[size:] = [index] * (len(text) - size)
+        return origins
 
     def _released(self, state: Any, tokens: int, *, goes_on: bool = False) -> list[int]:
         """The tokens that began the code points which the end of ``state`` gives, or a release."""
@@ -231,8 +225,8 @@ class SectionDecoder(StopSequenceDecoder):
         """Move the ids that may be markers behind code points which earlier tokens began."""
         self._turns = tuple(
             turn._replace(
-                place=turn.place + sum(origin < turn.index for origin in origins),
-                size=turn.size + origins.count(turn.index),
+                place=turn.place + sum(origin < turn.token_index for origin in origins),
+                size=turn.size + origins.count(turn.token_index),
             )
             for turn in self._turns
         )
@@ -247,7 +241,7 @@ class SectionDecoder(StopSequenceDecoder):
 
     def _note_inside(self) -> None:
         """Note whether what is held began with or before the last id that may be a marker."""
-        last = self._turns[-1].index if self._turns else self._own_left[2]
+        last = self._turns[-1].token_index if self._turns else self._own_left[2]
         self._is_inside = self._end is None and last >= 0 and self._oldest_held <= last
 
     def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
@@ -280,8 +274,10 @@ class SectionDecoder(StopSequenceDecoder):
         parts: Parts = []
         text, turns = chunk.text, self._turns
         held = self._oldest_held if self._is_inside else self.num_tokens
-        while turns and turns[0].index <= held and turns[0].place <= self._num_read + len(text):
-            size = turns[0].place - self._num_read
+        while turns and turns[0].token_index <= held:
+            size = len(text) - (self._num_output - turns[0].place)
+            if size > len(text):
+                break
             self._read_piece(text[:size], parts)
             text = text[size:]
             self._turn(turns[0], parts)
@@ -294,13 +290,13 @@ class SectionDecoder(StopSequenceDecoder):
             self._release_tail(len(self._tail) - self._needed(jailed), parts)
         if self._tail:
             self._mark_tail(len(chunk.text), num_jailed)
+        self._note_known()
         if chunk.finish_reason is None and not any(text for _, text in parts):
             return NOTHING
         return of_parts(parts or [(self._name, "")], chunk)
 
     def _read_piece(self, text: str, parts: Parts) -> None:
         """Read ``text``, in which no id is a marker."""
-        self._num_read += len(text)
         left, section, index = self._own_left
         if left:
             self._own_left = max(left - len(text), 0), section, index
@@ -321,13 +317,13 @@ class SectionDecoder(StopSequenceDecoder):
                 parts.append((self._name_of(after or self._at), marker.text))
             self._at, text = after, text[marker.end :]
 
-    def _turn(self, turn: _Turn, parts: Parts) -> None:
+    def _turn(self, turn: Turn, parts: Parts) -> None:
         """Change the section at an id, if it is a marker in the section that is read."""
         after = self._sections.gate.by_id(self._at, turn.token_id)
         if after is None:
             return
         self._release_tail(len(self._tail), parts)
-        self._own_left = turn.size, after or self._at, turn.index
+        self._own_left = turn.size, after or self._at, turn.token_index
         self._at = after
 
     def _release_tail(self, size: int, parts: Parts) -> None:
@@ -338,18 +334,17 @@ class SectionDecoder(StopSequenceDecoder):
 
     def _mark_tail(self, size: int, num_jailed: int) -> None:
         """Note the tokens of the last ``size`` code points, and forget those before the tail."""
-        newest = self.num_tokens - 1
+        newest, place = self.num_tokens - 1, self._num_output
         own = size - num_jailed
         marks = self._tail_marks
         if num_jailed and size:  # each may be of a token of its own
-            marks = (*marks, (self._num_read - max(own, 0), max(newest - size, 0)))
+            marks = (*marks, (place - max(own, 0), max(newest - size, 0)))
         if own > 0:
             if own <= len(self._tail):  # its first code point may have begun in an earlier token
                 prefix, read = self._offsets()
                 newest = max(read if self.holds else prefix, 0)
-            marks = (*marks, (self._num_read, newest))
-        first = self._num_read - len(self._tail)
-        self._tail_marks = tuple(mark for mark in marks if mark[0] > first)
+            marks = (*marks, (place, newest))
+        self._tail_marks = tuple(mark for mark in marks if mark[0] > place - len(self._tail))
 
     def _needed(self, jailed: str) -> int:
         """How much of the tail may still become a marker, if the ``jailed`` text follows."""
@@ -357,13 +352,18 @@ class SectionDecoder(StopSequenceDecoder):
         turns = (each for each in self._turns if by_id(self._at, each.token_id) is not None)
         turn = next(turns, None)
         if turn is not None:
-            jailed = jailed[: turn.place - self._num_read]
+            jailed = jailed[: turn.place - self._num_output]
         marker, tail, _ = self._sections.gate.read(self._at, self._tail, jailed)
         if marker is not None:
             return max(marker.size - marker.end, 0)
-        if turn is not None and not (self._is_inside and self._oldest_held < turn.index):
+        if turn is not None and not (self._is_inside and self._oldest_held < turn.token_index):
             return 0  # the id comes next
         return max(len(tail) - len(jailed), 0)
+
+    def _note_known(self) -> None:
+        """Note what texts give, unless anything waits."""
+        waits = self._tail or self._turns or self._own_left[0] or self._is_inside
+        self._known = None if waits else self._sections.known[self._at]
 
     def _name_of(self, at: int) -> str | None:
         return self._sections.known[at].section
@@ -393,6 +393,7 @@ class SectionDecoder(StopSequenceDecoder):
         released = self._in_sections(chunk)
         parts: Parts = []
         self._release_tail(len(self._tail), parts)
+        self._note_known()
         return joined(released, of_parts(parts, NOTHING)) if parts else released
 
     def _origins_inside(self, *, goes_on: bool = False) -> list[int]:
@@ -460,17 +461,13 @@ class SectionDecoder(StopSequenceDecoder):
 
     def snapshot(self) -> dict[str, Any]:
         """Return the stream as JSON, for ``restore``. See StopSequenceDecoder."""
-        sections: dict[str, list[Any]] = {}
-        for name, pair in self._sections.named:
-            sections.setdefault(name, []).append(list(pair))
         own = {
-            "named": sections,
+            "named": [[name, *pair] for name, pair in self._sections.named],
             "keep_markers": self._keeps_markers,
             "starts_at": self._starts_at,
             "at": self._at,
             "tail": self._tail,
             "turns": [list(turn) for turn in self._turns],
-            "read": self._num_read,
             "own_left": None if self._own_left == NONE_LEFT else list(self._own_left),
             "marks": [list(mark) for mark in self._tail_marks] if self._tail else [],
         }
@@ -485,23 +482,26 @@ class SectionDecoder(StopSequenceDecoder):
     ) -> None:
         own = snapshots.Fields(dict(fields.take("sections", {})))
         self._at = OPEN
-        self._sections = sections_for(tokenizer, table, own.take("named", {}))
+        self._sections = sections_for(tokenizer, table, loaded_definition(own.take("named", [])))
         self._keeps_markers = bool(own.take("keep_markers", False))
         self._starts_at = self._state("starts_at", own)
         super()._restore(tokenizer, table, conditions, fields)
         self._at, tail = self._state("at", own), own.take("tail", "")
-        self._num_read = own.count("read")
         if not isinstance(tail, str) or not self._sections.gate.can_be(self._at, tail):
             raise ValueError("the tail cannot become a marker")
         self._tail = tail
-        if self._num_read > self._num_output or len(self._tail) > self._num_read:
-            raise ValueError("more was read than was decoded")
-        self._tail_marks = self._loaded_marks(own.take("marks", []))
-        self._turns = tuple(self._loaded_turn(each) for each in own.take("turns", []))
+        if len(tail) > self._num_output:
+            raise ValueError("a tail that is longer than the text")
+        place, tokens, most = self._num_output, self.num_tokens, code_points_in(self._count)
+        marks = own.take("marks", [])
+        self._tail_marks = loaded_marks(marks, place - len(tail), place, tokens)
+        ids = self._sections.gate.ids
+        self._turns = tuple(
+            loaded_turn(each, ids, place, most, tokens) for each in own.take("turns", [])
+        )
         left, section, index = own.take("own_left", NONE_LEFT)
-        most = code_points_in(self._count)
         if not all(type(each) is int for each in (left, index)) or not (
-            0 <= left <= most and -1 <= index < max(self.num_tokens, 1)
+            0 <= left <= most and -1 <= index < max(tokens, 1)
         ):
             raise ValueError("own_left must be a count, a section and the index of a token")
         self._own_left = left, self._checked_state(section), index
@@ -516,37 +516,5 @@ class SectionDecoder(StopSequenceDecoder):
             raise ValueError(f"there is no section {snapshots.shown(state)}")
         return state
 
-    def _loaded_marks(self, data: Any) -> tuple[tuple[int, int], ...]:
-        marks = tuple((place, before) for place, before in data)
-        first = self._num_read - len(self._tail)
-        places = [first, *(place for place, _ in marks)]
-        if (
-            not all(type(number) is int for mark in marks for number in mark)
-            or places != sorted({*places})
-            or places[-1] != self._num_read
-            or not all(0 <= before < self.num_tokens for _, before in marks)
-        ):
-            raise ValueError("marks of another tail")
-        return marks
-
-    def _loaded_turn(self, data: Any) -> _Turn:
-        turn = _Turn(*data)
-        most = code_points_in(self._count)
-        if not all(type(number) is int for number in turn) or not (
-            self._num_read <= turn.place <= most
-            and 0 <= turn.size <= most
-            and turn.token_id in self._sections.gate.ids
-            and 0 <= turn.index < self.num_tokens
-        ):
-            raise ValueError("a marker that cannot be in this stream")
-        return turn
-
 
 step_decoder = StopSequenceDecoder.step
-
-
-def _is_in(token_id: Any, ids: frozenset[int]) -> bool:
-    try:
-        return token_id in ids
-    except TypeError:  # not hashable: the decoder raises the error
-        return False

@@ -227,9 +227,31 @@ def test_withheld_text_before_an_id_is_before_it_also_if_an_end_would_be_a_stop(
 def test_a_character_that_a_marker_begins_is_part_of_it() -> None:
     for keep_markers, expected in ((False, [("r", "a")]), (True, [("r", "éa")])):
         decoder = SectionDecoder(BYTES, sections={"r": (5, 0)}, keep_markers=keep_markers)
-        snapshot = [decoder.step(5), decoder.snapshot()][1]
+        decoder.step(5)
+        snapshot = decoder.snapshot()
         for stream in (decoder, SectionDecoder.restore(BYTES, snapshot)):
             assert pieces_of([stream.step(6), stream.step(3)]) == expected
+
+
+class Foreign:
+    """A tokenizer of which nothing but the decode is known."""
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        return TOKENIZER.decode(ids, skip_special_tokens=skip_special_tokens)
+
+
+def test_markers_that_are_ids_are_left_out_on_the_windowed_route() -> None:
+    decoder = SectionDecoder(Foreign(), sections=IDS)
+    assert decoder.route == "window"
+    chunks = [decoder.step(each) for each in (3, 4, 6, 2, 4)]
+    assert pieces_of(chunks) == [("r", "a\ufffd"), (None, "a")]
+
+
+def test_a_snapshot_may_pass_through_json_that_orders_keys() -> None:
+    decoder = SectionDecoder(TOKENIZER, sections=TWO)
+    decoder.step_batch([3, 8])
+    snapshot = json.loads(json.dumps(decoder.snapshot(), sort_keys=True))
+    assert SectionDecoder.restore(TOKENIZER, snapshot).section == decoder.section == "r"
 
 
 def test_withheld_says_how_old_the_tail_is() -> None:
@@ -244,13 +266,15 @@ def test_withheld_says_how_old_the_tail_is() -> None:
     assert inside.withheld.tokens == 2
 
 
-@pytest.mark.parametrize("stops", [{"max_tokens": 2}, {"visible_stop_token_ids": 2}])
-def test_a_marker_that_is_the_last_id_is_not_output(stops: dict[str, int]) -> None:
-    decoder = SectionDecoder(TOKENIZER, StopConditions(**stops), sections=IDS)
-    chunks = [decoder.step(3), decoder.step(4)] if "max_tokens" not in stops else [decoder.step(3)]
-    last = decoder.step(2)
-    assert last.finish_reason is not None
-    assert "</t>" not in "".join(chunk.text for chunk in (*chunks, last))
+@pytest.mark.parametrize(
+    ("stops", "ids"),
+    [(StopConditions(max_tokens=3), [3, 4, 2]), (StopConditions(visible_stop_token_ids=2), [3, 2])],
+)
+def test_a_marker_that_is_the_last_id_is_not_output(stops: StopConditions, ids: list[int]) -> None:
+    decoder = SectionDecoder(TOKENIZER, stops, sections=IDS)
+    chunks = [decoder.step(each) for each in ids]
+    assert chunks[-1].finish_reason is not None
+    assert "</t>" not in "".join(chunk.text for chunk in chunks)
 
 
 @pytest.mark.parametrize(
@@ -291,7 +315,6 @@ def test_bad_sections_raise(sections: Any, kind: type[Exception], message: str) 
         {"tail": "zz"},
         {"at": 2},
         {"at": "1"},
-        {"read": 99},
         {"marks": []},
         {"marks": [[9, 2]]},
         {"marks": [[1, 2], [1, 2]]},
@@ -303,8 +326,11 @@ def test_bad_sections_raise(sections: Any, kind: type[Exception], message: str) 
         {"own_left": [-1, 0, 0]},
         {"own_left": [0, 0, 3]},
         {"own_left": [0, 0]},
-        {"named": {}},
+        {"named": []},
         {"named": {"r": [["a", "a"]]}},
+        {"named": [["r", "a", "a"]]},
+        {"named": [["r", "a"]]},
+        {"named": [[["r"], "a", "b"]]},
         {"more": 1},
     ],
 )
