@@ -329,9 +329,9 @@ def _with_reasoning(message: Any) -> Any:
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list) or message.get("role") != "assistant":
         return message
-    blocks = [each for each in content if isinstance(each, dict)]
-    thoughts = [each.get("thinking") for each in blocks if each.get("type") == "thinking"]
     kinds = ("thinking", "redacted_thinking")
+    blocks = [each for each in content if isinstance(each, dict)]
+    thoughts: list[Any] = [each.get("thinking") for each in blocks if each.get("type") == kinds[0]]
     rest = [each for each in content if each not in blocks or each.get("type") not in kinds]
     found = {**message, "content": rest}
     if thoughts and all(isinstance(each, str) for each in thoughts):
