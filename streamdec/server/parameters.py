@@ -156,7 +156,7 @@ _HARMLESS = frozenset({
     "mm_processor_kwargs", "mm_payload", "images_config", "video_config", "use_audio_in_video",
     "max_dynamic_patch", "min_dynamic_patch",
     # nothing is put between special tokens here, and reasoning comes as it is generated
-    "spaces_between_special_tokens", "separate_reasoning", "stream_reasoning",
+    "spaces_between_special_tokens", "stream_reasoning",
 })  # fmt: skip
 
 COMPLETION = Api(
@@ -169,6 +169,7 @@ CHAT = Api(
     _SAMPLING
     | {
         *("messages", "tools", "top_logprobs", "max_completion_tokens", "reasoning_effort"),
+        "separate_reasoning",
         *("add_generation_prompt", "continue_final_message"),
         *("chat_template", "chat_template_kwargs"),
     },
@@ -183,7 +184,7 @@ CHAT = Api(
 ANTHROPIC = Api(
     frozenset({
         "model", "max_tokens", "messages", "system", "tools", "tool_choice", "stream",
-        "stop_sequences", "temperature", "top_p", "top_k", *OWN,
+        "stop_sequences", "temperature", "top_p", "top_k", "thinking", *OWN,
     }),
     frozenset({
         "metadata", "service_tier", "cache_control", "inference_geo", "speed", "diagnostics",
@@ -192,7 +193,6 @@ ANTHROPIC = Api(
     {
         "container": Refusal(_SERVICE),
         "output_config": Refusal(_FORM, ({},)),
-        "thinking": Refusal("answers are not parted here", ({"type": "disabled"},)),
     },
 )  # fmt: skip
 """Anthropic's ``/v1/messages``."""

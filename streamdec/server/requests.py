@@ -60,6 +60,8 @@ class Generation:
     """How many alternatives each token has; None for no log probabilities."""
     skip_special_tokens: bool = True
     return_token_ids: bool = False
+    separates_reasoning: bool = False
+    """Whether the reasoning is a part of its own, without its markers."""
 
     def params(self, index: int) -> SamplingParams:
         """Return the parameters of sample ``index`` of a prompt."""
@@ -101,6 +103,7 @@ def generation_of(
     eos_token_ids: Sequence[int],
     reasoning_markers: Sequence[tuple[str, str]] = (),
     logprobs: int | None,
+    separates_reasoning: bool = False,
 ) -> Generation:
     """Read a request, with the field names of OpenAI's API and of vLLM's."""
     fields = Fields(body)
@@ -146,6 +149,7 @@ def generation_of(
         logprobs=logprobs,
         skip_special_tokens=fields.flag("skip_special_tokens", default=True),
         return_token_ids=fields.flag("return_token_ids"),
+        separates_reasoning=separates_reasoning,
     )
 
 
@@ -312,8 +316,27 @@ def read_messages(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, 
     tools = [_as_function(tool) for tool in fields.objects("tools") or ()]
     chat = {"tools": tools, "tool_choice": choice}
     if isinstance(messages, list):
-        return read_chat({**chat, "messages": [*above, *messages]}, limits), rest
+        messages = [*above, *map(_with_reasoning, messages)]
+        return read_chat({**chat, "messages": messages}, limits), rest
     raise fields.wrong("messages", "a list of messages")
+
+
+def _with_reasoning(message: Any) -> Any:
+    """Return a message whose thinking blocks are reasoning, which templates read, and no content.
+
+    Blocks of thinking that only Anthropic can decrypt are left out.
+    """
+    content = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(content, list) or message.get("role") != "assistant":
+        return message
+    kinds = ("thinking", "redacted_thinking")
+    blocks = [each for each in content if isinstance(each, dict)]
+    thoughts: list[Any] = [each.get("thinking") for each in blocks if each.get("type") == kinds[0]]
+    rest = [each for each in content if each not in blocks or each.get("type") not in kinds]
+    found = {**message, "content": rest}
+    if thoughts and all(isinstance(each, str) for each in thoughts):
+        found["reasoning_content"] = "".join(thoughts)
+    return found
 
 
 def _as_function(tool: Mapping[str, Any]) -> dict[str, Any]:

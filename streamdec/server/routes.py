@@ -163,7 +163,9 @@ class Routes:
         wants = fields.flag("logprobs")
         if top and not wants:
             raise RequestError("top_logprobs needs logprobs: true", param="top_logprobs")
-        asked = self._asked(body, (top or 0) if wants else None)
+        separates = fields.flag("separate_reasoning", default=front.separates_reasoning)
+        self._check_separates(separates, "separate_reasoning")
+        asked = self._asked(body, (top or 0) if wants else None, separates)
         self._check_samples(asked.n)
         front.check_chat(chat)
 
@@ -179,7 +181,13 @@ class Routes:
         front = self._front
         check_supported(Fields(body), ANTHROPIC)
         chat, others = read_messages(body, front.limits)
-        asked = self._asked(others, None)
+        thinking = Fields(body).within("thinking")
+        kind = thinking.text("type")
+        if kind not in (None, "disabled", "enabled", "adaptive"):
+            raise thinking.wrong("type", "enabled, adaptive or disabled")
+        thinks = kind in ("enabled", "adaptive")
+        self._check_separates(thinks, "thinking")
+        asked = self._asked(others, None, thinks or front.separates_reasoning)
         front.check_chat(chat)
 
         def prepare() -> Answer:
@@ -215,7 +223,15 @@ class Routes:
 
         return Work(prepare)
 
-    def _asked(self, body: dict[str, Any], logprobs: int | None) -> Generation:
+    def _check_separates(self, separates: bool, param: str) -> None:
+        """Raise RequestError if the reasoning is asked for, and its markers are not known."""
+        if separates and not self._front.reasoning_markers:
+            message = f"{param}: the server does not know the markers of the reasoning"
+            raise RequestError(message, param=param, code="unsupported_parameter")
+
+    def _asked(
+        self, body: dict[str, Any], logprobs: int | None, separates_reasoning: bool = False
+    ) -> Generation:
         front = self._front
         if logprobs is not None and not front.gives_logprobs:
             message = "the engine gives no log probabilities"
@@ -227,6 +243,7 @@ class Routes:
             eos_token_ids=front.eos_token_ids,
             reasoning_markers=front.reasoning_markers,
             logprobs=logprobs,
+            separates_reasoning=separates_reasoning,
         )
 
     def _check_samples(self, count: int) -> None:

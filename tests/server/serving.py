@@ -31,10 +31,10 @@ TEMPLATE = (
 )
 
 
-def tokenizer_in(folder: Path) -> Any:
+def tokenizer_in(folder: Path, template: str = TEMPLATE) -> Any:
     """The demo's tokenizer as a model's folder, with a chat template."""
     (folder / "tokenizer.json").write_bytes(DEMO.read_bytes())
-    config = {"chat_template": TEMPLATE}
+    config = {"chat_template": template}
     (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
     return load_tokenizer(folder, fast="off")  # nothing is compared
 

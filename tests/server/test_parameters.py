@@ -142,7 +142,7 @@ def test_the_effort_is_a_variable_of_the_template(server: Served, client: OpenAI
     assert ["effort: high" in told[0], "effort: low" in told[1]] == [True, True]
 
 
-@pytest.mark.parametrize("name", ["container", "output_config", "thinking"])
+@pytest.mark.parametrize("name", ["container", "output_config"])
 def test_anthropics_parameters(server: Served, name: str) -> None:
     body = {"messages": HI, "max_tokens": 5, "model": "tiny", name: {"type": "other"}}
     response = server.post("/v1/messages", **body)
