@@ -15,6 +15,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from streamdec.errors import TokenizerLoadError
@@ -34,6 +35,13 @@ _PARTS = {
     "decoder": ("decoders", MAX_DECODED),
     "normalizer": ("normalizers", MAX_ENCODED),
     "pre_tokenizer": ("pretokenizers", MAX_ENCODED),
+}
+_CHANGES: dict[object, Callable[[str], str]] = {
+    "NFC": partial(unicodedata.normalize, "NFC"),
+    "NFD": partial(unicodedata.normalize, "NFD"),
+    "NFKC": partial(unicodedata.normalize, "NFKC"),
+    "NFKD": partial(unicodedata.normalize, "NFKD"),
+    "Lowercase": str.lower,
 }
 _SLICE = 2**20
 # No writer of JSON escapes a letter. In a file that does, keys cannot be found by their bytes.
@@ -184,12 +192,9 @@ def _count(weights: _Weights, stage: dict[str, Any]) -> None:
             weights.raise_to(weights.of(content))
         else:
             weights.insert(weights.of(content))
-    elif kind in ("NFC", "NFD", "NFKC", "NFKD"):
+    elif kind in _CHANGES:
         # A character of the text is expanded once, one that a stage made each time.
-        form = str(kind)
-        weights.change(lambda letter: unicodedata.normalize(form, letter))
-    elif kind == "Lowercase":
-        weights.change(str.lower)
+        weights.change(_CHANGES[kind])
     elif kind == "ByteLevel":
         weights.raise_to(_BYTE_LEVEL * weights.most)
     elif kind == "Precompiled":
