@@ -14,7 +14,6 @@ from tests.support.pages import ROOT, Page
 
 OTHERS = {
     "docs/explanation/formats.md",
-    "docs/explanation/laws.md",
     "docs/explanation/security.md",
     "docs/how-to/serve-an-engine.md",
     "docs/how-to/stop-after-reasoning.md",
