@@ -259,7 +259,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "FinishedError",
             "nothing can be put into the queue: its reader has closed it",
-            "The stream ended at a stop, or the reader left. Also `it was ended`, by `end`, `fail`.",
+            "The stream ended at a stop, or the reader left. `it was ended`: by `end` or `fail`.",
             ASYNC,
         ),
         Message(
