@@ -294,7 +294,7 @@ class Pair:
             tokenizer.no_truncation()
             tokenizer.no_padding()
         self.library["text"].encode_special_tokens = True
-        self.hybrid = HybridTokenizer(target.content)
+        self.hybrid = HybridTokenizer(target.content, fast="now")
 
     def first_difference(self, texts: Sequence[str], options: Options) -> Finding | None:
         """Of ``texts``, encoded together; made as small as it can be."""
