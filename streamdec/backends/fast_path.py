@@ -25,6 +25,7 @@ from streamdec.backends._base import BaseTokenizer
 from streamdec.backends._common import cached_property, refuse_special
 from streamdec.backends._fastokens import FastEncoder, ids_of
 from streamdec.backends._fastokens_check import FastokensCheck, Stopped
+from streamdec.backends._probes import GUARDED
 from streamdec.backends.tokenizer_report import FastMode, RequestedBy, TokenizerReport
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import (
@@ -90,7 +91,6 @@ class FastPath(BaseTokenizer):
     """What was requested, what encodes, and why. It is replaced when that changes."""
     _options = FastOptions("off")
     _fast: FastEncoder | None = None
-    _guarded = ""
     _settled = threading.Event()
     """Set once it is decided which library encodes."""
     _pid = -1
@@ -129,7 +129,6 @@ class FastPath(BaseTokenizer):
         """
         self._options = options
         self._fast = None
-        self._guarded = ""
         self._settled = threading.Event()
         self._pid = os.getpid()
         if options.fast == "off":
@@ -188,11 +187,10 @@ class FastPath(BaseTokenizer):
             self._fall_back(check, error)
         else:
             self.inline_chars = _INLINE_CHARS
-            # The guard is set before the encoder: other threads may be encoding.
-            self._guarded = check.guarded
             self._fast = encoder
             reason = f"the same ids for {check.probes} strings"
-            self.report = replace(self._report_on(check, reason), active="fastokens")
+            report = self._report_on(check, reason)
+            self.report = replace(report, active="fastokens", guarded=GUARDED)
         finally:
             self._settled.set()
 
@@ -209,7 +207,6 @@ class FastPath(BaseTokenizer):
         return replace(
             self.report,
             reason=self._file + reason,
-            guarded=check.guarded,
             probes=check.probes,
             differing=tuple(check.differing[:_DIFFERING_KEPT]),
             seconds={**self.report.seconds, **check.seconds},
@@ -231,8 +228,8 @@ class FastPath(BaseTokenizer):
 
         Special tokens are parsed unless ``special`` is ``"text"``.
         """
-        fast, guarded = self._fast, self._guarded
-        if fast is None or (guarded and any(guarded in text for text in texts)):
+        fast = self._fast
+        if fast is None or any(GUARDED in text for text in texts):
             return None
         as_what: Literal["parse", "text"] = "text" if special == "text" else "parse"
         try:
@@ -316,13 +313,13 @@ class AssembledFastPath(FastPath):
     ) -> list[bytes]:
         """Return the ids of each of ``texts`` that the other library gives, four bytes each.
 
-        For comparisons. ``special`` is as for ``encode``; ``add_special_tokens`` has no effect here.
+        For comparisons. ``special`` is as for ``encode``; ``add_special_tokens`` has no effect.
         """
         return [bytes(Encoding(ids)) for ids in self._library_ids(texts, special)]
 
     def __getstate__(self) -> dict[str, Any]:
         """What was loaded: without the trial, and without what was computed from it."""
-        kind, trial = type(self), ("_fast", "_guarded", "_settled", "_pid")
+        kind, trial = type(self), ("_fast", "_settled", "_pid")
         state = {
             name: value
             for name, value in self.__dict__.items()
