@@ -42,7 +42,7 @@ STOPS = "../explanation/stops.md Stops"
 ASYNC = "../explanation/async.md Async streams"
 FORMATS = "../explanation/formats.md Tokenizer files"
 RENDER = "../how-to/render-chat-templates.md Render chat templates"
-HOSTILE = "../explanation/hostile-templates.md Hostile templates"
+HOSTILE = "../explanation/hostile-templates.md Untrusted chat templates"
 MIGRATE = "../how-to/migrate-a-stream.md Migrate a stream"
 DATASET = "../how-to/decode-a-dataset.md Decode a dataset"
 DEBUG = "../how-to/troubleshooting.md#look-at-the-stream Debug a stream"
@@ -206,6 +206,13 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             "stop_regex … took more than 0.5 seconds on the text of one token: rewrite it so that "
             "a text matches in few ways only",
             "The pattern backtracks: nested repetitions, alternatives that begin alike.",
+            STOPS,
+        ),
+        Message(
+            "StopRegexTimeoutError",
+            "stop_regex … took more than 5.0 seconds on the text of one stream: rewrite it so that "
+            "a text matches in few ways only",
+            "The pattern takes almost 0.5 seconds at each token.",
             STOPS,
         ),
     ),

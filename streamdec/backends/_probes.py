@@ -18,6 +18,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer
 
 from streamdec.backends._common import guarded
+from streamdec.backends._growth import MAX_PROBED, growth_of
 
 __all__ = ["GUARDED", "probes_of", "static_faults"]
 
@@ -74,7 +75,10 @@ def static_faults(tokenizer: Tokenizer, renumbered: Sequence[str] = ()) -> Itera
         yield "an added token begins with white space, and one takes that around it"
     if tokenizer.normalizer is None:
         yield from _faults_of_one_pass(added)
-    for pattern in _patterns([_data_of(tokenizer.normalizer), _data_of(tokenizer.pre_tokenizer)]):
+    parts = [_data_of(tokenizer.normalizer), _data_of(tokenizer.pre_tokenizer)]
+    if growth_of(*parts) > MAX_PROBED:
+        yield "its normalizer may make long texts, so the probes would take long"
+    for pattern in _patterns(parts):
         if _RISK.search(_CLASS.sub("", pattern)) and pattern not in _HARMLESS:
             yield f"regexes of its kind are read in different ways: {pattern!r:.80}"
 

@@ -177,6 +177,12 @@ def _check_names(
     help="Ignore the stops of requests in the model's reasoning, which is between these two texts, "
     "such as '<think>' '</think>'; may be repeated.",
 )
+@click.option(
+    "--separate-reasoning",
+    is_flag=True,
+    help="Send the text between the --reasoning-markers as reasoning_content of chats and as "
+    "thinking blocks of messages, without the markers.",
+)
 @unknown_ids_option
 @click.option(
     "--allow-origin",
@@ -224,6 +230,7 @@ def serve(
     isolate_templates: bool,
     eos_token_ids: tuple[int, ...],
     reasoning_markers: tuple[tuple[str, str], ...],
+    separate_reasoning: bool,
     unknown_ids: UnknownIds,
     allow_origins: tuple[str, ...],
     allow_hosts: tuple[str, ...],
@@ -248,6 +255,8 @@ def serve(
 
     if engine_name is not None and text is not None:
         raise click.UsageError("--text is for the replay, which --engine replaces")
+    if separate_reasoning and not reasoning_markers:
+        raise click.UsageError("--separate-reasoning needs --reasoning-markers")
     options = {} if chat_template is None else {"chat_template": chat_template}
     loaded: LoadedTokenizer
     if tokenizer is not None:
@@ -263,6 +272,7 @@ def serve(
             limits=limits,
             eos_token_ids=eos,
             reasoning_markers=reasoning_markers,
+            separate_reasoning=separate_reasoning,
             api_keys=api_keys,
             hosts=_hosts(host, allow_hosts),
             allow_origins=allow_origins,

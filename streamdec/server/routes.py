@@ -38,6 +38,7 @@ from streamdec.server.front import Front
 from streamdec.server.gate import closing
 from streamdec.server.limits import ServerLimits
 from streamdec.server.page import page_html, page_policy
+from streamdec.server.parameters import ANTHROPIC, CHAT, COMPLETION, check_supported
 from streamdec.server.problems import RequestError
 from streamdec.server.requests import (
     Generation,
@@ -136,6 +137,7 @@ class Routes:
         front = self._front
         fields = Fields(body)
         prompts = read_prompts(body, front.vocab_size, front.limits)
+        check_supported(fields, COMPLETION)
         asked = self._asked(body, fields.integer("logprobs", 0, front.limits.top_logprobs))
         self._check_samples(len(prompts) * asked.n)
         adds, echo = fields.flag("add_special_tokens", default=True), fields.flag("echo")
@@ -155,12 +157,15 @@ class Routes:
         """``/v1/chat/completions``."""
         front = self._front
         fields = Fields(body)
+        check_supported(fields, CHAT)
         chat = read_chat(body, front.limits)
         top = fields.integer("top_logprobs", 0, front.limits.top_logprobs)
         wants = fields.flag("logprobs")
         if top and not wants:
             raise RequestError("top_logprobs needs logprobs: true", param="top_logprobs")
-        asked = self._asked(body, (top or 0) if wants else None)
+        separates = fields.flag("separate_reasoning", default=front.separates_reasoning)
+        self._check_separates(separates, "separate_reasoning")
+        asked = self._asked(body, (top or 0) if wants else None, separates)
         self._check_samples(asked.n)
         front.check_chat(chat)
 
@@ -174,8 +179,15 @@ class Routes:
     def messages(self, body: dict[str, Any], request_id: str) -> Work:
         """Anthropic's ``/v1/messages``."""
         front = self._front
+        check_supported(Fields(body), ANTHROPIC)
         chat, others = read_messages(body, front.limits)
-        asked = self._asked(others, None)
+        thinking = Fields(body).within("thinking")
+        kind = thinking.text("type")
+        if kind not in (None, "disabled", "enabled", "adaptive"):
+            raise thinking.wrong("type", "enabled, adaptive or disabled")
+        thinks = kind in ("enabled", "adaptive")
+        self._check_separates(thinks, "thinking")
+        asked = self._asked(others, None, thinks or front.separates_reasoning)
         front.check_chat(chat)
 
         def prepare() -> Answer:
@@ -198,6 +210,7 @@ class Routes:
     def trace(self, body: dict[str, Any], request_id: str) -> Work:
         """``/v1/streamdec/trace``: a completion, with a trace of each token."""
         front = self._front
+        check_supported(Fields(body), COMPLETION)
         asked = self._asked(body, None)
         prompt = Fields(body).text("prompt")
         if prompt is None:
@@ -210,7 +223,15 @@ class Routes:
 
         return Work(prepare)
 
-    def _asked(self, body: dict[str, Any], logprobs: int | None) -> Generation:
+    def _check_separates(self, separates: bool, param: str) -> None:
+        """Raise RequestError if the reasoning is asked for, and its markers are not known."""
+        if separates and not self._front.reasoning_markers:
+            message = f"{param}: the server does not know the markers of the reasoning"
+            raise RequestError(message, param=param, code="unsupported_parameter")
+
+    def _asked(
+        self, body: dict[str, Any], logprobs: int | None, separates_reasoning: bool = False
+    ) -> Generation:
         front = self._front
         if logprobs is not None and not front.gives_logprobs:
             message = "the engine gives no log probabilities"
@@ -222,6 +243,7 @@ class Routes:
             eos_token_ids=front.eos_token_ids,
             reasoning_markers=front.reasoning_markers,
             logprobs=logprobs,
+            separates_reasoning=separates_reasoning,
         )
 
     def _check_samples(self, count: int) -> None:
