@@ -315,7 +315,7 @@ def test_what_says_nothing_is_not_refused(read: Reader, dialect: Dialect, value:
 
 @pytest.mark.parametrize(("read", "dialect"), READERS)
 def test_the_id_0_says_something(read: Reader, dialect: Dialect) -> None:
-    for key in IDS - dialect.keys.keys():
+    for key in {*IDS, "eos_token_ids", "visible_stop_token_ids"} - dialect.keys.keys():
         with pytest.raises(ValueError, match=f"^{key}=0"):
             read({key: 0})
     if "stop_token_ids" in dialect.keys:
