@@ -150,7 +150,7 @@ class SectionDecoder(StopSequenceDecoder):
         super().__init__(tokenizer, conditions, prompt, **options)
         self._sections = sections_for(tokenizer, self._table, sections)
         if starts_inside is None and prompt:
-            self._starts_at = self._sections.prompt_markers.state_after(prompt)
+            self._starts_at = self._sections.prompt_markers.state_after(tokenizer, prompt)
         elif starts_inside:
             self._starts_at = 1
         self.reset()
