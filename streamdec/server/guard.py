@@ -82,6 +82,10 @@ class Guard:
 
     def _check(self, scope: Any) -> None:
         headers = Headers(scope=scope)
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # A proxy may believe the one and this server the other (request smuggling).
+            message = "a request cannot have both Transfer-Encoding and Content-Length"
+            raise RequestError(message, headers={"connection": "close"})
         if self._hosts is not None and _name_of(headers.get("host", "")) not in self._hosts:
             raise RequestError("this host is not served here", status=421, code="unknown_host")
         if not self._keys or scope["path"].removeprefix(scope.get("root_path", "")) in OPEN:
