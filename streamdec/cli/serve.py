@@ -40,9 +40,9 @@ _LIMITS = {
     "samples": "Streams of a request: prompts times n.",
     "prompt_tokens": "Tokens of a prompt.",
     "max_tokens": "Tokens of an answer.",
-    "default_max_tokens": "Tokens of an answer where a request does not say.",
+    "default_max_tokens": "Tokens of an answer if a request has no limit.",
     "concurrent": "Streams that run at once.",
-    "waiting": "Requests that wait for room; more are refused (429).",
+    "waiting": "Requests that wait for a free stream; more get status 429.",
 }
 """Limits that have an option, and its help."""
 
