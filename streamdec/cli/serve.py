@@ -141,7 +141,7 @@ def _check_names(
     metavar="KEY",
     envvar=VARIABLE,
     callback=_check_keys,
-    help=f"The key that requests below /v1 need; may be repeated. Prefer {VARIABLE} "
+    help=f"The key that requests need; may be repeated. Prefer {VARIABLE} "
     "(several with spaces between), which other users of the machine cannot read.",
 )
 @click.option(
@@ -242,8 +242,9 @@ def serve(
     """Serve OpenAI's API over an engine that turns prompt ids into token ids.
 
     The engine is your callable; without one a text is replayed, so the command runs as it is. The
-    paths are /v1/completions, /v1/chat/completions, /v1/messages (Anthropic's), /v1/models,
-    /metrics, /health and /version.
+    paths are /v1/completions, /v1/chat/completions, /v1/messages (Anthropic's),
+    /v1/messages/count_tokens, /v1/models, /tokenize, /detokenize, /metrics, /health, /ready, /live,
+    /ping and /version.
 
     \b
     Examples:
@@ -284,6 +285,9 @@ def serve(
         )
     except EngineError as error:
         raise CannotBeginError(str(error)) from error
+
+    if not api_keys and not _is_loopback(host):
+        say(f"Warning: anyone who can reach {host} can use the server. Set {VARIABLE}.")
 
     def started(url: str) -> None:
         say(f"Serving on {url} (Ctrl-C ends it)")

@@ -60,7 +60,7 @@ def create_app(
             request says otherwise (``ignore_stops_between``).
         separate_reasoning: whether chats have ``reasoning_content`` beside ``content``, and
             messages have ``thinking`` blocks, without the markers. A chat may say otherwise.
-        api_keys: one of them is needed for everything below ``/v1``, if there are some.
+        api_keys: one of them is needed, if there are some, but for health, metrics and version.
         hosts: names that the Host header may have; None for all.
         allow_origins: web pages of which origins may ask (CORS); none if not said.
         allow_request_templates: whether a request may bring a chat template, which is then

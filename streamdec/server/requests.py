@@ -27,9 +27,11 @@ __all__ = [
     "Prompt",
     "check_sizes",
     "generation_of",
+    "prompt_of_ids",
     "read_chat",
     "read_messages",
     "read_prompts",
+    "served_model",
 ]
 
 _VLLM_KEYS = (  # the fields that end a stream
@@ -107,7 +109,7 @@ def generation_of(
 ) -> Generation:
     """Read a request, with the field names of OpenAI's API and of vLLM's."""
     fields = Fields(body)
-    model = _model(fields, served)
+    model = served_model(fields, served)
     n = fields.integer("n", 1, limits.samples) or 1
     best_of = fields.integer("best_of", 1)
     if best_of is not None and best_of != n:
@@ -153,7 +155,8 @@ def generation_of(
     )
 
 
-def _model(fields: Fields, served: Sequence[str]) -> str:
+def served_model(fields: Fields, served: Sequence[str]) -> str:
+    """Return the name of the model; the first one if none is given."""
     model = fields.text("model") or served[0]
     if model not in served:
         message = f"the model {shown(model)} is not served here; /v1/models lists what is"
@@ -219,9 +222,9 @@ def read_prompts(body: Mapping[str, Any], vocab_size: int, limits: ServerLimits)
         if len(given) <= limits.samples and all(isinstance(each, str) for each in given):
             return [Prompt(each) for each in given]
         if len(given) <= limits.samples and all(isinstance(each, list) for each in given):
-            return [_prompt_of_ids(each, vocab_size, limits) for each in given]
+            return [prompt_of_ids(each, vocab_size, limits) for each in given]
         if not isinstance(given[0], (str, list)):
-            return [_prompt_of_ids(given, vocab_size, limits)]
+            return [prompt_of_ids(given, vocab_size, limits)]
         if len(given) > limits.samples:
             message = f"prompt must not be more than {limits.samples} prompts, not {len(given)}"
             raise RequestError(message, param="prompt")
@@ -229,14 +232,17 @@ def read_prompts(body: Mapping[str, Any], vocab_size: int, limits: ServerLimits)
     raise RequestError(message, param="prompt")
 
 
-def _prompt_of_ids(ids: list[Any], vocab_size: int, limits: ServerLimits) -> Prompt:
+def prompt_of_ids(
+    ids: list[Any], vocab_size: int, limits: ServerLimits, param: str = "prompt"
+) -> Prompt:
+    """Return the prompt of ``ids``. Raises RequestError for what is no id of the tokenizer."""
     if len(ids) > limits.prompt_tokens:
-        raise too_long(str(len(ids)), limits)
+        raise too_long(str(len(ids)), limits, param)
     is_of_ints = not set(map(type, ids)) - {int}
     if not is_of_ints or (ids and not 0 <= min(ids) <= max(ids) < vocab_size):
         wrong = next(each for each in ids if type(each) is not int or not 0 <= each < vocab_size)
-        message = f"prompt: a token id is from 0 to {vocab_size - 1}, not {shown(wrong)}"
-        raise RequestError(message, param="prompt")
+        message = f"{param}: a token id is from 0 to {vocab_size - 1}, not {shown(wrong)}"
+        raise RequestError(message, param=param)
     return Prompt(None, tuple(ids))
 
 

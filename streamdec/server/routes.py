@@ -48,6 +48,7 @@ from streamdec.server.requests import (
     read_messages,
     read_prompts,
 )
+from streamdec.server.tokenizing import Tokenizing
 from streamdec.server.tracing import TraceStream
 
 __all__ = ["Routes"]
@@ -97,13 +98,20 @@ class Routes:
 
     def all(self) -> list[Route]:
         """Return the routes of all endpoints."""
+        tokenizing = Tokenizing(self._front)
         found = [
             self._post("/v1/completions", self.completions),
             self._post("/v1/chat/completions", self.chat),
             self._post("/v1/messages", self.messages),
+            self._post("/v1/messages/count_tokens", tokenizing.count_tokens),
+            self._post("/tokenize", tokenizing.tokenize),
+            self._post("/detokenize", tokenizing.detokenize),
             Route("/v1/models", self.models),
             Route("/v1/models/{name:path}", self.model),
             Route("/health", self.health),
+            Route("/ready", self.health),
+            Route("/ping", self.health, methods=["GET", "POST"]),
+            Route("/live", self.live),
             Route("/version", self.version),
             Route("/metrics", self.metrics),
         ]
@@ -310,13 +318,17 @@ class Routes:
         return {"id": name, "object": "model", "created": self._created, "owned_by": "streamdec"}
 
     async def health(self, request: Request) -> Response:
-        """``/health``: 200, and 503 while the server shuts down."""
+        """``/health``, ``/ready``, ``/ping``: 200, and 503 while the server shuts down."""
         gate = self._front.gate
         if gate.is_closed:
             raise closing()
         return JSONResponse(
             {"status": "ok", "running": gate.num_running, "waiting": gate.num_waiting}
         )
+
+    async def live(self, request: Request) -> Response:
+        """``/live``: 200 as long as the process answers."""
+        return JSONResponse({"status": "ok"})
 
     async def version(self, request: Request) -> Response:
         """``/version``."""
