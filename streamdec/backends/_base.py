@@ -118,7 +118,7 @@ class BaseTokenizer(ChatTokenizer, ABC):
         """Encode ``texts``, whose indices begin at ``first``."""
         try:
             found = self._instrumented_ids("encode_batch", texts, **options)
-        except (EncodeError, TypeError) as error:
+        except (EncodeError, TypeError):
             with suppressed:
                 self._raise_for_one(first, texts, options)
             raise
