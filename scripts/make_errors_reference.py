@@ -306,7 +306,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "TokenizerLoadError",
-            "'…': found a folder with tokenizer_config.json but no tokenizer.json; supported: …",
+            "'…': found a folder with tokenizer_config.json but no tokenizer.json (…); "
+            "supported: …",
             "A slow tokenizer of transformers alone. `transformers` itself converts most "
             "(`AutoTokenizer` and `save_pretrained`).",
             FORMATS,
@@ -320,7 +321,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "TokenizerLoadError",
-            "'…': found a Git LFS pointer, not the file it stands for; supported: …",
+            "'…': found a Git LFS pointer, not the file it stands for (run git lfs pull); "
+            "supported: …",
             "The repository was cloned without LFS: `git lfs pull`.",
             FORMATS,
         ),
