@@ -313,7 +313,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "TokenizerLoadError",
-            "'…': found a folder with tokenizer_config.json but no tokenizer.json; supported: …",
+            "'…': found a folder with tokenizer_config.json but no tokenizer.json (…); "
+            "supported: …",
             "The folder has only a slow tokenizer of transformers. `transformers` itself converts "
             "most of them (`AutoTokenizer` and `save_pretrained`).",
             FORMATS,
@@ -327,7 +328,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "TokenizerLoadError",
-            "'…': found a Git LFS pointer, not the file it stands for; supported: …",
+            "'…': found a Git LFS pointer, not the file it stands for (run git lfs pull); "
+            "supported: …",
             "The repository was cloned without LFS. Run `git lfs pull`.",
             FORMATS,
         ),

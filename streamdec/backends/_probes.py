@@ -19,6 +19,7 @@ from tokenizers import AddedToken, Tokenizer
 
 from streamdec.backends._common import guarded
 from streamdec.backends._growth import MAX_PROBED, growth_of
+from streamdec.backends.encodings import ENCODINGS
 
 __all__ = ["GUARDED", "probes_of", "static_faults"]
 
@@ -33,7 +34,11 @@ _CLASS = re.compile(r"\[(?:\\.|[^\]\\])*\]")
 # Oniguruma and PCRE2 read these differently: words, borders, lines, hexadecimal digits, and
 # {n,m}+, which is a repeated group to the one and possessive to the other.
 _RISK = re.compile(r"\\[wWbBhHRXAzZG]|(?<!\\)[\^$]|\{\d*,?\d*\}\+")
-_HARMLESS = frozenset({r"\s+$"})
+# So are the properties of other names than those of general categories, also in classes: of \p{Han}
+# 308 code points differ. POSIX classes other than white space are not compared.
+_PROPERTY = re.compile(r"\\[pP]\{\^?[^{}]{3,}\}|\[:\^?(?!space:)")
+# With the vocabulary of Kimi no code point gives other ids.
+_HARMLESS = frozenset({r"\s+$", ENCODINGS["kimi"].pattern})
 _VOCABULARY = 1500
 _ADDED = 200
 _RISKY = 36
@@ -81,7 +86,8 @@ def static_faults(tokenizer: Tokenizer, renumbered: Sequence[str] = ()) -> Itera
     if growth_of(*parts) > MAX_PROBED:
         yield "its normalizer may make long texts, so the probes would take long"
     for pattern in _patterns(parts):
-        if _RISK.search(_CLASS.sub("", pattern)) and pattern not in _HARMLESS:
+        is_risk = _RISK.search(_CLASS.sub("", pattern)) or _PROPERTY.search(pattern)
+        if is_risk and pattern not in _HARMLESS:
             yield f"regexes of its kind are read in different ways: {pattern!r:.80}"
 
 

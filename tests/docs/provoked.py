@@ -37,7 +37,7 @@ from streamdec.compat import TokenizersDecodeStream
 from streamdec.core.stops import regex_matcher
 from streamdec.preflight import inspect
 from streamdec.protocols import RawBytes, TextRules
-from tests.support.files import rank_file, sentencepiece, small_gguf, tekken
+from tests.support.files import rank_file, small_gguf, tekken
 from tests.support.zoo import ZOO
 
 __all__ = ["PROVOKED"]
@@ -337,7 +337,7 @@ def _(folder: Path) -> Any:
     load_tokenizer(folder_of(folder, tokenizer__json=b'{"model": {'))
 
 
-@gives("'…': found a folder with tokenizer_config.json but no tokenizer.json; supported: …")
+@gives("'…': found a folder with tokenizer_config.json but no tokenizer.json (…); supported: …")
 def _(folder: Path) -> Any:
     load_tokenizer(folder_of(folder, tokenizer_config__json={"tokenizer_class": "Slow"}))
 
@@ -350,7 +350,7 @@ def _(folder: Path) -> Any:
     load_tokenizer(folder_of(folder, a__tiktoken=rank_file(), b__tiktoken=rank_file()))
 
 
-@gives("'…': found a Git LFS pointer, not the file it stands for; supported: …")
+@gives("'…': found a Git LFS pointer, not the file it stands for (run git lfs pull); supported: …")
 def _(folder: Path) -> Any:
     pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
     load_tokenizer(folder_of(folder, tokenizer__json=pointer))
@@ -393,8 +393,7 @@ def _(folder: Path) -> Any:
 
 @gives("the tokens do not spell the text: it was normalized")
 def _(folder: Path) -> Any:
-    (folder / "a.model").write_bytes(sentencepiece())
-    _ = load_tokenizer(folder).encode("\ufb01ne").offsets
+    _ = WORDS.encode("Hello, wide world").offsets
 
 
 # --- chat templates -------------------------------------------------------------------------------
