@@ -86,7 +86,7 @@ def _strftime(now: Clock | None) -> Callable[[str], str]:
 
 
 class _Dict:
-    """``dict`` without what a class gives away: it can be called and has ``fromkeys``."""
+    """``dict`` without the attributes of a class: it can be called and has ``fromkeys``."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
         return dict(*args, **kwargs)

@@ -80,7 +80,7 @@ def fingerprint(tokenizer: Decoder) -> str:
 
 
 def _sampled(tokenizer: Decoder) -> str:
-    """All there is to go by is decode itself, tried on ids of the whole vocabulary."""
+    """Decode itself, tested with ids of the whole vocabulary."""
     size = getattr(tokenizer, "vocab_size", None)
     size = size if type(size) is int and size > 0 else SAMPLED_RANGE
     digest = hashlib.sha256(type(tokenizer).__qualname__.encode())

@@ -87,9 +87,14 @@ PHRASES = {
 EVERYWHERE = {
     r"\bdear\b", r"at last\b", r"what is none", r"that of those", r"is not to be had",
     r"by itself alone", r"so many an? ", r"as good as", r"\bto be woken\b", r"has its turn",
-    r"closes the door", r"\bknows nothing\b", r"has no doubts?", r"\bthe price of\b", r"\bmended\b",
-    r"\bput to\b", r"\bthe judge\b", r"\bthe house\b|\bfloors?\b",
+    r"closes the door", r"\bknows nothing\b", r"has no doubts?", r"\bthe price of\b",
+    r"\bmended\b", r"\bput to\b", r"\bthe judge\b", r"\bthe house\b|\bfloors?\b",
     r"until it is said|unless it is said|if it is not said", r"\bsees to it\b", r"\bas it were\b",
+    r"\bgives away\b", r"\bletter of (?:it|the stop|a stop)\b", r"\bis believed\b",
+    r"\bcomes? of it\b", r"around an engine", r"\btried on\b", r"\bstrangers\b",
+    r"half (?:a|the) character(?!:)", r"whoever", r"what there is", r"\bfor ever\b", r"is none of",
+    r"within a character", r"has (?:ended|begun) anew|\banew\b", r"\bhearsay\b|\bperhaps\b",
+    r"\bof ours\b|\bof yours\b", r"\bwhole decode\b", r"\bgives? out\b|\bgiven out\b",
 }  # fmt: skip
 """Phrases that are gone from the source's docstrings, comments and messages.
 
