@@ -196,12 +196,41 @@ def _vocabulary(data: dict[str, Any]) -> dict[str, int]:
     return vocabulary
 
 
+BEHAVIORS = [
+    "Isolated",
+    "Isolated",
+    "Removed",
+    "MergedWithPrevious",
+    "MergedWithNext",
+    "Contiguous",
+]
+CUTTERS: list[Any] = [
+    {"type": "Digits", "individual_digits": True},
+    {"type": "Digits", "individual_digits": False},
+    {"type": "Punctuation", "behavior": "Isolated"},
+    {"type": "Whitespace"},
+    {"type": "WhitespaceSplit"},
+    {"type": "BertPreTokenizer"},
+    {"type": "UnicodeScripts"},
+    {"type": "CharDelimiterSplit", "delimiter": "-"},
+]
+
+
 def _regex(data: dict[str, Any], choose: random.Random) -> None:
-    behavior = choose.choice(["Isolated", "Isolated", "Isolated", "Removed", "MergedWithNext"])
-    splits = [
-        {"type": "Split", "pattern": {"Regex": regex}, "behavior": behavior, "invert": False}
-        for regex in choose.sample(REGEXES, k=choose.choice([1, 1, 1, 2]))
+    """One to three splits, of which two may be equal, and sometimes a cutter of another kind."""
+    splits: list[Any] = [
+        {
+            "type": "Split",
+            "pattern": {"Regex": choose.choice(REGEXES)},
+            "behavior": choose.choice(BEHAVIORS),
+            "invert": choose.random() < 0.1,
+        }
+        for _ in range(choose.choice([1, 1, 2, 3]))
     ]
+    if choose.random() < 0.3:
+        splits.insert(choose.randint(0, len(splits)), choose.choice(splits))
+    if choose.random() < 0.2:
+        splits.insert(choose.randint(0, len(splits)), choose.choice(CUTTERS))
     byte_level = {**data["pre_tokenizer"], "use_regex": choose.random() < 0.2}
     data["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [*splits, byte_level]}
 
@@ -265,7 +294,7 @@ class Pair:
             tokenizer.no_truncation()
             tokenizer.no_padding()
         self.library["text"].encode_special_tokens = True
-        self.hybrid = HybridTokenizer(target.content)
+        self.hybrid = HybridTokenizer(target.content, fast="now")
 
     def first_difference(self, texts: Sequence[str], options: Options) -> Finding | None:
         """Of ``texts``, encoded together; made as small as it can be."""

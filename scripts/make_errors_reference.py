@@ -208,6 +208,13 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             "The pattern backtracks: nested repetitions, or alternatives with the same start.",
             STOPS,
         ),
+        Message(
+            "StopRegexTimeoutError",
+            "stop_regex … took more than 5.0 seconds on the text of one stream: rewrite it so that "
+            "a text matches in few ways only",
+            "The pattern takes almost 0.5 seconds at each token.",
+            STOPS,
+        ),
     ),
     "Engines, queues and pools": (
         Message(

@@ -248,9 +248,10 @@ class IdleTimeoutError(StreamdecError, TimeoutError):
 
 
 class StopRegexTimeoutError(StreamdecError, TimeoutError):
-    """A stop regex that took too long on the text of one token.
+    """A stop regex that took too long on the text of one token, or on that of one stream.
 
-    When: by a step or ``flush``, after half a second of work for all patterns together.
+    When: by a step or ``flush``, after half a second of work for all patterns together; or after
+    five seconds of work on one stream, beyond two milliseconds for each token.
 
     What is left: ``pattern``, which is also in the ``message``; the stream is as it was before the
     token.

@@ -29,11 +29,13 @@ from tokenizers import decoders
 
 from streamdec.backends._base import BaseTokenizer
 from streamdec.backends._common import (
+    any_of,
     cached_property,
     checked_ids,
     fingerprint_of,
     guarded,
     packed,
+    refuse_special,
     sample_of,
 )
 from streamdec.backends._extras import library
@@ -43,7 +45,6 @@ from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.sentencepiece_proto import MAX_MODEL
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
-    EncodeError,
     TokenizerLibraryError,
     TokenizerLoadError,
 )
@@ -215,11 +216,9 @@ class SentencePieceTokenizer(BaseTokenizer):
     # --- encoding ---------------------------------------------------------------------------------
 
     def _ids(self, text: str, special: Special) -> list[int]:
-        if special == "text" or not self._control:
-            return self._encoded(text)
         if special == "forbid":
-            if found := self._any_control.search(text):
-                raise EncodeError(f"the special token {found[0]!r} at index {found.start()}")
+            refuse_special(text, self._any_control)
+        if special != "parse" or self._any_control is None:
             return self._encoded(text)
         ids: list[int] = []
         for index, part in enumerate(self._any_control.split(text)):
@@ -238,10 +237,8 @@ class SentencePieceTokenizer(BaseTokenizer):
         return {name: i for i, name in reversed(self._control.items())}
 
     @cached_property
-    def _any_control(self) -> re.Pattern[str]:
-        """Matches the name of a control piece, the longest first, as a group."""
-        names = sorted(filter(None, self._control_ids), key=len, reverse=True)
-        return re.compile(f"({'|'.join(map(re.escape, names))})")
+    def _any_control(self) -> re.Pattern[str] | None:
+        return any_of(self._control_ids)
 
     @property
     def _added(self) -> tuple[Sequence[int], Sequence[int]]:  # type: ignore[override]

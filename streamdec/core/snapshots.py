@@ -55,7 +55,7 @@ __all__ = [
 FORMAT = 1
 
 SAMPLE = 256
-"""A tokenizer without a fingerprint is told by so many first ids, and by as many of the others."""
+"""A tokenizer without a fingerprint is identified by this many first ids, and this many others."""
 SAMPLED_RANGE = 32_768
 """How many ids it is taken to have if it does not say."""
 

@@ -78,7 +78,7 @@ class Driven:
         return certain_text(self.subject, ids, skip_special_tokens=skip)
 
     def drive(self, request: Request, groups: Sequence[Sequence[int]]) -> Transcript:
-        """What the detokenizer gives; its ConformanceError is told with the example."""
+        """The output of the detokenizer; its ConformanceError is shown with the example."""
         try:
             found = drive(self.make, self.subject.streamed, request, groups)
         except ConformanceError as error:

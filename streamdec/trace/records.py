@@ -144,7 +144,7 @@ class Verdict:
     """
 
     equal: bool | None
-    """None if there is nothing to compare with; ``reason`` says why."""
+    """None if no comparison is possible; ``reason`` says why."""
     token_index: int | None = None
     """The token whose text has the first difference."""
     position: int | None = None

@@ -22,6 +22,7 @@ from streamdec import (
     DecodeStream,
     HuggingFaceTokenizer,
     MockTokenizer,
+    SectionDecoder,
     StopConditions,
     StopSequenceDecoder,
     TokenIdError,
@@ -53,7 +54,7 @@ def tables() -> list[tuple[list[str], list[list[str]]]]:
     return found
 
 
-*GROUPS, NINE_MORE = tables()
+*GROUPS, TEN_MORE = tables()
 ROWS = [row for _, body in GROUPS for row in body]
 
 
@@ -229,6 +230,19 @@ def stops_switch_on_and_off() -> None:
     assert text == "<a>A</a>"
 
 
+def chunks_name_their_section() -> None:
+    decoder = SectionDecoder(BYTES, sections={"reasoning": ("<a>", "</a>")})
+    parts = decoder.step_batch([*b"x<a>y</a>z<"]).split()
+    found = [(part.section, part.text) for part in parts if part.text]
+    assert found == [(None, "x"), ("reasoning", "y"), (None, "z")]
+    assert decoder.flush().text == "<"
+
+
+def a_section_that_the_prompt_opens() -> None:
+    decoder = SectionDecoder(BYTES, prompt_token_ids=[*b"<a>"], sections={"why": ("<a>", "</a>")})
+    assert [decoder.step(token_id).section for token_id in b"y"] == ["why"]
+
+
 # --- ends -----------------------------------------------------------------------------------------
 
 
@@ -347,6 +361,13 @@ def fork_save_and_reset() -> None:
     assert [it.step(0xA9) for it in (first, fork, saved)] == ["é"] * 3
     first.reset()
     assert first.step(ord("a")) == "a"
+
+
+def each_beam_is_a_fork() -> None:
+    first = StopSequenceDecoder(BYTES, StopConditions(stop="STOP"))
+    text = first.step_batch([*b"xST"]).text
+    beams = [(first, b"OP"), (first.fork(), b"AR")]
+    assert [text + beam.step_batch([*ids]).text for beam, ids in beams] == ["x", "xSTAR"]
 
 
 def a_snapshot_within_a_stop() -> None:
@@ -479,6 +500,14 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
         "tests/core/test_stop_set.py::test_where_a_stop_ends_counts_what_a_marker_took",
     ),
     "The matcher itself handles reasoning and tool calls": (stops_switch_on_and_off,),
+    "Each chunk names its section, such as reasoning": (
+        chunks_name_their_section,
+        "tests/core/test_section_decoder.py::test_groups_snapshots_and_forks_make_no_difference",
+    ),
+    "A section that the prompt opens": (
+        a_section_that_the_prompt_opens,
+        "tests/core/test_section_decoder.py::test_the_prompt_or_the_caller_says_where_a_stream_begins",
+    ),
     # ends
     "Pending bytes are flushed at the end": (
         pending_bytes,
@@ -564,6 +593,10 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     "A stream can be reset": (
         fork_save_and_reset,
         "tests/core/test_decode_stream.py::test_reset_goes_back_to_the_end_of_the_prompt",
+    ),
+    "Each beam of a beam search as text while it grows": (
+        each_beam_is_a_fork,
+        "tests/core/test_sequence.py::test_a_fork_goes_on_alone",
     ),
     # proof
     "The same text however ids are grouped: stated": (
