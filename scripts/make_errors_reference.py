@@ -299,8 +299,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "TokenizerLoadError",
-            "'…': a rank file of SHA-256 …, which is none of …; such a file does not say how text "
-            "is cut: give encoding=EncodingSpec(name, pattern, special_tokens)",
+            "'…': a rank file of SHA-256 …, which is not one of …; such a file does not say how "
+            "text is split: give encoding=EncodingSpec(name, pattern, special_tokens)",
             "A rank file of an unknown encoding.",
             "../explanation/formats.md#rank-files Rank files",
         ),

@@ -30,7 +30,7 @@ Profile = Literal["classic", "hardened"]
 PROFILES: tuple[Profile, ...] = ("classic", "hardened")
 
 Clock = datetime | Callable[[], datetime]
-"""The time that a template is told: always the same one, or asked for each time."""
+"""The time for a template: a fixed one, or a function that returns it."""
 
 
 class RaisedByTemplateError(TemplateError):
@@ -98,7 +98,7 @@ def _strftime(now: Clock | None) -> Callable[[str], str]:
 
 
 class _Dict:
-    """``dict`` without what a class gives away: it can be called and has ``fromkeys``."""
+    """``dict`` without the attributes of a class: it can be called and has ``fromkeys``."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
         return dict(*args, **kwargs)

@@ -41,6 +41,6 @@ STATUS_LINE = (
 
 
 class CannotBeginError(click.ClickException):
-    """What was given is not what it should be, and there is nothing else to go on with."""
+    """The input is invalid, and the command cannot continue without it."""
 
     exit_code = CANNOT_BEGIN

@@ -16,9 +16,9 @@ REASONING = "reasoning"
 """The name of the section whose text the APIs have a place of its own for."""
 
 FAILED = "the server had an error while it generated the answer"
-"""What a client is told of an error, if nothing else is said: not what the error says."""
+"""The default message for a client: it does not contain the message of the error."""
 
 FAILURES: Mapping[FinishReason | None, str] = MappingProxyType(
     {"abort": "the request was aborted before the answer was complete", "error": FAILED}
 )
-"""The ends, and what a client is told of each."""
+"""The ends, and the message for the client."""

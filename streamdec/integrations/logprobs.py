@@ -101,10 +101,10 @@ class LogprobTracker:
     What the decoder gives is unchanged. A stream takes it in the place of its decoder, and after
     each chunk ``take()`` has the log probabilities that belong to it:
 
-    * A token comes with the chunk that has the last of its text: one that is half a character with
-      the other half, one that was withheld for a stop when it is known to be none.
+    * A token comes with the chunk that has the last of its text: one with part of a character
+      with the rest of it, one that was withheld for a stop as soon as it is not a stop.
     * What a stop cut off does not come, and nor does an id that is the stop. A token comes if any
-      of its text was given out, or if it has none and stands before the stop.
+      of its text was output, or if it has none and stands before the stop.
     * The bytes of a token are those that it gave: of the half of a character the half, of the first
       token without the space that is stripped from it. A character that the prompt began has the
       bytes of generated tokens alone. (A run that ``byte_fallback="exact"`` finds broken has those

@@ -34,7 +34,7 @@ _OVERLAP = 64
 """Longer than ``"model": {`` with all the white space that anyone writes."""
 _BOM = b"\xef\xbb\xbf"
 _MAX_JSON = 64 * 2**20
-"""Bytes of JSON that is none of ours, beyond which it is not parsed only to be named."""
+"""The most bytes of JSON of an unknown format that are parsed to name the format."""
 
 _MAGIC = {
     b"\x1f\x8b": "a gzip-compressed file (unpack it with gunzip)",
@@ -115,7 +115,7 @@ def _detect(path: Path) -> Detected:
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         return _detect_folder(path)
-    # Opening a pipe or a device might wait for ever.
+    # Opening a pipe or a device might never return.
     if not stat.S_ISREG(mode):
         return Detected(path, "unsupported", "something that is neither a file nor a folder")
     return _detect_file(path)
@@ -192,7 +192,7 @@ def _order(found: list[Detected]) -> list[Format]:
 
 
 def _describe_json(blocks: Iterator[bytes]) -> tuple[Format, str]:
-    """What the keys say; of JSON that is none of ours no more than a limit is kept."""
+    """What the keys say; of an unknown format no more than a limit is kept."""
     content, before, size = bytearray(), b"", 0
     for block in blocks:
         size += len(block)

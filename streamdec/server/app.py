@@ -52,7 +52,7 @@ def create_app(
     Args:
         tokenizer: of the engine's model (:func:`streamdec.load_tokenizer`).
         engine: see :class:`~streamdec.server.Engine`.
-        models: the names of the model; the first is told where a request has none.
+        models: the names of the model; the first is used if a request has none.
         limits: what clients may ask for.
         eos_token_ids: ids that end a stream; none if the engine ends by itself.
         reasoning_markers: pairs of texts around the model's reasoning, such as

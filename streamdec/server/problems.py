@@ -1,4 +1,4 @@
-"""What is wrong with a request, as its client is told."""
+"""What is wrong with a request, as the client sees it."""
 
 from __future__ import annotations
 

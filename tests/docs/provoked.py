@@ -325,8 +325,8 @@ def _(folder: Path) -> Any:
 
 
 @gives(
-    "'…': a rank file of SHA-256 …, which is none of …; such a file does not say how text is cut: "
-    "give encoding=EncodingSpec(name, pattern, special_tokens)"
+    "'…': a rank file of SHA-256 …, which is not one of …; such a file does not say how text is "
+    "split: give encoding=EncodingSpec(name, pattern, special_tokens)"
 )
 def _(folder: Path) -> Any:
     load_tokenizer(folder_of(folder, a__tiktoken=rank_file()))
@@ -392,8 +392,8 @@ def _(folder: Path) -> Any:
 
 
 @gives("the tokens do not spell the text: it was normalized")
-def _(folder: Path) -> Any:
-    _ = WORDS.encode("Hello, wide world").offsets
+def _(_: Path) -> Any:
+    return WORDS.encode("Hello, wide world").offsets
 
 
 # --- chat templates -------------------------------------------------------------------------------

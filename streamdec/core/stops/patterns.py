@@ -1,7 +1,7 @@
 r"""Stop regexes, read and judged before any text comes.
 
 A pattern is one of Python's ``re``: the standard library's own parser says what it means, and it is
-spelled anew from what the parser found, in the few words that ``re`` and other engines read alike.
+spelled again from what the parser found, in the few words that ``re`` and other engines read alike.
 So a pattern never means something that only another engine makes of it. (Which characters are
 letters, digits, spaces, and equal but for their case, is for the engine to say.)
 
