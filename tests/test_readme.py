@@ -59,7 +59,7 @@ def test_the_examples_have_ten_lines_at_most() -> None:
 
 def test_the_first_screen_has_what_convinces() -> None:
     first, *_ = README.text.split("\n## ")
-    assert len(first.splitlines()) <= 50
+    assert len(first.splitlines()) <= 45
     assert "**Alpha:**" in first
     guarantees = re.findall(r"^- \*\*.*?(?=^- |^\n)", first, re.MULTILINE | re.DOTALL)
     assert [len(_links(each)) for each in guarantees] == [1, 1, 1, 1]
