@@ -311,7 +311,10 @@ class AssembledFastPath(FastPath):
         add_special_tokens: bool,
         special: Literal["parse", "text"] = "parse",
     ) -> list[bytes]:
-        """Return the ids that the other library gives; ``add_special_tokens`` adds nothing here."""
+        """Return the ids of each of ``texts`` that the other library gives, four bytes each.
+
+        For comparisons. ``special`` is as for ``encode``; ``add_special_tokens`` has no effect.
+        """
         return [bytes(Encoding(ids)) for ids in self._library_ids(texts, special)]
 
     def __getstate__(self) -> dict[str, Any]:

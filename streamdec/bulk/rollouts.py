@@ -124,6 +124,9 @@ def decode_rollouts(
     An id that cannot be decoded (-100, a float, an unknown id under ``unknown_ids="error"``) ends
     its row alone: ``finish_reason`` is ``"error"``, and ``error`` says why.
 
+    There are no ``sections`` here. ``iter_chunks(ids, tokenizer, sections=...)`` names those of one
+    row.
+
     **Cost.** With pyarrow (``pip install 'streamdec[bulk]'``) about 0.1 µs a token, and some tenths
     of a second once for each tokenizer. Without it, or for fewer than 8,192 ids, that of a decoder.
 

@@ -23,7 +23,7 @@ _ANTHROPIC_KINDS = {
 
 
 class RequestError(StreamdecError, ValueError):
-    """A request that is not served; its message is the client's to read.
+    """A request that is not served. The client gets the message.
 
     Args:
         message: what a person reads.

@@ -91,9 +91,9 @@ class TokenAttribution:
         """End the machine. Its chunk has all ids that belong to no other chunk."""
         return self._attributed(self._machine.end(finish_reason), 0)
 
-    def last(self, text: str, finish_reason: FinishReason) -> Chunk:
-        """Return a last chunk for a machine that cannot be ended, with all ids that are left."""
-        return self._attributed(Chunk(text, finish_reason), 0)
+    def last(self, chunk: Chunk) -> Chunk:
+        """Return the last ``chunk`` of a machine that cannot be ended, with all ids left."""
+        return self._attributed(chunk, 0)
 
     def _attributed(self, chunk: Chunk, num_taken: int) -> Chunk:
         """Return the newest ``chunk``, of so many tokens, with the ids that belong to it."""

@@ -19,14 +19,17 @@ __all__ = [
     "DecoderOptions",
     "DecodingOptions",
     "ReadingOptions",
+    "Sections",
     "StreamOptions",
     "decoder_of",
+    "new_decoder",
     "sorted_options",
 ]
 
 NO_PROMPT: tuple[int, ...] = ()
 
 ChunkBy = Literal["output", "token"]
+Sections = Mapping[str, tuple[str | int, str | int] | Iterable[tuple[str | int, str | int]]] | None
 
 
 class ReadingOptions(TypedDict, total=False):
@@ -101,9 +104,7 @@ class DecoderOptions(DecodingOptions, total=False):
     max_match_length: int | None
     max_stop_length: int | None
     max_total_length: int | None
-    sections: (
-        Mapping[str, tuple[str | int, str | int] | Iterable[tuple[str | int, str | int]]] | None
-    )
+    sections: Sections
     keep_markers: bool
     spans: bool
 
@@ -201,19 +202,45 @@ def _made_decoder(
     names = (*DecodingOptions.__annotations__, "spans")
     decoding = {name: given.pop(name) for name in names if name in given}
     conditions = given.pop("conditions", None)
-    if given.get("sections") is not None:
-        for name in ("sections", "keep_markers", "starts_inside"):
-            if name in given:
-                decoding[name] = given[name]
+    sections: dict[str, Any] = {
+        name: given.pop(name) for name in ("sections", "keep_markers") if name in given
+    }
+    if sections.get("sections") is not None and "starts_inside" in given:
+        sections["starts_inside"] = given["starts_inside"]
         if not given.get("ignore_stops_between"):
-            given.pop("starts_inside", None)
-    keep_markers = given.pop("keep_markers", False)
-    if given.pop("sections", None) is None and keep_markers:
-        raise ValueError("keep_markers is about sections, and there are none")
+            del given["starts_inside"]
     if conditions is None:
         conditions = StopConditions(**given)
     elif given:
         raise TypeError(f"{what} got conditions, which have their own {', '.join(given)}")
-    if "sections" in decoding:
-        return SectionDecoder(tokenizer, conditions, prompt_token_ids, **decoding)
-    return StopSequenceDecoder(tokenizer, conditions, prompt_token_ids, **decoding)
+    return new_decoder(tokenizer, conditions, prompt_token_ids, **sections, **decoding)
+
+
+def new_decoder(
+    tokenizer: Decoder,
+    conditions: StopConditions,
+    prompt_token_ids: Iterable[SupportsIndex],
+    *,
+    sections: Sections = None,
+    keep_markers: bool = False,
+    starts_inside: bool | None = None,
+    **options: Any,
+) -> StopSequenceDecoder:
+    """Return a decoder, with the sections that were asked for.
+
+    Raises ValueError for options of sections if there are none; and what the decoder raises.
+    """
+    if sections is not None:
+        return SectionDecoder(
+            tokenizer,
+            conditions,
+            prompt_token_ids,
+            sections=sections,
+            keep_markers=keep_markers,
+            starts_inside=starts_inside,
+            **options,
+        )
+    for name, value in (("keep_markers", keep_markers), ("starts_inside", starts_inside)):
+        if value:
+            raise ValueError(f"{name} is about sections, and there are none")
+    return StopSequenceDecoder(tokenizer, conditions, prompt_token_ids, **options)

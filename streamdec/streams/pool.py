@@ -10,16 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Self, SupportsIndex, Unpack, get_args
 
-from streamdec.chunks import Chunk, FinishReason, joined
+from streamdec.chunks import Chunk, FinishReason, in_section, joined
+from streamdec.core.section_decoder import SectionDecoder
 from streamdec.core.snapshots import shown
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import NO_CONDITIONS, StopConditions
 from streamdec.errors import QueueFullError, SnapshotError, UnknownRequestError
 from streamdec.protocols import Decoder
 from streamdec.streams.attribution import TokenAttribution
-from streamdec.streams.options import DecodingOptions
+from streamdec.streams.options import DecodingOptions, Sections, new_decoder
 from streamdec.streams.outputs import checked_ids
-from streamdec.streams.sinks import Sink, SlowSink, sender_of
+from streamdec.streams.sinks import Sender, Sink, sender_of
 from streamdec.streams.stepper import Stepper, take_chunk
 
 __all__ = ["DecoderPool"]
@@ -81,6 +82,10 @@ class DecoderPool:
         request_id: RequestId,
         conditions: StopConditions = NO_CONDITIONS,
         prompt_token_ids: Iterable[SupportsIndex] = (),
+        *,
+        sections: Sections = None,
+        keep_markers: bool = False,
+        starts_inside: bool | None = None,
         **options: Unpack[DecodingOptions],
     ) -> None:
         """Add a request, and begin its stream.
@@ -89,14 +94,25 @@ class DecoderPool:
             request_id: a string or an integer that names the request.
             conditions: as for StopSequenceDecoder.
             prompt_token_ids: as for StopSequenceDecoder.
+            sections: as for SectionDecoder; None for none.
+            keep_markers: as for SectionDecoder.
+            starts_inside: as for SectionDecoder; conditions have their own.
             options: as for StopSequenceDecoder.
 
-        Raises ValueError if the pool has a request with this ``request_id``; TypeError if it is
-        neither a string nor an integer; and all that StopSequenceDecoder raises. After an error
-        nothing was added.
+        Raises ValueError if the pool has a request with this ``request_id``, and for options of
+        sections without sections; TypeError if ``request_id`` is neither a string nor an integer;
+        and all that the decoder raises. After an error nothing was added.
         """
         self._check_new(request_id)
-        decoder = StopSequenceDecoder(self.tokenizer, conditions, prompt_token_ids, **options)
+        decoder = new_decoder(
+            self.tokenizer,
+            conditions,
+            prompt_token_ids,
+            sections=sections,
+            keep_markers=keep_markers,
+            starts_inside=starts_inside,
+            **options,
+        )
         self._take_in(request_id, decoder)
 
     def adopt(self, request_id: RequestId, decoder: StopSequenceDecoder) -> None:
@@ -155,7 +171,8 @@ class DecoderPool:
         if sink is None:
             self._sinks.pop(request_id, None)
         else:
-            self._sinks[request_id] = sender_of(sink)
+            has_sections = isinstance(self[request_id], SectionDecoder)
+            self._sinks[request_id] = sender_of(sink, has_sections=has_sections)
 
     def fork(self, request_id: RequestId, new_request_id: RequestId) -> None:
         """Copy a request with its present state: for another sample (``n > 1``).
@@ -196,6 +213,9 @@ class DecoderPool:
         has the text before the error, the withheld text, and ``finish_reason="error"``. For a
         request that the pool does not have (it may just have ended) ``errors`` has an
         UnknownRequestError, and there is no chunk.
+
+        The text of a request with ``sections`` may be in several: ``chunk.split()`` returns a chunk
+        for each. Sinks get these.
 
         Args:
             token_ids: for each request an id, or several as a list, an array or a tensor.
@@ -270,12 +290,14 @@ class DecoderPool:
         if request is not None:
             last, _ = _last_chunk(request, "abort")
             self._remove(request_id, last)
-            if isinstance(sink, SlowSink) and isinstance(error, QueueFullError):
+            if isinstance(sink, Sender) and isinstance(error, QueueFullError):
                 with suppress(Exception):  # send all that waits; the client may be gone
                     sink(last)
-                return
+                    return
+            elif isinstance(sink, Sender):
+                sink.waiting.append(last)
             chunk = joined(chunk, last)
-        error.chunk = sink.joined(chunk) if isinstance(sink, SlowSink) else chunk
+        error.chunk = joined(*sink.waiting) if isinstance(sink, Sender) else chunk
 
     # --- ending
 
@@ -345,7 +367,8 @@ class DecoderPool:
     def snapshot(self, request_id: RequestId | None = None) -> dict[str, Any]:
         """Return the state of one request, or of the pool, as a dict that JSON can represent.
 
-        The snapshot of a request is for ``StopSequenceDecoder.restore`` and ``adopt``. Without a
+        The snapshot of a request is for ``adopt`` and the ``restore`` of its decoder's class,
+        StopSequenceDecoder or, with sections, SectionDecoder. Without a
         ``request_id`` the snapshot is of the whole pool, for ``DecoderPool.restore``; with
         ``return_token_ids`` it also has the ids that belong to no chunk yet. The pool does not
         change.
@@ -385,7 +408,11 @@ class DecoderPool:
         pool = cls(tokenizer, return_token_ids=return_token_ids)
         for name, data, *waiting in _requests(snapshot):
             try:
-                pool.adopt(name, StopSequenceDecoder.restore(tokenizer, data))
+                has_sections = isinstance(data, Mapping) and data.get("machine") == "sections"
+                kind: type[StopSequenceDecoder] = (
+                    SectionDecoder if has_sections else StopSequenceDecoder
+                )
+                pool.adopt(name, kind.restore(tokenizer, data))
                 request = pool._requests[name]
                 if waiting:
                     (request.attribution or TokenAttribution(request.machine)).resume(waiting[0])
@@ -434,7 +461,7 @@ def _last_chunk(request: Stepper, finish_reason: FinishReason) -> tuple[Chunk, E
     try:
         return request.end(finish_reason), None
     except Exception as error:  # noqa: BLE001 (the tokenizer may raise at the end too)
-        jailed, attribution = request.machine.jailed, request.attribution
-        if attribution is not None:
-            return attribution.last(jailed, "error"), error
-        return Chunk(jailed, "error"), error
+        decoder, attribution = _decoder(request), request.attribution
+        section = decoder.section if isinstance(decoder, SectionDecoder) else None
+        last = in_section(section, decoder.jailed, Chunk("", "error"))
+        return last if attribution is None else attribution.last(last), error

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from streamdec.chunks import Chunk, joined
 from streamdec.errors import QueueFullError
 
-__all__ = ["MAX_BEHIND", "Sink", "SlowSink", "sender_of"]
+__all__ = ["MAX_BEHIND", "Sender", "Sink", "sender_of"]
 
 MAX_BEHIND = 65_536
 """How many code points may wait for a sink that is behind."""
@@ -23,7 +23,7 @@ class Sink(Protocol):
     """A callable that takes the chunks of one request.
 
     It may have an attribute or property ``is_behind``. While that is true, the pool keeps the
-    chunks, and later sends them joined, as one chunk.
+    chunks, and later sends them joined, as one chunk. A chunk in several sections is sent in parts.
 
     >>> from streamdec import DecoderPool, MockTokenizer
     >>> pool = DecoderPool(MockTokenizer())
@@ -41,41 +41,47 @@ class Sink(Protocol):
         ...
 
 
-class SlowSink:
-    """Sends chunks to a sink that can be behind, and keeps chunks while it is behind."""
+class Sender:
+    """Sends chunks to a sink: part by part where their text is in several sections.
 
-    __slots__ = ("_sink", "_size", "_waiting")
+    While the sink is behind, keeps the chunks, to send them joined.
+    """
+
+    __slots__ = ("_sink", "_size", "waiting")
 
     def __init__(self, sink: Any) -> None:
         self._sink = sink
-        self._waiting: list[Chunk] = []
+        self.waiting: list[Chunk] = []
+        """The chunks that were not sent."""
         self._size = 0
 
     def __call__(self, chunk: Chunk) -> None:
-        """Send the waiting chunks and ``chunk`` as one, or keep ``chunk`` if the sink is behind.
+        """Send ``chunk`` after the waiting chunks, or keep it if the sink is behind.
 
         The last chunk is always sent. Raises QueueFullError if too many code points wait; and all
-        that the sink raises.
+        that the sink raises. Then ``waiting`` has what was not sent.
         """
-        if chunk.finish_reason is None and self._sink.is_behind:
-            self._waiting.append(chunk)
+        self.waiting.append(chunk)
+        if chunk.finish_reason is None and getattr(self._sink, "is_behind", False):
             self._size += len(chunk.text)
             if self._size > MAX_BEHIND:
                 raise QueueFullError(f"the sink is behind: {self._size} code points wait")
             return
-        self._sink(self.joined(chunk))
-        self._waiting, self._size = [], 0
+        self.waiting, self._size = [*joined(*self.waiting).split()], 0
+        while self.waiting:  # the sink may end the request, which sends what waits
+            part = self.waiting.pop(0)
+            try:
+                self._sink(part)
+            except Exception:
+                self.waiting.insert(0, part)
+                raise
 
-    def joined(self, chunk: Chunk) -> Chunk:
-        """Return the waiting chunks and then ``chunk``, joined."""
-        return joined(*self._waiting, chunk)
 
-
-def sender_of(sink: Sink) -> Callable[[Chunk], object]:
-    """Return the callable that gets each chunk: ``sink``, or a SlowSink if ``sink`` can be behind.
+def sender_of(sink: Sink, *, has_sections: bool) -> Callable[[Chunk], object]:
+    """Return the callable that gets each chunk: ``sink``, or a Sender if it needs one.
 
     Raises TypeError for a sink that cannot be called.
     """
     if not callable(sink):
         raise TypeError(f"a sink must be callable with a chunk, got {sink!r:.80}")
-    return SlowSink(sink) if hasattr(sink, "is_behind") else sink
+    return Sender(sink) if has_sections or hasattr(sink, "is_behind") else sink

@@ -105,7 +105,7 @@ skipped. ``flush`` may raise it as well.
 
 
 class ConformanceError(AssertionError):
-    """What a detokenizer did against a law; the message is for people."""
+    """A detokenizer broke a guarantee. The message describes how."""
 
 
 @dataclass(frozen=True)

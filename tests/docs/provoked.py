@@ -34,9 +34,10 @@ from streamdec.backends.fast_path import VARIABLE
 from streamdec.bulk import BulkDecoder
 from streamdec.chat.template import ChatTemplate
 from streamdec.compat import TokenizersDecodeStream
+from streamdec.core.stops import regex_matcher
 from streamdec.preflight import inspect
 from streamdec.protocols import RawBytes, TextRules
-from tests.support.files import rank_file, sentencepiece, small_gguf, tekken
+from tests.support.files import rank_file, small_gguf, tekken
 from tests.support.zoo import ZOO
 
 __all__ = ["PROVOKED"]
@@ -206,6 +207,19 @@ for said, arguments in CONDITIONS.items():
 def _(_: Path) -> Any:
     conditions = StopConditions(stop_regex="(a|aa)+(a|aa)+b", max_match_length=64)
     StopSequenceDecoder(MockTokenizer.from_tokens([b"a" * 60]), conditions).step_batch([0, 0])
+
+
+@gives(
+    "stop_regex … took more than 5.0 seconds on the text of one stream: rewrite it so that a text "
+    "matches in few ways only"
+)
+def _(_: Path) -> Any:
+    decoder = StopSequenceDecoder(
+        MockTokenizer.from_tokens([b"a"]), StopConditions(stop_regex="ab")
+    )
+    ticks = iter(range(10**6))
+    with mock.patch.multiple(regex_matcher, thread_time=lambda: float(next(ticks)), TIMEOUT=100.0):
+        decoder.step_batch([0] * 10)
 
 
 # --- engines, queues and pools --------------------------------------------------------------------
@@ -378,8 +392,8 @@ def _(folder: Path) -> Any:
 
 
 @gives("the tokens do not spell the text: it was normalized")
-def _(folder: Path) -> Any:
-    _ = WORDS.encode("Hello, wide world").offsets
+def _(_: Path) -> Any:
+    return WORDS.encode("Hello, wide world").offsets
 
 
 # --- chat templates -------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,8 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec import DecodeStream, MockTokenizer, iter_chunks, stream
+from streamdec import (
+    Chunk,
+    DecoderPool,
+    DecodeStream,
+    MockTokenizer,
+    SectionDecoder,
+    StopConditions,
+    iter_chunks,
+    stream,
+)
 from streamdec.streams.options import StreamOptions
+from streamdec.trace import Tracer
 
 TOKENS = [b"<think>", b"Hm", b".</think>\n", b"Hi", b"<", b"/think>", b"\xc3", b"\xa9!"]
 TOKENIZER = MockTokenizer.from_tokens(TOKENS)
@@ -30,6 +41,11 @@ def test_each_chunk_of_an_iterator_is_in_one_section() -> None:
     chunks = [*iter_chunks(IDS, TOKENIZER, sections=SECTIONS)]
     assert shown(chunks) == EXPECTED
     assert [chunk.finish_reason for chunk in chunks if chunk.finish_reason] == ["length"]
+
+
+def test_a_traced_decoder_is_split_too() -> None:
+    decoder = SectionDecoder(TOKENIZER, sections=SECTIONS)
+    assert shown(iter_chunks(IDS, decoder=Tracer(decoder))) == EXPECTED
 
 
 @pytest.mark.anyio
@@ -89,3 +105,105 @@ def test_keep_markers_needs_sections() -> None:
     with pytest.raises(ValueError, match="keep_markers is about sections, and there are none"):
         iter_chunks(IDS, TOKENIZER, keep_markers=True)
     assert shown(iter_chunks([3], TOKENIZER, sections=None)) == [(None, "Hi")]
+
+
+# --- the pool -------------------------------------------------------------------------------------
+
+THINKING = [[0, 1], [6, 7, 2, 3], [4, 5], [3]]
+"""Rounds of ids; the second has text in two sections."""
+
+
+def pool_of(**options: Any) -> DecoderPool:
+    pool = DecoderPool(TOKENIZER, return_token_ids=options.pop("return_token_ids", False))
+    pool.add("a", sections=SECTIONS, **options)
+    return pool
+
+
+def alone(**options: Any) -> list[Chunk]:
+    """The chunks of a decoder that nobody shares, each in one section."""
+    decoder = SectionDecoder(TOKENIZER, sections=SECTIONS, **options)
+    chunks = [decoder.feed(ids) for ids in THINKING]
+    return [part for chunk in (*chunks, decoder.flush("stop")) for part in chunk.split()]
+
+
+@pytest.mark.parametrize("options", [{}, {"keep_markers": True}, {"starts_inside": True}])
+def test_a_pool_and_its_sinks_have_sections(options: dict[str, Any]) -> None:
+    sent: list[Chunk] = []
+    pool = pool_of(**options)
+    pool.add("sink", sections=SECTIONS, **options)
+    pool.attach("sink", sent.append)
+    chunks: list[Chunk] = []
+    for ids in THINKING:
+        chunks += pool.step({"a": ids, "sink": ids})["a"].split()
+    chunks += pool.finish("a").split()
+    pool.finish("sink")
+    assert chunks == alone(**options)
+    assert sent == [chunk for chunk in chunks if not chunk.is_empty]
+    assert {part.section for part in sent} == {None, "reasoning"}
+
+
+def test_a_request_without_sections_has_none() -> None:
+    pool = DecoderPool(TOKENIZER)
+    pool.add("a", sections=None)
+    assert pool.step({"a": [0, 1]})["a"] == Chunk("<think>Hm")
+    with pytest.raises(ValueError, match="keep_markers is about sections, and there are none"):
+        pool.add("b", keep_markers=True)
+    with pytest.raises(ValueError, match="starts_inside is about sections, and there are none"):
+        pool.add("b", starts_inside=True)
+    assert [*pool] == ["a"]
+
+
+def test_the_prompt_of_a_request_may_open_a_section() -> None:
+    pool = DecoderPool(TOKENIZER)
+    pool.add("a", StopConditions("Hi"), [0], sections=SECTIONS)
+    assert shown(pool.step({"a": [1, 2, 3]})["a"].split()) == [("reasoning", "Hm."), (None, "\n")]
+    assert pool.ended["a"].finish_reason == "stop"
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_a_pool_with_sections_is_restored(place: int) -> None:
+    pool = pool_of(return_token_ids=True)
+    pool.add("plain")
+    restored = None
+    for number, ids in enumerate(THINKING):
+        if number == place:
+            data = json.loads(json.dumps(pool.snapshot()))
+            restored = DecoderPool.restore(TOKENIZER, data, return_token_ids=True)
+        one = pool.step({"a": ids, "plain": ids})
+        if restored is not None:
+            assert restored.step({"a": ids, "plain": ids}) == one
+    if restored is not None:
+        assert restored.finish("a") == pool.finish("a")
+        assert restored.finish("plain") == pool.finish("plain")
+
+
+def test_a_section_decoder_is_adopted_and_forked() -> None:
+    decoder = SectionDecoder(TOKENIZER, sections=SECTIONS)
+    decoder.step_batch([0])
+    pool = DecoderPool(TOKENIZER)
+    pool.adopt("a", SectionDecoder.restore(TOKENIZER, decoder.snapshot()))
+    pool.fork("a", "b")
+    chunks = pool.step({"a": 1, "b": 1})
+    assert shown(chunks.values()) == [("reasoning", "Hm")] * 2
+
+
+def test_an_error_keeps_the_sections() -> None:
+    pool = pool_of()
+    chunk = pool.step({"a": [0, 1, 4, -1]})["a"]
+    assert shown(chunk.split()) == [("reasoning", "Hm<")]
+    assert chunk.finish_reason == "error"
+
+
+def test_a_chunk_of_a_request_that_cannot_be_ended_is_in_its_section(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(SectionDecoder, "end", fail)
+    for return_token_ids in (False, True):
+        pool = pool_of(return_token_ids=return_token_ids)
+        pool.step({"a": [0, 4]})
+        chunk = pool.finish("a")
+        assert (chunk.section, chunk.text, chunk.finish_reason) == ("reasoning", "<", "error")
+        assert chunk.token_ids == ((0, 4) if return_token_ids else ())

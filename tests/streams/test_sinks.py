@@ -220,6 +220,66 @@ def test_what_waits_for_a_sink_that_raises_is_in_the_error() -> None:
     assert pool.errors["a"].chunk == Chunk("ab", "abort")  # type: ignore[attr-defined]
 
 
+# --- sinks and sections ---------------------------------------------------------------------------
+
+X, Y = "<x>", "</x>"
+SECTIONS = {"x": (X, Y)}
+SPLIT = MockTokenizer.from_tokens([b"1<x>2</x>3"])
+"""One token with text in three parts."""
+PARTS = [(None, "1"), ("x", "2"), (None, "3")]
+
+
+def parts_of(chunks: Sequence[Chunk]) -> list[tuple[str | None, str]]:
+    return [(part.section, part.text) for chunk in chunks for part in chunk.split() if part.text]
+
+
+def pool_in_sections(sink: Any) -> DecoderPool:
+    pool = DecoderPool(SPLIT)
+    pool.add("a", sections=SECTIONS)
+    pool.attach("a", sink)
+    return pool
+
+
+def test_a_sink_gets_each_part_of_a_chunk() -> None:
+    slow = SlowReader()
+    pool = pool_in_sections(slow)
+    for is_behind in (False, True, False):
+        slow.is_behind = is_behind
+        pool.step({"a": 0})
+    assert [(chunk.section, chunk.text) for chunk in slow.chunks] == [
+        *PARTS,
+        *((None, "1"), ("x", "2"), (None, "31"), ("x", "2"), (None, "3")),
+    ]
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_a_sink_that_raises_at_a_part_has_the_rest_in_the_error(place: int) -> None:
+    broken = Broken(place)
+    pool = pool_in_sections(broken)
+    pool.step({"a": 0})
+    if place == 3:
+        assert parts_of(broken.chunks) == PARTS
+        return
+    error: Any = pool.errors["a"]
+    assert parts_of(broken.chunks) == PARTS[:place]
+    assert parts_of([error.chunk]) == PARTS[place:]
+    assert error.chunk.finish_reason == "abort"
+
+
+def test_a_sink_that_ends_its_request_at_a_part_gets_the_rest_before_the_end() -> None:
+    sent: list[Chunk] = []
+
+    def once(chunk: Chunk) -> None:
+        sent.append(chunk)
+        pool.abort("a")
+
+    pool = pool_in_sections(once)
+    pool.step({"a": 0})
+    assert parts_of(sent) == PARTS
+    assert [chunk.finish_reason for chunk in sent] == [None, None, "abort"]
+    assert pool.errors == {}
+
+
 # --- sinks that call the pool ---------------------------------------------------------------------
 
 
@@ -240,6 +300,31 @@ def test_a_sink_may_end_its_request_and_begin_another() -> None:
     assert [*pool] == ["b"]
     assert pool.errors.keys() == {"missing"}
     assert pool.ended.keys() == {"a"}
+
+
+def test_what_waited_is_sent_once_to_a_sink_that_ends_its_request() -> None:
+    class Once(SlowReader):
+        def __call__(self, chunk: Chunk) -> None:
+            super().__call__(chunk)
+            pool.abort("a")
+
+    once = Once()
+    pool = pool_with(a=once)
+    for token_id, once.is_behind in ((A, True), (B, False)):
+        pool.step({"a": token_id})
+    assert once.chunks == [Chunk("ab"), Chunk("", "abort")]
+
+
+def test_what_a_full_queue_refuses_again_is_in_the_error() -> None:
+    class Full(SlowReader):
+        def __call__(self, chunk: Chunk) -> None:
+            raise QueueFullError("the client's queue is full")
+
+    full = Full()
+    pool = pool_with(a=full)
+    for token_id, full.is_behind in ((A, True), (B, False)):
+        pool.step({"a": token_id})
+    assert pool.errors["a"].chunk == Chunk("ab", "abort")  # type: ignore[attr-defined]
 
 
 def test_a_sink_may_abort_at_its_last_chunk() -> None:

@@ -131,6 +131,15 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
             new_token_ids: the ids.
             stop_terminated: the last of them ended the request by its id.
         """
+        if len(new_token_ids) == 1 and not stop_terminated:  # most steps
+            try:
+                chunk = self._step(new_token_ids[0])
+            except Exception as error:
+                return self._update_after(error, new_token_ids, stop_terminated)
+            self.token_ids.append(new_token_ids[0])
+            if chunk.text:
+                self._new.append(chunk.text)
+            return None if chunk.finish_reason is None else str(chunk.stop_reason)
         if not new_token_ids:
             return None
         ids, read = self.token_ids, new_token_ids
@@ -160,8 +169,12 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
         """
         if finished:
             self._release()
-        text = "".join(self._new)
-        self._new.clear()
+        new = self._new
+        if len(new) == 1:
+            text = new.pop()
+        else:
+            text = "".join(new)
+            new.clear()
         if delta:
             self._num_given += len(text)
             return text

@@ -7,9 +7,10 @@ the key of a cache and travel inside a snapshot.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Self, SupportsIndex, TypeGuard
 
 from streamdec.core.stops.patterns import StopPattern, read_patterns
@@ -144,32 +145,14 @@ class StopConditions(_Fields):
         max_stop_length: int | None = None,
         max_total_length: int | None = None,
     ) -> None:
-        values = {
-            "stop": _texts("stop", stop),
-            "stop_token_ids": _ids("stop_token_ids", stop_token_ids),
-            "visible_stop": _texts("visible_stop", visible_stop),
-            "visible_stop_token_ids": _ids("visible_stop_token_ids", visible_stop_token_ids),
-            "include_stop_str_in_output": _flag(
-                "include_stop_str_in_output", include_stop_str_in_output
-            ),
-            "min_tokens": _count("min_tokens", min_tokens, least=0),
-            "max_tokens": None if max_tokens is None else _count("max_tokens", max_tokens, least=1),
-            "ignore_eos": _flag("ignore_eos", ignore_eos),
-            "eos_token_ids": _ids("eos_token_ids", eos_token_ids),
-            "stop_token_sequences": _sequences(stop_token_sequences),
-            "enable_stops_after": _marker("enable_stops_after", enable_stops_after),
-            "disable_stops_after": _marker("disable_stops_after", disable_stops_after),
-            "ignore_stops_between": pairs_of("ignore_stops_between", ignore_stops_between),
-            "starts_inside": None
-            if starts_inside is None
-            else _flag("starts_inside", starts_inside),
-            "stop_regex": _in_order("stop_regex", stop_regex),
-            "max_match_length": None
-            if max_match_length is None
-            else _count("max_match_length", max_match_length, least=1),
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        given = (
+            *(stop, stop_token_ids, visible_stop, visible_stop_token_ids),
+            *(include_stop_str_in_output, min_tokens, max_tokens, ignore_eos, eos_token_ids),
+            *(stop_token_sequences, enable_stops_after, disable_stops_after),
+            *(ignore_stops_between, starts_inside, stop_regex, max_match_length),
+        )
+        for (put, name, default, read), value in zip(_READERS, given, strict=True):
+            put(self, value if value is default else read(name, value))
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise ValueError(
                 f"min_tokens ({self.min_tokens}) must not exceed max_tokens ({self.max_tokens})"
@@ -184,8 +167,11 @@ class StopConditions(_Fields):
             )
         if self.max_match_length is not None and not self.stop_regex:
             raise ValueError("max_match_length is about stop_regex, and there is none")
-        patterns = read_patterns(self.stop_regex, self.max_match_length)
-        self._check_lengths(patterns, max_stop_length, max_total_length)
+        patterns: Sequence[StopPattern] = ()
+        if self.stop_regex:
+            patterns = read_patterns(self.stop_regex, self.max_match_length)
+        if max_stop_length is not None or max_total_length is not None:
+            self._check_lengths(patterns, max_stop_length, max_total_length)
         if patterns:
             matcher_of((), (), patterns)  # what cannot be compiled is refused here
 
@@ -193,8 +179,6 @@ class StopConditions(_Fields):
         self, patterns: Sequence[StopPattern], most: int | None, most_together: int | None
     ) -> None:
         """Raise ValueError if a stop, or all stops together, are longer than that."""
-        if most is None and most_together is None:
-            return
         markers = [marker for marker in self.markers if isinstance(marker, str)]
         texts = (*self.stop, *self.visible_stop, *markers, *self.stop_token_sequences)
         lengths = [*map(len, texts)]
@@ -306,8 +290,7 @@ def _is_list(given: object) -> TypeGuard[Iterable[Any]]:
     return isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping))
 
 
-def _sequences(given: Any) -> tuple[tuple[int, ...], ...]:
-    what = "stop_token_sequences"
+def _sequences(what: str, given: Any) -> tuple[tuple[int, ...], ...]:
     for sequence in (given := _listed(given)):
         if not _is_list(sequence) or isinstance(sequence, AbstractSet):  # a set has no order
             raise TypeError(f"{what}: a sequence is a list of ids, not {sequence!r:.60}")
@@ -335,10 +318,6 @@ def _count(name: str, value: Any, *, least: int) -> int:
     if count < least:
         raise ValueError(f"{name} must be at least {least}, not {count}")
     return count
-
-
-def _marker(name: str, value: Any) -> Marker:
-    return None if value is None else _text_or_id(name, value)
 
 
 def _text_or_id(name: str, value: Any) -> str | int:
@@ -369,6 +348,31 @@ def pairs_of(name: str, given: Any) -> tuple[tuple[str | int, str | int], ...]:
             raise ValueError(f"{name}: {opening!r:.60} opens two sections")
     return tuple(sections.items())
 
+
+_READ: dict[str, Callable[[str, Any], Any]] = {
+    "stop": _texts,
+    "stop_token_ids": _ids,
+    "visible_stop": _texts,
+    "visible_stop_token_ids": _ids,
+    "include_stop_str_in_output": _flag,
+    "min_tokens": partial(_count, least=0),
+    "max_tokens": partial(_count, least=1),
+    "ignore_eos": _flag,
+    "eos_token_ids": _ids,
+    "stop_token_sequences": _sequences,
+    "enable_stops_after": _text_or_id,
+    "disable_stops_after": _text_or_id,
+    "ignore_stops_between": pairs_of,
+    "starts_inside": _flag,
+    "stop_regex": _in_order,
+    "max_match_length": partial(_count, least=1),
+}
+_READERS = [
+    (getattr(_Fields, each.name).__set__, each.name, each.default, _READ[each.name])
+    for each in fields(_Fields)
+]
+"""Of each field what sets it, its name, its default, and what checks any other value. Setting a
+field of a frozen class through its slot takes half the time of ``object.__setattr__``."""
 
 NO_CONDITIONS = StopConditions()
 """Nothing ends the stream."""

@@ -286,7 +286,7 @@ class StopSet:
             return self.first
         if self._prompt_markers is None:
             self._prompt_markers = PromptMarkers(sections, tokenizer)
-        return self.at(self._prompt_markers.state_after(prompt))
+        return self.at(self._prompt_markers.state_after(tokenizer, prompt))
 
     def at(self, gate: int) -> Matching:
         """Return the state of a stream that begins in this state of the gate."""
