@@ -36,7 +36,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from os.path import commonprefix
 from typing import Any, Self, SupportsIndex
 
 from streamdec.chunks import NOTHING, Chunk, FinishReason, Withheld, joined, of_parts
@@ -50,6 +49,8 @@ from streamdec.core.sections import (
     loaded_definition,
     loaded_marks,
     loaded_turn,
+    origins_of,
+    released_origins,
     sections_for,
 )
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
@@ -191,11 +192,11 @@ class SectionDecoder(StopSequenceDecoder):
         if not (may_turn or was_inside):
             return self._in_sections(chunk, num_jailed)
         decides, _, _, after = table.transition_or_unknown(row, token_id)
-        origins = self._origins(table.state(row), token_id, decides.text, index)
+        origins = origins_of(table, table.state(row), token_id, decides.text, index)
         if chunk.finish_reason is not None:
             state = table.idle if after is None else after.state
             with suppress(RewriteError):  # then a stop ended the stream, without this text
-                origins += self._released(state, index + 1)
+                origins += released_origins(table, state, index + 1)
         self._note_origins(origins)
         cut = self._match is not None and self._match.start == self._match.end  # before the id
         if may_turn and not cut:
@@ -205,31 +206,9 @@ class SectionDecoder(StopSequenceDecoder):
         self._note_inside()
         return self._in_sections(chunk, num_jailed)
 
-    def _origins(self, state: Any, token_id: int, text: str, index: int) -> list[int]:
-        """The tokens that began the code points of ``text``, which ``token_id`` decides."""
-        table = self._table
-        origins = [index - age for age in table.firsts(state, token_id, text)]
-        if not table.has_spans:  # only what came before the token by itself is not its own
-            with suppress(RewriteError):
-                size = len(commonprefix([table.flush(state), text]))  # noqa: RUF071 (letters)
-                origins[size:] = [index] * (len(text) - size)
-        return origins
-
-    def _released(self, state: Any, tokens: int, *, goes_on: bool = False) -> list[int]:
-        """The tokens that began the code points which the end of ``state`` gives, or a release."""
-        table = self._table
-        text = table.release(state)[0] if goes_on else table.flush(state)
-        return [tokens - age for age in table.released(state, text, goes_on=goes_on)]
-
     def _note_origins(self, origins: Sequence[int]) -> None:
         """Move the ids that may be markers behind code points which earlier tokens began."""
-        self._turns = tuple(
-            turn._replace(
-                place=turn.place + sum(origin < turn.token_index for origin in origins),
-                size=turn.size + origins.count(turn.token_index),
-            )
-            for turn in self._turns
-        )
+        self._turns = tuple(turn.after(origins) for turn in self._turns)
         left, section, index = self._own_left
         if index >= 0:
             self._own_left = left + origins.count(index), section, index
@@ -400,7 +379,8 @@ class SectionDecoder(StopSequenceDecoder):
         """What ``_released`` returns for what is held, if an id that may be a marker is in it."""
         if not self._is_inside:
             return []
-        return self._released(self._table.state(self._row), self.num_tokens, goes_on=goes_on)
+        state = self._table.state(self._row)
+        return released_origins(self._table, state, self.num_tokens, goes_on=goes_on)
 
     # --- what may be asked
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from os.path import commonprefix
 from typing import Any, NamedTuple
 
 from streamdec.chunks import NOTHING, Chunk, in_section
@@ -11,6 +13,7 @@ from streamdec.core.stops.conditions import pairs_of
 from streamdec.core.stops.gate import OPEN, Gate, PromptMarkers
 from streamdec.core.stops.stop_sets import skipped_ids
 from streamdec.core.table import Table
+from streamdec.errors import RewriteError
 from streamdec.protocols import Decoder
 
 __all__ = [
@@ -20,6 +23,8 @@ __all__ = [
     "Turn",
     "loaded_marks",
     "loaded_turn",
+    "origins_of",
+    "released_origins",
     "sections_for",
 ]
 
@@ -130,6 +135,30 @@ class Turn(NamedTuple):
     token_id: int
     token_index: int
     """The place of the token among the generated tokens."""
+
+    def after(self, origins: Sequence[int]) -> Turn:
+        """Return the turn after more code points, which tokens ``origins`` began."""
+        place = self.place + sum(origin < self.token_index for origin in origins)
+        return self._replace(place=place, size=self.size + origins.count(self.token_index))
+
+
+def origins_of(table: Table, state: Any, token_id: int, text: str, index: int) -> list[int]:
+    """Return the tokens that began the code points of ``text``.
+
+    Token ``index``, which is ``token_id``, decides that text in ``state``.
+    """
+    origins = [index - age for age in table.firsts(state, token_id, text)]
+    if not table.has_spans:  # only what came before the token by itself is not its own
+        with suppress(RewriteError):
+            size = len(commonprefix([table.flush(state), text]))  # noqa: RUF071 (letters)
+            origins[size:] = [index] * (len(text) - size)
+    return origins
+
+
+def released_origins(table: Table, state: Any, tokens: int, *, goes_on: bool = False) -> list[int]:
+    """Return the same for the text that the end of ``state`` gives, or a release (``goes_on``)."""
+    text = table.release(state)[0] if goes_on else table.flush(state)
+    return [tokens - age for age in table.released(state, text, goes_on=goes_on)]
 
 
 def loaded_turn(data: Any, ids: frozenset[int], least: int, most: int, tokens: int) -> Turn:
