@@ -197,7 +197,7 @@ def _parts(case: Case) -> Iterator[tuple[Sequence[int], bool]]:
 
 
 def _text_problem(subject: Subject, case: Case) -> str:
-    """Law 6; with a prompt, law 4: what it decided and the stream are the whole decode."""
+    """Law 6; with a prompt, law 4: what it decided and the stream are the full decode."""
     options = _options(subject, case)
     stream, text = DecodeStream(subject.streamed, case.prompt, **options), ""
     for part, is_moved in _parts(case):
@@ -218,7 +218,7 @@ def _decided(subject: Subject, case: Case, options: dict[str, Any]) -> list[str]
 
     The complete characters of a run of byte tokens are the prompt's, or U+FFFD for each of their
     bytes if a generated token spoils the run. They may be stripped. None if the text is replaced:
-    no replacement reaches across the end of such a run, so the whole decode is not promised.
+    no replacement reaches across the end of such a run, so the full decode is not promised.
     """
     begun = DecodeStream(subject.streamed, **options)
     text = "".join(begun.step_batch(case.prompt))

@@ -1,16 +1,20 @@
 """``python -m fuzz.loading``: any file is a tokenizer that decodes as it says, or a clear error.
 
 An input is the content of a file, of whichever format. Promised are TokenizerLoadError and what is
-derived from it, and TokenizerLibraryError while decoding; a warning is no finding.
+derived from it, and TokenizerLibraryError while decoding; a warning is no finding. The command also
+measures what an input costs: more than MOST_SECONDS of CPU time or MOST_MEGABYTES is a finding.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import resource
 import struct
 import sys
 import tempfile
+import time
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +30,27 @@ from tests.support import files
 
 CHECKED = 48
 """Ids of a tokenizer that are streamed."""
+MOST_SECONDS = 5.0
+MOST_MEGABYTES = 200
+"""What an input may cost; it has at most some thousand bytes."""
+
+
+class CostError(AssertionError):
+    """An input costs too much."""
+
+
+def measured(data: bytes) -> None:
+    """The law, and what it costs."""
+    began, before = time.process_time(), _peak()
+    law(data)
+    seconds, megabytes = time.process_time() - began, _peak() - before
+    if seconds > MOST_SECONDS or megabytes > MOST_MEGABYTES:
+        raise CostError(f"{seconds:.1f} s and {megabytes} MB for {len(data)} bytes")
+
+
+def _peak() -> int:
+    """The most memory that the process has taken, in megabytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
 @cache
@@ -76,6 +101,7 @@ CHAIN = [
     {"type": "Fuse"},
     {"type": "Strip", "content": " ", "start": 1, "stop": 0},
 ]
+DOUBLE = {"type": "Replace", "pattern": {"String": "b"}, "content": "bb"}
 DECODERS: dict[str, Any] = {
     "fallback": {"type": "Sequence", "decoders": CHAIN},
     "byte-level": {
@@ -93,6 +119,8 @@ DECODERS: dict[str, Any] = {
     "wordpiece": {"type": "WordPiece", "prefix": "##", "cleanup": True},
     "suffix": {"type": "BPEDecoder", "suffix": "</w>"},
     "ctc": {"type": "CTC", "pad_token": "<s>", "word_delimiter_token": "▁", "cleanup": True},
+    "doubling": {"type": "Sequence", "decoders": [DOUBLE] * 4},
+    "doubling-too-often": {"type": "Sequence", "decoders": [DOUBLE] * 40},
     "none": None,
 }
 
@@ -178,8 +206,17 @@ def seeds() -> dict[str, bytes]:
 
 
 WORDS = [*DECODERS.values(), *CHAIN, *PIECES, "BPE", "WordPiece", "WordLevel", "Unigram", "Fuse"]
-WORDS += [{"Regex": "(a|b)+"}, {"String": ""}, *range(16), 2**31, 2**32 - 1, -1]
+WORDS += [*[[each] * 40 for each in (DOUBLE, {"type": "BPEDecoder", "suffix": ""})]]
+WORDS += [
+    {"Regex": "(a|b)+"},
+    {"Regex": "(a|aa)*$"},
+    {"String": ""},
+    *range(16),
+    2**31,
+    2**32 - 1,
+    -1,
+]
 TARGET = Target("loading", law, seeds, json_edit(WORDS))
 
 if __name__ == "__main__":
-    sys.exit(main(TARGET))
+    sys.exit(main(replace(TARGET, law=measured)))

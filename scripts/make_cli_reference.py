@@ -22,40 +22,40 @@ WIDTH = 100
 INTRODUCTION = """\
 # The command line
 
-`pip install 'streamdec[cli]'` installs `streamdec`; `python -m streamdec` is the same. This page is
-written by `scripts/make_cli_reference.py` from the commands themselves, and the terminal says the
-same: `streamdec COMMAND --help`.
+After this page you can look up each command, its options, exit statuses and environment variables.
+`pip install 'streamdec[cli]'` installs `streamdec`. `python -m streamdec` is the same.
+`scripts/make_cli_reference.py` writes this page from the commands. `streamdec COMMAND --help`
+prints the same text.
 
-What holds for all of them:
+All commands have this in common:
 
 - **Input** is a FILE or, without one or as `-`, stdin. A FILE whose name ends in `.jsonl` or
-  `.ndjson` has one JSON value in each line; blank lines only count. All other input is plain: the
-  token ids of one text, or one text. `--input-format` overrides this. `streamdec encode … |
+  `.ndjson` has one JSON value in each line, and blank lines are skipped. All other input is plain:
+  the token ids of one text, or one text. `--input-format` overrides this. `streamdec encode … |
   streamdec decode …` works without it.
-- **Output** goes to stdout, as UTF-8 whatever the locale is; all that is said about it goes to
-  stderr: which encoder serves, warnings, bad lines, and, only if it is a terminal, how far the
-  command is.
-- **A bad line** is named on stderr with its number and left out; the others are done. (`bulk`
-  leaves none out: there it is the end.)
-- **Colours** are on terminals only. `TERM=dumb` has none, nor lines that are written over.
-- **Ctrl-C** and a reader that goes away (`| head -1`) end a command without a word.
+- **Output** goes to stdout, as UTF-8 in any locale. Messages go to stderr: the library that
+  encodes, warnings, and bad lines. If stderr is a terminal, the progress is shown, too.
+- **A bad line** is named on stderr with its number and left out. The other lines are processed.
+  (`bulk` leaves no row out: it ends.)
+- **Colours** are only used on terminals. With `TERM=dumb`, there are no colours and no lines that
+  are overwritten.
+- **Ctrl-C** ends a command without a message. So does a reader that closes the pipe (`| head -1`).
 - **TOKENIZER** is a file, a folder, or a name: of an encoding (`cl100k_base`), of a model, or of a
-  repository of the Hugging Face Hub. Nothing is downloaded unless `--allow-download` says so.
+  repository of the Hugging Face Hub. Downloads need `--allow-download`.
 """
 VARIABLES = {
     "STREAMDEC_FAST": "The default of `--fast`: `off`, `now` or `background`.",
-    "STREAMDEC_API_KEY": "The key that clients of `streamdec serve` must have, as `--api-key`.",
+    "STREAMDEC_API_KEY": "The key of the clients of `streamdec serve`, as `--api-key`.",
     "NO_COLOR": "With any value: no colours.",
     "TERM": "`dumb`: plain lines, no progress.",
-    "HF_HUB_CACHE, HF_HOME": "Where models of the Hugging Face Hub are looked for, as by its own "
-    "library.",
-    "HF_HUB_OFFLINE": "`1`: nothing is downloaded, whatever `--allow-download` says.",
-    "TIKTOKEN_CACHE_DIR": "Where rank files of encodings are looked for, as by tiktoken.",
+    "HF_HUB_CACHE, HF_HOME": "The cache of the Hugging Face Hub, as for its own library.",
+    "HF_HUB_OFFLINE": "`1`: no downloads, even with `--allow-download`.",
+    "TIKTOKEN_CACHE_DIR": "The cache of rank files, as for tiktoken.",
 }
 COMPLETION = """\
 ## Completion
 
-TAB completes commands, options, their values and paths, after one of
+TAB completes commands, options, their values and paths, after one of these lines:
 
 ```sh
 _STREAMDEC_COMPLETE=bash_source streamdec >> ~/.bashrc
@@ -63,8 +63,8 @@ _STREAMDEC_COMPLETE=zsh_source streamdec >> ~/.zshrc
 _STREAMDEC_COMPLETE=fish_source streamdec > ~/.config/fish/completions/streamdec.fish
 ```
 
-(bash 4.4 or newer). At each TAB the shell runs the command; to name commands none of them is
-imported.
+bash must be 4.4 or newer. At each TAB the shell runs the command. To list commands, it imports none
+of them.
 """
 
 
@@ -89,7 +89,7 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "## Environment variables"
     yield ""
-    yield "| variable | what it says |"
+    yield "| variable | meaning |"
     yield "|---|---|"
     for names, told in VARIABLES.items():
         yield f"| {', '.join(f'`{name}`' for name in names.split(', '))} | {told} |"
@@ -107,7 +107,7 @@ def _lines() -> Iterator[str]:
     assert info is not None
     yield "## Options of loading"
     yield ""
-    yield "Of all commands that load a tokenizer:"
+    yield "All commands that load a tokenizer have these options:"
     yield ""
     found = (one for one in info.params if isinstance(one, click.Option) and one.name in LOADING)
     yield from _table(found)

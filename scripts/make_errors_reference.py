@@ -37,12 +37,12 @@ class Message(NamedTuple):
     """More, from the page of the errors: ``laws.md#anchor Title``."""
 
 
-LAWS = "../explanation/laws.md The laws"
+LAWS = "../explanation/laws.md The guarantees"
 STOPS = "../explanation/stops.md Stops"
 ASYNC = "../explanation/async.md Async streams"
 FORMATS = "../explanation/formats.md Tokenizer files"
 RENDER = "../how-to/render-chat-templates.md Render chat templates"
-HOSTILE = "../explanation/hostile-templates.md Hostile templates"
+HOSTILE = "../explanation/hostile-templates.md Untrusted chat templates"
 MIGRATE = "../how-to/migrate-a-stream.md Migrate a stream"
 DATASET = "../how-to/decode-a-dataset.md Decode a dataset"
 DEBUG = "../how-to/troubleshooting.md#look-at-the-stream Debug a stream"
@@ -54,7 +54,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "TokenIdError",
             "token 0 is a bool: True; a token id is an integer from 0 to 4294967295",
-            "Usually a mask where ids were meant. Also of NumPy's bool.",
+            "Usually a mask instead of ids. Also for NumPy's bool.",
             LAWS,
         ),
         Message(
@@ -66,7 +66,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "TokenIdError",
             "token 2 is out of range: -1; a token id is …",
-            "A padding or a mask that was not cut off. No `unknown_ids` lets it pass.",
+            "Padding or a mask that was not removed. It is an error with any `unknown_ids`.",
             LAWS,
         ),
         Message(
@@ -80,13 +80,13 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "TypeError",
             "token ids come as a list or an array, not as str",
-            "Text, bytes, a dict or a set where ids were meant: none of them has ids in an order.",
+            "Text, bytes, a dict or a set instead of ids.",
             LAWS,
         ),
         Message(
             "TypeError",
             "an array of token ids has one dimension",
-            "An array or a tensor of a whole batch: give a row of it.",
+            "An array or a tensor of a batch. Pass one row.",
             "../how-to/engines.md#transformers Around transformers",
         ),
     ),
@@ -100,41 +100,41 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "FinishedError",
             "the stream has ended (stop); reset() begins again",
-            "A `step` after a chunk that had a `finish_reason`; it is in the brackets. The engine "
-            "was not cancelled, or its loop does not look at `chunk.finish_reason`.",
+            "A `step` after a chunk with a `finish_reason`, which is in the brackets. The loop "
+            "does not check `chunk.finish_reason`, or the engine was not cancelled.",
             STOPS,
         ),
         Message(
             "RewriteError",
             "the tokenizer's decode took back text that was already given: … became …; this stream "
             "cannot go on beyond this token",
-            "The windowed route, and a `decode` that is not append-only.",
+            "The stream uses the windowed route, and `decode` is not append-only.",
             ROUTES,
         ),
         Message(
             "RewriteError",
             "Invalid prefix encountered while decoding stream: …",
-            "The same from `streamdec.compat`, in the words of `tokenizers`, which engines look "
-            "for.",
+            "The same from `streamdec.compat`, with the message of `tokenizers`, which engines "
+            "check.",
             ROUTES,
         ),
         Message(
             "TokenizerLibraryError",
             "Tokenizer.decode: OverflowError: …",
-            "What the library itself said, after the colon; here to a negative id in `decode`.",
+            "After the colon is the library's own message, here for a negative id in `decode`.",
             FORMATS,
         ),
         Message(
             "SnapshotError",
             "the snapshot is of another tokenizer: it has …, here it is …",
-            "Two hosts have different tokenizer files (or one of them the files beside it: "
-            "`apply_tokenizer_config`), though the name may be the same.",
+            "Two hosts have different tokenizer files, even if the name is the same. Or only one "
+            "of them reads the files beside it (`apply_tokenizer_config`).",
             MIGRATE,
         ),
         Message(
             "SnapshotError",
             "the snapshot is of another machine: it has 'decode_stream', here it is 'stop'",
-            "`restore` is to be called on the class that made it.",
+            "Call `restore` of the class that made the snapshot.",
             MIGRATE,
         ),
         Message(
@@ -146,7 +146,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "SnapshotError",
             "malformed snapshot: …",
-            "It was changed on its way, or put together by hand.",
+            "It was changed in transit, or written by hand.",
             MIGRATE,
         ),
     ),
@@ -154,13 +154,13 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "ValueError",
             "stop: an empty stop would match everywhere",
-            "An empty string among the stops, mostly from a form or a default.",
+            "An empty string in the stops, often from a form or a default.",
             LAWS,
         ),
         Message(
             "ValueError",
             "stop: '\\ud800' has a lone surrogate",
-            "Half a character of UTF-16, as JavaScript may cut a string. No text has it.",
+            "Half of a UTF-16 pair: JavaScript can cut a string there. No text contains it.",
             LAWS,
         ),
         Message(
@@ -172,40 +172,47 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "ValueError",
             "min_tokens (4) must not exceed max_tokens (3)",
-            "The two contradict each other.",
+            "Lower one, or raise the other.",
             LAWS,
         ),
         Message(
             "ValueError",
             "stop_regex 'a*' may match the empty string, which is everywhere",
-            "The pattern needs a part that must be there: `a+`.",
+            "The pattern needs a part that is not optional: `a+`.",
             STOPS,
         ),
         Message(
             "ValueError",
             "stop_regex 'ab+' can match text of any length: max_match_length must say how much may "
             "be withheld",
-            "Say `max_match_length=`, or bound it: `ab{1,20}`.",
+            "Set `max_match_length=`, or bound the pattern: `ab{1,20}`.",
             STOPS,
         ),
         Message(
             "ValueError",
             "stop_regex 'a(?=b)' looks ahead, at text that is not known yet",
-            "Take the look-ahead into the match.",
+            "Make the look-ahead part of the match.",
             STOPS,
         ),
         Message(
             "ValueError",
             "stop_regex 'a$' asks for the end of the text ($ or \\Z), which is not known while "
             "text comes",
-            "Say `\\n` where the end of a line is meant.",
+            "Use `\\n` for the end of a line.",
             STOPS,
         ),
         Message(
             "StopRegexTimeoutError",
             "stop_regex … took more than 0.5 seconds on the text of one token: rewrite it so that "
             "a text matches in few ways only",
-            "The pattern backtracks: nested repetitions, alternatives that begin alike.",
+            "The pattern backtracks: nested repetitions, or alternatives with the same start.",
+            STOPS,
+        ),
+        Message(
+            "StopRegexTimeoutError",
+            "stop_regex … took more than 5.0 seconds on the text of one stream: rewrite it so that "
+            "a text matches in few ways only",
+            "The pattern takes almost 0.5 seconds at each token.",
             STOPS,
         ),
     ),
@@ -215,32 +222,32 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             "no token ids in what the source gave, a dict of ['text']; expected an id, ids, or an "
             "output with token_ids, output_ids, token_ids_diff or outputs; ids= can say where they "
             "are",
-            "The engine gives text or a shape of its own: `ids=lambda output: output.my_ids`.",
+            "The engine yields text or its own type. Use `ids=lambda output: output.my_ids`.",
             ASYNC,
         ),
         Message(
             "SourceError",
             "the source gives several samples, 0 and 1: index= must say which one is read",
-            "`n` is more than 1. A `DecoderPool` reads all of them.",
+            "`n` is more than 1. A `DecoderPool` reads all samples.",
             ASYNC,
         ),
         Message(
             "SourceError",
             "cumulative=True, but an output does not begin with the … ids before it: …",
-            "The engine gives only what is new: leave `cumulative` out. Or outputs of two requests "
-            "are mixed.",
+            "The engine yields only new ids: remove `cumulative`. Or outputs of two requests are "
+            "mixed.",
             ASYNC,
         ),
         Message(
             "IdleTimeoutError",
             "the source gave nothing for 0.01 seconds",
-            "The engine hangs, or a queue before it is long.",
+            "The engine hangs, or has a long queue.",
             ASYNC,
         ),
         Message(
             "ValueError",
             "idle_timeout needs an async source: a plain one cannot be interrupted",
-            "Let a thread put its ids into a `TokenQueue`.",
+            "Run the source in a thread that puts ids into a `TokenQueue`.",
             ASYNC,
         ),
         Message(
@@ -259,7 +266,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "FinishedError",
             "nothing can be put into the queue: its reader has closed it",
-            "The stream had its stop, or was left. Also: `it was ended`, by `end` or `fail`.",
+            "The stream ended at a stop, or the reader left. `it was ended`: by `end` or `fail`.",
             ASYNC,
         ),
         Message(
@@ -271,7 +278,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "ValueError",
             "the pool has a request 'a' already",
-            "Two requests of one id, or one that was not ended.",
+            "Two requests have the same id, or the first was not ended.",
             ASYNC,
         ),
     ),
@@ -280,66 +287,68 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             "TokenizerLoadError",
             "'…': No such file or directory; nor is it the name of a model that is known, or of an "
             "encoding (…); nor does the Hub help: …",
-            "Neither a path nor a name that is at hand. Nothing is downloaded unless "
-            "`allow_download=True` says so.",
+            "The argument is not a path, and the name is not in the local caches. Downloads need "
+            "`allow_download=True`.",
             "../explanation/formats.md#names Names",
         ),
         Message(
             "TokenizerLoadError",
             "the rank file of cl100k_base is not at hand: downloads are not allowed …",
-            "The name is known, and tiktoken's cache does not have the file.",
+            "The name is known, but the file is not in tiktoken's cache.",
             "../explanation/formats.md#names Names",
         ),
         Message(
             "TokenizerLoadError",
-            "'…': a rank file of SHA-256 …, which is none of …; such a file does not say how text "
-            "is cut: give encoding=EncodingSpec(name, pattern, special_tokens)",
-            "A rank file of somebody's own.",
+            "'…': a rank file of SHA-256 …, which is not one of …; such a file does not say how "
+            "text is split: give encoding=EncodingSpec(name, pattern, special_tokens)",
+            "A rank file of an unknown encoding.",
             "../explanation/formats.md#rank-files Rank files",
         ),
         Message(
             "TokenizerLoadError",
             "'…': not a tokenizer.json: …",
-            "The library `tokenizers` cannot read it; its own words follow. The file may be cut "
-            "short, or need a newer `tokenizers`.",
+            "The library `tokenizers` cannot read it; its own message follows. The file may be "
+            "truncated, or need a newer `tokenizers`.",
             FORMATS,
         ),
         Message(
             "TokenizerLoadError",
-            "'…': found a folder with tokenizer_config.json but no tokenizer.json; supported: …",
-            "A slow tokenizer of transformers alone. `transformers` itself converts most "
-            "(`AutoTokenizer` and `save_pretrained`).",
+            "'…': found a folder with tokenizer_config.json but no tokenizer.json (…); "
+            "supported: …",
+            "The folder has only a slow tokenizer of transformers. `transformers` itself converts "
+            "most of them (`AutoTokenizer` and `save_pretrained`).",
             FORMATS,
         ),
         Message(
             "TokenizerLoadError",
             "'…': found a folder with several files that could be meant: a.tiktoken, b.tiktoken; "
             "name one of them; supported: …",
-            "Give the path of the file.",
+            "Pass the path of the file.",
             FORMATS,
         ),
         Message(
             "TokenizerLoadError",
-            "'…': found a Git LFS pointer, not the file it stands for; supported: …",
-            "The repository was cloned without LFS: `git lfs pull`.",
+            "'…': found a Git LFS pointer, not the file it stands for (run git lfs pull); "
+            "supported: …",
+            "The repository was cloned without LFS. Run `git lfs pull`.",
             FORMATS,
         ),
         Message(
             "ValueError",
             "fast must be one of off, now, background, got 'rust'",
-            "When fastokens is built for a `tokenizer.json`; the ids are the same in each mode.",
+            "`fast` is the time at which fastokens is built. The ids are the same in each mode.",
             FORMATS,
         ),
         Message(
             "MissingExtraError",
             "this tokenizer needs the library tiktoken: pip install 'streamdec[tiktoken]'",
-            "As it says. Likewise of sentencepiece, fastokens, jinja2, pyarrow and others.",
+            "Run the install line. Also for sentencepiece, fastokens, jinja2, pyarrow and others.",
             FORMATS,
         ),
         Message(
             "MissingExtraError",
             "stop_regex needs the regex library: pip install 'streamdec[regex]'",
-            "Strings, ids and sequences of ids need nothing.",
+            "Strings, ids and sequences of ids need no library.",
             STOPS,
         ),
     ),
@@ -347,25 +356,25 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "EncodeError",
             "the text has special tokens, which are forbidden in it: '<eos>'",
-            '`special="forbid"`, and somebody wrote a special token into their text.',
-            "../explanation/formats.md#text-of-strangers Text of strangers",
+            '`special="forbid"` was set, and the text spells a special token.',
+            "../explanation/formats.md#text-of-strangers Untrusted text",
         ),
         Message(
             "EncodeError",
             "a lone surrogate cannot be encoded: U+D800 at index 0",
-            "The text was cut within a character of UTF-16, or decoded with `surrogateescape`.",
+            "The text was cut inside a UTF-16 pair, or decoded with `surrogateescape`.",
             FORMATS,
         ),
         Message(
             "EncodeError",
             "… encodes no: …; it decodes",
-            "A GGUF file whose way of cutting text is not known.",
+            "A GGUF file whose way of splitting text is not known.",
             "../explanation/formats.md#gguf GGUF",
         ),
         Message(
             "EncodeError",
             "the tokens do not spell the text: it was normalized",
-            "Asked for `offsets` of a text that the tokenizer changes before it cuts it.",
+            "`offsets` needs a text that the tokenizer does not normalize.",
             FORMATS,
         ),
     ),
@@ -373,19 +382,19 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "ChatTemplateError",
             "no chat template: … has no chat_template.jinja, no …",
-            "A base model, or a folder from which the template is missing.",
+            "A base model, or a folder without its template.",
             RENDER,
         ),
         Message(
             "ChatTemplateError",
             "Conversation roles must alternate user/assistant/user/assistant/…",
-            "What the template itself says, by `raise_exception`; it is the whole message.",
+            "The template called `raise_exception` with this message.",
             RENDER,
         ),
         Message(
             "ChatTemplateError",
             "the template cannot be read, line 1: …",
-            "The template is broken, or uses an extension that transformers does not have either.",
+            "The template is broken, or uses an extension that transformers also lacks.",
             RENDER,
         ),
         Message(
@@ -398,13 +407,13 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             "ChatTemplateError",
             "the chat template, line 1: OverflowError: Range too big. The sandbox blocks ranges "
             "larger than MAX_RANGE (100000).",
-            "A limit of templates; `error.code` is `CHAT_TEMPLATE_RESOURCE_LIMIT`.",
+            "The template exceeded a limit. `error.code` is `CHAT_TEMPLATE_RESOURCE_LIMIT`.",
             HOSTILE,
         ),
         Message(
             "ChatTemplateError",
             "template_kwargs may not have 'chat_template': …",
-            "A request's variables would bring a program of a stranger.",
+            "The variables of a request must not contain a template: it is a program.",
             HOSTILE,
         ),
     ),
@@ -412,7 +421,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "TokenizerLoadError",
             "'…': a snapshot is a folder, and this is not there",
-            "Or `is a file`: give the folder in which it is.",
+            "Or `is a file`: pass its folder.",
             WRONG_MODEL,
         ),
         Message(
@@ -433,28 +442,28 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "StreamdecWarning",
             "…; streaming over a window of decode() instead",
-            "A compiled table gave other text than the tokenizer's own `decode` on a sample of "
-            "ids. Please report it, with the tokenizer.",
+            "The compiled table and the tokenizer's own `decode` differ on a sample of ids. Please "
+            "report it, with the tokenizer.",
             ROUTES,
         ),
         Message(
             "StreamdecWarning",
             "…: 1 added tokens have other ids than the file says: …",
-            "The library numbers added tokens in its own way where the file leaves a hole. The "
-            "model was perhaps trained with the others.",
+            "The library numbers added tokens differently if the ids in the file have a gap. The "
+            "model may be trained with the ids of the file.",
             "findings.md Findings of a preflight",
         ),
         Message(
             "StreamdecWarning",
             "…: added tokens that are spelled in letters which stand for bytes (…): … They are "
             "decoded as other text: …",
-            "A caveat of the tokenizer's file by which text differs between engines.",
+            "The text of these tokens differs between engines.",
             "findings.md Findings of a preflight",
         ),
         Message(
             "StreamdecWarning",
             "…: a GGUF file does not tell all of how a text is cut; encoding is best effort",
-            "Decoding is exact; take ids from the engine.",
+            "Decoding is exact. Use the ids of the engine.",
             "../explanation/formats.md#gguf GGUF",
         ),
         Message(
@@ -468,14 +477,14 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "log WARNING",
             "… has no id 12345; unknown ids are counted",
-            "Once for each tokenizer. Padded vocabularies make such ids normal; otherwise model "
-            "and tokenizer do not belong together.",
+            "Logged once for each tokenizer. Such ids are normal with padded vocabularies. "
+            "Otherwise model and tokenizer do not match.",
             WRONG_MODEL,
         ),
         Message(
             "log INFO",
             "'<eos>' is the text of a skipped special token; its ids (999,) count too",
-            "Once for each stop: as text such a stop could never be complete.",
+            "Logged once for each stop: a skipped special token has no text to match.",
             LAWS,
         ),
     ),
@@ -484,17 +493,18 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
 INTRODUCTION = """\
 # Errors and warnings
 
-Find the message that you have in [Messages](#messages), or the class in [Classes](#classes). All
-are importable from `streamdec`, but for [those of single parts](#errors-of-single-parts).
+After this page you know the cause of an error, and the state after it. Find the message in
+[Messages](#messages), or the class in [Classes](#classes). Import the classes from `streamdec`,
+except [those of single parts](#errors-of-single-parts).
 
-Three things hold for all of them:
+All errors have this in common:
 
 - **Nothing is lost.** An error in the middle of several ids leaves the stream as it was before the
-  id that failed. What the same call had decoded is `error.chunk`; `error.num_taken` is how many ids
-  that were; the bad id and later ones are unread. The stream can go on.
-- **Built-in classes are among the parents**, so `except ValueError` sees what it should.
-- **Arguments that make no sense** are a plain `ValueError` or `TypeError` when an object is made,
-  never later. The message names the argument, what it was, and what was expected.
+  id that failed. `error.chunk` is the text that the call decoded before, and `error.num_taken` is
+  the number of these ids. The bad id and later ones are unread. The stream can continue.
+- **Built-in classes are parents**, so `except ValueError` also catches these errors.
+- **Invalid arguments** raise a plain `ValueError` or `TypeError` when an object is made, never
+  later. The message names the argument, its value, and the expected one.
 
 ```python
 from streamdec import DecodeStream, MockTokenizer, TokenIdError
@@ -512,8 +522,8 @@ Hello world 2 -1 2
  test
 ```
 
-A `TextStream` gives out the text first and raises then, so there `error.chunk` is None; what was
-withheld is `stream.pending_text`, and `stream.snapshot()` goes on with another source
+A `TextStream` outputs the text before it raises, so its `error.chunk` is None. The withheld text is
+`stream.pending_text`, and a restored `stream.snapshot()` continues with another source
 ([how it ends](../explanation/async.md#how-it-ends)).
 
 This page is written by `scripts/make_errors_reference.py` from the docstrings of
@@ -521,7 +531,7 @@ This page is written by `scripts/make_errors_reference.py` from the docstrings o
 
 ## Messages
 
-`…` stands for what differs. Each message here is raised by a test.
+`…` stands for a part that varies. A test raises each message.
 """
 
 
@@ -575,7 +585,7 @@ def _lines() -> Iterator[str]:
         yield from _class(getattr(errors, name))
     yield "## Errors of single parts"
     yield ""
-    yield "They derive from `StreamdecError` too, but for the last, which is an `AssertionError`."
+    yield "They derive from `StreamdecError`, except the last, which is an `AssertionError`."
     yield ""
     yield "| class | |"
     yield "|---|---|"
@@ -584,10 +594,10 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "## Others that pass through"
     yield ""
-    yield "- What an engine raises reaches the reader as it is, after all text that was certain;"
-    yield "  what closing the engine raised meanwhile is in its `__notes__`."
+    yield "- An exception of an engine reaches the reader unchanged, after all text that is final."
+    yield "  Errors of closing the engine are in its `__notes__`."
     yield "- A second reader of one stream or `TokenQueue` gets `anyio.BusyResourceError`."
-    yield "- Cancellation stays cancellation; the engine is closed first."
+    yield "- A cancellation stays a cancellation. The engine is closed first."
     yield ""
 
 

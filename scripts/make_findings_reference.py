@@ -17,12 +17,15 @@ TARGET = Path(__file__).parent.parent / "docs" / "reference" / "findings.md"
 INTRODUCTION = """\
 # Findings of a preflight
 
-`streamdec.preflight.inspect(folder)` gives a report of these. Each has a code, a severity (`error`:
-wrong output or no start on an engine; `warning`: engines or versions differ; `info`: worth
-knowing), the engines that are affected, its evidence, what to do, and where it can be read.
+After this page you know what a finding of `streamdec preflight` means, and how to fix it.
+`streamdec.preflight.inspect(folder)` returns a report with these findings. Each has a code, the
+affected engines, its evidence, an action, a reference and a severity:
 
-This page is written by `scripts/make_findings_reference.py` from
-`streamdec/preflight/rules.toml`.
+- `error`: wrong output on an engine, or an engine that does not start;
+- `warning`: engines or versions differ;
+- `info`: a fact that you should know.
+
+`scripts/make_findings_reference.py` writes this page from `streamdec/preflight/rules.toml`.
 
 The versions whose source was read:
 """

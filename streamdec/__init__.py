@@ -6,7 +6,7 @@ r"""streamdec: an LLM engine's token ids as text, live and exact to the byte.
 >>> "".join(chunk.text for chunk in iter_chunks(engine, tokenizer, stop="\nUser:"))
 'Good morning 😀'
 
-Text around an engine: :func:`stream` and :func:`wrap` (``async for``), :func:`iter_chunks`,
+Text from an engine: :func:`stream` and :func:`wrap` (``async for``), :func:`iter_chunks`,
 :class:`TokenQueue` for an engine that pushes, :class:`DecoderPool` for many requests at once. The
 machines beneath, without I/O: :class:`DecodeStream`, :class:`StopSequenceDecoder` with
 :class:`StopConditions`, :class:`Sequence`; and :class:`TextStopDecoder` for text without ids.

@@ -130,9 +130,14 @@ def chunk_of(text: str, token_ids: tuple[int, ...] = ()) -> Chunk:
 
 
 def with_token_ids(chunk: Chunk, token_ids: tuple[int, ...]) -> Chunk:
-    """Return ``chunk`` with ``token_ids``, and keep the result with the chunk."""
+    """Return ``chunk`` with ``token_ids``, and keep the result with the chunk.
+
+    A SectionChunk does not keep it. Streams with different stops share such chunks, and the same
+    ids may leave text withheld in one stream and none in another.
+    """
     found = copy_with_ids(chunk, token_ids)
-    _set_with_token_ids(chunk, found)
+    if type(chunk) is Chunk:
+        _set_with_token_ids(chunk, found)
     return found
 
 

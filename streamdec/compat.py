@@ -32,7 +32,7 @@ decoders: Any = _decoders
 _num_patches = 0
 """How many patches are not undone."""
 _replaced: Any = decoders.DecodeStream
-"""The class that was at the place of ours."""
+"""The class that this patch replaced."""
 _WRAPPER = "_streamdec_wrapper"
 _untracked: dict[Any, tuple[int, Decoder]] = {}
 _MOST_UNTRACKED = 8
@@ -44,8 +44,8 @@ class TokenizersDecodeStream:
 
     What is different from the library's own:
 
-    * A prompt is never given out. (The library gives out the whole prompt where it ends within a
-      character.) It is looked at from its end, as far as needed, and not decoded.
+    * A prompt is never output. (The library outputs the whole prompt if it ends inside a
+      character.) Only the end of the prompt is read, as far as needed, and it is not decoded.
     * Text goes out as soon as it is certain, and a step costs the same however much is withheld.
     * It never raises "Invalid prefix encountered" for a tokenizer whose joining rule is known.
     * It can be pickled.

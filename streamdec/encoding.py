@@ -19,7 +19,7 @@ Special = Literal["parse", "text", "forbid"]
 """What becomes of special tokens that are spelled in a text which is encoded.
 
 ``"parse"`` makes them special tokens (for prompts of one's own), ``"text"`` encodes their letters
-as any others, ``"forbid"`` raises (for text of strangers). ``"text"`` raises as well where a model
+as any others, ``"forbid"`` raises (for untrusted text). ``"text"`` raises as well where a model
 has no other way to encode those letters.
 """
 

@@ -1,22 +1,22 @@
 """Every exception and warning of streamdec.
 
     StreamdecError
-    ├── TokenIdError (ValueError, TypeError)  fix the ids: one is no token id, or is unknown
+    ├── TokenIdError (ValueError, TypeError)  fix the ids: one is invalid or unknown
     ├── FinishedError (RuntimeError)          stop: the stream or the queue has ended
     ├── RewriteError                          begin a new stream: decode() took back text
     ├── SnapshotError (ValueError)            use another snapshot, or its tokenizer
-    ├── SourceError (ValueError)              say how the engine's outputs are read
+    ├── SourceError (ValueError)              name the ids in the engine's outputs
     ├── IdleTimeoutError (TimeoutError)       resume with another engine: this one is silent
     ├── StopRegexTimeoutError (TimeoutError)  rewrite the pattern: it takes too long
     ├── QueueFullError (RuntimeError)         put again later: the queue is full
     ├── UnknownRequestError (KeyError)        the pool has no such request
-    ├── TokenizerLoadError (ValueError)       give another file, folder or name
+    ├── TokenizerLoadError (ValueError)       pass another file, folder or name
     ├── EncodeError (ValueError)              change the text, or how it is encoded
-    ├── TokenizerLibraryError (RuntimeError)  report it to the library under the tokenizer
+    ├── TokenizerLibraryError (RuntimeError)  report it to the tokenizer's library
     ├── ChatTemplateError (ValueError)        change the messages or the template
-    └── MissingExtraError (ImportError)       install what the message says
+    └── MissingExtraError (ImportError)       run the install line of the message
 
-    StreamdecWarning (UserWarning)            read once: something works in another way
+    StreamdecWarning (UserWarning)            read it: something works differently
 
 An error in the middle of several tokens leaves the stream as it was before the token that failed.
 ``error.chunk`` is the text that the same call decoded before, ``error.num_taken`` the number of
@@ -55,9 +55,9 @@ class StreamdecError(Exception):
 
     When: never itself. ``except StreamdecError`` catches all others.
 
-    What is left: the stream, as it was before the token that failed. ``chunk`` is what the failing
-    call decoded before (None for a call of one token, and if the text was output already),
-    ``num_taken`` how many tokens it took. Both survive pickling.
+    What is left: the stream, as it was before the token that failed. ``chunk`` is the text that the
+    call decoded before, ``num_taken`` the number of its tokens. ``chunk`` is None for a call of one
+    token, and if the text was output already. Both survive pickling.
 
     What to do: output ``chunk.text``, and look at the class that was raised.
 
@@ -74,7 +74,7 @@ class StreamdecError(Exception):
     num_taken: int = 0
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle what an error has, whatever its constructor takes."""
+        """Pickle all fields of an error, for any constructor."""
         return _restored, (type(self), self.args), self.__dict__
 
 
@@ -85,7 +85,7 @@ def _restored(kind: type[StreamdecError], args: tuple[object, ...]) -> Streamdec
 
 
 class TokenIdError(StreamdecError, ValueError, TypeError):
-    """A token id that is not one, or that the tokenizer does not have.
+    """A token id that is invalid, or that the tokenizer does not have.
 
     When: by a step or a prompt, for an id that is not an integer, is a bool, or is outside of 0 …
     2**32 - 1; and for an unknown id with ``unknown_ids="error"``. From ``stream`` and
@@ -93,11 +93,10 @@ class TokenIdError(StreamdecError, ValueError, TypeError):
     ends that request only.
 
     What is left: the stream, as for ``StreamdecError``. ``message`` is the text, ``token_id`` the
-    object that was given, ``index`` its place among the generated tokens (None in a prompt).
+    object that was passed, ``index`` its position in the generated tokens (None in a prompt).
 
-    What to do: remove paddings and masks (-1, 2**32, ``True``) before. For an unknown id, check
-    that tokenizer and model belong together (``streamdec preflight``). The stream can go on with
-    the next id.
+    What to do: remove padding and masks (-1, 2**32, ``True``) first. For an unknown id, check that
+    tokenizer and model match (``streamdec preflight``). The stream can continue with the next id.
 
     >>> from streamdec import DecodeStream, MockTokenizer, TokenIdError
     >>> stream = DecodeStream(MockTokenizer())
@@ -116,7 +115,7 @@ class TokenIdError(StreamdecError, ValueError, TypeError):
         self.index = index
 
     def at(self, index: int) -> Self:
-        """The same error of a token in another place: in the list that the caller has in mind."""
+        """Return the same error for a token at another index, that of the caller's list."""
         message = self.args[0].replace(f"token {self.index}", f"token {index}", 1)
         return type(self)(message, self.token_id, index)
 
@@ -126,10 +125,10 @@ class FinishedError(StreamdecError, RuntimeError):
 
     When: by a step after ``flush``, or after a chunk with a ``finish_reason``; by
     ``TokenQueue.put`` and ``send`` after ``end``, or after the reader closed the queue. Ids after
-    the finish in one ``step_batch`` are no error: ``chunk.unread_tokens`` counts them.
+    the finish in one ``step_batch`` are not an error: ``chunk.unread_tokens`` counts them.
 
-    What is left: all of the stream: ``finish_reason``, ``match``, ``snapshot()``. Nothing of the
-    put was taken; what was put before ``end`` is still read.
+    What is left: all of the stream: ``finish_reason``, ``match``, ``snapshot()``. The queue took
+    nothing from this put. Ids that were put before ``end`` are still read.
 
     What to do: stop at the first chunk with a ``finish_reason``, and cancel the engine. ``reset()``
     begins the stream again.
@@ -151,10 +150,10 @@ class RewriteError(StreamdecError):
     When: by a step on the windowed route (``stream.route == "window"``), if the tokenizer's own
     ``decode`` is not append-only.
 
-    What is left: the stream, as it was before the token. It cannot go on after it.
+    What is left: the stream, as it was before the token. It cannot continue after it.
 
-    What to do: load the tokenizer with ``load_tokenizer``, which compiles most; or begin a new
-    stream with the next ids.
+    What to do: load the tokenizer with ``load_tokenizer``, which compiles most tokenizers. Or
+    begin a new stream with the next ids.
 
     >>> from streamdec import DecodeStream, RewriteError
     >>> class Reverses:
@@ -179,7 +178,7 @@ class SnapshotError(StreamdecError, ValueError):
 
     What to do: if the message names a difference, load the same tokenizer, and restore with the
     same class and options. If the format is not known, use the release that wrote it. If it is
-    malformed, look for what changed it: a snapshot is JSON of about 100 bytes.
+    malformed, find out what changed it: a snapshot is JSON of about 100 bytes.
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> DecodeStream.restore(MockTokenizer(), {"format": 99})
@@ -197,9 +196,9 @@ class SourceError(StreamdecError, ValueError):
     task group across a ``yield`` (PEP 789).
 
     What is left: all text until then was output, and the source was closed. ``stream.snapshot()``
-    goes on from there, and ``stream.pending_text`` is what was withheld.
+    continues from there, and ``stream.pending_text`` is the withheld text.
 
-    What to do: say where the ids are with ``ids=``, and which sample is read with ``index=``. Use
+    What to do: select the ids with ``ids=``, and the sample with ``index=``. Use
     ``cumulative=True`` only for engines that repeat all ids in each output. Run a generator that
     cannot be closed in a task of its own, which puts the ids into a TokenQueue.
 
@@ -223,8 +222,8 @@ class IdleTimeoutError(StreamdecError, TimeoutError):
 
     What is left: ``seconds``, and ``snapshot``, the state of the stream.
 
-    What to do: ``restore`` the snapshot and go on with another source; or ``flush`` what was
-    withheld.
+    What to do: ``restore`` the snapshot and continue with another source, or ``flush`` the withheld
+    text.
 
     >>> import anyio
     >>> from streamdec import IdleTimeoutError, MockTokenizer, stream
@@ -249,9 +248,10 @@ class IdleTimeoutError(StreamdecError, TimeoutError):
 
 
 class StopRegexTimeoutError(StreamdecError, TimeoutError):
-    """A stop regex that took too long on the text of one token.
+    """A stop regex that took too long on the text of one token, or on that of one stream.
 
-    When: by a step or ``flush``, after half a second of work for all patterns together.
+    When: by a step or ``flush``, after half a second of work for all patterns together; or after
+    five seconds of work on one stream, beyond two milliseconds for each token.
 
     What is left: ``pattern``, which is also in the ``message``; the stream is as it was before the
     token.
@@ -282,7 +282,7 @@ class QueueFullError(StreamdecError, RuntimeError):
     When: by ``TokenQueue.put`` with ``wait=False``, after ``timeout``, or in the thread of an event
     loop.
 
-    What is left: the queue, as it was. Nothing of this put was taken.
+    What is left: the queue, as it was. It took nothing from this put.
 
     What to do: ``await queue.send(ids)`` in a task, ``put`` without ``wait=False`` in a thread, or
     a larger ``maxsize``. Nothing is dropped to make room.
@@ -305,7 +305,7 @@ class UnknownRequestError(StreamdecError, KeyError):
 
     What is left: the pool, as it was.
 
-    What to do: ``request_id in pool`` tells; ``pool.abort`` ignores requests that have ended.
+    What to do: check ``request_id in pool``. ``pool.abort`` ignores requests that have ended.
 
     >>> from streamdec import DecoderPool, MockTokenizer
     >>> DecoderPool(MockTokenizer()).finish("a")
@@ -319,16 +319,16 @@ class UnknownRequestError(StreamdecError, KeyError):
 
 
 class TokenizerLoadError(StreamdecError, ValueError):
-    """A tokenizer or a model folder that cannot be read, found or served.
+    """A tokenizer or a model folder that cannot be found or read.
 
-    When: by ``load_tokenizer``, ``detect_format``, the backends and ``streamdec.preflight``: the
-    file is malformed or in another format, the folder has no tokenizer or several, the path is no
-    folder, or the name is not known. The message has the path, what was found, and the library's
-    own words.
+    When: by ``load_tokenizer``, ``detect_format``, the backends and ``streamdec.preflight``. The
+    file is malformed or in another format, or the folder has no tokenizer or several. Or the path
+    is not a folder, or the name is not known. The message has the path, the content, and the
+    library's own message.
 
     What is left: nothing was loaded, and nothing downloaded without ``allow_download``.
 
-    What to do: do what the message says. ``streamdec info PATH`` shows what was found.
+    What to do: follow the message. ``streamdec info PATH`` shows what is in a file or folder.
 
     >>> from streamdec import TokenizerLoadError, load_tokenizer
     >>> try:
@@ -348,7 +348,7 @@ class EncodeError(StreamdecError, ValueError):
 
     What is left: the tokenizer, as it was. It still decodes.
 
-    What to do: ``special="text"`` reads special tokens in the text of strangers as letters,
+    What to do: ``special="text"`` encodes special tokens in untrusted text as ordinary text,
     ``"parse"`` as tokens.
 
     >>> from streamdec import MockTokenizer
@@ -362,7 +362,7 @@ class EncodeError(StreamdecError, ValueError):
 class TokenizerLibraryError(StreamdecError, RuntimeError):
     """The library under a tokenizer raised an error or panicked.
 
-    When: by whatever called it: loading, encoding, decoding, a step.
+    When: by loading, encoding, decoding or a step.
 
     What is left: the original error is ``__cause__``. A stream is as it was before the token.
 
@@ -381,8 +381,8 @@ class TokenizerLibraryError(StreamdecError, RuntimeError):
 class ChatTemplateError(StreamdecError, ValueError):
     """A chat template that is missing or fails, or messages that it rejects.
 
-    When: by ``apply_chat_template``, ``ChatTemplate`` and what looks for templates. What a template
-    raises with ``raise_exception`` is the whole ``message``.
+    When: by ``apply_chat_template``, ``ChatTemplate`` and functions that search for templates. If a
+    template calls ``raise_exception``, its argument is the ``message``.
 
     What is left: ``template`` is the name of the template, ``line`` the line in it from 1, ``code``
     the kind of failure, such as ``"CHAT_TEMPLATE_RESOURCE_LIMIT"``; None if not known.
@@ -419,7 +419,7 @@ class MissingExtraError(StreamdecError, ImportError):
 
     When: when the library is first needed, never at ``import streamdec``.
 
-    What is left: everything that does not need it.
+    What is left: everything that does not need the library.
 
     What to do: run the install line of the message.
 
@@ -436,15 +436,15 @@ class MissingExtraError(StreamdecError, ImportError):
 
 
 class StreamdecWarning(UserWarning):
-    """Something works in another way than was asked for.
+    """Something works differently than requested.
 
     When: when a tokenizer is loaded, its first stream is made, a GGUF file encodes its first text,
     or ``stop_conditions`` are read from a model's folder; never by a step.
 
     What is left: a tokenizer that works as the message says.
 
-    What to do: read it once. ``warnings.filterwarnings("error", category=StreamdecWarning)`` makes
-    an error of it.
+    What to do: read it once. ``warnings.filterwarnings("error", category=StreamdecWarning)`` turns
+    it into an error.
 
     >>> import warnings
     >>> from tokenizers import Tokenizer

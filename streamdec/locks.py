@@ -1,8 +1,8 @@
-"""Locks that no fork leaves locked for ever.
+"""Locks that a fork does not leave locked.
 
 A forked child has the locks of its parent as they were, and of its threads only the one that
 forked: what another one held at that moment nobody in the child would ever release. The standard
-library's logging makes its locks anew in the same way.
+library's logging makes new locks in the same way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 class Lock:
     """A reentrant lock for ``with``, which a forked child begins with as a free one.
 
-    What it guards is then as the other thread left it: between two steps of Python, perhaps in the
+    What it guards is then as the other thread left it: between two steps of Python, possibly in the
     middle of what belongs together.
     """
 

@@ -302,7 +302,7 @@ class Decoder(Protocol):
 class TableDecoder(Decoder, Protocol):
     r"""A decoder that can be compiled: it tells what tokens are made of and how they are joined.
 
-    A stream of one works on bytes and is exact. It is believed after a sample (``sample_ids``) was
+    A stream of one works on bytes and is exact. It is used after a sample (``sample_ids``) was
     compared with its ``decode``.
 
     >>> from streamdec import DecodeStream, MockTokenizer

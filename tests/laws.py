@@ -157,7 +157,7 @@ def emission_of_bytes(subject: Subject, token_ids: Sequence[int], tokens: Sequen
     assert given + stream.flush() == reference.text_of(data, per_byte=per_byte)
 
 
-# --- laws 3 to 7: the whole decode ----------------------------------------------------------------
+# --- laws 3 to 7: the full decode ----------------------------------------------------------------
 
 
 def whole_decode(subject: Subject, token_ids: Sequence[int], **options: Any) -> None:
@@ -530,7 +530,7 @@ def refusals(
 def window_continues(
     subject: Subject, prompt: Sequence[int], token_ids: Sequence[int], **options: Any
 ) -> None:
-    """Laws 4 and 6 on running text: the prompt's text and the stream are the whole decode.
+    """Laws 4 and 6 on running text: the prompt's text and the stream are the full decode.
 
     Wherever the whole text grows by appending, which is all that this route claims; a library
     that spoils a whole run of bytes while the last character is unfinished is waited for.

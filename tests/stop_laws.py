@@ -364,7 +364,7 @@ def whole_text(setup: Setup, ids: Sequence[int]) -> str:
     return "".join(stream.step_batch(ids)) + stream.flush()
 
 
-# --- law 6: the whole decode ----------------------------------------------------------------------
+# --- law 6: the full decode ----------------------------------------------------------------------
 
 
 def whole_decode(setup: Setup, ids: Sequence[int]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import pickle
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -109,3 +111,21 @@ def test_special_tokens_are_each_there_once() -> None:
     )
     assert tokens.all == ("<s>", "<p>", "<x>")
     assert SpecialTokens().all == ()
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+def test_an_error_of_a_batch_names_the_index_of_its_text(is_long: bool) -> None:
+    texts = ["Hello"] * 40
+    if is_long:
+        texts[0] = "Hello " * 2_000  # divided among threads
+    for bad, kind, said in [
+        ("<eos>", EncodeError, "forbidden: '<eos>'"),
+        ("a\ud800", EncodeError, "U\\+D800 at index 1"),
+        (7, TypeError, "must be a str, not int"),
+    ]:
+        batch: Any = [*texts, bad, *texts, bad]
+        told = rf"^texts\[40\]: .*{said}"
+        with pytest.raises(kind, match=told):
+            MockTokenizer().encode_batch(batch, special="forbid")
+        with pytest.raises(kind, match=told):
+            asyncio.run(MockTokenizer().aencode_batch(batch, special="forbid"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -11,10 +12,11 @@ import pytest
 from tests.benchmarks import readme
 from tests.benchmarks.book import Book
 from tests.benchmarks.page import REPORT
-from tests.support.pages import ROOT, Page, make_model_folder, printed_by_blocks
+from tests.support.pages import ROOT, Page, printed_by_blocks
 
 README = Page("README.md")
-LAWS = Page("docs/explanation/laws.md")
+FEATURES = Page("docs/reference/features.md")
+PROOF = Page("docs/explanation/proof.md")
 
 # --- the first screen -----------------------------------------------------------------------------
 
@@ -34,8 +36,13 @@ for backend in ("asyncio", "trio"):
 """The README's second example reads an engine; here it reads a list, and one that would go on."""
 
 
+TOKENIZER = "streamdec/cli/data/demo_tokenizer.json"
+"""The first example runs in a clone as it is."""
+
+
 def test_the_examples_print_what_the_readme_says(tmp_path: Path) -> None:
-    make_model_folder(tmp_path / "path" / "to" / "model")
+    (tmp_path / TOKENIZER).parent.mkdir(parents=True)
+    shutil.copy(ROOT / TOKENIZER, tmp_path / TOKENIZER)
     plain, waiting = README.of_kind("python")
     ((_, said),) = README.examples
     blocks = [(number, "python", code) for number, code in enumerate((plain, waiting, READ))]
@@ -50,11 +57,28 @@ def test_the_examples_have_ten_lines_at_most() -> None:
         assert len(example.splitlines()) <= 10
 
 
-def test_picture_and_examples_come_before_all_else() -> None:
+def test_the_first_screen_has_what_convinces() -> None:
     first, *_ = README.text.split("\n## ")
-    assert "at-work.svg" in first.partition("```python")[0]
-    assert first.count("```python") == README.kinds.count("python") == 2
     assert len(first.splitlines()) <= 45
+    assert "**Alpha:**" in first
+    guarantees = re.findall(r"^- \*\*.*?(?=^- |^\n)", first, re.MULTILINE | re.DOTALL)
+    assert [len(_links(each)) for each in guarantees] == [1, 1, 1, 1]
+    assert (
+        first.index("streamdec demo\n```") < first.index("```python") < first.index("at-work.svg")
+    )
+
+
+def test_the_figures_of_the_guarantees_are_those_of_the_page_of_proof() -> None:
+    tokenizers, tokens = re.findall(
+        r"^\| \*\*(\d+) tokenizers\*\* \| [\d,]+ \| ([\d,]+) .* 0 \|$", PROOF.text, re.MULTILINE
+    )[0]
+    million = round(int(tokens.replace(",", "")) / 1e6)
+    first = re.sub(r"\s+", " ", README.text.partition("```")[0])
+    assert f"{million} million tokens of {tokenizers} tokenizers" in first
+    assert re.findall(r"([\d,]+) cases", first) == re.findall(
+        r"no difference in ([\d,]+) cases", PROOF.text
+    )
+    assert "1,000,000 tokens" in Page("docs/explanation/performance.md", "Long streams").text
 
 
 # --- commands -------------------------------------------------------------------------------------
@@ -101,17 +125,33 @@ def test_each_row_of_the_table_has_a_time(name: str) -> None:
     assert [row for row in rows if re.search(r"\d (ns|µs)", row)]
 
 
-def test_each_law_has_its_line() -> None:
-    laws = re.findall(r"^\*\*(\d+)\. ([^*]+)\*\*", LAWS.text, re.MULTILINE)
-    lines = re.findall(r"^(\d+)\. \*\*([^*]+)\*\*", README.text, re.MULTILINE)
-    assert len(laws) == 20
-    assert [(number, _bare(title)) for number, title in lines] == [
-        (number, _bare(title)) for number, title in laws
-    ]
+COLUMNS = {
+    "**streamdec**": "**sd**",
+    "HF": "HF",
+    "TF": "TF",
+    "mlx-lm": "MX",
+    "vLLM": "vP",
+    "SGLang": "SG",
+    "llama.cpp": "LC",
+}
+"""The table of what others do not do: its columns, and those of the page of features."""
 
 
-def _bare(title: str) -> str:
-    return title.strip(".,:")
+def test_what_others_do_not_do_is_what_the_page_of_features_says() -> None:
+    (table,) = re.findall(r"^\| \| \*\*streamdec.*\n(?:\|.*\n)+", README.text, re.MULTILINE)
+    head, _, *body = map(_cells, table.splitlines())
+    assert head[1:] == [*COLUMNS]
+    known: dict[str, dict[str, str]] = {}
+    for found in re.findall(r"^\| \| \*\*sd\*\* \| HF.*\n(?:\|.*\n)+", FEATURES.text, re.MULTILINE):
+        columns, _, *rows = map(_cells, found.splitlines())
+        known |= {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
+    assert len(body) >= 6
+    for row in body:
+        assert row[1:] == [known[row[0]][column] for column in COLUMNS.values()], row[0]
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip()[1:-1].split("|")]
 
 
 def test_what_formats_need_is_an_extra_and_what_the_page_of_formats_says() -> None:
@@ -151,8 +191,9 @@ def _anchors(page: Path) -> set[str]:
 @pytest.mark.parametrize("link", sorted({*_links(README.text)}))
 def test_what_the_readme_links_to_is_there(link: str) -> None:
     path, _, anchor = link.partition("#")
-    assert (ROOT / path).is_file()
-    assert not anchor or anchor in _anchors(ROOT / path)
+    page = ROOT / (path or README.path)
+    assert page.is_file()
+    assert not anchor or anchor in _anchors(page)
 
 
 def test_the_four_rooms_have_their_doors() -> None:

@@ -714,7 +714,7 @@ def draw_setup(
 
 
 def exact(subject: Subject) -> dict[str, Any]:
-    """The options under which the whole decode is the library's own for any ids."""
+    """The options under which the full decode is the library's own for any ids."""
     rules = subject.tokenizer.rules
     runs = rules is not None and isinstance(rules.rule, ByteFallback)
     return {"byte_fallback": "exact"} if runs else {}

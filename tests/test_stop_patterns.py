@@ -652,6 +652,46 @@ def test_limits_count_the_longest_match_and_the_patterns() -> None:
             )
 
 
+@pytest.mark.parametrize("atom", ["x", "[xy]", "(?:x)", "(?i:x)", "[^z]"])
+@pytest.mark.parametrize("count", [15, 16, 17, 33, 100])
+def test_long_runs_match_as_in_re(atom: str, count: int) -> None:
+    """They are spelled in short runs, because the library's partial search is slow on long ones."""
+    tokenizer = MockTokenizer.from_tokens([b"x", b"z", b"xxx"])
+    conditions = StopConditions(stop_regex=f"{atom * count}z")
+    for before in (0, 1, 5):
+        decoder = StopSequenceDecoder(tokenizer, conditions)
+        text = decoder.step_batch([0] * (count + before)).text
+        assert (text, decoder.jailed) == ("x" * before, "x" * count)
+        assert decoder.step(1).finish_reason == "stop"
+        assert decoder.match is not None
+        assert (decoder.match.start, decoder.match.end) == (before, before + count + 1)
+    assert StopSequenceDecoder(tokenizer, conditions).step_batch([2, 1]).text == "xxxz"
+
+
+def test_a_pattern_has_a_bound_for_a_whole_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the clock takes a tenth of a second here, so no step takes TIMEOUT."""
+    ticks = iter(range(10**9))
+    monkeypatch.setattr(regex_matcher, "thread_time", lambda: next(ticks) / 10)
+    monkeypatch.setattr(regex_matcher, "TIMEOUT", 100.0)
+    tokenizer = MockTokenizer.from_tokens([b"a", b"b", b"c"])
+    decoder = StopSequenceDecoder(tokenizer, StopConditions(stop_regex="a[bc]c"))
+    twin = decoder.fork()
+    with pytest.raises(
+        StopRegexTimeoutError, match=r"'a\[bc\]c' took more than 5\.0 seconds on the"
+    ) as raised:
+        decoder.step_batch([0] * 1_000)
+    assert raised.value.chunk is not None
+    assert 0 < len(raised.value.chunk.text) < 100
+    tokens, jailed = decoder.num_tokens, decoder.jailed
+    with pytest.raises(StopRegexTimeoutError):
+        decoder.step(0)
+    assert (decoder.num_tokens, decoder.jailed) == (tokens, jailed)
+    assert twin.step(0).text == "", "the time of another stream does not count"
+    assert (
+        StopSequenceDecoder.restore(tokenizer, decoder.snapshot()).snapshot() == decoder.snapshot()
+    )
+
+
 # --- conditions as data ---------------------------------------------------------------------------
 
 

@@ -22,6 +22,7 @@ from streamdec.backends.encoding_cache import CacheKey, EncodingCache
 from streamdec.backends.tokenizer_report import TokenizerReport
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError
+from streamdec.hooks import suppressed
 from streamdec.protocols import IncrementalDecoder, new_decode_stream
 
 __all__ = ["BaseTokenizer", "Span", "character_spans", "check_text"]
@@ -102,19 +103,35 @@ class BaseTokenizer(ChatTokenizer, ABC):
         """Encode each of ``texts`` as :meth:`encode` does, in order.
 
         ``add_special_tokens`` and ``special`` apply to all of them. If one text cannot be encoded,
-        its error is raised. Raises TypeError if ``texts`` is a str.
+        its error is raised, with its index in ``texts``. Raises TypeError if ``texts`` is a str.
 
         >>> from streamdec import MockTokenizer
         >>> MockTokenizer().encode_batch(["Hello", "Hello world"])
         [Encoding([1]), Encoding([1, 2])]
         """
-        texts = _listed(texts)
-        found = self._instrumented_ids(
-            "encode_batch", texts, special, add_special_tokens=add_special_tokens
-        )
         options: dict[str, Any] = {"add_special_tokens": add_special_tokens, "special": special}
+        return self._encoded_from(0, _listed(texts), options)
+
+    def _encoded_from(
+        self, first: int, texts: list[str], options: dict[str, Any]
+    ) -> list[Encoding]:
+        """Encode ``texts``, whose indices begin at ``first``."""
+        try:
+            found = self._instrumented_ids("encode_batch", texts, **options)
+        except (EncodeError, TypeError):
+            with suppressed:
+                self._raise_for_one(first, texts, options)
+            raise
         pairs = zip(found, texts, strict=True)
         return [Encoding(ids, text, self, **options) for ids, text in pairs]
+
+    def _raise_for_one(self, first: int, texts: list[str], options: dict[str, Any]) -> None:
+        """Raise the error of the first of ``texts`` that cannot be encoded, with its index."""
+        for index, text in enumerate(texts, first):
+            try:
+                self.encode(text, **options)
+            except (EncodeError, TypeError) as error:
+                raise type(error)(f"texts[{index}]: {error}") from error
 
     def _instrumented_ids(
         self,
@@ -178,14 +195,18 @@ class BaseTokenizer(ChatTokenizer, ABC):
         >>> asyncio.run(MockTokenizer().aencode_batch(["Hello", "Hello world"]))
         [Encoding([1]), Encoding([1, 2])]
         """
-        call = partial(self.encode_batch, add_special_tokens=add_special_tokens, special=special)
+        options: dict[str, Any] = {"add_special_tokens": add_special_tokens, "special": special}
         texts = _listed(texts)
         if sum(map(_chars, texts)) <= self.inline_chars:
-            return call(texts)
+            return self._encoded_from(0, texts, options)
         # Four parts for each thread, so that parts with long texts do not delay the others.
         size = -(-len(texts) // (4 * cores()))
-        parts = [texts[start : start + size] for start in range(0, len(texts), size)]
-        results = await in_threads([partial(call, part) for part in parts])
+        results = await in_threads(
+            [
+                partial(self._encoded_from, start, texts[start : start + size], options)
+                for start in range(0, len(texts), size)
+            ]
+        )
         return [encoding for result in results for encoding in result]
 
     # --- a cache ----------------------------------------------------------------------------------

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import marshal
+import re
 from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, fields, is_dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from streamdec.errors import TokenizerLibraryError
+from streamdec.errors import EncodeError, TokenizerLibraryError
 
 if TYPE_CHECKING:
     # pyright compares the declared members of a protocol: with functools.cached_property a class
@@ -22,12 +23,14 @@ else:
 
 __all__ = [
     "MAX_ID",
+    "any_of",
     "cached_property",
     "canonical",
     "checked_ids",
     "fingerprint_of",
     "guarded",
     "packed",
+    "refuse_special",
     "sample_of",
 ]
 
@@ -72,6 +75,21 @@ def sample_of(special: Iterable[int], single_bytes: Iterable[int], size: int) ->
     """Return ids to verify a table with: special ones, all bytes, and a spread below ``size``."""
     spread = range(0, size, max(size // _SPREAD_IN_SAMPLE, 1))
     return sorted({*islice(special, _SPECIAL_IN_SAMPLE), *single_bytes, *spread})
+
+
+def any_of(names: Iterable[str]) -> re.Pattern[str] | None:
+    """Return a regex with one group that matches each of ``names``, the longest first.
+
+    Empty names are left out. None without names.
+    """
+    found = sorted(filter(None, names), key=len, reverse=True)
+    return re.compile(f"({'|'.join(map(re.escape, found))})") if found else None
+
+
+def refuse_special(text: str, special: re.Pattern[str] | None) -> None:
+    """Raise EncodeError if ``text`` spells one of the tokens that ``special`` matches."""
+    if special is not None and (found := special.search(text)):
+        raise EncodeError(f"the special token {found[0]!r} at index {found.start()}")
 
 
 def fingerprint_of(rules: object, *table: object) -> str:

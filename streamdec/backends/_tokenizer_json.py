@@ -13,6 +13,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from streamdec.backends._common import guarded
+from streamdec.backends._growth import check_growth
 from streamdec.backends._reading import read_bounded
 from streamdec.errors import StreamdecWarning, TokenizerLibraryError, TokenizerLoadError
 
@@ -47,8 +48,10 @@ def read_json(source: str | os.PathLike[str]) -> tuple[bytes, str, Path | None]:
 def parse(content: bytes, name: str) -> tuple[Tokenizer, list[str]]:
     """Return a new tokenizer without truncation and padding, and its renumbered added tokens.
 
-    Warns about added tokens whose ids differ from those in the file.
+    Warns about added tokens whose ids differ from those in the file. Raises
+    :class:`TokenizerLoadError` if it is malformed, or if its parts make texts too long.
     """
+    check_growth(content, name)
     try:
         tokenizer = guarded(Tokenizer.from_buffer, content.removeprefix(_BOM.encode()))
     except TokenizerLibraryError as error:

@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, get_args
+from itertools import islice
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from tokenizers import Tokenizer
 
 from streamdec import hooks
 from streamdec.backends._base import BaseTokenizer
-from streamdec.backends._fastokens import FastEncoder
+from streamdec.backends._common import cached_property, refuse_special
+from streamdec.backends._fastokens import FastEncoder, ids_of
 from streamdec.backends._fastokens_check import FastokensCheck, Stopped
+from streamdec.backends._probes import GUARDED
 from streamdec.backends.tokenizer_report import FastMode, RequestedBy, TokenizerReport
-from streamdec.encoding import Special
+from streamdec.encoding import Encoding, Special
 from streamdec.errors import (
     MissingExtraError,
     StreamdecWarning,
@@ -32,7 +36,7 @@ from streamdec.errors import (
 )
 from streamdec.hooks import FallbackReason, FellBack, tell
 
-__all__ = ["MODES", "VARIABLE", "FastOptions", "FastPath"]
+__all__ = ["MODES", "VARIABLE", "AssembledFastPath", "FastOptions", "FastPath"]
 
 VARIABLE = "STREAMDEC_FAST"
 MODES: tuple[FastMode, ...] = get_args(FastMode)
@@ -87,7 +91,6 @@ class FastPath(BaseTokenizer):
     """What was requested, what encodes, and why. It is replaced when that changes."""
     _options = FastOptions("off")
     _fast: FastEncoder | None = None
-    _guarded = ""
     _settled = threading.Event()
     """Set once it is decided which library encodes."""
     _pid = -1
@@ -126,7 +129,6 @@ class FastPath(BaseTokenizer):
         """
         self._options = options
         self._fast = None
-        self._guarded = ""
         self._settled = threading.Event()
         self._pid = os.getpid()
         if options.fast == "off":
@@ -185,11 +187,10 @@ class FastPath(BaseTokenizer):
             self._fall_back(check, error)
         else:
             self.inline_chars = _INLINE_CHARS
-            # The guard is set before the encoder: other threads may be encoding.
-            self._guarded = check.guarded
             self._fast = encoder
             reason = f"the same ids for {check.probes} strings"
-            self.report = replace(self._report_on(check, reason), active="fastokens")
+            report = self._report_on(check, reason)
+            self.report = replace(report, active="fastokens", guarded=GUARDED)
         finally:
             self._settled.set()
 
@@ -206,7 +207,6 @@ class FastPath(BaseTokenizer):
         return replace(
             self.report,
             reason=self._file + reason,
-            guarded=check.guarded,
             probes=check.probes,
             differing=tuple(check.differing[:_DIFFERING_KEPT]),
             seconds={**self.report.seconds, **check.seconds},
@@ -214,16 +214,6 @@ class FastPath(BaseTokenizer):
 
     def _tell(self, reason: FallbackReason) -> None:
         tell(hooks.installed, "fell_back", FellBack(self.tokenizer_type, reason))
-
-    def _without_fast(self) -> dict[str, Any]:
-        """Return the attributes to pickle: those of the trial are left out, its options are not."""
-        trial = ("_fast", "_guarded", "_settled", "_pid")
-        state = {name: value for name, value in self.__dict__.items() if name not in trial}
-        if "_options" in state:
-            is_wanted = self._fast is not None or not self._settled.is_set()
-            fast = self._options.fast if is_wanted else "off"
-            state["_options"] = replace(self._options, fast=fast, strict=False)
-        return state
 
     def _is_stopped(self) -> bool:
         """Whether the program is about to end and waits for the thread that builds."""
@@ -238,8 +228,8 @@ class FastPath(BaseTokenizer):
 
         Special tokens are parsed unless ``special`` is ``"text"``.
         """
-        fast, guarded = self._fast, self._guarded
-        if fast is None or (guarded and any(guarded in text for text in texts)):
+        fast = self._fast
+        if fast is None or any(GUARDED in text for text in texts):
             return None
         as_what: Literal["parse", "text"] = "text" if special == "text" else "parse"
         try:
@@ -257,3 +247,93 @@ class FastPath(BaseTokenizer):
 
 
 FastPath._settled.set()
+
+
+class AssembledFastPath(FastPath):
+    """A tokenizer for which fastokens is built from a ``tokenizer.json`` made in memory."""
+
+    _library: ClassVar[str]
+    """What the report calls the other library."""
+
+    @abstractmethod
+    def _as_tokenizer_json(self) -> bytes:
+        """Return a ``tokenizer.json`` with the same vocabulary and the same split."""
+
+    @abstractmethod
+    def _library_ids(self, texts: Sequence[str], special: Special) -> Sequence[Sequence[int]]:
+        """Return the ids of each text by the other library; ``special`` is not ``"forbid"``."""
+
+    @cached_property
+    @abstractmethod
+    def _any_special(self) -> re.Pattern[str] | None:
+        """Matches the name of a special token."""
+
+    def _check_ids(self, ids: Iterable[int]) -> None:
+        """Raise EncodeError if ``ids``, of plain text, have a special token."""
+
+    def _parts_of(self, text: str) -> Sequence[str]:
+        """Return the parts of ``text`` that are encoded by themselves."""
+        return (text,)
+
+    def _ids(self, text: str, special: Special) -> Sequence[int]:
+        if special == "forbid":
+            refuse_special(text, self._any_special)
+        ids = self._library_ids([text], special)[0]
+        if special != "parse":
+            self._check_ids(ids)
+        return ids
+
+    def _all_ids(
+        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
+    ) -> Sequence[Sequence[int] | bytes]:
+        if self._fast is None:
+            return super()._all_ids(texts, special, add_special_tokens=add_special_tokens)
+        if special == "forbid":
+            for text in texts:
+                refuse_special(text, self._any_special)
+        parts = [self._parts_of(text) for text in texts]
+        flat = [part for of_text in parts for part in of_text]
+        found = self._fast_ids(flat, special, add_special_tokens=False)
+        if found is None:
+            return super()._all_ids(texts, special, add_special_tokens=add_special_tokens)
+        for ids in found if special != "parse" else ():
+            self._check_ids(ids_of(ids))
+        before, after = self._added if add_special_tokens else ((), ())
+        if len(flat) == len(texts) and not before and not after:
+            return found
+        of_part, first, last = iter(found), bytes(Encoding(before)), bytes(Encoding(after))
+        return [first + b"".join(islice(of_part, len(of_text))) + last for of_text in parts]
+
+    def slow_ids(
+        self,
+        texts: Sequence[str],
+        *,
+        add_special_tokens: bool,
+        special: Literal["parse", "text"] = "parse",
+    ) -> list[bytes]:
+        """Return the ids of each of ``texts`` that the other library gives, four bytes each.
+
+        For comparisons. ``special`` is as for ``encode``; ``add_special_tokens`` has no effect.
+        """
+        return [bytes(Encoding(ids)) for ids in self._library_ids(texts, special)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was loaded: without the trial, and without what was computed from it."""
+        kind, trial = type(self), ("_fast", "_settled", "_pid")
+        state = {
+            name: value
+            for name, value in self.__dict__.items()
+            if name not in trial and not isinstance(getattr(kind, name, None), cached_property)
+        }
+        if "_options" in state:
+            is_wanted = self._fast is not None or not self._settled.is_set()
+            fast = self._options.fast if is_wanted else "off"
+            state["_options"] = replace(self._options, fast=fast, strict=False)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._options.fast != "off":
+            # Checked again, because another version of fastokens may be installed here.
+            self.report = replace(self.report, active=self._library, guarded="", differing=())
+            self._begin(self._as_tokenizer_json, self._options)

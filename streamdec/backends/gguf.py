@@ -17,13 +17,13 @@ import os
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from streamdec.backends._common import (
+    any_of,
     cached_property,
     checked_ids,
     fingerprint_of,
@@ -33,11 +33,12 @@ from streamdec.backends._common import (
 )
 from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._pieces import bytes_of
-from streamdec.backends.fast_path import FastOptions, FastPath
+from streamdec.backends.fast_path import AssembledFastPath, FastOptions
 from streamdec.backends.gguf_cutting import CUTTING
-from streamdec.backends.gguf_metadata import read_metadata
+from streamdec.backends.gguf_metadata import numbers_of, read_metadata, strings_of
+from streamdec.backends.longest_token import LongestToken
 from streamdec.backends.sentencepiece_proto import model_proto
-from streamdec.encoding import Encoding, Special, SpecialTokens
+from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
     StreamdecWarning,
@@ -55,11 +56,7 @@ _SPACE = "\u2581"
 _BYTE_LEVEL = TextRules(ByteLevel())
 _ESCAPED = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
 _NAMED_BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
-_NO_TEXT = re.compile("[\udc80-\udcff]")
-"""Invalid UTF-8 as ``surrogateescape`` decodes it."""
 _CONTROLS = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
-_MAX_FLOAT = 3.4e38
-"""The largest 32-bit float, about; scores are limited to it."""
 _MAX_TOKEN = 255
 """Longest token of the kind ``rwkv`` that is looked up in a text, in bytes; the longest has 127."""
 _ROLES = {
@@ -73,7 +70,7 @@ _ROLES = {
 }
 
 
-class GGUFTokenizer(FastPath):
+class GGUFTokenizer(AssembledFastPath):
     """The tokenizer in a GGUF file; ``source`` is its path.
 
     Weights are not read. :attr:`encodes` says whether texts can be encoded. The encoder is made for
@@ -93,6 +90,8 @@ class GGUFTokenizer(FastPath):
     tokenizer_type = "gguf"
 
     inline_chars: int = 512
+    _library = "gguf"
+    _is_warned = False
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
         path = Path(os.fsdecode(source))
@@ -105,7 +104,7 @@ class GGUFTokenizer(FastPath):
 
     def _take(self, data: dict[str, Any]) -> None:
         self._kind = _one_of(data.get("model"))
-        self._tokens = _strings(data, "tokens")
+        self._tokens = strings_of(data, "tokens")
         if not self._tokens:
             raise ValueError("a GGUF file without tokens in it (tokenizer.ggml.tokens)")
         types = data.get("token_type") or [_NORMAL] * len(self._tokens)
@@ -116,8 +115,8 @@ class GGUFTokenizer(FastPath):
         if strange := set(types) - {_UNDEFINED, *range(_NORMAL, _BYTE + 1)}:
             raise ValueError(f"a token of type {min(strange)}, which nobody knows")
         self._types: list[int] = types
-        self._scores = _numbers(data, "scores")
-        self._merges = _strings(data, "merges")
+        self._scores = numbers_of(data, "scores")
+        self._merges = strings_of(data, "merges")
         self._pre = str(data.get("pre", "default"))
         self._strips = bool(data.get("add_space_prefix", self._kind not in ("gpt2", "rwkv")))
         # The defaults of llama.cpp.
@@ -137,21 +136,6 @@ class GGUFTokenizer(FastPath):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self._kind})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What was read, without what was computed from it."""
-        kind = type(self)
-        return {
-            name: value
-            for name, value in self._without_fast().items()
-            if not isinstance(getattr(kind, name, None), cached_property)
-        }
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        if self._options.fast != "off":
-            self.report = replace(self.report, active="gguf", guarded="", differing=())
-            self._begin(self._as_tokenizer_json, self._options)
 
     def begin_fast(self, options: FastOptions) -> None:
         """Build fastokens for a byte-level BPE, and use it if it gives the same ids.
@@ -244,105 +228,52 @@ class GGUFTokenizer(FastPath):
     def _all_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> Sequence[Sequence[int] | bytes]:
-        if self._fast is None:
-            return super()._all_ids(texts, special, add_special_tokens=add_special_tokens)
-        if special == "forbid":
-            for text in texts:
-                self._refuse_special(text)
-        found = self._fast_ids(texts, special, add_special_tokens=False)
-        if found is None:
-            return super()._all_ids(texts, special, add_special_tokens=add_special_tokens)
-        self._warn_once()
-        for ids in found if special != "parse" else ():
-            self._refuse_words(Encoding(ids))
-        before, after = self._added if add_special_tokens else ((), ())
-        first, last = bytes(Encoding(before)), bytes(Encoding(after))
-        return [first + ids + last for ids in found] if before or after else found
-
-    def slow_ids(
-        self,
-        texts: Sequence[str],
-        *,
-        add_special_tokens: bool,
-        special: Literal["parse", "text"] = "parse",
-    ) -> list[bytes]:
-        """Return the ids of each of ``texts`` that ``tokenizers`` gives, four bytes each.
-
-        For comparisons. ``special`` is as for ``encode``. ``add_special_tokens`` adds nothing here.
-
-        Raises :class:`~streamdec.EncodeError` for a text that cannot be encoded, and
-        :class:`~streamdec.TokenizerLibraryError` if the library fails.
-        """
-        encoder = self._of_plain_text if special == "text" else self._of_special_tokens
-        results = guarded(encoder.encode_batch_fast, [*texts], add_special_tokens=False)
-        return [bytes(Encoding(result.ids)) for result in results]
-
-    def _ids(self, text: str, special: Special) -> Sequence[int]:
         if self.encodes != "best effort":
             raise EncodeError(f"{self.name!r} encodes {self.encodes}; it decodes")
-        self._warn_once()
-        if self._kind == "llama":
-            found: Sequence[int] = self._sentencepiece._ids(text, special)
-            return found
-        if special == "forbid":
-            self._refuse_special(text)
+        if not self._is_warned:
+            self._is_warned = True
+            told = "a GGUF file does not tell all of how a text is cut; encoding is best effort"
+            warnings.warn(f"{self.name!r}: {told}", StreamdecWarning, stacklevel=6)
+        return super()._all_ids(texts, special, add_special_tokens=add_special_tokens)
+
+    def _ids(self, text: str, special: Special) -> Sequence[int]:
+        if self._kind != "llama":
+            return super()._ids(text, special)
+        found: Sequence[int] = self._sentencepiece._ids(text, special)
+        return found
+
+    def _library_ids(self, texts: Sequence[str], special: Special) -> list[list[int]]:
         if self._kind == "rwkv":
-            return list(self._longest(text, special))
+            return [list(self._longest(text, special)) for text in texts]
         encoder = self._of_plain_text if special == "text" else self._of_special_tokens
-        ids: list[int] = guarded(encoder.encode_batch_fast, [text], add_special_tokens=False)[0].ids
-        if special != "parse":
-            self._refuse_words(ids)
-        return ids
+        results = guarded(encoder.encode_batch_fast, [*texts], add_special_tokens=False)
+        return [result.ids for result in results]
 
-    def _refuse_special(self, text: str) -> None:
-        spelled = next((name for name in self._names if name in text), None)
-        if spelled is not None:
-            raise EncodeError(f"the special token {spelled!r} at index {text.index(spelled)}")
-
-    def _refuse_words(self, ids: Iterable[int]) -> None:
+    def _check_ids(self, ids: Iterable[int]) -> None:
         if words := self._control.intersection(ids):
             name = self._tokens[min(words)]
             raise EncodeError(f"the special token {name!r}, which is a word of the model as well")
 
     def _longest(self, text: str, special: Special) -> Iterator[int]:
         """Yield the longest token at each place; without one, the unknown token for a byte."""
-        parts = self._any_special.split(text) if special == "parse" and self._names else [text]
+        names = self._any_special if special == "parse" else None
+        parts = [text] if names is None else names.split(text)
         for index, part in enumerate(parts):
             if index % 2:
                 yield self._by_name[part]
             else:
-                yield from self._longest_of_bytes(part.encode())
-
-    def _longest_of_bytes(self, data: bytes) -> Iterator[int]:
-        start = 0
-        while start < len(data):
-            lengths, known = self._ids_by_bytes.get(data[start], ((), {}))
-            found = (n for n in lengths if data[start : start + n] in known)
-            length = next(found, 0)
-            if length:
-                yield known[data[start : start + length]]
-            elif "unk_token" in self._roles:
-                yield self._roles["unk_token"]
-            else:
-                raise EncodeError(f"no token begins at byte {start}: {data[start : start + 16]!r}")
-            start += length or 1
+                yield from self._by_length.ids(part.encode())
 
     @cached_property
-    def _ids_by_bytes(self) -> dict[int, tuple[Sequence[int], dict[bytes, int]]]:
-        """For each first byte the lengths of its tokens, descending, and their ids."""
-        known: dict[int, dict[bytes, int]] = {}
-        for token_id in reversed(range(len(self._tokens))):
-            data = self.piece(token_id) or b""
-            if 0 < len(data) <= _MAX_TOKEN and not self.is_skipped(token_id):
-                known.setdefault(data[0], {})[data] = token_id
-        return {
-            first: (sorted(set(map(len, ids)), reverse=True), ids) for first, ids in known.items()
-        }
+    def _by_length(self) -> LongestToken:
+        pieces = ((i, self.piece(i) or b"") for i in range(self.vocab_size))
+        is_skipped = self.is_skipped
+        tokens = [(i, data) for i, data in pieces if len(data) <= _MAX_TOKEN and not is_skipped(i)]
+        return LongestToken(tokens, self._roles.get("unk_token"))
 
     @cached_property
-    def _any_special(self) -> re.Pattern[str]:
-        names = sorted(self._names, key=len, reverse=True)
-        return re.compile(f"({'|'.join(map(re.escape, names))})")
+    def _any_special(self) -> re.Pattern[str] | None:
+        return any_of(self._names)
 
     def _encoding_identity(self) -> bytes:
         table = (self._kind, self._tokens, self._types, self._scores, self._merges)
@@ -358,19 +289,6 @@ class GGUFTokenizer(FastPath):
             if self._adds[role] and (token_id := self._roles.get(f"{role}_token")) is not None
         ]
         return before, after[:1]
-
-    _is_warned = False
-
-    def _warn_once(self) -> None:
-        if self._is_warned:
-            return
-        self._is_warned = True
-        warnings.warn(
-            f"{self.name!r}: a GGUF file does not tell all of how a text is cut; encoding is best "
-            "effort",
-            StreamdecWarning,
-            stacklevel=6,
-        )
 
     @cached_property
     def _sentencepiece(self) -> Any:
@@ -486,26 +404,8 @@ def _one_of(kind: Any) -> str:
     return str(kind)
 
 
-def _strings(data: dict[str, Any], key: str) -> list[str]:
-    found = data.get(key, [])
-    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
-        raise ValueError(f"tokenizer.ggml.{key} is not a list of strings")
-    for index, item in enumerate(found):
-        if not item.isascii() and _NO_TEXT.search(item):
-            raise ValueError(f"item {index} of tokenizer.ggml.{key} is not UTF-8: {item!a:.80}")
-    return found
-
-
 def _in_word_piece(text: str) -> str:
     return text[1:] if text.startswith(_SPACE) else f"##{text}"
-
-
-def _numbers(data: dict[str, Any], key: str) -> list[float]:
-    found = data.get(key) or []
-    kinds = (int, float)
-    if not isinstance(found, list) or not all(type(item) in kinds for item in found):
-        raise ValueError(f"tokenizer.ggml.{key} is not a list of numbers")
-    return [max(-_MAX_FLOAT, min(float(item), _MAX_FLOAT)) for item in found]
 
 
 def _unescaped(text: str) -> bytes:

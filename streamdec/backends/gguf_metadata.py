@@ -11,6 +11,7 @@ big-endian).
 
 from __future__ import annotations
 
+import re
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -19,12 +20,16 @@ from typing import Any, BinaryIO
 
 from streamdec.errors import TokenizerLoadError
 
-__all__ = ["MAX_ITEMS", "MAX_METADATA", "read_metadata"]
+__all__ = ["MAX_ITEMS", "MAX_METADATA", "numbers_of", "read_metadata", "strings_of"]
 
 MAX_METADATA = 2**28
 """The most bytes of metadata that are read or skipped; large vocabularies have 20 million."""
 MAX_ITEMS = 2**21
 """The most keys and items of lists together; the largest vocabularies have 800,000."""
+_NO_TEXT = re.compile("[\udc80-\udcff]")
+"""Invalid UTF-8 as ``surrogateescape`` decodes it."""
+_MAX_FLOAT = 3.4e38
+"""The largest 32-bit float, about; scores are limited to it."""
 _MAX_KEY = 65_535
 _MAX_NESTING = 4
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q"} | {
@@ -186,3 +191,23 @@ def _code(kind: int, key: str) -> str:
     if kind not in _SCALARS:
         raise ValueError(f"{key!r:.80} is of type {kind}, which nobody knows")
     return _SCALARS[kind]
+
+
+def strings_of(data: dict[str, Any], key: str) -> list[str]:
+    """Return ``tokenizer.ggml.key``, a list of strings. Raises ValueError if it is no such list."""
+    found = data.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+        raise ValueError(f"tokenizer.ggml.{key} is not a list of strings")
+    for index, item in enumerate(found):
+        if not item.isascii() and _NO_TEXT.search(item):
+            raise ValueError(f"item {index} of tokenizer.ggml.{key} is not UTF-8: {item!a:.80}")
+    return found
+
+
+def numbers_of(data: dict[str, Any], key: str) -> list[float]:
+    """Return ``tokenizer.ggml.key``, a list of numbers. Raises ValueError if it is no such list."""
+    found = data.get(key) or []
+    kinds = (int, float)
+    if not isinstance(found, list) or not all(type(item) in kinds for item in found):
+        raise ValueError(f"tokenizer.ggml.{key} is not a list of numbers")
+    return [max(-_MAX_FLOAT, min(float(item), _MAX_FLOAT)) for item in found]

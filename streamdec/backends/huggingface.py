@@ -37,6 +37,11 @@ __all__ = ["HuggingFaceTokenizer"]
 Context = tuple[tuple[int, ...], tuple[int, ...]]
 """The ids before and after a token in question."""
 
+_KEPT = (
+    *("_tokenizer", "name", "_folder", "_content_hash", "_vocabulary_hash", "_renumbered"),
+    *("tokenizer_config_changes", "_roles", "_chat", "_cache"),
+)
+"""What is pickled."""
 _ADDED_IN_SAMPLE = 64
 _SPREAD_IN_SAMPLE = 128
 _MOST_ASKED = 1024
@@ -184,30 +189,10 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     def __getstate__(self) -> dict[str, Any]:
         """The library's tokenizer, which is pickled as JSON, and data to check it by."""
-        return {
-            "tokenizer": self._tokenizer,
-            "name": self.name,
-            "folder": self._folder,
-            "content_hash": self._content_hash,
-            "vocabulary_hash": self._vocabulary_hash,
-            "tokenizer_config_changes": self.tokenizer_config_changes,
-            "renumbered": self._renumbered,
-            "roles": self._roles,
-            "chat": self._chat,
-            "added": self._decoded_added(),
-            "cache": self._cache,
-        }
+        return {name: getattr(self, name) for name in _KEPT} | {"added": self._decoded_added()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._tokenizer, self.name = state["tokenizer"], state["name"]
-        self._folder, self._content_hash = state["folder"], state["content_hash"]
-        self._vocabulary_hash = state["vocabulary_hash"]
-        self.tokenizer_config_changes, self._cache = (
-            state["tokenizer_config_changes"],
-            state["cache"],
-        )
-        self._renumbered, self._chat = state["renumbered"], state["chat"]
-        self._roles = state["roles"]
+        self.__dict__.update((name, state[name]) for name in _KEPT)
         self._forget()
         added: dict[int, tuple[str | None, bool]] = state["added"]
         self._skip_again(i for i, (_, is_skipped) in added.items() if is_skipped)

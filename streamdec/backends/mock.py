@@ -16,6 +16,7 @@ from streamdec.backends._base import BaseTokenizer
 from streamdec.backends._common import cached_property, checked_ids, fingerprint_of, guarded
 from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._pieces import bytes_of, library_stages
+from streamdec.backends.longest_token import LongestToken
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import EncodeError
 from streamdec.protocols import ByteFallback, DecodingRule, Joined, RawBytes, TextRules
@@ -150,7 +151,7 @@ class MockTokenizer(BaseTokenizer):
         if self._tokens is None:
             known = _ALL_WORDS if special == "parse" else _WORDS
             return [known[word] for word in text.split() if word in known]
-        return list(_greedy(self._ids_by_bytes, text.encode()))
+        return list(self._by_length.ids(text.encode()))
 
     def _encoding_identity(self) -> bytes:
         return repr((self._tokens, sorted(self._special_ids))).encode()
@@ -161,12 +162,9 @@ class MockTokenizer(BaseTokenizer):
                 raise EncodeError(f"the text has a special token, which is forbidden: {name!r}")
 
     @cached_property
-    def _ids_by_bytes(self) -> dict[bytes, int]:
-        return {
-            token: i
-            for i, token in reversed([*enumerate(self._tokens or ())])
-            if token and i not in self._special_ids
-        }
+    def _by_length(self) -> LongestToken:
+        tokens = enumerate(self._tokens or ())
+        return LongestToken(pair for pair in tokens if pair[0] not in self._special_ids)
 
     # --- the vocabulary ---------------------------------------------------------------------------
 
@@ -237,22 +235,6 @@ def _checked(special_ids: frozenset[int], pieces: Mapping[int, Piece]) -> frozen
 
 def _as_bytes(piece: Piece) -> bytes:
     return piece if isinstance(piece, bytes) else piece.encode()
-
-
-def _greedy(table: Mapping[bytes, int], data: bytes) -> Iterable[int]:
-    longest = max(map(len, table), default=0)
-    start = 0
-    while start < len(data):
-        token = _longest(table, data[start : start + longest])
-        if token is None:
-            raise EncodeError(f"no token begins at byte {start}: {data[start : start + 16]!r}")
-        yield table[token]
-        start += len(token)
-
-
-def _longest(table: Mapping[bytes, int], window: bytes) -> bytes | None:
-    candidates = (window[:length] for length in range(len(window), 0, -1))
-    return next((candidate for candidate in candidates if candidate in table), None)
 
 
 # --- the full decode, an oracle -------------------------------------------------------------------

@@ -46,8 +46,8 @@ def spec_of(
         return encodings["kimi"]
     known = ", ".join(encodings)
     raise TokenizerLoadError(
-        f"{name}: a rank file of SHA-256 {sha256[:16]}…, which is none of {known}; such a file "
-        "does not say how text is cut: give encoding=EncodingSpec(name, pattern, special_tokens)"
+        f"{name}: a rank file of SHA-256 {sha256[:16]}…, which is not one of {known}; such a file "
+        "does not say how text is split: give encoding=EncodingSpec(name, pattern, special_tokens)"
     )
 
 
@@ -118,7 +118,7 @@ def ranks_at_hand(spec: EncodingSpec, *, allow_download: bool) -> tuple[bytes, s
             if sha256_of(content) == file.sha256:
                 return content, str(path)
     file = next((file for file in spec.files if file.url), RankFile(""))
-    reason = "nobody serves it"
+    reason = "it is not supported"
     if file.url:
         reason = "downloads are not allowed (allow_download=True, or --allow-download, allows them)"
         if allow_download:

@@ -21,19 +21,21 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from itertools import compress
+from itertools import accumulate, compress, pairwise
 from pathlib import Path
 from typing import Any, Self
 
 from tokenizers import decoders
 
-from streamdec.backends._base import BaseTokenizer
+from streamdec.backends._base import BaseTokenizer, Span, character_spans
 from streamdec.backends._common import (
+    any_of,
     cached_property,
     checked_ids,
     fingerprint_of,
     guarded,
     packed,
+    refuse_special,
     sample_of,
 )
 from streamdec.backends._extras import library
@@ -41,7 +43,7 @@ from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._reading import read_bounded
 from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.sentencepiece_proto import MAX_MODEL
-from streamdec.encoding import Special, SpecialTokens
+from streamdec.encoding import Encoding, Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
     TokenizerLibraryError,
@@ -215,11 +217,9 @@ class SentencePieceTokenizer(BaseTokenizer):
     # --- encoding ---------------------------------------------------------------------------------
 
     def _ids(self, text: str, special: Special) -> list[int]:
-        if special == "text" or not self._control:
-            return self._encoded(text)
         if special == "forbid":
-            if found := self._any_control.search(text):
-                raise EncodeError(f"the special token {found[0]!r} at index {found.start()}")
+            refuse_special(text, self._any_control)
+        if special != "parse" or self._any_control is None:
             return self._encoded(text)
         ids: list[int] = []
         for index, part in enumerate(self._any_control.split(text)):
@@ -238,10 +238,42 @@ class SentencePieceTokenizer(BaseTokenizer):
         return {name: i for i, name in reversed(self._control.items())}
 
     @cached_property
-    def _any_control(self) -> re.Pattern[str]:
-        """Matches the name of a control piece, the longest first, as a group."""
-        names = sorted(filter(None, self._control_ids), key=len, reverse=True)
-        return re.compile(f"({'|'.join(map(re.escape, names))})")
+    def _any_control(self) -> re.Pattern[str] | None:
+        return any_of(self._control_ids)
+
+    # --- where each token is ----------------------------------------------------------------------
+
+    def byte_offsets_of(self, encoding: Encoding) -> list[Span]:
+        """Return the start and end of each token of ``encoding`` in the UTF-8 of its text.
+
+        If the model normalized the text, they are those of whole characters, as the library maps
+        them. Raises :class:`~streamdec.EncodeError` if the encoding has no text.
+        """
+        try:
+            return super().byte_offsets_of(encoding)
+        except EncodeError:
+            if encoding.text is None:
+                raise
+        text = encoding.text
+        names = None if encoding.special == "text" else self._any_control
+        spans, start = [], 0
+        for index, part in enumerate([text] if names is None else names.split(text)):
+            found = [(0, len(part))] if index % 2 else self._spans(part)
+            spans += [(start + first, start + last) for first, last in found]
+            start += len(part)
+        before, after = map(len, self._added) if encoding.add_special_tokens else (0, 0)
+        spans = [(0, 0)] * before + spans + [(start, start)] * after
+        places = [0, *accumulate(len(letter.encode()) for letter in text)]
+        return [(places[first], places[last]) for first, last in spans]
+
+    def _spans(self, text: str) -> list[Span]:
+        """Return the places of the tokens of plain ``text`` in code points."""
+        normal, places = guarded(self._processor.Normalize, text, with_offsets=True)
+        pieces = zip(self._encoded(text), self._processor.EncodeAsPieces(text), strict=True)
+        is_byte = self._processor.IsByte
+        sizes = [1 if is_byte(i) else len(surface.encode()) for i, surface in pieces]
+        spans = character_spans(normal, list(pairwise(accumulate(sizes, initial=0))))
+        return [(places[first], places[last]) for first, last in spans]
 
     @property
     def _added(self) -> tuple[Sequence[int], Sequence[int]]:  # type: ignore[override]

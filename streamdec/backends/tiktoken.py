@@ -16,13 +16,13 @@ import pickle
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import islice
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from streamdec.backends._common import (
+    any_of,
     cached_property,
     checked_ids,
     fingerprint_of,
@@ -34,7 +34,7 @@ from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._reading import read_bounded
 from streamdec.backends.assembled import from_ranks
 from streamdec.backends.encodings import ENCODINGS, PLAIN, EncodingSpec
-from streamdec.backends.fast_path import FastOptions, FastPath
+from streamdec.backends.fast_path import AssembledFastPath, FastOptions
 from streamdec.backends.folder_tokens import FolderTokens, read_folder
 from streamdec.backends.rank_encodings import (
     check_ranks,
@@ -45,9 +45,8 @@ from streamdec.backends.rank_encodings import (
     with_declared,
 )
 from streamdec.backends.rank_files import parse_ranks, sha256_of
-from streamdec.encoding import Encoding, Special, SpecialTokens
+from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
-    EncodeError,
     TokenizerLibraryError,
     TokenizerLoadError,
 )
@@ -64,7 +63,7 @@ _NO_TEXT = re.compile("[\udc80-\udcff]")
 _RULES = TextRules(RawBytes())
 
 
-class TiktokenTokenizer(FastPath):
+class TiktokenTokenizer(AssembledFastPath):
     r"""A tokenizer of the library tiktoken.
 
     ``source`` is the path of a rank file, or a ``tiktoken.Encoding``. ``encoding`` chooses among
@@ -88,6 +87,7 @@ class TiktokenTokenizer(FastPath):
     """
 
     tokenizer_type = "tiktoken"
+    _library = "tiktoken"
 
     name: str
     """Its path or name, for messages."""
@@ -211,16 +211,6 @@ class TiktokenTokenizer(FastPath):
         pattern = PLAIN.get(spec.pattern, spec.pattern)
         return from_ranks(ranks, pattern, self._special_ids, is_nfc=spec.is_nfc)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything but the fast encoder, which is built again."""
-        return self._without_fast()
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        if self._options.fast != "off":
-            self.report = replace(self.report, active="tiktoken", guarded="", differing=())
-            self._begin(self._as_tokenizer_json, self._options)
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.encoding_name})"
 
@@ -292,53 +282,17 @@ class TiktokenTokenizer(FastPath):
 
     # --- encoding ---------------------------------------------------------------------------------
 
-    def _ids(self, text: str, special: Special) -> list[int]:
+    def _library_ids(self, texts: Sequence[str], special: Special) -> list[list[int]]:
         allowed: Any = "all" if special == "parse" else frozenset[str]()
-        if special == "forbid":
-            self._refuse_special(text)
+        encode = partial(self._encoding.encode, allowed_special=allowed, disallowed_special=())
         if self._spec.is_nfc:
-            text = unicodedata.normalize("NFC", text)
-        ids: list[int] = []
-        for part in cut(text) if self._spec.is_cut else (text,):
-            encode = self._encoding.encode
-            ids += guarded(encode, part, allowed_special=allowed, disallowed_special=())
-        return ids
+            texts = [unicodedata.normalize("NFC", text) for text in texts]
+        return [
+            [i for part in self._parts_of(text) for i in guarded(encode, part)] for text in texts
+        ]
 
-    def _all_ids(
-        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
-    ) -> Sequence[Sequence[int] | bytes]:
-        if self._fast is None:
-            return super()._all_ids(texts, special, add_special_tokens=add_special_tokens)
-        if special == "forbid":
-            for text in texts:
-                self._refuse_special(text)
-        parts = [[*cut(text)] if self._spec.is_cut else [text] for text in texts]
-        flat = [part for of_text in parts for part in of_text]
-        found = self._fast_ids(flat, special, add_special_tokens=False)
-        if found is None:
-            return super()._all_ids(texts, special, add_special_tokens=add_special_tokens)
-        before, after = self._added if add_special_tokens else ((), ())
-        if len(flat) == len(texts) and not before and not after:
-            return found
-        ids = iter(found)
-        first, last = bytes(Encoding(before)), bytes(Encoding(after))
-        return [first + b"".join(islice(ids, len(of_text))) + last for of_text in parts]
-
-    def slow_ids(
-        self,
-        texts: Sequence[str],
-        *,
-        add_special_tokens: bool,
-        special: Literal["parse", "text"] = "parse",
-    ) -> list[bytes]:
-        """Return the ids of each of ``texts`` that tiktoken gives, four bytes each.
-
-        For comparisons. ``special`` is as for ``encode``. ``add_special_tokens`` adds nothing here.
-
-        Raises :class:`~streamdec.EncodeError` for a text that cannot be encoded, and
-        :class:`~streamdec.TokenizerLibraryError` if the library fails.
-        """
-        return [bytes(Encoding(self._ids(text, special))) for text in texts]
+    def _parts_of(self, text: str) -> Sequence[str]:
+        return [*cut(text)] if self._spec.is_cut else (text,)
 
     def _encoding_identity(self) -> bytes | None:
         try:
@@ -350,13 +304,9 @@ class TiktokenTokenizer(FastPath):
         # Ranks are ids, so the table of ids has the order in which tokens are merged.
         return repr((self.fingerprint, pattern, self._special_ids, cutting)).encode()
 
-    def _refuse_special(self, text: str) -> None:
-        if self._special_ids and (found := self._any_special.search(text)):
-            raise EncodeError(f"the special token {found[0]!r} at index {found.start()}")
-
     @cached_property
-    def _any_special(self) -> re.Pattern[str]:
-        return re.compile("|".join(map(re.escape, sorted(self._special_ids, key=len)[::-1])))
+    def _any_special(self) -> re.Pattern[str] | None:
+        return any_of(self._special_ids)
 
     @property
     def _added(self) -> tuple[Sequence[int], Sequence[int]]:  # type: ignore[override]

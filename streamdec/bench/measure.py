@@ -112,7 +112,7 @@ def streams_of(
 ) -> Iterator[list[int]]:
     """Return ``token_ids`` cut into streams, which end with a stop or after ``LONGEST_STREAM``.
 
-    No stream ends within a character, unless ``token_ids`` do.
+    No stream ends inside a character, unless ``token_ids`` do.
     """
     stream, piece = StopSequenceDecoder(tokenizer, conditions), list[int]()
     for token_id in token_ids:

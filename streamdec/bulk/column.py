@@ -109,7 +109,7 @@ def integers(array: Any) -> memoryview:
 
 @contextmanager
 def in_row(row: int) -> Iterator[None]:
-    """Within, an error of ours says that it is about ``row``."""
+    """Within, a streamdec error says that it is about ``row``."""
     try:
         yield
     except StreamdecError as error:

@@ -138,7 +138,7 @@ def _table(batches: list[Any]) -> Any:
 def _rows_of_block(group: Any, column: str) -> int:
     """How many rows of a row group make a block, as far as its sizes in the file tell."""
     columns = [group.column(place) for place in range(group.num_columns)]
-    # The leaf of ``column``, whose own name may have dots; and perhaps others, which does no harm.
+    # The leaf of ``column``, whose own name may have dots; and possibly others, which does no harm.
     values = sum(c.num_values for c in columns if c.path_in_schema.startswith(column))
     parts = max(values / BLOCK_VALUES, group.total_byte_size / BLOCK_BYTES, 1)
     return max(int(group.num_rows / parts), 1)

@@ -177,7 +177,7 @@ def _bare(schema: Any) -> Any:
 
 @contextlib.contextmanager
 def _about(path: Path) -> Iterator[None]:
-    """Within, an error of ours says that it is about ``path``."""
+    """Within, a streamdec error says that it is about ``path``."""
     try:
         yield
     except StreamdecError as error:

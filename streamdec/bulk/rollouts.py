@@ -265,12 +265,24 @@ class _Decoding:
         if not self._wants_spans:
             return {row: _Found(each) for row, each in zip(which, read, strict=True)}
         pieces = gather.pieces(column.cut([each.num_read for each in read]))
-        spans = (spans_of(each.text, *piece) for each, piece in zip(read, pieces, strict=True))
+        spans = (
+            spans_of(each.text, *_output(each, *piece))
+            for each, piece in zip(read, pieces, strict=True)
+        )
         return {
             row: _Found(each, None, its_spans)
             for row, each, its_spans in zip(which, read, spans, strict=True)
             if its_spans is not None
         }
+
+
+def _output(row: StoppedRow, data: bytes, sizes: list[int]) -> tuple[bytes, list[int]]:
+    """``data`` and ``sizes`` of a row without the bytes of ids that are its hidden stop."""
+    match = row.match
+    if match is None or match.visible or isinstance(match.stop, str):
+        return data, sizes
+    kept = sizes[: match.tokens_before]
+    return data[: sum(kept)], [*kept, *[0] * (len(sizes) - len(kept))]
 
 
 def _rest(decoder: StopSequenceDecoder) -> str:

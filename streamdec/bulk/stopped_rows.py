@@ -29,7 +29,7 @@ from streamdec.protocols import Decoder
 __all__ = ["StoppedRow", "StoppedRows", "decoded_row", "stopped_type"]
 
 RAN_OUT: FinishReason = "abort"
-"""What a stream is told when a row has no more ids: only their engine knows why."""
+"""The finish reason of a row without more ids: only its engine knows why."""
 
 
 class StoppedRow(NamedTuple):

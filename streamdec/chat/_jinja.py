@@ -27,6 +27,6 @@ def require_jinja2() -> None:
 
 
 def within(module: str) -> Any:
-    """A module of ours that imports jinja2. Raises :class:`MissingExtraError`."""
+    """A streamdec module that imports jinja2. Raises :class:`MissingExtraError`."""
     require_jinja2()
     return import_module(module)

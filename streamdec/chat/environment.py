@@ -30,7 +30,7 @@ Profile = Literal["classic", "hardened"]
 PROFILES: tuple[Profile, ...] = ("classic", "hardened")
 
 Clock = datetime | Callable[[], datetime]
-"""The time that a template is told: always the same one, or asked for each time."""
+"""The time for a template: a fixed one, or a function that returns it."""
 
 
 class RaisedByTemplateError(TemplateError):
@@ -44,7 +44,7 @@ def make_environment(profile: str, *, now: Clock | None = None) -> ImmutableSand
     """
     if profile not in PROFILES:
         raise ValueError(f"profile must be 'classic' or 'hardened', not {profile!r:.40}")
-    environment = ImmutableSandboxedEnvironment(
+    environment = _Environment(
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=False,
@@ -57,6 +57,18 @@ def make_environment(profile: str, *, now: Clock | None = None) -> ImmutableSand
         environment.globals["dict"] = _Dict()
         environment.globals["namespace"] = _Namespace
     return environment
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    """jinja2's sandbox, without a way to the function behind ``str.format``."""
+
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        """Return the wrapper of ``str.format`` and ``str.format_map``; None for other values."""
+        wrapper: Any = super().wrap_str_format(value)
+        if wrapper is not None:
+            # It names a str.format too, so jinja2 returns it before it checks the name.
+            vars(wrapper).pop("__wrapped__", None)
+        return wrapper  # type: ignore[no-any-return]
 
 
 def _tojson(
@@ -86,7 +98,7 @@ def _strftime(now: Clock | None) -> Callable[[str], str]:
 
 
 class _Dict:
-    """``dict`` without what a class gives away: it can be called and has ``fromkeys``."""
+    """``dict`` without the attributes of a class: it can be called and has ``fromkeys``."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
         return dict(*args, **kwargs)

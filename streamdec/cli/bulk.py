@@ -94,13 +94,13 @@ def bulk(
     status is 1 if one of its ids is bad, or unknown under --unknown-ids error. Otherwise unknown
     ids are counted in the last line of output.
 
-    With --stop or an option after it each text ends at its stop, and the output also has the
-    columns 'finish_reason' ("stop"; "length" for --max-tokens; null if the ids ended first),
+    With --stop or an option after it each text ends at its stop. The output then also has these
+    columns: 'finish_reason' ("stop"; "length" for --max-tokens; null if the ids ended first),
     'stop_reason' (the stop), 'stop_token_ids' (the id that was the stop), 'token_index' (the token
-    that completed it), 'tokens_before' (how many came wholly before it), 'unread_tokens' (how many
-    came after the end) and 'unknown_tokens' (how many before it the tokenizer does not have).
+    that completed it). Three columns count ids: 'tokens_before' (before the stop), 'unread_tokens'
+    (after the end) and 'unknown_tokens' (before the end, missing in the tokenizer).
 
-    An output appears when it is whole; until then it is OUTPUT.part. After an interruption,
+    An output appears when it is complete; until then it is OUTPUT.part. After an interruption,
     --resume decodes the files whose outputs do not exist. Memory does not grow with the files.
 
     \b

@@ -45,7 +45,7 @@ def chat() -> None:
     required=True,
     metavar="FILE",
     type=click.File("rb"),
-    help="A JSON list of messages, or an object with 'messages' and perhaps 'tools'; '-' is stdin.",
+    help="A JSON list of messages, or an object with 'messages' (and 'tools'); '-' is stdin.",
 )
 @click.option("--tools", metavar="FILE", type=click.File("rb"), help="A JSON list of tools.")
 @click.option(

@@ -25,9 +25,12 @@ from streamdec.cli.rows import (
 from streamdec.cli.shared_options import decoding_options
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.stop_options import RAN_OUT, cause_of_end, stop_options
+from streamdec.core.byte_table import ByteTable
+from streamdec.core.options import Options
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
-from streamdec.protocols import Tokenizer
+from streamdec.core.tables import table_for
+from streamdec.protocols import ByteFallback, Tokenizer
 
 __all__ = ["decode"]
 
@@ -107,6 +110,9 @@ class _Job:
         self._options = options
         self._given = given
         self._is_text = output == "text"
+        self._table = None if conditions != StopConditions() else _whole_rows(tokenizer, options)
+        self._known: set[int] = set()
+        """Ids of earlier rows, which the tokenizer has."""
         self._out = sys.stdout.buffer
 
     def run(self, progress: Progress) -> str | None:
@@ -120,11 +126,33 @@ class _Job:
         for number, row in rows:
             with self._given.complaints.about(number):
                 token_ids, fields = self._given.parse_row(row, {"token_ids": list})
+                whole = self._whole_text(token_ids)
+                if whole is not None:
+                    self._write(number, whole, fields, {})
+                    continue
                 stream = self._new_stream()
                 chunk = stream.step_batch(token_ids)
                 text = chunk.text + stream.flush(RAN_OUT).text
                 end = self._end(stream, unread_tokens=chunk.unread_tokens)
                 self._write(number, text, fields, end)
+
+    def _whole_text(self, token_ids: list[Any]) -> str | None:
+        """Decode a row with the tokenizer's own ``decode``; None if a stream must do it.
+
+        A stream names bad ids, logs unknown ones, and writes bad runs of byte tokens otherwise.
+        """
+        if self._table is None or not {int}.issuperset(map(type, token_ids)):
+            return None
+        if not self._known.issuperset(token_ids):
+            new = set(token_ids) - self._known
+            if not all(map(self._table.knows, new)):
+                return None
+            self._known |= new
+        skip = self._options["skip_special_tokens"]
+        text = self._tokenizer.decode(token_ids, skip_special_tokens=skip)
+        rules = self._tokenizer.rules
+        has_runs = rules is not None and isinstance(rules.rule, ByteFallback)
+        return None if has_runs and "\ufffd" in text else text
 
     def _decode_stream(self, lines: Iterable[tuple[int, list[bytes]]]) -> str | None:
         stream, number = self._new_stream(), 1
@@ -179,6 +207,12 @@ class _Job:
             "stop_reason": match and match.stop,
             **more,
         }
+
+
+def _whole_rows(tokenizer: Tokenizer, options: dict[str, Any]) -> ByteTable | None:
+    """Return the table of ``tokenizer`` if its ``decode`` gives the text of a stream."""
+    table = table_for(tokenizer, Options(**options))
+    return table if isinstance(table, ByteTable) else None
 
 
 def _told(lines: Iterable[tuple[int, Line]], progress: Progress) -> Iterator[tuple[int, Line]]:

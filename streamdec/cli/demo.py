@@ -48,7 +48,7 @@ def demo(rate: float) -> None:
     stream = StopSequenceDecoder(tokenizer, StopConditions(STOP))
     shown = _play(simulated_engine(token_ids, rate), stream)
     if shown != tokenizer.decode(token_ids).partition(STOP)[0]:
-        raise click.ClickException("the streamed text is not the whole decode's before the stop")
+        raise click.ClickException("the streamed text is not the full decode's before the stop")
 
 
 def simulated_engine(token_ids: Sequence[int], rate: float) -> Iterator[int]:

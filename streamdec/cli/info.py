@@ -189,7 +189,7 @@ def _change_lines(changes: dict[str, Any]) -> Iterator[tuple[str, str]]:
         replaced = ", ".join(changes["replaced"]) or "nothing"
         yield "built by", f"{changes['built_by']} of transformers 5, which replaces {replaced}"
     if changes["not_followed"]:
-        yield "differs", f"perhaps from transformers 5: {changes['not_followed']}"
+        yield "differs", f"possibly from transformers 5: {changes['not_followed']}"
     if not any(changes[what] for what in ("changed", "appended", "lost", "replaced")):
         yield "config", f"{files} changes nothing" if files else "no file beside it"
 

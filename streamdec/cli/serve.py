@@ -40,9 +40,9 @@ _LIMITS = {
     "samples": "Streams of a request: prompts times n.",
     "prompt_tokens": "Tokens of a prompt.",
     "max_tokens": "Tokens of an answer.",
-    "default_max_tokens": "Tokens of an answer where a request does not say.",
+    "default_max_tokens": "Tokens of an answer if a request has no limit.",
     "concurrent": "Streams that run at once.",
-    "waiting": "Requests that wait for room; more are refused (429).",
+    "waiting": "Requests that wait for a free stream; more get status 429.",
 }
 """Limits that have an option, and its help."""
 
@@ -141,7 +141,7 @@ def _check_names(
     metavar="KEY",
     envvar=VARIABLE,
     callback=_check_keys,
-    help=f"The key that requests below /v1 need; may be repeated. Prefer {VARIABLE} "
+    help=f"The key that requests need; may be repeated. Prefer {VARIABLE} "
     "(several with spaces between), which other users of the machine cannot read.",
 )
 @click.option(
@@ -176,6 +176,12 @@ def _check_names(
     metavar="OPEN CLOSE",
     help="Ignore the stops of requests in the model's reasoning, which is between these two texts, "
     "such as '<think>' '</think>'; may be repeated.",
+)
+@click.option(
+    "--separate-reasoning",
+    is_flag=True,
+    help="Send the text between the --reasoning-markers as reasoning_content of chats and as "
+    "thinking blocks of messages, without the markers.",
 )
 @unknown_ids_option
 @click.option(
@@ -224,6 +230,7 @@ def serve(
     isolate_templates: bool,
     eos_token_ids: tuple[int, ...],
     reasoning_markers: tuple[tuple[str, str], ...],
+    separate_reasoning: bool,
     unknown_ids: UnknownIds,
     allow_origins: tuple[str, ...],
     allow_hosts: tuple[str, ...],
@@ -235,8 +242,9 @@ def serve(
     """Serve OpenAI's API over an engine that turns prompt ids into token ids.
 
     The engine is your callable; without one a text is replayed, so the command runs as it is. The
-    paths are /v1/completions, /v1/chat/completions, /v1/messages (Anthropic's), /v1/models,
-    /metrics, /health and /version.
+    paths are /v1/completions, /v1/chat/completions, /v1/messages (Anthropic's),
+    /v1/messages/count_tokens, /v1/models, /tokenize, /detokenize, /metrics, /health, /ready, /live,
+    /ping and /version.
 
     \b
     Examples:
@@ -248,6 +256,8 @@ def serve(
 
     if engine_name is not None and text is not None:
         raise click.UsageError("--text is for the replay, which --engine replaces")
+    if separate_reasoning and not reasoning_markers:
+        raise click.UsageError("--separate-reasoning needs --reasoning-markers")
     options = {} if chat_template is None else {"chat_template": chat_template}
     loaded: LoadedTokenizer
     if tokenizer is not None:
@@ -263,6 +273,7 @@ def serve(
             limits=limits,
             eos_token_ids=eos,
             reasoning_markers=reasoning_markers,
+            separate_reasoning=separate_reasoning,
             api_keys=api_keys,
             hosts=_hosts(host, allow_hosts),
             allow_origins=allow_origins,
@@ -274,6 +285,9 @@ def serve(
         )
     except EngineError as error:
         raise CannotBeginError(str(error)) from error
+
+    if not api_keys and not _is_loopback(host):
+        say(f"Warning: anyone who can reach {host} can use the server. Set {VARIABLE}.")
 
     def started(url: str) -> None:
         say(f"Serving on {url} (Ctrl-C ends it)")

@@ -25,22 +25,22 @@ OUTPUT_CLOSED = 141  # 128 + SIGPIPE
 
 STATUSES: Mapping[int, str] = {
     DONE: "Done, and nothing is wrong.",
-    NOT_ALL_IS_WELL: "Done, and something is wrong: some of the input was bad and is named on "
-    "stderr, texts or ids differ, or a preflight has a finding as grave as --fail-on says.",
-    CANNOT_BEGIN: "Wrong usage, or nothing to begin with: a file that is not there, a tokenizer "
-    "that cannot be loaded, a folder that is none, a missing extra; or the system failed.",
+    NOT_ALL_IS_WELL: "Done, and something is wrong: bad input (named on stderr), different texts "
+    "or ids, or a finding of a preflight at least as severe as --fail-on.",
+    CANNOT_BEGIN: "Wrong usage, or the command cannot begin: a missing file, a tokenizer that "
+    "cannot be loaded, a path that is not a folder, a missing extra. Also for system errors.",
     INTERRUPTED: "Interrupted by Ctrl-C.",
-    OUTPUT_CLOSED: "Whoever read the output went away, as head does.",
+    OUTPUT_CLOSED: "The reader of the output closed the pipe, as head does.",
 }
-"""What each of them says."""
+"""The meaning of each status."""
 
 STATUS_LINE = (
-    "Exit status: 0 done; 1 some input was bad, or differences or findings; 2 wrong usage or "
-    "nothing to begin with; 130 interrupted; 141 the reader of the output went away."
+    "Exit status: 0 done; 1 bad input, differences or findings; 2 wrong usage, or the command "
+    "cannot begin; 130 interrupted; 141 the reader of the output closed the pipe."
 )
 
 
 class CannotBeginError(click.ClickException):
-    """What was given is not what it should be, and there is nothing else to go on with."""
+    """The input is invalid, and the command cannot continue without it."""
 
     exit_code = CANNOT_BEGIN

@@ -115,13 +115,13 @@ def trace(
 ) -> None:
     """Show what happens to each token id in FILE (or stdin, "-") when TOKENIZER streams it.
 
-    FILE is as for 'streamdec decode': JSONL, of which one row is traced, or one stream of ids. For
-    each token the table has the emitted text, the bytes that are held because their character is
-    not complete, and the text that is withheld, with the stops that it may become. Above the table
-    is the verdict: whether the text equals the full decode of all ids.
+    FILE is as for 'streamdec decode': JSONL, of which one row is traced, or one stream of ids. The
+    table has the emitted text of each token and the held bytes of an unfinished character. It also
+    has the withheld text, with the stops that it may become. Above the table is the verdict:
+    whether the text equals the full decode of all ids.
 
-    The exit status is 1 if the texts differ or if an id was bad (it is named on stderr); 2 if there
-    is nothing to trace. To compare two versions of streamdec, compare what --jsonl writes.
+    The exit status is 1 if the texts differ or if an id was bad (it is named on stderr); 2 if FILE
+    has no ids. To compare two versions of streamdec, compare the output of --jsonl.
 
     \b
     Examples:

@@ -191,11 +191,11 @@ class _Streams:
         ways = WAYS * len(self._streaming.options)
         told = (
             f"{counted(self._rows, 'row')} of {counted(self._ids, 'id')}, streamed in {ways} ways "
-            f"(seed {self._seed}): {differing:,} with other text than the whole decode"
+            f"(seed {self._seed}): {differing:,} with other text than the full decode"
         )
         if route_of(self._tokenizer) == "window":
             told += (
-                "\nthe tokenizer streams over a window of its decode, which is the whole decode "
+                "\nthe tokenizer streams over a window of its decode, which is the full decode "
                 "only where 64 ids of context are enough for it"
             )
         if self._streaming.unjudged:

@@ -2,7 +2,7 @@
 
 Each :class:`Rewriter` replaces one pattern as ``str.replace`` does, leftmost first, and withholds
 the longest tail that may still begin it. Several in a row are a cascade: each reads what the one
-before gives, as the whole decode applies them one after another to the finished text. (One matcher
+before gives, as the full decode applies them one after another to the finished text. (One matcher
 for all patterns at once would be simpler and wrong: a replacement can make room for the next
 pattern.)
 """

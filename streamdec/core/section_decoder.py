@@ -33,113 +33,38 @@ Chunk(text='Hi')
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Self, SupportsIndex
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from os.path import commonprefix
+from typing import Any, Self, SupportsIndex
 
-from streamdec.chunks import (
-    NOTHING,
-    Chunk,
-    FinishReason,
-    Withheld,
-    in_section,
-    joined,
-    of_parts,
-)
+from streamdec.chunks import NOTHING, Chunk, FinishReason, Withheld, joined, of_parts
 from streamdec.core import snapshots
 from streamdec.core.counting import code_points_in
+from streamdec.core.sections import (
+    Definition,
+    KnownTexts,
+    Sections,
+    Turn,
+    loaded_definition,
+    loaded_marks,
+    loaded_turn,
+    sections_for,
+)
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.core.stops.conditions import NO_CONDITIONS, StopConditions, pairs_of
-from streamdec.core.stops.gate import OPEN, Gate, PromptMarkers
-from streamdec.core.stops.stop_sets import skipped_ids
+from streamdec.core.stops.conditions import NO_CONDITIONS, StopConditions
+from streamdec.core.stops.gate import OPEN
 from streamdec.core.table import Table
 from streamdec.core.token_ids import as_sequence
-from streamdec.errors import StreamdecError
+from streamdec.errors import RewriteError, StreamdecError
 from streamdec.protocols import Decoder
 
 __all__ = ["SectionDecoder"]
 
-MAX_KNOWN = 65_536
-"""Texts without markers that are known in one section; each takes about 200 bytes."""
-MAX_SECTIONS = 64
-"""Definitions of sections that are kept for one table."""
+NONE_LEFT = 0, OPEN, -1
 
-Pair = tuple[str | int, str | int]
-Definition = Mapping[str, Pair | Iterable[Pair]]
 Parts = list[tuple[str | None, str]]
-
-
-class _Turn(NamedTuple):
-    """An id that may be a marker, until the text before it was read."""
-
-    place: int
-    """How many code points of the output come before it."""
-    size: int
-    """How many code points it has itself."""
-    token_id: int
-
-
-class _Known(dict[str, "Chunk | None"]):
-    """What texts give in one section: a chunk, or None if a marker may begin in the text."""
-
-    def __init__(self, section: str | None, firsts: frozenset[str]) -> None:
-        super().__init__()
-        self.section, self._firsts = section, firsts
-
-    def __missing__(self, text: str) -> Chunk | None:
-        known = in_section(self.section, text) if self._firsts.isdisjoint(text) else None
-        if len(self) >= MAX_KNOWN:
-            self.clear()
-        self[text] = known
-        return known
-
-
-class _Sections:
-    """A definition of sections for one table, shared by its streams."""
-
-    def __init__(
-        self, tokenizer: Decoder, table: Table, named: tuple[tuple[str, Pair], ...]
-    ) -> None:
-        self.named = named
-        pairs = [pair for _, pair in named]
-        texts = [marker for pair in pairs for marker in pair]
-        self.gate = Gate(pairs, OPEN, skipped_ids(tokenizer, table, texts))
-        names = (None, *(name for name, _ in named))
-        self.known = [_Known(name, self.gate.firsts(at)) for at, name in enumerate(names)]
-        self.prompt_markers = PromptMarkers(pairs, tokenizer)
-
-
-_kept: weakref.WeakKeyDictionary[Table, dict[Any, _Sections]] = weakref.WeakKeyDictionary()
-
-
-def _sections_for(tokenizer: Decoder, table: Table, sections: Definition) -> _Sections:
-    """Return the sections of a definition, one object for equal ones of a table."""
-    named = _checked(sections)
-    kept = _kept.setdefault(table, {})
-    found = kept.get(named)
-    if found is None:
-        if len(kept) >= MAX_SECTIONS:
-            kept.clear()
-        found = kept.setdefault(named, _Sections(tokenizer, table, named))
-    return found
-
-
-def _checked(sections: Any) -> tuple[tuple[str, Pair], ...]:
-    """The name and the markers of each section. Raises TypeError or ValueError."""
-    if not isinstance(sections, Mapping) or not sections:
-        raise TypeError(
-            "sections must be a mapping of names to markers, such as "
-            f"{{'reasoning': ('<think>', '</think>')}}, not {sections!r:.80}"
-        )
-    named: dict[str | int, tuple[str, Pair]] = {}
-    for name, given in sections.items():
-        if not isinstance(name, str) or not name:
-            raise TypeError(f"sections: a name must be a string and not empty, got {name!r:.40}")
-        for pair in pairs_of(f"sections[{name!r:.40}]", given):
-            if pair[0] in named:
-                raise ValueError(f"sections: {pair[0]!r:.60} opens two sections")
-            named[pair[0]] = name, pair
-    return tuple(named.values())
 
 
 class SectionDecoder(StopSequenceDecoder):
@@ -185,32 +110,26 @@ class SectionDecoder(StopSequenceDecoder):
     """
 
     __slots__ = (
-        *(
-            "_at",
-            "_keeps_markers",
-            "_num_read",
-            "_own_left",
-            "_sections",
-            "_tail_since",
-            "_starts_at",
-        ),
-        *("_tail", "_turns"),
+        *("_at", "_is_inside", "_keeps_markers", "_known", "_own_left", "_sections"),
+        *("_starts_at", "_tail", "_tail_marks", "_turns"),
     )
 
     _kind = "sections"
 
-    _sections: _Sections
+    _sections: Sections
     _at: int
     """The section that is read now: its state of the gate."""
     _tail: str
     """The end of the text that was read, which may become a marker."""
-    _turns: tuple[_Turn, ...]
-    _num_read: int
-    """Code points that were read."""
-    _own_left: tuple[int, int]
-    """Code points to come that are the text of an id that is a marker; and its section."""
-    _tail_since: int
-    """How many tokens came wholly before the tail; or fewer."""
+    _turns: tuple[Turn, ...]
+    _known: KnownTexts | None
+    """What texts give in this section; None if more must be looked at."""
+    _own_left: tuple[int, int, int]
+    """Code points to come that are the text of an id that is a marker; its section; its index."""
+    _is_inside: bool
+    """Whether the unfinished character began with or before the last id that may be a marker."""
+    _tail_marks: tuple[tuple[int, int], ...]
+    """For each token of the tail: code points up to its text; tokens before it, or fewer."""
 
     def __init__(
         self,
@@ -229,9 +148,9 @@ class SectionDecoder(StopSequenceDecoder):
         prompt = as_sequence(prompt_token_ids)
         self._at, self._starts_at, self._keeps_markers = OPEN, OPEN, keep_markers
         super().__init__(tokenizer, conditions, prompt, **options)
-        self._sections = _sections_for(tokenizer, self._table, sections)
+        self._sections = sections_for(tokenizer, self._table, sections)
         if starts_inside is None and prompt:
-            self._starts_at = self._sections.prompt_markers.state_after(prompt)
+            self._starts_at = self._sections.prompt_markers.state_after(tokenizer, prompt)
         elif starts_inside:
             self._starts_at = 1
         self.reset()
@@ -240,42 +159,90 @@ class SectionDecoder(StopSequenceDecoder):
         """Go back to the state after the prompt; at any time, also after the end."""
         super().reset()
         self._at, self._tail, self._turns = self._starts_at, "", ()
-        self._num_read = self._tail_since = 0
-        self._own_left = 0, OPEN
+        self._tail_marks = ()
+        self._own_left = NONE_LEFT
+        self._is_inside = False
+        self._known = None
 
     # --- one token
 
     def step(self, token_id: SupportsIndex) -> Chunk:
         """Return the chunk of ``token_id``. See StopSequenceDecoder."""
-        if self._sections.gate.ids and _is_in(token_id, self._sections.gate.ids):
-            return self._step_marker(token_id)
-        is_clean = self._matching is self._stops.first
+        known = self._known
+        if known is None or type(token_id) is not int or token_id in known.ids:
+            return self._step_near_marker(token_id)
+        matching, withheld = self._matching, self._withheld
         chunk = step_decoder(self, token_id)
-        if not self._tail and not self._turns and not self._own_left[0]:
-            if chunk.finish_reason is None:
-                text = chunk.text
-                if not text:
-                    return chunk
-                known = self._sections.known[self._at][text]
-                if known is not None:
-                    self._num_read += len(text)
-                    return known if self._at else chunk
-            if not self._tail:
-                before = 1 if is_clean else len(chunk.text) + 1
-                self._tail_since = max(self.num_tokens - before, 0)
-        return self._in_sections(chunk)
+        found = known[chunk.text]
+        if found is not None and chunk.finish_reason is None:
+            return chunk if known.section is None else found
+        return self._in_sections(chunk, len(withheld or matching.jailed))
 
     step_chunk = step
 
-    def _step_marker(self, token_id: SupportsIndex) -> Chunk:
-        """Step an id that may be a marker."""
-        # What is withheld before it is text before it, also an unfinished character.
-        place = self._num_output + len(super().pending_text)
+    def _step_near_marker(self, token_id: SupportsIndex) -> Chunk:
+        """Step an id that may be a marker, or one after a part of a marker."""
+        index, decided = self.num_tokens, code_points_in(self._count)
+        num_jailed, was_inside = len(super().jailed), self._is_inside
+        table, row = self._table, self._row
         chunk = step_decoder(self, token_id)
-        if chunk.finish_reason is None:
-            size = self._num_output + len(super().jailed) - place
-            self._turns = (*self._turns, _Turn(place, max(size, 0), token_id.__index__()))
-        return self._in_sections(chunk)
+        token_id = token_id.__index__()
+        may_turn = token_id in self._sections.gate.ids
+        if not (may_turn or was_inside):
+            return self._in_sections(chunk, num_jailed)
+        decides, _, _, after = table.transition_or_unknown(row, token_id)
+        origins = self._origins(table.state(row), token_id, decides.text, index)
+        if chunk.finish_reason is not None:
+            state = table.idle if after is None else after.state
+            with suppress(RewriteError):  # then a stop ended the stream, without this text
+                origins += self._released(state, index + 1)
+        self._note_origins(origins)
+        cut = self._match is not None and self._match.start == self._match.end  # before the id
+        if may_turn and not cut:
+            place = decided + sum(origin < index for origin in origins)
+            turn = Turn(place, origins.count(index), token_id, index)
+            self._turns = (*self._turns, turn)
+        self._note_inside()
+        return self._in_sections(chunk, num_jailed)
+
+    def _origins(self, state: Any, token_id: int, text: str, index: int) -> list[int]:
+        """The tokens that began the code points of ``text``, which ``token_id`` decides."""
+        table = self._table
+        origins = [index - age for age in table.firsts(state, token_id, text)]
+        if not table.has_spans:  # only what came before the token by itself is not its own
+            with suppress(RewriteError):
+                size = len(commonprefix([table.flush(state), text]))  # noqa: RUF071 (letters)
+                origins[size:] = [index] * (len(text) - size)
+        return origins
+
+    def _released(self, state: Any, tokens: int, *, goes_on: bool = False) -> list[int]:
+        """The tokens that began the code points which the end of ``state`` gives, or a release."""
+        table = self._table
+        text = table.release(state)[0] if goes_on else table.flush(state)
+        return [tokens - age for age in table.released(state, text, goes_on=goes_on)]
+
+    def _note_origins(self, origins: Sequence[int]) -> None:
+        """Move the ids that may be markers behind code points which earlier tokens began."""
+        self._turns = tuple(
+            turn._replace(
+                place=turn.place + sum(origin < turn.token_index for origin in origins),
+                size=turn.size + origins.count(turn.token_index),
+            )
+            for turn in self._turns
+        )
+        left, section, index = self._own_left
+        if index >= 0:
+            self._own_left = left + origins.count(index), section, index
+
+    @property
+    def _oldest_held(self) -> int:
+        """The token that began what is held; that which comes next, if nothing is."""
+        return self.num_tokens - self._table.oldest(self._table.state(self._row))
+
+    def _note_inside(self) -> None:
+        """Note whether what is held began with or before the last id that may be a marker."""
+        last = self._turns[-1].token_index if self._turns else self._own_left[2]
+        self._is_inside = self._end is None and last >= 0 and self._oldest_held <= last
 
     def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
         """Return what ``token_ids`` bring out, as one chunk. See StopSequenceDecoder."""
@@ -293,21 +260,24 @@ class SectionDecoder(StopSequenceDecoder):
             raise
         whole = joined(*chunks)
         left = len(ids) - len(chunks) + 1
-        if not left:
-            return whole
-        parts = [(part.section, part.text) for part in whole.split()]
-        return of_parts(parts, Chunk("", whole.finish_reason, whole.stop_reason, left))
+        return replace(whole, unread_tokens=left) if left else whole
 
     step_batch = feed
 
     # --- reading text
 
-    def _in_sections(self, chunk: Chunk) -> Chunk:
-        """Return ``chunk``, which the decoder returned, in its sections."""
+    def _in_sections(self, chunk: Chunk, num_jailed: int = 0) -> Chunk:
+        """Return ``chunk``, which the decoder returned, in its sections.
+
+        ``num_jailed``: how many of its first code points were jailed before.
+        """
         parts: Parts = []
         text, turns = chunk.text, self._turns
-        while turns and turns[0].place - self._num_read <= len(text):
-            size = turns[0].place - self._num_read
+        held = self._oldest_held if self._is_inside else self.num_tokens
+        while turns and turns[0].token_index <= held:
+            size = len(text) - (self._num_output - turns[0].place)
+            if size > len(text):
+                break
             self._read_piece(text[:size], parts)
             text = text[size:]
             self._turn(turns[0], parts)
@@ -318,16 +288,18 @@ class SectionDecoder(StopSequenceDecoder):
             self._release_tail(len(self._tail), parts)
         elif self._tail and (jailed := super().jailed):
             self._release_tail(len(self._tail) - self._needed(jailed), parts)
+        if self._tail:
+            self._mark_tail(len(chunk.text), num_jailed)
+        self._note_known()
         if chunk.finish_reason is None and not any(text for _, text in parts):
             return NOTHING
         return of_parts(parts or [(self._name, "")], chunk)
 
     def _read_piece(self, text: str, parts: Parts) -> None:
         """Read ``text``, in which no id is a marker."""
-        self._num_read += len(text)
-        left, section = self._own_left
+        left, section, index = self._own_left
         if left:
-            self._own_left = max(left - len(text), 0), section
+            self._own_left = max(left - len(text), 0), section, index
             if self._keeps_markers:
                 parts.append((self._name_of(section), text[:left]))
             text = text[left:]
@@ -345,13 +317,13 @@ class SectionDecoder(StopSequenceDecoder):
                 parts.append((self._name_of(after or self._at), marker.text))
             self._at, text = after, text[marker.end :]
 
-    def _turn(self, turn: _Turn, parts: Parts) -> None:
+    def _turn(self, turn: Turn, parts: Parts) -> None:
         """Change the section at an id, if it is a marker in the section that is read."""
         after = self._sections.gate.by_id(self._at, turn.token_id)
         if after is None:
             return
         self._release_tail(len(self._tail), parts)
-        self._own_left = turn.size, after or self._at
+        self._own_left = turn.size, after or self._at, turn.token_index
         self._at = after
 
     def _release_tail(self, size: int, parts: Parts) -> None:
@@ -360,14 +332,38 @@ class SectionDecoder(StopSequenceDecoder):
             parts.append((self._name, self._tail[:size]))
             self._tail = self._tail[size:]
 
+    def _mark_tail(self, size: int, num_jailed: int) -> None:
+        """Note the tokens of the last ``size`` code points, and forget those before the tail."""
+        newest, place = self.num_tokens - 1, self._num_output
+        own = size - num_jailed
+        marks = self._tail_marks
+        if num_jailed and size:  # each may be of a token of its own
+            marks = (*marks, (place - max(own, 0), max(newest - size, 0)))
+        if own > 0:
+            if own <= len(self._tail):  # its first code point may have begun in an earlier token
+                prefix, read = self._offsets()
+                newest = max(read if self.holds else prefix, 0)
+            marks = (*marks, (place, newest))
+        self._tail_marks = tuple(mark for mark in marks if mark[0] > place - len(self._tail))
+
     def _needed(self, jailed: str) -> int:
         """How much of the tail may still become a marker, if the ``jailed`` text follows."""
-        if self._turns:
-            jailed = jailed[: self._turns[0].place - self._num_read]
+        by_id = self._sections.gate.by_id
+        turns = (each for each in self._turns if by_id(self._at, each.token_id) is not None)
+        turn = next(turns, None)
+        if turn is not None:
+            jailed = jailed[: turn.place - self._num_output]
         marker, tail, _ = self._sections.gate.read(self._at, self._tail, jailed)
         if marker is not None:
             return max(marker.size - marker.end, 0)
+        if turn is not None and not (self._is_inside and self._oldest_held < turn.token_index):
+            return 0  # the id comes next
         return max(len(tail) - len(jailed), 0)
+
+    def _note_known(self) -> None:
+        """Note what texts give, unless anything waits."""
+        waits = self._tail or self._turns or self._own_left[0] or self._is_inside
+        self._known = None if waits else self._sections.known[self._at]
 
     def _name_of(self, at: int) -> str | None:
         return self._sections.known[at].section
@@ -380,17 +376,31 @@ class SectionDecoder(StopSequenceDecoder):
 
     def end(self, finish_reason: FinishReason = "length") -> Chunk:
         """End the stream. See ``flush``."""
-        has_ended = self.finished
+        if self.finished:
+            return super().end(finish_reason)
+        origins = self._origins_inside()
         chunk = super().end(finish_reason)
-        return chunk if has_ended else self._in_sections(chunk)
+        self._note_origins(origins)
+        self._is_inside = False
+        return self._in_sections(chunk)
 
     def release(self) -> Chunk:
         """Return what is held and jailed; the stream goes on. See StopSequenceDecoder."""
+        origins = self._origins_inside(goes_on=True)
         chunk = super().release()
+        self._note_origins(origins)
+        self._is_inside = False
         released = self._in_sections(chunk)
         parts: Parts = []
         self._release_tail(len(self._tail), parts)
+        self._note_known()
         return joined(released, of_parts(parts, NOTHING)) if parts else released
+
+    def _origins_inside(self, *, goes_on: bool = False) -> list[int]:
+        """What ``_released`` returns for what is held, if an id that may be a marker is in it."""
+        if not self._is_inside:
+            return []
+        return self._released(self._table.state(self._row), self.num_tokens, goes_on=goes_on)
 
     # --- what may be asked
 
@@ -425,7 +435,7 @@ class SectionDecoder(StopSequenceDecoder):
         found = super().withheld
         if not self._tail or self._end is not None:
             return found
-        tokens = max(found.tokens, self.num_tokens - self._tail_since)
+        tokens = max(found.tokens, self.num_tokens - self._tail_marks[0][1])
         return Withheld(found.num_bytes, len(self.jailed), tokens)
 
     @property
@@ -451,19 +461,15 @@ class SectionDecoder(StopSequenceDecoder):
 
     def snapshot(self) -> dict[str, Any]:
         """Return the stream as JSON, for ``restore``. See StopSequenceDecoder."""
-        sections: dict[str, list[Any]] = {}
-        for name, pair in self._sections.named:
-            sections.setdefault(name, []).append(list(pair))
         own = {
-            "named": sections,
+            "named": [[name, *pair] for name, pair in self._sections.named],
             "keep_markers": self._keeps_markers,
             "starts_at": self._starts_at,
             "at": self._at,
             "tail": self._tail,
             "turns": [list(turn) for turn in self._turns],
-            "read": self._num_read,
-            "own_left": list(self._own_left) if self._own_left[0] else None,
-            "since": self._tail_since,
+            "own_left": None if self._own_left == NONE_LEFT else list(self._own_left),
+            "marks": [list(mark) for mark in self._tail_marks] if self._tail else [],
         }
         return {**super().snapshot(), "sections": {key: own[key] for key in own if own[key]}}
 
@@ -476,24 +482,30 @@ class SectionDecoder(StopSequenceDecoder):
     ) -> None:
         own = snapshots.Fields(dict(fields.take("sections", {})))
         self._at = OPEN
-        self._sections = _sections_for(tokenizer, table, own.take("named", {}))
+        self._sections = sections_for(tokenizer, table, loaded_definition(own.take("named", [])))
         self._keeps_markers = bool(own.take("keep_markers", False))
         self._starts_at = self._state("starts_at", own)
         super()._restore(tokenizer, table, conditions, fields)
         self._at, tail = self._state("at", own), own.take("tail", "")
-        self._num_read, self._tail_since = own.count("read"), own.count("since")
         if not isinstance(tail, str) or not self._sections.gate.can_be(self._at, tail):
             raise ValueError("the tail cannot become a marker")
         self._tail = tail
-        if self._num_read > self._num_output or len(self._tail) > self._num_read:
-            raise ValueError("more was read than was decoded")
-        if self._tail_since > self.num_tokens:
-            raise ValueError("the tail is older than the stream")
-        self._turns = tuple(self._loaded_turn(each) for each in own.take("turns", []))
-        left, section = own.take("own_left", (0, OPEN))
-        if type(left) is not int or not 0 <= left <= code_points_in(self._count):
-            raise ValueError(f"own_left must be a count, not {snapshots.shown(left)}")
-        self._own_left = left, self._checked_state(section)
+        if len(tail) > self._num_output:
+            raise ValueError("a tail that is longer than the text")
+        place, tokens, most = self._num_output, self.num_tokens, code_points_in(self._count)
+        marks = own.take("marks", [])
+        self._tail_marks = loaded_marks(marks, place - len(tail), place, tokens)
+        ids = self._sections.gate.ids
+        self._turns = tuple(
+            loaded_turn(each, ids, place, most, tokens) for each in own.take("turns", [])
+        )
+        left, section, index = own.take("own_left", NONE_LEFT)
+        if not all(type(each) is int for each in (left, index)) or not (
+            0 <= left <= most and -1 <= index < max(tokens, 1)
+        ):
+            raise ValueError("own_left must be a count, a section and the index of a token")
+        self._own_left = left, self._checked_state(section), index
+        self._note_inside()
         own.done()
 
     def _state(self, name: str, own: snapshots.Fields) -> int:
@@ -504,23 +516,5 @@ class SectionDecoder(StopSequenceDecoder):
             raise ValueError(f"there is no section {snapshots.shown(state)}")
         return state
 
-    def _loaded_turn(self, data: Any) -> _Turn:
-        turn = _Turn(*data)
-        most = code_points_in(self._count)
-        if not all(type(number) is int for number in turn) or not (
-            self._num_read <= turn.place <= most
-            and 0 <= turn.size <= most
-            and turn.token_id in self._sections.gate.ids
-        ):
-            raise ValueError("a marker that cannot be in this stream")
-        return turn
-
 
 step_decoder = StopSequenceDecoder.step
-
-
-def _is_in(token_id: Any, ids: frozenset[int]) -> bool:
-    try:
-        return token_id in ids
-    except TypeError:  # not hashable: the decoder raises the error
-        return False

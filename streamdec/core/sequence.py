@@ -219,7 +219,7 @@ class Sequence:
     def text(self) -> str:
         """The text that the ids have decided; an unfinished character is not part of it.
 
-        Joined anew each time, so it costs what the sequence is long.
+        Joined on each access, so it costs time in proportion to its length.
         """
         return "".join(self._texts)
 

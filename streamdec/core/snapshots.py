@@ -55,7 +55,7 @@ __all__ = [
 FORMAT = 1
 
 SAMPLE = 256
-"""A tokenizer without a fingerprint is told by so many first ids, and by as many of the others."""
+"""A tokenizer without a fingerprint is identified by this many first ids, and this many others."""
 SAMPLED_RANGE = 32_768
 """How many ids it is taken to have if it does not say."""
 
@@ -80,7 +80,7 @@ def fingerprint(tokenizer: Decoder) -> str:
 
 
 def _sampled(tokenizer: Decoder) -> str:
-    """All there is to go by is decode itself, tried on ids of the whole vocabulary."""
+    """Decode itself, tested with ids of the whole vocabulary."""
     size = getattr(tokenizer, "vocab_size", None)
     size = size if type(size) is int and size > 0 else SAMPLED_RANGE
     digest = hashlib.sha256(type(tokenizer).__qualname__.encode())

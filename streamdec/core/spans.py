@@ -167,7 +167,7 @@ class SpanRecorder:
     def rewind(self, later: SpanRecorder) -> None:
         """Get from ``later`` what this checkpoint of it left out: the spans settled before it.
 
-        Spans that were taken since then are not given out again.
+        Spans that were taken since then are not returned again.
         """
         settled = self._index - len(self._open)
         self._settled = [span for span in later._settled if span.token_index < settled]

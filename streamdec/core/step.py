@@ -4,7 +4,7 @@
 2. Add its tally. The sum is below zero until the stream must look at its counters.
 3. Compare its letters with ``free``. If they are below it, the chunk is the result. This is the
    case for most tokens.
-4. Otherwise look up in the matching state what the text does. Mostly it is nothing.
+4. Otherwise look up in the matching state what the text does. Mostly it has no effect.
 5. If the token begins or completes an unfinished character, move to the next row and note the
    offsets.
 

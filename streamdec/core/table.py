@@ -36,7 +36,7 @@ list, indexed by token id; those of every other state are in a dict, its :class:
 >>> chunk.text, letters & MOVES, row is None                    # idle to idle
 ('caf', 0, True)
 >>> chunk, letters, tally, row = table.transition(table.idle_row, 1)
->>> chunk.text, letters & MOVES > 0, row.state[1]               # half a character
+>>> chunk.text, letters & MOVES > 0, row.state[1]               # an unfinished one
 ('', True, b'\xc3')
 >>> chunk, letters, tally, row = table.transition(row, 2)
 >>> chunk.text, row is None                                     # and back to idle

@@ -8,7 +8,7 @@ or begins inside a character, is widened; the window never exceeds MAX_WINDOW id
 that takes back text is an error.
 
 A black box cannot say which tokens share a character, so what this route claims is less than the
-byte route's: the joined text is the whole decode for decoders whose text grows by appending, and
+byte route's: the joined text is the full decode for decoders whose text grows by appending, and
 for which MAX_WINDOW ids of context are enough.
 """
 
@@ -60,7 +60,7 @@ class TokenWindow:
 
     def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
         self.decode: Callable[[Sequence[int]], str] = decode
-        """The whole decode of some ids."""
+        """The full decode of some ids."""
 
     def prime(self, prompt_token_ids: Sequence[int]) -> WindowMemory:
         """The memory after a prompt, of which nothing is given again.

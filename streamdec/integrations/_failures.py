@@ -1,6 +1,6 @@
-"""Ends of a stream for which the APIs have no word, so that a client is told of them by an error.
+"""What the wire formats of several APIs share: the section of reasoning, and ends with an error.
 
-In: a finish_reason. Out: what a client reads.
+Some ends of a stream have no word in the APIs. Clients then get an error.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from types import MappingProxyType
 
 from streamdec.chunks import FinishReason
 
-__all__ = ["FAILED", "FAILURES"]
+__all__ = ["FAILED", "FAILURES", "REASONING"]
+
+REASONING = "reasoning"
+"""The name of the section whose text the APIs have a place of its own for."""
 
 FAILED = "the server had an error while it generated the answer"
-"""What a client is told of an error, if nothing else is said: not what the error says."""
+"""The default message for a client: it does not contain the message of the error."""
 
 FAILURES: Mapping[FinishReason | None, str] = MappingProxyType(
     {"abort": "the request was aborted before the answer was complete", "error": FAILED}
 )
-"""The ends, and what a client is told of each."""
+"""The ends, and the message for the client."""

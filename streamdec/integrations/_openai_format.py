@@ -71,11 +71,11 @@ class ResponseOptions(TypedDict, total=False):
 class Sample:
     """The state of one sample."""
 
-    __slots__ = ("finish_reason", "has_text", "head", "num_tokens", "stop_reason")
+    __slots__ = ("finish_reason", "has_text", "heads", "num_tokens", "stop_reason")
 
     def __init__(self) -> None:
-        self.head = b""
-        """The bytes before the text of a plain event."""
+        self.heads: dict[str | None, bytes] = {}
+        """The bytes before the text of a plain event, by the section of the text."""
         self.num_tokens = 0
         self.has_text = False
         self.finish_reason: FinishReason | None = None

@@ -1,6 +1,6 @@
 """Chunks of a batch on their way from the thread that decodes to one reader.
 
-In: chunks by row. Out, to a plain reader or a task: a row and what there is of it. TokenQueue hands
+In: chunks by row. Out, to a plain reader or a task: a row and its chunk. TokenQueue hands
 over ids, of one stream, and has the reader decode; here the thread itself must know which rows have
 ended.
 """
@@ -51,7 +51,7 @@ class RowFeed:
         self._is_told = False
 
     def put(self, chunks: Mapping[int, Chunk]) -> None:
-        """Hands over what there is to show of each row."""
+        """Hands over the new chunks of each row."""
         with self._changed:
             for row, chunk in chunks.items():
                 if not chunk.is_empty and not self._is_closed:
@@ -59,7 +59,7 @@ class RowFeed:
             self._wake()
 
     def end(self, error: BaseException | None = None) -> None:
-        """Nothing follows, and perhaps why. After another end, this one does nothing."""
+        """Nothing follows, with a reason if there is one. A second end does nothing."""
         # A generator, and an event loop, would take these for their own.
         if error is not None and (
             not isinstance(error, Exception) or isinstance(error, ENDS_OF_LOOPS)

@@ -12,7 +12,7 @@ from typing import ClassVar, Required, TypedDict, Unpack
 
 from streamdec.chunks import Chunk, json_of
 from streamdec.errors import FinishedError
-from streamdec.integrations._failures import FAILED, FAILURES
+from streamdec.integrations._failures import FAILED, FAILURES, REASONING
 from streamdec.integrations._json import Json, json_bytes, string_bytes
 from streamdec.integrations.logprobs import PlacedLogprob
 from streamdec.integrations.sse import event
@@ -128,20 +128,22 @@ class _Format:
 
 
 class MessageEncoder(_Format):
-    r"""A message, as it comes: the events of the API, in their order.
+    r"""Encodes a streamed message: the events of the API.
 
-    ``message_start``, ``content_block_start`` and ``ping``; a ``content_block_delta`` for each
-    chunk; ``content_block_stop``, ``message_delta`` (why it ended, and the usage) and
-    ``message_stop``. Its methods are those of the streams of :mod:`streamdec.integrations.openai`.
+    They are ``message_start`` and ``ping``; ``content_block_start``, a ``content_block_delta`` for
+    each chunk and ``content_block_stop``; ``message_delta`` (why it ended, and the usage) and
+    ``message_stop``. Text of the section "reasoning" is in ``thinking`` blocks. Their signature is
+    the message's id. The methods are those of the streams of
+    :mod:`streamdec.integrations.openai`.
 
-    Its ``options`` are those of :class:`~streamdec.integrations.anthropic.MessageOptions`.
-    ValueError for a count that is none.
+    The ``options`` are those of :class:`~streamdec.integrations.anthropic.MessageOptions`. Raises
+    ValueError for an invalid count.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.anthropic import MessageEncoder
     >>> wire = MessageEncoder(response_id="msg_1", model="tiny", input_tokens=3)
     >>> [each["type"] for each in wire.step(Chunk("Hi"))]
-    ['message_start', 'content_block_start', 'ping', 'content_block_delta']
+    ['message_start', 'ping', 'content_block_start', 'content_block_delta']
     >>> wire.step(Chunk("", "stop", "\nUser:"), num_tokens=4)
     []
     >>> [each["type"] for each in wire.flush()]
@@ -154,6 +156,11 @@ class MessageEncoder(_Format):
     def __init__(self, **options: Unpack[MessageOptions]) -> None:
         super().__init__(**options)
         self._has_started = False
+        self._block: str | None = None
+        """The type of the open block; None before the first one."""
+        self._index = -1
+        self._head = self._tail = b""
+        """The bytes before and after the text of a plain event in the open block."""
 
     def start(self) -> list[Json]:
         """The events that come before any text; none the second time. ``step`` begins with them."""
@@ -167,12 +174,7 @@ class MessageEncoder(_Format):
             "stop_sequence": None,
             "usage": {"input_tokens": self._input_tokens, "output_tokens": 0},
         }
-        block = {"type": "text", "text": ""}
-        return [
-            {"type": "message_start", "message": message},
-            {"type": "content_block_start", "index": 0, "content_block": block},
-            {"type": "ping"},
-        ]
+        return [{"type": "message_start", "message": message}, {"type": "ping"}]
 
     def step(
         self,
@@ -198,9 +200,12 @@ class MessageEncoder(_Format):
             raise ValueError("a message has no log probabilities")
         self._take(chunk, index, num_tokens)
         events = self.start()
-        if chunk.text or chunk.finish_reason is None:
-            delta = {"type": "text_delta", "text": chunk.text}
-            events.append({"type": "content_block_delta", "index": 0, "delta": delta})
+        for part in chunk.split():
+            if part.text or part.finish_reason is None:
+                kind = _kind_of(part)
+                if kind != self._block:
+                    events += [*self._stop_block(), self._start_block(kind)]
+                events.append(self._delta(part.text))
         return events
 
     def flush(self) -> list[Json]:
@@ -211,9 +216,12 @@ class MessageEncoder(_Format):
         end = self._end()
         if self.failed:
             return [*self.start(), self._failure()]
+        events = self.start()
+        if self._block is None:
+            events.append(self._start_block("text"))
         return [
-            *self.start(),
-            {"type": "content_block_stop", "index": 0},
+            *events,
+            *self._stop_block(),
             {"type": "message_delta", "delta": end, "usage": self._usage()},
             {"type": "message_stop"},
         ]
@@ -225,6 +233,30 @@ class MessageEncoder(_Format):
         :func:`~streamdec.integrations.anthropic.error_body`. Nothing is to be sent after it.
         """
         return error_body(message, kind=kind)
+
+    # --- blocks
+
+    def _start_block(self, kind: str) -> Json:
+        self._block, self._index = kind, self._index + 1
+        self._head, self._tail = _events([self._delta("\0")]).split(b'"\\u0000"')
+        block = {"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {})
+        return {"type": "content_block_start", "index": self._index, "content_block": block}
+
+    def _delta(self, text: str) -> Json:
+        kind = self._block
+        delta = {"type": f"{kind}_delta", kind: text}
+        return {"type": "content_block_delta", "index": self._index, "delta": delta}
+
+    def _stop_block(self) -> list[Json]:
+        """Return the events that end the open block, if there is one."""
+        if self._block is None:
+            return []
+        events: list[Json] = [{"type": "content_block_stop", "index": self._index}]
+        if self._block == "thinking":
+            delta = {"type": "signature_delta", "signature": self._fields["id"]}
+            signed = {"type": "content_block_delta", "index": self._index, "delta": delta}
+            events.insert(0, signed)
+        return events
 
     # --- as bytes
 
@@ -244,10 +276,12 @@ class MessageEncoder(_Format):
 
         ``chunk``, ``index``, ``num_tokens``, ``logprobs`` and what is raised are those of ``step``.
         """
-        if chunk.finish_reason is not None or not self._has_started or logprobs or index:
+        is_plain = type(chunk) is Chunk or len(chunk.split()) == 1
+        is_last = chunk.finish_reason is not None
+        if is_last or not is_plain or _kind_of(chunk) != self._block or logprobs or index:
             return _events(self.step(chunk, index, num_tokens=num_tokens, logprobs=logprobs))
         self._take(chunk, index, num_tokens)
-        return _HEAD + json_of(chunk, string_bytes) + _TAIL
+        return self._head + json_of(chunk, string_bytes) + self._tail
 
     def flush_bytes(self) -> bytes:
         """``flush`` as Server-Sent Events. Raises what ``flush`` raises."""
@@ -274,12 +308,18 @@ class MessageResponse(_Format):
 
     def __init__(self, **options: Unpack[MessageOptions]) -> None:
         super().__init__(**options)
-        self._texts: list[str] = []
+        self._blocks: list[tuple[str, list[str]]] = []
+        """The type and the texts of each block."""
 
     def step(self, chunk: Chunk, *, num_tokens: int | None = None) -> None:
         """Takes ``chunk``; ``num_tokens`` and what is raised are as for ``MessageEncoder.step``."""
         self._take(chunk, 0, num_tokens)
-        self._texts.append(chunk.text)
+        for part in chunk.split():
+            kind = _kind_of(part)
+            if part.text and (not self._blocks or self._blocks[-1][0] != kind):
+                self._blocks.append((kind, []))
+            if part.text:
+                self._blocks[-1][1].append(part.text)
 
     def body(self) -> Json:
         """The object; the error if it was aborted or failed (``failed`` says so: status 500).
@@ -289,8 +329,12 @@ class MessageResponse(_Format):
         end = self._end()
         if self.failed:
             return self._failure()
-        content = [{"type": "text", "text": "".join(self._texts)}]
+        content = [self._block_of(*each) for each in self._blocks or [("text", [])]]
         return {**self._fields, "content": content, **end, "usage": self._usage()}
+
+    def _block_of(self, kind: str, texts: list[str]) -> Json:
+        block = {"type": kind, kind: "".join(texts)}
+        return block | ({"signature": self._fields["id"]} if kind == "thinking" else {})
 
     def body_bytes(self) -> bytes:
         """``body`` as JSON, UTF-8. Raises what ``body`` raises."""
@@ -304,13 +348,6 @@ def _events(events: list[Json]) -> bytes:
     return b"".join(event(json_bytes(each), name=each["type"]) for each in events)
 
 
-_HEAD, _TAIL = _events(
-    [
-        {
-            "type": "content_block_delta",
-            "index": 0,
-            "delta": {"type": "text_delta", "text": "\0"},
-        }
-    ]
-).split(b'"\\u0000"')
-"""What comes before and after the text of a plain event."""
+def _kind_of(chunk: Chunk) -> str:
+    """Return the type of the block that the text of ``chunk`` is in, and the key of its text."""
+    return "thinking" if chunk.section == REASONING else "text"

@@ -87,7 +87,7 @@ class TextWorker:
         wire: called with the request; makes objects of chunks. Without it they have ``text``,
             ``finish_reason`` and ``stop_reason``.
         conditions: called with the request; says when the text ends.
-        prompt_token_ids: called with the request; the ids of the prompt, if it may end within a
+        prompt_token_ids: called with the request; the ids of the prompt, if it may end inside a
             character.
         resumable: each token's state goes with the objects, for
             :func:`~streamdec.integrations.dynamo.resuming`.
@@ -225,7 +225,7 @@ class _Outputs:
             self._stop.add_done_callback(self._interrupt)
 
     def _interrupt(self, stop: asyncio.Future[Any]) -> None:
-        """Called when the context is stopped, perhaps while the engine is waited for."""
+        """Called when the context is stopped, also while the stream waits for the engine."""
         if stop.cancelled():
             return
         self.is_stopped = True
@@ -245,7 +245,7 @@ class _Outputs:
         try:
             output = await anext(self._iterator)
         except asyncio.CancelledError:
-            # As asyncio.timeout does: only a cancellation of ours ends here.
+            # As asyncio.timeout does: only our own cancellation ends here.
             if self._was_interrupted and task.uncancel() <= before:
                 raise StopAsyncIteration from None
             raise

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, SupportsIndex
 
-from streamdec.chunks import Chunk, FinishReason, Withheld, chunk_of
+from streamdec.chunks import NOTHING, Chunk, FinishReason, Withheld, joined
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import check_token_id
@@ -101,10 +101,10 @@ class LogprobTracker:
     What the decoder gives is unchanged. A stream takes it in the place of its decoder, and after
     each chunk ``take()`` has the log probabilities that belong to it:
 
-    * A token comes with the chunk that has the last of its text: one that is half a character with
-      the other half, one that was withheld for a stop when it is known to be none.
+    * A token comes with the chunk that has the last of its text: one with part of a character
+      with the rest of it, one that was withheld for a stop as soon as it is not a stop.
     * What a stop cut off does not come, and nor does an id that is the stop. A token comes if any
-      of its text was given out, or if it has none and stands before the stop.
+      of its text was output, or if it has none and stands before the stop.
     * The bytes of a token are those that it gave: of the half of a character the half, of the first
       token without the space that is stripped from it. A character that the prompt began has the
       bytes of generated tokens alone. (A run that ``byte_fallback="exact"`` finds broken has those
@@ -196,19 +196,18 @@ class LogprobTracker:
 
         An error has the chunk of those before it, and how many they were (``num_taken``).
         """
-        texts: list[str] = []
+        chunks: list[Chunk] = [NOTHING]
         try:
-            for count, token_id in enumerate(token_ids, 1):
-                chunk = self.step(token_id)
-                texts.append(chunk.text)
-                if chunk.finish_reason is not None:
-                    unread = len(token_ids) - count
-                    return replace(chunk, text="".join(texts), unread_tokens=unread)
+            for token_id in token_ids:
+                chunks.append(self.step(token_id))
+                if chunks[-1].finish_reason is not None:
+                    break
         except Exception as error:
-            error.chunk = chunk_of("".join(texts))  # type: ignore[attr-defined]
-            error.num_taken = len(texts)  # type: ignore[attr-defined]
+            error.chunk = joined(*chunks)  # type: ignore[attr-defined]
+            error.num_taken = len(chunks) - 1  # type: ignore[attr-defined]
             raise
-        return chunk_of("".join(texts))
+        whole, unread = joined(*chunks), len(token_ids) - len(chunks) + 1
+        return replace(whole, unread_tokens=unread) if unread else whole
 
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
         """The end: what the decoder gives for ``finish_reason``, and raises."""
@@ -268,7 +267,7 @@ class LogprobTracker:
         return self.decoder.held
 
     def _told(self, chunk: Chunk) -> Chunk:
-        self._given += len(chunk.text)
+        self._given = self.decoder.num_characters  # the markers of sections included
         if chunk.finish_reason is not None:
             self._places.flush()
         return chunk

@@ -30,7 +30,7 @@ class StreamingDetokenizer:
 
     Args:
         tokenizer: one of transformers, or of streamdec.
-        prompt_token_ids: ids that came before. Without them the text begins as that of a whole
+        prompt_token_ids: ids that came before. Without them the text begins as that of a full
             decode does: of tokenizers that put a space before the first word it is left out.
         options: those of decoding. Special tokens are shown, as mlx-lm shows them.
 
@@ -62,7 +62,7 @@ class StreamingDetokenizer:
         self.reset()
 
     def reset(self) -> None:
-        """Begins anew."""
+        """Begin again."""
         self._stream = DecodeStream(self._decoder, self._prompt, **self._options)
         self.tokens = []
         self._given: list[str] = []
@@ -72,7 +72,7 @@ class StreamingDetokenizer:
     def add_token(self, token: SupportsIndex) -> None:
         """Takes one id, ``token``. Raises what ``DecodeStream.step`` raises.
 
-        So after ``finalize`` a FinishedError; ``reset`` begins anew.
+        So after ``finalize`` a FinishedError; ``reset`` begins again.
         """
         self._new.append(self._stream.step(token))
         self.tokens.append(token.__index__())
@@ -85,7 +85,7 @@ class StreamingDetokenizer:
     @property
     def text(self) -> str:
         """The text so far."""
-        # Each is joined once: whoever asks after each token copies the text, and not its parts.
+        # Each is joined once: a caller that asks after each token copies the text, not its parts.
         self._given, self._new = ["".join(self._given)], ["".join(self._new)]
         return self._given[0] + self._new[0]
 

@@ -4,18 +4,20 @@ In: the chunks of one or several samples of a request. Out: the JSON objects of 
 bytes of their Server-Sent Events. No I/O and no clock: the caller supplies ids and times.
 
 vLLM adds some fields, which its clients know: ``stop_reason`` (the stop), ``token_ids``, and the
-usage of ``continuous_usage_stats``. Tested with the clients openai 3.52.0 (streams, and the
-accumulating ``.stream()``) and httpx 0.28.1.
+usage of ``continuous_usage_stats``. In chats, text of the section "reasoning" is
+``reasoning_content``, as in SGLang and in DeepSeek's API. Tested with the clients openai 3.52.0
+(streams, and the accumulating ``.stream()``) and httpx 0.28.1.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import ClassVar, Unpack
 
-from streamdec.chunks import Chunk, json_of
-from streamdec.integrations._failures import FAILED, FAILURES
+from streamdec.chunks import Chunk, in_section, json_of
+from streamdec.integrations._failures import FAILED, FAILURES, REASONING
 from streamdec.integrations._json import Json, json_bytes, string_bytes
 from streamdec.integrations._openai_format import Format, ResponseOptions, Sample, error_body
 from streamdec.integrations.logprobs import PlacedLogprob
@@ -63,8 +65,8 @@ class _Stream(Format):
 
     keep_alive: ClassVar[bytes] = comment("keep-alive")
     """An event that clients ignore, for the time in which there is no text."""
-    _key: ClassVar[bytes]
-    """The key of the text in a choice, as JSON."""
+    _keys: ClassVar[Mapping[str | None, bytes]]
+    """The key of the text in a choice, as JSON, by the section of the text."""
 
     def __init__(
         self,
@@ -77,7 +79,7 @@ class _Stream(Format):
         self._is_continuous = include_usage and continuous_usage_stats  # as in vLLM
         self._has_started = False
         self._running: dict[int, Sample] = {}
-        """The samples whose plain events are written with ``head`` and ``_tail``."""
+        """The samples whose plain events are written with ``heads`` and ``_tail``."""
         self._tail = b""
 
     def start(self) -> list[Json]:
@@ -91,7 +93,8 @@ class _Stream(Format):
         self._has_started = True
         if not self._is_continuous and not self._returns_token_ids:
             for index, sample in enumerate(self._samples):
-                sample.head, self._tail = self._template(index)
+                for section, key in self._keys.items():
+                    sample.heads[section], self._tail = self._template(index, section, key)
                 self._running[index] = sample
         return [
             self._object_of(index, sample, content, logprobs)
@@ -125,12 +128,14 @@ class _Stream(Format):
         """
         sample = self._sample(chunk, index, num_tokens)
         events = self.start()
+        *others, last = chunk.split() if self._is_chat else (chunk,)
+        for part in others:
+            events.append(self._object_of(index, sample, self._content(part), (), part))
         sample.take(chunk, num_tokens)
         if chunk.finish_reason is not None:
             self._running.pop(index, None)
-        if chunk.finish_reason not in FAILURES or chunk.text or logprobs:
-            content = self._content(chunk)
-            events.append(self._object_of(index, sample, content, logprobs, chunk))
+        if chunk.finish_reason not in FAILURES or last.text or logprobs:
+            events.append(self._object_of(index, sample, self._content(last), logprobs, last))
         return events
 
     def flush(self) -> list[Json]:
@@ -180,8 +185,13 @@ class _Stream(Format):
         if sample is None or chunk.finish_reason is not None or logprobs:
             return _events(self.step(chunk, index, num_tokens=num_tokens, logprobs=logprobs))
         # The usual case: only the text differs from the event before.
+        head = sample.heads[None]
+        if type(chunk) is not Chunk and self._is_chat:
+            if len(chunk.split()) > 1:
+                return _events(self.step(chunk, index, num_tokens=num_tokens))
+            head = sample.heads.get(chunk.section, head)
         sample.take(chunk, num_tokens)
-        return sample.head + json_of(chunk, string_bytes) + self._tail
+        return head + json_of(chunk, string_bytes) + self._tail
 
     def flush_bytes(self) -> bytes:
         """Return ``flush`` as Server-Sent Events, and ``[DONE]``. Raises what ``flush`` raises."""
@@ -198,13 +208,12 @@ class _Stream(Format):
 
     # --- one object
 
-    def _template(self, index: int) -> tuple[bytes, bytes]:
+    def _template(self, index: int, section: str | None, key: bytes) -> tuple[bytes, bytes]:
         """Return the bytes before and after the text of a plain event."""
-        plain = self._object_of(index, Sample(), self._content(Chunk("\0")), ())
-        key = self._key + b":"
+        plain = self._object_of(index, Sample(), self._content(in_section(section, "\0")), ())
         # JSON escapes quotes in strings, so the key is found nowhere else.
-        head, _, tail = event(json_bytes(plain)).partition(key + b'"\\u0000"')
-        return head + key, tail
+        head, _, tail = event(json_bytes(plain)).partition(key + b':"\\u0000"')
+        return head + key + b":", tail
 
     def _object_of(
         self,
@@ -262,14 +271,16 @@ class ChatCompletionEncoder(_Stream):
 
     _object = "chat.completion.chunk"
     _is_chat = True
-    _key = b'"content"'
+    _keys = MappingProxyType({None: b'"content"', REASONING: b'"reasoning_content"'})
 
     def _beginning(self, index: int) -> Iterable[tuple[Json, Sequence[PlacedLogprob]]]:
         return [({"delta": {"role": "assistant", "content": ""}}, ())]
 
     def _content(self, chunk: Chunk) -> Json:
-        has_content = chunk.text or chunk.finish_reason is None
-        return {"delta": {"content": chunk.text} if has_content else {}}
+        if not chunk.text and chunk.finish_reason is not None:
+            return {"delta": {}}
+        name = "reasoning_content" if chunk.section == REASONING else "content"
+        return {"delta": {name: chunk.text}}
 
 
 class CompletionEncoder(_Stream):
@@ -294,7 +305,7 @@ class CompletionEncoder(_Stream):
 
     _object = "text_completion"
     _is_chat = False
-    _key = b'"text"'
+    _keys = MappingProxyType({None: b'"text"'})
 
     def __init__(
         self,
@@ -327,6 +338,7 @@ class _Response(Format):
         super().__init__(has_usage=True, **options)
         self._has_logprobs = logprobs
         self._texts: list[list[str]] = [[] for _ in self._samples]
+        self._reasoning: list[list[str]] = [[] for _ in self._samples]
         self._placed: list[list[PlacedLogprob]] = [[] for _ in self._samples]
         self._token_ids: list[list[int]] = [[] for _ in self._samples]
 
@@ -343,7 +355,9 @@ class _Response(Format):
         ``num_tokens``, ``logprobs`` and the errors are those of ``ChatCompletionEncoder.step``.
         """
         self._sample(chunk, index, num_tokens).take(chunk, num_tokens)
-        self._texts[index].append(chunk.text)
+        for part in chunk.split():
+            is_reasoning = self._is_chat and part.section == REASONING
+            (self._reasoning if is_reasoning else self._texts)[index].append(part.text)
         self._placed[index] += logprobs
         self._token_ids[index] += chunk.token_ids
 
@@ -404,7 +418,10 @@ class ChatResponse(_Response):
     _is_chat = True
 
     def _content(self, index: int, text: str) -> Json:
-        return {"message": {"role": "assistant", "content": text, "refusal": None}}
+        message = {"role": "assistant", "content": text, "refusal": None}
+        if reasoning := "".join(self._reasoning[index]):
+            message["reasoning_content"] = reasoning
+        return {"message": message}
 
 
 class CompletionResponse(_Response):

@@ -101,9 +101,10 @@ STRANGERS = frozenset({
 """Keys that mean an end of the stream somewhere, as does every key that begins with "stop"."""
 
 
-IDS = frozenset(
-    {"eos_token_id", "stop_token_id", "stop_id", "enable_stops_after", "disable_stops_after"}
-)
+IDS = frozenset({
+    "eos_token_id", "eos_token_ids", "stop_token_id", "stop_token_ids", "stop_id",
+    "visible_stop_token_ids", "enable_stops_after", "disable_stops_after",
+})  # fmt: skip
 """Of them those that are ids."""
 
 

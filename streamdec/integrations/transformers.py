@@ -158,7 +158,7 @@ class GenerateStreamer:
         try:
             self._result = generate(*args, **kwargs)
             self.end()
-        except BaseException as error:  # noqa: BLE001 (the reader is told)
+        except BaseException as error:  # noqa: BLE001 (the reader gets it)
             self._fail(error)
         else:
             self._out.end()

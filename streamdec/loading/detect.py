@@ -34,19 +34,19 @@ _OVERLAP = 64
 """Longer than ``"model": {`` with all the white space that anyone writes."""
 _BOM = b"\xef\xbb\xbf"
 _MAX_JSON = 64 * 2**20
-"""Bytes of JSON that is none of ours, beyond which it is not parsed only to be named."""
+"""The most bytes of JSON of an unknown format that are parsed to name the format."""
 
 _MAGIC = {
-    b"\x1f\x8b": "a gzip-compressed file",
-    b"\x28\xb5\x2f\xfd": "a zstd-compressed file",
-    b"BZh": "a bzip2-compressed file",
-    b"PK\x03\x04": "a zip archive",
-    b"\xfd7zXZ\x00": "an xz-compressed file",
+    b"\x1f\x8b": "a gzip-compressed file (unpack it with gunzip)",
+    b"\x28\xb5\x2f\xfd": "a zstd-compressed file (unpack it with unzstd)",
+    b"BZh": "a bzip2-compressed file (unpack it with bunzip2)",
+    b"PK\x03\x04": "a zip archive (unpack it with unzip)",
+    b"\xfd7zXZ\x00": "an xz-compressed file (unpack it with unxz)",
     b"\xff\xfe": "a text in UTF-16",
     b"\xfe\xff": "a text in UTF-16",
-    b"version https://git-lfs": "a Git LFS pointer, not the file it stands for",
-    b"#version:": "a list of BPE merges",
-    b"<": "HTML or XML",
+    b"version https://git-lfs": "a Git LFS pointer, not the file it stands for (run git lfs pull)",
+    b"#version:": "a list of BPE merges (name its folder, with vocab.json)",
+    b"<": "HTML or XML (download the file itself, not its page)",
 }
 _KEYS: dict[Format, re.Pattern[bytes]] = {
     "huggingface": re.compile(rb'"model"\s*:\s*\{'),
@@ -115,7 +115,7 @@ def _detect(path: Path) -> Detected:
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         return _detect_folder(path)
-    # Opening a pipe or a device might wait for ever.
+    # Opening a pipe or a device might never return.
     if not stat.S_ISREG(mode):
         return Detected(path, "unsupported", "something that is neither a file nor a folder")
     return _detect_file(path)
@@ -192,7 +192,7 @@ def _order(found: list[Detected]) -> list[Format]:
 
 
 def _describe_json(blocks: Iterator[bytes]) -> tuple[Format, str]:
-    """What the keys say; of JSON that is none of ours no more than a limit is kept."""
+    """What the keys say; of an unknown format no more than a limit is kept."""
     content, before, size = bytearray(), b"", 0
     for block in blocks:
         size += len(block)
@@ -219,9 +219,9 @@ def _named_json(content: bytes) -> str:
     if "config" in data and "vocab" in data:
         return "a Tekken file without its settings"
     if data.keys() & {"tokenizer_class", "added_tokens_decoder", "model_max_length"}:
-        return "a tokenizer_config.json, which names a tokenizer but does not hold it"
+        return "a tokenizer_config.json, which does not hold the tokenizer (name its folder)"
     if data and all(type(value) is int for value in data.values()):
-        return "a vocabulary (token to id) without its merges"
+        return "a vocabulary (token to id) without merges.txt beside it"
     return f'JSON without a "model", with {_listed(list(data))}' if data else "an empty JSON object"
 
 

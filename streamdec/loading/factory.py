@@ -326,7 +326,9 @@ def _assembled(found: Detected, *, applies: bool) -> Assembled | None:
 def _opened(found: Detected, encoding: str | EncodingSpec | None) -> Loaded:
     """Load a file that is not a tokenizer.json."""
     if found.format == "unsupported":
-        what = f"found {found.description}; supported: {SUPPORTED}"
+        how = "write one: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
+        hint = f" ({how})" if found.description.endswith("but no tokenizer.json") else ""
+        what = f"found {found.description}{hint}; supported: {SUPPORTED}"
         raise TokenizerLoadError(f"{str(found.path)!r}: {what}")
     if encoding is not None and found.format != "tiktoken":
         raise TokenizerLoadError(

@@ -55,7 +55,7 @@ class LoadedTokens:
         return self._model.get(text) if found is None else found
 
     def text_of(self, token_id: int) -> str | None:
-        """The text of a token; None if there is none of that id."""
+        """The text of a token; None if no token has that id."""
         if token_id in self.added:
             return self.added[token_id][0]
         text = self._bare.text_of(token_id)

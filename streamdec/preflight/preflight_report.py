@@ -35,7 +35,7 @@ SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 def shown(value: Any) -> Any:
     """A value of a file as it can be shown, whatever it is: small, and strict JSON.
 
-    What has more than one level, or many items, is told by its kind and size.
+    A value with more than one level, or many items, is shown as its kind and size.
     """
     if isinstance(value, list) and len(value) <= _MOST_ITEMS and all(map(_is_scalar, value)):
         return [shown(each) for each in value]

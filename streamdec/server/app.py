@@ -37,6 +37,7 @@ def create_app(
     limits: ServerLimits | None = None,
     eos_token_ids: Sequence[int] = (),
     reasoning_markers: Sequence[tuple[str, str]] = (),
+    separate_reasoning: bool = False,
     api_keys: Sequence[str] = (),
     hosts: Collection[str] | None = None,
     allow_origins: Sequence[str] = (),
@@ -51,13 +52,15 @@ def create_app(
     Args:
         tokenizer: of the engine's model (:func:`streamdec.load_tokenizer`).
         engine: see :class:`~streamdec.server.Engine`.
-        models: the names of the model; the first is told where a request has none.
+        models: the names of the model; the first is used if a request has none.
         limits: what clients may ask for.
         eos_token_ids: ids that end a stream; none if the engine ends by itself.
         reasoning_markers: pairs of texts around the model's reasoning, such as
             ``("<think>", "</think>")``. Stops in the text between them are ignored, unless a
             request says otherwise (``ignore_stops_between``).
-        api_keys: one of them is needed for everything below ``/v1``, if there are some.
+        separate_reasoning: whether chats have ``reasoning_content`` beside ``content``, and
+            messages have ``thinking`` blocks, without the markers. A chat may say otherwise.
+        api_keys: one of them is needed, if there are some, but for health, metrics and version.
         hosts: names that the Host header may have; None for all.
         allow_origins: web pages of which origins may ask (CORS); none if not said.
         allow_request_templates: whether a request may bring a chat template, which is then
@@ -69,7 +72,8 @@ def create_app(
             :class:`~streamdec.DecodeStream`. With ``"error"`` the answer ends with an error.
         page: whether ``/`` is a page to try it in a browser; it has a route of its own for traces.
 
-    Raises ValueError for a key that no header can carry, and if there is no name.
+    Raises ValueError for a key that no header can carry, if there is no name, and if
+    ``separate_reasoning`` has no ``reasoning_markers``.
 
     >>> from starlette.testclient import TestClient
     >>> from streamdec import load_tokenizer
@@ -87,6 +91,8 @@ def create_app(
         raise ValueError("a server needs the name of a model")
     if any(re.fullmatch(r"[!-~]+", key) is None for key in api_keys):
         raise ValueError("an API key is of printable ASCII without spaces, and not empty")
+    if separate_reasoning and not reasoning_markers:
+        raise ValueError("separate_reasoning needs reasoning_markers")
     front = Front(
         tokenizer,
         engine,
@@ -94,6 +100,7 @@ def create_app(
         limits or ServerLimits(),
         tuple(eos_token_ids),
         tuple(reasoning_markers),
+        separate_reasoning,
         has_simple_template=simple_template,
         allows_templates=allow_request_templates,
         isolates_templates=isolate_templates,

@@ -2,7 +2,7 @@
 
 In: the call of an engine, which returns an asynchronous iterator, or a plain one for a thread. Out:
 its outputs. A cancellation reaches the engine a bounded number of times. anyio repeats it in every
-turn of the event loop until a task ends, but an engine may catch it and go on for ever. Then the
+turn of the event loop until a task ends, but an engine may catch it and never end. Then the
 engine's current step is moved to a task of its own, and the reader is free.
 """
 

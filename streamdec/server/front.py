@@ -20,8 +20,10 @@ from streamdec.backends.tokenizer_config import ROLES
 from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.options import UnknownIds
+from streamdec.core.section_decoder import SectionDecoder
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import ChatTemplateError, StreamdecError
+from streamdec.integrations._failures import REASONING
 from streamdec.integrations.logprobs import LogprobTracker
 from streamdec.server.admission import Admission
 from streamdec.server.engine_run import EngineRun
@@ -75,6 +77,8 @@ class Front:
     limits: ServerLimits = field(default_factory=ServerLimits)
     eos_token_ids: Sequence[int] = ()
     reasoning_markers: Sequence[tuple[str, str]] = ()
+    separates_reasoning: bool = False
+    """Whether chats and messages have the reasoning as a part of its own."""
     has_simple_template: bool = False
     """Whether to render lines of role and content for a model without a chat template."""
     allows_templates: bool = False
@@ -231,12 +235,18 @@ class Front:
         return Sample(text, run), tracer
 
     def _decoder(self, asked: Generation, prompt: list[int]) -> StopSequenceDecoder:
-        return StopSequenceDecoder(
-            self.tokenizer,
-            asked.conditions,
-            prompt,
-            skip_special_tokens=asked.skip_special_tokens,
-            unknown_ids=self.unknown_ids,
+        options: dict[str, Any] = {
+            "skip_special_tokens": asked.skip_special_tokens,
+            "unknown_ids": self.unknown_ids,
+        }
+        if not asked.separates_reasoning:
+            return StopSequenceDecoder(self.tokenizer, asked.conditions, prompt, **options)
+        markers = tuple(self.reasoning_markers)
+        if asked.conditions.ignore_stops_between == markers:  # not those of the request
+            options["starts_inside"] = asked.conditions.starts_inside
+        sections = {REASONING: markers}
+        return SectionDecoder(
+            self.tokenizer, asked.conditions, prompt, sections=sections, **options
         )
 
     def _run(

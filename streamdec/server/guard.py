@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 import logging
+import re
 import secrets
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -22,8 +23,10 @@ from streamdec.server.problems import RequestError
 __all__ = ["Guard", "is_anthropic"]
 
 _log = logging.getLogger("streamdec.server")
-OPEN = frozenset(("/", "/health", "/metrics", "/version"))
+OPEN = frozenset(("/", "/health", "/live", "/metrics", "/ping", "/ready", "/version"))
 """The paths that need no key."""
+_REQUEST_ID = r"[\w.:-]{1,128}"
+"""What a client's own id may be: letters, digits, and signs that separate nothing in a log."""
 _HEADERS = ((b"x-content-type-options", b"nosniff"),)
 
 
@@ -49,7 +52,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = secrets.token_hex(12)
+        request_id = _request_id(scope)
         scope.setdefault("state", {})["request_id"] = request_id
         has_begun = False
 
@@ -79,6 +82,10 @@ class Guard:
 
     def _check(self, scope: Any) -> None:
         headers = Headers(scope=scope)
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # A proxy may believe the one and this server the other (request smuggling).
+            message = "a request cannot have both Transfer-Encoding and Content-Length"
+            raise RequestError(message, headers={"connection": "close"})
         if self._hosts is not None and _name_of(headers.get("host", "")) not in self._hosts:
             raise RequestError("this host is not served here", status=421, code="unknown_host")
         if not self._keys or scope["path"].removeprefix(scope.get("root_path", "")) in OPEN:
@@ -94,6 +101,12 @@ class Guard:
                 code="invalid_api_key",
                 headers={"www-authenticate": "Bearer"},
             )
+
+
+def _request_id(scope: Any) -> str:
+    """Return the id of a request: that of its client, if it can stand in a log; else a new one."""
+    given = Headers(scope=scope).get("x-request-id", "")
+    return given if re.fullmatch(_REQUEST_ID, given, re.ASCII) else secrets.token_hex(12)
 
 
 def is_anthropic(scope: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What is wrong with a request, as its client is told."""
+"""What is wrong with a request, as the client sees it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ANTHROPIC_KINDS = {
 
 
 class RequestError(StreamdecError, ValueError):
-    """A request that is not served; its message is the client's to read.
+    """A request that is not served. The client gets the message.
 
     Args:
         message: what a person reads.

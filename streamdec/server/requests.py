@@ -1,7 +1,8 @@
 """Reads requests of OpenAI's and Anthropic's APIs into one form.
 
 In: the object of a request, and the limits. Out: a :class:`Generation`; or, for a wrong field, a
-:class:`RequestError` that names it. Unknown fields are ignored.
+:class:`RequestError` that names it. Which fields are refused says
+:mod:`streamdec.server.parameters`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from streamdec.integrations.requests import from_vllm
 from streamdec.server.engines import SamplingParams
 from streamdec.server.fields import Fields
 from streamdec.server.limits import ServerLimits
+from streamdec.server.parameters import OWN
 from streamdec.server.problems import RequestError, shown
 
 __all__ = [
@@ -25,9 +27,11 @@ __all__ = [
     "Prompt",
     "check_sizes",
     "generation_of",
+    "prompt_of_ids",
     "read_chat",
     "read_messages",
     "read_prompts",
+    "served_model",
 ]
 
 _VLLM_KEYS = (  # the fields that end a stream
@@ -39,24 +43,6 @@ _VLLM_KEYS = (  # the fields that end a stream
     "max_tokens",
     "max_completion_tokens",
 )
-_GATE_KEYS = (
-    "enable_stops_after",
-    "disable_stops_after",
-    "ignore_stops_between",
-    "starts_inside",
-)
-"""Our own fields: the texts or ids between which stops count or do not count."""
-_UNSERVED: Mapping[str, str] = {
-    "stop_regex": "patterns of a client are not served here",
-    "use_beam_search": "beams are not served here",
-    "prompt_logprobs": "log probabilities of the prompt are not served here",
-    "suffix": "text is not inserted here, only continued",
-    **dict.fromkeys(
-        ("guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"),
-        "answers are not constrained here",
-    ),
-}
-"""Fields that change the answer, so that they must not be ignored."""
 _IDS_PER_SEED = 1 << 63
 
 
@@ -76,6 +62,8 @@ class Generation:
     """How many alternatives each token has; None for no log probabilities."""
     skip_special_tokens: bool = True
     return_token_ids: bool = False
+    separates_reasoning: bool = False
+    """Whether the reasoning is a part of its own, without its markers."""
 
     def params(self, index: int) -> SamplingParams:
         """Return the parameters of sample ``index`` of a prompt."""
@@ -117,14 +105,11 @@ def generation_of(
     eos_token_ids: Sequence[int],
     reasoning_markers: Sequence[tuple[str, str]] = (),
     logprobs: int | None,
+    separates_reasoning: bool = False,
 ) -> Generation:
     """Read a request, with the field names of OpenAI's API and of vLLM's."""
     fields = Fields(body)
-    model = _model(fields, served)
-    for name, told in _UNSERVED.items():
-        if fields.get(name) not in (None, False, "", [], {}):
-            raise RequestError(f"{name}: {told}", param=name, code="unsupported_parameter")
-    _check_unconstrained(fields)
+    model = served_model(fields, served)
     n = fields.integer("n", 1, limits.samples) or 1
     best_of = fields.integer("best_of", 1)
     if best_of is not None and best_of != n:
@@ -166,28 +151,17 @@ def generation_of(
         logprobs=logprobs,
         skip_special_tokens=fields.flag("skip_special_tokens", default=True),
         return_token_ids=fields.flag("return_token_ids"),
+        separates_reasoning=separates_reasoning,
     )
 
 
-def _model(fields: Fields, served: Sequence[str]) -> str:
+def served_model(fields: Fields, served: Sequence[str]) -> str:
+    """Return the name of the model; the first one if none is given."""
     model = fields.text("model") or served[0]
     if model not in served:
         message = f"the model {shown(model)} is not served here; /v1/models lists what is"
         raise RequestError(message, status=404, param="model", code="model_not_found")
     return model
-
-
-def _check_unconstrained(fields: Fields) -> None:
-    """Raise RequestError if the answer should have a certain form."""
-    wanted = fields.within("response_format").text("type")
-    choice = fields.get("tool_choice")
-    if wanted not in (None, "text"):
-        param, message = "response_format", "answers are not constrained here, other than to text"
-    elif choice not in (None, "none", "auto"):
-        param, message = "tool_choice", "calls of tools are not forced here, only none or auto"
-    else:
-        return
-    raise RequestError(f"{param}: {message}", param=param, code="unsupported_parameter")
 
 
 def _conditions(
@@ -208,8 +182,8 @@ def _conditions(
     if not {"max_tokens", "max_completion_tokens"} & given.keys():
         given["max_tokens"] = limits.default_max_tokens or limits.max_tokens
         given["max_tokens"] = max(given["max_tokens"], given.get("min_tokens", 0))
-    gate: dict[str, Any] = {key: fields.get(key) for key in _GATE_KEYS}
-    if all(gate[key] is None for key in _GATE_KEYS if key != "starts_inside"):
+    gate: dict[str, Any] = {key: fields.get(key) for key in OWN}
+    if all(gate[key] is None for key in OWN if key != "starts_inside"):
         gate["ignore_stops_between"] = reasoning_markers
     try:
         return from_vllm(
@@ -218,7 +192,7 @@ def _conditions(
     except (TypeError, ValueError) as error:
         message = str(error)
         word = re.match(r"\w+", message)
-        param = word[0] if word and word[0] in (*_VLLM_KEYS, *_GATE_KEYS) else None
+        param = word[0] if word and word[0] in (*_VLLM_KEYS, *OWN) else None
         if param is None and "max_stop_length" in message:
             param = "stop"
         raise RequestError(message, param=param) from None
@@ -248,9 +222,9 @@ def read_prompts(body: Mapping[str, Any], vocab_size: int, limits: ServerLimits)
         if len(given) <= limits.samples and all(isinstance(each, str) for each in given):
             return [Prompt(each) for each in given]
         if len(given) <= limits.samples and all(isinstance(each, list) for each in given):
-            return [_prompt_of_ids(each, vocab_size, limits) for each in given]
+            return [prompt_of_ids(each, vocab_size, limits) for each in given]
         if not isinstance(given[0], (str, list)):
-            return [_prompt_of_ids(given, vocab_size, limits)]
+            return [prompt_of_ids(given, vocab_size, limits)]
         if len(given) > limits.samples:
             message = f"prompt must not be more than {limits.samples} prompts, not {len(given)}"
             raise RequestError(message, param="prompt")
@@ -258,14 +232,17 @@ def read_prompts(body: Mapping[str, Any], vocab_size: int, limits: ServerLimits)
     raise RequestError(message, param="prompt")
 
 
-def _prompt_of_ids(ids: list[Any], vocab_size: int, limits: ServerLimits) -> Prompt:
+def prompt_of_ids(
+    ids: list[Any], vocab_size: int, limits: ServerLimits, param: str = "prompt"
+) -> Prompt:
+    """Return the prompt of ``ids``. Raises RequestError for what is no id of the tokenizer."""
     if len(ids) > limits.prompt_tokens:
-        raise too_long(str(len(ids)), limits)
+        raise too_long(str(len(ids)), limits, param)
     is_of_ints = not set(map(type, ids)) - {int}
     if not is_of_ints or (ids and not 0 <= min(ids) <= max(ids) < vocab_size):
         wrong = next(each for each in ids if type(each) is not int or not 0 <= each < vocab_size)
-        message = f"prompt: a token id is from 0 to {vocab_size - 1}, not {shown(wrong)}"
-        raise RequestError(message, param="prompt")
+        message = f"{param}: a token id is from 0 to {vocab_size - 1}, not {shown(wrong)}"
+        raise RequestError(message, param=param)
     return Prompt(None, tuple(ids))
 
 
@@ -296,12 +273,15 @@ def read_chat(body: Mapping[str, Any], limits: ServerLimits) -> Chat:
     if fields.get("tool_choice") == "none":
         tools = None
     continues = fields.flag("continue_final_message")
+    variables = fields.mapping("chat_template_kwargs")
+    if effort := fields.text("reasoning_effort"):
+        variables = {"reasoning_effort": effort, **(variables or {})}
     return Chat(
         messages=messages,
         tools=tools or None,
         add_generation_prompt=fields.flag("add_generation_prompt", default=not continues),
         continue_final_message=continues,
-        variables=fields.mapping("chat_template_kwargs"),
+        variables=variables,
         template=fields.text("chat_template"),
     )
 
@@ -327,7 +307,7 @@ def read_messages(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, 
     stops = fields.get("stop_sequences")
     if stops is not None and not isinstance(stops, list):
         raise fields.wrong("stop_sequences", "a list of strings")
-    names = ("model", "max_tokens", "stream", "temperature", "top_p", "top_k", *_GATE_KEYS)
+    names = ("model", "max_tokens", "stream", "temperature", "top_p", "top_k", *OWN)
     rest = {name: body[name] for name in names if name in body}
     if stops:
         rest["stop"] = stops
@@ -342,8 +322,27 @@ def read_messages(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, 
     tools = [_as_function(tool) for tool in fields.objects("tools") or ()]
     chat = {"tools": tools, "tool_choice": choice}
     if isinstance(messages, list):
-        return read_chat({**chat, "messages": [*above, *messages]}, limits), rest
+        messages = [*above, *map(_with_reasoning, messages)]
+        return read_chat({**chat, "messages": messages}, limits), rest
     raise fields.wrong("messages", "a list of messages")
+
+
+def _with_reasoning(message: Any) -> Any:
+    """Return a message whose thinking blocks are reasoning, which templates read, and no content.
+
+    Blocks of thinking that only Anthropic can decrypt are left out.
+    """
+    content = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(content, list) or message.get("role") != "assistant":
+        return message
+    kinds = ("thinking", "redacted_thinking")
+    blocks = [each for each in content if isinstance(each, dict)]
+    thoughts: list[Any] = [each.get("thinking") for each in blocks if each.get("type") == kinds[0]]
+    rest = [each for each in content if each not in blocks or each.get("type") not in kinds]
+    found = {**message, "content": rest}
+    if thoughts and all(isinstance(each, str) for each in thoughts):
+        found["reasoning_content"] = "".join(thoughts)
+    return found
 
 
 def _as_function(tool: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from streamdec.server.front import Front
 from streamdec.server.gate import closing
 from streamdec.server.limits import ServerLimits
 from streamdec.server.page import page_html, page_policy
+from streamdec.server.parameters import ANTHROPIC, CHAT, COMPLETION, check_supported
 from streamdec.server.problems import RequestError
 from streamdec.server.requests import (
     Generation,
@@ -47,6 +48,7 @@ from streamdec.server.requests import (
     read_messages,
     read_prompts,
 )
+from streamdec.server.tokenizing import Tokenizing
 from streamdec.server.tracing import TraceStream
 
 __all__ = ["Routes"]
@@ -96,13 +98,20 @@ class Routes:
 
     def all(self) -> list[Route]:
         """Return the routes of all endpoints."""
+        tokenizing = Tokenizing(self._front)
         found = [
             self._post("/v1/completions", self.completions),
             self._post("/v1/chat/completions", self.chat),
             self._post("/v1/messages", self.messages),
+            self._post("/v1/messages/count_tokens", tokenizing.count_tokens),
+            self._post("/tokenize", tokenizing.tokenize),
+            self._post("/detokenize", tokenizing.detokenize),
             Route("/v1/models", self.models),
             Route("/v1/models/{name:path}", self.model),
             Route("/health", self.health),
+            Route("/ready", self.health),
+            Route("/ping", self.health, methods=["GET", "POST"]),
+            Route("/live", self.live),
             Route("/version", self.version),
             Route("/metrics", self.metrics),
         ]
@@ -136,6 +145,7 @@ class Routes:
         front = self._front
         fields = Fields(body)
         prompts = read_prompts(body, front.vocab_size, front.limits)
+        check_supported(fields, COMPLETION)
         asked = self._asked(body, fields.integer("logprobs", 0, front.limits.top_logprobs))
         self._check_samples(len(prompts) * asked.n)
         adds, echo = fields.flag("add_special_tokens", default=True), fields.flag("echo")
@@ -155,12 +165,15 @@ class Routes:
         """``/v1/chat/completions``."""
         front = self._front
         fields = Fields(body)
+        check_supported(fields, CHAT)
         chat = read_chat(body, front.limits)
         top = fields.integer("top_logprobs", 0, front.limits.top_logprobs)
         wants = fields.flag("logprobs")
         if top and not wants:
             raise RequestError("top_logprobs needs logprobs: true", param="top_logprobs")
-        asked = self._asked(body, (top or 0) if wants else None)
+        separates = fields.flag("separate_reasoning", default=front.separates_reasoning)
+        self._check_separates(separates, "separate_reasoning")
+        asked = self._asked(body, (top or 0) if wants else None, separates)
         self._check_samples(asked.n)
         front.check_chat(chat)
 
@@ -174,8 +187,15 @@ class Routes:
     def messages(self, body: dict[str, Any], request_id: str) -> Work:
         """Anthropic's ``/v1/messages``."""
         front = self._front
+        check_supported(Fields(body), ANTHROPIC)
         chat, others = read_messages(body, front.limits)
-        asked = self._asked(others, None)
+        thinking = Fields(body).within("thinking")
+        kind = thinking.text("type")
+        if kind not in (None, "disabled", "enabled", "adaptive"):
+            raise thinking.wrong("type", "enabled, adaptive or disabled")
+        thinks = kind in ("enabled", "adaptive")
+        self._check_separates(thinks, "thinking")
+        asked = self._asked(others, None, thinks or front.separates_reasoning)
         front.check_chat(chat)
 
         def prepare() -> Answer:
@@ -198,6 +218,7 @@ class Routes:
     def trace(self, body: dict[str, Any], request_id: str) -> Work:
         """``/v1/streamdec/trace``: a completion, with a trace of each token."""
         front = self._front
+        check_supported(Fields(body), COMPLETION)
         asked = self._asked(body, None)
         prompt = Fields(body).text("prompt")
         if prompt is None:
@@ -210,7 +231,15 @@ class Routes:
 
         return Work(prepare)
 
-    def _asked(self, body: dict[str, Any], logprobs: int | None) -> Generation:
+    def _check_separates(self, separates: bool, param: str) -> None:
+        """Raise RequestError if the reasoning is asked for, and its markers are not known."""
+        if separates and not self._front.reasoning_markers:
+            message = f"{param}: the server does not know the markers of the reasoning"
+            raise RequestError(message, param=param, code="unsupported_parameter")
+
+    def _asked(
+        self, body: dict[str, Any], logprobs: int | None, separates_reasoning: bool = False
+    ) -> Generation:
         front = self._front
         if logprobs is not None and not front.gives_logprobs:
             message = "the engine gives no log probabilities"
@@ -222,6 +251,7 @@ class Routes:
             eos_token_ids=front.eos_token_ids,
             reasoning_markers=front.reasoning_markers,
             logprobs=logprobs,
+            separates_reasoning=separates_reasoning,
         )
 
     def _check_samples(self, count: int) -> None:
@@ -288,13 +318,17 @@ class Routes:
         return {"id": name, "object": "model", "created": self._created, "owned_by": "streamdec"}
 
     async def health(self, request: Request) -> Response:
-        """``/health``: 200, and 503 while the server shuts down."""
+        """``/health``, ``/ready``, ``/ping``: 200, and 503 while the server shuts down."""
         gate = self._front.gate
         if gate.is_closed:
             raise closing()
         return JSONResponse(
             {"status": "ok", "running": gate.num_running, "waiting": gate.num_waiting}
         )
+
+    async def live(self, request: Request) -> Response:
+        """``/live``: 200 as long as the process answers."""
+        return JSONResponse({"status": "ok"})
 
     async def version(self, request: Request) -> Response:
         """``/version``."""

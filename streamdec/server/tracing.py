@@ -24,7 +24,7 @@ __all__ = ["TraceStream"]
 class TraceStream:
     """What ``tracer`` writes down, as a :class:`~streamdec.integrations.asgi.WireStream`.
 
-    ``name`` is told instead of the tokenizer's, which may be a path of the server.
+    ``name`` replaces the tokenizer's name, which may be a path of the server.
     """
 
     keep_alive = comment("keep-alive")

@@ -424,7 +424,7 @@ class DecoderPool:
 
 
 def _requests(snapshot: Any) -> list[Any]:
-    """Return a request id and a snapshot for each request, and perhaps the ids without a chunk."""
+    """Return for each request an id and a snapshot, and optionally the ids without a chunk."""
     if not isinstance(snapshot, Mapping) or snapshot.get("machine") != "pool":
         raise SnapshotError(f"not a snapshot of a pool: {shown(snapshot)}")
     if snapshot.get("format") != FORMAT:

@@ -62,7 +62,7 @@ class Reading:
         self.engine_finish_reason: str | None = None
         """The engine's own finish reason."""
         self.source_ended = False
-        """Whether the engine has ended by itself, so that there is nothing to stop."""
+        """Whether the engine has ended, so that it need not be stopped."""
         self.step: Callable[[SupportsIndex], Chunk] = self.stepper.step
         """Returns the chunk of an output whose type is ``id_type``."""
         self.id_type: Any = int if ids is None and not cumulative else None

@@ -72,7 +72,7 @@ class TextIterator(BaseStream[M]):
         if self._reading.is_over:
             pulled = iter(())
         self._chunks = _chunks(self._reading, pulled, self._closing)
-        if isinstance(machine, SectionDecoder):
+        if isinstance(getattr(machine, "decoder", machine), SectionDecoder):  # or a tracer of one
             self._chunks = _split(self._chunks)
 
     # --- reading

@@ -113,7 +113,7 @@ class TextStream(BaseStream[M]):
         if self._reading.is_over:
             pulled = _Blocking(())
         chunks = _chunks(self._reading, pulled, self._closing)
-        if isinstance(machine, SectionDecoder):
+        if isinstance(getattr(machine, "decoder", machine), SectionDecoder):  # or a tracer of one
             chunks = _split(chunks)
         self._chunks = cast(AsyncGeneratorType[Chunk, None], chunks)
 

@@ -1,4 +1,4 @@
-"""Bugs that other systems had, in our words: what was fed, and what should have come of it.
+"""Bugs of other systems: the tokens that were fed, and the expected text.
 
 In: ``data/bug_cases.jsonl``, a row for each, bytes in hex. Out: :class:`BugCase`. ``source`` names
 the repository and the issue (or the file) where the bug was met; "derived" ones vary such a case.

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 __all__ = ["Outcome", "Report", "Result"]
 
 Outcome: TypeAlias = Literal["passed", "failed", "skipped"]
-"""Skipped: the detokenizer lacks what the check needs, or there is nothing to judge by."""
+"""Skipped: the detokenizer lacks what the check needs, or there is no oracle."""
 
 
 @dataclass(frozen=True)

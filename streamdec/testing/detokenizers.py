@@ -39,7 +39,7 @@ class Request:
     """
 
     prompt_token_ids: tuple[int, ...] = ()
-    """Ids that came before; nothing of them is to be given out."""
+    """The ids before the generated ones; none of their text is output."""
     skip_special_tokens: bool = True
     """Whether special tokens are left out of the text."""
     stop: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ skipped. ``flush`` may raise it as well.
 
 
 class ConformanceError(AssertionError):
-    """What a detokenizer did against a law; the message is for people."""
+    """A detokenizer broke a guarantee. The message describes how."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the text of a stream must be, by the tokenizer's own whole decode and nothing else.
+"""What the text of a stream must be, by the tokenizer's own full decode and nothing else.
 
 In: a subject and token ids. Out: the text of them; what of it is certain, whatever follows; and
 what stop strings leave of a text.

@@ -78,7 +78,7 @@ class Driven:
         return certain_text(self.subject, ids, skip_special_tokens=skip)
 
     def drive(self, request: Request, groups: Sequence[Sequence[int]]) -> Transcript:
-        """What the detokenizer gives; its ConformanceError is told with the example."""
+        """The output of the detokenizer; its ConformanceError is shown with the example."""
         try:
             found = drive(self.make, self.subject.streamed, request, groups)
         except ConformanceError as error:
@@ -269,7 +269,7 @@ def _unknown_ids(trial: Trial) -> None:
 
 
 def _expect_interspersed(trial: Trial, others: Sequence[int], what: str) -> None:
-    """The whole decode of ids with ``others`` among them."""
+    """The full decode of ids with ``others`` among them."""
     if not others:
         raise UnjudgedError(f"the tokenizer has no {what}")
     skip = trial.skip()
@@ -359,7 +359,7 @@ def _stop_not_from_prompt(trial: Trial) -> None:
     prompt, rest = trial.parted(skip=skip)
     assume(prompt)
     before, whole = trial.whole(prompt, skip=skip), trial.whole(prompt + rest, skip=skip)
-    # What comes of a prompt that ends within a character, or seems to, is another law.
+    # A prompt that ends inside a character, or seems to, is the subject of another law.
     assume(before and whole.startswith(before) and not before.endswith(REPLACEMENT))
     assume(trial.certain(prompt, skip=skip) == (before, before))
     text = whole[len(before) :]

@@ -1,4 +1,4 @@
-"""What the laws are tried on: token ids of every temperament, running text, cuts, prompts, stops.
+"""What the laws are tested with: token ids of every kind, running text, cuts, prompts, stops.
 
 In: a :class:`~streamdec.testing.Subject`. Out: strategies of hypothesis.
 """

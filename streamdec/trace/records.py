@@ -101,7 +101,7 @@ class TokenRecord:
     kind: Kind
     """``"text"``, ``"special"`` (shown), ``"skipped"`` (left out), ``"unknown"`` (no token)."""
     position: int
-    """Where its text begins: the code points that were decided before it, given out or withheld."""
+    """Where its text begins: the code points that were decided before it, output or withheld."""
     text: str
     """What it brought out."""
     held: bytes
@@ -111,7 +111,7 @@ class TokenRecord:
     may_become: tuple[PossibleStop, ...]
     """The hidden stops that ``jailed`` may become; those that would begin first come first."""
     chunk: int
-    """Which call to the decoder it came with, from 0. In a stream around an engine that is the
+    """Which call to the decoder it came with, from 0. In a stream with an engine that is the
     engine's output, unless the stream is to say which ids a chunk covers: then each id is a call
     of its own."""
     finish_reason: FinishReason | None = None
@@ -144,7 +144,7 @@ class Verdict:
     """
 
     equal: bool | None
-    """None if there is nothing to compare with; ``reason`` says why."""
+    """None if no comparison is possible; ``reason`` says why."""
     token_index: int | None = None
     """The token whose text has the first difference."""
     position: int | None = None
@@ -156,9 +156,9 @@ class Verdict:
         if self.equal is None:
             return f"not compared: {self.reason}"
         if self.equal:
-            return "equal to the whole decode: yes" + (f" ({self.reason})" if self.reason else "")
+            return "equal to the full decode: yes" + (f" ({self.reason})" if self.reason else "")
         where = "after the last" if self.token_index is None else f"at token {self.token_index}"
-        return f"equal to the whole decode: no, first difference {where}: {self.reason}"
+        return f"equal to the full decode: no, first difference {where}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ class Tracer(Generic[D]):
     >>> [(token.text, token.held.hex()) for token in trace.tokens]
     [('caf', ''), ('', 'c3'), ('é', '')]
     >>> print(trace.verdict)
-    equal to the whole decode: yes
+    equal to the full decode: yes
     """
 
     def __init__(self, decoder: D, prompt_token_ids: Iterable[SupportsIndex] | None = None) -> None:

@@ -220,22 +220,27 @@ def test_what_cannot_be_trusted_is_encoded_slowly_and_said(
         HybridTokenizer(json.dumps(data), fast="now", strict=True)
 
 
-@pytest.mark.parametrize("guarded", [True, False])
 @needs_fastokens
-def test_other_ids_disable_it_or_guard_against_a_character(
-    guarded: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wrong = "\u180e" if guarded else "Größe"
-    lie_about(lambda text: wrong in text, monkeypatch)
+def test_other_ids_disable_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    lie_about(lambda text: "Größe" in text, monkeypatch)
     tokenizer = HybridTokenizer(byte_level(), fast="now")
     assert tokenizer.report.differing
-    assert tokenizer.report.active == ("fastokens" if guarded else "huggingface")
-    assert tokenizer.report.guarded == ("\u180e" if guarded else "")
-    for text in ("a\u180eb", "Größe", "the"):
+    assert (tokenizer.report.active, tokenizer.report.guarded) == ("huggingface", "")
+    assert "Größe" in tokenizer.report.reason
+    for text in ("Größe", "the"):
+        assert tokenizer.encode(text) == slow().encode(text)
+
+
+@needs_fastokens
+def test_the_guard_does_not_depend_on_the_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A probe cannot tell where U+180E matters, so no text with it is encoded fast."""
+    lie_about(lambda text: "\u180e" in text, monkeypatch)
+    tokenizer = HybridTokenizer(byte_level(), fast="now")
+    assert not tokenizer.report.differing
+    assert (tokenizer.report.active, tokenizer.report.guarded) == ("fastokens", "\u180e")
+    for text in ("a\u180eb", "the"):
         assert tokenizer.encode(text) == slow().encode(text)
         assert tokenizer.encode_batch([text, "x"]) == slow().encode_batch([text, "x"])
-    if not guarded:
-        assert "Größe" in tokenizer.report.reason
 
 
 @pytest.mark.parametrize("way", ["add_special_tokens", "special"])

@@ -158,8 +158,29 @@ def test_offsets_do_not_count_the_space_that_is_put_before() -> None:
     assert encoding.offsets[0][0] == 0
     assert encoding.offsets[-1][1] == len(text)
     assert encoding.byte_offsets[-1][1] == len(text.encode())
-    with pytest.raises(EncodeError, match="normalized"):
-        assert both("unigram")[0].encode("the   ﬁ").offsets
+
+
+@pytest.mark.parametrize("text", ["the   ﬁ", "  a ½ Ａ  ", "e\u0301 café 😀😀", "", "\u3000x"])
+def test_offsets_of_a_text_that_was_normalized_are_those_of_the_library(text: str) -> None:
+    ours, theirs = both("unigram")
+    if not hasattr(theirs, "EncodeAsOffsetMapping"):
+        pytest.skip("this sentencepiece does not list offsets")
+    encoding = ours.encode(text)
+    expected = theirs.EncodeAsOffsetMapping(text)
+    assert list(encoding.ids) == expected["ids"]
+    assert list(encoding.offsets) == expected["offsets"]
+
+
+def test_offsets_count_special_tokens_and_those_that_are_added() -> None:
+    ours, _ = both("llama")
+    text = "x  ﬁ</s>  é"
+    encoding = ours.encode(text, add_special_tokens=True)
+    assert encoding.offsets[0] == (0, 0)
+    place = encoding.tokens.index("</s>")
+    assert encoding.offsets[place] == (4, 8)
+    assert encoding.offsets[-1][1] == len(text)
+    starts = [start for start, _ in encoding.offsets]
+    assert starts == sorted(starts)
 
 
 # --- the vocabulary -------------------------------------------------------------------------------

@@ -74,6 +74,21 @@ def check_spans(rollout: Rollout) -> None:
         assert span.byte_end == len(text[: span.end].encode())
 
 
+@pytest.mark.parametrize(
+    "conditions",
+    [StopConditions(eos_token_ids=2), StopConditions(stop_token_sequences=[[2, 2], [2]])],
+)
+def test_a_hidden_id_has_no_part_of_the_character_that_it_interrupts(
+    conditions: StopConditions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a", b"\xe4", b"\xbd"])
+    monkeypatch.setattr(rollouts, "FEWEST_TOKENS", 0)
+    for row in ([0, 1, 2], [1, 2], [0, 2], [1, 1, 2, 2]):
+        decoder = StopSequenceDecoder(tokenizer, conditions, spans=True)
+        expected = streamed(decoder, row, spans=True)
+        assert decode_rollouts(tokenizer, [row], conditions, spans=True) == [expected]
+
+
 # --- each row is what a stream gives --------------------------------------------------------------
 
 

@@ -75,6 +75,27 @@ def end_of(pool: ChildPool, name: str) -> ChatTemplateError | None:
     return None
 
 
+@pytest.mark.parametrize("profile", ["classic", "hardened"])
+@pytest.mark.parametrize("method", ["format", "format_map"])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "''.METHOD.__wrapped__",
+        "''.METHOD['__wrapped__']",
+        "''.METHOD|attr('__wrapped__')",
+        "[''.METHOD]|map(attribute='__wrapped__')|first",
+    ],
+)
+def test_the_function_behind_format_is_not_reached(
+    expression: str, method: str, profile: str
+) -> None:
+    source = "{{ " + expression.replace("METHOD", method) + " is defined }}"
+    assert render_once(source, CONTEXT, profile=profile)[0] == "False"
+    works = "{{ '{a}'.METHOD(X) }}".replace("METHOD", method)
+    works = works.replace("X", "a=1" if method == "format" else "{'a': 1}")
+    assert render_once(works, CONTEXT, profile=profile)[0] == "1"
+
+
 @pytest.mark.parametrize("name", SAMPLE)
 def test_an_attack_ends_within_the_limits(attacked: ChildPool, name: str) -> None:
     error = end_of(attacked, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from tokenizers import Tokenizer, decoders
 from tokenizers.models import BPE
 
+from streamdec import DecodeStream, load_tokenizer
 from streamdec.backends._fastokens import FastEncoder
 from tests.cli.running import (
     DEMO_TEXT,
@@ -26,6 +28,7 @@ from tests.cli.running import (
     run,
     run_process,
 )
+from tests.support.zoo import byte_fallback_strip
 
 TEXTS = ["Hello! 👋", "नमस्ते, 世界", "two\nlines", ""]
 ROWS = [LIBRARY.encode(text).ids for text in TEXTS]
@@ -75,6 +78,47 @@ def test_fields_of_our_own_names_are_ours(decode: Decoding) -> None:
 def test_a_kept_field_with_a_lone_surrogate_stays_as_it_is(decode: Decoding) -> None:
     result = decode.rows(jsonl({"token_ids": ROWS[1], "note": "\ud800"}), "--output=jsonl")
     assert objects(result) == [{"line": 1, "text": TEXTS[1], "note": "\ud800"}]
+
+
+def test_rows_are_those_of_streams(decode: Decoding) -> None:
+    """A row that the tokenizer's ``decode`` gives is the same, whatever its ids."""
+    draw = random.Random(7)
+    rows = [[draw.randrange(UNKNOWN) for _ in range(draw.randrange(9))] for _ in range(300)]
+    tokenizer = load_tokenizer(TOKENIZER, fast="off")
+    for options in ({"skip_special_tokens": False}, {"unknown_ids": "replace"}, {}):
+        texts = []
+        for row in rows:
+            stream = DecodeStream(tokenizer, **options)
+            texts.append("".join(stream.step_batch(row)) + stream.flush())
+        words = {
+            "skip_special_tokens": "--keep-special-tokens",
+            "unknown_ids": "--unknown-ids=replace",
+        }
+        result = decode.rows(jsonl(*rows), "--output=jsonl", *(words[key] for key in options))
+        assert [json.loads(line)["text"] for line in result.out.splitlines()] == texts
+
+
+def test_a_bad_run_of_byte_tokens_is_that_of_a_stream(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(byte_fallback_strip().to_str(), "utf-8")
+    tokenizer = load_tokenizer(path, fast="off")
+    found = [tokenizer.token_to_id(name) for name in ("<0xC3>", "<0xA9>", "<0xC3>")]
+    ids = [token_id for token_id in found if token_id is not None]
+    stream = DecodeStream(tokenizer)
+    eager = "".join(stream.step_batch(ids)) + stream.flush()
+    given = ("decode", "--tokenizer", path, "--input-format=jsonl")
+    assert eager == "é\ufffd" != tokenizer.decode(ids)
+    assert run(monkeypatch, *given, stdin=jsonl(ids).encode()).out == f"{eager}\n"
+    exact = run(monkeypatch, *given, "--byte-fallback=exact", stdin=jsonl(ids).encode()).out
+    assert exact == f"{tokenizer.decode(ids)}\n"
+
+
+def test_a_boolean_is_no_token_id(decode: Decoding) -> None:
+    result = decode.rows("[true]\n[0]\n")
+    assert (result.status, result.out.count("\n")) == (1, 1)
+    assert "line 1" in result.err or ":1:" in result.err
 
 
 def test_an_unfinished_character_ends_as_one_replacement_character(decode: Decoding) -> None:

@@ -124,7 +124,10 @@ def test_what_is_not_served_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     (tmp_path / "x.zip").write_bytes(b"PK\x03\x04")
     result = run(monkeypatch, "info", tmp_path / "x.zip")
     assert (result.status, result.out) == (2, "")
-    assert "found a zip archive; supported: a Hugging Face tokenizer.json" in result.err
+    assert (
+        "found a zip archive (unpack it with unzip); supported: a Hugging Face tokenizer.json"
+        in result.err
+    )
 
 
 def test_an_id_of_the_hub_in_the_cache(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_row_for_each_token(trace: Tracing) -> None:
     assert {row["may become"] for row in rows if row["withheld"]} == {r"'\nUser:'"}
     assert [row["ended"] for row in rows if row["ended"]] == [r"stop: '\nUser:'"]
     above = header(result)
-    assert above["verdict"] == "equal to the whole decode: yes"
+    assert above["verdict"] == "equal to the full decode: yes"
     assert above["stops"] == r'{"stop": ["\nUser:"]}'
     assert (above["route"], above["tokens"]) == ("bytes", str(len(rows)))
     assert len(above["fingerprint"]) == 33
@@ -97,7 +97,7 @@ def test_after_a_prompt(trace: Tracing) -> None:
     owl = LIBRARY.encode("🦉").ids
     result = trace(str(owl[-1]), "--prompt-ids", ",".join(map(str, owl[:-1])))
     assert table(result)[0]["came out"] == "'🦉'"
-    assert header(result)["verdict"] == "equal to the whole decode: yes"
+    assert header(result)["verdict"] == "equal to the full decode: yes"
     assert header(result)["tokens"] == "1, after a prompt"
     bad = trace(WORDS, "--prompt-ids=1,x")
     assert bad.status == 2
@@ -211,7 +211,7 @@ def test_redacted(trace: Tracing, tmp_path: Path) -> None:
 def test_on_a_terminal_it_is_a_table() -> None:
     shown = shown_on_a_terminal(150)
     assert "may become" in shown
-    assert "equal to the whole decode: yes" in shown
+    assert "equal to the full decode: yes" in shown
     assert shown.count(r"'\nUser:'") > 3
     assert "🦉" in shown
     assert "\t" not in shown

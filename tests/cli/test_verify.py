@@ -97,7 +97,7 @@ def test_ids_are_streamed(
     told = "row" if count == 1 else "rows"
     assert result.out == (
         f"{count} {told} of {ids} ids, streamed in 10 ways (seed 0): "
-        "0 with other text than the whole decode\n"
+        "0 with other text than the full decode\n"
     )
     assert result.status == 0
     assert result.err == ""
@@ -139,7 +139,7 @@ def test_a_difference_is_shown_with_the_ids_that_show_it(
     told = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
     assert list(told) == ["where", "came", "decode()", "ids"]
     assert told["where"].startswith("character ")
-    assert summary.endswith(": 1 with other text than the whole decode")
+    assert summary.endswith(": 1 with other text than the full decode")
     alone = verified(monkeypatch, "--seed=0", TOKENIZER, stdin=jsonl(ROWS[0]))
     assert alone.out.splitlines()[1:4] == lines[:3], "wherever the row is"
     # The ids are fewer, and differ still.
@@ -160,7 +160,7 @@ def test_of_many_differences_the_first_are_shown_in_full(monkeypatch: pytest.Mon
         f"line {number}" for number in range(1, 6)
     ]
     assert sum(line.startswith("  ids") for line in lines) == 2
-    assert lines[-1].endswith(": 5 with other text than the whole decode")
+    assert lines[-1].endswith(": 5 with other text than the full decode")
 
 
 def test_another_seed_cuts_elsewhere_and_the_same_one_alike(

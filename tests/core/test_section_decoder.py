@@ -192,6 +192,91 @@ def test_a_section_of_skipped_special_tokens_begins_after_withheld_text() -> Non
     assert decoder.section is None
 
 
+BYTES = MockTokenizer.from_tokens(
+    [b"\xe4", b"\xbd", b"\xa0", b"a", b"<t>", b"\xc3", b"\xa9"], special_ids=[4]
+)
+FALLBACK = MockTokenizer.from_tokens(
+    [b"\xe4", b"\xbd", b"\xa0", b"a", b"<t>"], [4], "byte_fallback"
+)
+
+
+@pytest.mark.parametrize("mode", ["eager", "exact"])
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        ([0, 1, 4, 2, 3], [(None, "你"), ("r", "a")]),
+        ([0, 4, 1, 4, 2, 3], [(None, "你"), ("r", "a")]),
+        ([0, 1, 4, 3], [(None, "\ufffd\ufffd"), ("r", "a")]),
+        ([0, 1, 4], [(None, "\ufffd\ufffd")]),
+        ([4, 0, 1, 2, 4], [("r", "你")]),
+    ],
+)
+def test_a_character_that_an_id_finds_unfinished_is_text_before_it(
+    ids: list[int], expected: Pieces, mode: Any
+) -> None:
+    decoder = SectionDecoder(FALLBACK, sections={"r": ("<t>", "</t>")}, byte_fallback=mode)
+    assert pieces_of([*map(decoder.step, ids), decoder.flush()]) == expected
+
+
+def test_withheld_text_before_an_id_is_before_it_also_if_an_end_would_be_a_stop() -> None:
+    decoder = SectionDecoder(BYTES, StopConditions("a\ufffd"), sections={"r": (4, 0)})
+    chunks = [decoder.step(each) for each in (3, 5, 4, 6, 3)]
+    assert pieces_of([*chunks, decoder.flush()]) == [(None, "aé"), ("r", "a")]
+
+
+def test_a_character_that_a_marker_begins_is_part_of_it() -> None:
+    for keep_markers, expected in ((False, [("r", "a")]), (True, [("r", "éa")])):
+        decoder = SectionDecoder(BYTES, sections={"r": (5, 0)}, keep_markers=keep_markers)
+        decoder.step(5)
+        snapshot = decoder.snapshot()
+        for stream in (decoder, SectionDecoder.restore(BYTES, snapshot)):
+            assert pieces_of([stream.step(6), stream.step(3)]) == expected
+
+
+class Foreign:
+    """A tokenizer of which nothing but the decode is known."""
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        return TOKENIZER.decode(ids, skip_special_tokens=skip_special_tokens)
+
+
+def test_markers_that_are_ids_are_left_out_on_the_windowed_route() -> None:
+    decoder = SectionDecoder(Foreign(), sections=IDS)
+    assert decoder.route == "window"
+    chunks = [decoder.step(each) for each in (3, 4, 6, 2, 4)]
+    assert pieces_of(chunks) == [("r", "a\ufffd"), (None, "a")]
+
+
+def test_a_snapshot_may_pass_through_json_that_orders_keys() -> None:
+    decoder = SectionDecoder(TOKENIZER, sections=TWO)
+    decoder.step_batch([3, 8])
+    snapshot = json.loads(json.dumps(decoder.snapshot(), sort_keys=True))
+    assert SectionDecoder.restore(TOKENIZER, snapshot).section == decoder.section == "r"
+
+
+def test_withheld_says_how_old_the_tail_is() -> None:
+    decoder = SectionDecoder(BYTES, sections={"r": ("aa<", "é>")})
+    ages = []
+    for token_id in (3, 3, 3, 3, 5, 3):
+        decoder.step(token_id)
+        ages.append(decoder.withheld.tokens)
+    assert ages == [1, 2, 2, 2, 3, 1]
+    inside = SectionDecoder(BYTES, sections={"r": ("aa<", "é>")}, starts_inside=True)
+    assert inside.step_batch([5, 6]).text == ""
+    assert inside.withheld.tokens == 2
+
+
+@pytest.mark.parametrize(
+    ("stops", "ids"),
+    [(StopConditions(max_tokens=3), [3, 4, 2]), (StopConditions(visible_stop_token_ids=2), [3, 2])],
+)
+def test_a_marker_that_is_the_last_id_is_not_output(stops: StopConditions, ids: list[int]) -> None:
+    decoder = SectionDecoder(TOKENIZER, stops, sections=IDS)
+    chunks = [decoder.step(each) for each in ids]
+    assert chunks[-1].finish_reason is not None
+    assert "</t>" not in "".join(chunk.text for chunk in chunks)
+
+
 @pytest.mark.parametrize(
     ("prompt", "starts_inside", "section"),
     [([], None, None), ([3], None, "r"), ([3, 2], None, None), ([], True, "r"), ([3], False, None)],
@@ -213,6 +298,8 @@ def test_the_prompt_or_the_caller_says_where_a_stream_begins(
         (["<t>"], TypeError, "sections must be a mapping of names to markers"),
         ({"": ("a", "b")}, TypeError, "a name must be a string and not empty, got ''"),
         ({"r": "ab"}, TypeError, "expected pairs of an opening and a closing marker"),
+        ({"r": []}, ValueError, r"sections\['r'\] has no markers"),
+        ({"r": None}, ValueError, r"sections\['r'\] has no markers"),
         ({"r": ("a", "a")}, ValueError, "the opening and the closing marker are both 'a'"),
         ({"r": ("a", "b"), "q": ("a", "c")}, ValueError, "'a' opens two sections"),
     ],
@@ -228,13 +315,22 @@ def test_bad_sections_raise(sections: Any, kind: type[Exception], message: str) 
         {"tail": "zz"},
         {"at": 2},
         {"at": "1"},
-        {"read": 99},
-        {"since": 99},
-        {"turns": [[0, 0, 5]]},
-        {"turns": [[0, 0]]},
-        {"own_left": [-1, 0]},
-        {"named": {}},
+        {"marks": []},
+        {"marks": [[9, 2]]},
+        {"marks": [[1, 2], [1, 2]]},
+        {"marks": [["6", 2]]},
+        {"marks": [[6, 3]]},
+        {"turns": [[1, 0, 5, 0]]},
+        {"turns": [[0, 0, 3]]},
+        {"turns": [[1, 0, 3, 3]]},
+        {"own_left": [-1, 0, 0]},
+        {"own_left": [0, 0, 3]},
+        {"own_left": [0, 0]},
+        {"named": []},
         {"named": {"r": [["a", "a"]]}},
+        {"named": [["r", "a", "a"]]},
+        {"named": [["r", "a"]]},
+        {"named": [[["r"], "a", "b"]]},
         {"more": 1},
     ],
 )

@@ -9,10 +9,17 @@ from typing import Any
 
 import pytest
 
-from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec import (
+    DecodeStream,
+    MockTokenizer,
+    StopConditions,
+    StopRegexTimeoutError,
+    StopSequenceDecoder,
+)
 from streamdec.chunks import TokenSpan
 from streamdec.core import utf8
 from streamdec.core.spans import SpanRecorder
+from streamdec.core.stops import endings
 from streamdec.protocols import CTC, BPESuffix, ByteFallback, DecodingRule, Metaspace, TextRules
 
 Place = tuple[int, int, int, int]
@@ -47,6 +54,21 @@ def places(stream: DecodeStream, token_ids: Sequence[int]) -> list[Place]:
 
 def of_bytes(*tokens: bytes, special: Sequence[int] = ()) -> list[Place]:
     return places(stream_of("byte_level", tokens, special), range(len(tokens)))
+
+
+def test_an_end_that_raises_leaves_the_spans_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raises(*_: object, **__: object) -> None:
+        raise StopRegexTimeoutError("too slow", "b+")
+
+    tokenizer = MockTokenizer.from_tokens([b"a", b"b"])
+    decoder = StopSequenceDecoder(tokenizer, StopConditions(max_tokens=2), spans=True)
+    decoder.step(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(endings, "at_release", raises)
+        with pytest.raises(StopRegexTimeoutError):
+            decoder.step(1)
+    assert decoder.step(1).finish_reason == "length"
+    assert [span[:3] for span in decoder.take_spans()] == [(0, 0, 1), (1, 1, 2)]
 
 
 def test_tokens_of_a_shared_character_all_point_at_it() -> None:

@@ -20,6 +20,7 @@ from streamdec import (
     DecodeStream,
     HuggingFaceTokenizer,
     MockTokenizer,
+    SectionDecoder,
     StopConditions,
     StopSequenceDecoder,
 )
@@ -349,6 +350,9 @@ def test_a_tokenizer_and_its_tables_go_with_its_last_stream() -> None:
     tokenizer = tokenizer_of()
     streams: list[Any] = [DecodeStream(tokenizer, unknown_ids="replace") for _ in range(3)]
     streams.append(StopSequenceDecoder(tokenizer, StopConditions("x", [1])))
+    between = StopConditions("x", ignore_stops_between=("<t>", "</t>"))
+    streams.append(StopSequenceDecoder(tokenizer, between, [0]))
+    streams.append(SectionDecoder(tokenizer, prompt_token_ids=[0], sections={"r": ("<t>", "</t>")}))
     for stream in streams:
         stream.step_batch([0, LEAD, MIDDLE, LAST])
     gone: list[weakref.ref[Any]] = [weakref.ref(tokenizer), weakref.ref(table_of(tokenizer))]

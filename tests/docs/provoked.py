@@ -34,9 +34,10 @@ from streamdec.backends.fast_path import VARIABLE
 from streamdec.bulk import BulkDecoder
 from streamdec.chat.template import ChatTemplate
 from streamdec.compat import TokenizersDecodeStream
+from streamdec.core.stops import regex_matcher
 from streamdec.preflight import inspect
 from streamdec.protocols import RawBytes, TextRules
-from tests.support.files import rank_file, sentencepiece, small_gguf, tekken
+from tests.support.files import rank_file, small_gguf, tekken
 from tests.support.zoo import ZOO
 
 __all__ = ["PROVOKED"]
@@ -208,6 +209,19 @@ def _(_: Path) -> Any:
     StopSequenceDecoder(MockTokenizer.from_tokens([b"a" * 60]), conditions).step_batch([0, 0])
 
 
+@gives(
+    "stop_regex … took more than 5.0 seconds on the text of one stream: rewrite it so that a text "
+    "matches in few ways only"
+)
+def _(_: Path) -> Any:
+    decoder = StopSequenceDecoder(
+        MockTokenizer.from_tokens([b"a"]), StopConditions(stop_regex="ab")
+    )
+    ticks = iter(range(10**6))
+    with mock.patch.multiple(regex_matcher, thread_time=lambda: float(next(ticks)), TIMEOUT=100.0):
+        decoder.step_batch([0] * 10)
+
+
 # --- engines, queues and pools --------------------------------------------------------------------
 
 
@@ -311,8 +325,8 @@ def _(folder: Path) -> Any:
 
 
 @gives(
-    "'…': a rank file of SHA-256 …, which is none of …; such a file does not say how text is cut: "
-    "give encoding=EncodingSpec(name, pattern, special_tokens)"
+    "'…': a rank file of SHA-256 …, which is not one of …; such a file does not say how text is "
+    "split: give encoding=EncodingSpec(name, pattern, special_tokens)"
 )
 def _(folder: Path) -> Any:
     load_tokenizer(folder_of(folder, a__tiktoken=rank_file()))
@@ -323,7 +337,7 @@ def _(folder: Path) -> Any:
     load_tokenizer(folder_of(folder, tokenizer__json=b'{"model": {'))
 
 
-@gives("'…': found a folder with tokenizer_config.json but no tokenizer.json; supported: …")
+@gives("'…': found a folder with tokenizer_config.json but no tokenizer.json (…); supported: …")
 def _(folder: Path) -> Any:
     load_tokenizer(folder_of(folder, tokenizer_config__json={"tokenizer_class": "Slow"}))
 
@@ -336,7 +350,7 @@ def _(folder: Path) -> Any:
     load_tokenizer(folder_of(folder, a__tiktoken=rank_file(), b__tiktoken=rank_file()))
 
 
-@gives("'…': found a Git LFS pointer, not the file it stands for; supported: …")
+@gives("'…': found a Git LFS pointer, not the file it stands for (run git lfs pull); supported: …")
 def _(folder: Path) -> Any:
     pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
     load_tokenizer(folder_of(folder, tokenizer__json=pointer))
@@ -378,9 +392,8 @@ def _(folder: Path) -> Any:
 
 
 @gives("the tokens do not spell the text: it was normalized")
-def _(folder: Path) -> Any:
-    (folder / "a.model").write_bytes(sentencepiece())
-    _ = load_tokenizer(folder).encode("\ufb01ne").offsets
+def _(_: Path) -> Any:
+    return WORDS.encode("Hello, wide world").offsets
 
 
 # --- chat templates -------------------------------------------------------------------------------

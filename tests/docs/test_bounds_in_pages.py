@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from streamdec.preflight import snapshot, turns
 from streamdec.server import ServerLimits, admission, bodies
 from streamdec.server.connections import Connection
 from streamdec.streams import reading, token_queue
-from tests.support.pages import Page
+from tests.support.pages import ROOT, Page
 
 SECURITY = " ".join(Page("docs/explanation/security.md").text.split())
 DESIGN = " ".join(Page("docs/explanation/design.md").text.split())
@@ -34,7 +35,7 @@ SERVER = ServerLimits()
         f"stop sets of one table | {STOP_SETS}",
         f"texts that one stop set knows | {stop_set.MAX_STORED:,} |",
         f"a window of the windowed route | {window.MAX_WINDOW} ids",
-        f"looks whether a stream was cancelled | {reading.MAX_TOKENS_AT_ONCE} |",
+        f"after which a stream looks whether it was cancelled | {reading.MAX_TOKENS_AT_ONCE} |",
         f"{token_queue.MAX_SIZE:,}, or `maxsize`",
         f"{_reading.MAX_FILE // MIB} MiB (`MAX_FILE`)",
         f"a SentencePiece model | {sentencepiece_proto.MAX_MODEL // MIB} MiB",
@@ -52,12 +53,12 @@ SERVER = ServerLimits()
         f"{snapshot.MAX_ENTRIES:,}; {snapshot.MAX_TEMPLATES} |",
         f"{turns.MOST_SECONDS} s, in a child process",
         (
-            f"{SERVER.body_bytes // MIB} MiB, {SERVER.body_seconds:g} s | the body of a request; "
-            f"after {bodies.PATIENCE:g} s it must arrive at the rate of the largest body"
+            f"{SERVER.body_bytes // MIB} MiB, {SERVER.body_seconds:g} s; "
+            f"after {bodies.PATIENCE:g} s a body must arrive at the rate of the largest body"
         ),
         (
-            f"{SERVER.bodies_bytes // MIB} MiB | all bodies of {admission.LARGE // 1024} KiB "
-            "and more"
+            f"bodies of {admission.LARGE // 1024} KiB and more whose answers have not begun: "
+            f"`bodies_bytes` | {SERVER.bodies_bytes // MIB} MiB;"
         ),
         f"`values` | {SERVER.values:,} |",
         f"`depth` | {SERVER.depth} |",
@@ -74,6 +75,12 @@ SERVER = ServerLimits()
 )
 def test_the_page_on_security_says_what_the_code_has(said: str) -> None:
     assert said in SECURITY
+
+
+def test_each_test_that_the_page_names_is_there() -> None:
+    named = {*re.findall(r"`((?:tests|fuzz)/[\w/.]+)`", SECURITY)}
+    assert len(named) > 25
+    assert [each for each in named if not Path(ROOT, each).is_file()] == []
 
 
 def test_each_bound_of_a_server_is_on_the_page() -> None:

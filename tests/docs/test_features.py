@@ -390,11 +390,11 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
         an_open_character_is_held,
         "tests/test_laws.py::test_law_1_emission",
     ),
-    "… known by its bytes, not by a U+FFFD at the end of the text": (
+    "… found by its bytes, not by a U+FFFD at the end of the text": (
         it_is_known_by_its_bytes,
         "tests/test_laws.py::test_law_1_and_2_emission_of_bytes",
     ),
-    "A genuine U+FFFD goes out at once": (
+    "A genuine U+FFFD is output at once": (
         a_bad_byte_goes_out_at_once,
         "tests/core/test_utf8.py::test_each_byte_brings_out_what_it_decides_at_once",
     ),
@@ -406,19 +406,19 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
         the_prompt_is_context,
         "tests/test_laws.py::test_law_4_prompt_is_as_if_streamed",
     ),
-    "A prompt that ends within a character": (
+    "The prompt may end inside a character": (
         a_prompt_within_a_character,
         "tests/test_laws.py::test_law_4_prompt",
     ),
-    "The prompt is never given out": (
+    "The prompt is never output": (
         the_prompt_is_never_given_out,
         "tests/core/test_window.py::test_a_prompt_is_never_given_again",
     ),
-    "The leading space as in the whole decode": (
+    "The leading space equals that of the full decode": (
         the_leading_space,
         "tests/test_laws.py::test_laws_3_5_6_7_whole_decode",
     ),
-    "No text is taken back or given twice": (
+    "No text is taken back or output twice": (
         nothing_is_taken_back,
         "tests/test_laws.py::test_law_1_emission",
     ),
@@ -426,7 +426,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
         specials_are_skipped_or_shown,
         "tests/test_laws.py::test_law_8_specials",
     ),
-    "A skipped special token within a character": (
+    "A skipped special token inside a character": (
         a_special_within_a_character,
         "tests/test_laws.py::test_law_8_runs_of_skipped_specials",
     ),
@@ -443,12 +443,12 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
         many_streams_in_a_call,
         "tests/streams/test_pool.py::test_a_request_in_a_pool_is_as_it_would_be_alone",
     ),
-    "A run of bad bytes costs no more than text": ("tests/test_laws.py::test_law_15_bounds",),
-    "Ids without text cost no more than others": (
+    "A run of bad bytes costs as much as text": ("tests/test_laws.py::test_law_15_bounds",),
+    "Ids without text cost as much as others": (
         "tests/test_laws.py::test_law_8_runs_of_skipped_specials",
         "tests/test_laws.py::test_law_15_bounds",
     ),
-    "Each id in constant time, whatever the ids": (
+    "Each id in constant time, for any ids": (
         "tests/test_laws.py::test_law_15_bounds",
         "tests/test_laws.py::test_window_law_15_bounds",
         "tests/test_stop_laws.py::test_law_15_bounds",
@@ -465,19 +465,19 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "Stop strings": (stop_strings, "tests/test_stop_laws.py::test_all_laws_as_the_reference"),
     "Stop regexes": (stop_regexes, "tests/test_stop_patterns.py::test_as_the_reference"),
-    "A stop within a token": (
+    "A stop inside a token": (
         within_a_token_and_however_it_is_cut,
         "tests/core/test_stop_cases.py::test_one_by_one",
     ),
-    "A stop however it is cut into tokens": (
+    "A stop in any split into tokens": (
         within_a_token_and_however_it_is_cut,
         "tests/test_stop_laws.py::test_law_0_any_tokenizer",
     ),
-    "The beginning of a stop never leaks": (
+    "No part of a stop is output": (
         no_beginning_leaks_and_no_more_is_withheld,
         "tests/test_stop_laws.py::test_law_1_hidden_stops_are_hidden",
     ),
-    "Nothing is withheld but what may become a stop": (
+    "Only text that may become a stop is withheld": (
         no_beginning_leaks_and_no_more_is_withheld,
         "tests/test_stop_laws.py::test_law_1_least_hold",
     ),
@@ -490,16 +490,16 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
         "tests/test_stop_laws.py::test_laws_9_to_11_which_stop",
         "tests/test_stop_laws.py::test_law_9_order_of_lists",
     ),
-    "`min_tokens` holds for stop strings": (
+    "`min_tokens` applies to stop strings": (
         min_tokens,
         "tests/test_stop_laws.py::test_laws_1_to_4_and_9_to_11_as_the_reference",
     ),
     "`ignore_eos`": (ignore_eos, "tests/test_stop_laws.py::test_all_laws_as_the_reference"),
-    "Stops ignored in a part of the text, such as reasoning": (
+    "Stops can be ignored in reasoning": (
         stops_ignored_in_a_part,
         "tests/core/test_stop_set.py::test_where_a_stop_ends_counts_what_a_marker_took",
     ),
-    "Reasoning and tool calls known to the matcher itself": (stops_switch_on_and_off,),
+    "The matcher itself handles reasoning and tool calls": (stops_switch_on_and_off,),
     "Each chunk names its section, such as reasoning": (
         chunks_name_their_section,
         "tests/core/test_section_decoder.py::test_groups_snapshots_and_forks_make_no_difference",
@@ -509,23 +509,23 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
         "tests/core/test_section_decoder.py::test_the_prompt_or_the_caller_says_where_a_stream_begins",
     ),
     # ends
-    "Bytes that are pending at the end": (
+    "Pending bytes are flushed at the end": (
         pending_bytes,
         "tests/test_laws.py::test_laws_3_5_6_7_whole_decode",
     ),
-    "Text that shares the last token with an open character": (
+    "Text that shares the last token with them is flushed": (
         text_beside_an_open_character,
         "tests/test_laws.py::test_laws_3_5_6_7_whole_decode",
     ),
-    "What was withheld comes out at the end": (
+    "Withheld text is flushed at the end": (
         what_was_withheld_comes_out,
         "tests/test_stop_laws.py::test_law_6_whole_decode",
     ),
-    "Which stop it was": (
+    "Which stop matched": (
         which_stop_and_where,
         "tests/test_stop_laws.py::test_all_laws_as_the_reference",
     ),
-    "Where the stop stands in the text": (
+    "Where the stop is in the text": (
         which_stop_and_where,
         "tests/test_stop_laws.py::test_the_engine_gives_the_answers_worked_out_by_hand",
     ),
@@ -546,12 +546,12 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
         an_asynchronous_iterator_that_cancels,
         "tests/streams/test_laws.py::test_law_0_however_the_ids_come",
     ),
-    "A slow reader holds the producer back": (
+    "A slow reader slows the producer down": (
         a_slow_reader_holds_back_and_reads_all,
         "tests/streams/test_reading.py::test_a_slow_reader_holds_the_engine_back",
         "tests/streams/test_token_queue.py::test_a_slow_reader_of_a_bounded_queue_holds_its_thread_back",
     ),
-    "What has piled up is decoded at once": (
+    "Waiting ids are decoded at once": (
         a_slow_reader_holds_back_and_reads_all,
         "tests/streams/test_token_queue.py::test_what_waits_is_taken_at_once",
     ),
@@ -565,13 +565,13 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
         "tests/loading/test_formats.py::test_every_format",
         "tests/loading/test_formats.py::test_models_of_sentencepiece_and_gguf",
     ),
-    "A policy for ids the tokenizer lacks": (
+    "A policy for ids that the tokenizer lacks": (
         ids_the_tokenizer_lacks,
         "tests/test_laws.py::test_law_16_unknown_ids",
     ),
     # observability
-    "Each token's place in the text": (places, "tests/test_laws.py::test_law_17_spans"),
-    "Each token's bytes": (
+    "The position of each token in the text": (places, "tests/test_laws.py::test_law_17_spans"),
+    "The bytes of each token": (
         bytes_of_tokens,
         "tests/integrations/wire/test_logprobs.py::test_the_bytes_are_the_text_and_say_where_it_is",
     ),
@@ -584,13 +584,13 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
         fork_save_and_reset,
         "tests/core/test_decode_stream.py::test_a_fork_goes_on_alone",
     ),
-    "… saved as JSON and continued elsewhere": (
+    "A stream can be saved as JSON and continued elsewhere": (
         fork_save_and_reset,
         a_snapshot_within_a_stop,
         "tests/core/test_snapshots.py::test_an_old_snapshot_restores_and_says_what_it_said",
         f"{CORE}/test_stop_snapshots.py::test_a_restored_stream_is_the_same_and_goes_on_the_same",
     ),
-    "… begun anew": (
+    "A stream can be reset": (
         fork_save_and_reset,
         "tests/core/test_decode_stream.py::test_reset_goes_back_to_the_end_of_the_prompt",
     ),
@@ -604,7 +604,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
         "tests/test_laws.py::test_law_0_chunk_invariance",
         "tests/test_stop_laws.py::test_law_0_chunk_invariance",
     ),
-    "The whole decode: stated and tested": (
+    "Equal to the full decode: stated and tested": (
         laws_are_stated,
         "tests/test_laws.py::test_laws_3_5_6_7_whole_decode",
     ),
@@ -658,7 +658,7 @@ def test_what_is_not_there_is_not_there() -> None:
     assert told == {
         "Spaces between special tokens, as an option",
         "Banned strings, with a rewind",
-        "Loops are recognised",
+        "Loops are detected",
     }
     with pytest.raises(TypeError, match="spaces_between_special_tokens"):
         DecodeStream(BYTES, spaces_between_special_tokens=True)  # type: ignore[call-arg]

@@ -14,26 +14,10 @@ from tests.support.pages import ROOT, Page
 
 OTHERS = {
     "docs/explanation/formats.md",
-    "docs/explanation/hostile-templates.md",
-    "docs/explanation/laws.md",
-    "docs/explanation/performance-goals.md",
-    "docs/explanation/performance.md",
-    "docs/explanation/proof.md",
     "docs/explanation/security.md",
-    "docs/how-to/choose-a-tokenizer-backend.md",
-    "docs/how-to/evaluate.md",
-    "docs/how-to/render-chat-templates.md",
     "docs/how-to/serve-an-engine.md",
     "docs/how-to/stop-after-reasoning.md",
-    "docs/how-to/stop-in-a-proxy.md",
-    "docs/how-to/train.md",
-    "docs/reference/cli.md",
-    "docs/reference/errors.md",
     "docs/reference/features.md",
-    "docs/reference/findings.md",
-    "docs/reference/metrics.md",
-    "docs/reference/settings.md",
-    "docs/reference/tokenizers.md",
 }
 """Pages that are not read for these phrases yet. Take a page out when it has been rewritten."""
 
@@ -42,6 +26,9 @@ PAGES = sorted(
     - OTHERS
     - {str(path.relative_to(ROOT)) for path in (ROOT / "docs/reference/api").glob("*.md")}
 )
+
+TOP = sorted(path.name for path in ROOT.glob("*.md"))
+"""README, CONTRIBUTING and the others beside it."""
 
 PHRASES = {
     # aphorisms and inversions
@@ -101,11 +88,17 @@ PHRASES = {
 EVERYWHERE = {
     r"\bdear\b", r"at last\b", r"what is none", r"that of those", r"is not to be had",
     r"by itself alone", r"so many an? ", r"as good as", r"\bto be woken\b", r"has its turn",
-    r"closes the door", r"\bknows nothing\b", r"has no doubts?", r"\bthe price of\b", r"\bmended\b",
-    r"\bput to\b", r"\bthe judge\b", r"\bthe house\b|\bfloors?\b",
+    r"closes the door", r"\bknows nothing\b", r"has no doubts?", r"\bthe price of\b",
+    r"\bmended\b", r"\bput to\b", r"\bthe judge\b", r"\bthe house\b|\bfloors?\b",
     r"until it is said|unless it is said|if it is not said", r"\bsees to it\b", r"\bas it were\b",
+    r"\bgives away\b", r"\bletter of (?:it|the stop|a stop)\b", r"\bis believed\b",
+    r"\bcomes? of it\b", r"around an engine", r"\btried on\b", r"\bstrangers\b",
+    r"half (?:a|the) character(?!:)", r"whoever", r"what there is", r"\bfor ever\b", r"is none of",
+    r"within a character", r"has (?:ended|begun) anew|\banew\b", r"\bhearsay\b|\bperhaps\b",
+    r"\bof ours\b|\bof yours\b", r"\bwhole decode\b", r"\bgives? out\b|\bgiven out\b",
+    r"is told", r"is nothing\b",
 }  # fmt: skip
-"""Phrases that are gone from the README and from the source's docstrings, comments and messages.
+"""Phrases that are gone from the source's docstrings, comments and messages.
 
 The others are still there in the source. Add a phrase when its last use is gone.
 """
@@ -130,14 +123,14 @@ def found_in(text: str, phrases: set[str]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, *TOP])
 def test_a_page_has_none_of_these_phrases(page: str) -> None:
     assert found_in(prose(Page(page).text), {*PHRASES}) == []
 
 
-def test_readme_and_source_have_none_of_those_that_are_gone() -> None:
+def test_the_source_has_none_of_those_that_are_gone() -> None:
     assert len(SOURCES) > 200
-    found = {"README.md": found_in(prose(Page("README.md").text), EVERYWHERE)}
+    found: dict[str, list[str]] = {}
     for path in SOURCES:
         with path.open("rb") as lines:
             words = [
@@ -159,7 +152,8 @@ def test_a_phrase_is_found() -> None:
 
 def test_only_pages_that_are_there_are_left_out() -> None:
     assert {page for page in OTHERS if not (ROOT / page).exists()} == set()
-    assert len(PAGES) > 25
+    assert len(PAGES) > 40
+    assert len(TOP) >= 4
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if not page.endswith("/index.md")])
@@ -174,7 +168,7 @@ def test_a_page_begins_with_what_the_reader_can_do(page: str) -> None:
 LIMIT = 25
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, *TOP])
 def test_sentences_are_short(page: str) -> None:
     """Under 25 words, in paragraphs and items. Rows of tables and lists of names may be longer."""
     text = re.sub(r"^(?:\||#).*$", "", Page(page).text, flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Each cell of the tables of ``docs/reference/tokenizers.md`` is tried on a file of that kind."""
+"""Each cell of the tables of ``docs/explanation/formats.md`` is tried on a file of that kind."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.files import SHARED, gguf, rank_file, sentencepiece, small_gg
 from tests.support.pages import Page
 from tests.support.zoo import UNCOMPILED, ZOO
 
-PAGE = Page("docs/reference/tokenizers.md")
+PAGE = Page("docs/explanation/formats.md")
 SPEC = EncodingSpec("small", r"\s?\S+|\s+", {"<a>": 300})
 TEMPLATE = "{% for m in messages %}{{ m.role }}{% endfor %}"
 MESSAGES = [{"role": "user", "content": "Hi"}]

@@ -20,6 +20,7 @@ from fuzz.targets import NAMES, target_named
 from streamdec.backends import gguf
 from streamdec.core import snapshots, utf8
 from streamdec.core.replacers import Replacers
+from streamdec.core.stops import patterns
 from streamdec.core.stops.matcher import StopStrings
 from streamdec.core.token_rules.base import FixedBytes
 from streamdec.core.token_rules.byte_fallback import ExactRuns
@@ -102,6 +103,7 @@ BREAKS = (
     Break("ctc", Collapse, "load", lambda *_: (None, False)),
     Break("pieces", Replacers, "is_tails", lambda *_: False),
     Break("stops", StopStrings, "jailed", lambda _, tail: tail[:1]),
+    Break("pattern_cost", patterns, "LONGEST_RUN", 10_000),
     Break("window", TokenWindow, "_context", lambda _, ids, *__: ids[-1:]),
     Break("loading", gguf, "_byte", {}.__getitem__),
     Break("snapshots", snapshots, "dump_end", lambda *_: {}),

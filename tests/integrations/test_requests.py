@@ -313,11 +313,13 @@ def test_what_says_nothing_is_not_refused(read: Reader, dialect: Dialect, value:
     assert read(dict.fromkeys(foreign - ids, value)) == StopConditions()
 
 
-@pytest.mark.parametrize("read", [read for read, _ in READERS])
-def test_the_id_0_says_something(read: Reader) -> None:
-    for key in IDS:
+@pytest.mark.parametrize(("read", "dialect"), READERS)
+def test_the_id_0_says_something(read: Reader, dialect: Dialect) -> None:
+    for key in {*IDS, "eos_token_ids", "visible_stop_token_ids"} - dialect.keys.keys():
         with pytest.raises(ValueError, match=f"^{key}=0"):
             read({key: 0})
+    if "stop_token_ids" in dialect.keys:
+        assert read({"stop_token_ids": 0}).stop_token_ids == (0,)
 
 
 @pytest.mark.parametrize(("read", "dialect"), READERS)

@@ -26,15 +26,15 @@ TEMPLATE = (
     "{{ raise_exception('no such role: ' + m.role) }}{% endif %}"
     "<|im_start|>{{ m.role }}: {{ m.content }}<|im_end|>{% endfor %}"
     "{% if tools %}{% for t in tools %}[{{ t.function.name }}]{% endfor %}{% endif %}"
-    "{% if shout %}!{% endif %}"
+    "{% if shout %}!{% endif %}{% if reasoning_effort %}effort: {{ reasoning_effort }}{% endif %}"
     "{% if add_generation_prompt %}<|im_start|>assistant: {% endif %}"
 )
 
 
-def tokenizer_in(folder: Path) -> Any:
+def tokenizer_in(folder: Path, template: str = TEMPLATE) -> Any:
     """The demo's tokenizer as a model's folder, with a chat template."""
     (folder / "tokenizer.json").write_bytes(DEMO.read_bytes())
-    config = {"chat_template": TEMPLATE}
+    config = {"chat_template": template}
     (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
     return load_tokenizer(folder, fast="off")  # nothing is compared
 

@@ -166,3 +166,23 @@ def test_parts_of_a_body_with_and_without_a_length(method: str, length: bytes | 
             answer = client.request(method, url)
             assert answer.text == ("one and 2" if method == "GET" else "")
             assert ("transfer-encoding" in answer.headers) == (length is None)
+
+
+@pytest.mark.parametrize("path", [COMPLETIONS, "/health"])
+@pytest.mark.parametrize("is_length_first", [False, True])
+def test_a_body_with_two_lengths_is_refused_and_the_connection_closed(
+    server: Served, path: str, is_length_first: bool
+) -> None:
+    """A proxy before the server may believe the other length, and the rest is a second request."""
+    lengths = ["Transfer-Encoding: chunked\r\n", "Content-Length: 5\r\n"]
+    lengths = lengths[::-1] if is_length_first else lengths
+    smuggled = "GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    head = HEAD.replace(COMPLETIONS, path) + "".join(lengths)
+    url = httpx.URL(server.url)
+    with socket.create_connection((url.host, url.port), 10) as client:
+        client.sendall(f"{head}\r\n0\r\n\r\n{smuggled}".encode())
+        answer = rest_of(client)
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"connection: close" in answer
+    assert b"Transfer-Encoding and Content-Length" in answer

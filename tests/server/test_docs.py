@@ -17,7 +17,9 @@ from tests.server.serving import served, tokenizer_in
 from tests.support.pages import Page
 
 PAGE = Page("docs/how-to/serve-an-engine.md")
-CLIENT, GENERATE, CLASS, PROGRAM = (code for code in PAGE.of_kind("python") if "torch" not in code)
+CLIENT, GENERATE, CLASS, REASONING, PROGRAM = (
+    code for code in PAGE.of_kind("python") if "torch" not in code
+)
 
 
 class Request:
@@ -59,6 +61,16 @@ def test_a_client_reads_the_replay(tokenizer: Any) -> None:
     with served(app) as url, contextlib.redirect_stdout(out):
         exec(CLIENT, {"url": url})
     assert out.getvalue() == DEMO_TEXT.partition("\nUser:")[0]
+
+
+def test_a_client_reads_the_reasoning(tokenizer: Any) -> None:
+    ids = tokenizer.encode("<think>They ask.</think>It is 42.").ids
+    options: Any = {"models": ["my-model"], "reasoning_markers": [("<think>", "</think>")]}
+    app = create_app(tokenizer, ReplayEngine(ids, 0), separate_reasoning=True, **options)
+    out = io.StringIO()
+    with served(app) as url, contextlib.redirect_stdout(out):
+        exec(CLIENT.partition("\nclient")[0] + "\n" + REASONING, {"url": url})
+    assert out.getvalue() == "They ask. It is 42.\n"
 
 
 def test_an_engine_and_a_program_of_ones_own(tmp_path: Path, monkeypatch: Any) -> None:

@@ -130,7 +130,7 @@ def test_a_completion_that_is_wrong(
             "may not have 'chat_template'",
         ),
         ({"messages": HI, "response_format": {"type": "json_object"}}, "response_format", "text"),
-        ({"messages": HI, "response_format": "json"}, "response_format", "an object"),
+        ({"messages": HI, "response_format": "json"}, "response_format", "only text"),
         ({"messages": HI, "tool_choice": "required"}, "tool_choice", "not forced"),
         ({"messages": HI, "tool_choice": {"type": "function"}}, "tool_choice", "not forced"),
         ({"messages": HI, "top_logprobs": 2}, "top_logprobs", "needs logprobs"),

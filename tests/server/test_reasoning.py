@@ -1,4 +1,4 @@
-"""``reasoning_markers``: stops in the model's reasoning are ignored, unless a request asks."""
+"""``reasoning_markers``: stops in reasoning are ignored; ``separate_reasoning``: it is a part."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from anthropic import Anthropic
+from click.testing import CliRunner
+from openai import OpenAI
 from starlette.testclient import TestClient
 
+from streamdec.cli.serve import serve
 from streamdec.server import create_app
-from tests.server.serving import EchoEngine
+from tests.server.conftest import Served
+from tests.server.serving import EchoEngine, served, tokenizer_in
 
 THINK = ("<think>", "</think>")
 
@@ -51,3 +56,143 @@ def test_the_engine_echoes_the_prompt_which_says_where_the_answer_begins(
 def test_a_request_may_say_it_itself(client: TestClient, more: dict[str, Any], text: str) -> None:
     body = {"prompt": "<think>a STOP</think> b STOP c", "stop": "STOP", **more}
     assert client.post("/v1/completions", json=body).json()["choices"][0]["text"] == text
+
+
+# --- reasoning as a part of its own ---------------------------------------------------------------
+
+THOUGHT = "<think>a STOP</think> b STOP c"
+PARTS = ("a STOP", "user:  b ")
+"""The reasoning and the content of the answer, which is the prompt: "user: <think>a STOP..."."""
+CASES = [(THOUGHT, PARTS), ("a</think>b<think>c STOP", ("user: ac STOPassistant: ", "b"))]
+
+
+@pytest.fixture(scope="module")
+def separating(tokenizer: Any) -> Iterator[str]:
+    app = create_app(tokenizer, EchoEngine(), reasoning_markers=[THINK], separate_reasoning=True)
+    with served(app) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def asked_only(tokenizer: Any) -> Iterator[str]:
+    with served(create_app(tokenizer, EchoEngine(), reasoning_markers=[THINK])) as url:
+        yield url
+
+
+def chat(url: str, text: str, *, is_streamed: bool, **more: Any) -> tuple[str, str]:
+    """What OpenAI's client gets: the reasoning and the content."""
+    options: Any = {"model": "model", "stop": "STOP", **more}
+    options["messages"] = [{"role": "user", "content": text}]
+    with OpenAI(api_key="none", base_url=f"{url}/v1", max_retries=0) as client:
+        if not is_streamed:
+            message = client.chat.completions.create(**options).choices[0].message
+            return getattr(message, "reasoning_content", ""), message.content or ""
+        reasoning = content = ""
+        for chunk in client.chat.completions.create(stream=True, **options):
+            delta = chunk.choices[0].delta
+            reasoning += getattr(delta, "reasoning_content", "")
+            content += delta.content or ""
+        return reasoning, content
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize(("text", "parts"), CASES)
+def test_openais_client(
+    separating: str, text: str, parts: tuple[str, str], is_streamed: bool
+) -> None:
+    assert chat(separating, text, is_streamed=is_streamed) == parts
+    assert chat(separating, text, is_streamed=is_streamed, n=1, logprobs=True) == parts
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_a_chat_may_ask_for_it_or_not(separating: str, asked_only: str, is_streamed: bool) -> None:
+    whole = ("", "user: <think>a STOP</think> b ")
+    for url, asks, parts in (
+        (separating, False, whole),
+        (asked_only, None, whole),
+        (asked_only, True, PARTS),
+    ):
+        extra = {"separate_reasoning": asks}
+        assert chat(url, THOUGHT, is_streamed=is_streamed, extra_body=extra) == parts
+
+
+def test_where_it_starts_may_be_said(separating: str) -> None:
+    extra = {"starts_inside": True}
+    parts = chat(separating, "a</think>b", is_streamed=True, extra_body=extra)
+    assert parts == ("user: a", "bassistant: ")
+
+
+def test_the_helper_of_openais_client_accumulates_the_content(separating: str) -> None:
+    message: Any = {"role": "user", "content": THOUGHT}
+    with (
+        OpenAI(api_key="none", base_url=f"{separating}/v1") as client,
+        client.chat.completions.stream(model="model", messages=[message], stop="STOP") as events,
+    ):
+        final = events.get_final_completion().choices[0].message
+    assert final.content == PARTS[1]
+
+
+@pytest.mark.parametrize("thinking", [None, {"type": "enabled", "budget_tokens": 1024}])
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_anthropics_client(
+    separating: str, asked_only: str, is_streamed: bool, thinking: Any
+) -> None:
+    options: Any = {
+        "model": "model",
+        "max_tokens": 2_000,
+        "messages": [{"role": "user", "content": THOUGHT}],
+        "stop_sequences": ["STOP"],
+        "extra_body": {"thinking": thinking},
+    }
+    url = separating if thinking is None else asked_only
+    with Anthropic(api_key="none", base_url=url, max_retries=0) as client:
+        if is_streamed:
+            with client.messages.stream(**options) as events:
+                message = events.get_final_message()
+        else:
+            message = client.messages.create(**options)
+    blocks = [(each.type, getattr(each, each.type)) for each in message.content]
+    assert blocks == [("text", "user: "), ("thinking", "a STOP"), ("text", " b ")]
+    assert [each.signature for each in message.content if each.type == "thinking"] == [message.id]
+    assert message.stop_sequence == "STOP"
+
+
+def test_thinking_blocks_of_the_conversation_are_reasoning_for_the_template(tmp_path: Any) -> None:
+    """Clients send the blocks of an answer back, with the next question."""
+    tokenizer = tokenizer_in(
+        tmp_path, "{% for m in messages %}[{{ m.reasoning_content }}|{{ m.content }}]{% endfor %}"
+    )
+    blocks = [
+        {"type": "thinking", "thinking": "Hm.", "signature": "msg_1"},
+        {"type": "redacted_thinking", "data": "xyz"},
+        {"type": "text", "text": "Hi!"},
+    ]
+    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": blocks}]
+    body = {"messages": messages, "max_tokens": 50}
+    with TestClient(create_app(tokenizer, EchoEngine())) as client:
+        answer = client.post("/v1/messages", json=body).json()
+    assert answer["content"] == [{"type": "text", "text": "[|Hi][Hm.|Hi!]"}]
+
+
+def test_a_server_without_markers_refuses_to_separate(server: Served) -> None:
+    hi = [{"role": "user", "content": "Hi"}]
+    chat = {"messages": hi, "separate_reasoning": True}
+    error = server.post("/v1/chat/completions", **chat).json()["error"]
+    assert (error["param"], error["code"]) == ("separate_reasoning", "unsupported_parameter")
+    body: Any = {"messages": hi, "max_tokens": 5}
+    for kind, told in (("enabled", "does not know the markers"), ("fast", "thinking.type must")):
+        response = server.post("/v1/messages", **body, thinking={"type": kind})
+        assert response.status_code == 400
+        assert told in response.json()["error"]["message"]
+    for thinking in (None, {"type": "disabled"}):
+        assert server.post("/v1/messages", **body, thinking=thinking).status_code == 200
+    chat["separate_reasoning"] = False
+    assert server.post("/v1/chat/completions", **chat).status_code == 200
+
+
+def test_separate_reasoning_needs_markers(tokenizer: Any) -> None:
+    with pytest.raises(ValueError, match="needs reasoning_markers"):
+        create_app(tokenizer, EchoEngine(), separate_reasoning=True)
+    result = CliRunner().invoke(serve, ["--separate-reasoning"])
+    assert result.exit_code == 2
+    assert "--separate-reasoning needs --reasoning-markers" in result.output

@@ -12,6 +12,7 @@ from streamdec import (
     MockTokenizer,
     StopConditions,
     StopSequenceDecoder,
+    iter_chunks,
     stream,
 )
 from streamdec.protocols import Metaspace
@@ -54,6 +55,27 @@ def test_a_token_is_covered_where_its_text_is_complete(
     ids: list[int], expected: list[tuple[str, tuple[int, ...]]]
 ) -> None:
     assert covered(ids, covering()) == expected
+
+
+def test_streams_with_other_stops_share_chunks_of_sections_and_not_their_ids() -> None:
+    """The same ids give "ab" twice; then "ab" is withheld in the second stream alone."""
+    tokenizer = MockTokenizer.from_tokens([b"aba", b"b"])
+    found = [
+        [
+            (chunk.text, chunk.token_ids)
+            for chunk in iter_chunks(
+                [0, 1],
+                tokenizer,
+                stop=stop,
+                sections={"r": ("<t>", "</t>")},
+                starts_inside=True,
+                return_token_ids=True,
+            )
+        ]
+        for stop in ("ac", "abac")
+    ]
+    assert found[0][:2] == [("ab", ()), ("ab", (0, 1))]
+    assert found[1] == [("ab", ()), ("ab", (0, 1))]
 
 
 def test_a_chunk_that_streams_share_has_the_ids_of_each() -> None:

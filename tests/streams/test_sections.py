@@ -21,6 +21,7 @@ from streamdec import (
     stream,
 )
 from streamdec.streams.options import StreamOptions
+from streamdec.trace import Tracer
 
 TOKENS = [b"<think>", b"Hm", b".</think>\n", b"Hi", b"<", b"/think>", b"\xc3", b"\xa9!"]
 TOKENIZER = MockTokenizer.from_tokens(TOKENS)
@@ -40,6 +41,11 @@ def test_each_chunk_of_an_iterator_is_in_one_section() -> None:
     chunks = [*iter_chunks(IDS, TOKENIZER, sections=SECTIONS)]
     assert shown(chunks) == EXPECTED
     assert [chunk.finish_reason for chunk in chunks if chunk.finish_reason] == ["length"]
+
+
+def test_a_traced_decoder_is_split_too() -> None:
+    decoder = SectionDecoder(TOKENIZER, sections=SECTIONS)
+    assert shown(iter_chunks(IDS, decoder=Tracer(decoder))) == EXPECTED
 
 
 @pytest.mark.anyio

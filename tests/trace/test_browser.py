@@ -195,7 +195,7 @@ def test_it_opens_where_the_text_first_differs(chromium: Browser, tmp_path: Path
     chromium.open(page_of(replace(trace, verdict=verdict), tmp_path))
     assert index(chromium) == 4
     assert chromium.text(".sd-why").startswith(
-        "Here the text first differs from the whole decode: '🦉' came, '<b>' is decoded."
+        "Here the text first differs from the full decode: '🦉' came, '<b>' is decoded."
     )
     assert chromium.text(".verdict") == str(verdict)
     assert (

@@ -73,7 +73,7 @@ def test_the_page_names_no_other_place() -> None:
 def test_what_stands_above() -> None:
     page = html_page(trace_of())
     for told in (
-        "equal to the whole decode: yes",
+        "equal to the full decode: yes",
         "StopSequenceDecoder",
         "byte_fallback",
         "\\nUser:",

@@ -163,7 +163,7 @@ def test_the_verdict_names_the_first_token_that_differs() -> None:
     verdict = tracer.trace().verdict
     assert (verdict.equal, verdict.token_index, verdict.position) == (False, 2, 2)
     assert str(verdict) == (
-        "equal to the whole decode: no, first difference at token 2: 'aaba' came, 'aaBa' is decoded"
+        "equal to the full decode: no, first difference at token 2: 'aaba' came, 'aaBa' is decoded"
     )
 
 
@@ -433,6 +433,6 @@ def test_a_run_of_bad_bytes_is_told() -> None:
     tracer = Tracer(DecodeStream(MockTokenizer.from_tokens(RUNS, decoder="byte_fallback")))
     assert "".join([*tracer.step_batch([0, 2, 3, 4, 5, 1]), tracer.flush()]) == " a日\ufffdb"
     assert str(tracer.trace().verdict) == (
-        "equal to the whole decode: yes (but for runs of bad bytes, "
+        "equal to the full decode: yes (but for runs of bad bytes, "
         'which byte_fallback="exact" gives as decode() does)'
     )

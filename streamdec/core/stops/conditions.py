@@ -54,10 +54,10 @@ class StopConditions(_Fields):
     if two patterns match up to the same code point with the same length, the first wins.
 
     Args:
-        stop: stop strings. Their text is not given out (*hidden*).
-        stop_token_ids: ids that end the stream; their own text is not given out.
-        visible_stop: stop strings whose text is given out. One that is both is hidden.
-        visible_stop_token_ids: ids that end the stream, and whose text is given out. One that is
+        stop: stop strings. Their text is not output (*hidden*).
+        stop_token_ids: ids that end the stream; their own text is not output.
+        visible_stop: stop strings whose text is output. One that is both is hidden.
+        visible_stop_token_ids: ids that end the stream, and whose text is output. One that is
             both is hidden.
         include_stop_str_in_output: show every stop: strings, patterns, ids, sequences,
             end-of-sequence.
@@ -95,7 +95,7 @@ class StopConditions(_Fields):
             found, so fewer than this are ever withheld. Must be given where a match may be of any
             length.
         max_stop_length: the most code points of a stop string, a marker or a match of
-            ``stop_regex``, and the most ids of a sequence. For conditions that strangers ask for.
+            ``stop_regex``, and the most ids of a sequence. For untrusted conditions.
             Checked, and not kept. None is no bound.
         max_total_length: likewise for all of these together, and the sources of the patterns.
             Memory and the cost of making conditions grow with it.

@@ -148,13 +148,12 @@ class PromptMarkers:
 
     Args:
         sections: pairs of an opening and a closing marker. A marker of two sections opens one.
-        tokenizer: of the streams.
+        tokenizer: of the streams. It is not kept: what is cached for it would never be freed.
     """
 
-    __slots__ = ("_by_id", "_by_text", "_tokenizer")
+    __slots__ = ("_by_id", "_by_text")
 
     def __init__(self, sections: Sections, tokenizer: Decoder) -> None:
-        self._tokenizer = tokenizer
         self._by_id: dict[int, int] = {}
         self._by_text: dict[str, int] = {}
         openings = [(opening, state) for state, (opening, _) in enumerate(sections, 1)]
@@ -165,7 +164,7 @@ class PromptMarkers:
             elif isinstance(marker, str):
                 self._by_text.setdefault(marker, state)
 
-    def state_after(self, prompt: Sequence[SupportsIndex]) -> int:
+    def state_after(self, tokenizer: Decoder, prompt: Sequence[SupportsIndex]) -> int:
         """Return the gate's state after ``prompt``: that of its last marker; OPEN without one."""
         backwards, size, state = [*reversed(prompt)], len(prompt), OPEN
         for token_id, after in self._by_id.items():
@@ -174,7 +173,7 @@ class PromptMarkers:
         if not self._by_text or not size:
             return state
         rest = [*map(index, reversed(backwards[:size]))]
-        text = self._tokenizer.decode(rest, skip_special_tokens=False)
+        text = tokenizer.decode(rest, skip_special_tokens=False)
         found = [each for each in self._by_text if each in text]
         if not found:
             return state

@@ -1,7 +1,7 @@
 r"""Stop regexes, read and judged before any text comes.
 
 A pattern is one of Python's ``re``: the standard library's own parser says what it means, and it is
-spelled anew from what the parser found, in the few words that ``re`` and other engines read alike.
+spelled again from what the parser found, in the few words that ``re`` and other engines read alike.
 So a pattern never means something that only another engine makes of it. (Which characters are
 letters, digits, spaces, and equal but for their case, is for the engine to say.)
 
@@ -33,9 +33,12 @@ CLASSES = {
 }
 CHARACTERS = ("LITERAL", "NOT_LITERAL", "ANY", "IN")
 UNTESTED = "(?:|(?!))"
-"""Matches the empty text, and keeps ``regex`` from two optimisations that are wrong. At the end of
-the text it leaves out a repeated part unless what comes after the repeat can follow. And it makes
-``[^ab]`` of the alternatives ``[^a]|[^b]``."""
+"""Matches the empty text, and keeps ``regex`` from optimisations. Two are wrong: at the end of the
+text it leaves out a repeated part unless what comes after the repeat can follow, and it makes
+``[^ab]`` of the alternatives ``[^a]|[^b]``. One is slow: the search for a partial match of a long
+run of characters takes time that is cubic in its length, whatever its timeout is."""
+LONGEST_RUN = 16
+"""Characters of a pattern in a row before UNTESTED."""
 NEVER = "can never match where it has (?!) or (?<!)"
 BOUNDARIES = {"AT_BOUNDARY": r"\b", "AT_NON_BOUNDARY": r"\B"}
 
@@ -150,10 +153,14 @@ class _Speller:
 
     def _spell(self, tree: Any, place: _Place) -> str:
         found = []
-        follow = place.follow
+        follow, run = place.follow, 0
         for part in reversed(tree.data):
             (op, value), here = part, place._replace(follow=follow)
             found.append(self._part(op.name, value, here))
+            run = run + 1 if op.name in CHARACTERS else 0
+            if run == LONGEST_RUN:
+                found.append(UNTESTED)
+                run = 0
             follow += _parser.SubPattern(tree.state, [part]).getwidth()[0]
         return "".join(reversed(found))
 

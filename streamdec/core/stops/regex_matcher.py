@@ -33,6 +33,11 @@ __all__ = ["RegexStops", "matcher_of"]
 TIMEOUT = 0.5
 """Seconds of CPU time for one step of the matcher, and again for finding what is withheld: so one
 second for a token. (Within one search ``regex`` counts the time of all threads.)"""
+FREE_TIME = 0.002
+"""Seconds of each step that do not count for its stream. Ordinary patterns take a tenth of this."""
+STREAM_TIMEOUT = 5.0
+"""Seconds beyond these for all steps of a stream: a pattern that takes almost TIMEOUT at each token
+ends the stream after ten tokens."""
 
 
 class RegexTail(NamedTuple):
@@ -44,6 +49,8 @@ class RegexTail(NamedTuple):
     """No match begins before this place in it."""
     is_place: bool
     """Whether ``^`` matches there: stops were enabled there, or the generated text begins there."""
+    spent: float = 0.0
+    """Seconds of CPU time beyond FREE_TIME that the stream's steps took. Not part of a snapshot."""
 
 
 START = RegexTail("", 0, True)
@@ -162,11 +169,22 @@ class RegexStops:
         """See Matcher. Raises StopRegexTimeoutError."""
         if not text:
             return tail, None
-        deadline = thread_time() + TIMEOUT
+        began = thread_time()
+        deadline = began + TIMEOUT
         hit = None if ignore else self._first(tail, text, deadline)
         if hit is not None:
             return tail, hit
-        return self._cut(tail._replace(text=tail.text + text), deadline), None
+        after = self._cut(tail._replace(text=tail.text + text), deadline)
+        spent = max(tail.spent + thread_time() - began - FREE_TIME, 0.0)
+        if spent > STREAM_TIMEOUT:
+            sources = [each.source for each in self._regexes]
+            raise StopRegexTimeoutError(
+                f"stop_regex {', '.join(map(repr, sources)):.100} took more than {STREAM_TIMEOUT} "
+                "seconds on the text of one stream: rewrite it so that a text matches in few ways "
+                "only",
+                sources[0],
+            )
+        return after._replace(spent=spent), None
 
     def _first(self, tail: RegexTail, text: str, deadline: float) -> Hit | None:
         _, best = self._strings.step(self._strings_tail(tail), text)
@@ -190,7 +208,7 @@ class RegexStops:
             size = max(len(self._strings_tail(tail)), self._begun(tail, deadline))
         left_out = max(len(tail.text) - size, 0)
         is_place = tail.is_place and tail.floor >= left_out
-        return RegexTail(tail.text[left_out:], max(tail.floor - left_out, 0), is_place)
+        return RegexTail(tail.text[left_out:], max(tail.floor - left_out, 0), is_place, tail.spent)
 
     def _begun(self, tail: RegexTail, deadline: float) -> int:
         return max(each.begun(tail, deadline) for each in self._regexes)
@@ -198,16 +216,16 @@ class RegexStops:
     def skip(self, tail: RegexTail, text: str) -> RegexTail:
         """See Matcher."""
         if not self._reach:
-            return START
+            return START._replace(spent=tail.spent)
         before = _end(tail.text + text, self._longest_tail)
-        return RegexTail(before, len(before), True)
+        return RegexTail(before, len(before), True, tail.spent)
 
     def restart(self, tail: RegexTail) -> RegexTail:
         """See Matcher."""
         if not self._reach:
-            return START
+            return START._replace(spent=tail.spent)
         is_place = tail.is_place and tail.floor == len(tail.text)
-        return RegexTail(tail.text, len(tail.text), is_place)
+        return RegexTail(tail.text, len(tail.text), is_place, tail.spent)
 
     def jailed(self, tail: RegexTail) -> str:
         """See Matcher. Raises StopRegexTimeoutError."""
@@ -222,7 +240,7 @@ class RegexStops:
 
     def dump(self, tail: RegexTail) -> list[Any]:
         """See Matcher."""
-        return list(tail)
+        return [tail.text, tail.floor, tail.is_place]
 
     def load(self, data: Any) -> RegexTail:
         """See Matcher. Raises StopRegexTimeoutError."""

@@ -30,7 +30,7 @@ made in microseconds, and is warm from the start, since the table belongs to the
 >>> from streamdec.core.tables import table_for
 >>> tokenizer = MockTokenizer()
 >>> stops = stop_set_for(tokenizer, table_for(tokenizer), StopConditions("\nUser:"))
->>> letters_of("Hi") & stops.first.alert            # no letter of it can begin a stop
+>>> letters_of("Hi") & stops.first.alert            # no letter can begin a stop
 0
 >>> letters_of("Hi") < stops.first.free             # which shows already by their order
 True
@@ -286,7 +286,7 @@ class StopSet:
             return self.first
         if self._prompt_markers is None:
             self._prompt_markers = PromptMarkers(sections, tokenizer)
-        return self.at(self._prompt_markers.state_after(prompt))
+        return self.at(self._prompt_markers.state_after(tokenizer, prompt))
 
     def at(self, gate: int) -> Matching:
         """Return the state of a stream that begins in this state of the gate."""

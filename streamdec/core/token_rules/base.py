@@ -68,7 +68,7 @@ class _Elements(dict[int, Element]):
     def __init__(
         self, decoder: TableDecoder, prepare: Callable[[str | bytes], Element], skip: bool
     ) -> None:
-        # Weak, because tables live as long as their tokenizer; whoever steps holds the tokenizer.
+        # Weak, because tables live as long as their tokenizer; a stream holds the tokenizer.
         try:
             self._decoder: Callable[[], TableDecoder | None] = weakref.ref(decoder)
         except TypeError:  # no weak references to it: then it lives as long as its table

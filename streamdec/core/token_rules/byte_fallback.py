@@ -48,7 +48,7 @@ def fallback_bytes(piece: str | bytes) -> bytes:
     return piece.encode() if byte is None else bytes([byte])
 
 
-# --- runs of byte tokens, as the whole decode renders them ----------------------------------------
+# --- runs of byte tokens, as the full decode renders them ----------------------------------------
 
 # An open run as a state: None (no run), BROKEN, or (links, length, unfinished character), the links
 # being (links before, byte): appending is O(1), and older states stay what they were.

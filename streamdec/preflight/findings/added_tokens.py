@@ -1,4 +1,4 @@
-"""Rules about added tokens: where the files differ, and what becomes of it after loading."""
+"""Rules about added tokens: where the files differ, and the tokens after loading."""
 
 from __future__ import annotations
 

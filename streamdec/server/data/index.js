@@ -79,7 +79,7 @@
     const { finish_reason: reason, stop_reason: by } = end || last || {};
     const why = { stop: by == null ? "the engine ended" : `the stop ${typeof by === "string" ? quoted(by) : by}`,
       length: "as many tokens as were asked for", abort: "it was aborted", error: "an error" }[reason] || "its end";
-    say(`${count} tokens; ended by ${why}. ${error ? error : `The text is that of the whole decode: ${verdict.equal === null ? "not compared" : verdict.equal ? "yes" : "no"}.`}`,
+    say(`${count} tokens; ended by ${why}. ${error ? error : `The text is that of the full decode: ${verdict.equal === null ? "not compared" : verdict.equal ? "yes" : "no"}.`}`,
       error || verdict.equal === false ? "problem" : verdict.equal ? "yes" : "");
   };
 

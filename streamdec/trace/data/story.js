@@ -168,7 +168,7 @@ const streamdecStory = ({ options = {}, conditions = null, redacted = false } = 
   const explain = (index) => {
     const token = tokens[index], said = [];
     if (verdict && verdict.equal === false && verdict.token_index === index) {
-      said.push([`Here the text first differs from the whole decode: ${visible(verdict.reason)}.`]);
+      said.push([`Here the text first differs from the full decode: ${visible(verdict.reason)}.`]);
     }
     if (token.kind === "unknown") said.push(["The tokenizer has no token with this id."]);
     if (token.finish_reason === "stop") return [...said, ...explainStop(token, index)];

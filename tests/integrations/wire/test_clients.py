@@ -326,7 +326,7 @@ def test_the_events_of_a_message(server: Server) -> None:
     found = lines(server, "/v1/messages", stop_sequences=["\nUser:"])
     names = [line[7:] for line in found if line.startswith("event: ")]
     assert names == [
-        *("message_start", "content_block_start", "ping"),
+        *("message_start", "ping", "content_block_start"),
         *("content_block_delta", "content_block_delta"),
         *("content_block_stop", "message_delta", "message_stop"),
     ]

@@ -1,0 +1,240 @@
+"""Bound what the parts of a ``tokenizer.json`` may do to the length of a text, before they run.
+
+In: the file. Out: nothing, or an error. Twenty decoders that replace ``a`` with ``aa`` make a
+million letters of one. The library runs a normalizer on the added tokens while it loads a file.
+
+The weight of a character is the most characters that the remaining stages make of it. The stages
+are read backwards: before the last one each character has the weight 1. A stage that replaces a
+pattern adds to the weight of the characters in the pattern what its content weighs more than they.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from streamdec.errors import TokenizerLoadError
+
+__all__ = ["MAX_PROBED", "check_growth", "growth_of"]
+
+MAX_STAGES = 256
+"""Stages of one part; the largest known chain has 40."""
+MAX_TEXTS = 2**14
+"""Characters of all patterns and contents of one part."""
+MAX_DECODED, MAX_ENCODED = 16, 128
+"""Characters of one character. Known decoders make 3, and known normalizers 18."""
+MAX_PROBED = 32
+"""The growth up to which long probes are encoded."""
+
+_PARTS = {
+    "decoder": ("decoders", MAX_DECODED),
+    "normalizer": ("normalizers", MAX_ENCODED),
+    "pre_tokenizer": ("pretokenizers", MAX_ENCODED),
+}
+_CHANGES: dict[object, Callable[[str], str]] = {
+    "NFC": partial(unicodedata.normalize, "NFC"),
+    "NFD": partial(unicodedata.normalize, "NFD"),
+    "NFKC": partial(unicodedata.normalize, "NFKC"),
+    "NFKD": partial(unicodedata.normalize, "NFKD"),
+    "Lowercase": str.lower,
+}
+_SLICE = 2**20
+# No writer of JSON escapes a letter. In a file that does, keys cannot be found by their bytes.
+_ESCAPED_LETTER = re.compile(rb"\\u00(?:[46][1-9A-Fa-f]|[57][0-9Aa]|5[Ff])")
+_SOMETHING = re.compile(
+    r"(?:\\[sSdDwWnrt]|\[(?:[^\[\]\\]|\\.)+\]|[^\\\[\](){}*?+.^$|])"
+    r"(?:\+|\{[1-9][0-9]*(?:,[0-9]*)?\})?(?![*?+{])"
+)
+"""The start of a regex that only matches at least one character, if it has no alternatives."""
+_BYTE_LEVEL = 6
+"""Four bytes of a character, and a space before it, which is two letters in the second stage."""
+
+
+def check_growth(content: bytes, name: str) -> None:
+    """Raise TokenizerLoadError, which names ``name``, if a part makes texts too long."""
+    for part, data in _parts(content):
+        key, limit = _PARTS[part]
+        stages = list(_stages(data, key))
+        if len(stages) > MAX_STAGES:
+            what = f"{len(stages)} stages, and at most {MAX_STAGES} are allowed"
+            raise TokenizerLoadError(f"{name}: the {part} has {what}")
+        if part == "decoder":
+            stages = [stage for stage in stages if stage.get("type") != "ByteLevel"]
+        size = sum(len(text) for text in _texts(stages))
+        if size > MAX_TEXTS:
+            what = (
+                f"patterns and contents of {size} characters, and at most {MAX_TEXTS} are allowed"
+            )
+            raise TokenizerLoadError(f"{name}: the {part} has {what}")
+        if _growth(stages) > limit:
+            what = f"more than {limit} characters of one, which no known tokenizer does"
+            raise TokenizerLoadError(f"{name}: the {part} may make {what}")
+
+
+def growth_of(normalizer: Any, pre_tokenizer: Any) -> float:
+    """Return how many characters of one these parts make at most. They are JSON data or None."""
+    stages = [*_stages(normalizer, "normalizers"), *_stages(pre_tokenizer, "pretokenizers")]
+    return _growth(stages)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def _parts(content: bytes) -> Iterator[tuple[str, Any]]:
+    """Yield the parts that change texts, without parsing the vocabulary if possible."""
+    if _ESCAPED_LETTER.search(content):
+        try:
+            data = json.loads(content.decode("utf-8-sig", "replace"))
+        except (ValueError, RecursionError):
+            return
+        yield from ((part, data.get(part)) for part in _PARTS if isinstance(data, dict))
+        return
+    for part in _PARTS:
+        key = f'"{part}"'.encode()
+        end = content.find(key) + len(key)
+        while end >= len(key):
+            # A token of this name has a number, not a part.
+            if content[end : end + 64].lstrip(b" \t\r\n:")[:1] in (b"{", b""):
+                yield part, _value(content, end)
+            end = content.find(key, end) + len(key)
+
+
+def _value(content: bytes, place: int) -> Any:
+    """Return the JSON value at ``place``, after a colon; None if it is malformed."""
+    for end in (place + _SLICE, len(content)):
+        text = content[place:end].decode("utf-8", "replace").lstrip(" \t\r\n:")
+        try:
+            return json.JSONDecoder().raw_decode(text)[0]
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+def _stages(part: Any, key: str) -> Iterator[dict[str, Any]]:
+    """Yield the stages of a part, Sequences flattened. What is malformed the library refuses."""
+    if isinstance(part, dict):
+        inner = part.get(key)
+        if part.get("type") == "Sequence" and isinstance(inner, list):
+            for stage in inner:
+                yield from _stages(stage, key)
+        else:
+            yield part
+
+
+# --- weighing -------------------------------------------------------------------------------------
+
+
+class _Weights:
+    """The weights of characters before a stage."""
+
+    def __init__(self, named: str) -> None:
+        self.other: float = 1
+        """The weight of each character that no stage names."""
+        self.named: dict[str, float] = dict.fromkeys(named, 1)
+
+    def of(self, text: str) -> float:
+        return sum(self.named.get(letter, self.other) for letter in text)
+
+    @property
+    def most(self) -> float:
+        return max(self.other, *self.named.values(), 1)
+
+    def insert(self, weight: float) -> None:
+        """Count a text of this weight beside each character."""
+        self.other += weight
+        self.named = {letter: known + weight for letter, known in self.named.items()}
+
+    def raise_to(self, weight: float) -> None:
+        """Count at least this weight for each character."""
+        self.other = max(self.other, weight)
+        self.named = {letter: max(known, weight) for letter, known in self.named.items()}
+
+    def replace(self, pattern: str, content: str) -> None:
+        """Count the replacement of a literal pattern."""
+        more = (self.of(content) - self.of(pattern)) / len(pattern)
+        if more > 0:
+            for letter in set(pattern):
+                self.named[letter] += more
+
+    def change(self, how: Callable[[str], str]) -> None:
+        """Count a change of each character by itself."""
+        changed = {letter: self.of(how(letter)) for letter in self.named}
+        self.named = {letter: max(self.named[letter], changed[letter]) for letter in changed}
+
+
+def _growth(stages: list[dict[str, Any]]) -> float:
+    """Return the most characters that ``stages`` make of one, or a figure above all limits."""
+    texts = "".join(_texts(stages))
+    weights = _Weights(texts + unicodedata.normalize("NFKD", texts))
+    for stage in reversed(stages):
+        _count(weights, stage)
+        if weights.most > MAX_ENCODED:
+            break
+    return weights.most
+
+
+def _texts(stages: list[dict[str, Any]]) -> list[str]:
+    return [text for stage in stages for text in _rule(stage) or () if text]
+
+
+def _count(weights: _Weights, stage: dict[str, Any]) -> None:
+    kind, rule = stage.get("type"), _rule(stage)
+    if rule is not None:
+        pattern, content = rule
+        if pattern:
+            weights.replace(pattern, content)
+        elif pattern is None:
+            weights.raise_to(weights.of(content))
+        else:
+            weights.insert(weights.of(content))
+    elif kind in _CHANGES:
+        # A character of the text is expanded once, one that a stage made each time.
+        weights.change(_CHANGES[kind])
+    elif kind == "ByteLevel":
+        weights.raise_to(_BYTE_LEVEL * weights.most)
+    elif kind == "Precompiled":
+        weights.raise_to(_longest_entry(stage.get("precompiled_charsmap")) * weights.most)
+
+
+def _rule(stage: dict[str, Any]) -> tuple[str | None, str] | None:
+    """Return what a stage replaces and by what; None for stages of another kind.
+
+    The pattern is ``""`` for what may match between all characters, and None for a regex that
+    matches one at least.
+    """
+    kind, pattern = stage.get("type"), stage.get("pattern")
+    if kind == "Replace" and isinstance(pattern, dict):
+        content = str(stage.get("content", ""))
+        if "String" in pattern:
+            return str(pattern["String"]), content
+        regex = str(pattern.get("Regex", ""))
+        return _of_regex(regex), content
+    if kind == "BPEDecoder":
+        return str(stage.get("suffix", "")), " "
+    if kind == "CTC":
+        return str(stage.get("word_delimiter_token", "")), " "
+    if kind == "BertNormalizer":
+        return "", "  "  # spaces around a Chinese character
+    if kind == "Prepend":
+        return "", str(stage.get("prepend", ""))
+    return None
+
+
+def _of_regex(regex: str) -> str | None:
+    return None if _SOMETHING.match(regex) and "|" not in regex else ""
+
+
+def _longest_entry(charsmap: object) -> int:
+    """Return the most characters by which a SentencePiece normalizer replaces one."""
+    try:
+        data = base64.b64decode(str(charsmap))
+    except ValueError:  # the library refuses it
+        return 1
+    size = int.from_bytes(data[:4], "little")
+    entries = data[4 + size :].split(b"\0")
+    return max(len(entry.decode("utf-8", "replace")) for entry in entries)
