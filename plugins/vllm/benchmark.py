@@ -35,6 +35,7 @@ class Case(NamedTuple):
 
     name: str
     stops: int = 0
+    own: bool = False
     requests: int = 256
     tokens: int = 96
     at_once: int = 1
@@ -47,6 +48,8 @@ CASES = (
     Case("no stops"),
     Case("4 stops", 4),
     Case("64 stops", 64),
+    Case("4 stops of its own", 4, own=True),
+    Case("64 stops of its own", 64, own=True),
     Case("4 stops, 4 tokens a step", 4, at_once=4),
     Case("stray bytes", requests=16, tokens=1_500, stray=True),
 )
@@ -72,10 +75,14 @@ CONTESTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 def requests_of(
     case: Case, ids: list[int], turn: object, *, detokenize: bool
 ) -> list[EngineCoreRequest]:
-    """The requests of a case. Their stops differ from request to request and from turn to turn."""
-    draw = random.Random(f"{turn}")
+    """The requests of a case.
+
+    Their stops are the same, and new in each turn. In a case of ``own`` stops each request has
+    others.
+    """
     made = []
     for number in range(case.requests):
+        draw = random.Random(f"{turn} {number if case.own else 0}")
         stops = [f"\n\n{draw.getrandbits(20):05x}top {k}:" for k in range(case.stops)]
         params = SamplingParams(
             stop=stops if detokenize else None,

@@ -242,11 +242,7 @@ def _plain(value: Any) -> Any:
 
 def _texts(name: str, given: Any) -> tuple[str, ...]:
     """Each once, in one order."""
-    texts = _listed(given)
-    for text in texts:
-        _check_text(name, text)
-    # Plain strings: those of NumPy and other subclasses may compare in their own way.
-    return tuple(sorted({str.__str__(text) for text in texts}))
+    return tuple(sorted(_in_order(name, given)))
 
 
 def _in_order(name: str, given: Any) -> tuple[str, ...]:
@@ -254,7 +250,8 @@ def _in_order(name: str, given: Any) -> tuple[str, ...]:
     texts = _listed(given)
     for text in texts:
         _check_text(name, text)
-    return tuple(dict.fromkeys(str.__str__(text) for text in texts))
+    # Plain strings: those of NumPy and other subclasses may compare in their own way.
+    return tuple(dict.fromkeys(map(str.__str__, texts)))
 
 
 def _check_text(name: str, text: object) -> None:
@@ -271,8 +268,7 @@ def _check_text(name: str, text: object) -> None:
 
 def _ids(name: str, given: Ids) -> tuple[int, ...]:
     tolist = getattr(given, "tolist", None)
-    ids = tolist() if tolist is not None else given
-    ids = _listed(ids)
+    ids = _listed(given if tolist is None else tolist())
     return tuple(sorted({check_token_id(token_id, what=name) for token_id in ids}))
 
 
