@@ -24,6 +24,8 @@ __all__ = ["MAX_PROBED", "check_growth", "growth_of"]
 
 MAX_STAGES = 256
 """Stages of one part; the largest known chain has 40."""
+MAX_DEPTH = 128
+"""Sequences in Sequences. serde_json, which the library reads with, refuses deeper JSON."""
 MAX_TEXTS = 2**14
 """Characters of all patterns and contents of one part."""
 MAX_DECODED, MAX_ENCODED = 16, 128
@@ -115,13 +117,13 @@ def _value(content: bytes, place: int) -> Any:
     return None
 
 
-def _stages(part: Any, key: str) -> Iterator[dict[str, Any]]:
+def _stages(part: Any, key: str, depth: int = 0) -> Iterator[dict[str, Any]]:
     """Yield the stages of a part, Sequences flattened. What is malformed the library refuses."""
-    if isinstance(part, dict):
+    if isinstance(part, dict) and isinstance(part.get("type"), str) and depth <= MAX_DEPTH:
         inner = part.get(key)
-        if part.get("type") == "Sequence" and isinstance(inner, list):
+        if part["type"] == "Sequence" and isinstance(inner, list):
             for stage in inner:
-                yield from _stages(stage, key)
+                yield from _stages(stage, key, depth + 1)
         else:
             yield part
 

@@ -13,7 +13,13 @@ from tokenizers import Tokenizer
 
 from streamdec import load_tokenizer
 from streamdec.backends._common import guarded
-from streamdec.backends._growth import MAX_DECODED, MAX_ENCODED, MAX_STAGES, growth_of
+from streamdec.backends._growth import (
+    MAX_DECODED,
+    MAX_ENCODED,
+    MAX_STAGES,
+    check_growth,
+    growth_of,
+)
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from tests.support.zoo import shared_tokenizers
@@ -106,6 +112,39 @@ def test_where_the_part_stands_does_not_matter() -> None:
     ):
         with pytest.raises(TokenizerLoadError, match="the decoder may make"):
             HuggingFaceTokenizer(other)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["type", "pattern", "String", "Regex", "content", "prepend", "suffix", "decoders"]
+            )
+            | st.text(max_size=3),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(part=st.sampled_from([*INNER]), data=ANYTHING | st.lists(ANYTHING, max_size=3))
+def test_a_malformed_part_is_left_to_the_library(part: str, data: Any) -> None:
+    """It refuses the file, or reads it as something that does not make texts too long."""
+    check_growth(document(**{part: data}).encode(), "t")
+    check_growth(document(**{part: {"type": "Sequence", INNER[part]: data}}).encode(), "t")
+
+
+def test_sequences_in_sequences_may_be_deep() -> None:
+    stage: Any = literal("a", "aa")
+    for _ in range(450):
+        stage = {"type": "Sequence", "decoders": [stage]}
+    check_growth(document(decoder=stage).encode(), "t")
+    with pytest.raises(TokenizerLoadError):
+        HuggingFaceTokenizer(document(decoder=stage))
 
 
 def test_what_grows_less_is_loaded() -> None:
