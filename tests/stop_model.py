@@ -1098,8 +1098,7 @@ def draw_conditions(
         max_tokens=high,
         ignore_eos=rng.random() < 0.1,
         eos_token_ids=some(0.15, draw_id),
-        # Sequences within an exact run that they break have open corners (proof.md): not drawn.
-        stop_token_sequences=() if bare.byte_fallback == "exact" else some(0.3, draw_sequence),
+        stop_token_sequences=some(0.3, draw_sequence),
         enable_stops_after=draw_marker(0.7) if gated else None,
         disable_stops_after=draw_marker(0.7) if gated else None,
         ignore_stops_between=sections,

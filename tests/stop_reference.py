@@ -781,10 +781,6 @@ def situations(draw: st.DrawFn, features: Features = ALL, max_size: int = 16) ->
     options = draw(_options(features))
     ids = draw(_ids(table, features, max_size))
     prompt = draw(_prompt(table, features)) if features.prompts else ()
-    exact = table.decoder == "byte_fallback" and options.byte_fallback == "exact"
-    # Reading: with exact runs nothing says what a sequence does that begins within a run that it
-    # breaks (the U+FFFD of the run's first bytes are out when the run is cut): never drawn.
-    features = replace(features, sequences=features.sequences and not exact)
     ids, met = draw(st.just(Meeting(ids)) | _meeting(table, ids, features))
     text = _whole_text(table, prompt, ids, options)
     conditions = replace(draw(_conditions(text, ids, features)), **met)
