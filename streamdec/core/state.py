@@ -97,7 +97,7 @@ class StreamState(Counters):
         self._table: Table = table
         self._stops: StopSet = stop_set_for(tokenizer, table, conditions)
         self._limit = conditions.max_tokens
-        self._primed: State = table.prime(prompt)
+        self._primed: State = table.state(table.row(table.prime(prompt)))  # one object for equals
         self._start = self._stops.after_prompt(tokenizer, prompt)
         self._num_prompt_tokens: int = len(prompt)
         self._recorder: Recorder | None = None
