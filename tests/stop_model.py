@@ -771,8 +771,7 @@ class Reading:
             if self.may_begin(points, start, era) and self.may_become_hidden(points, start, era)
         )
         size = next(starts, len(points))
-        first = self.first_of_sequence(number, era)
-        if first is not None:
+        for first in self.firsts_of_sequences(number, era):
             # What the earlier tokens alone would have given is theirs.
             alone = self.decode(self.operations_before(first), closed=True)[0]
             cut = (
@@ -798,16 +797,17 @@ class Reading:
                 return True
         return False
 
-    def first_of_sequence(self, number: int, era: Era) -> int | None:
-        """The first token of the longest end of the ids that may become a hidden sequence."""
+    def firsts_of_sequences(self, number: int, era: Era) -> Iterator[int]:
+        """The first token of each end of the ids that may become a hidden sequence."""
         if self.model.shown:
-            return None
+            return
         for first in range(era.token, number):
             end = tuple(self.ids[first:number])
-            for sequence in self.conditions.stop_token_sequences:
-                if len(sequence) > len(end) and sequence[: len(end)] == end:
-                    return first
-        return None
+            if any(
+                len(each) > len(end) and each[: len(end)] == end
+                for each in self.conditions.stop_token_sequences
+            ):
+                yield first
 
     # --- the end ----------------------------------------------------------------------------------
 
