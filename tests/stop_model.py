@@ -875,7 +875,12 @@ class Reading:
         kept = len(points)
         if self.model.table.exact:  # what the tokens before it alone have given
             before = self.operations_before(first)
-            kept, points = len(self.decode(before)[0]), self.decode(before, closed=True)[0]
+            points = self.decode(before, closed=True)[0]
+            # What was decided since then, and is the same, was matched then.
+            pairs = zip(points, known, strict=False)
+            same = (one.text == other.text and other.last < first for one, other in pairs)
+            kept = sum(itertools.takewhile(bool, same))
+            kept = max(kept, len(self.decode(before)[0]))
         else:
             points = points + self.left_over(known, kept, count, first)
         finish, _ = self.read(points, kept, era, number)
