@@ -147,6 +147,14 @@ def test_starts_inside_overrides_the_prompt(prompt: list[int], inside: bool, tex
     assert text_of(conditions, prompt, [A, X, CLOSE, A, X]) == text
 
 
+@pytest.mark.parametrize("spelling", [b" <think>", b"<think>\n", b"<<think>", b".<think>"])
+def test_a_text_that_is_part_of_another_token_too_is_searched_in_the_text(spelling: bytes) -> None:
+    tokens = [*TOKENS, b" ", b".", b"<", spelling]
+    tokenizer = MockTokenizer.from_tokens(tokens)
+    decoder = StopSequenceDecoder(tokenizer, BOTH, [len(TOKENS) + 3])
+    assert decoder.step_batch([A, X]).text == "ax"
+
+
 def test_a_marker_that_is_an_id_is_only_that_id() -> None:
     conditions = StopConditions("x", ignore_stops_between=(OPEN, CLOSE))
     assert text_of(conditions, [OPEN], [A, X, CLOSE, X]) == "ax</think>"
@@ -230,3 +238,14 @@ def test_prompts_and_answers_of_real_tokenizers(
     if expected is None:
         expected = answer[: answer.rindex("STOP")]
     assert text.strip() == expected.strip()
+
+
+@pytest.mark.parametrize("prompt", ["Hi Thought", "Thought", "A\nThought", "Thoughts"])
+def test_a_marker_that_is_a_word_is_found_in_all_prompts(
+    real: LoadedTokenizer, prompt: str
+) -> None:
+    prompt_ids = real.encode(prompt, add_special_tokens=False).ids
+    conditions = StopConditions("STOP", ignore_stops_between=("Thought", "Answer"))
+    decoder = StopSequenceDecoder(real, conditions, prompt_ids)
+    ids = real.encode("a STOP b", add_special_tokens=False).ids
+    assert decoder.step_batch(ids).finish_reason is None
