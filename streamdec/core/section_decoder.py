@@ -265,6 +265,7 @@ class SectionDecoder(StopSequenceDecoder):
         self._read_piece(text, parts)
         if chunk.finish_reason is not None:
             self._release_tail(len(self._tail), parts)
+            self._turns, self._own_left = (), NONE_LEFT  # a stop may have cut their text
         elif self._tail and (jailed := super().jailed):
             self._release_tail(len(self._tail) - self._needed(jailed), parts)
         if self._tail:

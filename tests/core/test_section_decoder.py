@@ -277,6 +277,19 @@ def test_a_marker_that_is_the_last_id_is_not_output(stops: StopConditions, ids: 
     assert "</t>" not in "".join(chunk.text for chunk in chunks)
 
 
+@pytest.mark.parametrize("stop", ["<t>", "t>", "t"])
+@pytest.mark.parametrize("opening", [0, 1, 3])
+def test_a_stream_whose_stop_cut_the_text_of_a_marker_can_be_restored(
+    stop: str, opening: int
+) -> None:
+    decoder = SectionDecoder(TOKENIZER, StopConditions(stop), sections={"r": (opening, 2)})
+    decoder.step_batch([3] if opening == 3 else [0, 1])
+    assert decoder.finish_reason == "stop"
+    restored = SectionDecoder.restore(TOKENIZER, json.loads(json.dumps(decoder.snapshot())))
+    assert (restored.section, restored.match) == (decoder.section, decoder.match)
+    assert restored.snapshot() == decoder.snapshot()
+
+
 @pytest.mark.parametrize(
     ("prompt", "starts_inside", "section"),
     [([], None, None), ([3], None, "r"), ([3, 2], None, None), ([], True, "r"), ([3], False, None)],
