@@ -76,7 +76,7 @@ class Front:
     """The names of the model. The first is the default."""
     limits: ServerLimits = field(default_factory=ServerLimits)
     eos_token_ids: Sequence[int] = ()
-    reasoning_markers: Sequence[tuple[str, str]] = ()
+    reasoning_markers: Sequence[tuple[str | int, str | int]] = ()
     separates_reasoning: bool = False
     """Whether chats and messages have the reasoning as a part of its own."""
     has_simple_template: bool = False
