@@ -143,9 +143,10 @@ class SectionDecoder(StopSequenceDecoder):
         starts_inside: bool | None = None,
         **options: Any,
     ) -> None:
-        for name, value in (("keep_markers", keep_markers), ("starts_inside", starts_inside)):
-            if not isinstance(value, bool) and (name == "keep_markers" or value is not None):
-                raise TypeError(f"{name} must be True or False, not {value!r:.40}")
+        if not isinstance(keep_markers, bool):
+            raise TypeError(f"keep_markers must be True or False, not {keep_markers!r:.40}")
+        if starts_inside is not None and not isinstance(starts_inside, bool):
+            raise TypeError(f"starts_inside must be True, False or None, not {starts_inside!r:.40}")
         prompt = as_sequence(prompt_token_ids)
         self._at, self._starts_at, self._keeps_markers = OPEN, OPEN, keep_markers
         super().__init__(tokenizer, conditions, prompt, **options)

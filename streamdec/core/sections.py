@@ -109,7 +109,10 @@ def _checked(sections: Any) -> tuple[tuple[str, Pair], ...]:
             raise ValueError(f"sections[{name!r:.40}] has no markers")
         for pair in pairs:
             if pair[0] in named:
-                raise ValueError(f"sections: {pair[0]!r:.60} opens two sections")
+                raise ValueError(
+                    f"sections: {pair[0]!r:.60} opens two sections; it can have only one closing "
+                    "marker"
+                )
             named[pair[0]] = name, pair
     return tuple(named.values())
 

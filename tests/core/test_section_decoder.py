@@ -323,6 +323,20 @@ def test_bad_sections_raise(sections: Any, kind: type[Exception], message: str) 
 
 
 @pytest.mark.parametrize(
+    ("kind", "option", "message"),
+    [
+        (StopSequenceDecoder, {}, r"write SectionDecoder\(tokenizer, conditions, sections=...\)"),
+        (SectionDecoder, {"stop": "a"}, r": SectionDecoder\(tokenizer, StopConditions\("),
+        (SectionDecoder, {"starts_inside": 1}, "starts_inside must be True, False or None, not 1"),
+        (SectionDecoder, {"keep_markers": 1}, "keep_markers must be True or False, not 1"),
+    ],
+)
+def test_bad_options_say_what_to_write(kind: Any, option: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        kind(TOKENIZER, sections=ONE, **option)
+
+
+@pytest.mark.parametrize(
     "change",
     [
         {"tail": "zz"},

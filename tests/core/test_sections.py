@@ -68,18 +68,18 @@ def test_the_order_of_sections_is_kept() -> None:
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
-        ({"ignore_stops_between": "<think>"}, TypeError, "pairs of an opening and a closing"),
+        ({"ignore_stops_between": "<think>"}, TypeError, "such as .'<think>', '</think>'., got"),
         ({"ignore_stops_between": ["<a>", "b", "c"]}, TypeError, "pairs of an opening"),
         ({"ignore_stops_between": [("a", "b", "c")]}, TypeError, "pairs of an opening"),
         ({"ignore_stops_between": {"a": "b"}}, TypeError, "pairs of an opening"),
-        ({"ignore_stops_between": ("a", None)}, TypeError, "ignore_stops_between"),
+        ({"ignore_stops_between": ("a", None)}, TypeError, "a text or a token id, got None"),
         ({"ignore_stops_between": ("", "b")}, ValueError, "ignore_stops_between: an empty"),
         ({"ignore_stops_between": ("a", "\udc00")}, ValueError, "lone surrogate"),
         ({"ignore_stops_between": ("a", True)}, TypeError, "is a bool"),
         ({"ignore_stops_between": (1, -1)}, ValueError, "out of range"),
         ({"ignore_stops_between": ("a", "a")}, ValueError, "the opening and the closing marker"),
         ({"ignore_stops_between": [("a", "b"), ("a", "c")]}, ValueError, "'a' opens two sections"),
-        ({"starts_inside": True}, ValueError, "starts_inside is about ignore_stops_between"),
+        ({"starts_inside": True}, ValueError, "starts_inside needs ignore_stops_between"),
         ({"ignore_stops_between": THINK, "starts_inside": 1}, TypeError, "starts_inside must be"),
         (
             {"ignore_stops_between": THINK, "enable_stops_after": "a"},
