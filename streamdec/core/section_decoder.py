@@ -88,7 +88,8 @@ class SectionDecoder(StopSequenceDecoder):
             pairs. A text may be that of a special token that is skipped.
         keep_markers: output the text of the markers, as part of their section.
         starts_inside: True if the stream begins in the first section, False if outside, whatever
-            the prompt is. None: the prompt decides.
+            the prompt is. None: as the conditions say, if ``ignore_stops_between`` has the same
+            markers; otherwise the prompt decides.
         options: the options of decoding, as for StopSequenceDecoder.
 
     Raises what StopSequenceDecoder raises; TypeError and ValueError for sections that are no such
@@ -151,6 +152,8 @@ class SectionDecoder(StopSequenceDecoder):
         self._at, self._starts_at, self._keeps_markers = OPEN, OPEN, keep_markers
         super().__init__(tokenizer, conditions, prompt, **options)
         self._sections = sections_for(tokenizer, self._table, sections)
+        if conditions.ignore_stops_between == self._sections.pairs and starts_inside is None:
+            starts_inside = conditions.starts_inside
         if starts_inside is None and prompt:
             self._starts_at = self._sections.prompt_markers.state_after(tokenizer, prompt)
         elif starts_inside:

@@ -68,7 +68,7 @@ class Sections:
         self, tokenizer: Decoder, table: Table, named: tuple[tuple[str, Pair], ...]
     ) -> None:
         self.named = named
-        pairs = [pair for _, pair in named]
+        self.pairs = pairs = tuple(pair for _, pair in named)
         texts = [marker for pair in pairs for marker in pair]
         self.gate = Gate(pairs, OPEN, skipped_ids(tokenizer, table, texts))
         names = (None, *(name for name, _ in named))

@@ -241,10 +241,7 @@ class Front:
         }
         if not asked.separates_reasoning:
             return StopSequenceDecoder(self.tokenizer, asked.conditions, prompt, **options)
-        markers = tuple(self.reasoning_markers)
-        if asked.conditions.ignore_stops_between == markers:  # not those of the request
-            options["starts_inside"] = asked.conditions.starts_inside
-        sections = {REASONING: markers}
+        sections = {REASONING: self.reasoning_markers}
         return SectionDecoder(
             self.tokenizer, asked.conditions, prompt, sections=sections, **options
         )

@@ -304,6 +304,23 @@ def test_the_prompt_or_the_caller_says_where_a_stream_begins(
     assert decoder.step(4).section == section
 
 
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize(
+    ("markers", "starts_inside", "is_inherited"),
+    [(ONE["r"], None, True), (ONE["r"], False, False), (("<q>", "a"), None, False)],
+)
+def test_sections_start_like_the_conditions_of_the_same_markers(
+    markers: tuple[str, str], starts_inside: bool | None, inside: bool, is_inherited: bool
+) -> None:
+    stops = StopConditions("x", ignore_stops_between=markers, starts_inside=inside)
+    prompt = [] if inside else [3]  # the opposite
+    decoder = SectionDecoder(TOKENIZER, stops, prompt, sections=ONE, starts_inside=starts_inside)
+    if is_inherited:
+        assert decoder.section == ("r" if inside else None)
+    else:
+        assert decoder.section == ("r" if prompt and starts_inside is None else None)
+
+
 @pytest.mark.parametrize(
     ("sections", "kind", "message"),
     [
