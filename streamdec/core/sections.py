@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +14,7 @@ from streamdec.core.stops.conditions import pairs_of
 from streamdec.core.stops.gate import OPEN, Gate, PromptMarkers
 from streamdec.core.stops.stop_sets import skipped_ids
 from streamdec.core.table import Table
-from streamdec.errors import RewriteError
+from streamdec.errors import RewriteError, StreamdecWarning
 from streamdec.protocols import Decoder
 
 __all__ = [
@@ -70,12 +71,34 @@ class Sections:
         self.named = named
         self.pairs = pairs = tuple(pair for _, pair in named)
         texts = [marker for pair in pairs for marker in pair]
-        self.gate = Gate(pairs, OPEN, skipped_ids(tokenizer, table, texts))
+        skipped = skipped_ids(tokenizer, table, texts)
+        if table.options.skip_special_tokens:
+            _warn_of_skipped_parts(tokenizer, [each for each in texts if each not in skipped])
+        self.gate = Gate(pairs, OPEN, skipped)
         names = (None, *(name for name, _ in named))
         self.known = [
             KnownTexts(name, self.gate.firsts(at), self.gate.ids) for at, name in enumerate(names)
         ]
         self.prompt_markers = PromptMarkers(pairs, tokenizer)
+
+
+def _warn_of_skipped_parts(tokenizer: Any, markers: Iterable[str | int]) -> None:
+    """Warn of texts that have the text of a skipped special token: they are not found."""
+    needed = "special_tokens", "token_to_id", "is_skipped"
+    special_tokens, token_to_id, is_skipped = (getattr(tokenizer, each, None) for each in needed)
+    if special_tokens is None or token_to_id is None or is_skipped is None:
+        return
+    ids = {name: token_to_id(name) for name in special_tokens.all if name}
+    skipped = [name for name, i in ids.items() if i is not None and is_skipped(i)]
+    for marker in markers:
+        part = next((name for name in skipped if isinstance(marker, str) and name in marker), None)
+        if part is not None:
+            warnings.warn(
+                f"sections: the marker {marker!r:.80} has the text of {part!r:.40}, a special "
+                "token that is skipped, so it is not found; give skip_special_tokens=False",
+                StreamdecWarning,
+                stacklevel=5,
+            )
 
 
 _kept: weakref.WeakKeyDictionary[Table, dict[Any, Sections]] = weakref.WeakKeyDictionary()

@@ -18,6 +18,7 @@ from streamdec import (
     SnapshotError,
     StopConditions,
     StopSequenceDecoder,
+    StreamdecWarning,
 )
 from streamdec.chunks import joined
 
@@ -190,6 +191,20 @@ def test_a_section_of_skipped_special_tokens_begins_after_withheld_text() -> Non
     chunks = [decoder.step(each) for each in (2, 0, 1, 3, 4)]
     assert pieces_of(chunks) == [("reasoning", "Hma"), (None, "Hi")]
     assert decoder.section is None
+
+
+HARMONY = MockTokenizer.from_tokens(
+    [b"<|channel|>", b"<|message|>", b"<|end|>", b"analysis", b"Hm."], special_ids=[0, 1, 2]
+)
+CHANNEL = {"r": ("<|channel|>analysis<|message|>", "<|end|>")}
+
+
+def test_a_marker_with_a_part_that_is_skipped_warns() -> None:
+    told = r"'<\|channel\|>analysis<\|message\|>' has the text of '<\|channel\|>'.*=False"
+    with pytest.warns(StreamdecWarning, match=told):
+        SectionDecoder(HARMONY, sections=CHANNEL)
+    decoder = SectionDecoder(HARMONY, sections=CHANNEL, skip_special_tokens=False)
+    assert pieces_of([decoder.step_batch([0, 3, 1, 4, 2])]) == [("r", "Hm.")]
 
 
 BYTES = MockTokenizer.from_tokens(
