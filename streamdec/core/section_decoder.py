@@ -42,12 +42,15 @@ from streamdec.chunks import NOTHING, Chunk, FinishReason, Withheld, joined, of_
 from streamdec.core import snapshots
 from streamdec.core.counting import code_points_in
 from streamdec.core.sections import (
+    NO_TEXT,
     Definition,
     KnownTexts,
+    OwnText,
     Sections,
     Turn,
     loaded_definition,
     loaded_marks,
+    loaded_text,
     loaded_turn,
     origins_of,
     released_origins,
@@ -62,8 +65,6 @@ from streamdec.errors import RewriteError, StreamdecError
 from streamdec.protocols import Decoder
 
 __all__ = ["SectionDecoder"]
-
-NONE_LEFT = 0, OPEN, -1
 
 Parts = list[tuple[str | None, str]]
 
@@ -112,7 +113,7 @@ class SectionDecoder(StopSequenceDecoder):
     """
 
     __slots__ = (
-        *("_at", "_is_inside", "_keeps_markers", "_known", "_own_left", "_sections"),
+        *("_at", "_is_inside", "_keeps_markers", "_known", "_own", "_sections"),
         *("_starts_at", "_tail", "_tail_marks", "_turns"),
     )
 
@@ -126,8 +127,8 @@ class SectionDecoder(StopSequenceDecoder):
     _turns: tuple[Turn, ...]
     _known: KnownTexts | None
     """What texts give in this section; None if more must be looked at."""
-    _own_left: tuple[int, int, int]
-    """Code points to come that are the text of an id that is a marker; its section; its index."""
+    _own: OwnText
+    """The text of the last id that is a marker."""
     _is_inside: bool
     """Whether the unfinished character began with or before the last id that may be a marker."""
     _tail_marks: tuple[tuple[int, int], ...]
@@ -165,7 +166,7 @@ class SectionDecoder(StopSequenceDecoder):
         super().reset()
         self._at, self._tail, self._turns = self._starts_at, "", ()
         self._tail_marks = ()
-        self._own_left = NONE_LEFT
+        self._own = NO_TEXT
         self._is_inside = False
         self._known = None
 
@@ -213,9 +214,7 @@ class SectionDecoder(StopSequenceDecoder):
     def _note_origins(self, origins: Sequence[int]) -> None:
         """Move the ids that may be markers behind code points which earlier tokens began."""
         self._turns = tuple(turn.after(origins) for turn in self._turns)
-        left, section, index = self._own_left
-        if index >= 0:
-            self._own_left = left + origins.count(index), section, index
+        self._own = self._own.after(origins)
 
     @property
     def _oldest_held(self) -> int:
@@ -224,7 +223,7 @@ class SectionDecoder(StopSequenceDecoder):
 
     def _note_inside(self) -> None:
         """Note whether what is held began with or before the last id that may be a marker."""
-        last = self._turns[-1].token_index if self._turns else self._own_left[2]
+        last = self._turns[-1].token_index if self._turns else self._own.token_index
         self._is_inside = self._end is None and last >= 0 and self._oldest_held <= last
 
     def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
@@ -269,7 +268,7 @@ class SectionDecoder(StopSequenceDecoder):
         self._read_piece(text, parts)
         if chunk.finish_reason is not None:
             self._release_tail(len(self._tail), parts)
-            self._turns, self._own_left = (), NONE_LEFT  # a stop may have cut their text
+            self._turns, self._own = (), NO_TEXT  # a stop may have cut their text
         elif self._tail and (jailed := super().jailed):
             self._release_tail(len(self._tail) - self._needed(jailed), parts)
         if self._tail:
@@ -281,11 +280,10 @@ class SectionDecoder(StopSequenceDecoder):
 
     def _read_piece(self, text: str, parts: Parts) -> None:
         """Read ``text``, in which no id is a marker."""
-        left, section, index = self._own_left
-        if left:
-            self._own_left = max(left - len(text), 0), section, index
+        if left := self._own.left:
+            self._own = self._own._replace(left=max(left - len(text), 0))
             if self._keeps_markers:
-                parts.append((self._name_of(section), text[:left]))
+                parts.append((self._name_of(self._own.at), text[:left]))
             text = text[left:]
         while True:
             everything = self._tail + text
@@ -307,7 +305,7 @@ class SectionDecoder(StopSequenceDecoder):
         if after is None:
             return
         self._release_tail(len(self._tail), parts)
-        self._own_left = turn.size, after or self._at, turn.token_index
+        self._own = OwnText(turn.size, after or self._at, turn.token_index)
         self._at = after
 
     def _release_tail(self, size: int, parts: Parts) -> None:
@@ -346,7 +344,7 @@ class SectionDecoder(StopSequenceDecoder):
 
     def _note_known(self) -> None:
         """Note what texts give, unless anything waits."""
-        waits = self._tail or self._turns or self._own_left[0] or self._is_inside
+        waits = self._tail or self._turns or self._own.left or self._is_inside
         self._known = None if waits else self._sections.known[self._at]
 
     def _name_of(self, at: int) -> str | None:
@@ -381,7 +379,7 @@ class SectionDecoder(StopSequenceDecoder):
         return joined(released, of_parts(parts, NOTHING)) if parts else released
 
     def _origins_inside(self, *, goes_on: bool = False) -> list[int]:
-        """What ``_released`` returns for what is held, if an id that may be a marker is in it."""
+        """The origins of what is held, if an id that may be a marker is in it."""
         if not self._is_inside:
             return []
         state = self._table.state(self._row)
@@ -453,7 +451,7 @@ class SectionDecoder(StopSequenceDecoder):
             "at": self._at,
             "tail": self._tail,
             "turns": [list(turn) for turn in self._turns],
-            "own_left": None if self._own_left == NONE_LEFT else list(self._own_left),
+            "own_left": None if self._own == NO_TEXT else list(self._own),
             "marks": [list(mark) for mark in self._tail_marks] if self._tail else [],
         }
         return {**super().snapshot(), "sections": {key: own[key] for key in own if own[key]}}
@@ -484,12 +482,8 @@ class SectionDecoder(StopSequenceDecoder):
         self._turns = tuple(
             loaded_turn(each, ids, place, most, tokens) for each in own.take("turns", [])
         )
-        left, section, index = own.take("own_left", NONE_LEFT)
-        if not all(type(each) is int for each in (left, index)) or not (
-            0 <= left <= most and -1 <= index < max(tokens, 1)
-        ):
-            raise ValueError("own_left must be a count, a section and the index of a token")
-        self._own_left = left, self._checked_state(section), index
+        self._own = loaded_text(own.take("own_left", NO_TEXT), most, tokens)
+        self._checked_state(self._own.at)
         self._note_inside()
         own.done()
 

@@ -18,11 +18,14 @@ from streamdec.errors import RewriteError, StreamdecWarning
 from streamdec.protocols import Decoder
 
 __all__ = [
+    "NO_TEXT",
     "Definition",
     "KnownTexts",
+    "OwnText",
     "Sections",
     "Turn",
     "loaded_marks",
+    "loaded_text",
     "loaded_turn",
     "origins_of",
     "released_origins",
@@ -171,6 +174,26 @@ class Turn(NamedTuple):
         return self._replace(place=place, size=self.size + origins.count(self.token_index))
 
 
+class OwnText(NamedTuple):
+    """The text of an id that is a marker. It is part of the marker."""
+
+    left: int
+    """How many of its code points are still to be read."""
+    at: int
+    """The section that the marker belongs to."""
+    token_index: int
+    """The place of the token among the generated tokens; -1 if there was no such id."""
+
+    def after(self, origins: Sequence[int]) -> OwnText:
+        """Return it after more code points, which tokens ``origins`` began."""
+        if self.token_index < 0:
+            return self
+        return self._replace(left=self.left + origins.count(self.token_index))
+
+
+NO_TEXT = OwnText(0, OPEN, -1)
+
+
 def origins_of(table: Table, state: Any, token_id: int, text: str, index: int) -> list[int]:
     """Return the tokens that began the code points of ``text``.
 
@@ -204,6 +227,19 @@ def loaded_turn(data: Any, ids: frozenset[int], least: int, most: int, tokens: i
     ):
         raise ValueError("a marker that cannot be in this stream")
     return turn
+
+
+def loaded_text(data: Any, most: int, tokens: int) -> OwnText:
+    """Return the text of a marker from a snapshot, of at most ``most`` code points.
+
+    Raises ValueError or TypeError if no stream of so many tokens has it.
+    """
+    text = OwnText(*data)
+    if not all(type(number) is int for number in text) or not (
+        0 <= text.left <= most and -1 <= text.token_index < max(tokens, 1)
+    ):
+        raise ValueError("own_left must be a count, a section and the index of a token")
+    return text
 
 
 def loaded_marks(data: Any, first: int, last: int, tokens: int) -> tuple[tuple[int, int], ...]:
