@@ -214,7 +214,7 @@ class Table(ABC):
             mask |= MOVES
         if not (is_idle or self.holds(state)) or not (row is None or row.holds):
             mask |= SLOW  # the rule is in a state of its own
-        elif is_idle and (self._idle_waits or (row is None and not text)):
+        elif (is_idle and self._idle_waits) or (row is None and not text):
             mask |= SLOW
         if token_id in self._named:
             mask |= NAMED | (SLOW if mask & MOVES else 0)
