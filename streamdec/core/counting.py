@@ -25,6 +25,7 @@ from __future__ import annotations
 
 __all__ = [
     "INFINITE",
+    "MOST_COUNTED",
     "MOST_TALLIED",
     "TOKEN",
     "TOKEN_TALLY",
@@ -44,6 +45,10 @@ TOKEN = 1
 _CODE_POINT = 1 << 40
 _FURTHER_BYTE = 1 << 84
 """A byte that UTF-8 needs beyond one for each code point."""
+
+
+MOST_COUNTED = 2**40
+"""More tokens, code points or bytes than a stream may have."""
 
 
 def size_of(text: str) -> int:

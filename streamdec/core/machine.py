@@ -344,7 +344,7 @@ class Machine(Walk):
         recorder = fields.take("recorder", None)
         if recorder is not None:
             self._recorder = Recorder.load(table, self._primed, recorder, tokens)
-            if self._end is None and not self._recorder.fits(at.state):
+            if self._end is None and not self._recorder.fits(at.state, at.count):
                 raise ValueError("the spans are of another stream")
         self._count = at.count
         least = -min(self._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)

@@ -32,6 +32,7 @@ from typing import Any, cast
 from streamdec.chunks import TokenSpan
 from streamdec.core import utf8
 from streamdec.core.byte_table import ByteTable
+from streamdec.core.counting import MOST_COUNTED, text_in
 from streamdec.core.provenance import State
 from streamdec.core.table import Table
 from streamdec.core.token_ids import check_token_id
@@ -154,6 +155,11 @@ class SpanRecorder:
     def tail(self) -> bytes:
         """The bytes that are no character yet."""
         return self._tail
+
+    @property
+    def text_size(self) -> tuple[int, int]:
+        """How many code points and bytes the text has."""
+        return self._chars, self._size
 
     def take(self, output: int) -> list[TokenSpan]:
         """Return the spans settled since the last call, of the text that is output so far."""
@@ -291,14 +297,20 @@ class SpanRecorder:
             raise ValueError("more than an unfinished character, or than a tracker has")
         return tracker
 
+    def _widest(self, span: _Span) -> TokenSpan:
+        """The place of ``span``, which is not settled, with the widest bounds that it can get."""
+        widest = (0, self._chars, 0, self._size)
+        bounds = zip(span.bounds, widest, strict=True)
+        return TokenSpan(span.index, *(limit if bound == -1 else bound for bound, limit in bounds))
+
     def _check(self, num_tokens: int) -> None:
         """Raises ValueError for a tracker that no stream of ``num_tokens`` can have."""
         indexes = [each.token_index for each in self._settled] + [each.index for each in self._open]
         expected = list(range(num_tokens - len(indexes), num_tokens))
+        spans = *self._settled, *map(self._widest, self._open)
         in_text = all(
-            0 <= each.start <= each.end <= self._chars
-            and each.start <= each.byte_start <= each.byte_end <= self._size
-            for each in self._settled
+            0 <= start <= end <= self._chars and start <= byte_start <= byte_end <= self._size
+            for _, start, end, byte_start, byte_end in spans
         )
         fits = self._taken == num_tokens - len(indexes) or not self._settled
         if self._index != num_tokens or indexes != expected or not (in_text and fits):
@@ -308,6 +320,8 @@ class SpanRecorder:
 def _ints(row: Any, length: int) -> list[int]:
     if not (isinstance(row, list) and len(row) == length and all(type(n) is int for n in row)):
         raise ValueError(f"expected {length} integers, got {row!r:.80}")
+    if not all(-4 < number < MOST_COUNTED for number in row):  # three bytes may be the prompt's
+        raise ValueError(f"expected {length} integers that a stream can have")
     return row
 
 
@@ -378,9 +392,10 @@ class Recorder:
         if self.spans is not None:
             self.spans.cut(code_points, size)
 
-    def fits(self, state: State) -> bool:
-        """Whether a stream with these records can be in ``state``."""
-        return self.spans is None or self.spans.tail == state[1]
+    def fits(self, state: State, count: int) -> bool:
+        """Whether a stream with these records can be in ``state`` with this ``count``."""
+        spans = self.spans
+        return spans is None or (spans.tail == state[1] and spans.text_size == text_in(count))
 
     # --- copies
 

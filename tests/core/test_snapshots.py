@@ -378,6 +378,12 @@ def test_spans_have_so_many_integers(field: str, change: list[int]) -> None:
         {"taken": 0},
         {"taken": 2},
         {"taken": "1"},
+        {"at": [1, 2, 2, 3]},
+        {"at": [1, 1, 2, 3]},
+        {"at": [10**5000, 1, 1, 3]},
+        {"open": [SPANS["open"][0], [2, 2, 3, 0, -1, 7, -1]]},
+        {"open": [SPANS["open"][0], [2, 2, 3, 7, -1, 7, -1]]},
+        {"open": [SPANS["open"][0], [2, 2, 2**40, -1, -1, -1, -1]]},
     ],
 )
 def test_spans_that_no_stream_of_this_length_has_are_refused(change: dict[str, Any]) -> None:
