@@ -8,7 +8,7 @@ from typing import Any, Self, SupportsIndex, cast
 from streamdec.chunks import Chunk, FinishReason, Withheld
 from streamdec.core import snapshots
 from streamdec.core.decode_stream import DecodeStream
-from streamdec.core.options import ByteFallbackMode, Route, UnknownIds
+from streamdec.core.options import ByteFallbackMode, Options, Route, UnknownIds
 from streamdec.core.token_ids import as_sequence
 from streamdec.errors import TokenIdError
 from streamdec.protocols import Decoder, Encoder
@@ -329,7 +329,7 @@ class Sequence:
             "sequence",
             self.tokenizer,
             self.route,
-            snapshots.options_of(self._stream.options),
+            Options(**self._stream.options),
             fields,
         )
 

@@ -45,7 +45,6 @@ __all__ = [
     "load_matching",
     "load_start",
     "offsets",
-    "options_of",
     "places",
     "reading",
     "shown",
@@ -348,11 +347,6 @@ def token_ids(data: Any) -> list[int]:
     if not isinstance(data, list):
         raise TypeError(f"expected a list of ids, got {shown(data)}")
     return [check_token_id(token_id) for token_id in data]
-
-
-def options_of(given: Mapping[str, Any]) -> Options:
-    """Return the options that a stream has, by name."""
-    return Options(**given)
 
 
 def places(data: Any, most: int) -> tuple[int, ...]:

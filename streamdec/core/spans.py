@@ -255,7 +255,7 @@ class SpanRecorder:
     # --- JSON
 
     def dump(self, *, settled: bool = True) -> dict[str, Any]:
-        """The tracker as JSON, with its settled spans or without."""
+        """The recorder as JSON, with its settled spans or without."""
         taken = self._taken if self._taken > self._index - len(self._open) else None
         return {
             "at": [self._decided, self._chars, self._size, self._index],
@@ -269,33 +269,33 @@ class SpanRecorder:
 
     @classmethod
     def load(cls, errors: str, data: Any, num_tokens: int) -> SpanRecorder:
-        """The tracker of a stream of ``num_tokens`` that ``dump`` gave ``data`` for.
+        """The recorder of a stream of ``num_tokens`` that ``dump`` gave ``data`` for.
 
         ValueError, TypeError or KeyError if there is none.
         """
-        tracker = cls(errors)
-        tracker._decided, tracker._chars, tracker._size, tracker._index = _ints(data["at"], 4)
-        tracker._tail = bytes.fromhex(data["tail"])
-        tracker._settled = [TokenSpan(*_ints(row, 5)) for row in data["settled"]]
+        recorder = cls(errors)
+        recorder._decided, recorder._chars, recorder._size, recorder._index = _ints(data["at"], 4)
+        recorder._tail = bytes.fromhex(data["tail"])
+        recorder._settled = [TokenSpan(*_ints(row, 5)) for row in data["settled"]]
         for row in data["open"]:
             index, first, last, *bounds = _ints(row, 7)
             span = _Span(index, first, last)
             span.bounds = bounds
-            tracker._open.append(span)
-        spans = {span.index: span for span in tracker._open}
+            recorder._open.append(span)
+        spans = {span.index: span for span in recorder._open}
         for index in data["waiting"]:
             span = spans[index] if index >= 0 else _Span(-1, 0, 0)
             span.waits = True
-            tracker._waiting.append(span)
+            recorder._waiting.append(span)
         for index in data.get("idle", []):
             spans[index].waits = True
-            tracker._idle.append(spans[index])
-        first = num_tokens - len(tracker._open) - len(tracker._settled)
-        (tracker._taken,) = _ints([data.get("taken", first)], 1)
-        tracker._check(num_tokens)
-        if len(data) != len(tracker.dump()) or utf8.decode(tracker._tail, errors)[0]:
-            raise ValueError("more than an unfinished character, or than a tracker has")
-        return tracker
+            recorder._idle.append(spans[index])
+        first = num_tokens - len(recorder._open) - len(recorder._settled)
+        (recorder._taken,) = _ints([data.get("taken", first)], 1)
+        recorder._check(num_tokens)
+        if len(data) != len(recorder.dump()) or utf8.decode(recorder._tail, errors)[0]:
+            raise ValueError("more than an unfinished character, or than a recorder has")
+        return recorder
 
     def _widest(self, span: _Span) -> TokenSpan:
         """The place of ``span``, which is not settled, with the widest bounds that it can get."""
@@ -304,7 +304,7 @@ class SpanRecorder:
         return TokenSpan(span.index, *(limit if bound == -1 else bound for bound, limit in bounds))
 
     def _check(self, num_tokens: int) -> None:
-        """Raises ValueError for a tracker that no stream of ``num_tokens`` can have."""
+        """Raise ValueError for a recorder that no stream of ``num_tokens`` can have."""
         indexes = [each.token_index for each in self._settled] + [each.index for each in self._open]
         expected = list(range(num_tokens - len(indexes), num_tokens))
         spans = *self._settled, *map(self._widest, self._open)
