@@ -160,7 +160,7 @@ def load(
     options = _options(fields.take("options", {}))
     for name, value in expected.items():
         if name not in Options._fields:
-            raise TypeError(f"{name!r} is no option; the options are {Options._fields}")
+            raise TypeError(f"{name!r} is not an option; the options are {Options._fields}")
         _match(f"option {name}", getattr(options, name), value)
     return options, fields
 
@@ -171,7 +171,7 @@ def load_fields(machine: str, snapshot: Any) -> Fields:
     Raises SnapshotError if it has another format, or is of another machine.
     """
     if not isinstance(snapshot, Mapping):
-        raise SnapshotError(f"a snapshot is a mapping, not {type(snapshot).__name__}")
+        raise SnapshotError(f"a snapshot must be a mapping, not {type(snapshot).__name__}")
     fields = dict(snapshot)
     found = fields.pop("format", None)
     if type(found) is not int or found != FORMAT:

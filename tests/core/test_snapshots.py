@@ -112,7 +112,7 @@ def test_options_come_from_the_snapshot_and_may_be_required() -> None:
     assert stream.options["unknown_ids"] == "error"
     with pytest.raises(SnapshotError, match=r"another option unknown_ids: .*'error'.*'skip'"):
         DecodeStream.restore(RAW, snapshot, unknown_ids="skip")
-    with pytest.raises(TypeError, match="'max_tokens' is no option"):
+    with pytest.raises(TypeError, match="'max_tokens' is not an option"):
         DecodeStream.restore(RAW, snapshot, max_tokens=3)
 
 
@@ -248,7 +248,7 @@ def test_any_mapping_is_a_snapshot_or_a_snapshot_error(snapshot: dict[Any, Any])
 
 @pytest.mark.parametrize("snapshot", [None, 3, "{}", b"{}", [], [("format", 1)], object()])
 def test_what_is_no_mapping_is_refused(snapshot: object) -> None:
-    assert "a snapshot is a mapping" in refused(snapshot)
+    assert "a snapshot must be a mapping" in refused(snapshot)
 
 
 @pytest.mark.parametrize(

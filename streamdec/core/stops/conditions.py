@@ -158,7 +158,7 @@ class StopConditions(_Fields):
                 f"min_tokens ({self.min_tokens}) must not exceed max_tokens ({self.max_tokens})"
             )
         if self.starts_inside is not None and not self.ignore_stops_between:
-            raise ValueError("starts_inside is about ignore_stops_between, and there is none")
+            raise ValueError("starts_inside needs ignore_stops_between")
         has_switch = self.enable_stops_after is not None or self.disable_stops_after is not None
         if self.ignore_stops_between and has_switch:
             raise ValueError(
@@ -166,7 +166,7 @@ class StopConditions(_Fields):
                 "disable_stops_after"
             )
         if self.max_match_length is not None and not self.stop_regex:
-            raise ValueError("max_match_length is about stop_regex, and there is none")
+            raise ValueError("max_match_length needs stop_regex")
         patterns: Sequence[StopPattern] = ()
         if self.stop_regex:
             patterns = read_patterns(self.stop_regex, self.max_match_length)
@@ -226,7 +226,7 @@ class StopConditions(_Fields):
         True
         """
         if not isinstance(data, Mapping):
-            raise TypeError(f"stop conditions are a mapping, not {type(data).__name__}")
+            raise TypeError(f"stop conditions must be a mapping, not {type(data).__name__}")
         unknown = sorted(map(str, data.keys() - {each.name for each in fields(cls)}))
         if unknown:
             raise ValueError(f"unknown stop conditions: {', '.join(unknown)}")

@@ -100,11 +100,11 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
     except _RefusedError as error:
         raise _refused(source, str(error)) from None
     if least == 0:
-        raise _refused(source, "may match the empty string, which is everywhere")
+        raise _refused(source, "may match the empty string, which would match everywhere")
     if most >= _constants.MAXREPEAT and max_match_length is None:
         raise _refused(
             source,
-            "can match text of any length: max_match_length must say how much may be withheld",
+            "can match text of any length: set max_match_length, which bounds what is withheld",
         )
     if max_match_length is not None and max_match_length < least:
         raise _refused(
@@ -188,7 +188,9 @@ class _Speller:
             case "GROUPREF":
                 return f"(?P=g{value})"
             case "GROUPREF_EXISTS":
-                raise _RefusedError("asks whether a group was met, which stops do not know")
+                raise _RefusedError(
+                    "uses a conditional group such as (?(1)a|b), which stop patterns do not support"
+                )
             case "AT":
                 return self._anchor(value.name, place)
             case "ASSERT" | "ASSERT_NOT":
@@ -200,7 +202,7 @@ class _Speller:
                 )
             case "FAILURE":
                 raise _RefusedError(NEVER)
-        raise _RefusedError(f"uses {name}, which stops do not know")
+        raise _RefusedError(f"uses {name}, which stop patterns do not support")
 
     def _group(self, value: Any, place: _Place) -> str:
         number, add, remove, tree = value
@@ -235,7 +237,7 @@ class _Speller:
             return rf"(?:{sign}|\Z)" if self._is_open else sign
         if name in ("AT_END", "AT_END_STRING"):
             raise _RefusedError(
-                r"asks for the end of the text ($ or \Z), which is not known while text comes"
+                r"uses $ or \Z, but the end of the text is not known while it streams"
             )
         self.looks_to_place = self.looks_to_place or place.back > 0
         first = "(?!)" if self._is_inner else r"\G"
