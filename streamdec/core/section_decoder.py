@@ -64,6 +64,7 @@ from streamdec.protocols import Decoder
 __all__ = ["SectionDecoder"]
 
 NONE_LEFT = 0, OPEN, -1
+"""``_own_left`` if no text of a marker is to come."""
 
 Parts = list[tuple[str | None, str]]
 
@@ -376,7 +377,7 @@ class SectionDecoder(StopSequenceDecoder):
         return joined(released, of_parts(parts, NOTHING)) if parts else released
 
     def _origins_inside(self, *, goes_on: bool = False) -> list[int]:
-        """What ``_released`` returns for what is held, if an id that may be a marker is in it."""
+        """``released_origins`` of what is held, if an id that may be a marker is in it; else []."""
         if not self._is_inside:
             return []
         state = self._table.state(self._row)
@@ -431,7 +432,7 @@ class SectionDecoder(StopSequenceDecoder):
     # --- copies
 
     def fork(self) -> Self:
-        """Return a stream that goes on from here on its own."""
+        """Return an independent copy of the stream."""
         other = super().fork()
         for name in SectionDecoder.__slots__:
             setattr(other, name, getattr(self, name))

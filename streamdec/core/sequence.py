@@ -22,8 +22,8 @@ FIRST_LOOK_BACK = 64
 class Sequence:
     """Token ids that can be appended to and cut back, and their text at each moment.
 
-    A DecodeStream that keeps its ids and what each of them brought out. It has no end, so what is
-    withheld stays until more ids come.
+    A DecodeStream that keeps its ids and the text of each. It has no end, so withheld text stays
+    withheld until more ids come.
 
     Args:
         tokenizer: what decodes (and, for ``append_text``, encodes).
@@ -272,7 +272,7 @@ class Sequence:
 
     @property
     def stream(self) -> DecodeStream:
-        """A copy of the DecodeStream that the sequence stands on."""
+        """A copy of the DecodeStream that decodes the sequence."""
         return self._stream.fork()
 
     @property
@@ -304,7 +304,7 @@ class Sequence:
     # --- copies
 
     def fork(self) -> Self:
-        """A sequence that goes on from here on its own; copies the ids and their texts."""
+        """Return an independent copy of the sequence. Copies the ids and their texts."""
         other = object.__new__(type(self))
         other._stream = self._stream.fork()
         other._ids = self._ids.copy()

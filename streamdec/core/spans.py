@@ -86,7 +86,7 @@ class SpanRecorder:
         self._chars = 0  # code points of the text
         self._size = 0  # its bytes
         self._index = 0  # of the next token
-        # Tokens that the decoder holds bytes of; those of a prompt are never handed out.
+        # Tokens that the decoder holds bytes of. For tokens of a prompt no spans are returned.
         self._waiting = deque(_Span(-1, 0, 0) for _ in range(prompt_tokens))
         # Tokens that gave nothing while others waited: they stand between those.
         self._idle: deque[_Span] = deque()
@@ -193,7 +193,7 @@ class SpanRecorder:
         ]
 
     def _share_out(self, carried: int) -> int:
-        """Gives ``carried`` bytes to the waiting tokens, in equal parts; returns where they end."""
+        """Give ``carried`` bytes to the waiting tokens, in equal parts; return where they end."""
         position = self._decided + len(self._tail)
         if self._waiting and carried:
             part = -(-carried // len(self._waiting))
@@ -400,7 +400,7 @@ class Recorder:
     # --- copies
 
     def fork(self, num_tokens: int, *, settled: bool = True) -> Recorder:
-        """Return a copy that goes on alone, of a stream of ``num_tokens``.
+        """Return an independent copy, of a stream of ``num_tokens``.
 
         Without the ``settled`` spans it is a checkpoint, whose size does not grow with the stream.
         """

@@ -288,7 +288,7 @@ class Table(ABC):
 
     @abstractmethod
     def flush(self, state: State) -> str:
-        """Return the text that comes out because nothing follows. Raises RewriteError."""
+        """Return the text that the end of a stream in ``state`` outputs. Raises RewriteError."""
 
     @abstractmethod
     def release(self, state: State) -> tuple[str, State]:
