@@ -282,7 +282,7 @@ def _listed(given: Any) -> list[Any]:
 
 
 def _is_list(given: object) -> TypeGuard[Iterable[Any]]:
-    """Whether ``given`` is many things. A text is one, a mapping another argument gone astray."""
+    """Whether ``given`` is a list of values. A text is one value, and a mapping is a mistake."""
     return isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping))
 
 

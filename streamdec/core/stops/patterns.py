@@ -1,12 +1,12 @@
-r"""Stop regexes, read and judged before any text comes.
+r"""Stop patterns: parsed and checked when stop conditions are made.
 
-A pattern is one of Python's ``re``: the standard library's own parser says what it means, and it is
-spelled again from what the parser found, in the few words that ``re`` and other engines read alike.
-So a pattern never means something that only another engine makes of it. (Which characters are
-letters, digits, spaces, and equal but for their case, is for the engine to say.)
+A pattern has the syntax of Python's ``re``. The standard library's parser reads it, and it is
+written again from the result, in syntax that ``re`` and ``regex`` read alike. So no pattern has a
+meaning that only ``regex`` knows. (``regex`` defines which characters are letters, digits or
+spaces, and which differ only in case.)
 
-A stop must be known to be complete at its last code point. What asks for the character after it,
-or depends on it, is refused.
+A stop must be known to be complete at its last code point. A pattern that depends on the character
+after its match raises ValueError.
 """
 
 from __future__ import annotations
