@@ -434,7 +434,7 @@ class SectionDecoder(StopSequenceDecoder):
     # --- copies
 
     def fork(self) -> Self:
-        """Return a stream that goes on from here on its own."""
+        """Return an independent copy of the stream."""
         other = super().fork()
         for name in SectionDecoder.__slots__:
             setattr(other, name, getattr(self, name))

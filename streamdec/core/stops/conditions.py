@@ -166,7 +166,7 @@ class StopConditions(_Fields):
                 "disable_stops_after"
             )
         if self.max_match_length is not None and not self.stop_regex:
-            raise ValueError("max_match_length is about stop_regex, and there is none")
+            raise ValueError("max_match_length needs stop_regex")
         patterns: Sequence[StopPattern] = ()
         if self.stop_regex:
             patterns = read_patterns(self.stop_regex, self.max_match_length)
@@ -226,7 +226,7 @@ class StopConditions(_Fields):
         True
         """
         if not isinstance(data, Mapping):
-            raise TypeError(f"stop conditions are a mapping, not {type(data).__name__}")
+            raise TypeError(f"stop conditions must be a mapping, not {type(data).__name__}")
         unknown = sorted(map(str, data.keys() - {each.name for each in fields(cls)}))
         if unknown:
             raise ValueError(f"unknown stop conditions: {', '.join(unknown)}")
@@ -282,7 +282,7 @@ def _listed(given: Any) -> list[Any]:
 
 
 def _is_list(given: object) -> TypeGuard[Iterable[Any]]:
-    """Whether ``given`` is many things. A text is one, a mapping another argument gone astray."""
+    """Whether ``given`` is a list of values. A text is one value, and a mapping is a mistake."""
     return isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping))
 
 
