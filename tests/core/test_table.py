@@ -102,20 +102,6 @@ def test_open_runs_and_what_waited_for_long_are_not_stored() -> None:
     assert stream.step_batch([MIDDLE, LAST]) == ["", "你"]
 
 
-@pytest.mark.parametrize("name", ["byte_fallback_strip", "byte_fallback_metaspace"])
-def test_open_runs_of_real_kinds_of_tokenizers_are_not_stored(name: str) -> None:
-    tokenizer = HuggingFaceTokenizer(ZOO[name]())
-    table = table_for(tokenizer, Options(byte_fallback="exact"))
-    ids = [tokenizer.token_to_id(f"<0x{byte:02X}>") for byte in YOU]
-    run = [token_id for token_id in ids if token_id is not None]
-    assert len(run) == 3
-    stored = []
-    for times in (1, 100):
-        DecodeStream(tokenizer, byte_fallback="exact").step_batch(run * times)
-        stored.append(table.num_stored)
-    assert stored[0] == stored[1]
-
-
 def test_ids_beyond_the_list_are_computed_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_LISTED", 4)
     monkeypatch.setattr(module, "LIST_STEP", 4)
