@@ -10,6 +10,7 @@ from streamdec.core.options import ByteFallbackMode, UnknownIds
 from streamdec.core.section_decoder import SectionDecoder
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
+from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.protocols import Decoder
 from streamdec.streams.stepper import Machine
 
@@ -181,7 +182,8 @@ def decoder_of(
     if not isinstance(decoder, StopSequenceDecoder):
         machine = getattr(decoder, "decoder", decoder)  # a tracer has its decoder there
     if not isinstance(machine, StopSequenceDecoder):
-        raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}")
+        hint = "; use wrap(source, decoder)" if isinstance(decoder, TextStopDecoder) else ""
+        raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}{hint}")
     if tokenizer is not None and tokenizer is not machine.tokenizer:
         given["tokenizer"] = tokenizer
     if prompt_token_ids is not NO_PROMPT:

@@ -14,6 +14,7 @@ from streamdec.chunks import Chunk, FinishReason, Withheld, chunk_before
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
 from streamdec.streams.attribution import TokenAttribution
+from streamdec.streams.pieces import TextMachine
 from streamdec.streams.statistics import StreamStatistics
 
 __all__ = ["Machine", "Stepper", "check_machine"]
@@ -81,8 +82,8 @@ def check_machine(machine: object) -> None:
         return  # checking the protocol would take longer than all else that makes a stream
     if isinstance(machine, type) or not isinstance(machine, Machine):
         raise TypeError(
-            "a stream runs on a DecodeStream, a Sequence or a StopSequenceDecoder, "
-            f"not on {type(machine).__name__}: {machine!r:.80}"
+            "a stream runs on a DecodeStream, a Sequence, a StopSequenceDecoder or a "
+            f"TextStopDecoder, not on {type(machine).__name__}: {machine!r:.80}"
         )
 
 
@@ -122,7 +123,7 @@ class Stepper:
         else:
             self.step = self._stepped.step_chunk
         self.feed = self._stepped.feed
-        if hooks.installed and not machine.finished:
+        if hooks.installed and not machine.finished and not isinstance(machine, TextMachine):
             self.statistics = StreamStatistics(machine, hooks.installed)
             self._uncounted_step, self.step = self.step, self._counted_step
             self.feed = self._counted_feed
