@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, SupportsIndex, runtime_checkable
 
 from streamdec import hooks
-from streamdec.chunks import Chunk, FinishReason, Withheld, chunk_before
+from streamdec.chunks import Chunk, FinishReason, SectionChunk, Withheld, chunk_before
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
 from streamdec.streams.attribution import TokenAttribution
@@ -129,9 +129,13 @@ class Stepper:
             self.feed = self._counted_feed
 
     def _counted_step(self, token_id: SupportsIndex) -> Chunk:
-        chunk = self._uncounted_step(token_id)
-        if not chunk.text and chunk.finish_reason is None and self.statistics is not None:
-            self.statistics.note_empty_step()
+        chunk, statistics = self._uncounted_step(token_id), self.statistics
+        assert statistics is not None
+        if chunk.text:
+            if type(chunk) is SectionChunk:
+                statistics.note_parts(chunk)
+        elif chunk.finish_reason is None:
+            statistics.note_empty_step()
         return chunk
 
     def _counted_feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
