@@ -80,6 +80,9 @@ PREFIX_SIZE = 64
 PATTERN_SIZE = 2**17
 """Bytes of a pattern."""
 
+BEGINS_NOTHING = proper_prefix_test(frozenset[tuple[int, ...]]())
+"""The test of a set without sequences of ids."""
+
 Known: TypeAlias = "tuple[Chunk | None, Matching, bool] | None"
 """The chunk to output, or None for that of the token; the next state; whether older marks are still
 needed. None: the text is output, and the state stays and needs no marks."""
@@ -214,8 +217,8 @@ class StopSet:
         self.matcher: Matcher = matcher_of(hidden, visible, patterns, shown=shown)
         self.gate: Gate = gate_of(conditions, skipped)
         self._sequences = frozenset(conditions.stop_token_sequences)
-        self._sizes = sorted({len(sequence) for sequence in self._sequences}, reverse=True)
-        self._begins = proper_prefix_test(self._sequences)
+        self._sizes = sorted({*map(len, self._sequences)}, reverse=True)
+        self._begins = proper_prefix_test(self._sequences) if self._sequences else BEGINS_NOTHING
         self._prompt_markers: PromptMarkers | None = None
         self._named = _named_stops(conditions, skipped)
         self.ids: frozenset[int] = frozenset(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from streamdec.core.stops.conditions import Marker, StopConditions
@@ -152,22 +153,22 @@ def skipped_ids(
     """
     if not table.options.skip_special_tokens:
         return {}
+    ids_of = getattr(tokenizer, "skipped_ids", None) or partial(_skipped_id, tokenizer)
     found: dict[str, tuple[int, ...]] = {}
     for text in texts:
-        if isinstance(text, str) and (ids := _ids_of(tokenizer, text)):
-            found[text] = ids
-            if _said.first(tokenizer, ids):
+        if isinstance(text, str) and (ids := ids_of(text)):
+            found[text] = tuple(ids)
+            if _said.first(tokenizer, found[text]):
                 logger.info(
-                    "%r is the text of a skipped special token; its ids %s count too", text, ids
+                    "%r is the text of a skipped special token; its ids %s count too",
+                    text,
+                    found[text],
                 )
     return found
 
 
-def _ids_of(tokenizer: Any, text: str) -> tuple[int, ...]:
-    """The ids of all skipped special tokens whose text is ``text``."""
-    ids_by_text = getattr(tokenizer, "skipped_ids", None)
-    if ids_by_text is not None:
-        return tuple(ids_by_text(text))
+def _skipped_id(tokenizer: Any, text: str) -> tuple[int, ...]:
+    """The id of the skipped special token whose text is ``text``, if the tokenizer can tell."""
     token_to_id = getattr(tokenizer, "token_to_id", None)
     is_skipped = getattr(tokenizer, "is_skipped", None)
     if token_to_id is None or is_skipped is None:
