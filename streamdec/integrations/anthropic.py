@@ -12,7 +12,7 @@ from typing import ClassVar, Required, TypedDict, Unpack
 
 from streamdec.chunks import Chunk, json_of
 from streamdec.errors import FinishedError
-from streamdec.integrations._failures import FAILED, FAILURES, REASONING
+from streamdec.integrations._failures import FAILED, FAILURES, REASONING, check_options
 from streamdec.integrations._json import Json, json_bytes, string_bytes
 from streamdec.integrations.logprobs import PlacedLogprob
 from streamdec.integrations.sse import event
@@ -57,6 +57,8 @@ class _Format:
     """What a message knows, however it is sent."""
 
     def __init__(self, **options: Unpack[MessageOptions]) -> None:
+        known, required = MessageOptions.__annotations__, ("response_id", "model", "input_tokens")
+        check_options(type(self).__name__, options, known, required)
         input_tokens, stop_sequences = options["input_tokens"], options.get("stop_sequences")
         if type(input_tokens) is not int or input_tokens < 0:
             raise ValueError(f"input_tokens must be a count, not {input_tokens!r:.40}")
