@@ -67,7 +67,7 @@ class TokenAttribution:
             elif ids == (*waiting, token_id):
                 waiting.clear()
                 return known
-        waiting.append(token_id.__index__())
+        waiting.append(token_id if type(token_id) is int else token_id.__index__())
         if not chunk.text and chunk.finish_reason is None:
             return chunk
         return self._attributed(chunk, 1)
