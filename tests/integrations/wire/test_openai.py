@@ -241,7 +241,5 @@ def test_options_that_are_unknown_or_missing_are_named(
 
 
 def test_more_streams_than_samples_are_named() -> None:
-    with pytest.raises(
-        ValueError, match="not 1: CompletionEncoder was made with n=1"
-    ):
+    with pytest.raises(ValueError, match="not 1: CompletionEncoder was made with n=1"):
         openai.CompletionEncoder(**HEAD).step(Chunk("a"), 1)
