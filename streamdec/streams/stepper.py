@@ -97,7 +97,13 @@ class Stepper:
     """
 
     __slots__ = (
-        *("_stepped", "_uncounted_step", "attribution", "feed", "machine", "statistics", "step"),
+        "_stepped",
+        "_uncounted_step",
+        "attribution",
+        "feed",
+        "machine",
+        "statistics",
+        "step",
     )
 
     step: Callable[[SupportsIndex], Chunk]
