@@ -156,13 +156,11 @@ def skipped_ids(
     ids_of = getattr(tokenizer, "skipped_ids", None) or partial(_skipped_id, tokenizer)
     found: dict[str, tuple[int, ...]] = {}
     for text in texts:
-        if isinstance(text, str) and (ids := ids_of(text)):
-            found[text] = tuple(ids)
-            if _said.first(tokenizer, found[text]):
+        if isinstance(text, str) and (ids := tuple(ids_of(text))):
+            found[text] = ids
+            if _said.first(tokenizer, ids):
                 logger.info(
-                    "%r is the text of a skipped special token; its ids %s count too",
-                    text,
-                    found[text],
+                    "%r is the text of a skipped special token; its ids %s count too", text, ids
                 )
     return found
 
