@@ -220,15 +220,15 @@ class LogprobTracker:
         return self._told(self._stepped.end(finish_reason))
 
     def step_chunk(self, token_id: SupportsIndex) -> Chunk:
-        """Do what ``step`` does."""
+        """Do what ``step`` does with ``token_id``."""
         return self.step(token_id)
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        """Do what ``step_batch`` does."""
+        """Do what ``step_batch`` does with ``token_ids``."""
         return self.step_batch(token_ids)
 
     def end(self, finish_reason: FinishReason = "length") -> Chunk:
-        """Do what ``flush`` does."""
+        """Do what ``flush`` does with ``finish_reason``."""
         return self.flush(finish_reason)
 
     @property
