@@ -562,9 +562,7 @@ def test_an_output_without_ids_is_named_and_so_is_what_was_expected(
 
 
 def test_the_error_for_text_names_the_decoder_of_text() -> None:
-    with pytest.raises(
-        SourceError, match=r"TextStopDecoder\(\.\.\.\)\) reads text"
-    ):
+    with pytest.raises(SourceError, match=r"TextStopDecoder\(\.\.\.\)\) reads text"):
         OutputReader().read("Hi")
 
 
@@ -587,7 +585,7 @@ def test_a_tuple_with_names_is_a_list_of_ids() -> None:
 
 @pytest.mark.parametrize("value", ["text", None, {1: 2}, {1}, 1.5])
 def test_what_callers_give_as_ids_is_checked(value: Any) -> None:
-    with pytest.raises(TypeError, match="token ids come as an id, a list, an array or a tensor"):
+    with pytest.raises(TypeError, match="token ids must be an id, a list, an array or a tensor"):
         checked_ids(value)
     assert checked_ids(iter([1, 2])) == [1, 2]
 
