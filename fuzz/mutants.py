@@ -184,8 +184,8 @@ MUTANTS = (
     _core(
         "9: the shortest of the stops that are complete together counts",
         "stops/matcher",
-        "{len(stop) for stop in self._stops}, reverse=True)",
-        "{len(stop) for stop in self._stops})",
+        "sorted({*map(len, self._stops)}, reverse=True)",
+        "sorted({*map(len, self._stops)})",
         STOP_LAWS,
     ),
     _core(

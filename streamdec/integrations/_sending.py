@@ -16,6 +16,7 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from streamdec.chunks import Chunk, joined
+from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.integrations.logprobs import LogprobTracker, PlacedLogprob
 from streamdec.streams.sinks import MAX_BEHIND
 from streamdec.streams.text_stream import TextStream
@@ -301,7 +302,8 @@ class Sample:
         text, token_ids = self.stream.pending_text, self.stream.pending_token_ids
         machine = self.stream.machine
         if not machine.finished:
-            machine.end("abort")  # after which a tracker returns all log probabilities
+            end = machine.flush if isinstance(machine, TextStopDecoder) else machine.end
+            end("abort")  # after which a tracker returns all log probabilities
         return Chunk(text, "abort", token_ids=token_ids)
 
 
