@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from streamdec.cli.serve import _eos_token_ids, _hosts, serve
-from streamdec.server.running import STUCK
+from streamdec.cli.statuses import STUCK
 from tests.cli.running import DEMO_TEXT, Run, root_context, run
 from tests.server.serving import tokenizer_in, until
 from tests.support.pages import printed_by
