@@ -108,7 +108,6 @@ _REFUSED: Mapping[str, Refusal] = {
     "task": Refusal(_TEMPLATE),
     "thinking": Refusal(_TEMPLATE),
     "documents": Refusal("documents are not rendered here", ([],)),
-    "include_reasoning": Refusal("reasoning is not left out here", (True,)),
     **_all(("vllm_xargs", "extra_args", "custom_params", "session_params"), _PASSED_ON, {}),
     **_all(("custom_logit_processor", "logits_processors"), _PASSED_ON, "", []),
     **_all(("kv_transfer_params", "ec_transfer_params"), _PASSED_ON, {}),
@@ -162,14 +161,18 @@ _HARMLESS = frozenset({
 COMPLETION = Api(
     _SAMPLING | {"prompt", "echo", "add_special_tokens"},
     _HARMLESS,
-    {**_REFUSED, "reasoning_effort": Refusal("it is for chats")},
+    {
+        **_REFUSED,
+        "reasoning_effort": Refusal("it is for chats"),
+        "include_reasoning": Refusal("it is for chats", (True,)),
+    },
 )
 """``/v1/completions``."""
 CHAT = Api(
     _SAMPLING
     | {
         *("messages", "tools", "top_logprobs", "max_completion_tokens", "reasoning_effort"),
-        "separate_reasoning",
+        *("separate_reasoning", "include_reasoning"),
         *("add_generation_prompt", "continue_final_message"),
         *("chat_template", "chat_template_kwargs"),
     },

@@ -64,6 +64,8 @@ class Generation:
     return_token_ids: bool = False
     separates_reasoning: bool = False
     """Whether the reasoning is a part of its own, without its markers."""
+    hides_reasoning: bool = False
+    """Whether that part is not sent."""
 
     def params(self, index: int) -> SamplingParams:
         """Return the parameters of sample ``index`` of a prompt."""

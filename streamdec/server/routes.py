@@ -40,6 +40,7 @@ from streamdec.server.limits import ServerLimits
 from streamdec.server.page import page_html, page_policy
 from streamdec.server.parameters import ANTHROPIC, CHAT, COMPLETION, check_supported
 from streamdec.server.problems import RequestError
+from streamdec.server.reasoning import WithoutReasoning, without_reasoning
 from streamdec.server.requests import (
     Generation,
     Prompt,
@@ -173,7 +174,11 @@ class Routes:
             raise RequestError("top_logprobs needs logprobs: true", param="top_logprobs")
         separates = fields.flag("separate_reasoning", default=front.separates_reasoning)
         self._check_separates(separates, "separate_reasoning")
-        asked = self._asked(body, (top or 0) if wants else None, separates)
+        hides = not fields.flag("include_reasoning", default=True)
+        self._check_separates(hides, "include_reasoning")
+        asked = self._asked(body, (top or 0) if wants else None, separates or hides)
+        if hides:
+            asked = without_reasoning(asked)
         self._check_samples(asked.n)
         front.check_chat(chat)
 
@@ -288,16 +293,18 @@ class Routes:
         stream: Callable[..., Any],
         whole: Callable[..., Any],
     ) -> Answer:
-        formats: dict[str, Any]
+        found: Any
         if asked.stream:
             usage = {
                 "include_usage": asked.include_usage,
                 "continuous_usage_stats": asked.continuous_usage_stats,
             }
-            formats = {"wire": stream(**options, **usage)}
+            name, found = "wire", stream(**options, **usage)
         else:
-            formats = {"whole": whole(**options, logprobs=asked.logprobs is not None)}
-        return Answer(self._front, self._front.samples(asked, ids), **formats)
+            name, found = "whole", whole(**options, logprobs=asked.logprobs is not None)
+        if asked.hides_reasoning:
+            found = WithoutReasoning(found)
+        return Answer(self._front, self._front.samples(asked, ids), **{name: found})
 
     # --- endpoints with information
 
