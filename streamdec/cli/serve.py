@@ -43,6 +43,9 @@ _LIMITS = {
     "default_max_tokens": "Tokens of an answer if a request has no limit.",
     "concurrent": "Streams that run at once.",
     "waiting": "Requests that wait for a free stream; more get status 429.",
+    "key_concurrent": "Requests of one API key at once.",
+    "key_requests": "Requests of one API key in a minute.",
+    "key_tokens": "Tokens of one API key in a minute, of prompts and answers.",
 }
 """Limits that have an option, and its help."""
 
@@ -258,6 +261,8 @@ def serve(
         raise click.UsageError("--text is for the replay, which --engine replaces")
     if separate_reasoning and not reasoning_markers:
         raise click.UsageError("--separate-reasoning needs --reasoning-markers")
+    if limits.has_key_limits and not api_keys:
+        raise click.UsageError("--limit-key-* needs --api-key")
     options = {} if chat_template is None else {"chat_template": chat_template}
     loaded: LoadedTokenizer
     if tokenizer is not None:

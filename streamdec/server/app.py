@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 
 from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.core.options import UnknownIds
+from streamdec.server.accounts import Account
 from streamdec.server.engines import Engine
 from streamdec.server.front import Front
 from streamdec.server.guard import Guard, is_anthropic
@@ -72,8 +73,8 @@ def create_app(
             :class:`~streamdec.DecodeStream`. With ``"error"`` the answer ends with an error.
         page: whether ``/`` is a page to try it in a browser; it has a route of its own for traces.
 
-    Raises ValueError for a key that no header can carry, if there is no name, and if
-    ``separate_reasoning`` has no ``reasoning_markers``.
+    Raises ValueError for a key that no header can carry, if there is no name, if
+    ``separate_reasoning`` has no ``reasoning_markers``, and if limits of keys have no keys.
 
     >>> from starlette.testclient import TestClient
     >>> from streamdec import load_tokenizer
@@ -93,11 +94,14 @@ def create_app(
         raise ValueError("an API key is of printable ASCII without spaces, and not empty")
     if separate_reasoning and not reasoning_markers:
         raise ValueError("separate_reasoning needs reasoning_markers")
+    limits = limits or ServerLimits()
+    if limits.has_key_limits and not api_keys:
+        raise ValueError("key_concurrent, key_requests and key_tokens need api_keys")
     front = Front(
         tokenizer,
         engine,
         list(models),
-        limits or ServerLimits(),
+        limits,
         tuple(eos_token_ids),
         tuple(reasoning_markers),
         separate_reasoning,
@@ -107,7 +111,8 @@ def create_app(
         unknown_ids=unknown_ids,
     )
     routes = Routes(front, page=page, needs_key=bool(api_keys))
-    middleware = [Middleware(Guard, keys=tuple(api_keys), hosts=hosts)]
+    accounts = {key: Account(front.limits) for key in api_keys}
+    middleware = [Middleware(Guard, accounts=accounts, hosts=hosts)]
     if allow_origins:
         cors = Middleware(
             CORSMiddleware,

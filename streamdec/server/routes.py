@@ -30,6 +30,7 @@ from streamdec.integrations.openai import (
     CompletionResponse,
 )
 from streamdec.metrics import PrometheusMetrics
+from streamdec.server.accounts import Account
 from streamdec.server.admission import Place, Work
 from streamdec.server.answers import Answer
 from streamdec.server.bodies import arrived, object_of
@@ -73,14 +74,18 @@ class _Generating:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         limits, request_id = self._front.limits, scope["state"]["request_id"]
-        with Place(self._front.admission) as place:
+        account: Account = scope["state"]["account"]
+        with account.request(), Place(self._front.admission) as place:
             data = await arrived(Request(scope, receive), limits, place)
             read = partial(_read, data, limits, self._read, request_id)
             work = await place.parsed(len(data), read)
             del data, read  # they may be large
             answer: Answer = await place.prepared(work)
             del work
-            await answer.respond(request_id, receive, send, scope, place.leave)
+            try:
+                await answer.respond(request_id, receive, send, scope, place.leave)
+            finally:
+                account.take_tokens(answer.num_tokens)
 
 
 def _read(data: bytes, limits: ServerLimits, read: Reader, request_id: str) -> Work:

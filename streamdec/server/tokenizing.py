@@ -30,6 +30,9 @@ __all__ = ["Tokenizing"]
 class _Told:
     """An answer that is ready: a JSON object."""
 
+    num_tokens = 0
+    """The engine is not used."""
+
     def __init__(self, body: dict[str, Any]) -> None:
         self._body = body
 
