@@ -83,6 +83,15 @@ class Fields:
             raise self.wrong(name, "an object")
         return value
 
+    def texts(self, name: str) -> list[str] | None:
+        """A list of strings."""
+        value = self.get(name)
+        if value is not None and (
+            not isinstance(value, list) or not all(isinstance(each, str) for each in value)
+        ):
+            raise self.wrong(name, "a list of strings")
+        return value
+
     def objects(self, name: str) -> list[dict[str, Any]] | None:
         """A list of objects."""
         value = self.get(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -39,7 +40,13 @@ from streamdec.server.front import Front
 from streamdec.server.gate import closing
 from streamdec.server.limits import ServerLimits
 from streamdec.server.page import page_html, page_policy
-from streamdec.server.parameters import ANTHROPIC, CHAT, COMPLETION, check_supported
+from streamdec.server.parameters import (
+    ANTHROPIC,
+    CHAT,
+    COMPLETION,
+    RESPONSES,
+    check_supported,
+)
 from streamdec.server.problems import RequestError
 from streamdec.server.reasoning import WithoutReasoning, without_reasoning
 from streamdec.server.requests import (
@@ -50,6 +57,8 @@ from streamdec.server.requests import (
     read_messages,
     read_prompts,
 )
+from streamdec.server.response_events import ResponseEncoder
+from streamdec.server.response_requests import LOGPROBS, read_response, repeated
 from streamdec.server.tokenizing import Tokenizing
 from streamdec.server.tracing import TraceStream
 
@@ -108,6 +117,8 @@ class Routes:
         found = [
             self._post("/v1/completions", self.completions),
             self._post("/v1/chat/completions", self.chat),
+            self._post("/v1/responses", self.responses),
+            self._post("/v1/responses/input_tokens", tokenizing.input_tokens),
             self._post("/v1/messages", self.messages),
             self._post("/v1/messages/count_tokens", tokenizing.count_tokens),
             self._post("/tokenize", tokenizing.tokenize),
@@ -222,6 +233,39 @@ class Routes:
                 else {"whole": anthropic.MessageResponse(**options)}
             )
             return Answer(front, front.samples(asked, [ids]), is_anthropic=True, **formats)
+
+        return Work(prepare, renders=True)
+
+    def responses(self, body: dict[str, Any], request_id: str) -> Work:
+        """``/v1/responses``."""
+        front, fields = self._front, Fields(body)
+        check_supported(fields, RESPONSES)
+        chat, others = read_response(body, front.limits)
+        top = fields.integer("top_logprobs", 0, front.limits.top_logprobs)
+        wants = LOGPROBS in (fields.texts("include") or ())
+        if top and not wants:
+            raise RequestError(f"top_logprobs needs include: [{LOGPROBS!r}]", param="top_logprobs")
+        separates = fields.flag("separate_reasoning", default=bool(front.reasoning_markers))
+        self._check_separates(separates, "separate_reasoning")
+        asked = self._asked(others, (top or 0) if wants else None, separates)
+        if separates and wants:
+            message = "include: log probabilities need separate_reasoning: false"
+            raise RequestError(message, param="include")
+        asked = replace(asked, return_token_ids=separates)  # the encoder counts them
+        told = repeated(fields, asked)
+        front.check_chat(chat)
+
+        def prepare() -> Answer:
+            ids = front.chat_ids(chat)
+            found = ResponseEncoder(
+                response_id=f"resp_{request_id}",
+                model=asked.model,
+                created=int(time.time()),
+                input_tokens=len(ids),
+                asked=told,
+            )
+            formats: Any = {"wire": found} if asked.stream else {"whole": found}
+            return Answer(front, front.samples(asked, [ids]), **formats)
 
         return Work(prepare, renders=True)
 
