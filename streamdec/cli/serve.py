@@ -245,7 +245,7 @@ def serve(
     """Serve OpenAI's API over an engine that turns prompt ids into token ids.
 
     The engine is your callable; without one a text is replayed, so the command runs as it is. The
-    paths are /v1/completions, /v1/chat/completions, /v1/messages (Anthropic's),
+    paths are /v1/completions, /v1/chat/completions, /v1/responses, /v1/messages (Anthropic's),
     /v1/messages/count_tokens, /v1/models, /tokenize, /detokenize, /metrics, /health, /ready, /live,
     /ping and /version.
 

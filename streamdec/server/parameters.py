@@ -189,7 +189,7 @@ RESPONSES = Api(
     (_SAMPLING - {"n", "best_of", "logprobs", "max_tokens", "return_token_ids"})
     | {
         *("input", "instructions", "max_output_tokens", "text", "reasoning", "include"),
-        *("tools", "tool_choice", "top_logprobs", "metadata", "chat_template_kwargs"),
+        *("tools", "top_logprobs", "metadata", "chat_template_kwargs"),
         "separate_reasoning",
     },
     # The answer has no calls of tools, and nothing is stored.

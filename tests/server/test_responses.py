@@ -19,8 +19,10 @@ from openai.types.responses import (
 )
 from pydantic import TypeAdapter
 
+from streamdec.chunks import Chunk
 from streamdec.server import ServerLimits, create_app
 from streamdec.server.parameters import RESPONSES
+from streamdec.server.response_events import ResponseEncoder
 from tests.server.conftest import Served
 from tests.server.serving import EchoEngine, served
 
@@ -92,7 +94,7 @@ def test_a_streamed_response(server: Served, client: OpenAI) -> None:
     ("more", "text", "reason"),
     [
         ({}, RENDERED, None),
-        ({"max_output_tokens": 3}, "syst", "max_output_tokens"),
+        ({"max_output_tokens": 3}, "sy", "max_output_tokens"),
         ({"stop": "user"}, "system: Be 🦉", None),
         (
             {"input": [{"role": "user", "content": "🦉"}], "instructions": None, "stop": "us"},
@@ -210,18 +212,17 @@ def test_an_engine_that_fails(server: Served, client: OpenAI, then: str) -> None
     assert "".join(each["delta"] for each in events if "delta" in each["type"]) == RENDERED
 
 
-def test_an_aborted_response(server: Served) -> None:
-    server.engine.then = "hangs"
-    with httpx.stream("POST", server.url + PATH, json={**ASKED, "stream": True}) as response:
-        lines = response.iter_lines()
-        while '"assistant' not in next(lines).replace("user: ", ""):
-            pass
-        for answer in list(server.front._answering):
-            answer.abort()
-        *_, last = (json.loads(line[6:]) for line in lines if line.startswith("data"))
-    EVENTS.validate_python(last)
-    assert (last["type"], last["response"]["error"]["code"]) == ("response.failed", "server_error")
+def test_an_aborted_response() -> None:
+    options: Any = {"response_id": "resp_1", "model": "tiny", "created": 0, "input_tokens": 1}
+    wire = ResponseEncoder(**options, asked={})
+    wire.start_bytes()
+    assert b'"delta":"Hi"' in wire.step_bytes(Chunk("Hi", "abort"), num_tokens=1)
+    (event,) = wire.flush_bytes().decode().removesuffix("\n\n").split("\n\n")
+    last = json.loads(event.partition("data: ")[2])
+    assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
     assert "aborted" in last["response"]["error"]["message"]
+    assert wire.failed
+    assert wire.body()["error"]["code"] == "abort"
 
 
 REFUSED = {
