@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -24,7 +25,7 @@ from streamdec.server import ServerLimits, create_app
 from streamdec.server.parameters import RESPONSES
 from streamdec.server.response_events import ResponseEncoder
 from tests.server.conftest import Served
-from tests.server.serving import EchoEngine, served
+from tests.server.serving import TEMPLATE, EchoEngine, served, tokenizer_in
 
 PATH = "/v1/responses"
 EVENTS: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
@@ -121,7 +122,7 @@ def test_a_streamed_response_is_the_whole_one(
 
 def test_log_probabilities(server: Served, client: OpenAI) -> None:
     asked: Any = {**ASKED, "include": ["message.output_text.logprobs"], "top_logprobs": 1}
-    part = client.responses.create(**asked).output[0].content[0]  # type: ignore[union-attr, index]
+    part = client.responses.create(**asked).output[0].content[0]
     assert isinstance(part, ResponseOutputText)
     assert part.logprobs is not None
     data = b"".join(bytes(each.bytes) for each in part.logprobs)
@@ -165,9 +166,11 @@ def test_reasoning_is_an_item(thinking: str) -> None:
     assert 0 < tokens < whole["usage"]["output_tokens"]
 
 
-def test_the_items_of_a_response_are_input_of_the_next(thinking: str, tokenizer: Any) -> None:
-    """Also as the client's own objects; the reasoning is that of the message after it."""
+def test_the_items_of_a_response_are_input_of_the_next(tmp_path: Path) -> None:
+    """Also as the client's own objects. The reasoning belongs to the message after it."""
     engine = EchoEngine()
+    shown = TEMPLATE.replace("{{ m.content }}", "({{ m.reasoning_content }}){{ m.content }}")
+    tokenizer = tokenizer_in(tmp_path, shown)
     app = create_app(tokenizer, engine, reasoning_markers=[THINK], models=["tiny"])
     with served(app) as url, OpenAI(api_key="none", base_url=f"{url}/v1", max_retries=0) as client:
         first = client.responses.create(model="tiny", input=TEXT, extra_body={"stop": "STOP"})
@@ -177,7 +180,8 @@ def test_the_items_of_a_response_are_input_of_the_next(thinking: str, tokenizer:
         history += [{"type": "message", "role": "user", "content": parts}]
         client.responses.create(model="tiny", input=history)
     told = tokenizer.decode(engine.runs[-1].prompt)
-    assert told.endswith("assistant: four user: And then?assistant: ")
+    turns = "assistant: ()user: ()assistant: (One 🦉)Two assistant: (three)four "
+    assert told.endswith(f"{turns}user: ()And then?assistant: ")
 
 
 def test_reasoning_may_stay_in_the_text(thinking: str) -> None:
@@ -186,7 +190,7 @@ def test_reasoning_may_stay_in_the_text(thinking: str) -> None:
     assert whole["usage"]["output_tokens_details"]["reasoning_tokens"] == 0
 
 
-def test_tools_and_the_effort_reach_the_template(server: Served, client: OpenAI) -> None:
+def test_tools_and_the_effort_reach_the_template(client: OpenAI) -> None:
     tool: Any = {"type": "function", "name": "look", "parameters": {}, "strict": True}
     options: Any = {**ASKED, "tools": [tool], "reasoning": {"effort": "low", "summary": "auto"}}
     assert "[look]effort: lowassistant" in client.responses.create(**options).output_text
