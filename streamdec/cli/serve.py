@@ -246,8 +246,8 @@ def serve(
 
     The engine is your callable; without one a text is replayed, so the command runs as it is. The
     paths are /v1/completions, /v1/chat/completions, /v1/responses, /v1/messages (Anthropic's),
-    /v1/messages/count_tokens, /v1/models, /tokenize, /detokenize, /metrics, /health, /ready, /live,
-    /ping and /version.
+    /v1/messages/count_tokens, /v1/models, /tokenize, /detokenize, /openapi.json, /metrics, /health,
+    /ready, /live, /ping and /version.
 
     \b
     Examples:

@@ -25,7 +25,9 @@ from streamdec.server.problems import RequestError
 __all__ = ["Guard", "is_anthropic"]
 
 _log = logging.getLogger("streamdec.server")
-OPEN = frozenset(("/", "/health", "/live", "/metrics", "/ping", "/ready", "/version"))
+OPEN = frozenset(
+    ("/", "/health", "/live", "/metrics", "/openapi.json", "/ping", "/ready", "/version")
+)
 """The paths that need no key."""
 _REQUEST_ID = r"[\w.:-]{1,128}"
 """What a client's own id may be: letters, digits, and signs that separate nothing in a log."""

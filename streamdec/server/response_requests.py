@@ -28,7 +28,8 @@ def read_response(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, 
     fields = Fields(body)
     rest = {name: value for name, value in body.items() if name in RESPONSES.read}
     rest["max_tokens"] = fields.integer("max_output_tokens", 1, limits.max_tokens)
-    rest.pop("stream_options", None)  # they are about what streams of responses do not have
+    fields.mapping("stream_options")  # they are about what streams of responses do not have
+    rest.pop("stream_options", None)
     _check_forms(fields)
     instructions = fields.text("instructions")
     messages = [{"role": "system", "content": instructions}] if instructions else []

@@ -39,6 +39,7 @@ from streamdec.server.fields import Fields
 from streamdec.server.front import Front
 from streamdec.server.gate import closing
 from streamdec.server.limits import ServerLimits
+from streamdec.server.openapi import openapi_document
 from streamdec.server.page import page_html, page_policy
 from streamdec.server.parameters import (
     ANTHROPIC,
@@ -131,6 +132,7 @@ class Routes:
             Route("/live", self.live),
             Route("/version", self.version),
             Route("/metrics", self.metrics),
+            Route("/openapi.json", self.openapi),
         ]
         if self._has_page:
             found.append(Route("/", self.page))
@@ -389,6 +391,10 @@ class Routes:
     async def version(self, request: Request) -> Response:
         """``/version``."""
         return JSONResponse({"version": versions_of(()).get("streamdec", "not installed")})
+
+    async def openapi(self, request: Request) -> Response:
+        """``/openapi.json``."""
+        return JSONResponse(openapi_document(self._front.limits, needs_key=self._needs_key))
 
     async def metrics(self, request: Request) -> Response:
         """``/metrics``, for Prometheus."""

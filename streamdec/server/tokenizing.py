@@ -62,7 +62,11 @@ class Tokenizing:
         front, fields = self._front, Fields(body)
         served_model(fields, front.models)
         shows = fields.flag("return_token_strs")
+        adds = fields.flag("add_special_tokens", default=True)
+        prompt = fields.text("prompt")
         if fields.get("messages") is not None:
+            if prompt is not None:
+                raise RequestError("give prompt or messages, not both", param="prompt")
             chat = read_chat(body, front.limits)
             front.check_chat(chat)
             return Work(
@@ -70,10 +74,8 @@ class Tokenizing:
                 renders=True,
                 is_isolated=chat.template is not None,
             )
-        prompt = fields.text("prompt")
         if prompt is None:
             raise RequestError("prompt must be a string", param="prompt")
-        adds = fields.flag("add_special_tokens", default=True)
         return Work(
             lambda: self._tokens(front.prompt_ids(Prompt(prompt), add_special_tokens=adds), shows)
         )

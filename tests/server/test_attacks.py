@@ -60,11 +60,11 @@ async def slowdown(port: int, quiet_port: int, request: bytes, count: int) -> tu
     ("path", "body", "count"),
     [
         (COMPLETIONS, EMPTY_LISTS, 16),
-        (COMPLETIONS, IDS, 12),
-        (CHAT, LONG_CHAT, 12),
+        (COMPLETIONS, IDS, 6),
+        (CHAT, LONG_CHAT, 6),
         (COMPLETIONS, SMALL_LISTS, 4),
-        (COMPLETIONS, CLOSED, 12),
-        (COMPLETIONS, ESCAPES, 12),
+        (COMPLETIONS, CLOSED, 6),
+        (COMPLETIONS, ESCAPES, 6),
     ],
     ids=["lists", "ids", "chats", "small", "closed", "escapes"],
 )
