@@ -10,9 +10,11 @@ from functools import partial
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 
 from streamdec import SourceError
+from streamdec.server import create_app
 from streamdec.server.engine_run import MOST_CANCELLATIONS, EngineRun
 from streamdec.server.engines import EngineError, ReplayEngine, SamplingParams
 from streamdec.server.gate import Gate
@@ -315,3 +317,24 @@ async def test_a_closed_gate() -> None:
     assert told == [503, 503]
     gate.leave(1)
     assert gate.num_running == 0
+
+
+# --- the application on both event loops ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+async def test_the_application_serves_on_both_event_loops(tokenizer: Any, is_plain: bool) -> None:
+    async def echo(prompt: list[int], _params: Any) -> Any:
+        for each in prompt:
+            await anyio.lowlevel.checkpoint()
+            yield each
+
+    app = create_app(tokenizer, (lambda prompt, _: iter(prompt)) if is_plain else echo)
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        body = {"prompt": "One two three" + " four" * 2_000, "stop": " three"}
+        whole = await client.post("/v1/completions", json=body)
+        assert whole.json()["choices"][0]["text"] == "One two"
+        streamed = await client.post("/v1/completions", json={**body, "stream": True})
+        assert '"stop_reason":" three"' in streamed.text
+        assert streamed.text.endswith("data: [DONE]\n\n")
