@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -166,6 +167,30 @@ def test_what_would_show_the_left_out_reasoning_is_refused(
 ) -> None:
     status, text = raw(asked_only, include_reasoning=False, **more)
     assert (status, json.loads(text)["error"]["param"]) == (400, *more)
+
+
+@pytest.mark.parametrize("includes", [False, True])
+def test_the_withheld_reasoning_of_an_aborted_answer_is_no_content(
+    tokenizer: Any, includes: bool
+) -> None:
+    """It is withheld because it may become the marker."""
+
+    async def engine(*_: Any) -> Any:
+        for each in tokenizer.encode("<think>Hm</th").ids:
+            yield each
+        for answer in list(app.state.front._answering):
+            answer.abort()
+        await asyncio.Event().wait()
+
+    app = create_app(tokenizer, engine, reasoning_markers=[THINK], separate_reasoning=True)
+    with served(app) as url:
+        _, text = raw(url, stream=True, include_reasoning=includes)
+    *events, error, done = text.strip().split("\n\n")
+    assert ('"code":"abort"' in error, done) == (True, "data: [DONE]")
+    deltas = [json.loads(each.removeprefix("data: "))["choices"][0]["delta"] for each in events]
+    assert "".join(each.get("content", "") for each in deltas) == ""
+    reasoning = "".join(each.get("reasoning_content", "") for each in deltas)
+    assert reasoning == ("Hm</th" if includes else "")
 
 
 def test_reasoning_without_markers_cannot_be_left_out(tokenizer: Any) -> None:
