@@ -21,15 +21,26 @@ __all__ = ["Connection"]
 
 _LONGEST_HEAD = 64 << 10
 """Bytes of the head of a request; uvicorn's default."""
+MOST_FIELDS = 100
+"""Fields of a head, as Apache's default. Each takes h11 some microseconds."""
+FREE_CHUNKS = 1_000
+"""Chunks of a body of any size. More must have LEAST_CHUNK bytes on average."""
+LEAST_CHUNK = 256
 
 
 class _Reader(h11.Connection):
-    """h11's connection, which also refuses lines that end with LF alone, and trailers."""
+    """h11's connection, which also refuses what servers read differently, or read slowly.
+
+    That is: lines that end with LF alone and trailers; and too many fields or too small chunks,
+    which would hold up all other clients, because h11 takes some microseconds for each.
+    """
 
     def __init__(self) -> None:
         super().__init__(h11.SERVER, _LONGEST_HEAD)
         self._received = b""
         """What was received last, after the end of what came before."""
+        self._chunks_left = 0
+        """Bytes by which the chunks of the body may still be too small."""
 
     def receive_data(self, data: bytes) -> None:
         """See h11."""
@@ -39,12 +50,19 @@ class _Reader(h11.Connection):
     def next_event(self) -> Any:
         """See h11."""
         waiting = self.trailing_data[0] if self.their_state is h11.IDLE else b""
+        if waiting.partition(b"\r\n\r\n")[0].count(b"\n") > MOST_FIELDS:
+            raise h11.RemoteProtocolError(f"the head has more than {MOST_FIELDS} fields")
         event = super().next_event()
         if isinstance(event, h11.Request):
+            self._chunks_left = FREE_CHUNKS * LEAST_CHUNK
             self._is_chunked = any(name == b"transfer-encoding" for name, _ in event.headers)
             head = waiting.removesuffix(self.trailing_data[0])
             if head.count(b"\n") != head.count(b"\r\n"):
                 raise h11.RemoteProtocolError("a line of the head ends with LF alone")
+        elif isinstance(event, h11.Data) and self._is_chunked:
+            self._chunks_left += len(event.data) - LEAST_CHUNK * event.chunk_start
+            if self._chunks_left < 0:
+                raise h11.RemoteProtocolError("the chunks of the body are too small")
         elif isinstance(event, h11.EndOfMessage) and self._is_chunked:
             if event.headers:
                 raise h11.RemoteProtocolError("trailers are not read here")

@@ -55,6 +55,11 @@ async def slowdown(port: int, quiet_port: int, request: bytes, count: int) -> tu
     return of[0] / gap, of[1] / gap
 
 
+HEAD = f"POST {COMPLETIONS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+TINY_CHUNKS = f"{HEAD}Transfer-Encoding: chunked\r\n\r\n".encode() + b"1\r\n \r\n" * 400_000
+MANY_FIELDS = HEAD.encode() + b"a:b\r\n" * 12_000 + b"\r\n"
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("path", "body", "count"),
@@ -65,15 +70,18 @@ async def slowdown(port: int, quiet_port: int, request: bytes, count: int) -> tu
         (COMPLETIONS, SMALL_LISTS, 4),
         (COMPLETIONS, CLOSED, 6),
         (COMPLETIONS, ESCAPES, 6),
+        ("", TINY_CHUNKS, 4),
+        ("", MANY_FIELDS, 4),
     ],
-    ids=["lists", "ids", "chats", "small", "closed", "escapes"],
+    ids=["lists", "ids", "chats", "small", "closed", "escapes", "chunks", "fields"],
 )
 def test_heavy_bodies_do_not_hold_up_running_streams(path: str, body: bytes, count: int) -> None:
     async def main(port: int, quiet_port: int) -> None:
         before = int(await get(port, "/peak"))
+        request = request_of(path, body) if path else body
         found: list[tuple[float, float]] = []
         while len(found) < TRIES and (not found or max(found[-1]) > SLOWER):
-            found.append(await slowdown(port, quiet_port, request_of(path, body), count))
+            found.append(await slowdown(port, quiet_port, request, count))
         assert max(found[-1]) <= SLOWER, found
         assert int(await get(port, "/peak")) - before < MOST_MEMORY
 

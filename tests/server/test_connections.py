@@ -263,3 +263,23 @@ def test_a_wrong_chunk_after_the_response_has_begun(
     assert answer.startswith(b"HTTP/1.1 415 ")
     assert answer.count(b"HTTP/1.1 ") == 1
     assert not [each for each in caplog.records if each.exc_info]
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(1, False), (200, False), (256, True)])
+def test_the_chunks_of_a_body_must_not_be_too_small(
+    server: Served, size: int, is_read: bool
+) -> None:
+    """A thousand may have any size."""
+    body = BODY.ljust(256 * 2_000 if is_read else size * 260_000)[: 256 * 260]
+    head = f"{HEAD}Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    chunks = [b"1\r\n \r\n"] * 1_000
+    chunks += [b"%x\r\n%b\r\n" % (size, body[i : i + size]) for i in range(0, 256 * 256, size)]
+    answer = sent_to(server, head + b"".join(chunks) + b"0\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 " if is_read else b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(("count", "is_read"), [(95, True), (101, False), (9_000, False)])
+def test_the_fields_of_a_head_have_a_limit(server: Served, count: int, is_read: bool) -> None:
+    fields = b"a: b\r\n" * count + b"Connection: close\r\n"
+    answer = sent_to(server, AFTER.replace(b"Host: x\r\n", b"Host: x\r\n" + fields))
+    assert answer.startswith(b"HTTP/1.1 200 " if is_read else b"HTTP/1.1 400 ")
