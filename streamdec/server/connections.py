@@ -23,7 +23,7 @@ _LONGEST_HEAD = 64 << 10
 """Bytes of the head of a request; uvicorn's default."""
 MOST_FIELDS = 100
 """Fields of a head, as Apache's default. Each takes h11 some microseconds."""
-FREE_CHUNKS = 1_000
+FREE_CHUNKS = 200
 """Chunks of a body of any size. More must have LEAST_CHUNK bytes on average."""
 LEAST_CHUNK = 256
 
