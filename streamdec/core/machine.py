@@ -1,8 +1,8 @@
-"""The machine under all streams: a walk, and what is asked of it.
+"""The machine under all streams: the interface of a Walk.
 
-DecodeStream and StopSequenceDecoder are this machine, with and without stops; a Sequence has one.
-How it takes a token is in :mod:`streamdec.core.walk`. Here is what streams and pools call, what
-users ask, and how a stream is copied and moved.
+DecodeStream and StopSequenceDecoder are machines without and with stops; a Sequence has a
+DecodeStream. :mod:`streamdec.core.walk` defines how a machine takes a token. This module has the
+methods for streams and pools, the properties for users, copies and snapshots.
 """
 
 from __future__ import annotations
@@ -152,8 +152,7 @@ class Machine(Walk):
         if in_stop:
             since.append(endings.origin_of_end(self._checkpoint(), in_stop))
         if len(jailed) > len(in_stop):  # the rest may belong to a sequence of ids
-            first = self._live[0]
-            since.append(first.place if first.origin is None else first.origin)
+            since += [each.oldest for each in self._live if each.oldest is not None]
         oldest = max(min(since, default=tokens), 0)
         return Withheld(num_bytes, len(jailed), tokens - oldest)
 
@@ -181,7 +180,7 @@ class Machine(Walk):
         """What may become a stop: the end of the text, and ids that may begin a sequence."""
         tail = self._matching.tail
         text = tail if isinstance(tail, str) else tail.text[tail.floor :]
-        return text, tuple(each.token_id for each in self._live)
+        return text, self._live[0].node.ids if self._live else ()
 
     @property
     def unknown_tokens(self) -> int:
@@ -228,7 +227,7 @@ class Machine(Walk):
     # --- copies
 
     def fork(self) -> Self:
-        """Return a stream that goes on from here on its own: for several samples of one prompt.
+        """Return an independent copy of the stream: for several samples of one prompt.
 
         ``copy.copy`` and ``copy.deepcopy`` do the same; the tokenizer is shared.
         """
@@ -265,7 +264,7 @@ class Machine(Walk):
         """
         table, stops = self._table, self._stops
         at, unknown, recorder = self._checkpoint(), self._unknown_tokens, self._recorder
-        live = [each.token_id for each in self._live]
+        live = list(self._live[0].node.ids) if self._live else []
         if live:  # as before the first of them, which are taken again
             first = self._live[0]
             at = first.before
@@ -344,7 +343,7 @@ class Machine(Walk):
         recorder = fields.take("recorder", None)
         if recorder is not None:
             self._recorder = Recorder.load(table, self._primed, recorder, tokens)
-            if self._end is None and not self._recorder.fits(at.state):
+            if self._end is None and not self._recorder.fits(at.state, at.count):
                 raise ValueError("the spans are of another stream")
         self._count = at.count
         least = -min(self._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
@@ -363,7 +362,7 @@ class Machine(Walk):
                 raise ValueError("live tokens that begin no sequence")
             for token_id in live:
                 self._examine(token_id)
-            if [each.token_id for each in self._live] != live:
+            if not self._live or list(self._live[0].node.ids) != live:
                 raise ValueError("live tokens that begin no sequence")
 
     def __repr__(self) -> str:

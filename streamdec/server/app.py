@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 
 from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.core.options import UnknownIds
+from streamdec.core.stops.conditions import Sections, pairs_of
 from streamdec.server.accounts import Account
 from streamdec.server.engines import Engine
 from streamdec.server.front import Front
@@ -37,7 +38,7 @@ def create_app(
     models: Sequence[str] = ("model",),
     limits: ServerLimits | None = None,
     eos_token_ids: Sequence[int] = (),
-    reasoning_markers: Sequence[tuple[str, str]] = (),
+    reasoning_markers: Sections = (),
     separate_reasoning: bool = False,
     api_keys: Sequence[str] = (),
     hosts: Collection[str] | None = None,
@@ -56,9 +57,9 @@ def create_app(
         models: the names of the model; the first is used if a request has none.
         limits: what clients may ask for.
         eos_token_ids: ids that end a stream; none if the engine ends by itself.
-        reasoning_markers: pairs of texts around the model's reasoning, such as
-            ``("<think>", "</think>")``. Stops in the text between them are ignored, unless a
-            request says otherwise (``ignore_stops_between``).
+        reasoning_markers: the markers around the model's reasoning, such as
+            ``("<think>", "</think>")``, or a list of such pairs. Stops in the text between them are
+            ignored, unless a request says otherwise (``ignore_stops_between``).
         separate_reasoning: whether chats have ``reasoning_content`` beside ``content``, and
             messages have ``thinking`` blocks, without the markers. A chat may say otherwise.
         api_keys: one of them is needed, if there are some, but for health, metrics and version.
@@ -74,7 +75,8 @@ def create_app(
         page: whether ``/`` is a page to try it in a browser; it has a route of its own for traces.
 
     Raises ValueError for a key that no header can carry, if there is no name, if
-    ``separate_reasoning`` has no ``reasoning_markers``, and if limits of keys have no keys.
+    ``separate_reasoning`` has no ``reasoning_markers``, and if limits of keys have no keys; TypeError
+    or ValueError for markers that StopConditions does not accept as ``ignore_stops_between``.
 
     >>> from starlette.testclient import TestClient
     >>> from streamdec import load_tokenizer
@@ -92,7 +94,8 @@ def create_app(
         raise ValueError("a server needs the name of a model")
     if any(re.fullmatch(r"[!-~]+", key) is None for key in api_keys):
         raise ValueError("an API key is of printable ASCII without spaces, and not empty")
-    if separate_reasoning and not reasoning_markers:
+    markers = pairs_of("reasoning_markers", reasoning_markers)
+    if separate_reasoning and not markers:
         raise ValueError("separate_reasoning needs reasoning_markers")
     limits = limits or ServerLimits()
     if limits.has_key_limits and not api_keys:
@@ -103,7 +106,7 @@ def create_app(
         list(models),
         limits,
         tuple(eos_token_ids),
-        tuple(reasoning_markers),
+        markers,
         separate_reasoning,
         has_simple_template=simple_template,
         allows_templates=allow_request_templates,
