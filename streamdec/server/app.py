@@ -75,8 +75,9 @@ def create_app(
         page: whether ``/`` is a page to try it in a browser; it has a route of its own for traces.
 
     Raises ValueError for a key that no header can carry, if there is no name, if
-    ``separate_reasoning`` has no ``reasoning_markers``, and if limits of keys have no keys; TypeError
-    or ValueError for markers that StopConditions does not accept as ``ignore_stops_between``.
+    ``separate_reasoning`` has no ``reasoning_markers``, and if limits of keys have no keys.
+    Raises TypeError or ValueError for markers that StopConditions does not accept as
+    ``ignore_stops_between``.
 
     >>> from starlette.testclient import TestClient
     >>> from streamdec import load_tokenizer
