@@ -111,6 +111,7 @@ class Routes:
         self._needs_key = needs_key
         self._created = int(time.time())
         self._registry: Any = None
+        self._openapi = openapi_document(front.limits, needs_key=needs_key)
 
     def all(self) -> list[Route]:
         """Return the routes of all endpoints."""
@@ -394,7 +395,7 @@ class Routes:
 
     async def openapi(self, request: Request) -> Response:
         """``/openapi.json``."""
-        return JSONResponse(openapi_document(self._front.limits, needs_key=self._needs_key))
+        return JSONResponse(self._openapi)
 
     async def metrics(self, request: Request) -> Response:
         """``/metrics``, for Prometheus."""
