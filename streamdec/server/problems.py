@@ -23,7 +23,7 @@ _ANTHROPIC_KINDS = {
 
 
 class RequestError(StreamdecError, ValueError):
-    """A request is refused. The client gets the message.
+    """The server does not serve a request. The client gets the message.
 
     Args:
         message: the message for people.
