@@ -299,12 +299,14 @@ class Sample:
 
     def aborted(self) -> Chunk:
         """Return the last chunk of the stream, which was cancelled."""
-        text, token_ids = self.stream.pending_text, self.stream.pending_token_ids
+        chunk = Chunk(self.stream.pending_text, token_ids=self.stream.pending_token_ids)
         machine = self.stream.machine
         if not machine.finished:
             end = machine.flush if isinstance(machine, TextStopDecoder) else machine.end
-            end("abort")  # after which a tracker returns all log probabilities
-        return Chunk(text, "abort", token_ids=token_ids)
+            last = end("abort")  # after which a tracker returns all log probabilities
+            if last.text == chunk.text:  # it may have sections
+                chunk = replace(last, token_ids=chunk.token_ids)
+        return replace(chunk, finish_reason="abort", stop_reason=None)
 
 
 def _body(data: bytes) -> Message:
