@@ -188,13 +188,16 @@ class Tokens:
     @cached_property
     def roles(self) -> dict[str, Role]:
         """The seven roles, then those that a snapshot names itself, each with its token."""
-        extra, source_of_extra = self.said.get("extra_special_tokens", (None, ""))
+        key = "extra_special_tokens"
+        if not self.said.get(key, (None, ""))[0]:
+            key = "additional_special_tokens"  # which is read as the other one then
+        extra, source_of_extra = self.said.get(key, (None, ""))
         found: dict[str, Role] = {}
         for name, text in islice(self.beside.names().items(), MAX_NAMED):
             _, source = self.said.get(name, (None, ""))
             pointer = f"/{_escaped(name)}" if source else ""
             if isinstance(extra, dict) and content_of(extra.get(name)) == text:
-                source, pointer = source_of_extra, f"/extra_special_tokens/{_escaped(name)}"
+                source, pointer = source_of_extra, f"/{key}/{_escaped(name)}"
             found[name] = Role(name, text, source or f"class {self.chosen.name}", pointer)
         return found
 

@@ -186,17 +186,16 @@ def _extra(view: View) -> Iterator[Finding]:
         for text in dict.fromkeys(_names(listed))
         if (found := tokens.resolve(text).id) is not None
         and tokens.added.get(found) == (text, False)
-        and found not in skipped
+        and text not in skipped
     ]
     if unskipped:
         yield RULES["EXTRA_SPECIAL_NOT_SKIPPED"](*_some(unskipped))
 
 
-def _skipped_all_the_same(tokens: Tokens) -> set[int]:
-    """The ids that the library skips whatever flag they get: special ones of ``tokenizer.json``."""
-    if tokens.bare is None or tokens.is_built or tokens.is_remote:
-        return set()
-    return {i for i, (_, special) in tokens.bare.added().items() if special}
+def _skipped_all_the_same(tokens: Tokens) -> set[str]:
+    """The texts that the library skips whatever flag they get last: it was set once."""
+    own = () if tokens.is_built else (entry.token for entry in tokens.own)
+    return {token.content for token in (*own, *tokens.to_add()) if token.special}
 
 
 def _called_special(said: Mapping[str, object]) -> list[str]:

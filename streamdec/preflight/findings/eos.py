@@ -38,9 +38,8 @@ def _sources(view: View) -> Iterator[Finding]:
     declared: list[tuple[frozenset[int], Evidence]] = []
     # What is not there, or cannot be told, disagrees with nothing; a null in a file does.
     if eos.tokenizer[0]:
-        role, ids = view.tokens.roles["eos_token"], _ids_of(eos.tokenizer[0])
-        evidence = Evidence(role.source, role.pointer, value=role.text, ids=view.ids(ids))
-        declared.append((ids, evidence))
+        ids = _ids_of(eos.tokenizer[0])
+        declared.append((ids, view.role("eos_token", ids)))
     if eos.generation_config is not None:
         value = eos.generation_config.get("eos_token_id")
         declared.append(_declared(view, GENERATION, "/eos_token_id", value, eos.generation))
@@ -125,7 +124,7 @@ def _ids(view: View) -> Iterator[Finding]:
         found = tokens.resolve(role.text)
         ids = {} if found.id is None else {found.id: role.text}
         yield RULES["EOS_TOKEN_NOT_IN_VOCAB"](
-            Evidence(role.source, role.pointer, value=role.text),
+            view.role("eos_token", ()),
             Evidence(note="its id after loading", ids=ids),
         )
     seen: dict[tuple[str, str], Evidence] = {}
@@ -223,10 +222,7 @@ def _declared_role(view: View, name: str) -> Iterator[tuple[str, tuple[frozenset
     if role is not None and (role.pointer or name == "pad_token"):
         found = view.tokens.resolve(role.text)
         if found.id is not None:
-            evidence = Evidence(
-                role.source, role.pointer, value=role.text, ids={found.id: role.text}
-            )
-            yield "tokenizer", (frozenset({found.id}), evidence)
+            yield "tokenizer", (frozenset({found.id}), view.role(name, [found.id]))
     for file, config in ((GENERATION, view.eos.generation_config), (CONFIG, view.eos.config)):
         value = (config or {}).get(f"{name}_id")
         listed = value if isinstance(value, list) else [value]
