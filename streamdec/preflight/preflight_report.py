@@ -170,7 +170,7 @@ class Report:
     >>> from streamdec.preflight import inspect
     >>> report = inspect("path/to/model", render=False)
     >>> sorted(report.codes)
-    ['ADDED_TOKENS_DECODER_ABSENT', 'EOS_SOURCES_DISAGREE', 'PAD_EQUALS_EOS']
+    ['ADDED_TOKENS_DECODER_ABSENT', 'PAD_EQUALS_EOS']
     >>> report.at_least("warning"), report.sources["chat_template"]
     ((), 'tokenizer_config.json')
     """
