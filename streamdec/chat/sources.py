@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from streamdec.backends.folder_files import FileError, read_file, with_line_feeds
 from streamdec.backends.folder_tokens import read_folder
 from streamdec.backends.tokenizer_config import CONFIG, read_object
 from streamdec.errors import ChatTemplateError, TokenizerLoadError
@@ -44,7 +45,6 @@ _GGUF = "tokenizer.chat_template"
 _DEFAULT = "default"
 _MAX_TEMPLATE = 2**20
 """Bytes of a template's file; the largest of real models has 100,000."""
-_POINTER = "version https://git-lfs.github.com/spec/"
 _PATH = re.compile(r"[^{}\n]*([/\\][^{}\n]*|\.(jinja2?|j2|json|txt|tpl|template))")
 """What looks like a path and not like a template, which has braces or several lines."""
 
@@ -258,16 +258,9 @@ def special_tokens_of(folder: str | os.PathLike[str]) -> dict[str, str]:
 def _text_of(path: Path) -> str:
     """The template in ``path``: UTF-8, its lines ended by line feeds whatever they end with."""
     try:
-        with path.open(encoding="utf-8") as file:
-            text = file.read(_MAX_TEMPLATE + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ChatTemplateError(f"{str(path)!r}: {reason}") from error
-    if len(text) > _MAX_TEMPLATE:
-        raise ChatTemplateError(f"{str(path)!r}: more than {_MAX_TEMPLATE} characters")
-    if text.startswith(_POINTER):
-        raise ChatTemplateError(f"{str(path)!r}: a pointer of git-lfs, not the template")
-    return text
+        return with_line_feeds(read_file(path, _MAX_TEMPLATE).decode("utf-8"))
+    except (FileError, UnicodeDecodeError) as error:
+        raise ChatTemplateError(f"{str(path)!r}: {error}") from error
 
 
 def _object(folder: Path, name: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from streamdec.backends.folder_files import with_line_feeds
 from streamdec.errors import ChatTemplateError
 from streamdec.preflight.preflight_report import Evidence, Finding, Severity
 from streamdec.preflight.rules import RULES
@@ -106,7 +107,7 @@ def _shadowed(view: View) -> Iterator[Finding]:
     differing = [
         Evidence(template.file, note=f"{name} differs from the inline one")
         for name, template in files.items()
-        if name in inline and _lines(inline[name].text) != _lines(template.text)
+        if name in inline and with_line_feeds(inline[name].text) != template.text
     ]
     lost = sorted(set(inline) - set(files))
     if differing or lost:
@@ -114,10 +115,6 @@ def _shadowed(view: View) -> Iterator[Finding]:
         yield RULES["CHAT_TEMPLATE_SIDECAR_SHADOWS_INLINE"](
             Evidence(CONFIG, "/chat_template", note=note), *differing[:20]
         )
-
-
-def _lines(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _parsed(view: View, name: str, template: Template, render: bool) -> Iterator[Finding]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from streamdec.backends.folder_files import Problem
 from streamdec.backends.tokenizer_class import auto_map_of
 from streamdec.backends.transformers_facts import ONLY_V5, facts
 from streamdec.preflight.preflight_report import Evidence, Finding
 from streamdec.preflight.rules import RULES, Rule
-from streamdec.preflight.snapshot import Problem
 from streamdec.preflight.view import View
 
 __all__ = ["check"]
