@@ -13,7 +13,6 @@ from __future__ import annotations
 import gc
 from array import array
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Self, SupportsIndex, cast
 
 from tokenizers import Tokenizer
@@ -300,12 +299,7 @@ class DecodeStreamPatch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.undo()
 
 

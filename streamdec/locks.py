@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from types import TracebackType
 
 __all__ = ["Lock"]
 
@@ -33,12 +32,7 @@ class Lock:
     def __enter__(self) -> None:
         self._lock.acquire()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._lock.release()
 
 

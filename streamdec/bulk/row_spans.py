@@ -28,7 +28,7 @@ def spans_of(text: str, data: bytes, sizes: Iterable[int]) -> list[TokenSpan] | 
     Returns None if ``data`` has ill-formed bytes (but for an unfinished character at its end), or
     does not spell ``text``.
 
-    >>> from streamdec.bulk.spans import spans_of
+    >>> from streamdec.bulk.row_spans import spans_of
     >>> spans = spans_of("caf\xe9", "caf\xe9!".encode(), [4, 0, 1, 1])
     >>> [(span.start, span.end) for span in spans]
     [(0, 4), (3, 3), (3, 4), (4, 4)]
