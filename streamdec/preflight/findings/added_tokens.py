@@ -23,7 +23,7 @@ _MARKER = re.compile(r"<\|[^|<>\s{}'\"]{1,64}\|>|<｜[^｜<>\s{}'\"]{1,64}｜>")
 
 
 def check(view: View) -> Iterator[Finding]:
-    """All that this module's rules say of a snapshot."""
+    """Yield the findings of this module."""
     yield from _flags(view)
     yield from _declared(view)
     yield from _own(view)

@@ -47,7 +47,7 @@ _ARCHITECTURES = {
 
 
 def check(view: View) -> Iterator[Finding]:
-    """All that this module's rules say of a snapshot."""
+    """Yield the findings of this module."""
     yield from _places(view)
     rendered = 0
     for name, template in view.templates.all:

@@ -1,4 +1,4 @@
-"""Rules about ends of sequences: which ids stop an engine, and who says so."""
+"""Rules about ends of sequences: the ids that stop an engine, and their sources."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["check"]
 
 
 def check(view: View) -> Iterator[Finding]:
-    """All that this module's rules say of a snapshot."""
+    """Yield the findings of this module."""
     yield from _sources(view)
     yield from _sets(view)
     yield from _turns(view)
@@ -82,7 +82,7 @@ def _sets(view: View) -> Iterator[Finding]:
             *(view.seen(found) for found in view.stop.values()),
             engines=_names(view.stop.values()),
         )
-    # A tokenizer whose end has no known id has one all the same.
+    # A tokenizer whose end-of-sequence id is unknown has one nevertheless.
     if not any(found.ids or found.unresolved for found in view.stop.values()) and view.stop:
         yield RULES["EOS_MISSING_EVERYWHERE"](
             Evidence(note="no source declares one", value=sorted(view.stop))
@@ -141,7 +141,7 @@ def _ids(view: View) -> Iterator[Finding]:
 
 
 def _declared_values(view: View) -> Iterator[tuple[str, str, Any]]:
-    """Every value that is declared as the end of a sequence: file, pointer, value."""
+    """Yield each declared end of a sequence: file, pointer, value."""
     places = [
         (GENERATION, "/eos_token_id", (view.eos.generation_config or {}).get("eos_token_id")),
         (CONFIG, "/eos_token_id", view.eos.config.get("eos_token_id")),
@@ -216,9 +216,9 @@ def _others(view: View) -> Iterator[Finding]:
 
 
 def _declared_role(view: View, name: str) -> Iterator[tuple[str, tuple[frozenset[int], Evidence]]]:
-    """Each file that declares the ids of a role, with what it declares."""
+    """Yield each file that declares ids of a role, with the ids and the evidence."""
     role = view.tokens.roles.get(name)
-    # A default of the tokenizer class is nobody's declaration, but it is what pads.
+    # A default of the tokenizer class is not declared, but it is used for padding.
     if role is not None and (role.pointer or name == "pad_token"):
         found = view.tokens.resolve(role.text)
         if found.id is not None:

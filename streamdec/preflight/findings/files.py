@@ -20,7 +20,7 @@ _OBJECTS = (
     *("special_tokens_map.json", "added_tokens.json", "chat_template.json"),
     *("hf_quant_config.json", "processor_config.json", "preprocessor_config.json"),
 )
-"""Files that are JSON objects and that engines read; also those of which nothing else is asked."""
+"""Files that engines read and that must be JSON objects."""
 _JSON = "tokenizer.json"
 _SHA = re.compile(r"[0-9a-f]{40}")
 
@@ -35,7 +35,7 @@ _BY_PROBLEM: Mapping[Problem, Rule] = {
 
 
 def check(view: View) -> Iterator[Finding]:
-    """All that this module's rules say of a snapshot, once the other rules have read its files."""
+    """Yield the findings of this module. The other modules have read their files before."""
     yield from _problems(view)
     yield from _tokenizer_json(view)
     yield from _class(view)

@@ -1,4 +1,4 @@
-"""Rules about quantisation: where it is declared, and whether those who look there find it."""
+"""Rules about quantisation: the places of its declaration, and who reads them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MAX_NODES = 100_000
 
 
 def nested_quantization(config: Any) -> list[tuple[str, Any]]:
-    """Every ``quantization_config`` below the top level: its dotted path, and what is there.
+    """Return every ``quantization_config`` below the top level: its dotted path and its value.
 
-    Objects and lists are walked; at most 100,000 values of a file are looked at.
+    At most 100,000 values of a file are examined.
     """
     found = []
     level: list[tuple[str, Any]] = [("", config)]
@@ -46,7 +46,7 @@ def nested_quantization(config: Any) -> list[tuple[str, Any]]:
 
 
 def quantization_places(view: View) -> list[tuple[str, str, dict[str, Any]]]:
-    """All declarations in the order in which they win: file, dotted path, what is there."""
+    """Return all declarations by precedence: file, dotted path, value."""
     config = view.eos.config
     places: list[tuple[str, str, Any]] = [(_CONFIG, _KEY, config.get(_KEY))]
     if _SIDECAR in view.snapshot.names:
@@ -61,7 +61,7 @@ def quantization_places(view: View) -> list[tuple[str, str, dict[str, Any]]]:
 
 
 def check(view: View) -> Iterator[Finding]:
-    """All that this module's rules say of a snapshot."""
+    """Yield the findings of this module."""
     places = quantization_places(view)
     if not places:
         return
@@ -140,7 +140,7 @@ def _pointer(path: str) -> str:
 
 
 def _method(value: dict[str, Any]) -> str:
-    """The method in one word; what NVIDIA's tools write has an algorithm and may have no method."""
+    """Return the method; NVIDIA's tools write an algorithm, with or without a method."""
     method = value.get("quant_method")
     if isinstance(method, str) and method:
         name = method.lower().replace("_", "-")
@@ -149,7 +149,7 @@ def _method(value: dict[str, Any]) -> str:
 
 
 def _bits(value: dict[str, Any]) -> Any:
-    """How wide the weights are, or the algorithm, where it is said in one place."""
+    """Return the width of the weights, or the algorithm."""
     for key in ("quant_algo", "bits", "w_bit", "num_bits"):
         found = value.get(key)
         if isinstance(found, str | int) and not isinstance(found, bool):
