@@ -22,9 +22,14 @@ def fifo(path: Path) -> None:
     os.mkfifo(path)
 
 
+def large(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2**26 + 1)
+
+
 BAD: dict[str, Callable[[Path], object]] = {
     "lfs": lambda path: path.write_bytes(POINTER),
-    "too-large": lambda path: path.write_bytes(b" " * (2**26 + 1)),
+    "too-large": large,
     "unreadable": Path.mkdir,
 }
 if hasattr(os, "mkfifo"):

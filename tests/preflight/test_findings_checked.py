@@ -101,7 +101,12 @@ def test_an_algorithm_is_a_method_for_some(
 @pytest.mark.parametrize(
     ("added_text", "code", "said"),
     [
-        ("{{ lipsum(1000000000) }}", "CHAT_TEMPLATE_RESOURCE_LIMIT", "was stopped"),
+        pytest.param(
+            "{{ lipsum(1000000000) }}",
+            "CHAT_TEMPLATE_RESOURCE_LIMIT",
+            "was stopped",
+            marks=pytest.mark.thorough,
+        ),
         ("{{ messages.append(1) }}", "CHAT_TEMPLATE_SANDBOX_VIOLATION", "unsafe"),
         ("{% include 'a' %}", "CHAT_TEMPLATE_FAILS", "loader"),
         ("{{ 1 / 0 }}", "CHAT_TEMPLATE_FAILS", "ZeroDivisionError"),
