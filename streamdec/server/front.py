@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from os.path import commonprefix
 from typing import Any, NamedTuple, Protocol
 
 import anyio
@@ -22,6 +23,7 @@ from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.options import UnknownIds
 from streamdec.core.section_decoder import SectionDecoder
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stops.gate import OPEN, PromptMarkers
 from streamdec.errors import ChatTemplateError, StreamdecError
 from streamdec.integrations._failures import REASONING
 from streamdec.integrations.logprobs import LogprobTracker
@@ -143,6 +145,31 @@ class Front:
         """Return the ids of a conversation. Raises RequestError if it cannot be rendered."""
         return self._encoded(self._rendered(chat), "messages", add_special_tokens=False)
 
+    def chat_prompt(self, chat: Chat, asked: Generation) -> tuple[list[int], Generation]:
+        """Return the ids of a conversation, and ``asked`` with where its answer begins.
+
+        Only what the template adds after the messages decides whether the answer begins inside the
+        reasoning. A marker that a user wrote does not.
+        """
+        text = self._rendered(chat)
+        ids = self._encoded(text, "messages", add_special_tokens=False)
+        markers = self.reasoning_markers
+        if not markers or asked.conditions.starts_inside is not None:
+            return ids, asked
+        try:
+            before = self._rendered(chat.without_answer)
+        except RequestError:
+            return ids, asked
+        added = text[len(commonprefix([before, text])) :]  # noqa: RUF071 (letters, not paths)
+        added_ids = self.tokenizer.encode(added, add_special_tokens=False).ids
+        state = PromptMarkers(markers, self.tokenizer).state_after(self.tokenizer, added_ids)
+        is_inside = state != OPEN
+        asked = replace(asked, starts_reasoning=is_inside)
+        if asked.conditions.ignore_stops_between == tuple(markers):
+            conditions = replace(asked.conditions, starts_inside=is_inside)
+            asked = replace(asked, conditions=conditions)
+        return ids, asked
+
     def check_chat(self, chat: Chat) -> None:
         """Raise RequestError if ``chat`` has no template, or one of its own that is not allowed."""
         if chat.template is not None and not self.allows_templates:
@@ -251,8 +278,14 @@ class Front:
         if not asked.separates_reasoning:
             return StopSequenceDecoder(self.tokenizer, asked.conditions, prompt, **options)
         sections = {REASONING: self.reasoning_markers}
+        starts = asked.starts_reasoning
         return SectionDecoder(
-            self.tokenizer, asked.conditions, prompt, sections=sections, **options
+            self.tokenizer,
+            asked.conditions,
+            prompt,
+            sections=sections,
+            starts_inside=starts,
+            **options,
         )
 
     def _run(

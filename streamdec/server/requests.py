@@ -66,6 +66,8 @@ class Generation:
     """Whether the reasoning is a part of its own, without its markers."""
     hides_reasoning: bool = False
     """Whether that part is not sent."""
+    starts_reasoning: bool | None = None
+    """Whether the answer begins inside the reasoning; None: the prompt decides."""
 
     def params(self, index: int) -> SamplingParams:
         """Return the parameters of sample ``index`` of a prompt."""
@@ -94,6 +96,14 @@ class Chat:
     variables: Mapping[str, Any] | None = None
     template: str | None = None
     """The template of the request itself, which is not trusted."""
+
+    @property
+    def without_answer(self) -> Chat:
+        """The conversation up to where the answer's own message begins."""
+        messages = self.messages[:-1] if self.continue_final_message else self.messages
+        return replace(
+            self, messages=messages, add_generation_prompt=False, continue_final_message=False
+        )
 
 
 # --- for all --------------------------------------------------------------------------------------

@@ -202,9 +202,9 @@ class Routes:
         front.check_chat(chat)
 
         def prepare() -> Answer:
-            ids = [front.chat_ids(chat)]
-            options = self._options("chatcmpl", request_id, asked, ids)
-            return self._answer(asked, ids, options, ChatCompletionEncoder, ChatResponse)
+            ids, started = front.chat_prompt(chat, asked)
+            options = self._options("chatcmpl", request_id, started, [ids])
+            return self._answer(started, [ids], options, ChatCompletionEncoder, ChatResponse)
 
         return Work(prepare, renders=True, is_isolated=chat.template is not None)
 
@@ -223,7 +223,7 @@ class Routes:
         front.check_chat(chat)
 
         def prepare() -> Answer:
-            ids = front.chat_ids(chat)
+            ids, started = front.chat_prompt(chat, asked)
             options: dict[str, Any] = {
                 "response_id": f"msg_{request_id}",
                 "model": asked.model,
@@ -235,7 +235,7 @@ class Routes:
                 if asked.stream
                 else {"whole": anthropic.MessageResponse(**options)}
             )
-            return Answer(front, front.samples(asked, [ids]), is_anthropic=True, **formats)
+            return Answer(front, front.samples(started, [ids]), is_anthropic=True, **formats)
 
         return Work(prepare, renders=True)
 
@@ -259,7 +259,7 @@ class Routes:
         front.check_chat(chat)
 
         def prepare() -> Answer:
-            ids = front.chat_ids(chat)
+            ids, started = front.chat_prompt(chat, asked)
             found = ResponseEncoder(
                 response_id=f"resp_{request_id}",
                 model=asked.model,
@@ -268,7 +268,7 @@ class Routes:
                 asked=told,
             )
             formats: Any = {"wire": found} if asked.stream else {"whole": found}
-            return Answer(front, front.samples(asked, [ids]), **formats)
+            return Answer(front, front.samples(started, [ids]), **formats)
 
         return Work(prepare, renders=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
@@ -67,7 +67,7 @@ def test_a_request_may_say_it_itself(client: TestClient, more: dict[str, Any], t
 THOUGHT = "<think>a STOP</think> b STOP c"
 PARTS = ("a STOP", "user:  b ")
 """The reasoning and the content of the answer, which is the prompt: "user: <think>a STOP..."."""
-CASES = [(THOUGHT, PARTS), ("a</think>b<think>c STOP", ("user: ac STOPassistant: ", "b"))]
+CASES = [(THOUGHT, PARTS), ("a</think>b<think>c STOP", ("c STOPassistant: ", "user: a</think>b"))]
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_a_chat_may_ask_for_it_or_not(separating: str, asked_only: str, is_strea
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-@pytest.mark.parametrize(("text", "parts"), [*CASES, ("<think>a STOP", ("", ""))])
+@pytest.mark.parametrize(("text", "parts"), [*CASES, ("<think>a STOP", ("", "user: "))])
 def test_a_chat_may_leave_it_out(
     separating: str, asked_only: str, text: str, parts: tuple[str, str], is_streamed: bool
 ) -> None:
@@ -208,6 +208,57 @@ def test_where_it_starts_may_be_said(separating: str) -> None:
     extra = {"starts_inside": True}
     parts = chat(separating, "a</think>b", is_streamed=True, extra_body=extra)
     assert parts == ("user: a", "bassistant: ")
+
+
+GENERATES = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("added", "question", "reasoning"),
+    [
+        ("assistant: ", "What does <think> mean?", None),
+        ("assistant: <think>\n", "What does </think> mean?", "echo"),
+        ("assistant: <think>\n\n</think>\n\n", "What does <think> mean?", None),
+    ],
+)
+def test_a_marker_in_a_message_does_not_say_where_the_answer_begins(
+    tmp_path: Any, added: str, question: str, reasoning: str | None
+) -> None:
+    template = GENERATES + f"{{% if add_generation_prompt %}}{added}{{% endif %}}"
+    tokenizer = tokenizer_in(tmp_path, template)
+
+    async def engine(*_: Any) -> AsyncIterator[int]:
+        for each in tokenizer.encode("echo").ids:
+            yield each
+
+    app = create_app(tokenizer, engine, reasoning_markers=[THINK], separate_reasoning=True)
+    with TestClient(app) as client:
+        body = {"messages": [{"role": "user", "content": question}]}
+        message = client.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
+        assert message.get("reasoning_content") == reasoning
+        assert message["content"] == ("" if reasoning else "echo")
+
+
+def test_an_answer_that_is_continued_may_be_inside_the_reasoning(tmp_path: Any) -> None:
+    tokenizer = tokenizer_in(tmp_path, GENERATES)
+
+    async def engine(*_: Any) -> AsyncIterator[int]:
+        for each in tokenizer.encode(" is 4.</think>4").ids:
+            yield each
+
+    app = create_app(tokenizer, engine, reasoning_markers=[THINK], separate_reasoning=True)
+    messages = [
+        {"role": "user", "content": "2 + 2?"},
+        {"role": "assistant", "content": "<think>It"},
+    ]
+    body = {
+        "messages": messages,
+        "add_generation_prompt": False,
+        "continue_final_message": True,
+    }
+    with TestClient(app) as client:
+        message = client.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
+    assert (message["reasoning_content"], message["content"]) == (" is 4.", "4")
 
 
 def test_the_helper_of_openais_client_accumulates_the_content(separating: str) -> None:
