@@ -6,6 +6,7 @@ Also what is said of special tokens: which there are, and what becomes of those 
 from __future__ import annotations
 
 import hashlib
+import struct
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -89,6 +90,7 @@ class Encoding:
         self._data = ids if isinstance(ids, bytes) else _little_endian(array("I", ids))
         if len(self._data) % 4:
             raise ValueError(f"{len(self._data)} bytes are no ids of four bytes each")
+        self._ids: tuple[int, ...] | None = None
         self._source = source
         self.text = text
         """The text that was encoded; None if it was not given."""
@@ -97,10 +99,13 @@ class Encoding:
         self.special: Special = special
         """What became of special tokens in it."""
 
-    @cached_property
+    @property
     def ids(self) -> tuple[int, ...]:
         """The token ids, as integers; ``buffer`` has them for nothing."""
-        return tuple(self.buffer)
+        if self._ids is None:
+            # Not a cached_property, which takes a lock in 3.11; nor an iteration over the buffer.
+            self._ids = struct.unpack(f"<{len(self._data) // 4}I", self._data)
+        return self._ids
 
     @property
     def buffer(self) -> memoryview:

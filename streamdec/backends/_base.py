@@ -14,6 +14,7 @@ from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Literal
 
+from streamdec import hooks
 from streamdec.backends._chat import ChatTokenizer
 from streamdec.backends._common import cached_property
 from streamdec.backends._instrumented import instrumented_ids
@@ -142,14 +143,18 @@ class BaseTokenizer(ChatTokenizer, ABC):
         add_special_tokens: bool,
     ) -> Sequence[Sequence[int] | bytes]:
         """Check the texts and return their ids; hooks receive the call."""
-
-        def find() -> Sequence[Sequence[int] | bytes]:
-            for text in texts:
-                check_text(special, text)
-            ids_of = self._all_ids if self._cache is None else self._cached_ids
-            return ids_of(texts, special, add_special_tokens=add_special_tokens)
-
+        if not hooks.installed or suppressed.is_entered:
+            return self._checked_ids(texts, special, add_special_tokens=add_special_tokens)
+        find = partial(self._checked_ids, texts, special, add_special_tokens=add_special_tokens)
         return instrumented_ids(self, operation, texts, find)
+
+    def _checked_ids(
+        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
+    ) -> Sequence[Sequence[int] | bytes]:
+        for text in texts:
+            check_text(special, text)
+        ids_of = self._all_ids if self._cache is None else self._cached_ids
+        return ids_of(texts, special, add_special_tokens=add_special_tokens)
 
     def _all_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool

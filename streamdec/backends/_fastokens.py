@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from streamdec.backends._common import guarded
@@ -45,11 +45,14 @@ class FastEncoder:
     def __init__(self, text: str) -> None:
         made = import_fastokens().Tokenizer
         try:
-            self._tokenizer: Any = guarded(made.from_json_str, text)
-            guarded(self._tokenizer.no_truncation)
-            guarded(self._tokenizer.no_padding)
+            tokenizer = guarded(made.from_json_str, text)
+            guarded(tokenizer.no_truncation)
+            guarded(tokenizer.no_padding)
         except TokenizerLibraryError as error:
             raise TokenizerLoadError(f"fastokens cannot load it: {error.__cause__}") from error
+        self._encode: Callable[[list[str], bool, bool], tuple[bytes, bytes]] = (
+            tokenizer.encode_batch_flat
+        )
 
     def ids(
         self,
@@ -59,13 +62,7 @@ class FastEncoder:
         special: Literal["parse", "text"] = "parse",
     ) -> list[bytes]:
         """Return the ids of each text, with the special tokens that it spells parsed or as text."""
-        encode, as_text = self._tokenizer.encode_batch_flat, special == "text"
-        data, ends = guarded(
-            encode,
-            list(texts),
-            add_special_tokens=add_special_tokens,
-            split_special_tokens=as_text,
-        )
+        data, ends = guarded(self._encode, list(texts), add_special_tokens, special == "text")
         if len(texts) == 1:
             return [data]
         places = memoryview(ends).cast("Q").tolist()

@@ -229,8 +229,11 @@ class FastPath(BaseTokenizer):
         Special tokens are parsed unless ``special`` is ``"text"``.
         """
         fast = self._fast
-        if fast is None or any(GUARDED in text for text in texts):
+        if fast is None:
             return None
+        for text in texts:
+            if GUARDED in text:
+                return None
         as_what: Literal["parse", "text"] = "text" if special == "text" else "parse"
         try:
             return fast.ids(texts, add_special_tokens=add_special_tokens, special=as_what)
@@ -260,8 +263,8 @@ class AssembledFastPath(FastPath):
         """Return a ``tokenizer.json`` with the same vocabulary and the same split."""
 
     @abstractmethod
-    def _library_ids(self, texts: Sequence[str], special: Special) -> Sequence[Sequence[int]]:
-        """Return the ids of each text by the other library; ``special`` is not ``"forbid"``."""
+    def _library_ids(self, text: str, special: Special) -> Sequence[int]:
+        """Return the ids of ``text`` by the other library; ``special`` is not ``"forbid"``."""
 
     @cached_property
     @abstractmethod
@@ -278,7 +281,7 @@ class AssembledFastPath(FastPath):
     def _ids(self, text: str, special: Special) -> Sequence[int]:
         if special == "forbid":
             refuse_special(text, self._any_special)
-        ids = self._library_ids([text], special)[0]
+        ids = self._library_ids(text, special)
         if special != "parse":
             self._check_ids(ids)
         return ids
@@ -315,7 +318,7 @@ class AssembledFastPath(FastPath):
 
         For comparisons. ``special`` is as for ``encode``; ``add_special_tokens`` has no effect.
         """
-        return [bytes(Encoding(ids)) for ids in self._library_ids(texts, special)]
+        return [bytes(Encoding(self._library_ids(text, special))) for text in texts]
 
     def __getstate__(self) -> dict[str, Any]:
         """What was loaded: without the trial, and without what was computed from it."""

@@ -242,12 +242,12 @@ class GGUFTokenizer(AssembledFastPath):
         found: Sequence[int] = self._sentencepiece._ids(text, special)
         return found
 
-    def _library_ids(self, texts: Sequence[str], special: Special) -> list[list[int]]:
+    def _library_ids(self, text: str, special: Special) -> list[int]:
         if self._kind == "rwkv":
-            return [list(self._longest(text, special)) for text in texts]
+            return list(self._longest(text, special))
         encoder = self._of_plain_text if special == "text" else self._of_special_tokens
-        results = guarded(encoder.encode_batch_fast, [*texts], add_special_tokens=False)
-        return [result.ids for result in results]
+        result = guarded(encoder.encode_batch_fast, [text], add_special_tokens=False)[0]
+        return result.ids
 
     def _check_ids(self, ids: Iterable[int]) -> None:
         if words := self._control.intersection(ids):

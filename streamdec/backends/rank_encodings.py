@@ -143,10 +143,12 @@ def _download(file: RankFile) -> bytes:
 # --- cutting long texts ---------------------------------------------------------------------------
 
 
-def cut(text: str) -> Iterator[str]:
-    """Yield the parts of ``text`` that the references of Llama and Kimi encode separately."""
-    for start in range(0, len(text), _MAX_CHARS):
-        yield from _cut_runs(text[start : start + _MAX_CHARS])
+def cut(text: str) -> list[str]:
+    """Return the parts of ``text`` that the references of Llama and Kimi encode separately."""
+    if len(text) <= _MAX_RUN:
+        return [text]
+    parts = (text[start : start + _MAX_CHARS] for start in range(0, len(text), _MAX_CHARS))
+    return [run for part in parts for run in _cut_runs(part)]
 
 
 def _cut_runs(text: str) -> Iterator[str]:

@@ -15,11 +15,11 @@ import os
 import pickle
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from streamdec.backends._common import (
     any_of,
@@ -282,17 +282,23 @@ class TiktokenTokenizer(AssembledFastPath):
 
     # --- encoding ---------------------------------------------------------------------------------
 
-    def _library_ids(self, texts: Sequence[str], special: Special) -> list[list[int]]:
-        allowed: Any = "all" if special == "parse" else frozenset[str]()
-        encode = partial(self._encoding.encode, allowed_special=allowed, disallowed_special=())
+    def _library_ids(self, text: str, special: Special) -> list[int]:
         if self._spec.is_nfc:
-            texts = [unicodedata.normalize("NFC", text) for text in texts]
-        return [
-            [i for part in self._parts_of(text) for i in guarded(encode, part)] for text in texts
-        ]
+            text = unicodedata.normalize("NFC", text)
+        # To find special tokens, the library copies the set of their names for each text.
+        has_special = special == "parse" and self._any_special and self._any_special.search(text)
+        encode = self._encode_special if has_special else self._encoding.encode_ordinary
+        parts = self._parts_of(text)
+        if len(parts) == 1:
+            return guarded(encode, parts[0])
+        return [token_id for part in parts for token_id in guarded(encode, part)]
+
+    @cached_property
+    def _encode_special(self) -> Callable[[str], list[int]]:
+        return partial(self._encoding.encode, allowed_special="all", disallowed_special=())
 
     def _parts_of(self, text: str) -> Sequence[str]:
-        return [*cut(text)] if self._spec.is_cut else (text,)
+        return cut(text) if self._spec.is_cut else (text,)
 
     def _encoding_identity(self) -> bytes | None:
         try:

@@ -166,7 +166,7 @@ def test_where_long_texts_are_cut(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rank_encodings, "_MAX_CHARS", 17)
         patch.setattr(rank_encodings, "_MAX_RUN", 3)
-        parts = list(rank_encodings.cut(text))
+        parts = rank_encodings.cut(text)
     assert [p for p in parts if p] == [p for p in cut_plainly(text, 17, 3) if p]
 
 
