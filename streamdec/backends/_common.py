@@ -30,6 +30,7 @@ __all__ = [
     "fingerprint_of",
     "guarded",
     "packed",
+    "readable",
     "refuse_special",
     "sample_of",
 ]
@@ -39,6 +40,8 @@ MAX_ID = 2**24 - 1
 highest are read once; no vocabulary has so many."""
 _SPREAD_IN_SAMPLE = 128
 _SPECIAL_IN_SAMPLE = 64
+_NO_TEXT = re.compile("[\udc80-\udcff]")
+"""Invalid UTF-8 as ``surrogateescape`` decodes it."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -90,6 +93,16 @@ def refuse_special(text: str, special: re.Pattern[str] | None) -> None:
     """Raise EncodeError if ``text`` spells one of the tokens that ``special`` matches."""
     if special is not None and (found := special.search(text)):
         raise EncodeError(f"the special token {found[0]!r} at index {found.start()}")
+
+
+def readable(data: bytes) -> str:
+    """Return the text of ``data``, with ``<0xFF>`` for an invalid byte."""
+    text = data.decode("utf-8", "surrogateescape")
+    return text if text.isprintable() else _NO_TEXT.sub(_name_of_byte, text)
+
+
+def _name_of_byte(escaped: re.Match[str]) -> str:
+    return f"<0x{ord(escaped[0]) - 0xDC00:02X}>"
 
 
 def fingerprint_of(rules: object, *table: object) -> str:

@@ -6,7 +6,10 @@ SHA-256 identifies it. Sources:
 * OpenAI's: ``tiktoken_ext/openai_public.py`` of tiktoken 0.14 (a test compares them);
 * Llama 3: ``models/llama3/tokenizer.py`` of meta-llama/llama-models, and ``llama/tokenizer.py`` of
   meta-llama/llama3 for the names of April 2024; Llama 4: ``models/llama4/tokenizer.py`` there;
-* Qwen: ``tokenization_qwen.py`` of Qwen-7B; Kimi: ``tokenization_kimi.py`` of Kimi-K2-Instruct.
+* Qwen: ``tokenization_qwen.py`` of Qwen-7B; Kimi: ``tokenization_kimi.py`` of Kimi-K2-Instruct and
+  ``tokenization_moonshot.py`` of Moonlight-16B-A3B;
+* GLM-4: ``tokenization_chatglm.py`` of glm-4-9b-chat; Hunyuan: ``tokenization_hy.py`` of
+  Hunyuan-A13B-Instruct.
 """
 
 from __future__ import annotations
@@ -57,6 +60,10 @@ class EncodingSpec:
     """Special tokens and their ids, which are not in the rank file."""
     files: tuple[RankFile, ...] = ()
     """The rank files that contain it; () for any file."""
+    code: tuple[str, ...] = ()
+    """The tokenizer classes of folders with code, by which a file of unknown content is known."""
+    is_numbered: bool = False
+    """Whether the id of a token is the number of distinct tokens in the lines before it."""
     ranks_below: int | None = None
     """Ranks from this one on belong to another encoding that shares the file; None without one."""
     num_reserved: int = 0
@@ -67,8 +74,8 @@ class EncodingSpec:
     """The token that ends a text."""
     pad_token: str | None = None
     """The token that fills a batch."""
-    adds_bos: bool = False
-    """Whether ``add_special_tokens`` adds ``bos_token``."""
+    begins_with: tuple[str, ...] = ()
+    """The special tokens that ``add_special_tokens`` puts before a text."""
     is_nfc: bool = False
     """Whether texts are normalized to NFC before they are encoded."""
     is_cut: bool = False
@@ -166,6 +173,16 @@ _LLAMA4_SPECIAL = [
 ]
 _LLAMA4_SPECIAL += _reserved("", 0, 2048 - len(_LLAMA4_SPECIAL))
 
+_GLM4_SPECIAL = (
+    *(_END, "[MASK]", "[gMASK]", "[sMASK]", "<sop>", "<eop>"),
+    *("<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"),
+    *("<|begin_of_image|>", "<|end_of_image|>", "<|begin_of_video|>", "<|end_of_video|>"),
+)
+_HUNYUAN_SPECIAL = (
+    *(_END, "<|startoftext|>", "<|bos|>", "<|eos|>", "<|pad|>"),
+    *(f"<|extra_{n}|>" for n in range(205)),
+)
+
 _P50K_FILE = RankFile(
     "94b5ca7dff4d00767bc256fdd1b27e5b17361d7b8a5f968547f9f23eb70d2069",
     f"{_OPENAI}/p50k_base.tiktoken",
@@ -197,7 +214,7 @@ def _llama3(name: str, special_tokens: Iterable[str], pad_token: str | None) -> 
         bos_token="<|begin_of_text|>",
         eos_token="<|end_of_text|>",
         pad_token=pad_token,
-        adds_bos=True,
+        begins_with=(_BEGIN_END[0],),
         is_cut=True,
     )
 
@@ -263,7 +280,7 @@ _SPECS = (
         bos_token="<|begin_of_text|>",
         eos_token="<|end_of_text|>",
         pad_token="<|finetune_right_pad|>",
-        adds_bos=True,
+        begins_with=(_BEGIN_END[0],),
         is_cut=True,
     ),
     EncodingSpec(
@@ -277,9 +294,29 @@ _SPECS = (
         is_nfc=True,
     ),
     EncodingSpec(
+        name="glm4",
+        pattern=_LLAMA3,
+        special_tokens=_numbered(151329, _GLM4_SPECIAL),
+        code=("tokenization_chatglm.ChatGLM4Tokenizer",),
+        eos_token=_END,
+        pad_token=_END,
+        begins_with=("[gMASK]", "<sop>"),
+    ),
+    EncodingSpec(
+        name="hunyuan",
+        pattern=_QWEN,
+        special_tokens=_numbered(127957, _HUNYUAN_SPECIAL),
+        code=("tokenization_hy.HYTokenizer",),
+        eos_token="<|eos|>",
+        pad_token="<|pad|>",
+        is_nfc=True,
+        is_numbered=True,
+    ),
+    EncodingSpec(
         name="kimi",
         pattern=_KIMI,
         files=(_KIMI_FILE,),
+        code=("tokenization_kimi.TikTokenTokenizer", "tokenization_moonshot.TikTokenTokenizer"),
         num_reserved=256,
         is_cut=True,
     ),

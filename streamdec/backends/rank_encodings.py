@@ -42,12 +42,16 @@ def spec_of(
         return _checked(named_spec(encoding, encodings), found, sha256, name)
     if found:
         return found[0]
-    if declared is not None and "tokenization_kimi" in declared.code:
-        return encodings["kimi"]
+    code = "" if declared is None else declared.code
+    for spec in encodings.values():
+        if any(known in code for known in spec.code):
+            return spec
     known = ", ".join(encodings)
+    beside = f" (the code in {code.split('.')[0]}.py beside it has them)" if code else ""
     raise TokenizerLoadError(
         f"{name}: a rank file of SHA-256 {sha256[:16]}…, which is not one of {known}; such a file "
         "does not say how text is split: give encoding=EncodingSpec(name, pattern, special_tokens)"
+        f"{beside}"
     )
 
 
@@ -77,6 +81,9 @@ def with_declared(
     """Return ``spec`` with the special tokens of ``declared``."""
     by_id = {token_id: token for token, token_id in spec.special_tokens.items()}
     first = max(ranks.values()) + 1
+    if spec.code and by_id and min(by_id) != first:
+        what = f"its tokens end before {first}, and special tokens of {spec.name} begin at"
+        raise TokenizerLoadError(f"{name}: {what} {min(by_id)}")
     reserved = range(first, first + spec.num_reserved)
     by_id.update({token_id: f"<|reserved_token_{token_id}|>" for token_id in reserved})
     tokens = {} if declared is None else declared.by_id()

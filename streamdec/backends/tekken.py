@@ -99,7 +99,7 @@ def _parse(data: Any) -> tuple[dict[bytes, int], EncodingSpec]:
         bos_token="<s>" if "<s>" in names else None,
         eos_token="</s>" if "</s>" in names else None,
         pad_token="<pad>" if "<pad>" in names else None,
-        adds_bos="<s>" in names,
+        begins_with=("<s>",) if "<s>" in names else (),
     )
 
 

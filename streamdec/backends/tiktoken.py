@@ -27,6 +27,7 @@ from streamdec.backends._common import (
     checked_ids,
     fingerprint_of,
     guarded,
+    readable,
     sample_of,
 )
 from streamdec.backends._extras import library
@@ -58,8 +59,6 @@ if TYPE_CHECKING:
 __all__ = ["TiktokenTokenizer"]
 
 _NAMED_BYTE = re.compile(rb"<0x([0-9A-F]{2})>")
-_NO_TEXT = re.compile("[\udc80-\udcff]")
-"""Invalid UTF-8 as ``surrogateescape`` decodes it."""
 _RULES = TextRules(RawBytes())
 
 
@@ -172,7 +171,7 @@ class TiktokenTokenizer(AssembledFastPath):
     ) -> None:
         self.sha256 = sha256_of(content)
         spec = spec_of(self.sha256, name, encoding, declared)
-        ranks = parse_ranks(content, name)
+        ranks = parse_ranks(content, name, is_numbered=spec.is_numbered)
         if spec.ranks_below is not None:
             ranks = {token: rank for token, rank in ranks.items() if rank < spec.ranks_below}
         self._take_ranks(ranks, with_declared(spec, ranks, declared, name), name)
@@ -316,18 +315,15 @@ class TiktokenTokenizer(AssembledFastPath):
 
     @property
     def _added(self) -> tuple[Sequence[int], Sequence[int]]:  # type: ignore[override]
-        bos = self.special_tokens.bos_token
-        return ([self._special_ids[bos]] if self._spec.adds_bos and bos else [], [])
+        begin = map(self._special_ids.get, self._spec.begins_with)
+        return ([token_id for token_id in begin if token_id is not None], [])
 
     # --- the vocabulary ---------------------------------------------------------------------------
 
     def id_to_token(self, token_id: int) -> str | None:
         """Return the text of ``token_id``, invalid bytes as ``<0xFF>``; None if unknown."""
         piece = self.piece(token_id)
-        if piece is None:
-            return None
-        text = piece.decode("utf-8", "surrogateescape")
-        return text if text.isprintable() else _NO_TEXT.sub(_name_of_byte, text)
+        return None if piece is None else readable(piece)
 
     def token_to_id(self, token: str | bytes) -> int | None:
         """Return the id of ``token``, its name or its bytes; None if unknown."""
@@ -375,10 +371,3 @@ def _hash_of(ranks: dict[bytes, int]) -> str:
     if order != sorted(order):
         ranks = dict(sorted(ranks.items(), key=itemgetter(1)))
     return fingerprint_of(_RULES, ranks)
-
-
-# --- names of bytes -------------------------------------------------------------------------------
-
-
-def _name_of_byte(escaped: re.Match[str]) -> str:
-    return f"<0x{ord(escaped[0]) - 0xDC00:02X}>"

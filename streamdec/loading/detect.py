@@ -20,12 +20,23 @@ from pathlib import Path
 from typing import Literal
 
 from streamdec.backends._reading import MAX_FILE
+from streamdec.backends.byte_table import byte_class_of
+from streamdec.backends.folder_tokens import read_folder
+from streamdec.backends.tokenizer_config import CONFIG
 from streamdec.errors import TokenizerLoadError
 
 __all__ = ["Detected", "Format", "detect_format"]
 
 Format = Literal[
-    "huggingface", "tekken", "tiktoken", "sentencepiece", "gguf", "vocabulary", "unsupported"
+    "huggingface",
+    "tekken",
+    "tiktoken",
+    "sentencepiece",
+    "vocabulary",
+    "rwkv",
+    "gguf",
+    "bytes",
+    "unsupported",
 ]
 
 _HEAD = 4096
@@ -54,6 +65,8 @@ _KEYS: dict[Format, re.Pattern[bytes]] = {
 }
 # A rank file has a line for each token: its bytes in base64, a space, its rank.
 _RANKS = re.compile(rb"[A-Za-z0-9+/]+={0,2} \d+\r?(\n|\Z)")
+# RWKV's has an id, the token as Python writes it, and its length.
+_RWKV = re.compile(rb"[0-9]{1,8} b?['\"][^\n]*['\"] [0-9]{1,4}\r?(\n|\Z)")
 # A ModelProto begins with its pieces: field 1, a message whose own field 1 is the piece's text.
 _SENTENCEPIECE = re.compile(rb"\x0a[\x02-\x7f]\x0a.", re.DOTALL)
 _GGUF = b"GGUF"
@@ -65,13 +78,17 @@ _NAMES: dict[Format, str] = {
     "tiktoken": "a tiktoken rank file",
     "sentencepiece": "a SentencePiece model",
     "vocabulary": "a vocabulary",
+    "rwkv": "an RWKV vocabulary",
     "gguf": "a GGUF file",
 }
 """In the order in which a folder that has several is served."""
 _WORTH_LOOKING = re.compile(
-    r"(vocab\.(json|txt)|tokenizer.*\.json|.*tekken.*\.json|.*\.tiktoken|.*\.model(\..+)?|.*\.gguf)"
+    r"(vocab\.json|.*vocab.*\.txt|tokenizer.*\.json|.*tekken.*\.json|.*\.tiktoken|.*\.model(\..+)?"
+    r"|.*\.gguf)"
 )
-_TOLD = re.compile(r"(.*\.json|.*\.model(\..+)?|.*\.tiktoken|.*\.gguf|vocab\..*|merges\.txt)")
+_TOLD = re.compile(
+    r"(.*\.json|.*\.model(\..+)?|.*\.tiktoken|.*\.gguf|vocab\..*|merges\.txt|tokenization.*\.py)"
+)
 _LATER_PART = re.compile(r"-(?!00001-)[0-9]{5}-of-[0-9]{5}\.gguf")
 _MAX_FILES = 200
 """Files of a folder that are looked into."""
@@ -122,11 +139,12 @@ def _detect(path: Path) -> Detected:
 
 
 def _detect_file(path: Path) -> Detected:
-    if path.name in _VOCABULARIES and (path.parent / _VOCABULARIES[path.name]).is_file():
-        return Detected(path, "vocabulary", f"a vocabulary, {path.name}")
     with path.open("rb") as file:
         head = file.read(_HEAD)
         content = head.removeprefix(_BOM).lstrip()
+        is_vocabulary = (path.parent / _VOCABULARIES.get(path.name, "/")).is_file()
+        if is_vocabulary and not _RWKV.match(head) and _magic_of(content) is None:
+            return Detected(path, "vocabulary", f"a vocabulary, {path.name}")
         if content[:1] in (b"{", b"["):
             blocks = iter(partial(file.read, _BLOCK), b"")
             return Detected(path, *_describe_json(chain((head,), blocks)))
@@ -137,9 +155,8 @@ def _describe(head: bytes, content: bytes) -> tuple[Format, str]:
     if not content:
         empty = "an empty file" if not head else "a file with nothing but white space"
         return "unsupported", empty
-    for magic, description in _MAGIC.items():
-        if content.startswith(magic):
-            return "unsupported", description
+    if description := _magic_of(content):
+        return "unsupported", description
     found: Format | None = None
     if head.startswith(_GGUF):
         found = "gguf"
@@ -148,9 +165,16 @@ def _describe(head: bytes, content: bytes) -> tuple[Format, str]:
         found = "sentencepiece"
     elif _RANKS.match(content):
         found = "tiktoken"
+    elif _RWKV.match(head):
+        found = "rwkv"
     if found is not None:
         return found, _NAMES[found]
     return "unsupported", f"a file of an unknown format that begins with {head[:16]!r}"
+
+
+def _magic_of(content: bytes) -> str | None:
+    """Return what a file is that begins like one that is no tokenizer; None for others."""
+    return next((what for magic, what in _MAGIC.items() if content.startswith(magic)), None)
 
 
 # --- folders --------------------------------------------------------------------------------------
@@ -160,7 +184,8 @@ def _detect_folder(folder: Path) -> Detected:
     if (folder / "tokenizer.json").exists():
         return _detect(folder / "tokenizer.json")
     names = sorted(entry.name for entry in folder.iterdir())
-    found = list(_served(folder, names))
+    looked_into = list(_looked_into(folder, names))
+    found = [one for one in looked_into if one.format != "unsupported"]
     best = next(([one for one in found if one.format == kind] for kind in _order(found)), [])
     if len(best) == 1:
         return best[0]
@@ -168,19 +193,34 @@ def _detect_folder(folder: Path) -> Detected:
         files = _listed([one.path.name for one in best])
         several = f"a folder with several files that could be meant: {files}; name one of them"
         return Detected(folder, "unsupported", several)
+    if (chosen := byte_class_of(read_folder(folder))) is not None:
+        return Detected(folder / CONFIG, "bytes", f"a folder of the class {chosen}")
+    # A file that was not fetched is the reason for all else.
+    absent = [one for one in looked_into if one.description in _MAGIC.values()]
+    return absent[0] if absent else Detected(folder, "unsupported", _without_tokenizer(names))
+
+
+def _without_tokenizer(names: list[str]) -> str:
+    """Return what a folder without a tokenizer is, and what to do."""
     told = [name for name in names if _TOLD.fullmatch(name)]
-    held = f"with {_listed(told)} but" if told else "with"
-    return Detected(folder, "unsupported", f"a folder {held} no tokenizer.json")
+    if not told:
+        return "a folder with no tokenizer.json (name the folder that has one)"
+    code = next((name for name in told if name.endswith(".py")), None)
+    how = (
+        "write one: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
+        if code is None
+        else f"the tokenizer is the code in {code}, which is not run here; transformers runs it: "
+        "DecodeStream(AutoTokenizer.from_pretrained(folder, trust_remote_code=True))"
+    )
+    return f"a folder with {_listed(told)} but no tokenizer.json ({how})"
 
 
-def _served(folder: Path, names: list[str]) -> Iterator[Detected]:
-    """The files of ``folder`` that are a tokenizer, told by what is in them."""
+def _looked_into(folder: Path, names: list[str]) -> Iterator[Detected]:
+    """Yield what the files of ``folder`` are that may be a tokenizer, by their content."""
     worth = [n for n in names if _WORTH_LOOKING.fullmatch(n) and not _LATER_PART.search(n)]
     for name in worth[:_MAX_FILES]:
         if (folder / name).is_file():
-            detected = _detect_file(folder / name)
-            if detected.format != "unsupported":
-                yield detected
+            yield _detect_file(folder / name)
 
 
 def _order(found: list[Detected]) -> list[Format]:

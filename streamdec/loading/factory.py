@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from streamdec import hooks
 from streamdec.backends._chat import NewTemplate
 from streamdec.backends.assembled import Assembled, from_sentencepiece, from_vocabulary
+from streamdec.backends.byte_table import ByteTableTokenizer
 from streamdec.backends.caveats import warn_of_caveats
 from streamdec.backends.encodings import ENCODINGS, EncodingSpec, encoding_of_model
 from streamdec.backends.fast_path import FastOptions, FastPath
@@ -41,13 +42,19 @@ if TYPE_CHECKING:
     from streamdec.backends.sentencepiece import SentencePieceTokenizer
     from streamdec.backends.tiktoken import TiktokenTokenizer
 
-    Loaded = HybridTokenizer | TiktokenTokenizer | SentencePieceTokenizer | GGUFTokenizer
+    Loaded = (
+        HybridTokenizer
+        | TiktokenTokenizer
+        | SentencePieceTokenizer
+        | ByteTableTokenizer
+        | GGUFTokenizer
+    )
 
 __all__ = ["Models", "load_tokenizer"]
 
 SUPPORTED = (
     "a Hugging Face tokenizer.json (whatever its name), a Tekken file, a tiktoken rank file, a "
-    "SentencePiece model, a GGUF file, or a folder that has one"
+    "SentencePiece model, an RWKV vocabulary, a GGUF file, or a folder that has one"
 )
 
 _OF_OPENAI = ("", "openai", "azure")
@@ -294,9 +301,9 @@ def _loaded(
         format="tiktoken" if found is None else found.format,
         requested=options.fast,
         requested_by=options.requested_by,
-        active="tiktoken" if found is None or found.format == "tekken" else found.format,
+        active=tokenizer.tokenizer_type,
         reason=_reason(tokenizer, found),
-        versions=versions_of(("tokenizers", *_LIBRARIES[tokenizer.tokenizer_type])),
+        versions=versions_of(("tokenizers", *_LIBRARIES.get(tokenizer.tokenizer_type, ()))),
         sha256=getattr(tokenizer, "sha256", None),
         revision=source.revision,
         seconds={tokenizer.tokenizer_type: perf_counter() - started},
@@ -326,9 +333,7 @@ def _assembled(found: Detected, *, applies: bool) -> Assembled | None:
 def _opened(found: Detected, encoding: str | EncodingSpec | None) -> Loaded:
     """Load a file that is not a tokenizer.json."""
     if found.format == "unsupported":
-        how = "write one: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
-        hint = f" ({how})" if found.description.endswith("but no tokenizer.json") else ""
-        what = f"found {found.description}{hint}; supported: {SUPPORTED}"
+        what = f"found {found.description}; supported: {SUPPORTED}"
         raise TokenizerLoadError(f"{str(found.path)!r}: {what}")
     if encoding is not None and found.format != "tiktoken":
         raise TokenizerLoadError(
@@ -347,6 +352,10 @@ def _opened(found: Detected, encoding: str | EncodingSpec | None) -> Loaded:
         from streamdec.backends.sentencepiece import SentencePieceTokenizer
 
         return SentencePieceTokenizer(found.path)
+    if found.format in ("rwkv", "bytes"):
+        if found.format == "rwkv":
+            return ByteTableTokenizer.from_rwkv(found.path)
+        return ByteTableTokenizer.from_folder(found.path.parent)
     from streamdec.backends.gguf import GGUFTokenizer
 
     return GGUFTokenizer(found.path)

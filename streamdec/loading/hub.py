@@ -23,7 +23,8 @@ HUB = "hf://"
 _FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("tekken.json", "tiktoken.model", "*.tiktoken", "tokenizer.model", "tokenizer.model.v*"),
-    *("spiece.model", "sentencepiece.bpe.model"),
+    *("spiece.model", "sentencepiece.bpe.model", "vocab.json", "merges.txt", "vocab.txt"),
+    *("rwkv_vocab*.txt", "config.json"),
     *("chat_template.jinja", "additional_chat_templates/*.jinja", "chat_template.json"),
 )
 """What is downloaded: files of tokenizers and chat templates, and never weights."""
@@ -102,6 +103,6 @@ def _snapshot(repo_id: str, revision: str | None, *, local_files_only: bool) -> 
 
 
 def _lack_of(folder: Path) -> str | None:
-    """What a snapshot is, if no tokenizer is in it."""
+    """Return what a snapshot without a tokenizer is, without advice for folders; None with one."""
     found = detect_format(folder)
-    return found.description if found.format == "unsupported" else None
+    return found.description.partition(" (")[0] if found.format == "unsupported" else None

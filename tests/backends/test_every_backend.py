@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Regex, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as LibraryTokenizer
 
 from streamdec import DecodeStream, Sequence, StopConditions, StopSequenceDecoder, load_tokenizer
 from streamdec.backends._base import BaseTokenizer
+from streamdec.backends.byte_table import ByteTableTokenizer
 from streamdec.backends.encoding_cache import EncodingCache
 from streamdec.backends.encodings import EncodingSpec
 from streamdec.backends.gguf import GGUFTokenizer
@@ -79,6 +80,10 @@ BACKENDS: dict[str, Callable[[], BaseTokenizer]] = {
     ),
     "gguf": gguf,
     "gguf_rwkv": lambda: gguf(**RWKV),
+    "byte_table": lambda: ByteTableTokenizer(
+        dict(enumerate([*LETTERS, b"the", b" the", "é".encode()])),
+        {300: AddedToken("<|end|>", special=True), 301: AddedToken("<a>", lstrip=True)},
+    ),
 }
 TEXTS = [
     *("", "a", "the quick brown fox", "Größe naïve", "你好，世界！"),
