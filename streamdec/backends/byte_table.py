@@ -70,12 +70,33 @@ class _ByteClass:
     before: tuple[str, ...]
     after: tuple[str, ...]
     roles: Mapping[str, str]
-    begins: str = ""
-    """The role of the token that ``add_special_tokens`` puts before a text."""
-    ends: str = ""
-    """The role of the token that it puts after a text, unless the text ends with it."""
+    begins: tuple[str, ...] = ()
+    """The roles of the tokens that ``add_special_tokens`` puts before a text."""
+    ends: tuple[str, ...] = ()
+    """The roles of those that it puts after a text, unless the text ends with them."""
     strips: bool = False
     """Whether tokens with a role take the white space around them."""
+
+    def special(self, roles: Mapping[str, str], found: FolderTokens) -> dict[int, AddedToken]:
+        """Return the added tokens of a folder by id; ``found`` is what its files declare."""
+        named = {name: roles[role] for role, name in self.roles.items()}
+        declared = found.by_id()
+        texts = {token.content for token in declared.values()}
+        listed = [t if isinstance(t, str) else t.content for t in found.beside.extra]
+        after = [name for name in listed or self.after if self.after and name not in texts]
+        # transformers gives a new token the id that is the number of tokens.
+        end = len(self.before) + 256
+        start = end + sum(token_id >= end for token_id in declared)
+        names = [
+            *enumerate(named.get(name, name) for name in self.before),
+            *enumerate(after, start),
+        ]
+        taking = set(named.values()) if self.strips else frozenset[str]()
+        made = {
+            i: AddedToken(name, lstrip=name in taking, rstrip=name in taking, special=True)
+            for i, name in names
+        }
+        return made | declared
 
 
 def _extra(start: int, stop: int) -> tuple[str, ...]:
@@ -87,7 +108,7 @@ _BYTE_CLASSES = {
         before=("<pad>", "</s>", "<unk>"),
         after=_extra(0, 125),
         roles={"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"},
-        ends="eos_token",
+        ends=("eos_token",),
         strips=True,
     ),
     "EvaByteTokenizer": _ByteClass(
@@ -104,7 +125,7 @@ _BYTE_CLASSES = {
             "unk_token": "<unk>",
             "sep_token": "<sep>",
         },
-        begins="bos_token",
+        begins=("bos_token",),
     ),
 }
 
@@ -198,29 +219,19 @@ class ByteTableTokenizer(BaseTokenizer):
             raise TokenizerLoadError(f"{str(folder)!r}: {CONFIG} names no class of byte tokens")
         known = _BYTE_CLASSES[chosen]
         roles = {**known.roles, **found.roles}
+        special = known.special(roles, found)
         first = len(known.before)
-        role_of = {name: role for role, name in known.roles.items()}
-        names = [roles[role_of[name]] if name in role_of else name for name in known.before]
-        extra = [token if isinstance(token, str) else token.content for token in found.beside.extra]
-        special = {
-            i: AddedToken(
-                name,
-                lstrip=known.strips and name in roles.values(),
-                rstrip=known.strips and name in roles.values(),
-                special=True,
-            )
-            for i, name in (
-                *enumerate(names),
-                *enumerate((extra if known.after else ()) or known.after, first + 256),
-            )
-        }
-        special |= found.by_id()
-        bytes_of_ids = {first + byte: bytes([byte]) for byte in range(256)}
         ids = {token.content: i for i, token in special.items()}
-        begins = [ids[roles[known.begins]]] if known.begins else []
-        ends = [ids[roles[known.ends]]] if known.ends else []
-        path = str(folder / CONFIG)
-        return cls(bytes_of_ids, special, roles=roles, adds=(begins, ends), name=path)
+        return cls(
+            {first + byte: bytes([byte]) for byte in range(256)},
+            special,
+            roles=roles,
+            adds=(
+                [ids[roles[role]] for role in known.begins],
+                [ids[roles[role]] for role in known.ends],
+            ),
+            name=str(folder / CONFIG),
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {len(self._tokens)} tokens)"
