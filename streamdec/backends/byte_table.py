@@ -91,9 +91,11 @@ class _ByteClass:
             *enumerate(named.get(name, name) for name in self.before),
             *enumerate(after, start),
         ]
-        taking = set(named.values()) if self.strips else frozenset[str]()
+        given = {t.content: t for t in found.beside.named.values() if isinstance(t, AddedToken)}
+        taking = set(named.values()) - given.keys() if self.strips else frozenset[str]()
         made = {
-            i: AddedToken(name, lstrip=name in taking, rstrip=name in taking, special=True)
+            i: given.get(name)
+            or AddedToken(name, lstrip=name in taking, rstrip=name in taking, special=True)
             for i, name in names
         }
         return made | declared

@@ -162,6 +162,13 @@ def test_declared_tokens_of_byt5_win(tmp_path: Path) -> None:
     assert tokenizer.decode([259, 0]) == "<tool>"
 
 
+def test_a_role_of_byt5_has_the_flags_of_its_object(tmp_path: Path) -> None:
+    """Strings take the white space around them, as in ``ByT5Tokenizer`` of transformers 5.24."""
+    end = {"content": "<x>", "rstrip": True}
+    folder = folder_of({"tokenizer_class": "ByT5Tokenizer", "eos_token": end}, tmp_path)
+    assert load_tokenizer(folder).encode("a <x> b <pad> c").ids == (100, 35, 1, 101, 0, 102)
+
+
 @given(st.text(max_size=30))
 def test_evabyte_has_64_special_tokens_before_the_bytes(text: str) -> None:
     code = {"AutoTokenizer": ["tokenization_evabyte.EvaByteTokenizer", None]}
