@@ -1,4 +1,4 @@
-"""Writes ``streamdec/backends/transformers_facts.json``: what transformers has as defaults.
+"""Writes ``streamdec/folders/transformers_facts.json``: what transformers has as defaults.
 
 Run it with the newest transformers installed (no torch needed), and name a Python that has 4.57:
 which tokenizer classes that one knew is asked of it::

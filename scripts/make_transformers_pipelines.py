@@ -1,4 +1,4 @@
-"""Write ``streamdec/backends/transformers_pipelines.json``: how classes build their tokenizer.
+"""Write ``streamdec/folders/transformers_pipelines.json``: how classes build their tokenizer.
 
     python scripts/make_transformers_pipelines.py TOKENIZER_JSON
 

@@ -22,8 +22,14 @@ from typing import Self
 
 from tokenizers import AddedToken
 
-from streamdec.backends._base import BaseTokenizer
-from streamdec.backends._common import (
+from streamdec.backends.longest_token import LongestToken
+from streamdec.encoding import Special, SpecialTokens
+from streamdec.errors import TokenizerLoadError
+from streamdec.folders.folder_tokens import FolderTokens, read_folder
+from streamdec.folders.tokenizer_config import CONFIG
+from streamdec.protocols import RawBytes, TextRules
+from streamdec.tokenizers._base import BaseTokenizer
+from streamdec.tokenizers._common import (
     MAX_ID,
     any_of,
     cached_property,
@@ -33,14 +39,8 @@ from streamdec.backends._common import (
     refuse_special,
     sample_of,
 )
-from streamdec.backends._instrumented import instrumented_decode
-from streamdec.backends._reading import read_bounded
-from streamdec.backends.folder_tokens import FolderTokens, read_folder
-from streamdec.backends.longest_token import LongestToken
-from streamdec.backends.tokenizer_config import CONFIG
-from streamdec.encoding import Special, SpecialTokens
-from streamdec.errors import TokenizerLoadError
-from streamdec.protocols import RawBytes, TextRules
+from streamdec.tokenizers._instrumented import instrumented_decode
+from streamdec.tokenizers._reading import read_bounded
 
 __all__ = ["ByteTableTokenizer", "byte_class_of"]
 

@@ -22,7 +22,21 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from streamdec.backends._common import (
+from streamdec.backends._pieces import bytes_of
+from streamdec.backends.gguf_cutting import CUTTING
+from streamdec.backends.gguf_metadata import numbers_of, read_metadata, strings_of
+from streamdec.backends.longest_token import LongestToken
+from streamdec.encoding import Special, SpecialTokens
+from streamdec.errors import (
+    EncodeError,
+    StreamdecWarning,
+    TokenizerLibraryError,
+    TokenizerLoadError,
+)
+from streamdec.fastpath.fast_path import AssembledFastPath, FastOptions
+from streamdec.folders.sentencepiece_proto import model_proto
+from streamdec.protocols import ByteLevel, RawBytes, TextRules
+from streamdec.tokenizers._common import (
     any_of,
     cached_property,
     checked_ids,
@@ -31,21 +45,7 @@ from streamdec.backends._common import (
     packed,
     sample_of,
 )
-from streamdec.backends._instrumented import instrumented_decode
-from streamdec.backends._pieces import bytes_of
-from streamdec.backends.fast_path import AssembledFastPath, FastOptions
-from streamdec.backends.gguf_cutting import CUTTING
-from streamdec.backends.gguf_metadata import numbers_of, read_metadata, strings_of
-from streamdec.backends.longest_token import LongestToken
-from streamdec.backends.sentencepiece_proto import model_proto
-from streamdec.encoding import Special, SpecialTokens
-from streamdec.errors import (
-    EncodeError,
-    StreamdecWarning,
-    TokenizerLibraryError,
-    TokenizerLoadError,
-)
-from streamdec.protocols import ByteLevel, RawBytes, TextRules
+from streamdec.tokenizers._instrumented import instrumented_decode
 
 __all__ = ["GGUFTokenizer"]
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal, Self
 
-from streamdec.backends._common import guarded
 from streamdec.backends._tokenizer_json import read_json
-from streamdec.backends.assembled import Assembled
-from streamdec.backends.fast_path import FastOptions, FastPath
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.backends.tokenizer_report import FastMode, TokenizerReport, versions_of
 from streamdec.encoding import Encoding, Special
+from streamdec.fastpath.fast_path import FastOptions, FastPath
+from streamdec.folders.assembled import Assembled
+from streamdec.tokenizers._common import guarded
+from streamdec.tokenizers.tokenizer_report import FastMode, TokenizerReport, versions_of
 
 __all__ = ["HybridTokenizer"]
 

@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from streamdec.backends._common import guarded
-from streamdec.backends._extras import library
-from streamdec.backends._reading import read_bounded
-from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
-from streamdec.backends.folder_tokens import FolderTokens
 from streamdec.backends.rank_files import cached_file, encodings_of, sha256_of
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
+from streamdec.folders.folder_tokens import FolderTokens
+from streamdec.tokenizers._common import guarded
+from streamdec.tokenizers._extras import library
+from streamdec.tokenizers._reading import read_bounded
+from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, RankFile
 
 __all__ = ["check_ranks", "cut", "named_spec", "ranks_at_hand", "spec_of", "with_declared"]
 

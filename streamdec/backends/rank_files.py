@@ -14,9 +14,9 @@ from binascii import a2b_base64
 from collections.abc import Mapping
 from pathlib import Path
 
-from streamdec.backends._common import MAX_ID
-from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
 from streamdec.errors import TokenizerLoadError
+from streamdec.tokenizers._common import MAX_ID
+from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, RankFile
 
 __all__ = ["cached_file", "encodings_of", "parse_ranks", "sha256_of"]
 

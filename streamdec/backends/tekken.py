@@ -20,12 +20,12 @@ from binascii import a2b_base64
 from pathlib import Path
 from typing import Any, Self
 
-from streamdec.backends._common import MAX_ID
-from streamdec.backends._reading import read_bounded
-from streamdec.backends.encodings import EncodingSpec
 from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.errors import TokenizerLoadError
+from streamdec.tokenizers._common import MAX_ID
+from streamdec.tokenizers._reading import read_bounded
+from streamdec.tokenizers.encodings import EncodingSpec
 
 __all__ = ["TekkenTokenizer"]
 

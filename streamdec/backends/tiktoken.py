@@ -5,7 +5,7 @@ cache; or a ``tiktoken.Encoding``. Out: a :class:`~streamdec.Tokenizer`, whose t
 the library. Nothing is downloaded without ``allow_download=True``.
 
 A rank file contains neither the regex that splits text nor the special tokens, which are in
-:mod:`streamdec.backends.encodings`. The special tokens of a ``tokenizer_config.json`` beside the
+:mod:`streamdec.tokenizers.encodings`. The special tokens of a ``tokenizer_config.json`` beside the
 file have priority.
 """
 
@@ -21,22 +21,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from streamdec.backends._common import (
-    any_of,
-    cached_property,
-    checked_ids,
-    fingerprint_of,
-    guarded,
-    readable,
-    sample_of,
-)
-from streamdec.backends._extras import library
-from streamdec.backends._instrumented import instrumented_decode
-from streamdec.backends._reading import read_bounded
-from streamdec.backends.assembled import from_ranks
-from streamdec.backends.encodings import ENCODINGS, PLAIN, EncodingSpec
-from streamdec.backends.fast_path import AssembledFastPath, FastOptions
-from streamdec.backends.folder_tokens import FolderTokens, read_folder
 from streamdec.backends.rank_encodings import (
     check_ranks,
     cut,
@@ -51,7 +35,23 @@ from streamdec.errors import (
     TokenizerLibraryError,
     TokenizerLoadError,
 )
+from streamdec.fastpath.fast_path import AssembledFastPath, FastOptions
+from streamdec.folders.assembled import from_ranks
+from streamdec.folders.folder_tokens import FolderTokens, read_folder
 from streamdec.protocols import RawBytes, TextRules
+from streamdec.tokenizers._common import (
+    any_of,
+    cached_property,
+    checked_ids,
+    fingerprint_of,
+    guarded,
+    readable,
+    sample_of,
+)
+from streamdec.tokenizers._extras import library
+from streamdec.tokenizers._instrumented import instrumented_decode
+from streamdec.tokenizers._reading import read_bounded
+from streamdec.tokenizers.encodings import ENCODINGS, PLAIN, EncodingSpec
 
 if TYPE_CHECKING:
     import tiktoken
@@ -68,7 +68,7 @@ class TiktokenTokenizer(AssembledFastPath):
     ``source`` is the path of a rank file, or a ``tiktoken.Encoding``. ``encoding`` chooses among
     the encodings that share a file (``r50k_base`` in the file of p50k, ``o200k_harmony`` in that of
     o200k, ``llama3`` in that of llama3.1), and describes an unknown file: a name of
-    :data:`~streamdec.backends.encodings.ENCODINGS`, or your own spec. Its regex must be right for
+    :data:`~streamdec.tokenizers.encodings.ENCODINGS`, or your own spec. Its regex must be right for
     the ids to be those of the model; decoding only needs its special tokens.
 
     ``decode`` ignores ids that the encoding does not have, while tiktoken raises. ``token_bytes``

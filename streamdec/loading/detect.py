@@ -19,11 +19,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from streamdec.backends._reading import MAX_FILE
 from streamdec.backends.byte_table import byte_class_of
-from streamdec.backends.folder_tokens import read_folder
-from streamdec.backends.tokenizer_config import CONFIG
 from streamdec.errors import TokenizerLoadError
+from streamdec.folders.folder_tokens import read_folder
+from streamdec.folders.tokenizer_config import CONFIG
+from streamdec.tokenizers._reading import MAX_FILE
 
 __all__ = ["Detected", "Format", "detect_format"]
 

@@ -16,26 +16,26 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from streamdec import hooks
-from streamdec.backends._chat import NewTemplate
-from streamdec.backends.assembled import Assembled, from_sentencepiece, from_vocabulary
 from streamdec.backends.byte_table import ByteTableTokenizer
 from streamdec.backends.caveats import warn_of_caveats
-from streamdec.backends.encodings import ENCODINGS, EncodingSpec, encoding_of_model
-from streamdec.backends.fast_path import FastOptions, FastPath
-from streamdec.backends.folder_tokens import has_config
 from streamdec.backends.hybrid import HybridTokenizer
-from streamdec.backends.tokenizer_report import (
+from streamdec.chat.tokenizer_chat import TokenizerChat
+from streamdec.core.tables import route_of
+from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
+from streamdec.fastpath.fast_path import FastOptions, FastPath
+from streamdec.folders.assembled import Assembled, from_sentencepiece, from_vocabulary
+from streamdec.folders.folder_tokens import has_config
+from streamdec.loading.detect import Detected, detect_format
+from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
+from streamdec.loading.models import checked, look_up, read_models
+from streamdec.tokenizers._chat import NewTemplate
+from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, encoding_of_model
+from streamdec.tokenizers.tokenizer_report import (
     FastMode,
     LoadedTokenizer,
     TokenizerReport,
     versions_of,
 )
-from streamdec.chat.tokenizer_chat import TokenizerChat
-from streamdec.core.tables import route_of
-from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
-from streamdec.loading.detect import Detected, detect_format
-from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
-from streamdec.loading.models import checked, look_up, read_models
 
 if TYPE_CHECKING:
     from streamdec.backends.gguf import GGUFTokenizer

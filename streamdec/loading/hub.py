@@ -11,9 +11,9 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from streamdec.backends._extras import library
 from streamdec.errors import TokenizerLoadError
 from streamdec.loading.detect import detect_format
+from streamdec.tokenizers._extras import library
 
 __all__ = ["HUB", "Snapshot", "find_snapshot", "is_hub_id"]
 

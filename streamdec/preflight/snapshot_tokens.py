@@ -4,7 +4,7 @@ In: a :class:`Snapshot`. Out: :class:`Tokens`: which token has which role and wh
 the added tokens as each file declares them and as they are after loading, and texts turned to ids.
 
 What is said beside ``tokenizer.json`` is worked out where loading a tokenizer does it
-(``streamdec.backends.declared_tokens``). Known here besides, by the tokenizer class (transformers
+(``streamdec.folders.declared_tokens``). Known here besides, by the tokenizer class (transformers
 5.23.0, ``tokenization_utils_base.py``, ``tokenization_utils_tokenizers.py``):
 
 - Roles of which the files are silent may have a token by the class.
@@ -21,12 +21,12 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, TypeGuard
 
-from streamdec.backends.added_vocabulary import AddedVocabulary, Token, takes_long
-from streamdec.backends.declared_tokens import DeclaredTokens, added_token
-from streamdec.backends.folder_tokens import FolderTokens, resolve
-from streamdec.backends.tokenizer_class import Chosen
-from streamdec.backends.tokenizer_config import content_of
 from streamdec.errors import TokenizerLoadError
+from streamdec.folders.added_vocabulary import AddedVocabulary, Token, takes_long
+from streamdec.folders.declared_tokens import DeclaredTokens, added_token
+from streamdec.folders.folder_tokens import FolderTokens, resolve
+from streamdec.folders.tokenizer_class import Chosen
+from streamdec.folders.tokenizer_config import content_of
 from streamdec.preflight.loaded_tokens import LoadedTokens
 from streamdec.preflight.snapshot import Snapshot
 

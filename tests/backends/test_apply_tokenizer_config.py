@@ -11,9 +11,9 @@ import pytest
 import tokenizers
 
 from streamdec import DecodeStream, HybridTokenizer, load_tokenizer
-from streamdec.backends.apply_tokenizer_config import TokenizerConfigChanges
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.errors import StreamdecWarning, TokenizerLoadError
+from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges
 from tests.support.files import write_json
 
 GOLDENS = Path(__file__).parent / "data" / "tokenizer_configs.jsonl"

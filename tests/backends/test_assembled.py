@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec import HybridTokenizer, SentencePieceTokenizer, load_tokenizer
-from streamdec.backends.assembled import from_sentencepiece
-from streamdec.backends.sentencepiece_proto import ModelProto
 from streamdec.errors import StreamdecWarning, TokenizerLoadError
+from streamdec.folders.assembled import from_sentencepiece
+from streamdec.folders.sentencepiece_proto import ModelProto
 from tests.support.files import sentencepiece, shared, write_json
 
 library = pytest.importorskip("sentencepiece")

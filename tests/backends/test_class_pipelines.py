@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from streamdec import DecodeStream, HybridTokenizer, load_tokenizer
-from streamdec.backends._base import BaseTokenizer
-from streamdec.backends.tokenizer_config import ROLES
 from streamdec.errors import StreamdecWarning
+from streamdec.folders.tokenizer_config import ROLES
+from streamdec.tokenizers._base import BaseTokenizer
 from tests.support.files import write_json
 
 GOLDENS = Path(os.environ.get("CLASS_GOLDENS", Path(__file__).parent / "data" / "classes.jsonl"))

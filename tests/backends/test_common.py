@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from streamdec.backends._common import (
+from streamdec.errors import TokenizerLibraryError
+from streamdec.protocols import ByteFallback, Joined, LiteralReplace, Metaspace, TextRules
+from streamdec.tokenizers._common import (
     canonical,
     checked_ids,
     fingerprint_of,
@@ -13,8 +15,6 @@ from streamdec.backends._common import (
     packed,
     sample_of,
 )
-from streamdec.errors import TokenizerLibraryError
-from streamdec.protocols import ByteFallback, Joined, LiteralReplace, Metaspace, TextRules
 
 
 class Panic(BaseException):

@@ -13,13 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec.backends import encoding_cache
-from streamdec.backends.encoding_cache import (
+from streamdec.tokenizers import EncodingCache, encoding_cache
+from streamdec.tokenizers.encoding_cache import (
     CacheKey,
     CacheStatistics,
     total_statistics,
 )
-from streamdec.tokenizers import EncodingCache
 
 KEYS = st.builds(
     CacheKey,

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from streamdec import load_tokenizer
-from streamdec.backends._common import guarded
-from streamdec.backends._growth import (
+from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
+from streamdec.tokenizers._common import guarded
+from streamdec.tokenizers._growth import (
     MAX_DECODED,
     MAX_ENCODED,
     MAX_STAGES,
     check_growth,
     growth_of,
 )
-from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from tests.support.zoo import shared_tokenizers
 
 Stage = dict[str, Any]

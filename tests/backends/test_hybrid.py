@@ -20,12 +20,8 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from streamdec import load_tokenizer
-from streamdec.backends._fastokens import FastEncoder
-from streamdec.backends.comparison import Comparison, smallest
-from streamdec.backends.fast_path import VARIABLE
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
-from streamdec.backends.tokenizer_report import FastMode
 from streamdec.encoding import Special
 from streamdec.errors import (
     EncodeError,
@@ -34,7 +30,11 @@ from streamdec.errors import (
     TokenizerLibraryError,
     TokenizerLoadError,
 )
+from streamdec.fastpath._fastokens import FastEncoder
+from streamdec.fastpath.comparison import Comparison, smallest
+from streamdec.fastpath.fast_path import VARIABLE
 from streamdec.protocols import Tokenizer as TokenizerProtocol
+from streamdec.tokenizers.tokenizer_report import FastMode
 from tests.support.zoo import ZOO, shared_tokenizers
 
 NO_FASTOKENS = "fastokens (extra fast, which the extra test installs) is not there"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
-from streamdec.backends._probes import GUARDED, probes_of, static_faults
-from streamdec.backends.encodings import ENCODINGS
+from streamdec.fastpath._probes import GUARDED, probes_of, static_faults
+from streamdec.tokenizers.encodings import ENCODINGS
 from tests.support.zoo import ZOO, shared_tokenizers
 
 

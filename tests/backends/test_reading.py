@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from streamdec.backends import _reading
-from streamdec.backends._reading import read_bounded
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.errors import TokenizerLoadError
+from streamdec.tokenizers import _reading
+from streamdec.tokenizers._reading import read_bounded
 
 
 def test_a_file_has_a_limit(tmp_path: Path) -> None:

@@ -14,8 +14,6 @@ from tokenizers import AddedToken
 from streamdec import DecodeStream
 from streamdec.backends import rank_encodings, rank_files
 from streamdec.backends import tiktoken as backend
-from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
-from streamdec.backends.folder_tokens import FolderTokens, resolve
 from streamdec.backends.rank_encodings import spec_of
 from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.tiktoken import TiktokenTokenizer
@@ -27,7 +25,9 @@ from streamdec.errors import (
     TokenizerLibraryError,
     TokenizerLoadError,
 )
+from streamdec.folders.folder_tokens import FolderTokens, resolve
 from streamdec.protocols import Tokenizer as TokenizerProtocol
+from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, RankFile
 from tests.support.files import MERGED, SHARED, rank_file, small_ranks, write_json
 
 tiktoken = pytest.importorskip("tiktoken")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from streamdec.backends.folder_tokens import read_folder
 from streamdec.errors import TokenizerLoadError
+from streamdec.folders.folder_tokens import read_folder
 from tests.support.files import SHARED, write_json
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from streamdec.backends.tokenizer_class import auto_map_of
-from streamdec.backends.transformers_facts import ONLY_V5, facts
+from streamdec.folders.tokenizer_class import auto_map_of
+from streamdec.folders.transformers_facts import ONLY_V5, facts
 from streamdec.preflight.preflight_report import Evidence, Finding
 from streamdec.preflight.rules import RULES, Rule
 from streamdec.preflight.snapshot import Problem

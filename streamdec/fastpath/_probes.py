@@ -17,9 +17,9 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
-from streamdec.backends._common import guarded
-from streamdec.backends._growth import MAX_PROBED, growth_of
-from streamdec.backends.encodings import ENCODINGS
+from streamdec.tokenizers._common import guarded
+from streamdec.tokenizers._growth import MAX_PROBED, growth_of
+from streamdec.tokenizers.encodings import ENCODINGS
 
 __all__ = ["GUARDED", "probes_of", "static_faults"]
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from tokenizers import AddedToken
 
-from streamdec.backends.tokenizer_config import ROLES, content_of
+from streamdec.folders.tokenizer_config import ROLES, content_of
 
 __all__ = ["DECLARED", "FLAGS", "DeclaredTokens", "added_token", "declared_tokens", "without_flag"]
 

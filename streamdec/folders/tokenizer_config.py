@@ -9,9 +9,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from streamdec.backends._common import MAX_ID
-from streamdec.backends._reading import read_bounded
 from streamdec.errors import TokenizerLoadError
+from streamdec.tokenizers._common import MAX_ID
+from streamdec.tokenizers._reading import read_bounded
 
 __all__ = [
     "ADDED_TOKENS",

@@ -86,5 +86,5 @@ class Facts:
 @cache
 def facts() -> Facts:
     """The facts, read when first asked for (a millisecond)."""
-    file = files("streamdec.backends").joinpath("transformers_facts.json")
+    file = files("streamdec.folders").joinpath("transformers_facts.json")
     return Facts(json.loads(file.read_text("utf-8")))

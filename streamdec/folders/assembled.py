@@ -20,18 +20,18 @@ from typing import Any
 
 from tokenizers import AddedToken
 
-from streamdec.backends._pieces import BYTE_OF_LETTER
-from streamdec.backends._reading import read_bounded
-from streamdec.backends.declared_tokens import without_flag
-from streamdec.backends.folder_tokens import FolderTokens, read_folder
-from streamdec.backends.sentencepiece_proto import (
+from streamdec.errors import TokenizerLoadError
+from streamdec.folders.declared_tokens import without_flag
+from streamdec.folders.folder_tokens import FolderTokens, read_folder
+from streamdec.folders.sentencepiece_proto import (
     CONTROL,
     MAX_MODEL,
     NORMAL,
     USER_DEFINED,
     ModelProto,
 )
-from streamdec.errors import TokenizerLoadError
+from streamdec.tokenizers._common import BYTE_OF_LETTER
+from streamdec.tokenizers._reading import read_bounded
 
 __all__ = ["Assembled", "from_ranks", "from_sentencepiece", "from_vocabulary"]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from tokenizers import AddedToken, Tokenizer
 from tokenizers import __version__ as _library_version
 
-from streamdec.backends._common import guarded
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
+from streamdec.tokenizers._common import guarded
 
 __all__ = ["AddedVocabulary", "Token", "takes_long"]
 

@@ -15,16 +15,16 @@ from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Literal
 
 from streamdec import hooks
-from streamdec.backends._chat import ChatTokenizer
-from streamdec.backends._common import cached_property
-from streamdec.backends._instrumented import instrumented_ids
-from streamdec.backends._threads import cores, in_thread, in_threads
-from streamdec.backends.encoding_cache import CacheKey, EncodingCache
-from streamdec.backends.tokenizer_report import TokenizerReport
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError
 from streamdec.hooks import suppressed
 from streamdec.protocols import IncrementalDecoder, new_decode_stream
+from streamdec.tokenizers._chat import ChatTokenizer
+from streamdec.tokenizers._common import cached_property
+from streamdec.tokenizers._instrumented import instrumented_ids
+from streamdec.tokenizers._threads import cores, in_thread, in_threads
+from streamdec.tokenizers.encoding_cache import CacheKey, EncodingCache
+from streamdec.tokenizers.tokenizer_report import TokenizerReport
 
 __all__ = ["BaseTokenizer", "Span", "character_spans", "check_text"]
 

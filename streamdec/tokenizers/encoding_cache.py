@@ -159,7 +159,7 @@ class EncodingCache:
 def total_statistics() -> CacheStatistics:
     """Return the size of all caches of this process, and the counts including past caches.
 
-    >>> from streamdec.backends.encoding_cache import total_statistics
+    >>> from streamdec.tokenizers.encoding_cache import total_statistics
     >>> total_statistics().hits >= 0
     True
     """

@@ -12,9 +12,9 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from streamdec.backends._common import guarded
-from streamdec.backends._extras import library
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
+from streamdec.tokenizers._common import guarded
+from streamdec.tokenizers._extras import library
 
 __all__ = ["FastEncoder", "Mode", "ids_of", "import_fastokens"]
 

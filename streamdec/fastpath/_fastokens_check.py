@@ -12,10 +12,10 @@ from typing import Literal, Protocol
 
 from tokenizers import Tokenizer
 
-from streamdec.backends._common import guarded
-from streamdec.backends._fastokens import FastEncoder, Mode, ids_of, import_fastokens
-from streamdec.backends._probes import probes_of, static_faults
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
+from streamdec.fastpath._fastokens import FastEncoder, Mode, ids_of, import_fastokens
+from streamdec.fastpath._probes import probes_of, static_faults
+from streamdec.tokenizers._common import guarded
 
 __all__ = ["FastokensCheck", "Stopped"]
 

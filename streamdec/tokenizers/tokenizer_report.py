@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal, Protocol, runtime_checkable
 
-from streamdec.backends._chat import ChatTokenizer
+from streamdec.tokenizers._chat import ChatTokenizer
 
 __all__ = ["FastMode", "LoadedTokenizer", "RequestedBy", "TokenizerReport", "versions_of"]
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from streamdec.backends._base import check_text
-from streamdec.backends._fastokens import FastEncoder, Mode, ids_of
-from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.errors import TokenizerLibraryError
+from streamdec.fastpath._fastokens import FastEncoder, Mode, ids_of
+from streamdec.fastpath.fast_path import FastPath
+from streamdec.tokenizers._base import check_text
 
 __all__ = ["Comparison", "Difference", "smallest"]
 
@@ -47,7 +47,7 @@ class Comparison:
     ``encoder`` need not be in use for this file.
     """
 
-    def __init__(self, tokenizer: HybridTokenizer, encoder: FastEncoder) -> None:
+    def __init__(self, tokenizer: FastPath, encoder: FastEncoder) -> None:
         self._tokenizer = tokenizer
         self._encoder = encoder
 
@@ -106,7 +106,7 @@ def smallest(text: Part, differs: Callable[[Part], bool], place: int = 0) -> tup
     then shortened from both ends, in large steps and then smaller ones, until nothing can be
     removed. The search ends after 2,000 trials. The part is contiguous.
 
-    >>> from streamdec.backends.comparison import smallest
+    >>> from streamdec.fastpath.comparison import smallest
     >>> smallest("all is well but for this", lambda part: "but" in part, 3)
     (12, 3)
     """

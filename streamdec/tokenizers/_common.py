@@ -1,4 +1,4 @@
-"""What all backends share: safe calls into a library, id checks, samples and fingerprints."""
+"""What all tokenizers share: calls into a library, ids, names of bytes, samples, fingerprints."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ else:
     from functools import cached_property
 
 __all__ = [
+    "BYTE_OF_LETTER",
     "MAX_ID",
     "any_of",
     "cached_property",
@@ -45,6 +46,17 @@ _NO_TEXT = re.compile("[\udc80-\udcff]")
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def _alphabet() -> dict[str, int]:
+    """Return bytes by letter: printable Latin-1 maps to itself, the others follow from U+0100."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = (byte for byte in range(256) if byte not in printable)
+    return {chr(b): b for b in printable} | {chr(0x100 + n): b for n, b in enumerate(others)}
+
+
+BYTE_OF_LETTER = _alphabet()
+"""GPT-2's byte alphabet (``bytes_to_unicode`` in its encoder.py)."""
 
 
 def guarded(call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -21,7 +21,7 @@ from typing import Any
 
 from tokenizers import Tokenizer, processors
 
-from streamdec.backends._common import guarded
+from streamdec.tokenizers._common import guarded
 
 __all__ = ["Pipeline", "pipeline_of", "set_post_processor"]
 
@@ -37,7 +37,7 @@ _UNK_ID = re.compile(rb'"unk_id"\s*:\s*([0-9]+)')
 
 @cache
 def _data() -> Mapping[str, Any]:
-    file = files("streamdec.backends").joinpath("transformers_pipelines.json")
+    file = files("streamdec.folders").joinpath("transformers_pipelines.json")
     data: dict[str, Any] = json.loads(file.read_text("utf-8"))
     return data
 

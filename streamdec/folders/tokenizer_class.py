@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streamdec.backends.transformers_facts import TokenizerClass, facts
+from streamdec.folders.transformers_facts import TokenizerClass, facts
 
 __all__ = ["GENERIC", "Chosen", "auto_map_of", "choose_class"]
 

@@ -18,15 +18,16 @@ from typing import Any
 
 from tokenizers import AddedToken
 
-from streamdec.backends.class_pipelines import Pipeline, pipeline_of
-from streamdec.backends.declared_tokens import (
+from streamdec.errors import TokenizerLoadError
+from streamdec.folders.class_pipelines import Pipeline, pipeline_of
+from streamdec.folders.declared_tokens import (
     DECLARED,
     DeclaredTokens,
     added_token,
     declared_tokens,
 )
-from streamdec.backends.tokenizer_class import Chosen, auto_map_of, choose_class
-from streamdec.backends.tokenizer_config import (
+from streamdec.folders.tokenizer_class import Chosen, auto_map_of, choose_class
+from streamdec.folders.tokenizer_config import (
     ADDED_TOKENS,
     CONFIG,
     ROLES,
@@ -35,7 +36,6 @@ from streamdec.backends.tokenizer_config import (
     id_of,
     read_object,
 )
-from streamdec.errors import TokenizerLoadError
 
 __all__ = ["FolderTokens", "has_config", "read_folder", "resolve"]
 

@@ -7,9 +7,9 @@ An engine sees more than the ``tokenizer.json``:
 
 - transformers adds the tokens of ``tokenizer_config.json`` whose flags differ or which are missing,
   and those that have a role. Without an ``added_tokens_decoder`` in that file, it also reads
-  ``special_tokens_map.json`` and ``added_tokens.json`` (:mod:`streamdec.backends.folder_tokens`).
+  ``special_tokens_map.json`` and ``added_tokens.json`` (:mod:`streamdec.folders.folder_tokens`).
 - Some classes build the tokenizer from the vocabulary and ignore the rest of the file
-  (:mod:`streamdec.backends.class_pipelines`). They keep only declared tokens.
+  (:mod:`streamdec.folders.class_pipelines`). They keep only declared tokens.
 - ``add_bos_token`` and ``add_eos_token`` decide what ``add_special_tokens`` adds.
 
 If code of the folder makes the tokenizer, the declared ids are right, and a ``tokenizer.json`` that
@@ -25,12 +25,12 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer
 
-from streamdec.backends._common import guarded
-from streamdec.backends.assembled import Assembled
-from streamdec.backends.class_pipelines import set_post_processor
-from streamdec.backends.declared_tokens import DeclaredTokens
-from streamdec.backends.folder_tokens import FolderTokens, read_folder
 from streamdec.errors import StreamdecWarning, TokenizerLoadError
+from streamdec.folders.assembled import Assembled
+from streamdec.folders.class_pipelines import set_post_processor
+from streamdec.folders.declared_tokens import DeclaredTokens
+from streamdec.folders.folder_tokens import FolderTokens, read_folder
+from streamdec.tokenizers._common import guarded
 
 __all__ = ["TokenizerConfigChanges", "apply_config", "missing_beside"]
 

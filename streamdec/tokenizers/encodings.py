@@ -25,7 +25,7 @@ __all__ = ["ENCODINGS", "PLAIN", "EncodingSpec", "RankFile", "encoding_of_model"
 class RankFile:
     """A rank file that is recognised by its content.
 
-    >>> from streamdec.backends.encodings import ENCODINGS
+    >>> from streamdec.tokenizers.encodings import ENCODINGS
     >>> ENCODINGS["cl100k_base"].files[0].sha256[:16]
     '223921b76ee99bde'
     """
@@ -42,7 +42,7 @@ class EncodingSpec:
 
     For an unknown rank file, make one and pass it as ``encoding`` to
     :func:`~streamdec.load_tokenizer` or :class:`~streamdec.TiktokenTokenizer`, which check it
-    against the file. The known ones are in :data:`streamdec.backends.encodings.ENCODINGS`.
+    against the file. The known ones are in :data:`streamdec.tokenizers.encodings.ENCODINGS`.
 
     >>> from streamdec import TiktokenTokenizer
     >>> from streamdec.tokenizers import EncodingSpec

@@ -21,12 +21,6 @@ from typing import Any, ClassVar, Literal, Self, get_args
 from tokenizers import Tokenizer
 
 from streamdec import hooks
-from streamdec.backends._base import BaseTokenizer
-from streamdec.backends._common import cached_property, refuse_special
-from streamdec.backends._fastokens import FastEncoder, ids_of
-from streamdec.backends._fastokens_check import FastokensCheck, Stopped
-from streamdec.backends._probes import GUARDED
-from streamdec.backends.tokenizer_report import FastMode, RequestedBy, TokenizerReport
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import (
     MissingExtraError,
@@ -34,7 +28,13 @@ from streamdec.errors import (
     TokenizerLibraryError,
     TokenizerLoadError,
 )
+from streamdec.fastpath._fastokens import FastEncoder, ids_of
+from streamdec.fastpath._fastokens_check import FastokensCheck, Stopped
+from streamdec.fastpath._probes import GUARDED
 from streamdec.hooks import FallbackReason, FellBack, tell
+from streamdec.tokenizers._base import BaseTokenizer
+from streamdec.tokenizers._common import cached_property, refuse_special
+from streamdec.tokenizers.tokenizer_report import FastMode, RequestedBy, TokenizerReport
 
 __all__ = ["MODES", "VARIABLE", "AssembledFastPath", "FastOptions", "FastPath"]
 
