@@ -23,7 +23,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-TARGET = Path(__file__).parent.parent / "streamdec" / "backends" / "transformers_facts.json"
+TARGET = Path(__file__).parent.parent / "streamdec" / "folders" / "transformers_facts.json"
 ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 TEXT = ("thinker_config", "llm_config", "language_config", "text_config")
 NAMES = """

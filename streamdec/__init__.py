@@ -136,7 +136,7 @@ _EXPORTS = {
     "backends.huggingface": "HuggingFaceTokenizer",
     "backends.hybrid": "HybridTokenizer",
     "backends.mock": "MockTokenizer",
-    "backends.tokenizer_report": "LoadedTokenizer",
+    "tokenizers.tokenizer_report": "LoadedTokenizer",
     "backends.sentencepiece": "SentencePieceTokenizer",
     "backends.tekken": "TekkenTokenizer",
     "backends.tiktoken": "TiktokenTokenizer",

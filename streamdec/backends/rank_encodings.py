@@ -18,7 +18,15 @@ from streamdec.tokenizers._extras import library
 from streamdec.tokenizers._reading import read_bounded
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, RankFile
 
-__all__ = ["check_ranks", "cut", "named_spec", "ranks_at_hand", "spec_of", "with_declared"]
+__all__ = [
+    "check_ranks",
+    "cut",
+    "encoding_of_model",
+    "named_spec",
+    "ranks_at_hand",
+    "spec_of",
+    "with_declared",
+]
 
 _MAX_CHARS = 400_000
 _MAX_RUN = 25_000
@@ -111,6 +119,17 @@ def check_ranks(ranks: Mapping[bytes, int], spec: EncodingSpec, name: str) -> No
     clash = frozenset(spec.special_tokens.values()).intersection(ranks.values())
     if clash:
         raise TokenizerLoadError(f"{name}: the id {min(clash)} is a special token's too")
+
+
+def encoding_of_model(model: str) -> str | None:
+    """Return the encoding that tiktoken has for ``model``; None if it has none or is missing."""
+    try:
+        import tiktoken
+
+        name = tiktoken.encoding_name_for_model(model)
+    except (ImportError, KeyError):
+        return None
+    return name if name in ENCODINGS else None
 
 
 # --- finding a rank file --------------------------------------------------------------------------

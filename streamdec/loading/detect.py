@@ -143,7 +143,9 @@ def _detect_file(path: Path) -> Detected:
         head = file.read(_HEAD)
         content = head.removeprefix(_BOM).lstrip()
         is_vocabulary = (path.parent / _VOCABULARIES.get(path.name, "/")).is_file()
-        if is_vocabulary and not _RWKV.match(head) and _magic_of(content) is None:
+        # A vocabulary may begin with the token "<s>".
+        is_other = _magic_of(content) and not content.startswith(b"<")
+        if is_vocabulary and not is_other and not _RWKV.match(head):
             return Detected(path, "vocabulary", f"a vocabulary, {path.name}")
         if content[:1] in (b"{", b"["):
             blocks = iter(partial(file.read, _BLOCK), b"")

@@ -19,6 +19,7 @@ from streamdec import hooks
 from streamdec.backends.byte_table import ByteTableTokenizer
 from streamdec.backends.caveats import warn_of_caveats
 from streamdec.backends.hybrid import HybridTokenizer
+from streamdec.backends.rank_encodings import encoding_of_model
 from streamdec.chat.tokenizer_chat import TokenizerChat
 from streamdec.core.tables import route_of
 from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
@@ -29,7 +30,7 @@ from streamdec.loading.detect import Detected, detect_format
 from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
 from streamdec.loading.models import checked, look_up, read_models
 from streamdec.tokenizers._chat import NewTemplate
-from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, encoding_of_model
+from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec
 from streamdec.tokenizers.tokenizer_report import (
     FastMode,
     LoadedTokenizer,

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-__all__ = ["ENCODINGS", "PLAIN", "EncodingSpec", "RankFile", "encoding_of_model"]
+__all__ = ["ENCODINGS", "PLAIN", "EncodingSpec", "RankFile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,14 +327,3 @@ ENCODINGS: Mapping[str, EncodingSpec] = MappingProxyType({spec.name: spec for sp
 
 Where several share a rank file, the first of them is what that file alone is taken for.
 """
-
-
-def encoding_of_model(model: str) -> str | None:
-    """Return the encoding that tiktoken has for ``model``; None if it has none or is missing."""
-    try:
-        import tiktoken
-
-        name = tiktoken.encoding_name_for_model(model)
-    except (ImportError, KeyError):
-        return None
-    return name if name in ENCODINGS else None

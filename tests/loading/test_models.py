@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from streamdec import load_tokenizer
+from streamdec.backends.rank_encodings import encoding_of_model
 from streamdec.errors import TokenizerLoadError
 from streamdec.loading.models import look_up, read_models
-from streamdec.tokenizers.encodings import encoding_of_model
 
 
 def test_every_encoding_that_tiktoken_has_for_a_model_is_known() -> None:

@@ -16,8 +16,8 @@ from streamdec.preflight import discover_added_tokens, inspect
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
-from tests.backends.test_apply_tokenizer_config import DRAWN, folder_of
-from tests.backends.test_class_pipelines import ROWS, drawn
+from tests.folders.test_apply_tokenizer_config import DRAWN, folder_of
+from tests.folders.test_class_pipelines import ROWS, drawn
 from tests.preflight.making import SHARED, control
 from tests.preflight.test_findings import CASES
 from tests.preflight.test_snapshot_tokens import DATA, write_loaded
