@@ -83,8 +83,8 @@ _NAMES: dict[Format, str] = {
 }
 """In the order in which a folder that has several is served."""
 _WORTH_LOOKING = re.compile(
-    r"(vocab\.json|.*vocab.*\.txt|tokenizer.*\.json|.*tekken.*\.json|.*\.tiktoken|.*\.model(\..+)?"
-    r"|.*\.gguf)"
+    r"(vocab\.json|.*vocab.*\.txt|(tokenizer|.*tekken).*\.json(\..+)?|.*\.tiktoken(\..+)?"
+    r"|.*\.model(\..+)?|.*\.gguf)"
 )
 _TOLD = re.compile(
     r"(.*\.json|.*\.model(\..+)?|.*\.tiktoken|.*\.gguf|vocab\..*|merges\.txt|tokenization.*\.py)"
@@ -199,22 +199,31 @@ def _detect_folder(folder: Path) -> Detected:
         return Detected(folder / CONFIG, "bytes", f"a folder of the class {chosen}")
     # A file that was not fetched is the reason for all else.
     absent = [one for one in looked_into if one.description in _MAGIC.values()]
-    return absent[0] if absent else Detected(folder, "unsupported", _without_tokenizer(names))
+    if absent:
+        return absent[0]
+    other = [one for one in looked_into if one.path.name != CONFIG]
+    return Detected(folder, "unsupported", _without_tokenizer(names, other))
 
 
-def _without_tokenizer(names: list[str]) -> str:
-    """Return what a folder without a tokenizer is, and what to do."""
+def _without_tokenizer(names: list[str], other: list[Detected]) -> str:
+    """Return what a folder without a tokenizer is, and what to do; ``other`` are its candidates."""
     told = [name for name in names if _TOLD.fullmatch(name)]
-    if not told:
-        return "a folder with no tokenizer.json (name the folder that has one)"
+    held = f"with {_listed(told)} but" if told else "with"
+    load = "AutoTokenizer.from_pretrained(folder"
     code = next((name for name in told if name.endswith(".py")), None)
-    how = (
-        "write one: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
-        if code is None
-        else f"the tokenizer is the code in {code}, which is not run here; transformers runs it: "
-        "DecodeStream(AutoTokenizer.from_pretrained(folder, trust_remote_code=True))"
-    )
-    return f"a folder with {_listed(told)} but no tokenizer.json ({how})"
+    if code is not None:
+        how = (
+            f"the code in {code} makes the tokenizer, and is not run here; "
+            f"transformers does: DecodeStream({load}, trust_remote_code=True))"
+        )
+    elif other:
+        how = (
+            f"{other[0].path.name} is {other[0].description}; "
+            f"if transformers loads a fast tokenizer: HuggingFaceTokenizer({load}))"
+        )
+    else:
+        how = "no file of it has a vocabulary: download the files of the tokenizer"
+    return f"a folder {held} no tokenizer.json ({how})"
 
 
 def _looked_into(folder: Path, names: list[str]) -> Iterator[Detected]:
