@@ -270,29 +270,35 @@ def from_vocabulary(path: Path) -> Assembled:
             f"AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
         )
     content = read_bounded(path)
+    sha256 = hashlib.sha256(content).digest()
+    merges = [*_read_merges(path.parent / "merges.txt")] if kind == "BPE" else []
     try:
-        if kind == "WordPiece":
-            words = content.decode("utf-8").split("\n")
-            vocab = {
-                word.rstrip("\r"): i for i, word in enumerate(words) if word or i + 1 < len(words)
-            }
-            unk = tokens.roles.get("unk_token", "[UNK]")
-            model = {**_WORD_PIECE, "unk_token": unk, "vocab": vocab}
-            return Assembled(_json(model), tokens, hashlib.sha256(content).digest())
-        vocab = json.loads(content.decode("utf-8-sig"))
-        if not isinstance(vocab, dict) or not all(type(i) is int for i in vocab.values()):
-            raise ValueError("not an object of tokens and ids")
+        model = _bpe(_vocab_of(content), merges) if kind == "BPE" else _word_piece(content, tokens)
+        return Assembled(_json(model), tokens, sha256)
     except (ValueError, RecursionError) as error:
         raise TokenizerLoadError(f"{str(path)!r}: {error}") from error
-    data = _json(_bpe(vocab, _read_merges(path.parent / "merges.txt")))
-    return Assembled(data, tokens, hashlib.sha256(content).digest())
 
 
-_WORD_PIECE = {
-    "type": "WordPiece",
-    "continuing_subword_prefix": "##",
-    "max_input_chars_per_word": 100,
-}
+def _vocab_of(content: bytes) -> dict[str, int]:
+    """Return the ids in a ``vocab.json``. Raises ValueError."""
+    vocab = json.loads(content.decode("utf-8-sig"))
+    if not isinstance(vocab, dict) or not all(type(i) is int for i in vocab.values()):
+        raise ValueError("not an object of tokens and ids")
+    return vocab
+
+
+def _word_piece(content: bytes, tokens: FolderTokens) -> Any:
+    """Return the model of a ``vocab.txt``. Raises ValueError."""
+    words = content.decode("utf-8").split("\n")
+    if not words[-1]:
+        words.pop()
+    return {
+        "type": "WordPiece",
+        "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 100,
+        "unk_token": tokens.roles.get("unk_token", "[UNK]"),
+        "vocab": {word.rstrip("\r"): i for i, word in enumerate(words)},
+    }
 
 
 def _read_merges(path: Path) -> Iterator[tuple[str, str]]:

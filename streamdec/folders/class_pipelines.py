@@ -151,14 +151,17 @@ def set_post_processor(
 
 
 def _template(tokenizer: Tokenizer, bos: str | None, eos: str | None) -> Any:
-    """Return the post-processor that adds ``bos`` before and ``eos`` after each text."""
+    """Return the post-processor that adds ``bos`` before and ``eos`` after each text.
+
+    A token that has no id is not added.
+    """
+    bos, eos = (
+        text if text and tokenizer.token_to_id(text) is not None else None for text in (bos, eos)
+    )
     single = " ".join(part for part in (bos and f"{bos}:0", "$A:0", eos and f"{eos}:0") if part)
     pair = " ".join(part for part in (bos and f"{bos}:1", "$B:1", eos and f"{eos}:1") if part)
-    tokens = [
-        (text, token_id)
-        for text in dict.fromkeys((bos, eos))
-        if text is not None and (token_id := tokenizer.token_to_id(text)) is not None
-    ]
+    texts = dict.fromkeys(text for text in (bos, eos) if text)
+    tokens = [(text, tokenizer.token_to_id(text)) for text in texts]
     return guarded(
         processors.TemplateProcessing,
         single=single,

@@ -36,6 +36,7 @@ from streamdec.folders.tokenizer_config import (
     id_of,
     read_object,
 )
+from streamdec.tokenizers._common import MAX_ID
 
 __all__ = ["FolderTokens", "has_config", "read_folder", "resolve"]
 
@@ -217,5 +218,6 @@ def _declared(tokens: Any) -> Iterator[tuple[int, AddedToken]]:
 def _check_ids(legacy: Mapping[str, Any]) -> None:
     """Raise ValueError if a value of ``added_tokens.json`` is not an id."""
     for text, token_id in legacy.items():
-        if not isinstance(token_id, int):
-            raise ValueError(f"the id of {text!r:.60} must be an integer, not {token_id!r:.60}")
+        if type(token_id) is not int or not 0 <= token_id <= MAX_ID:
+            expected = f"an integer from 0 to {MAX_ID}"
+            raise ValueError(f"the id of {text!r:.60} must be {expected}, not {token_id!r:.60}")

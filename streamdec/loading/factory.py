@@ -325,7 +325,8 @@ def _assembled(found: Detected, *, applies: bool) -> Assembled | None:
     made = from_sentencepiece(found.path)
     if isinstance(made, str):
         what = "ids and text may differ from those of transformers, and added tokens are missing"
-        how = "HuggingFaceTokenizer(AutoTokenizer.from_pretrained(folder)) has them"
+        fast = "HuggingFaceTokenizer(AutoTokenizer.from_pretrained(folder))"
+        how = f"{fast} has both, if transformers loads a fast tokenizer"
         message = f"{str(found.path.parent)!r}: {what}: {made}. {how}"
         warnings.warn(message, StreamdecWarning, stacklevel=5)
         return None

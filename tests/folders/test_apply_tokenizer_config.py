@@ -202,7 +202,13 @@ def test_other_ids_than_declared_are_warned_of(tmp_path: Path) -> None:
         ("tokenizer_config.json", '{"additional_special_tokens": ["\\ud83d"]}', "no Unicode text"),
         ("special_tokens_map.json", '{"x_token": "\\ud83d"}', "no Unicode text"),
         ("special_tokens_map.json", "5", "not a JSON object"),
-        ("added_tokens.json", '{"<x>": "5"}', "the id of '<x>' must be an integer, not '5'"),
+        (
+            "added_tokens.json",
+            '{"<x>": "5"}',
+            "'<x>' must be an integer from 0 to 16777215, not '5'",
+        ),
+        ("added_tokens.json", '{"<x>": -1}', "not -1"),
+        ("added_tokens.json", '{"<x>": true}', "not True"),
     ],
 )
 def test_what_cannot_be_understood_is_named(

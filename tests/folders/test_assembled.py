@@ -105,6 +105,9 @@ def test_declared_ids_win_where_code_makes_the_tokenizer(tmp_path: Path) -> None
     assert tokenizer.token_to_id("<none>") is None
     assert tokenizer.special_tokens.pad_token is None
     assert tokenizer.vocab_size == size
+    adds = {"eos_token": "<none>", "add_eos_token": True}
+    found = load_tokenizer(folder_of(tmp_path, **adds, **code), fast="off")
+    assert found.encode("hello", add_special_tokens=True) == found.encode("hello")
     tokens[str(size + 7)] = special("<far>")
     with pytest.raises(TokenizerLoadError, match=f"'<far>' is {size + 7}"):
         load_tokenizer(folder_of(tmp_path, added_tokens_decoder=tokens, **code), fast="off")
@@ -113,7 +116,7 @@ def test_declared_ids_win_where_code_makes_the_tokenizer(tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["NllbTokenizer", "BertJapaneseTokenizer"])
 def test_a_class_that_is_not_followed_is_warned_about(name: str, tmp_path: Path) -> None:
     folder = folder_of(tmp_path, tokenizer_class=name)
-    with pytest.warns(StreamdecWarning, match=name):
+    with pytest.warns(StreamdecWarning, match=rf"{name}.*AutoTokenizer"):
         tokenizer = load_tokenizer(folder)
     assert isinstance(tokenizer, SentencePieceTokenizer)
 
@@ -133,6 +136,7 @@ def test_a_piece_that_takes_too_long_is_refused(tmp_path: Path) -> None:
         ("vocab.json", "[]", "not an object of tokens and ids"),
         ("vocab.json", '{"a": "b"}', "not an object of tokens and ids"),
         ("vocab.json", "{", "vocab.json"),
+        ("vocab.json", r'{"\ud800": 0}', "surrogates not allowed"),
         ("merges.txt", "#version: 0.2\na b c\n", "merges.txt', line 2: 'a b c' is not"),
         ("merges.txt", "a\n", "merges.txt', line 1"),
     ],
