@@ -224,14 +224,16 @@ class ByteTableTokenizer(BaseTokenizer):
         special = known.special(roles, found)
         first = len(known.before)
         ids = {token.content: i for i, token in special.items()}
+
+        def ids_of(names: Sequence[str]) -> list[int]:
+            """Return the ids of these roles; a declared token may have the place of one."""
+            return [ids[roles[role]] for role in names if roles[role] in ids]
+
         return cls(
             {first + byte: bytes([byte]) for byte in range(256)},
             special,
             roles=roles,
-            adds=(
-                [ids[roles[role]] for role in known.begins],
-                [ids[roles[role]] for role in known.ends],
-            ),
+            adds=(ids_of(known.begins), ids_of(known.ends)),
             name=str(folder / CONFIG),
         )
 

@@ -162,6 +162,16 @@ def test_declared_tokens_of_byt5_win(tmp_path: Path) -> None:
     assert tokenizer.decode([259, 0]) == "<tool>"
 
 
+def test_a_role_whose_place_another_token_has_is_not_added(tmp_path: Path) -> None:
+    declared = {"1": {"content": "<other>", "special": True}}
+    folder = folder_of(
+        {"tokenizer_class": "ByT5Tokenizer", "added_tokens_decoder": declared}, tmp_path
+    )
+    tokenizer = load_tokenizer(folder)
+    assert tokenizer.encode("a", add_special_tokens=True).ids == (100,)
+    assert tokenizer.special_tokens.eos_token is None
+
+
 def test_a_role_of_byt5_has_the_flags_of_its_object(tmp_path: Path) -> None:
     """Strings take the white space around them, as in ``ByT5Tokenizer`` of transformers 5.24."""
     end = {"content": "<x>", "rstrip": True}

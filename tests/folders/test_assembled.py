@@ -105,7 +105,7 @@ def test_declared_ids_win_where_code_makes_the_tokenizer(tmp_path: Path) -> None
     assert tokenizer.token_to_id("<none>") is None
     assert tokenizer.special_tokens.pad_token is None
     assert tokenizer.vocab_size == size
-    adds = {"eos_token": "<none>", "add_eos_token": True}
+    adds: dict[str, Any] = {"eos_token": "<none>", "add_eos_token": True}
     found = load_tokenizer(folder_of(tmp_path, **adds, **code), fast="off")
     assert found.encode("hello", add_special_tokens=True) == found.encode("hello")
     tokens[str(size + 7)] = special("<far>")
