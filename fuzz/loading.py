@@ -21,7 +21,7 @@ from typing import Any
 
 from fuzz.edits import json_edit
 from fuzz.harness import Target, main
-from streamdec import DecodeStream, load_tokenizer
+from streamdec import DecodeStream, LoadedTokenizer, load_tokenizer
 from streamdec.backends import byte_table, gguf, sentencepiece, tekken, tiktoken  # noqa: F401
 from streamdec.errors import RewriteError, TokenizerLibraryError, TokenizerLoadError
 from streamdec.loading.detect import detect_format
@@ -73,6 +73,11 @@ def law(data: bytes) -> None:
         assert len(said) < 2_000
         return
     assert found.format != "unsupported"
+    check_decoding(tokenizer)
+
+
+def check_decoding(tokenizer: LoadedTokenizer) -> None:
+    """A stream gives what ``decode`` gives, unless the library fails."""
     rule = tokenizer.rules and tokenizer.rules.rule
     runs: dict[str, Any] = {"byte_fallback": "exact"} if isinstance(rule, ByteFallback) else {}
     ids = [*tokenizer.sample_ids()][:CHECKED]
