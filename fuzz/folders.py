@@ -90,10 +90,13 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
 
 def seeds() -> dict[str, bytes]:
     map_of_tokens = {"eos_token": SPECIAL, "additional_special_tokens": ["<a>"]}
-    older = {"special_tokens_map.json": map_of_tokens, "added_tokens.json": {"<q>": 12}}
+    older: dict[str, Any] = {
+        "special_tokens_map.json": map_of_tokens,
+        "added_tokens.json": {"<q>": 12},
+    }
     found = {}
     for name, config in CONFIGS.items():
-        fields = {"vocabulary": name, "tokenizer_config.json": config}
+        fields: dict[str, Any] = {"vocabulary": name, "tokenizer_config.json": config}
         found[f"{name.replace(' ', '-')}.json"] = fields
         newer = {k: v for k, v in config.items() if k != "added_tokens_decoder"}
         found[f"{name.replace(' ', '-')}-older.json"] = {
