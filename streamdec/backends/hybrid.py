@@ -208,7 +208,7 @@ class HybridTokenizer(FastPath, HuggingFaceTokenizer):
     ) -> list[bytes]:
         """Return the ids of each of ``texts`` that huggingface gives, four bytes each.
 
-        For comparisons; ``add_special_tokens`` and ``special`` are as for ``encode``. Raises :class:`~streamdec.EncodeError` for a text that cannot be encoded, and
+        For comparisons; ``add_special_tokens`` and ``special`` are as for ``encode``. Raises
         :class:`~streamdec.TokenizerLibraryError` if the library fails.
         """
         found = super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)

@@ -1,9 +1,8 @@
-"""The format of a tokenizer file, by its content.
+"""Recognise the format of a tokenizer file by its content.
 
-In: a path. Out: a :class:`Detected`, which says in words what was found and which backend serves
-it. Names of files count only in a folder, to find candidates. The first kilobytes are read; of
-JSON, everything up to a key that identifies the format. JSON without such a key is parsed to say
-what it is instead.
+In: a path. Out: a :class:`Detected`, which has the format and a description. In a folder, names of
+files are used to find candidates. The first kilobytes are read; of JSON, everything up to a key that
+identifies the format. JSON without such a key is parsed to describe it.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ _NAMES: dict[Format, str] = {
     "rwkv": "an RWKV vocabulary",
     "gguf": "a GGUF file",
 }
-"""In the order in which a folder that has several is served."""
+"""Of several formats in a folder, the first one is loaded."""
 _WORTH_LOOKING = re.compile(
     r"(vocab\.json|.*vocab.*\.txt|(tokenizer|.*tekken).*\.json(\..+)?|.*\.tiktoken(\..+)?"
     r"|.*\.model(\..+)?|.*\.gguf)"
@@ -91,7 +90,7 @@ _TOLD = re.compile(
 )
 _LATER_PART = re.compile(r"-(?!00001-)[0-9]{5}-of-[0-9]{5}\.gguf")
 _MAX_FILES = 200
-"""Files of a folder that are looked into."""
+"""The most files of a folder whose content is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +100,9 @@ class Detected:
     path: Path
     """The file that holds the tokenizer; the given path if there is none."""
     format: Format
-    """The backend that serves it."""
+    """The format, which determines the backend."""
     description: str
-    """What it is, as in "found …"."""
+    """A noun phrase, with advice in brackets if the file cannot be loaded."""
 
 
 def detect_format(path: str | os.PathLike[str]) -> Detected:
@@ -243,7 +242,7 @@ def _order(found: list[Detected]) -> list[Format]:
 
 
 def _describe_json(blocks: Iterator[bytes]) -> tuple[Format, str]:
-    """What the keys say; of an unknown format no more than a limit is kept."""
+    """Return the format by its keys. Of an unknown format, at most 64 MiB are kept in memory."""
     content, before, size = bytearray(), b"", 0
     for block in blocks:
         size += len(block)
@@ -282,6 +281,6 @@ def _listed(names: list[str], most: int = 5) -> str:
 
 
 def _shown(path: Path) -> str:
-    """``path`` for a message: quoted, whatever its bytes are, and not without end."""
+    """Return ``path`` for a message: quoted, and at most 400 characters of it."""
     text = repr(str(path))
     return text if len(text) <= 400 else f"{text[:400]}…'"
