@@ -1,8 +1,8 @@
 """Recognise the format of a tokenizer file by its content.
 
 In: a path. Out: a :class:`Detected`, which has the format and a description. In a folder, names of
-files are used to find candidates. The first kilobytes are read; of JSON, everything up to a key that
-identifies the format. JSON without such a key is parsed to describe it.
+files are used to find candidates. The first kilobytes are read; of JSON, everything up to a key
+that identifies the format. JSON without such a key is parsed to describe it.
 """
 
 from __future__ import annotations
