@@ -449,7 +449,8 @@ def test_a_process_that_ends_does_not_wait_for_all_of_it(tmp_path: Path) -> None
     (tmp_path / "tokenizer.json").write_text(byte_level(), "utf-8")
     program = (
         "import sys, time, threading\n"
-        "from streamdec.backends import _fastokens, _fastokens_check, hybrid\n"
+        "from streamdec.backends import hybrid\n"
+        "from streamdec.fastpath import _fastokens, _fastokens_check\n"
         "probes = _fastokens_check.probes_of\n"
         "def slowly(tokenizer):\n"
         "    threading.main_thread().join()\n"
