@@ -29,8 +29,11 @@ CORE_TESTS = ["tests/core", "tests/streams", "tests/test_laws.py", "tests/test_s
 SDIST_TESTS = [
     *CORE_TESTS,
     "tests/backends",
+    "tests/fastpath",
+    "tests/folders",
     "tests/cli",
     "tests/loading",
+    "tests/tokenizers",
     "tests/platform",
     "tests/test_api_snapshot.py",
     "tests/test_exports.py",

@@ -23,10 +23,10 @@ from typing import Any, Final, Literal, NamedTuple
 
 from tokenizers import Tokenizer
 
-from streamdec.backends.encodings import ENCODINGS
 from streamdec.backends.gguf_cutting import CUTTING
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.errors import EncodeError
+from streamdec.tokenizers.encodings import ENCODINGS
 from tests.support.zoo import ZOO, shared_tokenizers
 
 BATCH = 500

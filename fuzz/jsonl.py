@@ -22,8 +22,8 @@ import streamdec.cli
 from fuzz.edits import edit_lines
 from fuzz.harness import Target, main
 from streamdec import load_tokenizer
-from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.cli import decode, encode, loading, rows, screen  # noqa: F401
+from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 TOKENIZER = Path(streamdec.cli.__file__).parent / "data" / "demo_tokenizer.json"
 COMPLAINT = re.compile(r"<stdin>: line (\d+): .", re.DOTALL)

@@ -1,4 +1,4 @@
-"""Write ``tests/backends/data/classes.jsonl``: folders as classes of transformers load them.
+"""Write ``tests/folders/data/classes.jsonl``: folders as classes of transformers load them.
 
     python scripts/make_class_goldens.py [--draws N] [--seed N] [FILE]
 
@@ -28,7 +28,7 @@ from make_transformers_pipelines import CLASSES, FLAGS, OPTIONS
 from sentencepiece import SentencePieceTrainer
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-GOLDENS = Path(__file__).resolve().parent.parent / "tests" / "backends" / "data" / "classes.jsonl"
+GOLDENS = Path(__file__).resolve().parent.parent / "tests" / "folders" / "data" / "classes.jsonl"
 SPECIAL = ("<unk>", "<s>", "</s>", "<pad>", "[CLS]", "[SEP]", "[UNK]", "[MASK]", "<|endoftext|>")
 WORDS = ("hello", "world", "it", "x", "M</w>", "N</w>", "m</w>", "Ġworld", "▁hello", "▁world", "▁")
 TEXTS = (

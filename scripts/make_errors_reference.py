@@ -314,8 +314,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             "TokenizerLoadError",
             "'…': found a folder with tokenizer_config.json but no tokenizer.json (…); "
             "supported: …",
-            "The folder has only a slow tokenizer of transformers. `transformers` itself converts "
-            "most of them (`AutoTokenizer` and `save_pretrained`).",
+            "The folder has no file that can be loaded. In brackets is what to do: download the "
+            "tokenizer's files, or load the folder with transformers.",
             FORMATS,
         ),
         Message(

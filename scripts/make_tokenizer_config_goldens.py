@@ -1,4 +1,4 @@
-"""Makes ``tests/backends/data/tokenizer_configs.jsonl``: tokenizers as transformers loads them.
+"""Makes ``tests/folders/data/tokenizer_configs.jsonl``: tokenizers as transformers loads them.
 
     python scripts/make_tokenizer_config_goldens.py [--cases N] [--seed N] [FILE]
 
@@ -22,7 +22,7 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 ROOT = Path(__file__).resolve().parent.parent
-GOLDENS = ROOT / "tests" / "backends" / "data" / "tokenizer_configs.jsonl"
+GOLDENS = ROOT / "tests" / "folders" / "data" / "tokenizer_configs.jsonl"
 SHARED = ROOT.parent / "shared" / "snapshots"
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 SPECIAL = ("<end>", "<user>", "<model>", "<pad>")

@@ -1,4 +1,4 @@
-"""Writes ``streamdec/backends/transformers_facts.json``: what transformers has as defaults.
+"""Writes ``streamdec/folders/transformers_facts.json``: what transformers has as defaults.
 
 Run it with the newest transformers installed (no torch needed), and name a Python that has 4.57:
 which tokenizer classes that one knew is asked of it::
@@ -23,7 +23,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-TARGET = Path(__file__).parent.parent / "streamdec" / "backends" / "transformers_facts.json"
+TARGET = Path(__file__).parent.parent / "streamdec" / "folders" / "transformers_facts.json"
 ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 TEXT = ("thinker_config", "llm_config", "language_config", "text_config")
 NAMES = """

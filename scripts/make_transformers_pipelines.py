@@ -1,4 +1,4 @@
-"""Write ``streamdec/backends/transformers_pipelines.json``: how classes build their tokenizer.
+"""Write ``streamdec/folders/transformers_pipelines.json``: how classes build their tokenizer.
 
     python scripts/make_transformers_pipelines.py TOKENIZER_JSON
 
@@ -26,7 +26,7 @@ from typing import Any
 
 from make_transformers_facts import ROLES, tokenizer_classes
 
-TARGET = Path(__file__).parent.parent / "streamdec" / "backends" / "transformers_pipelines.json"
+TARGET = Path(__file__).parent.parent / "streamdec" / "folders" / "transformers_pipelines.json"
 OPTIONS = (
     *("add_prefix_space", "do_lower_case", "strip_accents", "tokenize_chinese_chars"),
     *("keep_accents", "remove_space", "legacy", "trim_offsets", "clean_text", "split_by_punct"),

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from streamdec.backends.sentencepiece import SentencePieceTokenizer
     from streamdec.backends.tekken import TekkenTokenizer
     from streamdec.backends.tiktoken import TiktokenTokenizer
-    from streamdec.backends.tokenizer_report import LoadedTokenizer
     from streamdec.chunks import (
         Chunk,
         FinishReason,
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from streamdec.streams.text_iterator import TextIterator, iter_chunks
     from streamdec.streams.text_stream import TextStream, stream, wrap
     from streamdec.streams.token_queue import TokenQueue
+    from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 __all__ = [
     "ChatTemplateError",
@@ -134,7 +134,7 @@ _EXPORTS = {
     "backends.huggingface": "HuggingFaceTokenizer",
     "backends.hybrid": "HybridTokenizer",
     "backends.mock": "MockTokenizer",
-    "backends.tokenizer_report": "LoadedTokenizer",
+    "tokenizers.tokenizer_report": "LoadedTokenizer",
     "backends.sentencepiece": "SentencePieceTokenizer",
     "backends.tekken": "TekkenTokenizer",
     "backends.tiktoken": "TiktokenTokenizer",

@@ -1,11 +1,12 @@
-"""What encoding a text gives: ids in one buffer, and what can be asked of them.
+"""The result of encoding a text: ids in one buffer, with tokens, offsets and hashes on request.
 
-Also what is said of special tokens: which there are, and what becomes of those a text spells.
+Also the special tokens of a tokenizer, and the ways to encode those that a text spells.
 """
 
 from __future__ import annotations
 
 import hashlib
+import struct
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,11 +17,11 @@ from typing import Any, Literal, Protocol, final
 __all__ = ["Encoding", "EncodingSource", "Special", "SpecialTokens"]
 
 Special = Literal["parse", "text", "forbid"]
-"""What becomes of special tokens that are spelled in a text which is encoded.
+"""How special tokens that a text spells are encoded.
 
-``"parse"`` makes them special tokens (for prompts of one's own), ``"text"`` encodes their letters
-as any others, ``"forbid"`` raises (for untrusted text). ``"text"`` raises as well where a model
-has no other way to encode those letters.
+``"parse"`` gives their ids (for your own prompts), ``"text"`` encodes their letters like other
+letters, and ``"forbid"`` raises an error (for untrusted text). ``"text"`` also raises an error if
+the model has no other way to encode these letters.
 """
 
 Span = tuple[int, int]
@@ -28,7 +29,7 @@ Span = tuple[int, int]
 
 
 class EncodingSource(Protocol):
-    """The tokenizer behind an :class:`~streamdec.Encoding`: what is worked out when asked for.
+    """The tokenizer behind an :class:`~streamdec.Encoding`, which computes tokens and offsets.
 
     >>> from streamdec import Encoding
     >>> class Letters:
@@ -42,15 +43,15 @@ class EncodingSource(Protocol):
     """
 
     def id_to_token(self, token_id: int) -> str | None:
-        """The name of ``token_id`` in the vocabulary; None if there is none."""
+        """Return the name of ``token_id`` in the vocabulary; None if there is no such token."""
         ...
 
     def offsets_of(self, encoding: Encoding) -> Sequence[Span]:
-        """The characters of ``encoding.text`` that each id stands for."""
+        """Return the start and end of each token in ``encoding.text``, in code points."""
         ...
 
     def byte_offsets_of(self, encoding: Encoding) -> Sequence[Span]:
-        """The same in bytes of the UTF-8 of ``encoding.text``."""
+        """Return the start and end of each token in the UTF-8 of ``encoding.text``."""
         ...
 
 
@@ -58,18 +59,18 @@ class EncodingSource(Protocol):
 class Encoding:
     """The result of encoding one text: one buffer of unsigned 32-bit integers.
 
-    Everything else is made of it when first asked for, and kept. Without a ``source``, as after
-    pickling, ``tokens`` and offsets raise LookupError unless they were asked for before.
+    Tokens, offsets and integers are computed at their first use, and cached. Without a ``source``,
+    as after pickling, ``tokens`` and offsets raise LookupError unless they are cached.
 
     Args:
-        ids: integers, or their buffer: four bytes each, little-endian.
-        text: what was encoded, None if nobody knows; it is kept.
-        source: the tokenizer; it is kept too.
-        add_special_tokens: whether special tokens were added around it.
-        special: what became of special tokens in it.
+        ids: Integers, or their bytes: four for each, little-endian.
+        text: The text that was encoded; None if it is not known.
+        source: The tokenizer.
+        add_special_tokens: Whether special tokens were added around the text.
+        special: How special tokens in the text were encoded.
 
-    Two encodings are equal if their ids are. Raises OverflowError for an int that is no id, and
-    ValueError for bytes that are not four for each.
+    Two encodings are equal if their ids are equal. Raises OverflowError for an int that is not an
+    id, and ValueError if the number of bytes is not a multiple of four.
 
     >>> from streamdec import Encoding
     >>> encoding = Encoding([1, 2, 3])
@@ -88,19 +89,23 @@ class Encoding:
     ) -> None:
         self._data = ids if isinstance(ids, bytes) else _little_endian(array("I", ids))
         if len(self._data) % 4:
-            raise ValueError(f"{len(self._data)} bytes are no ids of four bytes each")
+            raise ValueError(f"ids need a multiple of four bytes, got {len(self._data)}")
+        self._ids: tuple[int, ...] | None = None
         self._source = source
         self.text = text
         """The text that was encoded; None if it was not given."""
         self.add_special_tokens = add_special_tokens
         """Whether special tokens were added around it."""
         self.special: Special = special
-        """What became of special tokens in it."""
+        """How special tokens in it were encoded."""
 
-    @cached_property
+    @property
     def ids(self) -> tuple[int, ...]:
-        """The token ids, as integers; ``buffer`` has them for nothing."""
-        return tuple(self.buffer)
+        """The token ids, as integers; ``buffer`` has them without a copy."""
+        if self._ids is None:
+            # Not a cached_property, which takes a lock in 3.11; nor an iteration over the buffer.
+            self._ids = struct.unpack(f"<{len(self._data) // 4}I", self._data)
+        return self._ids
 
     @property
     def buffer(self) -> memoryview:
@@ -133,7 +138,7 @@ class Encoding:
 
     @cached_property
     def tokens(self) -> tuple[str | None, ...]:
-        """The name of each token in the vocabulary; None where there is none.
+        """The name of each token in the vocabulary; None for an id without a token.
 
         Raises LookupError without a source.
         """
@@ -141,11 +146,11 @@ class Encoding:
 
     @cached_property
     def offsets(self) -> tuple[Span, ...]:
-        r"""Start and end of each token in the text, in characters (code points).
+        r"""The start and end of each token in the text, in characters (code points).
 
-        A token that has only some bytes of a character spans the whole of it, and one that was
-        added spans nothing. Raises :class:`~streamdec.EncodeError` where the tokenizer cannot tell,
-        as it does not keep the text as it is; LookupError without a source.
+        A token with a part of a character spans the whole character, and an added token has an
+        empty span. Raises :class:`~streamdec.EncodeError` if the tokenizer changes the text and
+        cannot map its tokens to it; LookupError without a source.
 
         >>> from streamdec import MockTokenizer
         >>> encoding = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]).encode("café")
@@ -156,7 +161,7 @@ class Encoding:
 
     @cached_property
     def byte_offsets(self) -> tuple[Span, ...]:
-        """The same in bytes of the text's UTF-8, where a token of one byte spans one byte.
+        """The start and end of each token in the UTF-8 of the text.
 
         Raises what ``offsets`` raises.
         """
@@ -165,11 +170,11 @@ class Encoding:
     @property
     def _known_source(self) -> EncodingSource:
         if self._source is None:
-            raise LookupError("this encoding no longer knows its tokenizer")
+            raise LookupError("this encoding has no tokenizer, as after pickling")
         return self._source
 
     def hash(self) -> str:
-        """SHA-256 over the ids, each as four bytes, little-endian; in hexadecimal.
+        """Return the SHA-256 of the ids, four bytes each, little-endian, in hexadecimal.
 
         >>> from streamdec import Encoding
         >>> Encoding([1, 2, 3, 4]).hash()[:16]
@@ -178,11 +183,12 @@ class Encoding:
         return hashlib.sha256(self._data).hexdigest()
 
     def block_hashes(self, size: int, parent: str = "") -> list[str]:
-        """A hash for each whole block of ``size`` ids, which tells all ids before it as well.
+        """Return a hash for each complete block of ``size`` ids, which includes all ids before it.
 
-        It is SHA-256 over the 32 bytes of the hash before (nothing for the first block, unless
-        ``parent`` is given) and the block's ids as in :meth:`hash`: what SGLang's ``get_hash_str``
-        gives for the pages of its prefix cache. Ids after the last whole block are not hashed.
+        It is the SHA-256 of the 32 bytes of the previous hash (for the first block of ``parent``,
+        if it is given) and the ids of the block as in :meth:`hash`. ``get_hash_str`` of SGLang
+        gives the same for the pages of its prefix cache. Ids after the last complete block are not
+        hashed.
 
         Raises ValueError if ``size`` is less than 1 or ``parent`` is not hexadecimal.
 
@@ -208,15 +214,15 @@ def _little_endian(ids: array[int]) -> bytes:
 
 
 def _native(data: bytes) -> bytes:
-    """``data``, of which a machine with the other byte order gets a copy."""
+    """Return ``data`` in the byte order of this machine."""
     return data if sys.byteorder == "little" else _little_endian(array("I", data))
 
 
 @dataclass(frozen=True, slots=True)
 class SpecialTokens:
-    """The tokens with a role, by the names that transformers has for them, and the others.
+    """The special tokens: those with a role, by transformers' names of roles, and the others.
 
-    A role is filled only if the tokenizer's own files say so; nothing is guessed from names.
+    A role has a token only if the tokenizer's files declare it. Nothing is guessed from names.
 
     >>> from streamdec import load_tokenizer
     >>> special = load_tokenizer("path/to/model").special_tokens
@@ -229,13 +235,13 @@ class SpecialTokens:
     eos_token: str | None = None
     """Ends it."""
     unk_token: str | None = None
-    """Stands for what has no token."""
+    """Stands for text that has no token."""
     sep_token: str | None = None
-    """Between two texts."""
+    """Separates two texts."""
     pad_token: str | None = None
     """Fills a batch."""
     cls_token: str | None = None
-    """Where a classifier reads."""
+    """Marks the place that a classifier reads."""
     mask_token: str | None = None
     """Hides a token."""
     additional_special_tokens: tuple[str, ...] = ()
@@ -243,7 +249,7 @@ class SpecialTokens:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Every one once: the roles in the order above, then the additional ones."""
+        """All of them without repetition: the roles in the order above, then the others."""
         roles = (self.bos_token, self.eos_token, self.unk_token, self.sep_token)
         more = (self.pad_token, self.cls_token, self.mask_token, *self.additional_special_tokens)
         return tuple(dict.fromkeys(token for token in (*roles, *more) if token is not None))

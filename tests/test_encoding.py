@@ -45,7 +45,7 @@ def test_what_is_no_id_is_refused(ids: list[int]) -> None:
 
 @pytest.mark.parametrize("data", [b"a", b"abc", b"abcde"])
 def test_bytes_that_are_no_ids_are_refused(data: bytes) -> None:
-    with pytest.raises(ValueError, match=f"{len(data)} bytes are no ids of four bytes"):
+    with pytest.raises(ValueError, match=f"a multiple of four bytes, got {len(data)}"):
         Encoding(data)
 
 
@@ -90,7 +90,7 @@ def test_a_pickled_encoding_keeps_what_was_asked_for() -> None:
     copy = pickle.loads(pickle.dumps(encoding))
     assert copy == encoding
     assert copy.tokens == ("a", "a")
-    with pytest.raises(LookupError, match="no longer knows"):
+    with pytest.raises(LookupError, match="has no tokenizer"):
         assert copy.offsets
 
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LENT = {
     "streamdec.streams.sinks": {"Sink"},
     "streamdec.backends.hybrid": {"HybridTokenizer"},
-    "streamdec.backends.tokenizer_report": {"LoadedTokenizer"},
+    "streamdec.tokenizers.tokenizer_report": {"LoadedTokenizer"},
     "streamdec.loading.factory": {"load_tokenizer"},
     "streamdec.loading.detect": {"detect_format"},
     # The decoding rules are for those who write a backend; they import them from their module.

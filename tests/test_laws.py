@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from streamdec import HuggingFaceTokenizer, MockTokenizer, load_tokenizer
-from streamdec.backends.encodings import EncodingSpec
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.protocols import CTC, ByteFallback, Decoder, Joined, WordPiece
 from streamdec.protocols import Tokenizer as TokenizerOfOurs
+from streamdec.tokenizers.encodings import EncodingSpec
 from tests import laws
 from tests.strategies import Subject, cuts, running_text, token_ids
 from tests.support.files import rank_file, sentencepiece, shared_files, small_gguf, tekken

@@ -23,9 +23,11 @@ NOUNS = tuple(
 LAYERS: tuple[tuple[str, ...], ...] = (
     NOUNS,
     ("streamdec.core",),
-    ("streamdec.streams", "streamdec.backends"),
+    ("streamdec.streams", "streamdec.tokenizers"),
+    ("streamdec.folders", "streamdec.fastpath"),
+    ("streamdec.backends",),
     ("streamdec.chat", "streamdec.metrics", "streamdec.trace"),
-    ("streamdec.loading", "streamdec.tokenizers"),
+    ("streamdec.loading",),
     (
         *("streamdec.preflight", "streamdec.bulk", "streamdec.integrations", "streamdec.testing"),
         *("streamdec.bench", "streamdec.compat"),
@@ -38,7 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 
 HOMES: Mapping[str, tuple[str, ...]] = {
     "click": ("streamdec.cli",),
-    "fastokens": ("streamdec.backends",),
+    "fastokens": ("streamdec.fastpath",),
     "huggingface_hub": ("streamdec.loading",),
     "hypothesis": ("streamdec.testing",),
     "jinja2": ("streamdec.chat",),
@@ -52,7 +54,10 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     "starlette": ("streamdec.server", "streamdec.integrations.asgi"),
     "tiktoken": ("streamdec.backends",),
     # compat stands in for a class of the library; testing makes tokenizers for backends.
-    "tokenizers": ("streamdec.backends", "streamdec.compat", "streamdec.testing"),
+    "tokenizers": (
+        *("streamdec.backends", "streamdec.folders", "streamdec.fastpath"),
+        *("streamdec.compat", "streamdec.testing"),
+    ),
     "uvicorn": ("streamdec.server",),
 }
 """Third-party packages, and the only packages of ours that import them."""

@@ -9,9 +9,9 @@ import re
 from pathlib import Path
 
 import pytest
+from streamdec.backends.sentencepiece_proto import MAX_MODEL
 
 from streamdec import StopConditions, TokenizerLoadError, detect_format, load_tokenizer
-from streamdec.backends.sentencepiece_proto import MAX_MODEL
 from streamdec.core.stops.patterns import MAX_PARTS
 from streamdec.preflight.snapshot import MAX_ENTRIES, MAX_TEMPLATES, open_snapshot
 from streamdec.preflight.templates import Templates

@@ -18,7 +18,6 @@ from typing import Any
 
 from tokenizers import Regex, decoders, pre_tokenizers
 
-from streamdec.backends._common import guarded
 from streamdec.errors import TokenizerLibraryError
 from streamdec.protocols import (
     CTC,
@@ -33,6 +32,7 @@ from streamdec.protocols import (
     TextRules,
     WordPiece,
 )
+from streamdec.tokenizers._common import guarded
 
 __all__ = ["Stage", "byte_names", "compiled", "rewriter", "stages_of"]
 

@@ -15,10 +15,10 @@ from itertools import accumulate
 
 from tokenizers import AddedToken, Tokenizer
 
-from streamdec.backends._base import BaseTokenizer, Span
-from streamdec.backends._common import cached_property, guarded
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError
+from streamdec.tokenizers._base import BaseTokenizer, Span
+from streamdec.tokenizers._common import cached_property, guarded
 
 __all__ = ["UNFAITHFUL", "HuggingFaceEncoder"]
 

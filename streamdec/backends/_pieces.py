@@ -10,7 +10,6 @@ import re
 
 from tokenizers import decoders
 
-from streamdec.backends._common import guarded
 from streamdec.protocols import (
     CTC,
     BPESuffix,
@@ -24,22 +23,12 @@ from streamdec.protocols import (
     TextRules,
     WordPiece,
 )
+from streamdec.tokenizers._common import BYTE_OF_LETTER, guarded
 
-__all__ = ["BYTE_OF_LETTER", "bytes_of", "library_stages"]
+__all__ = ["bytes_of", "library_stages"]
 
 # What the decoder ``ByteFallback`` parses, by Rust's ``u8::from_str_radix``; others are text.
 _BYTE = re.compile(r"<0x(?:[0-9A-Fa-f]{2}|\+[0-9A-Fa-f])>")
-
-
-def _alphabet() -> dict[str, int]:
-    """Return bytes by letter: printable Latin-1 maps to itself, the others follow from U+0100."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = (byte for byte in range(256) if byte not in printable)
-    return {chr(b): b for b in printable} | {chr(0x100 + n): b for n, b in enumerate(others)}
-
-
-BYTE_OF_LETTER = _alphabet()
-"""GPT-2's byte alphabet (``bytes_to_unicode`` in its encoder.py)."""
 
 
 def bytes_of(rules: TextRules, piece: str | bytes) -> bytes:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from streamdec.backends._common import guarded
-from streamdec.backends._growth import check_growth
-from streamdec.backends._reading import read_bounded
 from streamdec.errors import StreamdecWarning, TokenizerLibraryError, TokenizerLoadError
+from streamdec.tokenizers._common import guarded
+from streamdec.tokenizers._growth import check_growth
+from streamdec.tokenizers._reading import read_bounded
 
 __all__ = ["parse", "read_json", "vocabulary_hash"]
 

@@ -17,15 +17,15 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer
 
-from streamdec.backends._common import guarded
 from streamdec.backends._decoder_chain import byte_names
-from streamdec.backends.apply_tokenizer_config import missing_beside
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.library_stream import library_tokenizer
-from streamdec.backends.tokenizer_config import CONFIG, read_object
 from streamdec.errors import StreamdecWarning
+from streamdec.folders.apply_tokenizer_config import missing_beside
+from streamdec.folders.tokenizer_config import CONFIG, read_object
 from streamdec.protocols import ByteLevel, TextRules
 from streamdec.protocols import Tokenizer as AnyTokenizer
+from streamdec.tokenizers._common import guarded
 
 __all__ = ["Caveat", "caveats_of", "warn_of_caveats"]
 

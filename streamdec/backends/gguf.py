@@ -22,7 +22,21 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from streamdec.backends._common import (
+from streamdec.backends._pieces import bytes_of
+from streamdec.backends.gguf_cutting import CUTTING
+from streamdec.backends.gguf_metadata import numbers_of, read_metadata, strings_of
+from streamdec.backends.longest_token import LongestToken
+from streamdec.encoding import Special, SpecialTokens
+from streamdec.errors import (
+    EncodeError,
+    StreamdecWarning,
+    TokenizerLibraryError,
+    TokenizerLoadError,
+)
+from streamdec.fastpath.fast_path import AssembledFastPath, FastOptions
+from streamdec.folders.sentencepiece_proto import model_proto
+from streamdec.protocols import ByteLevel, RawBytes, TextRules
+from streamdec.tokenizers._common import (
     any_of,
     cached_property,
     checked_ids,
@@ -31,21 +45,7 @@ from streamdec.backends._common import (
     packed,
     sample_of,
 )
-from streamdec.backends._instrumented import instrumented_decode
-from streamdec.backends._pieces import bytes_of
-from streamdec.backends.fast_path import AssembledFastPath, FastOptions
-from streamdec.backends.gguf_cutting import CUTTING
-from streamdec.backends.gguf_metadata import numbers_of, read_metadata, strings_of
-from streamdec.backends.longest_token import LongestToken
-from streamdec.backends.sentencepiece_proto import model_proto
-from streamdec.encoding import Special, SpecialTokens
-from streamdec.errors import (
-    EncodeError,
-    StreamdecWarning,
-    TokenizerLibraryError,
-    TokenizerLoadError,
-)
-from streamdec.protocols import ByteLevel, RawBytes, TextRules
+from streamdec.tokenizers._instrumented import instrumented_decode
 
 __all__ = ["GGUFTokenizer"]
 
@@ -242,12 +242,12 @@ class GGUFTokenizer(AssembledFastPath):
         found: Sequence[int] = self._sentencepiece._ids(text, special)
         return found
 
-    def _library_ids(self, texts: Sequence[str], special: Special) -> list[list[int]]:
+    def _library_ids(self, text: str, special: Special) -> list[int]:
         if self._kind == "rwkv":
-            return [list(self._longest(text, special)) for text in texts]
+            return list(self._longest(text, special))
         encoder = self._of_plain_text if special == "text" else self._of_special_tokens
-        results = guarded(encoder.encode_batch_fast, [*texts], add_special_tokens=False)
-        return [result.ids for result in results]
+        result = guarded(encoder.encode_batch_fast, [text], add_special_tokens=False)[0]
+        return result.ids
 
     def _check_ids(self, ids: Iterable[int]) -> None:
         if words := self._control.intersection(ids):

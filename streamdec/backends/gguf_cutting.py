@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from streamdec.backends.encodings import ENCODINGS, PLAIN
+from streamdec.tokenizers.encodings import ENCODINGS, PLAIN
 
 __all__ = ["CUTTING", "Cutting"]
 

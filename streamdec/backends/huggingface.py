@@ -18,19 +18,19 @@ from typing import Any, Protocol
 
 from tokenizers import AddedToken, Tokenizer
 
-from streamdec.backends._common import cached_property, fingerprint_of, guarded
 from streamdec.backends._decoder_chain import Stage, byte_names, compiled, rewriter, stages_of
 from streamdec.backends._huggingface_encoder import UNFAITHFUL, HuggingFaceEncoder
-from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._pieces import bytes_of
 from streamdec.backends._tokenizer_json import parse, read_json, vocabulary_hash
-from streamdec.backends.apply_tokenizer_config import TokenizerConfigChanges, apply_config
-from streamdec.backends.assembled import Assembled
-from streamdec.backends.folder_tokens import read_folder
 from streamdec.encoding import SpecialTokens
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
+from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges, apply_config
+from streamdec.folders.assembled import Assembled
+from streamdec.folders.folder_tokens import read_folder
 from streamdec.hooks import suppressed
 from streamdec.protocols import TextRules
+from streamdec.tokenizers._common import cached_property, fingerprint_of, guarded
+from streamdec.tokenizers._instrumented import instrumented_decode
 
 __all__ = ["HuggingFaceTokenizer"]
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal, Self
 
-from streamdec.backends._common import guarded
 from streamdec.backends._tokenizer_json import read_json
-from streamdec.backends.assembled import Assembled
-from streamdec.backends.fast_path import FastOptions, FastPath
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.backends.tokenizer_report import FastMode, TokenizerReport, versions_of
 from streamdec.encoding import Encoding, Special
+from streamdec.fastpath.fast_path import FastOptions, FastPath
+from streamdec.folders.assembled import Assembled
+from streamdec.tokenizers._common import guarded
+from streamdec.tokenizers.tokenizer_report import FastMode, TokenizerReport, versions_of
 
 __all__ = ["HybridTokenizer"]
 
@@ -208,10 +208,7 @@ class HybridTokenizer(FastPath, HuggingFaceTokenizer):
     ) -> list[bytes]:
         """Return the ids of each of ``texts`` that huggingface gives, four bytes each.
 
-        For comparisons. ``special`` is as for ``encode``. So is
-        ``add_special_tokens``.
-
-        Raises :class:`~streamdec.EncodeError` for a text that cannot be encoded, and
+        For comparisons; ``add_special_tokens`` and ``special`` are as for ``encode``. Raises
         :class:`~streamdec.TokenizerLibraryError` if the library fails.
         """
         found = super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)

@@ -5,7 +5,7 @@ In: the bytes of each token. Out: the ids of a text. Nothing is merged and nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from streamdec.errors import EncodeError
 
@@ -20,26 +20,29 @@ class LongestToken:
     """
 
     def __init__(self, tokens: Iterable[tuple[int, bytes]], unknown: int | None = None) -> None:
-        known: dict[int, dict[bytes, int]] = {}
-        for token_id, data in sorted(tokens, reverse=True):
-            if data:
-                known.setdefault(data[0], {})[data] = token_id
-        self._unknown = unknown
-        self._by_first_byte: dict[int, tuple[Sequence[int], dict[bytes, int]]] = {
-            first: (sorted(set(map(len, ids)), reverse=True), ids) for first, ids in known.items()
+        self._ids: dict[bytes, int] = {
+            data: token_id for token_id, data in sorted(tokens, reverse=True) if data
         }
+        self._unknown = unknown
+        lengths: dict[bytes, set[int]] = {}
+        for data in self._ids:
+            lengths.setdefault(data[:2], set()).add(len(data))
+        self._lengths = {start: sorted(found, reverse=True) for start, found in lengths.items()}
+        """The lengths of the tokens that begin with these two bytes, or are this byte."""
 
     def ids(self, data: bytes) -> Iterator[int]:
         """Yield the ids of ``data``. Raises EncodeError."""
-        start = 0
+        ids, lengths_of, start = self._ids, self._lengths, 0
         while start < len(data):
-            lengths, known = self._by_first_byte.get(data[start], ((), {}))
-            found = (n for n in lengths if data[start : start + n] in known)
-            length = next(found, 0)
-            if length:
-                yield known[data[start : start + length]]
-            elif self._unknown is not None:
-                yield self._unknown
+            for length in lengths_of.get(data[start : start + 2], ()):
+                token_id = ids.get(data[start : start + length])
+                if token_id is not None:
+                    break
             else:
-                raise EncodeError(f"no token begins at byte {start}: {data[start : start + 16]!r}")
-            start += length or 1
+                length = 1
+                token_id = ids.get(data[start : start + 1], self._unknown)
+                if token_id is None:
+                    what = f"no token begins at byte {start}: {data[start : start + 16]!r}"
+                    raise EncodeError(what)
+            yield token_id
+            start += length

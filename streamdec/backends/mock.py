@@ -12,14 +12,14 @@ from typing import Self
 
 from tokenizers import decoders
 
-from streamdec.backends._base import BaseTokenizer
-from streamdec.backends._common import cached_property, checked_ids, fingerprint_of, guarded
-from streamdec.backends._instrumented import instrumented_decode
 from streamdec.backends._pieces import bytes_of, library_stages
 from streamdec.backends.longest_token import LongestToken
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import EncodeError
 from streamdec.protocols import ByteFallback, DecodingRule, Joined, RawBytes, TextRules
+from streamdec.tokenizers._base import BaseTokenizer
+from streamdec.tokenizers._common import cached_property, checked_ids, fingerprint_of, guarded
+from streamdec.tokenizers._instrumented import instrumented_decode
 
 __all__ = ["MockTokenizer"]
 

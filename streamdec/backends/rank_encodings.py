@@ -10,15 +10,23 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from streamdec.backends._common import guarded
-from streamdec.backends._extras import library
-from streamdec.backends._reading import read_bounded
-from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
-from streamdec.backends.folder_tokens import FolderTokens
 from streamdec.backends.rank_files import cached_file, encodings_of, sha256_of
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
+from streamdec.folders.folder_tokens import FolderTokens
+from streamdec.tokenizers._common import guarded
+from streamdec.tokenizers._extras import library
+from streamdec.tokenizers._reading import read_bounded
+from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, RankFile
 
-__all__ = ["check_ranks", "cut", "named_spec", "ranks_at_hand", "spec_of", "with_declared"]
+__all__ = [
+    "check_ranks",
+    "cut",
+    "encoding_of_model",
+    "named_spec",
+    "ranks_at_hand",
+    "spec_of",
+    "with_declared",
+]
 
 _MAX_CHARS = 400_000
 _MAX_RUN = 25_000
@@ -42,12 +50,16 @@ def spec_of(
         return _checked(named_spec(encoding, encodings), found, sha256, name)
     if found:
         return found[0]
-    if declared is not None and "tokenization_kimi" in declared.code:
-        return encodings["kimi"]
+    code = "" if declared is None else declared.code
+    for spec in encodings.values():
+        if any(known in code for known in spec.code):
+            return spec
     known = ", ".join(encodings)
+    beside = f" (the code in {code.split('.')[0]}.py beside it has them)" if code else ""
     raise TokenizerLoadError(
         f"{name}: a rank file of SHA-256 {sha256[:16]}…, which is not one of {known}; such a file "
         "does not say how text is split: give encoding=EncodingSpec(name, pattern, special_tokens)"
+        f"{beside}"
     )
 
 
@@ -77,6 +89,9 @@ def with_declared(
     """Return ``spec`` with the special tokens of ``declared``."""
     by_id = {token_id: token for token, token_id in spec.special_tokens.items()}
     first = max(ranks.values()) + 1
+    if spec.code and by_id and min(by_id) != first:
+        what = f"its tokens end before {first}, and special tokens of {spec.name} begin at"
+        raise TokenizerLoadError(f"{name}: {what} {min(by_id)}")
     reserved = range(first, first + spec.num_reserved)
     by_id.update({token_id: f"<|reserved_token_{token_id}|>" for token_id in reserved})
     tokens = {} if declared is None else declared.by_id()
@@ -104,6 +119,17 @@ def check_ranks(ranks: Mapping[bytes, int], spec: EncodingSpec, name: str) -> No
     clash = frozenset(spec.special_tokens.values()).intersection(ranks.values())
     if clash:
         raise TokenizerLoadError(f"{name}: the id {min(clash)} is a special token's too")
+
+
+def encoding_of_model(model: str) -> str | None:
+    """Return the encoding that tiktoken has for ``model``; None if it has none or is missing."""
+    try:
+        import tiktoken
+
+        name = tiktoken.encoding_name_for_model(model)
+    except (ImportError, KeyError):
+        return None
+    return name if name in ENCODINGS else None
 
 
 # --- finding a rank file --------------------------------------------------------------------------
@@ -143,10 +169,12 @@ def _download(file: RankFile) -> bytes:
 # --- cutting long texts ---------------------------------------------------------------------------
 
 
-def cut(text: str) -> Iterator[str]:
-    """Yield the parts of ``text`` that the references of Llama and Kimi encode separately."""
-    for start in range(0, len(text), _MAX_CHARS):
-        yield from _cut_runs(text[start : start + _MAX_CHARS])
+def cut(text: str) -> list[str]:
+    """Return the parts of ``text`` that the references of Llama and Kimi encode separately."""
+    if len(text) <= _MAX_RUN:
+        return [text]
+    parts = (text[start : start + _MAX_CHARS] for start in range(0, len(text), _MAX_CHARS))
+    return [run for part in parts for run in _cut_runs(part)]
 
 
 def _cut_runs(text: str) -> Iterator[str]:

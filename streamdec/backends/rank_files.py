@@ -14,17 +14,22 @@ from binascii import a2b_base64
 from collections.abc import Mapping
 from pathlib import Path
 
-from streamdec.backends._common import MAX_ID
-from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
 from streamdec.errors import TokenizerLoadError
+from streamdec.tokenizers._common import MAX_ID
+from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, RankFile
 
 __all__ = ["cached_file", "encodings_of", "parse_ranks", "sha256_of"]
 
 _CACHES = ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR")
 
 
-def parse_ranks(content: bytes, name: str = "rank file") -> dict[bytes, int]:
+def parse_ranks(
+    content: bytes, name: str = "rank file", *, is_numbered: bool = False
+) -> dict[bytes, int]:
     """Return the rank of each token, in the order of the file.
+
+    With ``is_numbered`` the ranks in the file are ignored: a token has the number of distinct
+    tokens before it.
 
     Raises :class:`TokenizerLoadError`, which gives ``name`` and the line, for a line that is not a
     token and a rank, and for a token or a rank that occurs twice.
@@ -33,6 +38,9 @@ def parse_ranks(content: bytes, name: str = "rank file") -> dict[bytes, int]:
     for number, line in enumerate(content.splitlines(), 1):
         if line:
             token, rank = _parse_line(line, name, number)
+            if is_numbered:
+                ranks.setdefault(token, len(ranks))
+                continue
             if token in ranks:
                 raise TokenizerLoadError(f"{name}, line {number}: the token {token!r:.80} again")
             ranks[token] = rank

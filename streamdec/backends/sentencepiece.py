@@ -27,8 +27,17 @@ from typing import Any, Self
 
 from tokenizers import decoders
 
-from streamdec.backends._base import BaseTokenizer, Span, character_spans
-from streamdec.backends._common import (
+from streamdec.backends.rank_files import sha256_of
+from streamdec.encoding import Encoding, Special, SpecialTokens
+from streamdec.errors import (
+    EncodeError,
+    TokenizerLibraryError,
+    TokenizerLoadError,
+)
+from streamdec.folders.sentencepiece_proto import MAX_MODEL
+from streamdec.protocols import ByteFallback, Metaspace, TextRules
+from streamdec.tokenizers._base import BaseTokenizer, Span, character_spans
+from streamdec.tokenizers._common import (
     any_of,
     cached_property,
     checked_ids,
@@ -38,18 +47,9 @@ from streamdec.backends._common import (
     refuse_special,
     sample_of,
 )
-from streamdec.backends._extras import library
-from streamdec.backends._instrumented import instrumented_decode
-from streamdec.backends._reading import read_bounded
-from streamdec.backends.rank_files import sha256_of
-from streamdec.backends.sentencepiece_proto import MAX_MODEL
-from streamdec.encoding import Encoding, Special, SpecialTokens
-from streamdec.errors import (
-    EncodeError,
-    TokenizerLibraryError,
-    TokenizerLoadError,
-)
-from streamdec.protocols import ByteFallback, Metaspace, TextRules
+from streamdec.tokenizers._extras import library
+from streamdec.tokenizers._instrumented import instrumented_decode
+from streamdec.tokenizers._reading import read_bounded
 
 __all__ = ["SentencePieceTokenizer"]
 

@@ -20,12 +20,12 @@ from binascii import a2b_base64
 from pathlib import Path
 from typing import Any, Self
 
-from streamdec.backends._common import MAX_ID
-from streamdec.backends._reading import read_bounded
-from streamdec.backends.encodings import EncodingSpec
 from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.errors import TokenizerLoadError
+from streamdec.tokenizers._common import MAX_ID
+from streamdec.tokenizers._reading import read_bounded
+from streamdec.tokenizers.encodings import EncodingSpec
 
 __all__ = ["TekkenTokenizer"]
 
@@ -99,7 +99,7 @@ def _parse(data: Any) -> tuple[dict[bytes, int], EncodingSpec]:
         bos_token="<s>" if "<s>" in names else None,
         eos_token="</s>" if "</s>" in names else None,
         pad_token="<pad>" if "<pad>" in names else None,
-        adds_bos="<s>" in names,
+        begins_with=("<s>",) if "<s>" in names else (),
     )
 
 

@@ -5,7 +5,7 @@ cache; or a ``tiktoken.Encoding``. Out: a :class:`~streamdec.Tokenizer`, whose t
 the library. Nothing is downloaded without ``allow_download=True``.
 
 A rank file contains neither the regex that splits text nor the special tokens, which are in
-:mod:`streamdec.backends.encodings`. The special tokens of a ``tokenizer_config.json`` beside the
+:mod:`streamdec.tokenizers.encodings`. The special tokens of a ``tokenizer_config.json`` beside the
 file have priority.
 """
 
@@ -15,27 +15,12 @@ import os
 import pickle
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-from streamdec.backends._common import (
-    any_of,
-    cached_property,
-    checked_ids,
-    fingerprint_of,
-    guarded,
-    sample_of,
-)
-from streamdec.backends._extras import library
-from streamdec.backends._instrumented import instrumented_decode
-from streamdec.backends._reading import read_bounded
-from streamdec.backends.assembled import from_ranks
-from streamdec.backends.encodings import ENCODINGS, PLAIN, EncodingSpec
-from streamdec.backends.fast_path import AssembledFastPath, FastOptions
-from streamdec.backends.folder_tokens import FolderTokens, read_folder
 from streamdec.backends.rank_encodings import (
     check_ranks,
     cut,
@@ -50,7 +35,23 @@ from streamdec.errors import (
     TokenizerLibraryError,
     TokenizerLoadError,
 )
+from streamdec.fastpath.fast_path import AssembledFastPath, FastOptions
+from streamdec.folders.assembled import from_ranks
+from streamdec.folders.folder_tokens import FolderTokens, read_folder
 from streamdec.protocols import RawBytes, TextRules
+from streamdec.tokenizers._common import (
+    any_of,
+    cached_property,
+    checked_ids,
+    fingerprint_of,
+    guarded,
+    readable,
+    sample_of,
+)
+from streamdec.tokenizers._extras import library
+from streamdec.tokenizers._instrumented import instrumented_decode
+from streamdec.tokenizers._reading import read_bounded
+from streamdec.tokenizers.encodings import ENCODINGS, PLAIN, EncodingSpec
 
 if TYPE_CHECKING:
     import tiktoken
@@ -58,8 +59,6 @@ if TYPE_CHECKING:
 __all__ = ["TiktokenTokenizer"]
 
 _NAMED_BYTE = re.compile(rb"<0x([0-9A-F]{2})>")
-_NO_TEXT = re.compile("[\udc80-\udcff]")
-"""Invalid UTF-8 as ``surrogateescape`` decodes it."""
 _RULES = TextRules(RawBytes())
 
 
@@ -69,7 +68,7 @@ class TiktokenTokenizer(AssembledFastPath):
     ``source`` is the path of a rank file, or a ``tiktoken.Encoding``. ``encoding`` chooses among
     the encodings that share a file (``r50k_base`` in the file of p50k, ``o200k_harmony`` in that of
     o200k, ``llama3`` in that of llama3.1), and describes an unknown file: a name of
-    :data:`~streamdec.backends.encodings.ENCODINGS`, or your own spec. Its regex must be right for
+    :data:`~streamdec.tokenizers.encodings.ENCODINGS`, or your own spec. Its regex must be right for
     the ids to be those of the model; decoding only needs its special tokens.
 
     ``decode`` ignores ids that the encoding does not have, while tiktoken raises. ``token_bytes``
@@ -172,7 +171,7 @@ class TiktokenTokenizer(AssembledFastPath):
     ) -> None:
         self.sha256 = sha256_of(content)
         spec = spec_of(self.sha256, name, encoding, declared)
-        ranks = parse_ranks(content, name)
+        ranks = parse_ranks(content, name, is_numbered=spec.is_numbered)
         if spec.ranks_below is not None:
             ranks = {token: rank for token, rank in ranks.items() if rank < spec.ranks_below}
         self._take_ranks(ranks, with_declared(spec, ranks, declared, name), name)
@@ -282,17 +281,23 @@ class TiktokenTokenizer(AssembledFastPath):
 
     # --- encoding ---------------------------------------------------------------------------------
 
-    def _library_ids(self, texts: Sequence[str], special: Special) -> list[list[int]]:
-        allowed: Any = "all" if special == "parse" else frozenset[str]()
-        encode = partial(self._encoding.encode, allowed_special=allowed, disallowed_special=())
+    def _library_ids(self, text: str, special: Special) -> list[int]:
         if self._spec.is_nfc:
-            texts = [unicodedata.normalize("NFC", text) for text in texts]
-        return [
-            [i for part in self._parts_of(text) for i in guarded(encode, part)] for text in texts
-        ]
+            text = unicodedata.normalize("NFC", text)
+        # To find special tokens, the library copies the set of their names for each text.
+        has_special = special == "parse" and self._any_special and self._any_special.search(text)
+        encode = self._encode_special if has_special else self._encoding.encode_ordinary
+        parts = self._parts_of(text)
+        if len(parts) == 1:
+            return guarded(encode, parts[0])
+        return [token_id for part in parts for token_id in guarded(encode, part)]
+
+    @cached_property
+    def _encode_special(self) -> Callable[[str], list[int]]:
+        return partial(self._encoding.encode, allowed_special="all", disallowed_special=())
 
     def _parts_of(self, text: str) -> Sequence[str]:
-        return [*cut(text)] if self._spec.is_cut else (text,)
+        return cut(text) if self._spec.is_cut else (text,)
 
     def _encoding_identity(self) -> bytes | None:
         try:
@@ -310,18 +315,15 @@ class TiktokenTokenizer(AssembledFastPath):
 
     @property
     def _added(self) -> tuple[Sequence[int], Sequence[int]]:  # type: ignore[override]
-        bos = self.special_tokens.bos_token
-        return ([self._special_ids[bos]] if self._spec.adds_bos and bos else [], [])
+        begin = map(self._special_ids.get, self._spec.begins_with)
+        return ([token_id for token_id in begin if token_id is not None], [])
 
     # --- the vocabulary ---------------------------------------------------------------------------
 
     def id_to_token(self, token_id: int) -> str | None:
         """Return the text of ``token_id``, invalid bytes as ``<0xFF>``; None if unknown."""
         piece = self.piece(token_id)
-        if piece is None:
-            return None
-        text = piece.decode("utf-8", "surrogateescape")
-        return text if text.isprintable() else _NO_TEXT.sub(_name_of_byte, text)
+        return None if piece is None else readable(piece)
 
     def token_to_id(self, token: str | bytes) -> int | None:
         """Return the id of ``token``, its name or its bytes; None if unknown."""
@@ -369,10 +371,3 @@ def _hash_of(ranks: dict[bytes, int]) -> str:
     if order != sorted(order):
         ranks = dict(sorted(ranks.items(), key=itemgetter(1)))
     return fingerprint_of(_RULES, ranks)
-
-
-# --- names of bytes -------------------------------------------------------------------------------
-
-
-def _name_of_byte(escaped: re.Match[str]) -> str:
-    return f"<0x{ord(escaped[0]) - 0xDC00:02X}>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamdec.backends._extras import library
+from streamdec.tokenizers._extras import library
 
 __all__ = ["compute", "pyarrow"]
 

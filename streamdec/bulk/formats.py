@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
-from streamdec.backends._extras import library
 from streamdec.bulk._pyarrow import WHAT, pyarrow
 from streamdec.bulk.column import column_of
 from streamdec.bulk.dataset_error import DatasetError
 from streamdec.core.token_ids import check_token_id
 from streamdec.errors import TokenIdError
+from streamdec.tokenizers._extras import library
 
 __all__ = [
     "FORMATS",

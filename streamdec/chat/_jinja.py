@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from streamdec.backends._extras import library
 from streamdec.errors import MissingExtraError
+from streamdec.tokenizers._extras import library
 
 __all__ = ["MINIMUM", "require_jinja2", "within"]
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streamdec.backends.folder_files import FileError, read_file, with_line_feeds
-from streamdec.backends.folder_tokens import read_folder
-from streamdec.backends.tokenizer_config import CONFIG, read_object
 from streamdec.errors import ChatTemplateError, TokenizerLoadError
+from streamdec.folders.folder_tokens import read_folder
+from streamdec.folders.tokenizer_config import CONFIG, read_object
+from streamdec.tokenizers.folder_files import FileError, read_file, with_line_feeds
 
 __all__ = [
     "Found",

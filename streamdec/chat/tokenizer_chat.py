@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from streamdec.backends._chat import ChatRenderer, NewTemplate
 from streamdec.backends.gguf_metadata import read_metadata
-from streamdec.backends.tokenizer_config import ROLES
 from streamdec.chat import sources
 from streamdec.chat._jinja import within
 from streamdec.chat.sources import Found
 from streamdec.encoding import SpecialTokens
 from streamdec.errors import ChatTemplateError, TokenizerLoadError
+from streamdec.folders.tokenizer_config import ROLES
 from streamdec.locks import Lock
+from streamdec.tokenizers._chat import ChatRenderer, NewTemplate
 
 __all__ = ["TokenizerChat"]
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import click
 
-from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.bench.entrants import OURS
 from streamdec.bench.figures import duration, number
 from streamdec.bench.measure import Difference, Findings, measure
@@ -22,6 +21,7 @@ from streamdec.cli.rows import BadInputError, Input
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.stop_options import stop_option
 from streamdec.core.tables import route_of
+from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 __all__ = ["bench"]
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import click
 
-from streamdec.backends._chat import ChatRenderer
-from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.chat import sources
 from streamdec.chat._jinja import within
 from streamdec.cli.loading import Loader, loading_options, say_what_encodes
 from streamdec.cli.statuses import CannotBeginError
 from streamdec.errors import ChatTemplateError
+from streamdec.tokenizers._chat import ChatRenderer
+from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 __all__ = ["chat"]
 

@@ -15,16 +15,16 @@ from typing import Any
 import click
 
 from streamdec.backends._decoder_chain import stages_of
-from streamdec.backends.apply_tokenizer_config import TokenizerConfigChanges
 from streamdec.backends.caveats import Caveat, caveats_of
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.library_stream import library_tokenizer
-from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.cli.loading import Loader, loading_options, tokenizer_argument
 from streamdec.cli.progress import write_line
 from streamdec.core.tables import route_of
 from streamdec.errors import StreamdecWarning
+from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges
 from streamdec.loading.detect import detect_format
+from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 __all__ = ["info"]
 

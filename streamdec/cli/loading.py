@@ -9,11 +9,11 @@ from importlib.resources import files
 
 import click
 
-from streamdec.backends.fast_path import MODES, VARIABLE
-from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.cli.progress import say
 from streamdec.cli.shared_options import collected
+from streamdec.fastpath.fast_path import MODES, VARIABLE
 from streamdec.loading.factory import load_tokenizer
+from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 __all__ = [
     "LOADING_OPTIONS",

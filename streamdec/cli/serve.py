@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 
-from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.cli.loading import Loader, data_file, loading_options
 from streamdec.cli.progress import say
 from streamdec.cli.shared_options import collected, unknown_ids_option
@@ -25,6 +24,7 @@ from streamdec.preflight.snapshot_tokens import Tokens
 from streamdec.preflight.stop_tokens import EosSources
 from streamdec.server.engines import Engine, EngineError, ReplayEngine, load_engine
 from streamdec.server.limits import ServerLimits
+from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 __all__ = ["serve"]
 

@@ -16,11 +16,7 @@ from typing import Any
 
 import click
 
-from streamdec.backends import comparison
-from streamdec.backends._fastokens import FastEncoder
-from streamdec.backends._reading import read_bounded
 from streamdec.backends.hybrid import HybridTokenizer
-from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.cli.loading import (
     Loader,
     loading_options,
@@ -39,6 +35,10 @@ from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.verify_streams import WAYS, Difference, Streaming
 from streamdec.core.tables import route_of
 from streamdec.errors import TokenizerLoadError
+from streamdec.fastpath import comparison
+from streamdec.fastpath._fastokens import FastEncoder
+from streamdec.tokenizers._reading import read_bounded
+from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 __all__ = ["verify"]
 

@@ -16,12 +16,12 @@ from functools import partial
 from os.path import commonprefix
 from typing import Any, NamedTuple
 
-from streamdec.backends.comparison import smallest
 from streamdec.bench.entrants import first_stop
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.token_ids import check_token_id
+from streamdec.fastpath.comparison import smallest
 from streamdec.protocols import ByteFallback, Tokenizer
 
 __all__ = ["WAYS", "Difference", "Streaming"]

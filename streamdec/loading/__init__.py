@@ -1,1 +1,1 @@
-"""From a path to a tokenizer: what a file is (detect), and which backend serves it (factory)."""
+"""Load a tokenizer: find its file, recognise the format, and make the tokenizer of a backend."""

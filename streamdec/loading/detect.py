@@ -1,9 +1,8 @@
-"""The format of a tokenizer file, by its content.
+"""Recognise the format of a tokenizer file by its content.
 
-In: a path. Out: a :class:`Detected`, which says in words what was found and which backend serves
-it. Names of files count only in a folder, to find candidates. The first kilobytes are read; of
-JSON, everything up to a key that identifies the format. JSON without such a key is parsed to say
-what it is instead.
+In: a path. Out: a :class:`Detected`, which has the format and a description. In a folder, names of
+files are used to find candidates. The first kilobytes are read; of JSON, everything up to a key
+that identifies the format. JSON without such a key is parsed to describe it.
 """
 
 from __future__ import annotations
@@ -19,13 +18,24 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from streamdec.backends._reading import MAX_FILE
+from streamdec.backends.byte_table import byte_class_of
 from streamdec.errors import TokenizerLoadError
+from streamdec.folders.folder_tokens import read_folder
+from streamdec.folders.tokenizer_config import CONFIG
+from streamdec.tokenizers._reading import MAX_FILE
 
 __all__ = ["Detected", "Format", "detect_format"]
 
 Format = Literal[
-    "huggingface", "tekken", "tiktoken", "sentencepiece", "gguf", "vocabulary", "unsupported"
+    "huggingface",
+    "tekken",
+    "tiktoken",
+    "sentencepiece",
+    "vocabulary",
+    "rwkv",
+    "gguf",
+    "bytes",
+    "unsupported",
 ]
 
 _HEAD = 4096
@@ -54,6 +64,8 @@ _KEYS: dict[Format, re.Pattern[bytes]] = {
 }
 # A rank file has a line for each token: its bytes in base64, a space, its rank.
 _RANKS = re.compile(rb"[A-Za-z0-9+/]+={0,2} \d+\r?(\n|\Z)")
+# RWKV's has an id, the token as Python writes it, and its length.
+_RWKV = re.compile(rb"[0-9]{1,8} b?['\"][^\n]*['\"] [0-9]{1,4}\r?(\n|\Z)")
 # A ModelProto begins with its pieces: field 1, a message whose own field 1 is the piece's text.
 _SENTENCEPIECE = re.compile(rb"\x0a[\x02-\x7f]\x0a.", re.DOTALL)
 _GGUF = b"GGUF"
@@ -65,16 +77,20 @@ _NAMES: dict[Format, str] = {
     "tiktoken": "a tiktoken rank file",
     "sentencepiece": "a SentencePiece model",
     "vocabulary": "a vocabulary",
+    "rwkv": "an RWKV vocabulary",
     "gguf": "a GGUF file",
 }
-"""In the order in which a folder that has several is served."""
+"""Of several formats in a folder, the first one is loaded."""
 _WORTH_LOOKING = re.compile(
-    r"(vocab\.(json|txt)|tokenizer.*\.json|.*tekken.*\.json|.*\.tiktoken|.*\.model(\..+)?|.*\.gguf)"
+    r"(vocab\.json|.*vocab.*\.txt|(tokenizer|.*tekken).*\.json(\..+)?|.*\.tiktoken(\..+)?"
+    r"|.*\.model(\..+)?|.*\.gguf)"
 )
-_TOLD = re.compile(r"(.*\.json|.*\.model(\..+)?|.*\.tiktoken|.*\.gguf|vocab\..*|merges\.txt)")
+_TOLD = re.compile(
+    r"(.*\.json|.*\.model(\..+)?|.*\.tiktoken|.*\.gguf|vocab\..*|merges\.txt|tokenization.*\.py)"
+)
 _LATER_PART = re.compile(r"-(?!00001-)[0-9]{5}-of-[0-9]{5}\.gguf")
 _MAX_FILES = 200
-"""Files of a folder that are looked into."""
+"""The most files of a folder whose content is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +100,9 @@ class Detected:
     path: Path
     """The file that holds the tokenizer; the given path if there is none."""
     format: Format
-    """The backend that serves it."""
+    """The format, which determines the backend."""
     description: str
-    """What it is, as in "found …"."""
+    """A noun phrase, with advice in brackets if the file cannot be loaded."""
 
 
 def detect_format(path: str | os.PathLike[str]) -> Detected:
@@ -122,11 +138,14 @@ def _detect(path: Path) -> Detected:
 
 
 def _detect_file(path: Path) -> Detected:
-    if path.name in _VOCABULARIES and (path.parent / _VOCABULARIES[path.name]).is_file():
-        return Detected(path, "vocabulary", f"a vocabulary, {path.name}")
     with path.open("rb") as file:
         head = file.read(_HEAD)
         content = head.removeprefix(_BOM).lstrip()
+        is_vocabulary = (path.parent / _VOCABULARIES.get(path.name, "/")).is_file()
+        # A vocabulary may begin with the token "<s>".
+        is_other = _magic_of(content) and not content.startswith(b"<")
+        if is_vocabulary and not is_other and not _RWKV.match(head):
+            return Detected(path, "vocabulary", f"a vocabulary, {path.name}")
         if content[:1] in (b"{", b"["):
             blocks = iter(partial(file.read, _BLOCK), b"")
             return Detected(path, *_describe_json(chain((head,), blocks)))
@@ -137,9 +156,8 @@ def _describe(head: bytes, content: bytes) -> tuple[Format, str]:
     if not content:
         empty = "an empty file" if not head else "a file with nothing but white space"
         return "unsupported", empty
-    for magic, description in _MAGIC.items():
-        if content.startswith(magic):
-            return "unsupported", description
+    if description := _magic_of(content):
+        return "unsupported", description
     found: Format | None = None
     if head.startswith(_GGUF):
         found = "gguf"
@@ -148,9 +166,16 @@ def _describe(head: bytes, content: bytes) -> tuple[Format, str]:
         found = "sentencepiece"
     elif _RANKS.match(content):
         found = "tiktoken"
+    elif _RWKV.match(head):
+        found = "rwkv"
     if found is not None:
         return found, _NAMES[found]
     return "unsupported", f"a file of an unknown format that begins with {head[:16]!r}"
+
+
+def _magic_of(content: bytes) -> str | None:
+    """Return what a file is that begins like one that is no tokenizer; None for others."""
+    return next((what for magic, what in _MAGIC.items() if content.startswith(magic)), None)
 
 
 # --- folders --------------------------------------------------------------------------------------
@@ -160,7 +185,8 @@ def _detect_folder(folder: Path) -> Detected:
     if (folder / "tokenizer.json").exists():
         return _detect(folder / "tokenizer.json")
     names = sorted(entry.name for entry in folder.iterdir())
-    found = list(_served(folder, names))
+    looked_into = list(_looked_into(folder, names))
+    found = [one for one in looked_into if one.format != "unsupported"]
     best = next(([one for one in found if one.format == kind] for kind in _order(found)), [])
     if len(best) == 1:
         return best[0]
@@ -168,19 +194,43 @@ def _detect_folder(folder: Path) -> Detected:
         files = _listed([one.path.name for one in best])
         several = f"a folder with several files that could be meant: {files}; name one of them"
         return Detected(folder, "unsupported", several)
+    if (chosen := byte_class_of(read_folder(folder))) is not None:
+        return Detected(folder / CONFIG, "bytes", f"a folder of the class {chosen}")
+    # A file that was not fetched is the reason for all else.
+    absent = [one for one in looked_into if one.description in _MAGIC.values()]
+    if absent:
+        return absent[0]
+    other = [one for one in looked_into if one.path.name != CONFIG]
+    return Detected(folder, "unsupported", _without_tokenizer(names, other))
+
+
+def _without_tokenizer(names: list[str], other: list[Detected]) -> str:
+    """Return what a folder without a tokenizer is, and what to do; ``other`` are its candidates."""
     told = [name for name in names if _TOLD.fullmatch(name)]
     held = f"with {_listed(told)} but" if told else "with"
-    return Detected(folder, "unsupported", f"a folder {held} no tokenizer.json")
+    load = "AutoTokenizer.from_pretrained(folder"
+    code = next((name for name in told if name.endswith(".py")), None)
+    if code is not None:
+        how = (
+            f"the code in {code} makes the tokenizer, and is not run here; "
+            f"transformers does: DecodeStream({load}, trust_remote_code=True))"
+        )
+    elif other:
+        how = (
+            f"{other[0].path.name} is {other[0].description}; "
+            f"if transformers loads a fast tokenizer: HuggingFaceTokenizer({load}))"
+        )
+    else:
+        how = "no file of it has a vocabulary: download the files of the tokenizer"
+    return f"a folder {held} no tokenizer.json ({how})"
 
 
-def _served(folder: Path, names: list[str]) -> Iterator[Detected]:
-    """The files of ``folder`` that are a tokenizer, told by what is in them."""
+def _looked_into(folder: Path, names: list[str]) -> Iterator[Detected]:
+    """Yield what the files of ``folder`` are that may be a tokenizer, by their content."""
     worth = [n for n in names if _WORTH_LOOKING.fullmatch(n) and not _LATER_PART.search(n)]
     for name in worth[:_MAX_FILES]:
         if (folder / name).is_file():
-            detected = _detect_file(folder / name)
-            if detected.format != "unsupported":
-                yield detected
+            yield _detect_file(folder / name)
 
 
 def _order(found: list[Detected]) -> list[Format]:
@@ -192,7 +242,7 @@ def _order(found: list[Detected]) -> list[Format]:
 
 
 def _describe_json(blocks: Iterator[bytes]) -> tuple[Format, str]:
-    """What the keys say; of an unknown format no more than a limit is kept."""
+    """Return the format by its keys. Of an unknown format, at most 64 MiB are kept in memory."""
     content, before, size = bytearray(), b"", 0
     for block in blocks:
         size += len(block)
@@ -231,6 +281,6 @@ def _listed(names: list[str], most: int = 5) -> str:
 
 
 def _shown(path: Path) -> str:
-    """``path`` for a message: quoted, whatever its bytes are, and not without end."""
+    """Return ``path`` for a message: quoted, and at most 400 characters of it."""
     text = repr(str(path))
     return text if len(text) <= 400 else f"{text[:400]}…'"

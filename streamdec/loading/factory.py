@@ -16,38 +16,46 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from streamdec import hooks
-from streamdec.backends._chat import NewTemplate
-from streamdec.backends.assembled import Assembled, from_sentencepiece, from_vocabulary
+from streamdec.backends.byte_table import ByteTableTokenizer
 from streamdec.backends.caveats import warn_of_caveats
-from streamdec.backends.encodings import ENCODINGS, EncodingSpec, encoding_of_model
-from streamdec.backends.fast_path import FastOptions, FastPath
-from streamdec.backends.folder_tokens import has_config
 from streamdec.backends.hybrid import HybridTokenizer
-from streamdec.backends.tokenizer_report import (
+from streamdec.backends.rank_encodings import encoding_of_model
+from streamdec.chat.tokenizer_chat import TokenizerChat
+from streamdec.core.tables import route_of
+from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
+from streamdec.fastpath.fast_path import FastOptions, FastPath
+from streamdec.folders.assembled import Assembled, from_sentencepiece, from_vocabulary
+from streamdec.folders.folder_tokens import has_config
+from streamdec.loading.detect import Detected, detect_format
+from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
+from streamdec.loading.models import checked, look_up, read_models
+from streamdec.tokenizers._chat import NewTemplate
+from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec
+from streamdec.tokenizers.tokenizer_report import (
     FastMode,
     LoadedTokenizer,
     TokenizerReport,
     versions_of,
 )
-from streamdec.chat.tokenizer_chat import TokenizerChat
-from streamdec.core.tables import route_of
-from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
-from streamdec.loading.detect import Detected, detect_format
-from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
-from streamdec.loading.models import checked, look_up, read_models
 
 if TYPE_CHECKING:
     from streamdec.backends.gguf import GGUFTokenizer
     from streamdec.backends.sentencepiece import SentencePieceTokenizer
     from streamdec.backends.tiktoken import TiktokenTokenizer
 
-    Loaded = HybridTokenizer | TiktokenTokenizer | SentencePieceTokenizer | GGUFTokenizer
+    Loaded = (
+        HybridTokenizer
+        | TiktokenTokenizer
+        | SentencePieceTokenizer
+        | ByteTableTokenizer
+        | GGUFTokenizer
+    )
 
 __all__ = ["Models", "load_tokenizer"]
 
 SUPPORTED = (
     "a Hugging Face tokenizer.json (whatever its name), a Tekken file, a tiktoken rank file, a "
-    "SentencePiece model, a GGUF file, or a folder that has one"
+    "SentencePiece model, an RWKV vocabulary, a GGUF file, or a folder that has one"
 )
 
 _OF_OPENAI = ("", "openai", "azure")
@@ -294,9 +302,9 @@ def _loaded(
         format="tiktoken" if found is None else found.format,
         requested=options.fast,
         requested_by=options.requested_by,
-        active="tiktoken" if found is None or found.format == "tekken" else found.format,
+        active=tokenizer.tokenizer_type,
         reason=_reason(tokenizer, found),
-        versions=versions_of(("tokenizers", *_LIBRARIES[tokenizer.tokenizer_type])),
+        versions=versions_of(("tokenizers", *_LIBRARIES.get(tokenizer.tokenizer_type, ()))),
         sha256=getattr(tokenizer, "sha256", None),
         revision=source.revision,
         seconds={tokenizer.tokenizer_type: perf_counter() - started},
@@ -317,7 +325,9 @@ def _assembled(found: Detected, *, applies: bool) -> Assembled | None:
     made = from_sentencepiece(found.path)
     if isinstance(made, str):
         what = "ids and text may differ from those of transformers, and added tokens are missing"
-        message = f"{str(found.path.parent)!r}: {what}: {made}"
+        fast = "HuggingFaceTokenizer(AutoTokenizer.from_pretrained(folder))"
+        how = f"{fast} has both, if transformers loads a fast tokenizer"
+        message = f"{str(found.path.parent)!r}: {what}: {made}. {how}"
         warnings.warn(message, StreamdecWarning, stacklevel=5)
         return None
     return made
@@ -326,9 +336,7 @@ def _assembled(found: Detected, *, applies: bool) -> Assembled | None:
 def _opened(found: Detected, encoding: str | EncodingSpec | None) -> Loaded:
     """Load a file that is not a tokenizer.json."""
     if found.format == "unsupported":
-        how = "write one: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
-        hint = f" ({how})" if found.description.endswith("but no tokenizer.json") else ""
-        what = f"found {found.description}{hint}; supported: {SUPPORTED}"
+        what = f"found {found.description}; supported: {SUPPORTED}"
         raise TokenizerLoadError(f"{str(found.path)!r}: {what}")
     if encoding is not None and found.format != "tiktoken":
         raise TokenizerLoadError(
@@ -347,6 +355,10 @@ def _opened(found: Detected, encoding: str | EncodingSpec | None) -> Loaded:
         from streamdec.backends.sentencepiece import SentencePieceTokenizer
 
         return SentencePieceTokenizer(found.path)
+    if found.format in ("rwkv", "bytes"):
+        if found.format == "rwkv":
+            return ByteTableTokenizer.from_rwkv(found.path)
+        return ByteTableTokenizer.from_folder(found.path.parent)
     from streamdec.backends.gguf import GGUFTokenizer
 
     return GGUFTokenizer(found.path)

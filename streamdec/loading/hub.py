@@ -1,8 +1,8 @@
 """A tokenizer's files on the Hugging Face Hub: from the local cache, or downloaded if allowed.
 
 In: the id of a repository. Out: the folder of a snapshot that has a tokenizer, and its commit. The
-library ``huggingface_hub`` (extra ``hub``) finds and downloads; where the cache is, which server is
-asked and with which token is its affair (``HF_HOME``, ``HF_ENDPOINT``, ``HF_TOKEN``).
+library ``huggingface_hub`` (extra ``hub``) finds and downloads the files. Its settings apply
+(``HF_HOME``, ``HF_ENDPOINT``, ``HF_TOKEN``).
 """
 
 from __future__ import annotations
@@ -11,24 +11,25 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from streamdec.backends._extras import library
 from streamdec.errors import TokenizerLoadError
 from streamdec.loading.detect import detect_format
+from streamdec.tokenizers._extras import library
 
 __all__ = ["HUB", "Snapshot", "find_snapshot", "is_hub_id"]
 
 HUB = "hf://"
-"""Says that what follows is an id of the Hub, and no path or name of a model."""
+"""The prefix of an id of the Hub that is not a path or the name of a model."""
 
 _FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("tekken.json", "tiktoken.model", "*.tiktoken", "tokenizer.model", "tokenizer.model.v*"),
-    *("spiece.model", "sentencepiece.bpe.model"),
+    *("spiece.model", "sentencepiece.bpe.model", "vocab.json", "merges.txt", "vocab.txt"),
+    *("rwkv_vocab*.txt", "config.json"),
     *("chat_template.jinja", "additional_chat_templates/*.jinja", "chat_template.json"),
 )
-"""What is downloaded: files of tokenizers and chat templates, and never weights."""
+"""The files that are downloaded: of tokenizers and chat templates, never weights."""
 
-# As huggingface_hub's validate_repo_id has it, but for names of one letter more or less.
+# The rule of validate_repo_id of huggingface_hub, which differs in the longest name by one letter.
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,95})?")
 
 
@@ -36,23 +37,23 @@ class Snapshot(NamedTuple):
     """The files of one commit."""
 
     folder: Path
-    """Where they are."""
+    """Their folder."""
     commit: str
-    """In hexadecimal."""
+    """The id of the commit, in hexadecimal."""
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether ``name`` could be the id of a repository, such as ``org/model``."""
+    """Return whether ``name`` could be the id of a repository, such as ``org/model``."""
     return _ID.fullmatch(name) is not None and not name.endswith((".git", "."))
 
 
 def find_snapshot(
     repo_id: str, revision: str | None = None, *, allow_download: bool = False
 ) -> Snapshot:
-    """The snapshot of ``revision`` (a branch, a tag or a commit; by default ``main``).
+    """Return the snapshot of ``revision`` (a branch, a tag or a commit; by default ``main``).
 
-    One that is in the cache and has a tokenizer is taken as it is; the Hub is not asked whether
-    there is a newer one. Else it is downloaded, but only if that is allowed.
+    A snapshot in the cache that has a tokenizer is used without a request to the Hub. Otherwise it
+    is downloaded, if ``allow_download`` is true.
 
     Raises :class:`TokenizerLoadError`, which says what is missing and what to do, and
     :class:`MissingExtraError` without huggingface_hub.
@@ -83,7 +84,7 @@ def find_snapshot(
 
 
 def _snapshot(repo_id: str, revision: str | None, *, local_files_only: bool) -> Snapshot | str:
-    """The snapshot, or why there is none."""
+    """Return the snapshot, or the reason why there is none."""
     hub = library("huggingface_hub", "hub", "ids of the Hub need")
     try:
         folder = hub.snapshot_download(
@@ -92,7 +93,7 @@ def _snapshot(repo_id: str, revision: str | None, *, local_files_only: bool) -> 
             allow_patterns=list(_FILES),
             local_files_only=local_files_only,
         )
-    # Of the network, the server, the disk and the library; they have no root in common.
+    # Errors of the network, the server, the disk and the library have no common base class.
     except Exception as error:  # noqa: BLE001
         if local_files_only:
             return "it is not in the local cache"
@@ -102,6 +103,6 @@ def _snapshot(repo_id: str, revision: str | None, *, local_files_only: bool) -> 
 
 
 def _lack_of(folder: Path) -> str | None:
-    """What a snapshot is, if no tokenizer is in it."""
+    """Return what a snapshot without a tokenizer is, without advice for folders; None with one."""
     found = detect_format(folder)
-    return found.description if found.format == "unsupported" else None
+    return found.description.partition(" (")[0] if found.format == "unsupported" else None

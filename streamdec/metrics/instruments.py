@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
-from streamdec.backends.encoding_cache import CacheStatistics, total_statistics
 from streamdec.core.stops.stop_sets import StopSetStatistics, stop_set_statistics
 from streamdec.hooks import Call, FellBack, Loaded, StreamEnded
+from streamdec.tokenizers.encoding_cache import CacheStatistics, total_statistics
 
 __all__ = ["INSTRUMENTS", "STATISTICS", "Buckets", "Instrument", "attribute", "field"]
 

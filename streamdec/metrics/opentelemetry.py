@@ -11,11 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from streamdec.backends._extras import library
-from streamdec.backends.tokenizer_report import versions_of
 from streamdec.locks import Lock
 from streamdec.metrics.instruments import INSTRUMENTS, STATISTICS, Instrument, attribute
 from streamdec.metrics.recorder import Record, Recorder, readings
+from streamdec.tokenizers._extras import library
+from streamdec.tokenizers.tokenizer_report import versions_of
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation

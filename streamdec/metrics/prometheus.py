@@ -10,9 +10,9 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from streamdec.backends._extras import library
 from streamdec.metrics.instruments import INSTRUMENTS, STATISTICS, Instrument
 from streamdec.metrics.recorder import Record, Recorder, readings
+from streamdec.tokenizers._extras import library
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

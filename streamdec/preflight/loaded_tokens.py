@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from streamdec.backends.added_vocabulary import AddedVocabulary, Token
+from streamdec.folders.added_vocabulary import AddedVocabulary, Token
 
 __all__ = ["LoadedTokens"]
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from streamdec.backends._extras import library
 from streamdec.errors import MissingExtraError, TokenizerLoadError
 from streamdec.preflight.engine_versions import parse_engine
 from streamdec.preflight.findings.quantization import (
@@ -26,6 +25,7 @@ from streamdec.preflight.inspection import inspect
 from streamdec.preflight.preflight_report import Finding
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.view import View
+from streamdec.tokenizers._extras import library
 
 __all__ = [
     "COMPARING",

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streamdec.backends.added_vocabulary import Token
-from streamdec.backends.tokenizer_class import auto_map_of
-from streamdec.backends.transformers_facts import facts
+from streamdec.folders.added_vocabulary import Token
+from streamdec.folders.tokenizer_class import auto_map_of
+from streamdec.folders.transformers_facts import facts
 from streamdec.preflight.engine_versions import ENGINES, parse_engine
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.snapshot_tokens import Entry, Tokens

@@ -16,14 +16,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from streamdec.backends.folder_files import (
+from streamdec.errors import TokenizerLoadError
+from streamdec.tokenizers.folder_files import (
     FileError,
     Problem,
     parse_json,
     read_file,
     with_line_feeds,
 )
-from streamdec.errors import TokenizerLoadError
 
 __all__ = ["LIMITS", "MAX_JSON", "MAX_TEXT", "File", "Problem", "Snapshot", "open_snapshot"]
 

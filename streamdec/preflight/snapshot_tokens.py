@@ -4,7 +4,7 @@ In: a :class:`Snapshot`. Out: :class:`Tokens`: the token of each role and the fi
 the added tokens as each file declares them and after loading, and the ids of texts.
 
 The files beside ``tokenizer.json`` are resolved by the same code as when a tokenizer is loaded
-(``streamdec.backends.folder_tokens``). The tokenizer class matters too (transformers 5.23.0,
+(``streamdec.folders.folder_tokens``). The tokenizer class matters too (transformers 5.23.0,
 ``tokenization_utils_base.py``, ``tokenization_utils_tokenizers.py``):
 
 - The class may have tokens for roles that the files do not declare.
@@ -21,12 +21,12 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, TypeGuard
 
-from streamdec.backends.added_vocabulary import AddedVocabulary, Token, takes_long
-from streamdec.backends.declared_tokens import DeclaredTokens, added_token
-from streamdec.backends.folder_tokens import FolderTokens, resolve
-from streamdec.backends.tokenizer_class import Chosen
-from streamdec.backends.tokenizer_config import content_of
 from streamdec.errors import TokenizerLoadError
+from streamdec.folders.added_vocabulary import AddedVocabulary, Token, takes_long
+from streamdec.folders.declared_tokens import DeclaredTokens, added_token
+from streamdec.folders.folder_tokens import FolderTokens, resolve
+from streamdec.folders.tokenizer_class import Chosen
+from streamdec.folders.tokenizer_config import content_of
 from streamdec.preflight.loaded_tokens import LoadedTokens
 from streamdec.preflight.snapshot import Snapshot
 

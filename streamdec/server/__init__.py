@@ -10,7 +10,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from streamdec.backends._extras import library
 from streamdec.server.engines import (
     Engine,
     EngineError,
@@ -19,6 +18,7 @@ from streamdec.server.engines import (
     load_engine,
 )
 from streamdec.server.limits import ServerLimits
+from streamdec.tokenizers._extras import library
 
 if TYPE_CHECKING:
     from streamdec.server.app import create_app

@@ -17,7 +17,6 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.core.options import UnknownIds
 from streamdec.core.stops.conditions import Sections, pairs_of
 from streamdec.server.accounts import Account
@@ -27,6 +26,7 @@ from streamdec.server.guard import Guard, is_anthropic
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError
 from streamdec.server.routes import Routes
+from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 __all__ = ["create_app"]
 

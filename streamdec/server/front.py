@@ -16,15 +16,13 @@ from typing import Any, NamedTuple, Protocol
 
 import anyio
 
-from streamdec.backends._chat import ChatRenderer
-from streamdec.backends.tokenizer_config import ROLES
-from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.options import UnknownIds
 from streamdec.core.section_decoder import SectionDecoder
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.gate import OPEN, PromptMarkers
 from streamdec.errors import ChatTemplateError, StreamdecError
+from streamdec.folders.tokenizer_config import ROLES
 from streamdec.integrations._failures import REASONING
 from streamdec.integrations.logprobs import LogprobTracker
 from streamdec.server.admission import Admission
@@ -35,6 +33,8 @@ from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError
 from streamdec.server.requests import Chat, Generation, Prompt, check_sizes, too_long
 from streamdec.streams.text_stream import TextStream, stream
+from streamdec.tokenizers._chat import ChatRenderer
+from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 from streamdec.trace.tracer import Tracer
 
 __all__ = ["Front", "Sample"]

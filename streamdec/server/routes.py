@@ -18,8 +18,6 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Scope
 
-from streamdec.backends._extras import library
-from streamdec.backends.tokenizer_report import versions_of
 from streamdec.errors import MissingExtraError
 from streamdec.hooks import add_hook
 from streamdec.integrations import anthropic
@@ -62,6 +60,8 @@ from streamdec.server.response_events import ResponseEncoder
 from streamdec.server.response_requests import LOGPROBS, read_response, repeated
 from streamdec.server.tokenizing import Tokenizing
 from streamdec.server.tracing import TraceStream
+from streamdec.tokenizers._extras import library
+from streamdec.tokenizers.tokenizer_report import versions_of
 
 __all__ = ["Routes"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamdec.backends._extras import library
+from streamdec.tokenizers._extras import library
 
 __all__: list[str] = []
 

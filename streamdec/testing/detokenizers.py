@@ -13,8 +13,8 @@ from dataclasses import dataclass, fields
 from itertools import accumulate
 from typing import Any, Protocol, TypeAlias
 
-from streamdec.backends._common import guarded
 from streamdec.errors import TokenizerLibraryError
+from streamdec.tokenizers._common import guarded
 
 __all__ = [
     "ConformanceError",

@@ -17,13 +17,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Regex, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as LibraryTokenizer
 
 from streamdec import DecodeStream, Sequence, StopConditions, StopSequenceDecoder, load_tokenizer
-from streamdec.backends._base import BaseTokenizer
-from streamdec.backends.encoding_cache import EncodingCache
-from streamdec.backends.encodings import EncodingSpec
+from streamdec.backends.byte_table import ByteTableTokenizer
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
@@ -31,11 +29,14 @@ from streamdec.backends.mock import MockTokenizer
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
-from streamdec.backends.tokenizer_report import TokenizerReport
 from streamdec.core.tables import route_of
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError
 from streamdec.protocols import Tokenizer
+from streamdec.tokenizers._base import BaseTokenizer
+from streamdec.tokenizers.encoding_cache import EncodingCache
+from streamdec.tokenizers.encodings import EncodingSpec
+from streamdec.tokenizers.tokenizer_report import TokenizerReport
 from tests import test_laws
 from tests.support.files import rank_file, sentencepiece, shared_folders, small_gguf, tekken
 from tests.support.zoo import ZOO
@@ -79,6 +80,10 @@ BACKENDS: dict[str, Callable[[], BaseTokenizer]] = {
     ),
     "gguf": gguf,
     "gguf_rwkv": lambda: gguf(**RWKV),
+    "byte_table": lambda: ByteTableTokenizer(
+        dict(enumerate([*LETTERS, b"the", b" the", "é".encode()])),
+        {300: AddedToken("<|end|>", special=True), 301: AddedToken("<a>", lstrip=True)},
+    ),
 }
 TEXTS = [
     *("", "a", "the quick brown fox", "Größe naïve", "你好，世界！"),
@@ -458,7 +463,7 @@ async def test_a_long_text_that_is_cached_needs_no_thread(monkeypatch: pytest.Mo
     async def no_thread(_: Any) -> Any:
         raise AssertionError("a thread for what is there")
 
-    monkeypatch.setattr("streamdec.backends._base.in_thread", no_thread)
+    monkeypatch.setattr("streamdec.tokenizers._base.in_thread", no_thread)
     assert await tokenizer.aencode(text) == first
     tokenizer.encoding_cache = None
     with pytest.raises(AssertionError, match="a thread"):

@@ -18,8 +18,8 @@ from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
-from streamdec.backends.sentencepiece_proto import model_proto
 from streamdec.backends.tiktoken import TiktokenTokenizer
+from streamdec.folders.sentencepiece_proto import model_proto
 from streamdec.protocols import ByteFallback, ByteLevel, Concatenation, DecodingRule
 from streamdec.tokenizers import EncodingSpec
 from tests.support.files import rank_file, small_gguf

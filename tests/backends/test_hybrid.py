@@ -20,12 +20,8 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from streamdec import load_tokenizer
-from streamdec.backends._fastokens import FastEncoder
-from streamdec.backends.comparison import Comparison, smallest
-from streamdec.backends.fast_path import VARIABLE
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
-from streamdec.backends.tokenizer_report import FastMode
 from streamdec.encoding import Special
 from streamdec.errors import (
     EncodeError,
@@ -34,7 +30,11 @@ from streamdec.errors import (
     TokenizerLibraryError,
     TokenizerLoadError,
 )
+from streamdec.fastpath._fastokens import FastEncoder
+from streamdec.fastpath.comparison import Comparison, smallest
+from streamdec.fastpath.fast_path import VARIABLE
 from streamdec.protocols import Tokenizer as TokenizerProtocol
+from streamdec.tokenizers.tokenizer_report import FastMode
 from tests.support.zoo import ZOO, shared_tokenizers
 
 NO_FASTOKENS = "fastokens (extra fast, which the extra test installs) is not there"
@@ -449,7 +449,8 @@ def test_a_process_that_ends_does_not_wait_for_all_of_it(tmp_path: Path) -> None
     (tmp_path / "tokenizer.json").write_text(byte_level(), "utf-8")
     program = (
         "import sys, time, threading\n"
-        "from streamdec.backends import _fastokens, _fastokens_check, hybrid\n"
+        "from streamdec.backends import hybrid\n"
+        "from streamdec.fastpath import _fastokens, _fastokens_check\n"
         "probes = _fastokens_check.probes_of\n"
         "def slowly(tokenizer):\n"
         "    threading.main_thread().join()\n"

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec.backends._reading import read_bounded
-from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
 from streamdec.backends.rank_files import cached_file, encodings_of, parse_ranks, sha256_of
 from streamdec.errors import TokenizerLoadError
+from streamdec.tokenizers._reading import read_bounded
+from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, RankFile
 from tests.support.files import SHARED, rank_file
 
 
@@ -117,11 +117,21 @@ def test_the_facts_are_those_of_tiktoken(monkeypatch: pytest.MonkeyPatch) -> Non
         assert ENCODINGS["gpt2"].files == ENCODINGS["r50k_base"].files
 
 
+def test_tokens_are_numbered_where_ranks_do_not_count() -> None:
+    lines = [b"YQ== 7", b"Yg== 7", b"YQ== 3", b"Yw== 0"]
+    ranks = parse_ranks(b"\n".join(lines), is_numbered=True)
+    assert ranks == {b"a": 0, b"b": 1, b"c": 2}
+    with pytest.raises(TokenizerLoadError, match=r"line 3: the token b'a' again"):
+        parse_ranks(b"\n".join(lines))
+
+
 def test_special_tokens_follow_the_ranks() -> None:
     facts = {
         "llama3": (128_000, 256, {128_000: "<|begin_of_text|>", 128_009: "<|eot_id|>"}),
         "llama3.1": (128_000, 256, {128_009: "<|eot_id|>", 128_010: "<|python_tag|>"}),
         "llama4": (200_000, 2048, {200_008: "<|eot|>", 200_080: "<|image_start|>"}),
+        "glm4": (151_329, 14, {151_331: "[gMASK]", 151_336: "<|user|>"}),
+        "hunyuan": (127_957, 210, {127_958: "<|startoftext|>", 127_960: "<|eos|>"}),
         "qwen": (151_643, 208, {151_645: "<|im_end|>", 151_850: "<|extra_204|>"}),
     }
     for name, (first, count, some) in facts.items():
@@ -138,5 +148,5 @@ def test_special_tokens_follow_the_ranks() -> None:
 def test_roles_are_special_tokens(spec: EncodingSpec) -> None:
     roles = {spec.bos_token, spec.eos_token, spec.pad_token} - {None}
     assert roles <= spec.special_tokens.keys()
-    assert spec.bos_token or not spec.adds_bos
+    assert {*spec.begins_with} <= spec.special_tokens.keys()
     assert all(len(file.sha256) == 64 for file in spec.files)

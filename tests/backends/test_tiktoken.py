@@ -14,8 +14,6 @@ from tokenizers import AddedToken
 from streamdec import DecodeStream
 from streamdec.backends import rank_encodings, rank_files
 from streamdec.backends import tiktoken as backend
-from streamdec.backends.encodings import ENCODINGS, EncodingSpec, RankFile
-from streamdec.backends.folder_tokens import FolderTokens, resolve
 from streamdec.backends.rank_encodings import spec_of
 from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.tiktoken import TiktokenTokenizer
@@ -27,7 +25,9 @@ from streamdec.errors import (
     TokenizerLibraryError,
     TokenizerLoadError,
 )
+from streamdec.folders.folder_tokens import FolderTokens, resolve
 from streamdec.protocols import Tokenizer as TokenizerProtocol
+from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, RankFile
 from tests.support.files import MERGED, SHARED, rank_file, small_ranks, write_json
 
 tiktoken = pytest.importorskip("tiktoken")
@@ -137,8 +137,10 @@ def test_a_lone_surrogate_is_no_text(special: Special) -> None:
 
 def test_special_tokens_are_added_where_the_encoding_adds_some() -> None:
     assert OURS.encode("he", add_special_tokens=True).ids == OURS.encode("he").ids
-    begins = small(adds_bos=True)
-    assert begins.encode("he", add_special_tokens=True).ids == (272, *OURS.encode("he").ids)
+    begins = small(begins_with=("<b>", "<a>"))
+    found = begins.encode("he", add_special_tokens=True)
+    assert found.tokens[:2] == ("<b>", "<a>")
+    assert found.ids[2:] == OURS.encode("he").ids
     assert begins.encode("he").ids == OURS.encode("he").ids
 
 
@@ -166,7 +168,7 @@ def test_where_long_texts_are_cut(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rank_encodings, "_MAX_CHARS", 17)
         patch.setattr(rank_encodings, "_MAX_RUN", 3)
-        parts = list(rank_encodings.cut(text))
+        parts = rank_encodings.cut(text)
     assert [p for p in parts if p] == [p for p in cut_plainly(text, 17, 3) if p]
 
 
@@ -258,7 +260,12 @@ def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, EncodingSpec]:
         "edit": EncodingSpec("edit", PATTERN, {"<c>": 300}, files=(file,)),
         "part": EncodingSpec("part", PATTERN, {"<d>": 260}, files=(other, file), ranks_below=260),
         "other": EncodingSpec("other", PATTERN, files=(other,)),
-        "kimi": EncodingSpec("kimi", PATTERN, num_reserved=4),
+        "kimi": EncodingSpec(
+            "kimi", PATTERN, num_reserved=4, code=("tokenization_kimi.TikTokenTokenizer",)
+        ),
+        "numbered": EncodingSpec(
+            "numbered", PATTERN, {"<eos>": 272}, code=("tokenization_n.N",), is_numbered=True
+        ),
     }
     for module in (backend, rank_files):
         monkeypatch.setattr(module, "ENCODINGS", table)
@@ -320,6 +327,31 @@ def test_a_config_beside_it_names_special_tokens(tmp_path: Path) -> None:
     assert [tokenizer.is_skipped(token_id) for token_id in range(291, 295)] == [1, 1, 0, 1]
     assert tokenizer.decode([291, 293]) == "<tool>"
     assert tokenizer.special_tokens.bos_token == "[BOS]"
+
+
+def write_code(folder: Path, code: str) -> None:
+    write_json(folder / "tokenizer_config.json", {"auto_map": {"AutoTokenizer": [code, None]}})
+
+
+@pytest.mark.usefixtures("known")
+def test_the_class_of_a_folder_with_code_tells_its_encoding(tmp_path: Path) -> None:
+    ranks = dict(sorted(small_ranks().items(), key=lambda item: item[1]))
+    lines = rank_file(dict.fromkeys(ranks, 0)).splitlines()
+    (tmp_path / "n.tiktoken").write_bytes(b"\n".join([*lines, lines[0]]))
+    write_code(tmp_path, "org/repository--tokenization_n.N")
+    tokenizer = TiktokenTokenizer(tmp_path / "n.tiktoken")
+    assert tokenizer.encoding_name == "numbered"
+    assert tokenizer.encode("hello<eos>").ids == (*OURS.encode("hello").ids, 272)
+    (tmp_path / "n.tiktoken").write_bytes(b"\n".join(lines[:-1]))
+    with pytest.raises(TokenizerLoadError, match="end before 271, and special tokens of numbered"):
+        TiktokenTokenizer(tmp_path / "n.tiktoken")
+
+
+def test_an_unknown_rank_file_names_the_code_with_its_regex(tmp_path: Path) -> None:
+    (tmp_path / "x.tiktoken").write_bytes(rank_file())
+    write_code(tmp_path, "tokenization_x.X")
+    with pytest.raises(TokenizerLoadError, match=r"EncodingSpec.*tokenization_x\.py"):
+        TiktokenTokenizer(tmp_path / "x.tiktoken")
 
 
 def test_a_role_without_an_id_is_none(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ from time import perf_counter_ns, process_time_ns
 from typing import Any
 
 from streamdec import StopConditions
-from streamdec.backends._extras import library
 from streamdec.bench.clock import Clock, in_turns, nanoseconds
 from streamdec.bulk import BulkDecoder, decode_arrow, decode_rollouts
 from streamdec.bulk.job import Job
+from streamdec.tokenizers._extras import library
 from tests.benchmarks.report import Report
 from tests.benchmarks.subjects import SEED, Subject
 

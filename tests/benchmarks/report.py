@@ -13,9 +13,9 @@ from typing import Any
 
 import tokenizers
 
-from streamdec.backends.tokenizer_report import versions_of
 from streamdec.bench.clock import Spread
 from streamdec.bench.figures import number
+from streamdec.tokenizers.tokenizer_report import versions_of
 
 __all__ = ["Figure", "Report"]
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from streamdec.backends.encodings import EncodingSpec
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.chat.template import ChatTemplate
 from streamdec.errors import ChatTemplateError
 from streamdec.loading.factory import load_tokenizer
+from streamdec.tokenizers.encodings import EncodingSpec
+from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 from tests.chat import cases
 from tests.support.files import LLAMA_TOKENS, SHARED, gguf, rank_file, sentencepiece, tekken
 

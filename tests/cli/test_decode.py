@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders
 from tokenizers.models import BPE
 
 from streamdec import DecodeStream, load_tokenizer
-from streamdec.backends._fastokens import FastEncoder
+from streamdec.fastpath._fastokens import FastEncoder
 from tests.cli.running import (
     DEMO_TEXT,
     LIBRARY,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamdec.backends.fast_path import VARIABLE
+from streamdec.fastpath.fast_path import VARIABLE
 from tests.cli.running import LIBRARY, ROOT, TOKENIZER, Run, command, jsonl, objects, run
 from tests.support.files import SHARED, small_gguf
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import streamdec
-from streamdec.backends.fast_path import VARIABLE
+from streamdec.fastpath.fast_path import VARIABLE
 from tests.cli.running import LIBRARY, TOKENIZER, run, run_process
 from tests.support.files import shared_folders
 

@@ -12,11 +12,11 @@ from typing import Any, SupportsIndex
 
 import pytest
 
-from streamdec.backends.fast_path import VARIABLE
 from streamdec.cli import verify as verify_module
 from streamdec.cli import verify_streams
 from streamdec.cli.progress import counted
 from streamdec.core.decode_stream import DecodeStream
+from streamdec.fastpath.fast_path import VARIABLE
 from tests.cli.running import LIBRARY, ROOT, TOKENIZER, Run, command, jsonl, run
 from tests.support.files import rank_file
 from tests.support.zoo import ZOO

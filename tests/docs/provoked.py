@@ -30,11 +30,11 @@ from streamdec import (
     load_tokenizer,
     stream,
 )
-from streamdec.backends.fast_path import VARIABLE
 from streamdec.bulk import BulkDecoder
 from streamdec.chat.template import ChatTemplate
 from streamdec.compat import TokenizersDecodeStream
 from streamdec.core.stops import regex_matcher
+from streamdec.fastpath.fast_path import VARIABLE
 from streamdec.preflight import inspect
 from streamdec.protocols import RawBytes, TextRules
 from tests.support.files import rank_file, small_gguf, tekken

@@ -7,20 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from streamdec.backends import (
-    _reading,
-    folder_files,
-    gguf_metadata,
-    sentencepiece_proto,
-    tokenizer_config,
-)
+from streamdec.backends import gguf_metadata
 from streamdec.core import byte_table, table, window
 from streamdec.core.stops import patterns, regex_matcher, stop_set, stop_sets
+from streamdec.folders import sentencepiece_proto, tokenizer_config
 from streamdec.loading import detect
 from streamdec.preflight import snapshot, turns
 from streamdec.server import ServerLimits, admission, bodies
 from streamdec.server.connections import Connection
 from streamdec.streams import reading, token_queue
+from streamdec.tokenizers import _reading, folder_files
 from tests.support.pages import ROOT, Page
 
 SECURITY = " ".join(Page("docs/explanation/security.md").text.split())

@@ -26,6 +26,7 @@ from streamdec.core.token_rules.base import FixedBytes
 from streamdec.core.token_rules.byte_fallback import ExactRuns
 from streamdec.core.token_rules.contextual import Collapse, FirstThenLater, WordSuffix
 from streamdec.core.window import TokenWindow
+from streamdec.folders import folder_tokens
 from tests.support.zoo import ZOO
 from tests.test_laws import MOCKS, subject_named
 
@@ -106,6 +107,7 @@ BREAKS = (
     Break("pattern_cost", patterns, "LONGEST_RUN", 10_000),
     Break("window", TokenWindow, "_context", lambda _, ids, *__: ids[-1:]),
     Break("loading", gguf, "_byte", {}.__getitem__),
+    Break("folders", folder_tokens, "_check_ids", lambda _: None),
     Break("snapshots", snapshots, "dump_end", lambda *_: {}),
     Break("jsonl", cli_rows, "numbered_lines", _lines_of_each_chunk),
 )

@@ -21,11 +21,11 @@ from streamdec import (
     TokenizerLoadError,
     load_tokenizer,
 )
-from streamdec.backends._base import BaseTokenizer
-from streamdec.backends._fastokens import FastEncoder
-from streamdec.backends.encodings import EncodingSpec
+from streamdec.fastpath._fastokens import FastEncoder
 from streamdec.hooks import FellBack
 from streamdec.tokenizers import EncodingCache
+from streamdec.tokenizers._base import BaseTokenizer
+from streamdec.tokenizers.encodings import EncodingSpec
 from tests.hooks.recording import recording
 from tests.support.files import rank_file, sentencepiece, small_gguf, tekken, write_json
 from tests.support.zoo import ZOO

@@ -5,10 +5,13 @@ import json
 import lzma
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.core.decode_stream import DecodeStream
 from streamdec.errors import TokenizerLoadError
 from streamdec.loading import detect
 from streamdec.loading.detect import detect_format
@@ -165,6 +168,63 @@ def test_a_folder_without_one_says_what_it_has(
     for name in names:
         (tmp_path / name).touch()
     assert found(tmp_path).startswith(description)
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "advice"),
+    [
+        ({"tokenizer.json": POINTER}, "git lfs pull"),
+        ({"tokenizer.model": POINTER, "tokenizer_config.json": b"{}"}, "git lfs pull"),
+        ({"tekken.json.xz": b"\xfd7zXZ\x00"}, "unpack it with unxz"),
+        ({"vocab.json": POINTER, "merges.txt": b"a b\n"}, "git lfs pull"),
+        ({"tokenizer_config.json": b"{}", "config.json": b"{}"}, "download the files of the tok"),
+        ({}, "download the files of the tokenizer"),
+        ({"vocab.json": b'{"a": 0}'}, "without merges.txt beside it; if transformers loads a fast"),
+        ({"tokenizer.model": b"\x00"}, r"HuggingFaceTokenizer(AutoTokenizer.from_pretrained(fold"),
+        (
+            {"tokenization_x.py": b"", "x.model": b"\x00"},
+            "DecodeStream(AutoTokenizer.from_pretrained(folder, trust_remote_code=True))",
+        ),
+    ],
+)
+def test_a_folder_that_cannot_be_loaded_says_what_to_do(
+    files: dict[str, bytes], advice: str, tmp_path: Path
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    detected = detect_format(tmp_path)
+    assert detected.format == "unsupported"
+    assert advice in detected.description
+
+
+def test_what_is_advised_can_be_done() -> None:
+    """A DecodeStream takes any object with a decode; a fast tokenizer has a backend_tokenizer."""
+
+    class Slow:
+        def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+            return "".join(map(chr, token_ids))
+
+    class Fast:
+        backend_tokenizer = ZOO["byte_level_trained"]()
+
+    assert DecodeStream(Slow()).step_batch([97, 98]) == ["a", "b"]
+    assert HuggingFaceTokenizer(Fast()).encode("a").tokens == ("a",)
+
+
+@pytest.mark.parametrize("name", ["rwkv_vocab_v20230424.txt", "vocab.txt"])
+def test_a_vocabulary_of_rwkv_is_known_by_its_lines(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"1 '\\x00' 1\n2 b'\\xff' 1\n")
+    assert detect_format(tmp_path).format == "rwkv"
+    (tmp_path / name).write_bytes(b"1 \\x00 1\n")
+    assert detect_format(tmp_path).format != "rwkv"
+
+
+def test_a_vocabulary_may_begin_with_an_angle_bracket(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_bytes(b"<s>\n<pad>\n")
+    assert detect_format(tmp_path).format == "vocabulary"
 
 
 KINDS = {

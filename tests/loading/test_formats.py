@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from streamdec.backends.encodings import ENCODINGS, EncodingSpec
-from streamdec.backends.fast_path import VARIABLE
 from streamdec.backends.tekken import TekkenTokenizer
-from streamdec.backends.tokenizer_report import FastMode, LoadedTokenizer
 from streamdec.core.tables import route_of
 from streamdec.errors import (
     MissingExtraError,
     StreamdecWarning,
     TokenizerLoadError,
 )
+from streamdec.fastpath.fast_path import VARIABLE
 from streamdec.loading.detect import detect_format
 from streamdec.loading.factory import load_tokenizer
 from streamdec.protocols import Tokenizer
+from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec
+from streamdec.tokenizers.tokenizer_report import FastMode, LoadedTokenizer
 from tests.support.files import (
     SHARED,
     rank_file,

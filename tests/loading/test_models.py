@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streamdec import load_tokenizer
-from streamdec.backends.encodings import encoding_of_model
+from streamdec.backends.rank_encodings import encoding_of_model
 from streamdec.errors import TokenizerLoadError
 from streamdec.loading.models import look_up, read_models
 

@@ -27,8 +27,8 @@ from streamdec import (
     iter_chunks,
     load_tokenizer,
 )
-from streamdec.backends.encoding_cache import EncodingCache
 from streamdec.metrics import OpenTelemetryMetrics, PrometheusMetrics
+from streamdec.tokenizers.encoding_cache import EncodingCache
 
 __all__ = [
     "OWL",

@@ -9,8 +9,8 @@ import prometheus_client.openmetrics.exposition as openmetrics
 import pytest
 from opentelemetry.sdk.metrics.export import Metric
 
-from streamdec.backends.fast_path import VARIABLE
 from streamdec.core.stops import stop_sets
+from streamdec.fastpath.fast_path import VARIABLE
 from streamdec.metrics.instruments import STATISTICS, Instrument
 from streamdec.metrics.recorder import readings
 from tests.hooks.recording import Recording, recording

@@ -12,7 +12,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from streamdec.backends.added_vocabulary import AddedVocabulary
+from streamdec.folders.added_vocabulary import AddedVocabulary
 from streamdec.preflight.snapshot_tokens import Tokens
 
 __all__ = ["CHATML", "SHARED", "Parts", "added", "control", "loaded_by_library", "shared_snapshots"]

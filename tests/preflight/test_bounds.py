@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from streamdec.backends import added_vocabulary
-from streamdec.backends.added_vocabulary import IS_QUADRATIC
+from streamdec.folders import added_vocabulary
+from streamdec.folders.added_vocabulary import IS_QUADRATIC
 from streamdec.preflight import effective_stop_tokens, inspect
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import MAX_ADDED, MAX_ADDED_TEXT, MAX_NAMED, Tokens

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streamdec.backends.transformers_facts import facts
+from streamdec.folders.transformers_facts import facts
 from streamdec.preflight import Report, effective_stop_tokens, inspect
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import Tokens

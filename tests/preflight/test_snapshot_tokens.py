@@ -12,9 +12,9 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec.backends.added_vocabulary import AddedVocabulary, Token
-from streamdec.backends.tokenizer_class import auto_map_of, choose_class
-from streamdec.backends.transformers_facts import facts
+from streamdec.folders.added_vocabulary import AddedVocabulary, Token
+from streamdec.folders.tokenizer_class import auto_map_of, choose_class
+from streamdec.folders.transformers_facts import facts
 from streamdec.preflight.loaded_tokens import LoadedTokens
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import Tokens

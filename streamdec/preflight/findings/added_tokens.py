@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from streamdec.backends.tokenizer_config import ROLES, content_of
+from streamdec.folders.tokenizer_config import ROLES, content_of
 from streamdec.preflight.preflight_report import Evidence, Finding, Severity, shown
 from streamdec.preflight.rules import RULES
 from streamdec.preflight.snapshot_tokens import Entry, Tokens

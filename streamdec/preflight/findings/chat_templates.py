@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from streamdec.backends.folder_files import with_line_feeds
 from streamdec.errors import ChatTemplateError
 from streamdec.preflight.preflight_report import Evidence, Finding, Severity
 from streamdec.preflight.rules import RULES
 from streamdec.preflight.templates import CONFIG, DIRECTORY, FILE, LEGACY, Template
 from streamdec.preflight.turns import CHILD_DIED, FAILS, FIRST, WHAT, Probes, probe
 from streamdec.preflight.view import View
+from streamdec.tokenizers.folder_files import with_line_feeds
 
 __all__ = ["check"]
 

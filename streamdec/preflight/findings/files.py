@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from streamdec.backends.folder_files import Problem
-from streamdec.backends.tokenizer_class import auto_map_of
-from streamdec.backends.transformers_facts import ONLY_V5, facts
+from streamdec.folders.tokenizer_class import auto_map_of
+from streamdec.folders.transformers_facts import ONLY_V5, facts
 from streamdec.preflight.preflight_report import Evidence, Finding
 from streamdec.preflight.rules import RULES, Rule
 from streamdec.preflight.view import View
+from streamdec.tokenizers.folder_files import Problem
 
 __all__ = ["check"]
 

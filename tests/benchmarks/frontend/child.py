@@ -136,7 +136,7 @@ def _encode_batches(
     import anyio
 
     from streamdec import Encoding, load_tokenizer
-    from streamdec.backends import _threads
+    from streamdec.tokenizers import _threads
 
     tokenizer = load_tokenizer(path, fast="off" if backend == "huggingface" else "now")
     seconds: list[list[float]] = [[] for _ in THREADS]

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from tokenizers import Tokenizer
 
 from streamdec import HybridTokenizer, load_tokenizer
-from streamdec.backends.tokenizer_report import FastMode
 from streamdec.errors import MissingExtraError
+from streamdec.tokenizers.tokenizer_report import FastMode
 from tests.benchmarks.frontend.prompts import TEXTS, Reel
 from tests.benchmarks.subjects import Subject
 

@@ -1,0 +1,69 @@
+"""The library fastokens (extra ``fast``), as far as it is used: text to ids.
+
+In: the text of a ``tokenizer.json``. Out: an encoder that gives ids as bytes, four for each,
+little-endian. It always calls the batch function, which releases the GIL; ``encode`` of fastokens
+holds it for texts under 32 KiB.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
+from streamdec.tokenizers._common import guarded
+from streamdec.tokenizers._extras import library
+
+__all__ = ["FastEncoder", "Mode", "ids_of", "import_fastokens"]
+
+Mode = tuple[bool, Literal["parse", "text"]]
+"""Whether special tokens are added, and how those that a text spells are encoded."""
+
+
+def import_fastokens() -> Any:
+    """Return the library. Raises :class:`MissingExtraError` if it is not installed."""
+    return library("fastokens", "fast", "encoding fast needs")
+
+
+def ids_of(data: bytes) -> array[int]:
+    """Return the ids in ``data``, which has four bytes for each, little-endian."""
+    ids = array("I", data)
+    if sys.byteorder == "big":
+        ids.byteswap()
+    return ids
+
+
+class FastEncoder:
+    """The encoder of fastokens, without truncation and padding.
+
+    Raises :class:`MissingExtraError` without the library, and :class:`TokenizerLoadError` if it
+    does not support this file, which may be correct all the same.
+    """
+
+    def __init__(self, text: str) -> None:
+        made = import_fastokens().Tokenizer
+        try:
+            tokenizer = guarded(made.from_json_str, text)
+            guarded(tokenizer.no_truncation)
+            guarded(tokenizer.no_padding)
+        except TokenizerLibraryError as error:
+            raise TokenizerLoadError(f"fastokens cannot load it: {error.__cause__}") from error
+        self._encode: Callable[[list[str], bool, bool], tuple[bytes, bytes]] = (
+            tokenizer.encode_batch_flat
+        )
+
+    def ids(
+        self,
+        texts: Sequence[str],
+        *,
+        add_special_tokens: bool,
+        special: Literal["parse", "text"] = "parse",
+    ) -> list[bytes]:
+        """Return the ids of each text, with the special tokens that it spells parsed or as text."""
+        data, ends = guarded(self._encode, list(texts), add_special_tokens, special == "text")
+        if len(texts) == 1:
+            return [data]
+        places = memoryview(ends).cast("Q").tolist()
+        return [data[4 * places[i] : 4 * places[i + 1]] for i in range(len(texts))]

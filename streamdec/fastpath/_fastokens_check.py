@@ -1,0 +1,161 @@
+"""Decide whether fastokens may encode for one ``tokenizer.json``.
+
+In: the file and the library's tokenizer. Out: a fast encoder that gave the same ids, or the reason
+why there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
+from typing import Literal, Protocol
+
+from tokenizers import Tokenizer
+
+from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
+from streamdec.fastpath._fastokens import FastEncoder, Mode, ids_of, import_fastokens
+from streamdec.fastpath._probes import probes_of, static_faults
+from streamdec.tokenizers._common import guarded
+
+__all__ = ["FastokensCheck", "Stopped"]
+
+_PROBES_AT_ONCE = 256
+_EVERY = 8
+"""One probe in this many is also compared in the other modes of encoding."""
+
+
+class SlowIds(Protocol):
+    """How the other library encodes texts."""
+
+    def __call__(
+        self, texts: Sequence[str], *, add_special_tokens: bool, special: Literal["parse", "text"]
+    ) -> list[bytes]:
+        """Return the ids of each text, four bytes each."""
+        ...
+
+
+class Stopped(Exception):  # noqa: N818 (it is no error)
+    """The program is ending, so nothing will be encoded."""
+
+
+class FastokensCheck:
+    """The check of fastokens against one file, step by step.
+
+    Args:
+        tokenizer: The Hugging Face library's tokenizer of the file; None to make it from
+            ``content``.
+        content: Returns the file, which may take some time.
+        renumbered: As for ``static_faults``.
+        slow_ids: How the other library encodes.
+        is_stopped: Called between steps; :class:`Stopped` is raised if it returns True.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer | None,
+        content: Callable[[], bytes],
+        *,
+        renumbered: Sequence[str],
+        slow_ids: SlowIds,
+        is_stopped: Callable[[], bool],
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._content = content
+        self._renumbered = renumbered
+        self._slow_ids = slow_ids
+        self._is_stopped = is_stopped
+        self.probes = 0
+        self.differing: list[str] = []
+        self.seconds: dict[str, float] = {}
+
+    def check_rules(self) -> None:
+        """Apply the checks that need no encoder; they take a few milliseconds.
+
+        Raises MissingExtraError without fastokens and TokenizerLoadError if a rule excludes it.
+        """
+        if self._tokenizer is not None:
+            self._check_rules(self._tokenizer)
+        import_fastokens()
+
+    def _check_rules(self, tokenizer: Tokenizer) -> None:
+        try:
+            faults = static_faults(tokenizer, self._renumbered)
+            fault = next(iter(faults), None)
+        except TokenizerLibraryError as error:
+            raise _not_compared(error) from error
+        if fault is not None:
+            raise TokenizerLoadError(f"fastokens may give other ids: {fault}")
+
+    def build_and_compare(self) -> FastEncoder:
+        """Return an encoder that gave the same ids for all probes.
+
+        Raises TokenizerLoadError with the reason if there is none, and :class:`Stopped`.
+        """
+        try:
+            # A library may fail on a probe, and a file need not be UTF-8 everywhere.
+            return self._build_and_compare()
+        except (TokenizerLibraryError, UnicodeDecodeError) as error:
+            raise _not_compared(error) from error
+
+    def _build_and_compare(self) -> FastEncoder:
+        content = self._content()
+        self._go_on()
+        tokenizer = self._tokenizer
+        if tokenizer is None:
+            tokenizer = guarded(Tokenizer.from_buffer, content)
+            self._check_rules(tokenizer)
+        text = content.decode("utf-8-sig")
+        self._go_on()
+        started = perf_counter()
+        encoder = FastEncoder(text)
+        built = perf_counter()
+        self.seconds["fastokens"] = built - started
+        self._go_on()
+        self._compare(tokenizer, encoder)
+        self.seconds["probes"] = perf_counter() - built
+        if self.differing:
+            raise TokenizerLoadError(f"fastokens gives other ids for {self.differing[0]!r:.200}")
+        return encoder
+
+    def _compare(self, tokenizer: Tokenizer, encoder: FastEncoder) -> None:
+        probes = probes_of(tokenizer)
+        added = tokenizer.get_added_tokens_decoder()
+        special = {token_id for token_id, token in added.items() if token.special}
+        different: dict[str, None] = {}
+        spelling: list[str] = []
+        for probe, fast, slow in self._pairs(encoder, probes, (False, "parse")):
+            if fast != slow:
+                different[probe] = None
+            if not special.isdisjoint(ids_of(slow)):
+                spelling.append(probe)
+        # The tokens added around a text do not depend on it. With special tokens as text, only a
+        # text that spells one can have other ids than before.
+        some = probes[::_EVERY]
+        rest: list[tuple[Mode, Sequence[str]]] = [((True, "parse"), some)]
+        # A special token that the model has as a word may be the word of another text.
+        contents = [token.content for token in added.values() if token.special]
+        rest.append(((False, "text"), [*spelling, *some, *contents]))
+        for mode, compared in rest:
+            triples = self._pairs(encoder, compared, mode)
+            different.update((probe, None) for probe, fast, slow in triples if fast != slow)
+        self.probes, self.differing = len(probes), list(different)
+
+    def _pairs(
+        self, encoder: FastEncoder, probes: Sequence[str], mode: Mode
+    ) -> Iterator[tuple[str, bytes, bytes]]:
+        """Yield each probe, its ids by fastokens, and its ids by huggingface."""
+        add, special = mode
+        for start in range(0, len(probes), _PROBES_AT_ONCE):
+            self._go_on()
+            part = probes[start : start + _PROBES_AT_ONCE]
+            found = encoder.ids(part, add_special_tokens=add, special=special)
+            expected = self._slow_ids(part, add_special_tokens=add, special=special)
+            yield from zip(part, found, expected, strict=True)
+
+    def _go_on(self) -> None:
+        if self._is_stopped():
+            raise Stopped
+
+
+def _not_compared(error: Exception) -> TokenizerLoadError:
+    return TokenizerLoadError(f"fastokens could not be compared: {error}")

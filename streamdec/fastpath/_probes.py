@@ -1,0 +1,168 @@
+"""The rules and strings by which fastokens is checked against one tokenizer.json.
+
+In: the tokenizer of the Hugging Face library. Out: reasons to exclude fastokens (static rules), and
+strings whose ids are compared. Both come from a prototype that altered configurations until
+fastokens 0.3.5 and tokenizers 0.23.3 differed. The share of such differences that this set finds
+was not measured.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer
+
+from streamdec.tokenizers._common import guarded
+from streamdec.tokenizers._growth import MAX_PROBED, growth_of
+from streamdec.tokenizers.encodings import ENCODINGS
+
+__all__ = ["GUARDED", "probes_of", "static_faults"]
+
+GUARDED = "\u180e"
+"""White space to one regex engine only: huggingface encodes all texts that contain it.
+
+It is the one code point that classes of white space treat differently. Whether ids differ too
+depends on what is around it, which no probe can settle. So no probe has it.
+"""
+
+_CLASS = re.compile(r"\[(?:\\.|[^\]\\])*\]")
+# Oniguruma and PCRE2 read these differently: words, borders, lines, hexadecimal digits, and
+# {n,m}+, which is a repeated group to the one and possessive to the other.
+_RISK = re.compile(r"\\[wWbBhHRXAzZG]|(?<!\\)[\^$]|\{\d*,?\d*\}\+")
+# So are the properties of other names than those of general categories, also in classes: of \p{Han}
+# 308 code points differ. POSIX classes other than white space are not compared.
+_PROPERTY = re.compile(r"\\[pP]\{\^?[^{}]{3,}\}|\[:\^?(?!space:)")
+# With the vocabulary of Kimi no code point gives other ids.
+_HARMLESS = frozenset({r"\s+$", ENCODINGS["kimi"].pattern})
+_VOCABULARY = 1500
+_ADDED = 200
+_RISKY = 36
+_LONG = 40_000
+
+_FIXED = (
+    "",
+    " ",
+    "  \n\n \t\r\n  x",
+    "foo\n bar\t\n\n",
+    "Hello, world! It's 'RE we'll DON'T I'M you'Ve",
+    "1 12 123 1234 12345678901234567890 1,000.5 ٣٤٥ 九千 ①② ⅷ",
+    "11111111111111\u2460 222222222\u20e0x\t3\n",
+    "\u2460 a\u20e0 \u24d0b",
+    "<0x0A><0x11> <0xE4>",
+    "\ufeffa\u200bb\u200d\u2060\x00\x01\x7f\x85\xa0\u2028\u2029\u3000",
+    "Größe naïve café e\u0301 A\u030a \u1e9b\u0323 ﬁ ½ Ⅷ İı ſ ß ẞ",
+    "Привет, мир. Γειά σου Κόσμε שלום עולם مرحبا بالعالم नमस्ते दुनिया สวัสดี",
+    "こんにちは世界。你好，世界！안녕하세요 セカイ 각 ᄒ",
+    "😀👍🏽👩‍👩‍👧‍👦🇪🇺❤️ 𝔘𝔫𝔦 \U0010ffff \ufffd",
+    "def f(x):\n\treturn {'a': [x ** 2]}  # ok\n\n\nclass A_b: pass",
+    "https://example.com/a?b=c&d=%20#e a_b-c.d@e.f $x^2$ !!!??? ---- ====",
+    "\u2581a \u2581\u2581b Ġx Ċ",
+    "aAaA camelCase HTTPServer X-Y ABCdef",
+)
+_AROUND = ("{}", "a{}b", " {} ", "\n{}\n", "\t{}\t x", "1{}2", "{}{}", "  {}  ", "foo\n{} \n")
+
+
+def static_faults(tokenizer: Tokenizer, renumbered: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the reasons not to use fastokens for this file.
+
+    ``renumbered`` are added tokens whose ids in ``tokenizer`` differ from those in the file.
+    """
+    if getattr(tokenizer.model, "dropout", None):
+        yield "the model has dropout, which is random"
+    if renumbered:
+        yield f"the id of the added token {renumbered[0]!r:.60} is not the declared one"
+    added = list(tokenizer.get_added_tokens_decoder().values())
+    spaced = [token for token in added if token.content[:1].isspace()]
+    if spaced and any(token.lstrip or token.rstrip for token in added):
+        yield "an added token begins with white space, and one takes that around it"
+    if tokenizer.normalizer is None:
+        yield from _faults_of_one_pass(added)
+    parts = [_data_of(tokenizer.normalizer), _data_of(tokenizer.pre_tokenizer)]
+    if growth_of(*parts) > MAX_PROBED:
+        yield "its normalizer may make long texts, so the probes would take long"
+    for pattern in _patterns(parts):
+        is_risk = _RISK.search(_CLASS.sub("", pattern)) or _PROPERTY.search(pattern)
+        if is_risk and pattern not in _HARMLESS:
+            yield f"regexes of its kind are read in different ways: {pattern!r:.80}"
+
+
+def _data_of(part: Any) -> Any:
+    """Return one part of a tokenizer as JSON data; None without it."""
+    return None if part is None else json.loads(guarded(part.__getstate__))
+
+
+def _faults_of_one_pass(added: Sequence[AddedToken]) -> Iterator[str]:
+    """Yield what one pass finds differently from two: normalized tokens after the others.
+
+    Without a normalizer fastokens takes one pass and huggingface two.
+    """
+    later = [token for token in added if token.normalized]
+    first = [token.content for token in added if not token.normalized]
+    if not later or not first:
+        return
+    if any(token.lstrip or token.rstrip or token.single_word for token in later):
+        yield "only some added tokens are normalized, and one of them looks at what is around it"
+    if _is_overlapping([token.content for token in later], first):
+        yield "of added tokens that overlap only some are normalized"
+
+
+def _is_overlapping(earlier: Sequence[str], later: Sequence[str]) -> bool:
+    """Return whether in some text one of ``later`` begins inside one of ``earlier``."""
+    known, ordered = set(later), sorted(later)
+    for token in earlier:
+        for start in range(len(token)):
+            rest = token[start:]
+            place = bisect_left(ordered, rest)
+            begins = place < len(ordered) and ordered[place].startswith(rest)
+            if begins or any(rest[:end] in known for end in range(1, len(rest))):
+                return True
+    return False
+
+
+def _patterns(part: Any) -> Iterator[str]:
+    """Yield every regex in ``part``."""
+    if isinstance(part, dict):
+        if isinstance(part.get("Regex"), str):
+            yield part["Regex"]
+        part = list(part.values())
+    if isinstance(part, list):
+        for inner in part:
+            yield from _patterns(inner)
+
+
+def probes_of(tokenizer: Tokenizer) -> list[str]:
+    """Return a few thousand strings, the same for the same tokenizer."""
+    words = _vocabulary(tokenizer)
+    added = list(tokenizer.get_added_tokens_decoder().values())
+    contents = [token.content for token in added]
+    fours = ["".join(words[start : start + 4]) for start in range(0, len(words), 4)]
+    spread = contents[:: max(1, len(contents) // _ADDED)]
+    among = [frame.format(content, content) for content in spread for frame in _AROUND]
+    risky = [token.content for token in added if _is_risky(token)][:_RISKY]
+    pairs = [first + second for first, second in product(risky, risky)]
+    spelled = [changed for content in spread for changed in (content[:-1], content.upper())]
+    short = [*_FIXED, *words, *fours, *among, *pairs, *spelled]
+    probes = dict.fromkeys([*short, *_long(words)])
+    return [probe for probe in probes if GUARDED not in probe]
+
+
+def _is_risky(token: AddedToken) -> bool:
+    return token.lstrip or token.rstrip or token.single_word or token.content.isspace()
+
+
+def _vocabulary(tokenizer: Tokenizer) -> list[str]:
+    """Return the texts of ids spread over the vocabulary."""
+    size = tokenizer.get_vocab_size(with_added_tokens=False)
+    ids = range(0, size, max(1, size // _VOCABULARY))
+    return [text for text in tokenizer.decode_batch([[i] for i in ids]) if text]
+
+
+def _long(words: Sequence[str]) -> list[str]:
+    """Return texts longer than those at which an encoder divides its work."""
+    mixed = " ".join(_FIXED) + " ".join(words)
+    return [(mixed * (_LONG // len(mixed) + 1))[:_LONG], "x " * (_LONG // 2), "ab" * (_LONG // 8)]

@@ -1,0 +1,342 @@
+"""Encode with fastokens where it gives the same ids as another library.
+
+In: a ``tokenizer.json``, in a file or made in memory. Out: an encoder that is several times faster,
+if it passed a trial: static rules, and the ids of a few thousand strings. It is built and compared
+in a thread, while the other library encodes. If it cannot be used, ``report`` says why.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, ClassVar, Literal, Self, get_args
+
+from tokenizers import Tokenizer
+
+from streamdec import hooks
+from streamdec.encoding import Encoding, Special
+from streamdec.errors import (
+    MissingExtraError,
+    StreamdecWarning,
+    TokenizerLibraryError,
+    TokenizerLoadError,
+)
+from streamdec.fastpath._fastokens import FastEncoder, ids_of
+from streamdec.fastpath._fastokens_check import FastokensCheck, Stopped
+from streamdec.fastpath._probes import GUARDED
+from streamdec.hooks import FallbackReason, FellBack, tell
+from streamdec.tokenizers._base import BaseTokenizer
+from streamdec.tokenizers._common import cached_property, refuse_special
+from streamdec.tokenizers.tokenizer_report import FastMode, RequestedBy, TokenizerReport
+
+__all__ = ["MODES", "VARIABLE", "AssembledFastPath", "FastOptions", "FastPath"]
+
+VARIABLE = "STREAMDEC_FAST"
+MODES: tuple[FastMode, ...] = get_args(FastMode)
+"""The values of ``fast``."""
+_LISTED = ", ".join(MODES)
+_INLINE_CHARS = 32_768
+_DIFFERING_KEPT = 10
+_PENDING = "fastokens is being built and compared in the background"
+_OFF = "fastokens is switched off"
+_FORKED = "the process was forked before fastokens was ready"
+_log = logging.getLogger("streamdec")
+
+
+@dataclass(frozen=True, slots=True)
+class FastOptions:
+    """Checked options of a hybrid tokenizer, with the environment applied."""
+
+    fast: FastMode = "background"
+    requested_by: RequestedBy = "default"
+    strict: bool = False
+
+    @classmethod
+    def of(cls, fast: str | None = None, *, strict: bool = False, stacklevel: int = 2) -> Self:
+        """Check the options of :class:`~streamdec.HybridTokenizer`.
+
+        ``stacklevel`` says which caller a warning about the environment points to. Raises
+        ValueError if an option is not valid.
+        """
+        if fast is not None and fast not in MODES:
+            raise ValueError(f"fast must be one of {_LISTED}, got {fast!r:.40}")
+        if strict and fast != "now":
+            raise ValueError(f"strict=True needs fast='now', got fast={fast!r}")
+        if fast is not None:
+            return cls(fast, "argument", strict)
+        value = os.environ.get(VARIABLE, "").strip().lower()
+        if not value:
+            return cls()
+        for mode in MODES:
+            if value == mode:
+                return cls(mode, "environment")
+        message = f"{VARIABLE} must be one of {_LISTED}, got {value!r:.40}: it is ignored"
+        warnings.warn(message, StreamdecWarning, stacklevel=stacklevel)
+        return cls()
+
+
+class FastPath(BaseTokenizer):
+    """A tokenizer whose texts fastokens encodes once it has passed the trial."""
+
+    name: str
+    """Its path or name, for messages."""
+    report: TokenizerReport
+    """What was requested, what encodes, and why. It is replaced when that changes."""
+    _options = FastOptions("off")
+    _fast: FastEncoder | None = None
+    _settled = threading.Event()
+    """Set once it is decided which library encodes."""
+    _pid = -1
+    _file = ""
+    """What the file is, if its format is not ``huggingface``; begins the reason in the report."""
+
+    @abstractmethod
+    def slow_ids(
+        self,
+        texts: Sequence[str],
+        *,
+        add_special_tokens: bool,
+        special: Literal["parse", "text"] = "parse",
+    ) -> list[bytes]:
+        """Return the ids that the other library gives, four bytes each, little-endian.
+
+        For comparisons; ``add_special_tokens`` and ``special`` are as for ``encode``. Raises
+        :class:`~streamdec.TokenizerLibraryError` if the library fails.
+        """
+
+    def begin_fast(self, options: FastOptions) -> None:
+        """Begin the trial of a tokenizer that was loaded with ``options``."""
+
+    def _begin(
+        self,
+        content: Callable[[], bytes],
+        options: FastOptions,
+        *,
+        tokenizer: Tokenizer | None = None,
+        renumbered: Sequence[str] = (),
+    ) -> None:
+        """Begin to build fastokens from the ``tokenizer.json`` that ``content`` returns.
+
+        ``tokenizer`` is the library's tokenizer of it, if it exists already, and ``renumbered`` are
+        added tokens whose ids differ from those in the file.
+        """
+        self._options = options
+        self._fast = None
+        self._settled = threading.Event()
+        self._pid = os.getpid()
+        if options.fast == "off":
+            if self._file:
+                self.report = replace(self.report, reason=f"{self._file}{_OFF}")
+            self._settled.set()
+            return
+        check = FastokensCheck(
+            tokenizer,
+            content,
+            renumbered=renumbered,
+            slow_ids=self.slow_ids,
+            is_stopped=self._is_stopped,
+        )
+        try:
+            check.check_rules()
+        except (MissingExtraError, TokenizerLoadError) as error:
+            self._fall_back(check, error)
+            return
+        if options.fast == "now":
+            self._settle(check)
+            return
+        self.report = replace(self.report, reason=self._file + _PENDING)
+        # Not a daemon thread: killing one inside a library's code aborts the process.
+        thread = threading.Thread(target=self._settle, args=(check,), name="streamdec-fast")
+        try:
+            thread.start()
+        except RuntimeError as error:
+            no_thread = TokenizerLoadError(f"no thread to build fastokens in: {error}")
+            self._fall_back(check, no_thread)
+
+    # --- which library encodes --------------------------------------------------------------------
+
+    def wait(self, timeout: float | None = None) -> TokenizerReport:
+        """Wait until it is decided which library encodes, and return the report.
+
+        ``timeout`` is in seconds; None waits as long as necessary. Raises TimeoutError after it;
+        huggingface still encodes then, and :meth:`wait` can be called again.
+        """
+        if self._settled.is_set():
+            return self.report
+        if self._pid != os.getpid():  # the thread exists in the parent only
+            self.report = replace(self.report, reason=self._file + _FORKED)
+            self._settled.set()
+        elif not self._settled.wait(timeout):
+            raise TimeoutError(f"{self.name!r}: {self.report.reason}, for {timeout:g} seconds now")
+        return self.report
+
+    def _settle(self, check: FastokensCheck) -> None:
+        """Build and compare fastokens, and use it if it gives the same ids."""
+        try:
+            encoder = check.build_and_compare()
+        except Stopped:
+            self.report = replace(self.report, reason=f"{self._file}the program is ending")
+        except TokenizerLoadError as error:
+            self._fall_back(check, error)
+        else:
+            self.inline_chars = _INLINE_CHARS
+            self._fast = encoder
+            reason = f"the same ids for {check.probes} strings"
+            report = self._report_on(check, reason)
+            self.report = replace(report, active="fastokens", guarded=GUARDED)
+        finally:
+            self._settled.set()
+
+    def _fall_back(self, check: FastokensCheck, error: Exception) -> None:
+        """Report and log why huggingface encodes; raise it if ``strict``."""
+        if self._options.strict:
+            raise type(error)(f"{self.name!r}: {error}") from error
+        self.report = self._report_on(check, str(error))
+        self._tell("missing" if isinstance(error, MissingExtraError) else "refused")
+        _log.info("%r: %s", self.name, self.report)
+        self._settled.set()
+
+    def _report_on(self, check: FastokensCheck, reason: str) -> TokenizerReport:
+        return replace(
+            self.report,
+            reason=self._file + reason,
+            probes=check.probes,
+            differing=tuple(check.differing[:_DIFFERING_KEPT]),
+            seconds={**self.report.seconds, **check.seconds},
+        )
+
+    def _tell(self, reason: FallbackReason) -> None:
+        tell(hooks.installed, "fell_back", FellBack(self.tokenizer_type, reason))
+
+    def _is_stopped(self) -> bool:
+        """Whether the program is about to end and waits for the thread that builds."""
+        return self._options.fast == "background" and not threading.main_thread().is_alive()
+
+    # --- encoding ---------------------------------------------------------------------------------
+
+    def _fast_ids(
+        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
+    ) -> list[bytes] | None:
+        """Return the ids by fastokens; None if another library must encode ``texts``.
+
+        Special tokens are parsed unless ``special`` is ``"text"``.
+        """
+        fast = self._fast
+        if fast is None:
+            return None
+        for text in texts:
+            if GUARDED in text:
+                return None
+        as_what: Literal["parse", "text"] = "text" if special == "text" else "parse"
+        try:
+            return fast.ids(texts, add_special_tokens=add_special_tokens, special=as_what)
+        except TokenizerLibraryError as error:
+            # A failure of fastokens must not fail the request.
+            _log.warning("%r: %s encodes, as %s", self.name, self.tokenizer_type, error)
+            self._tell("fails")
+            return None
+
+    @property
+    def fast_encoder(self) -> FastEncoder | None:
+        """The fastokens encoder if it is in use, else None; for comparisons."""
+        return self._fast
+
+
+FastPath._settled.set()
+
+
+class AssembledFastPath(FastPath):
+    """A tokenizer for which fastokens is built from a ``tokenizer.json`` made in memory."""
+
+    _library: ClassVar[str]
+    """What the report calls the other library."""
+
+    @abstractmethod
+    def _as_tokenizer_json(self) -> bytes:
+        """Return a ``tokenizer.json`` with the same vocabulary and the same split."""
+
+    @abstractmethod
+    def _library_ids(self, text: str, special: Special) -> Sequence[int]:
+        """Return the ids of ``text`` by the other library; ``special`` is not ``"forbid"``."""
+
+    @cached_property
+    @abstractmethod
+    def _any_special(self) -> re.Pattern[str] | None:
+        """Matches the name of a special token."""
+
+    def _check_ids(self, ids: Iterable[int]) -> None:
+        """Raise EncodeError if ``ids``, of plain text, have a special token."""
+
+    def _parts_of(self, text: str) -> Sequence[str]:
+        """Return the parts of ``text`` that are encoded by themselves."""
+        return (text,)
+
+    def _ids(self, text: str, special: Special) -> Sequence[int]:
+        if special == "forbid":
+            refuse_special(text, self._any_special)
+        ids = self._library_ids(text, special)
+        if special != "parse":
+            self._check_ids(ids)
+        return ids
+
+    def _all_ids(
+        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
+    ) -> Sequence[Sequence[int] | bytes]:
+        if self._fast is None:
+            return super()._all_ids(texts, special, add_special_tokens=add_special_tokens)
+        if special == "forbid":
+            for text in texts:
+                refuse_special(text, self._any_special)
+        parts = [self._parts_of(text) for text in texts]
+        flat = [part for of_text in parts for part in of_text]
+        found = self._fast_ids(flat, special, add_special_tokens=False)
+        if found is None:
+            return super()._all_ids(texts, special, add_special_tokens=add_special_tokens)
+        for ids in found if special != "parse" else ():
+            self._check_ids(ids_of(ids))
+        before, after = self._added if add_special_tokens else ((), ())
+        if len(flat) == len(texts) and not before and not after:
+            return found
+        of_part, first, last = iter(found), bytes(Encoding(before)), bytes(Encoding(after))
+        return [first + b"".join(islice(of_part, len(of_text))) + last for of_text in parts]
+
+    def slow_ids(
+        self,
+        texts: Sequence[str],
+        *,
+        add_special_tokens: bool,
+        special: Literal["parse", "text"] = "parse",
+    ) -> list[bytes]:
+        """Return the ids of each of ``texts`` that the other library gives, four bytes each.
+
+        For comparisons. ``special`` is as for ``encode``; ``add_special_tokens`` has no effect.
+        """
+        return [bytes(Encoding(self._library_ids(text, special))) for text in texts]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was loaded: without the trial, and without what was computed from it."""
+        kind, trial = type(self), ("_fast", "_settled", "_pid")
+        state = {
+            name: value
+            for name, value in self.__dict__.items()
+            if name not in trial and not isinstance(getattr(kind, name, None), cached_property)
+        }
+        if "_options" in state:
+            is_wanted = self._fast is not None or not self._settled.is_set()
+            fast = self._options.fast if is_wanted else "off"
+            state["_options"] = replace(self._options, fast=fast, strict=False)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._options.fast != "off":
+            # Checked again, because another version of fastokens may be installed here.
+            self.report = replace(self.report, active=self._library, guarded="", differing=())
+            self._begin(self._as_tokenizer_json, self._options)

@@ -1,0 +1,375 @@
+"""A ``tokenizer.json`` made in memory, for folders whose vocabulary is in other files.
+
+In: a SentencePiece model, a ``vocab.json`` with ``merges.txt``, or a ``vocab.txt``; and what the
+files beside it say. Out: the JSON, to which the tokenizer class and the added tokens are then
+applied as to any other ``tokenizer.json``. So such a folder gives what transformers 5 makes of it,
+and fastokens may encode.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken
+
+from streamdec.errors import TokenizerLoadError
+from streamdec.folders.declared_tokens import without_flag
+from streamdec.folders.folder_tokens import FolderTokens, read_folder
+from streamdec.folders.sentencepiece_proto import (
+    CONTROL,
+    MAX_MODEL,
+    NORMAL,
+    USER_DEFINED,
+    ModelProto,
+)
+from streamdec.tokenizers._common import BYTE_OF_LETTER
+from streamdec.tokenizers._reading import read_bounded
+
+__all__ = ["Assembled", "from_ranks", "from_sentencepiece", "from_vocabulary"]
+
+_SPACE = "\u2581"
+_LETTERS = {byte: letter for letter, byte in BYTE_OF_LETTER.items()}
+_LONGEST = 4096
+"""Characters of a piece; the longest known has 256."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A ``tokenizer.json`` in memory."""
+
+    content: bytes
+    """The JSON."""
+    tokens: FolderTokens
+    """What the files beside the vocabulary say."""
+    sha256: bytes
+    """SHA-256 of the file with the vocabulary."""
+    added: tuple[AddedToken, ...] = ()
+    """Added tokens that the vocabulary itself declares."""
+
+
+def _json(model: Mapping[str, Any], **parts: Any) -> bytes:
+    data = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        **dict.fromkeys(("normalizer", "pre_tokenizer", "post_processor", "decoder")),
+        **parts,
+        "model": model,
+    }
+    return json.dumps(data, ensure_ascii=False).encode()
+
+
+def _bpe(vocab: Mapping[str, int], merges: Iterable[tuple[str, str]], **options: Any) -> Any:
+    model = {"type": "BPE", "dropout": None, "unk_token": None, "fuse_unk": False, **options}
+    return {**model, "vocab": vocab, "merges": [list(pair) for pair in merges]}
+
+
+# --- SentencePiece --------------------------------------------------------------------------------
+
+
+def from_sentencepiece(path: Path) -> Assembled | str:
+    """Return the ``tokenizer.json`` of the SentencePiece model in ``path`` and the files beside it.
+
+    A class that builds its tokenizer gets the vocabulary, and merges in the order of the ids. For
+    other classes the result follows the settings of the model: merges are in the order of the
+    scores, and a declared token replaces the piece with its id. Returns the reason if the class
+    cannot be followed.
+
+    Raises :class:`~streamdec.TokenizerLoadError`, which names the file, if one is malformed.
+    """
+    content = read_bounded(path, MAX_MODEL)
+    try:
+        return _from_sentencepiece(content, path)
+    except ValueError as error:
+        raise TokenizerLoadError(f"{str(path)!r}: not a SentencePiece model: {error}") from error
+
+
+def _from_sentencepiece(content: bytes, path: Path) -> Assembled | str:
+    proto = ModelProto.parse(content)
+    tokens = read_folder(path.parent, model_roles=proto.roles)
+    cls, pipeline = tokens.chosen.cls, tokens.pipeline
+    if cls is not None and cls.how == "python":
+        return f"{cls.name}: the class does not use the library tokenizers"
+    if tokens.is_built and (pipeline is None or pipeline.data["converts"]):
+        return f"{tokens.chosen.name}: the class builds its tokenizer in its own way"
+    sha256 = hashlib.sha256(content).digest()
+    # Extra tokens in the files replace these.
+    kinds = (CONTROL, USER_DEFINED) if tokens.is_built else (CONTROL,)
+    added = tuple(
+        AddedToken(piece.text, normalized=False, special=piece.kind == CONTROL)
+        for piece in proto.pieces
+        if piece.kind in kinds and not tokens.beside.extra
+    )
+    if tokens.is_built:
+        content = _json(_model_of_class(proto, tokens), **_charsmap(proto))
+        return Assembled(content, tokens, sha256, added)
+    declared = tokens.beside.declared
+    names = [piece.text for piece in proto.pieces]
+    kept = {text for i, text in enumerate(names) if i not in declared}
+    for i, token in declared.items():
+        if i < len(names) and token.content not in kept:
+            names[i] = token.content
+    user_defined = [names[i] for i, p in enumerate(proto.pieces) if p.kind == USER_DEFINED]
+    if proto.is_unigram:
+        pieces = [[name, piece.score] for name, piece in zip(names, proto.pieces, strict=True)]
+        model: Any = {
+            "type": "Unigram",
+            "unk_id": proto.unk_id,
+            "vocab": pieces,
+            "byte_fallback": proto.byte_fallback,
+        }
+    else:
+        options = {"fuse_unk": True, "byte_fallback": proto.byte_fallback}
+        model = _bpe(
+            {name: i for i, name in enumerate(names)},
+            _merges_by_score(proto, names),
+            unk_token=proto.unk_piece,
+            ignore_merges=bool(user_defined),
+            **options,
+        )
+    if proto.adds_prefix:
+        # Added tokens are looked for in the text as it is, so each part between them has a prefix.
+        plain = {i: without_flag(token, "normalized") for i, token in declared.items()}
+        tokens = replace(tokens, beside=replace(tokens.beside, declared=plain))
+    is_legacy = bool(tokens.config.get("legacy", True))
+    parts = {
+        "normalizer": _normalizer(proto, is_legacy=is_legacy),
+        "pre_tokenizer": _pre_tokenizer(proto, user_defined, is_legacy=is_legacy),
+        "decoder": _decoder(proto),
+    }
+    return Assembled(_json(model, **parts), tokens, sha256, added)
+
+
+def _model_of_class(proto: ModelProto, tokens: FolderTokens) -> Any:
+    pipeline = tokens.pipeline
+    kind = "" if pipeline is None else pipeline.model_type
+    if kind == "Unigram":
+        pieces = [[piece.text, piece.score] for piece in proto.pieces]
+        return {"type": "Unigram", "unk_id": proto.unk_id, "vocab": pieces, "byte_fallback": False}
+    vocab = {piece.text: i for i, piece in enumerate(proto.pieces)}
+    return _bpe(vocab, _merges_by_id(vocab))
+
+
+def _merges_by_id(vocab: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return all merges that make a token of two others, in the order of its id."""
+    found = [
+        (token_id, len(left), left, right)
+        for token, token_id in vocab.items()
+        for left, right in _halves(token, vocab)
+    ]
+    return [(left, right) for *_, left, right in sorted(found)]
+
+
+def _merges_by_score(proto: ModelProto, names: list[str]) -> list[tuple[str, str]]:
+    """Return the merges of normal pieces, those with the highest scores first."""
+    normal = {
+        names[i]: (piece.score, i) for i, piece in enumerate(proto.pieces) if piece.kind == NORMAL
+    }
+    found = [
+        (-score, token_id, left, right)
+        for token, (score, token_id) in normal.items()
+        for left, right in _halves(token, normal)
+    ]
+    return [(left, right) for *_, left, right in sorted(found)]
+
+
+def _halves(token: str, vocab: Container[str]) -> Iterator[tuple[str, str]]:
+    """Yield the ways to make ``token`` of two tokens of ``vocab``.
+
+    Raises ValueError for a token of more than 4,096 characters: the work is quadratic.
+    """
+    if len(token) > _LONGEST:
+        raise ValueError(f"a piece of {len(token)} characters; the most is {_LONGEST}")
+    for place in range(1, len(token)):
+        left, right = token[:place], token[place:]
+        if left in vocab and right in vocab:
+            yield left, right
+
+
+def _charsmap(proto: ModelProto) -> dict[str, Any]:
+    if not proto.charsmap:
+        return {}
+    charsmap = base64.b64encode(proto.charsmap).decode()
+    return {"normalizer": {"type": "Precompiled", "precompiled_charsmap": charsmap}}
+
+
+def _normalizer(proto: ModelProto, *, is_legacy: bool) -> Any:
+    stages = [*_charsmap(proto).values()]
+    if proto.removes_spaces:
+        stages.append(_replace(r"\A +| +\z", ""))
+        stages.append(_replace(" {2,}", " "))
+    if proto.escapes_spaces:
+        stages.append({"type": "Replace", "pattern": {"String": " "}, "content": _SPACE})
+    if proto.adds_prefix and is_legacy:
+        # Metaspace adds no space before one that is there; SentencePiece does.
+        stages.append(_replace(rf"\A{_SPACE}", 2 * _SPACE))
+    return {"type": "Sequence", "normalizers": stages}
+
+
+def _replace(regex: str, content: str) -> Any:
+    return {"type": "Replace", "pattern": {"Regex": regex}, "content": content}
+
+
+def _pre_tokenizer(proto: ModelProto, whole: list[str], *, is_legacy: bool) -> Any:
+    stages: list[Any] = []
+    if proto.adds_prefix:
+        scheme = "always" if is_legacy else "first"
+        stages.append(
+            {"type": "Metaspace", "replacement": _SPACE, "prepend_scheme": scheme, "split": False}
+        )
+    if whole:
+        regex = "|".join(re.escape(piece) for piece in sorted(whole, key=len, reverse=True))
+        stages.append(
+            {
+                "type": "Split",
+                "pattern": {"Regex": regex},
+                "behavior": "Isolated",
+                "invert": False,
+            }
+        )
+    return {"type": "Sequence", "pretokenizers": stages} if stages else None
+
+
+def _decoder(proto: ModelProto) -> Any:
+    stages: list[Any] = [{"type": "Replace", "pattern": {"String": _SPACE}, "content": " "}]
+    if proto.byte_fallback:
+        stages.append({"type": "ByteFallback"})
+    if proto.adds_prefix or proto.byte_fallback:
+        stages.append({"type": "Fuse"})
+    if proto.adds_prefix:
+        stages.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
+    return {"type": "Sequence", "decoders": stages}
+
+
+# --- vocab.json, merges.txt and vocab.txt ---------------------------------------------------------
+
+
+def from_vocabulary(path: Path) -> Assembled:
+    """Return the ``tokenizer.json`` of a ``vocab.json`` with ``merges.txt``, or a ``vocab.txt``.
+
+    Raises :class:`~streamdec.TokenizerLoadError`, which names the file, if a file is malformed or
+    missing, or if nothing says which class makes the tokenizer.
+    """
+    tokens = read_folder(path.parent)
+    pipeline = tokens.pipeline
+    kind = "WordPiece" if path.suffix == ".txt" else "BPE"
+    if pipeline is None or path.name not in pipeline.data["files"]:
+        declared = tokens.config.get("tokenizer_class") or tokens.chosen.name
+        raise TokenizerLoadError(
+            f"{str(path)!r}: a vocabulary alone does not say how a text is split, and the class "
+            f"{declared!s:.60} is not followed. Save the tokenizer with transformers: "
+            f"AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
+        )
+    content = read_bounded(path)
+    sha256 = hashlib.sha256(content).digest()
+    merges = [*_read_merges(path.parent / "merges.txt")] if kind == "BPE" else []
+    try:
+        model = _bpe(_vocab_of(content), merges) if kind == "BPE" else _word_piece(content, tokens)
+        return Assembled(_json(model), tokens, sha256)
+    except (ValueError, RecursionError) as error:
+        raise TokenizerLoadError(f"{str(path)!r}: {error}") from error
+
+
+def _vocab_of(content: bytes) -> dict[str, int]:
+    """Return the ids in a ``vocab.json``. Raises ValueError."""
+    vocab = json.loads(content.decode("utf-8-sig"))
+    if not isinstance(vocab, dict) or not all(type(i) is int for i in vocab.values()):
+        raise ValueError("not an object of tokens and ids")
+    return vocab
+
+
+def _word_piece(content: bytes, tokens: FolderTokens) -> Any:
+    """Return the model of a ``vocab.txt``. Raises ValueError."""
+    words = content.decode("utf-8").split("\n")
+    if not words[-1]:
+        words.pop()
+    return {
+        "type": "WordPiece",
+        "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 100,
+        "unk_token": tokens.roles.get("unk_token", "[UNK]"),
+        "vocab": {word.rstrip("\r"): i for i, word in enumerate(words)},
+    }
+
+
+def _read_merges(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of ``merges.txt``. Raises TokenizerLoadError, which names the line."""
+    try:
+        lines = read_bounded(path).decode("utf-8").split("\n")
+    except ValueError as error:
+        raise TokenizerLoadError(f"{str(path)!r}: {error}") from error
+    for number, line in enumerate(lines, 1):
+        if not line or (number == 1 and line.startswith("#version")):
+            continue
+        left, space, right = line.partition(" ")
+        if not left or not space or not right or " " in right:
+            what = f"line {number}: {line!r:.60} is not two tokens with a space between them"
+            raise TokenizerLoadError(f"{str(path)!r}, {what}")
+        yield left, right
+
+
+# --- rank files -----------------------------------------------------------------------------------
+
+
+def from_ranks(
+    ranks: Mapping[bytes, int],
+    pattern: str,
+    special_tokens: Mapping[str, int],
+    *,
+    is_nfc: bool = False,
+) -> bytes:
+    """Return a ``tokenizer.json`` that encodes as a rank file.
+
+    Args:
+        ranks: The tokens and their ids, which also order the merges.
+        pattern: The regex that splits a text.
+        special_tokens: Special tokens and their ids.
+        is_nfc: Whether texts are normalized to NFC.
+    """
+    ordered = sorted(ranks.items(), key=itemgetter(1))
+    vocab = {data.decode("latin-1").translate(_LETTERS): rank for data, rank in ordered}
+    merges = []
+    for name in vocab:
+        for place in range(1, len(name)):
+            left, right = name[:place], name[place:]
+            if left in vocab and right in vocab:
+                merges.append(f"{left} {right}")
+    first_names = {token_id: name for name, token_id in reversed([*special_tokens.items()])}
+    taken = {*ranks.values(), *first_names}
+    # The library numbers added tokens itself, unless the model has them; it must have no holes.
+    vocab |= {name: token_id for token_id, name in first_names.items()}
+    holes = (token_id for token_id in range(max(taken, default=0)) if token_id not in taken)
+    vocab |= {f" hole {token_id}": token_id for token_id in holes}
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    added = [
+        {"id": i, "content": name, **flags, "special": True} for i, name in first_names.items()
+    ]
+    split = {
+        "type": "Split",
+        "pattern": {"Regex": pattern},
+        "behavior": "Isolated",
+        "invert": False,
+    }
+    byte_level = {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": False,
+        "use_regex": False,
+    }
+    model = {**_bpe(vocab, (), ignore_merges=True), "merges": merges}
+    return _json(
+        model,
+        normalizer={"type": "NFC"} if is_nfc else None,
+        added_tokens=sorted(added, key=lambda token: token["id"]),
+        pre_tokenizer={"type": "Sequence", "pretokenizers": [split, byte_level]},
+        decoder=byte_level,
+    )

@@ -1,0 +1,111 @@
+"""Which tokenizer class transformers 5 makes of a snapshot, without making it.
+
+In: what ``tokenizer_config.json`` and ``config.json`` declare. Out: a class, and why that one. The
+order is that of ``AutoTokenizer.from_pretrained`` (transformers 5.23.0,
+``models/auto/tokenization_auto.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streamdec.folders.transformers_facts import TokenizerClass, facts
+
+__all__ = ["GENERIC", "Chosen", "auto_map_of", "choose_class"]
+
+GENERIC = "TokenizersBackend"
+_GENERIC_NAMES = frozenset((GENERIC, "PythonBackend"))
+_NOT_OF_A_MODEL = frozenset((*_GENERIC_NAMES, "PreTrainedTokenizerFast", "MistralCommonBackend"))
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A tokenizer class."""
+
+    cls: TokenizerClass | None
+    """None: code of the snapshot itself, which is never run here."""
+    why: str
+    """In words."""
+    source: str
+    """The file that decided."""
+
+    @property
+    def name(self) -> str:
+        """The name, or that it is remote code."""
+        return self.cls.name if self.cls is not None else "remote code"
+
+
+def auto_map_of(config: Mapping[str, Any]) -> list[str]:
+    """The code that ``auto_map`` names for the tokenizer; its old form is the list itself."""
+    auto_map = config.get("auto_map")
+    names = auto_map.get("AutoTokenizer") if isinstance(auto_map, dict) else auto_map
+    listed = names if isinstance(names, list) else [names]
+    return [name for name in listed if isinstance(name, str) and name]
+
+
+def choose_class(
+    tokenizer_config: Mapping[str, Any], config: Mapping[str, Any], *, is_byte_level: bool
+) -> Chosen:
+    """The class for these two files, each empty if it is missing."""
+    known = facts()
+    model_type = config.get("model_type")
+    model_type = model_type if isinstance(model_type, str) else ""
+    registered = known.class_of_model.get(model_type, "").removesuffix("Fast")
+    if auto_map_of(tokenizer_config) and model_type not in known.wrong_class:
+        return Chosen(None, "auto_map names code of the snapshot", "tokenizer_config.json")
+    declared, source = _declared(tokenizer_config, config)
+    bare = declared.removesuffix("Fast")
+    if (
+        bare == "LlamaTokenizer"
+        and registered != "MistralCommonBackend"
+        and model_type not in known.wrong_class
+        and is_byte_level
+    ):
+        return _generic("LlamaTokenizer is declared, tokenizer.json is ByteLevel", "tokenizer.json")
+    if declared and registered and registered != bare:
+        return _of_model(declared, source, registered, model_type)
+    if declared:
+        cls = known.tokenizer_class(bare)
+        if cls is None:
+            return _generic(f"{declared} is not known", source)
+        return (
+            _generic(f"{declared} is generic", source)
+            if _is_generic(cls)
+            else Chosen(cls, "declared", source)
+        )
+    cls = known.tokenizer_class(registered) if registered else None
+    if cls is not None and not _is_generic(cls):
+        return Chosen(cls, f"model type {model_type}", "config.json")
+    return _generic("no class is declared", "config.json")
+
+
+def _declared(tokenizer_config: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[str, str]:
+    for name, data in (("tokenizer_config.json", tokenizer_config), ("config.json", config)):
+        declared = data.get("tokenizer_class")
+        if isinstance(declared, str) and declared:
+            return declared, name
+    return "", ""
+
+
+def _of_model(declared: str, source: str, registered: str, model_type: str) -> Chosen:
+    """The model type has a class of its own, and it is not the declared one."""
+    known = facts()
+    if registered not in _NOT_OF_A_MODEL:
+        is_wrong = model_type in known.wrong_class
+        cls = known.tokenizer_class(registered if is_wrong else declared)
+        if cls is not None and not _is_generic(cls):
+            why = f"model type {model_type}, whose declared class is known to be wrong"
+            return Chosen(
+                cls, why if is_wrong else "declared", "config.json" if is_wrong else source
+            )
+    return _generic(f"{declared} is not the class of model type {model_type}", source)
+
+
+def _is_generic(cls: TokenizerClass) -> bool:
+    return cls.name in _GENERIC_NAMES
+
+
+def _generic(why: str, source: str) -> Chosen:
+    return Chosen(facts().tokenizer_class(GENERIC), why, source)

@@ -1,0 +1,63 @@
+"""Read ``tokenizer_config.json`` and similar files beside a tokenizer's file.
+
+In: the folder. Out: the JSON object in a file, and the parts of it that several modules read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from streamdec.errors import TokenizerLoadError
+from streamdec.tokenizers._common import MAX_ID
+from streamdec.tokenizers.folder_files import BOM, FileError, parse_json, read_file
+
+__all__ = [
+    "ADDED_TOKENS",
+    "CONFIG",
+    "ROLES",
+    "SPECIAL_TOKENS_MAP",
+    "content_of",
+    "id_of",
+    "read_object",
+]
+
+CONFIG = "tokenizer_config.json"
+SPECIAL_TOKENS_MAP = "special_tokens_map.json"
+ADDED_TOKENS = "added_tokens.json"
+ROLES = (
+    *("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"),
+)
+"""The roles that every version of transformers knows, in its order."""
+_MAX_BYTES = 2**26
+
+
+def read_object(folder: Path, name: str) -> dict[str, Any] | None:
+    """Return the JSON object in the file ``name`` in ``folder``; None without such a file.
+
+    Raises :class:`TokenizerLoadError` if the file is not a JSON object, or larger than 64 MiB.
+    """
+    path = folder / name
+    if not path.is_file():
+        return None
+    try:
+        data = parse_json(read_file(path, _MAX_BYTES).removeprefix(BOM))
+    except FileError as error:
+        line = "" if error.line is None else f"line {error.line}: "
+        raise TokenizerLoadError(f"{str(path)!r}: {line}{error}") from error
+    if not isinstance(data, dict):
+        raise TokenizerLoadError(f"{str(path)!r}: not a JSON object")
+    return data
+
+
+def id_of(key: str) -> int:
+    """Return the id that the key of an object spells. Raises ValueError if it is not an id."""
+    if not (key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= MAX_ID):
+        raise ValueError(f"{key!r:.40} is not a token id")
+    return int(key)
+
+
+def content_of(token: Any) -> str | None:
+    """Return the text of a token: a string, or an object with ``content``; None for others."""
+    content = token.get("content") if isinstance(token, dict) else token
+    return content if isinstance(content, str) else None

@@ -1,0 +1,96 @@
+"""The report of a loaded tokenizer: which library encodes, why, and what was loaded.
+
+In: what the loader was asked for and what it found. Out: plain data.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Literal, Protocol, runtime_checkable
+
+from streamdec.tokenizers._chat import ChatTokenizer
+
+__all__ = ["FastMode", "LoadedTokenizer", "RequestedBy", "TokenizerReport", "versions_of"]
+
+FastMode = Literal["off", "now", "background"]
+"""When fastokens is built and compared for a ``tokenizer.json``."""
+
+RequestedBy = Literal["argument", "environment", "default"]
+"""Where a mode was requested."""
+
+
+@dataclass(frozen=True)
+class TokenizerReport:
+    """Which library encodes, and why. ``tokenizer.fingerprint`` identifies what decodes.
+
+    Plain data, which can be pickled; ``str()`` is a sentence.
+
+    >>> from streamdec import load_tokenizer
+    >>> report = load_tokenizer("path/to/model", fast="off").report
+    >>> report.format, report.requested_by, report.active
+    ('huggingface', 'argument', 'huggingface')
+    """
+
+    format: str
+    """The format of the file, as ``detect_format`` names it."""
+    requested: FastMode
+    """The requested mode of fastokens; without effect for other formats than tokenizer.json."""
+    requested_by: RequestedBy
+    """Where it was requested."""
+    active: str
+    """The library that encodes: fastokens, huggingface, tiktoken, sentencepiece or gguf."""
+    reason: str
+    """Why this library encodes, in a phrase."""
+    guarded: str = ""
+    """A character: texts that contain it are encoded by huggingface."""
+    probes: int = 0
+    """The number of strings that were compared."""
+    differing: tuple[str, ...] = ()
+    """The first strings whose ids differed."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """The versions of streamdec, Python and the libraries."""
+    sha256: str | None = None
+    """SHA-256 of the unpacked file, in hexadecimal; None if the file was not read whole."""
+    revision: str | None = None
+    """The commit, for a file from the Hub."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that each library took to load, and the comparison (``"probes"``)."""
+
+    def __str__(self) -> str:
+        return f"{self.active} encodes: {self.reason}"
+
+
+@runtime_checkable
+class LoadedTokenizer(ChatTokenizer, Protocol):
+    """A tokenizer with a report on its loading, as :func:`~streamdec.load_tokenizer` returns.
+
+    >>> from streamdec import LoadedTokenizer, load_tokenizer
+    >>> tokenizer: LoadedTokenizer = load_tokenizer("path/to/model")
+    >>> tokenizer.report.format, isinstance(tokenizer, LoadedTokenizer)
+    ('huggingface', True)
+    """
+
+    @property
+    def report(self) -> TokenizerReport:
+        """What was requested, what encodes, and why. It is replaced when that changes."""
+        ...
+
+
+def versions_of(libraries: Iterable[str]) -> dict[str, str]:
+    """Return the versions of streamdec, Python, and the installed ones of ``libraries``."""
+    installed = {name: _version_of(name) for name in ("streamdec", *libraries)}
+    known = {name: version for name, version in installed.items() if version is not None}
+    return {"python": platform.python_version(), **known}
+
+
+@cache
+def _version_of(name: str) -> str | None:
+    from importlib import metadata  # takes longer to import than the rest of this module
+
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,139 @@
+"""Files that two encoders read in different ways are found without encoding anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer
+
+from streamdec.fastpath._probes import GUARDED, probes_of, static_faults
+from streamdec.tokenizers.encodings import ENCODINGS
+from tests.support.zoo import ZOO, shared_tokenizers
+
+
+def token(content: str, token_id: int, *flags: str) -> dict[str, Any]:
+    """An added token with these flags on."""
+    known = ("single_word", "lstrip", "rstrip", "normalized", "special")
+    return {"id": token_id, "content": content, **{flag: flag in flags for flag in known}}
+
+
+def faults(
+    added: Sequence[dict[str, Any]] = (),
+    normalizer: dict[str, Any] | None = None,
+    regex: str | None = None,
+    **model: Any,
+) -> list[str]:
+    """Those of a small byte-level tokenizer that was changed."""
+    data = json.loads(ZOO["byte_level_trained"]().to_str())
+    data["added_tokens"] = [token("<eos>", 0, "special"), *added]
+    data["normalizer"] = normalizer
+    data["model"] |= model
+    if regex is not None:
+        split = {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated"}
+        parts = [split | {"invert": False}, data["pre_tokenizer"]]
+        data["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": parts}
+    return list(static_faults(Tokenizer.from_str(json.dumps(data))))
+
+
+FIRST = 330
+"""The first id after the vocabulary."""
+
+
+@pytest.mark.parametrize(
+    ("added", "fault"),
+    [
+        ([token(" a", FIRST), token("<X>", FIRST + 1, "rstrip")], "begins with white space"),
+        ([token("<X>A", FIRST, "normalized"), token("<X>", FIRST + 1)], "that overlap"),
+        ([token("<X>", FIRST, "normalized"), token("<X>A", FIRST + 1)], "that overlap"),
+        ([token("a<X>b", FIRST, "normalized"), token("<X>", FIRST + 1)], "that overlap"),
+        ([token("abc", FIRST, "normalized"), token("bcd", FIRST + 1)], "that overlap"),
+        ([token("İ", 237, "normalized", "single_word")], "looks at what is around it"),
+        ([token("<X>", FIRST, "normalized", "lstrip")], "looks at what is around it"),
+    ],
+)
+def test_added_tokens_that_are_found_in_two_ways(added: list[dict[str, Any]], fault: str) -> None:
+    assert [found for found in faults(added) if fault in found]
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        [token("<X>", FIRST), token("<X>A", FIRST + 1)],
+        [token("<X>", FIRST, "normalized"), token("<Y>", FIRST + 1)],
+        [token("<X>", FIRST, "lstrip", "rstrip", "single_word")],
+        [token("  ", FIRST, "normalized"), token("   ", FIRST + 1, "normalized")],
+        [token("bcd", FIRST, "normalized"), token("abx", FIRST + 1)],
+    ],
+)
+def test_added_tokens_that_are_not(added: list[dict[str, Any]]) -> None:
+    assert faults(added) == []
+
+
+def test_with_a_normalizer_both_take_two_passes() -> None:
+    added = [token("<X>A", FIRST, "normalized", "single_word"), token("<X>", FIRST + 1)]
+    assert faults(added, {"type": "NFC"}) == []
+
+
+@pytest.mark.parametrize(
+    "regex",
+    [r"\w+", r"a\b", r"^\s", r"\s$", r"\h", r"\R", r"\p{N}{1,3}+", r"(?:a|\W)", r"\G."],
+)
+def test_regexes_of_two_meanings(regex: str) -> None:
+    assert "read in different ways" in faults(regex=regex)[0]
+    replace = {"type": "Replace", "pattern": {"Regex": regex}, "content": "x"}
+    assert "read in different ways" in faults(normalizer=replace)[0]
+
+
+@pytest.mark.parametrize(
+    "regex",
+    [r"\s+$", r"[\w^$]", r"\p{L}+|\p{N}{1,3}| ?[^\s\p{L}]+", r"\$\^", r"a{2,3}"],
+)
+def test_regexes_of_one_meaning(regex: str) -> None:
+    assert faults(regex=regex) == []
+
+
+@pytest.mark.parametrize(
+    "regex", [r"\p{Han}+", r"[^\p{Han}a]", r"\P{^Latin}", "[[:alpha:]]+", "[[:^punct:]]"]
+)
+def test_properties_that_differ_in_some_code_points(regex: str) -> None:
+    assert "read in different ways" in faults(regex=regex)[0]
+
+
+@pytest.mark.parametrize(
+    "regex", [r"[\p{Lu}\P{^M}]\p{Sc}?", "[[:space:]]+", ENCODINGS["kimi"].pattern]
+)
+def test_properties_that_are_the_same(regex: str) -> None:
+    assert faults(regex=regex) == []
+
+
+@pytest.mark.parametrize(("dropout", "count"), [(0.1, 1), (0.0, 0), (None, 0)])
+def test_dropout_is_random(dropout: float | None, count: int) -> None:
+    assert len(faults(dropout=dropout)) == count
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, id=path.parent.name) for path in shared_tokenizers()]
+)
+def test_real_files_have_no_faults_but_in_their_ids(path: Any) -> None:
+    assert list(static_faults(Tokenizer.from_str(path.read_text("utf-8-sig")))) == []
+
+
+def test_a_token_with_another_id_than_the_file_says() -> None:
+    library = ZOO["byte_level_trained"]()
+    assert list(static_faults(library)) == []
+    (fault,) = static_faults(library, ["<X>", "<Y>"])
+    assert "'<X>' is not the declared one" in fault
+
+
+def test_probes_are_the_same_each_time_and_of_all_kinds() -> None:
+    library = ZOO["byte_level_trained"]()
+    probes = probes_of(library)
+    assert probes == probes_of(library)
+    assert len(probes) == len(set(probes))
+    assert max(map(len, probes)) == 40_000
+    assert not any(GUARDED in probe for probe in probes)
+    for added in library.get_added_tokens_decoder().values():
+        assert {added.content, f"a{added.content}b", f"\t{added.content}\t x"} <= {*probes}

@@ -1,0 +1,221 @@
+"""What the files beside a tokenizer.json change; transformers says what it should be."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+
+from streamdec import DecodeStream, HybridTokenizer, load_tokenizer
+from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.errors import StreamdecWarning, TokenizerLoadError
+from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges
+from tests.support.files import write_json
+
+GOLDENS = Path(__file__).parent / "data" / "tokenizer_configs.jsonl"
+"""Made by ``scripts/make_tokenizer_config_goldens.py``."""
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "snapshots"
+FACTS, *ROWS = [json.loads(line) for line in GOLDENS.read_text("utf-8").splitlines()]
+DRAWN = [row for row in ROWS if "files" in row]
+OF_SHARED = [row for row in ROWS if "shared" in row] if SHARED.is_dir() else []
+FINDS_WHAT_TURNED_NORMALIZED = tuple(map(int, tokenizers.__version__.split(".")[:2])) < (0, 23)
+"""Later ones, with which the goldens were made, do not find such a token in a text."""
+SHOWN = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
+
+
+def folder_of(row: dict[str, Any], path: Path) -> Path:
+    if "shared" in row:
+        return Path(SHARED, row["shared"])
+    write_json(path / "tokenizer.json", FACTS["tokenizer"] | {"added_tokens": row["own"]})
+    for name, said in row["files"].items():
+        write_json(path / name, said)
+    return path
+
+
+def with_config(path: Path, **said: Any) -> Path:
+    write_json(path / "tokenizer.json", FACTS["tokenizer"])
+    write_json(path / "tokenizer_config.json", said)
+    return path
+
+
+def added(tokenizer: HuggingFaceTokenizer) -> dict[str, list[Any]]:
+    tokens = tokenizer._tokenizer.get_added_tokens_decoder()
+    return {str(i): [getattr(token, name) for name in SHOWN] for i, token in tokens.items()}
+
+
+def special(content: str, **flags: bool) -> dict[str, Any]:
+    return {"content": content, "special": True, "normalized": False, **flags}
+
+
+@pytest.mark.parametrize("row", DRAWN + OF_SHARED, ids=lambda row: row.get("shared", ""))
+def test_tokens_are_those_of_transformers(row: dict[str, Any], tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(folder_of(row, tmp_path), fast="off")
+    assert isinstance(tokenizer, HybridTokenizer)
+    assert added(tokenizer) == row["added"]
+    assert [i for i in map(int, row["added"]) if tokenizer.is_skipped(i)] == row["skipped"]
+    if not (FINDS_WHAT_TURNED_NORMALIZED and _turned_normalized(row)):
+        assert list(tokenizer.encode(FACTS["text"], add_special_tokens=False).ids) == row["ids"]
+
+
+def _turned_normalized(row: dict[str, Any]) -> bool:
+    """Whether a token of the file is declared anew as one that is looked for in normalized text."""
+    own = {str(token["id"]): token["normalized"] for token in row.get("own", ())}
+    return any(own.get(i) is False and flags[4] for i, flags in row["added"].items())
+
+
+@pytest.mark.parametrize("row", DRAWN[:20])
+def test_a_copy_is_the_same(row: dict[str, Any], tmp_path: Path) -> None:
+    """Also one that skips a token which was special before."""
+    tokenizer = HuggingFaceTokenizer(folder_of(row, tmp_path))
+    copy = pickle.loads(pickle.dumps(tokenizer))
+    assert added(copy) == added(tokenizer)
+    assert copy.fingerprint == tokenizer.fingerprint
+    assert copy.tokenizer_config_changes == tokenizer.tokenizer_config_changes
+
+
+@pytest.mark.parametrize("row", DRAWN[:20])
+def test_a_stream_gives_the_whole_decode(row: dict[str, Any], tmp_path: Path) -> None:
+    tokenizer = HuggingFaceTokenizer(folder_of(row, tmp_path))
+    ids = [*map(int, row["added"]), *tokenizer.encode(FACTS["text"]).ids]
+    stream = DecodeStream(tokenizer)
+    assert "".join(map(stream.step, ids)) + stream.flush() == tokenizer.decode(ids)
+
+
+def test_what_was_changed_is_told(tmp_path: Path) -> None:
+    tokens = {"258": special("<model>", rstrip=True), "260": special("<tool>")}
+    tokenizer = load_tokenizer(with_config(tmp_path, added_tokens_decoder=tokens, eos_token="a"))
+    assert isinstance(tokenizer, HybridTokenizer)
+    a = tokenizer.token_to_id("a")
+    assert a is not None
+    assert tokenizer.tokenizer_config_changes == TokenizerConfigChanges(
+        files=("tokenizer_config.json",),
+        changed={a: "a", 258: "<model>"},
+        appended={260: "<tool>"},
+    )
+    assert tokenizer.decode([a, 258, 260]) == ""
+
+
+def test_what_a_class_loses_is_told(tmp_path: Path) -> None:
+    """A class that builds its tokenizer keeps declared tokens only."""
+    tokens = {"256": special("<end>"), "257": special("<user>"), "259": special("<pad>")}
+    for name, lost in (("PreTrainedTokenizerFast", {}), ("GPTNeoXTokenizer", {258: "<model>"})):
+        said = {"added_tokens_decoder": tokens, "tokenizer_class": name, "eos_token": "<end>"}
+        said |= {"bos_token": "<end>", "unk_token": "<end>", "pad_token": "<pad>"}
+        changes = HuggingFaceTokenizer(with_config(tmp_path, **said)).tokenizer_config_changes
+        assert changes is not None
+        assert changes.lost == lost
+
+
+def test_code_of_the_folder_must_not_contradict(tmp_path: Path) -> None:
+    """Its ids are right, and nobody knows the tokenizer that it makes."""
+    code = {"auto_map": {"AutoTokenizer": ["x.Tokenizer", None]}}
+    tokens = {"257": special("<other>")}
+    folder = with_config(tmp_path, added_tokens_decoder=tokens, **code)
+    with pytest.raises(TokenizerLoadError, match="257, but the vocabulary has"):
+        load_tokenizer(folder)
+    asked = load_tokenizer(folder, apply_tokenizer_config=True, fast="off")
+    assert asked.token_to_id("<other>") == 260
+    alone = load_tokenizer(folder, apply_tokenizer_config=False, fast="off")
+    assert alone.token_to_id("<other>") is None
+
+
+def test_code_of_the_folder_gets_no_invented_ids(tmp_path: Path) -> None:
+    """A role without an id stays without one; a declared id beyond the vocabulary is kept."""
+    code = {"auto_map": {"AutoTokenizer": ["x.Tokenizer", None]}}
+    tokens = {"260": special("<other>")}
+    folder = with_config(tmp_path, added_tokens_decoder=tokens, eos_token="<nowhere>", **code)
+    tokenizer = load_tokenizer(folder, fast="off")
+    assert tokenizer.token_to_id("<other>") == 260
+    assert tokenizer.token_to_id("<nowhere>") is None
+    assert tokenizer.special_tokens.eos_token is None
+    assert load_tokenizer(folder, apply_tokenizer_config=True).token_to_id("<nowhere>") == 261
+
+
+def test_nothing_beside_changes_nothing(tmp_path: Path) -> None:
+    write_json(tmp_path / "tokenizer.json", FACTS["tokenizer"])
+    tokenizer = HuggingFaceTokenizer(tmp_path)
+    assert tokenizer.tokenizer_config_changes == TokenizerConfigChanges()
+    assert not tokenizer.tokenizer_config_changes
+    assert (
+        tokenizer.fingerprint
+        == HuggingFaceTokenizer(tmp_path, apply_tokenizer_config=False).fingerprint
+    )
+
+
+@pytest.mark.parametrize("load", [HuggingFaceTokenizer, HybridTokenizer, load_tokenizer])
+def test_a_folder_has_files_beside_and_a_file_has_none(load: Any, tmp_path: Path) -> None:
+    folder = with_config(tmp_path, added_tokens_decoder={"260": special("<tool>")})
+    file = folder / "tokenizer.json"
+    assert load(folder).token_to_id("<tool>") == 260
+    assert load(file, apply_tokenizer_config=True).token_to_id("<tool>") == 260
+    for bare in (load(file), load(folder, apply_tokenizer_config=False)):
+        assert bare.tokenizer_config_changes is None
+        assert bare.token_to_id("<tool>") is None
+
+
+def test_what_is_no_file_has_nothing_beside() -> None:
+    text = json.dumps(FACTS["tokenizer"])
+    assert HuggingFaceTokenizer(text).tokenizer_config_changes is None
+    with pytest.raises(TypeError, match="apply_tokenizer_config=True needs a path"):
+        HuggingFaceTokenizer(text, apply_tokenizer_config=True)
+    with pytest.raises(TypeError, match="apply_tokenizer_config=True needs a path"):
+        HuggingFaceTokenizer(HuggingFaceTokenizer(text)._tokenizer, apply_tokenizer_config=True)
+
+
+def test_it_has_its_own_identity_for_encoding(tmp_path: Path) -> None:
+    folder = with_config(tmp_path, added_tokens_decoder={"260": special("<tool>")})
+    fingerprints = {
+        HuggingFaceTokenizer(folder, apply_tokenizer_config=applied).encoding_fingerprint
+        for applied in (True, False)
+    }
+    assert len(fingerprints) == 2
+
+
+def test_the_fast_encoder_sees_it_too(tmp_path: Path) -> None:
+    pytest.importorskip("fastokens")
+    folder = with_config(tmp_path, added_tokens_decoder={"260": special("<tool>")})
+    tokenizer = HybridTokenizer(folder, fast="now")
+    assert tokenizer.report.active == "fastokens"
+    assert tokenizer.encode("<tool>").ids == (260,)
+
+
+def test_other_ids_than_declared_are_warned_of(tmp_path: Path) -> None:
+    folder = with_config(tmp_path, added_tokens_decoder={"300": special("<tool>")})
+    with pytest.warns(StreamdecWarning, match=r"config.json': 1 added .* '<tool>' is 260, not 300"):
+        load_tokenizer(folder, fast="off")
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "told"),
+    [
+        ("tokenizer_config.json", "[", "Expecting"),
+        ("tokenizer_config.json", "[]", "not a JSON object"),
+        ("tokenizer_config.json", '{"added_tokens_decoder": []}', "must be an object, not list"),
+        ("tokenizer_config.json", '{"added_tokens_decoder": null}', "an object, not NoneType"),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {"x": {}}}', "'x' is not a token id"),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {"1": {}}}', "id 1 has no content"),
+        ("tokenizer_config.json", '{"eos_token": "\\ud83d"}', "no Unicode text"),
+        ("tokenizer_config.json", '{"additional_special_tokens": ["\\ud83d"]}', "no Unicode text"),
+        ("special_tokens_map.json", '{"x_token": "\\ud83d"}', "no Unicode text"),
+        ("special_tokens_map.json", "5", "not a JSON object"),
+        (
+            "added_tokens.json",
+            '{"<x>": "5"}',
+            "'<x>' must be an integer from 0 to 16777215, not '5'",
+        ),
+        ("added_tokens.json", '{"<x>": -1}', "not -1"),
+        ("added_tokens.json", '{"<x>": true}', "not True"),
+    ],
+)
+def test_what_cannot_be_understood_is_named(
+    name: str, said: str, told: str, tmp_path: Path
+) -> None:
+    write_json(tmp_path / "tokenizer.json", FACTS["tokenizer"])
+    (tmp_path / name).write_text(said, "utf-8")
+    with pytest.raises(TokenizerLoadError, match=rf"{name}.*{told}.*apply_tokenizer_config=False"):
+        load_tokenizer(tmp_path)
+    assert load_tokenizer(tmp_path, apply_tokenizer_config=False).vocab_size == 260

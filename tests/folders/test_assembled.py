@@ -1,0 +1,159 @@
+"""Folders whose vocabulary is not in a tokenizer.json; test_class_pipelines.py has the goldens."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec import HybridTokenizer, SentencePieceTokenizer, load_tokenizer
+from streamdec.errors import StreamdecWarning, TokenizerLoadError
+from streamdec.folders.assembled import from_sentencepiece
+from streamdec.folders.sentencepiece_proto import ModelProto
+from tests.support.files import sentencepiece, shared, write_json
+
+library = pytest.importorskip("sentencepiece")
+
+OPTIONS = {"byte_fallback": True, "vocab_size": 600, "control_symbols": ["[INST]"]}
+
+
+def folder_of(path: Path, model: bytes | None = None, **config: Any) -> Path:
+    path.mkdir(exist_ok=True)
+    (path / "tokenizer.model").write_bytes(model or sentencepiece(**OPTIONS))
+    write_json(path / "tokenizer_config.json", config)
+    return path
+
+
+def special(content: str, special: bool = True) -> dict[str, Any]:
+    return {"content": content, "special": special, "normalized": False}
+
+
+def test_the_fields_of_a_model_are_those_of_the_library() -> None:
+    contents = [sentencepiece(**OPTIONS), sentencepiece(model_type="unigram", vocab_size=120)]
+    contents += [path.read_bytes() for path in shared("*/*.model*") if "sp" in path.parent.name]
+    for content in contents:
+        processor = library.SentencePieceProcessor(model_proto=content)
+        proto = ModelProto.parse(content)
+        assert len(proto.pieces) == processor.GetPieceSize()
+        for i, piece in enumerate(proto.pieces):
+            assert piece.text == processor.IdToPiece(i)
+            assert piece.score == processor.GetScore(i)
+            kind = (processor.IsControl(i), processor.IsByte(i), processor.IsUnknown(i))
+            assert kind == (piece.kind == 3, piece.kind == 6, piece.kind == 2)
+        assert proto.roles["eos_token"] == processor.IdToPiece(processor.eos_id())
+
+
+@given(data=st.binary(max_size=60) | st.integers(0, 10**6).map(lambda seed: _broken(seed)))
+def test_a_broken_model_is_a_value_error(data: bytes) -> None:
+    with contextlib.suppress(ValueError):  # UnicodeDecodeError is one
+        ModelProto.parse(data)
+
+
+def _broken(seed: int) -> bytes:
+    draw, data = random.Random(seed), bytearray(_MODEL)
+    for _ in range(draw.randint(1, 4)):
+        data[draw.randrange(len(data))] = draw.randrange(256)
+    return bytes(data[: draw.randint(1, len(data))])
+
+
+_MODEL = sentencepiece(vocab_size=60)
+
+
+def test_added_tokens_of_a_sentencepiece_folder(tmp_path: Path) -> None:
+    """What the files beside a tokenizer.model declare exists, decodes and is encoded."""
+    size = len(ModelProto.parse(sentencepiece(**OPTIONS)).pieces)
+    tokens = {str(size): special("<|im_end|>"), str(size + 1): special("<tool>", special=False)}
+    folder = folder_of(
+        tmp_path,
+        tokenizer_class="LlamaTokenizer",
+        added_tokens_decoder=tokens,
+        eos_token="<|im_end|>",
+    )
+    tokenizer = load_tokenizer(folder, fast="off")
+    assert tokenizer.report.format == "sentencepiece"
+    assert tokenizer.special_tokens.eos_token == "<|im_end|>"
+    ids = tokenizer.encode("hello<tool> world<|im_end|>").ids
+    assert size in ids
+    assert size + 1 in ids
+    assert tokenizer.decode(ids, skip_special_tokens=False) == "hello<tool> world<|im_end|>"
+    assert tokenizer.decode(ids) == "hello<tool> world"
+
+
+def test_the_file_alone_is_read_by_the_library(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, tokenizer_class="LlamaTokenizer", eos_token="<|im_end|>")
+    for tokenizer in (
+        load_tokenizer(folder / "tokenizer.model"),
+        load_tokenizer(folder, apply_tokenizer_config=False),
+    ):
+        assert isinstance(tokenizer, SentencePieceTokenizer)
+    assert isinstance(load_tokenizer(folder, fast="off"), HybridTokenizer)
+
+
+def test_declared_ids_win_where_code_makes_the_tokenizer(tmp_path: Path) -> None:
+    """A declared token replaces a piece (InternLM2), and no id is invented."""
+    size = len(ModelProto.parse(sentencepiece(**OPTIONS)).pieces)
+    code: dict[str, Any] = {"auto_map": {"AutoTokenizer": ["tokenization_x.X", None]}}
+    tokens = {str(size - 2): special("<|im_end|>")}
+    folder = folder_of(tmp_path, added_tokens_decoder=tokens, pad_token="<none>", **code)
+    tokenizer = load_tokenizer(folder, fast="off")
+    assert tokenizer.token_to_id("<|im_end|>") == size - 2
+    assert tokenizer.token_to_id("<none>") is None
+    assert tokenizer.special_tokens.pad_token is None
+    assert tokenizer.vocab_size == size
+    adds: dict[str, Any] = {"eos_token": "<none>", "add_eos_token": True}
+    found = load_tokenizer(folder_of(tmp_path, **adds, **code), fast="off")
+    assert found.encode("hello", add_special_tokens=True) == found.encode("hello")
+    tokens[str(size + 7)] = special("<far>")
+    with pytest.raises(TokenizerLoadError, match=f"'<far>' is {size + 7}"):
+        load_tokenizer(folder_of(tmp_path, added_tokens_decoder=tokens, **code), fast="off")
+
+
+@pytest.mark.parametrize("name", ["NllbTokenizer", "BertJapaneseTokenizer"])
+def test_a_class_that_is_not_followed_is_warned_about(name: str, tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, tokenizer_class=name)
+    with pytest.warns(StreamdecWarning, match=rf"{name}.*AutoTokenizer"):
+        tokenizer = load_tokenizer(folder)
+    assert isinstance(tokenizer, SentencePieceTokenizer)
+
+
+def test_a_piece_that_takes_too_long_is_refused(tmp_path: Path) -> None:
+    piece = b"a" * 5000
+    field = b"\x0a" + b"\x88\x27" + piece
+    model = b"\x0a" + bytes([len(field) & 0x7F | 0x80, len(field) >> 7]) + field
+    folder = folder_of(tmp_path, model, tokenizer_class="LlamaTokenizer")
+    with pytest.raises(TokenizerLoadError, match="a piece of 5000 characters"):
+        from_sentencepiece(folder / "tokenizer.model")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("vocab.json", "[]", "not an object of tokens and ids"),
+        ("vocab.json", '{"a": "b"}', "not an object of tokens and ids"),
+        ("vocab.json", "{", "vocab.json"),
+        ("vocab.json", r'{"\ud800": 0}', "surrogates not allowed"),
+        ("merges.txt", "#version: 0.2\na b c\n", "merges.txt', line 2: 'a b c' is not"),
+        ("merges.txt", "a\n", "merges.txt', line 1"),
+    ],
+)
+def test_a_bad_vocabulary_is_named(name: str, content: str, told: str, tmp_path: Path) -> None:
+    write_json(tmp_path / "vocab.json", {"a": 0, "b": 1, "ab": 2})
+    (tmp_path / "merges.txt").write_text("a b\n", "utf-8")
+    write_json(tmp_path / "tokenizer_config.json", {"tokenizer_class": "GPT2Tokenizer"})
+    assert load_tokenizer(tmp_path, fast="off").encode("ab").ids == (2,)
+    (tmp_path / name).write_text(content, "utf-8")
+    with pytest.raises(TokenizerLoadError) as caught:
+        load_tokenizer(tmp_path, fast="off")
+    assert told in str(caught.value)
+
+
+def test_a_vocabulary_without_a_class_names_the_next_step(tmp_path: Path) -> None:
+    write_json(tmp_path / "vocab.json", {"a": 0})
+    (tmp_path / "merges.txt").write_text("", "utf-8")
+    with pytest.raises(TokenizerLoadError, match="save_pretrained"):
+        load_tokenizer(tmp_path)

@@ -1,0 +1,123 @@
+"""Folders of tokenizer classes that build their tokenizer; transformers says what it should be."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import random
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamdec import DecodeStream, HybridTokenizer, load_tokenizer
+from streamdec.errors import StreamdecWarning
+from streamdec.folders.tokenizer_config import ROLES
+from streamdec.tokenizers._base import BaseTokenizer
+from tests.support.files import write_json
+
+GOLDENS = Path(os.environ.get("CLASS_GOLDENS", Path(__file__).parent / "data" / "classes.jsonl"))
+"""Made by ``scripts/make_class_goldens.py``."""
+FACTS, *LINES = [json.loads(line) for line in GOLDENS.read_text("utf-8").splitlines()]
+ROWS = [row for row in LINES if "config" in row]
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+FOLDERS = [row for row in LINES if "folder" in row and Path(SHARED, row["folder"]).is_dir()]
+FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
+
+
+def load(folder: Path) -> BaseTokenizer:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StreamdecWarning)
+        return load_tokenizer(folder, fast="off")  # type: ignore[return-value]
+
+
+def drawn(row: dict[str, Any], path: Path) -> HybridTokenizer:
+    file, form = FACTS["files"][row["kind"]], row["form"]
+    write_json(path / "tokenizer_config.json", row["config"])
+    if form == "tokenizer.model":
+        (path / form).write_bytes(base64.b64decode(file))
+    elif form == "vocab.json":
+        write_json(path / form, file["model"]["vocab"])
+        merges = "".join(f"{a} {b}\n" for a, b in file["model"]["merges"])
+        (path / "merges.txt").write_text(f"#version: 0.2\n{merges}", "utf-8")
+    elif form == "vocab.txt":
+        words = "".join(f"{word}\n" for word in file["model"]["vocab"])
+        (path / form).write_text(words, "utf-8")
+    else:
+        write_json(path / form, file)
+    tokenizer = load(path)
+    assert isinstance(tokenizer, HybridTokenizer)
+    return tokenizer
+
+
+def seen(tokenizer: BaseTokenizer, ids: list[list[int]] | None = None) -> dict[str, Any]:
+    """Everything that the goldens have; ``ids`` are decoded after those of the texts."""
+    special = tokenizer.special_tokens
+    roles = {role: text for role in ROLES if (text := getattr(special, role)) is not None}
+    found = [list(tokenizer.encode(text).ids) for text in FACTS["texts"]] + (ids or [])
+    return {
+        "added": added(tokenizer),
+        "roles": {role: [text, tokenizer.token_to_id(text)] for role, text in roles.items()},
+        "ids": found,
+        "with_special": list(tokenizer.encode(FACTS["texts"][0], add_special_tokens=True).ids),
+        "text": [tokenizer.decode(i, skip_special_tokens=False) for i in found],
+        "skipped": [tokenizer.decode(i, skip_special_tokens=True) for i in found],
+    }
+
+
+def added(tokenizer: BaseTokenizer) -> dict[str, list[Any]]:
+    if not isinstance(tokenizer, HybridTokenizer):
+        return {}
+    tokens = tokenizer._tokenizer.get_added_tokens_decoder()
+    return {str(i): [getattr(t, flag) for flag in FLAGS] for i, t in sorted(tokens.items())}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['class']}-{row['form']}")
+def test_the_tokenizer_is_that_of_transformers(row: dict[str, Any], tmp_path: Path) -> None:
+    tokenizer = drawn(row, tmp_path)
+    changes = tokenizer.tokenizer_config_changes
+    assert changes is not None
+    if changes.not_followed:
+        assert row["class"] in changes.not_followed
+        return
+    assert changes.built_by == ("" if row["class"] == "TokenizersBackend" else row["class"])
+    found = seen(tokenizer, row["ids"][len(FACTS["texts"]) :])
+    assert {key: found[key] for key in found} == {key: row[key] for key in found}
+
+
+DIFFERENT = {"tokenizers/mistral-7b-sp-v1", "tokenizers/whisper-tiny"}
+"""The first has no tokenizer.json, and is as in sentencepiece; the class of the second decodes in a
+way of its own, which loading warns about."""
+
+
+@pytest.mark.parametrize("row", FOLDERS, ids=lambda row: row["folder"])
+def test_a_real_folder_is_that_of_transformers(row: dict[str, Any]) -> None:
+    folder = Path(SHARED, row["folder"])
+    tokenizer = load(folder)
+    draw = random.Random(1)
+    ids = [[draw.randrange(row["size"]) for _ in range(12)] for _ in range(4)]
+    found = {key: digest(value) for key, value in seen(tokenizer, ids).items()}
+    same = found == {key: row[key] for key in found}
+    assert same != (row["folder"] in DIFFERENT), found
+
+
+def digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
+
+
+@pytest.mark.parametrize("row", ROWS[::3], ids=lambda row: f"{row['class']}-{row['form']}")
+def test_a_stream_gives_the_whole_decode(row: dict[str, Any], tmp_path: Path) -> None:
+    tokenizer = drawn(row, tmp_path)
+    mode: Any = "exact" if tokenizer.rules is not None else "eager"
+    for ids in row["ids"]:
+        stream = DecodeStream(tokenizer, byte_fallback=mode)
+        assert "".join(map(stream.step, ids)) + stream.flush() == tokenizer.decode(ids)
+
+
+def test_only_what_can_be_followed_is_compared() -> None:
+    """Most rows must reach the comparisons."""
+    classes = {row["class"] for row in ROWS}
+    assert len(classes) > 20

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamdec.errors import TokenizerLoadError
+from streamdec.folders.folder_tokens import read_folder
+from tests.support.files import SHARED, write_json
+
+
+def test_what_it_says(tmp_path: Path) -> None:
+    write_json(
+        tmp_path / "tokenizer_config.json",
+        {
+            "added_tokens_decoder": {
+                "7": {"content": "<a>", "special": True},
+                "9": {"content": "<b>", "special": False},
+                "11": {"content": "<c>"},
+            },
+            "bos_token": "<a>",
+            "eos_token": {"content": "<c>"},
+            "mask_token": "<mask>",
+            "pad_token": None,
+            "auto_map": {"AutoTokenizer": ["tokenization_x.XTokenizer", None]},
+        },
+    )
+    tokens = read_folder(tmp_path)
+    found = {i: (token.content, token.special) for i, token in tokens.by_id().items()}
+    assert found == {7: ("<a>", True), 9: ("<b>", False), 11: ("<c>", True)}
+    assert tokens.roles == {"bos_token": "<a>", "eos_token": "<c>", "mask_token": "<mask>"}
+    assert tokens.code == "tokenization_x.XTokenizer"
+    assert tokens.is_remote
+
+
+def test_without_one_nothing_is_said(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer_config.json").mkdir()
+    tokens = read_folder(tmp_path)
+    assert (tokens.by_id(), tokens.roles, tokens.code, tokens.files) == ({}, {}, "", ())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        '{"a":' * 100_000,
+        '{"added_tokens_decoder": [1]}',
+        '{"added_tokens_decoder": {"-1": {"content": "<a>"}}}',
+        '{"added_tokens_decoder": {"x": {"content": "<a>"}}}',
+        '{"added_tokens_decoder": {"16777216": {"content": "<a>"}}}',
+        '{"added_tokens_decoder": {"' + "9" * 5000 + '": {"content": "<a>"}}}',
+        '{"added_tokens_decoder": {"1": {"content": ""}}}',
+        '{"added_tokens_decoder": {"1": 5}}',
+        '{"added_tokens_decoder": {"1": {"content": 5}}}',
+    ],
+)
+def test_what_is_wrong_is_named(content: str, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer_config.json").write_text(content, "utf-8")
+    with pytest.raises(TokenizerLoadError, match=r"tokenizer_config\.json") as caught:
+        read_folder(tmp_path)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "data", [{}, {"auto_map": 5}, {"auto_map": {"AutoTokenizer": 5}}, {"bos_token": 5}]
+)
+def test_what_says_nothing(data: Any, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer_config.json").write_text("\ufeff" + json.dumps(data), "utf-8")
+    tokens = read_folder(tmp_path)
+    assert (tokens.by_id(), tokens.roles, tokens.code) == ({}, {}, "")
+
+
+def test_a_real_one() -> None:
+    if not SHARED.exists():
+        pytest.skip("the folder of real tokenizers is not here")
+    tokens = read_folder(SHARED / "kimi-k2")
+    declared = tokens.by_id()
+    assert (declared[163_586].content, declared[163_586].special) == ("<|im_end|>", True)
+    assert "<|tool_call_begin|>" in {t.content for t in declared.values() if not t.special}
+    assert "tokenization_kimi" in tokens.code
+    assert tokens.roles["pad_token"] == "[PAD]"

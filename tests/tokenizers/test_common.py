@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from streamdec.errors import TokenizerLibraryError
+from streamdec.protocols import ByteFallback, Joined, LiteralReplace, Metaspace, TextRules
+from streamdec.tokenizers._common import (
+    canonical,
+    checked_ids,
+    fingerprint_of,
+    guarded,
+    packed,
+    sample_of,
+)
+
+
+class Panic(BaseException):
+    """As a panic of a Rust library arrives."""
+
+
+def fail(error: BaseException) -> None:
+    raise error
+
+
+def test_a_result_comes_through() -> None:
+    assert guarded(int, "ff", base=16) == 255
+
+
+@pytest.mark.parametrize("error", [Panic("index out of bounds"), KeyError("x"), MemoryError()])
+def test_every_failure_becomes_ours_with_its_cause(error: BaseException) -> None:
+    with pytest.raises(TokenizerLibraryError, match=f"fail: {type(error).__name__}") as caught:
+        guarded(fail, error)
+    assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()])
+def test_what_ends_the_program_comes_through(error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        guarded(fail, error)
+
+
+def test_ids_are_those_that_fit_into_32_bits() -> None:
+    for given in ([0, 2**32 - 1], (5,), range(3), b"ab", iter([1, 2]), [True]):
+        expected = [1, 2] if not hasattr(given, "__len__") else list(given)
+        assert checked_ids(given).tolist() == expected
+    for bad in ([-1], [2**32], ["1"], [1.0], [None]):
+        with pytest.raises(TokenizerLibraryError, match=r"ids are ints from 0 to 2\*\*32 - 1"):
+            checked_ids(bad)  # type: ignore[arg-type]
+
+
+def test_a_sample_has_some_of_each_kind() -> None:
+    assert sample_of([], [], 0) == []
+    assert sample_of([7], [3], 10) == list(range(10))
+    sample = sample_of(range(500_000, 501_000), range(90_000, 90_256), 400_000)
+    assert sample == sorted(set(sample))
+    assert {0, 90_000, 90_255, 500_000, 500_063} <= {*sample}
+    assert 500_064 not in sample
+    assert len(sample) < 64 + 256 + 140
+
+
+@dataclass(frozen=True)
+class Before:
+    name: str = "a"
+
+
+@dataclass(frozen=True)
+class After:
+    name: str = "a"
+    added_later: int = 0
+
+
+def test_a_field_at_its_default_leaves_no_trace() -> None:
+    assert canonical(Before("b")) == ["Before", {"name": "b"}]
+    assert canonical(After("b")) == ["After", {"name": "b"}]
+    assert canonical(After("b", 1)) == ["After", {"name": "b", "added_later": 1}]
+
+
+def test_rules_as_data() -> None:
+    rules = TextRules(ByteFallback(Metaspace("_")), (" ", 1), (LiteralReplace("a", "b"),))
+    fallback = ["ByteFallback", {"metaspace": ["Metaspace", {"replacement": "_"}]}]
+    replace = ["LiteralReplace", {"pattern": "a", "content": "b"}]
+    told = {"rule": fallback, "strip_left": [" ", 1], "replaces": [replace]}
+    assert canonical(rules) == ["TextRules", told]
+
+
+TABLE = (TextRules(Joined()), [0, 1], ["a", "b"], [0])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (TextRules(Joined("")), [0, 1], ["a", "b"], [0]),
+        (TextRules(Joined()), [0, 2], ["a", "b"], [0]),
+        (TextRules(Joined()), [0, 1], ["ab", ""], [0]),
+        (TextRules(Joined()), [0, 1], ["b", "a"], [0]),
+        (TextRules(Joined()), [0, 1], ["a", "b"], [1]),
+        (TextRules(Joined()), [0, 1], ["a", "b"], []),
+        (None, [0, 1], ["a", "b"], [0]),
+    ],
+)
+def test_another_table_has_another_fingerprint(
+    other: tuple[object, list[int], list[str], list[int]],
+) -> None:
+    assert fingerprint_of(*other) != fingerprint_of(*TABLE)
+
+
+def test_the_fingerprint_of_equal_tables_is_the_same_in_every_process() -> None:
+    """Whether the strings are interned and how often they are referred to does not matter."""
+    for one in (b"word".decode(), sys.intern("word")):
+        table: list[object] = [one, one, b"\xff", {1: one, 2**40: None}]
+        assert fingerprint_of(TextRules(Joined()), table, "") == "93b6298361fc39dc"
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ([], []),
+        ([""], ""),
+        (["a"], "a"),
+        (["a", "", "b"], "a\0\0b"),
+        (["\0"], ["\0"]),
+        (["a", "\0", "b"], ["a", "\0", "b"]),
+    ],
+)
+def test_texts_are_packed_if_they_can_be_told_apart(texts: list[str], expected: object) -> None:
+    assert packed(texts) == expected
