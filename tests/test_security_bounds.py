@@ -9,10 +9,10 @@ import re
 from pathlib import Path
 
 import pytest
-from streamdec.backends.sentencepiece_proto import MAX_MODEL
 
 from streamdec import StopConditions, TokenizerLoadError, detect_format, load_tokenizer
 from streamdec.core.stops.patterns import MAX_PARTS
+from streamdec.folders.sentencepiece_proto import MAX_MODEL
 from streamdec.preflight.snapshot import MAX_ENTRIES, MAX_TEMPLATES, open_snapshot
 from streamdec.preflight.templates import Templates
 from tests.cli.running import TOKENIZER

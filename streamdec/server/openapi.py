@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from streamdec.backends.tokenizer_report import versions_of
 from streamdec.integrations._json import Json
 from streamdec.server.guard import OPEN
 from streamdec.server.limits import ServerLimits
 from streamdec.server.parameters import ANTHROPIC, CHAT, COMPLETION, RESPONSES
+from streamdec.tokenizers.tokenizer_report import versions_of
 
 __all__ = ["openapi_document"]
 

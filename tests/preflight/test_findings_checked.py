@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from streamdec.backends.transformers_facts import facts
 
 from streamdec import load_tokenizer
+from streamdec.folders.transformers_facts import facts
 from streamdec.preflight import inspect
 from tests.preflight.changes import CASES, both, config, drop, entry, file, flag, own, say, template
 from tests.preflight.making import CHATML, Parts, control

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from streamdec.backends.tokenizer_config import read_object
 
 from streamdec import ChatTemplateError, TokenizerLoadError
 from streamdec.chat.sources import from_snapshot
+from streamdec.folders.tokenizer_config import read_object
 from streamdec.preflight import inspect
 from streamdec.tokenizers import folder_files
 from streamdec.tokenizers.folder_files import FileError, parse_json, read_file
