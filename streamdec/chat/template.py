@@ -74,7 +74,7 @@ class ChatTemplate:
             the local time.
         isolate: whether the template runs in a child process, with 2 seconds of processor time, 10
             seconds by the clock and 512 MiB of memory (see
-            ``docs/explanation/hostile-templates.md`` for macOS and Windows). Otherwise it runs in
+            ``docs/how-to/render-chat-templates.md`` for macOS and Windows). Otherwise it runs in
             this process, in jinja2's sandbox, as in transformers and vLLM. Then only the size of
             the template and of the output is limited, not its time and memory.
         fallback: with ``"simple"``, render a line of role and content for each message if

@@ -102,7 +102,9 @@ def test_the_broken_character_and_the_part_of_the_stop_are_marked(
 def test_the_picture_is_of_the_example_beside_it(
     drawn: str, script: dict[str, Any], library: Tokenizer
 ) -> None:
-    example, text = Page("README.md").examples[0]
+    readme = Page("README.md")
+    example, text = readme.examples[0]
+    assert script["recorded_versions"](drawn) in readme.text
     assert repr(script["TEXT"])[1:-1] in example
     assert text.startswith(_output(drawn, "streamdec"))
     ids = library.encode(script["TEXT"]).ids
