@@ -357,7 +357,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             "EncodeError",
             "the text has special tokens, which are forbidden in it: '<eos>'",
             '`special="forbid"` was set, and the text spells a special token.',
-            "../explanation/formats.md#text-of-strangers Untrusted text",
+            "../explanation/formats.md#special-tokens-in-untrusted-text Untrusted text",
         ),
         Message(
             "EncodeError",
