@@ -129,7 +129,7 @@ def test_what_the_sdist_is_to_have_is_there() -> None:
     included = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"]
     assert [path for path in included if not (ROOT / path).exists()] == []
     beside = {path.name for path in ROOT.glob("*.md")} | {"CITATION.cff", "noxfile.py"}
-    assert beside - {"README.md"} <= set(included)  # that one is in every sdist
+    assert beside <= set(included)
 
 
 # --- the description on a package index, and the workflow ---
