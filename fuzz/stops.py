@@ -33,11 +33,8 @@ def situation_of(case: Case) -> Situation:
         case.choice("byte_fallback", ["eager", "exact"]),
         case.choice("unknown_ids", ["skip", "error", "replace"]),
     )
-    exact = table.decoder == "byte_fallback" and options.byte_fallback == "exact"
-    conditions = _conditions(case)
-    if exact:  # the reference does not say what a sequence does that breaks a run
-        conditions = replace(conditions, stop_token_sequences=())
-    return Situation(table, conditions, _ids(case, "ids", 16), _ids(case, "prompt", 3), options)
+    ids, prompt = _ids(case, "ids", 16), _ids(case, "prompt", 3)
+    return Situation(table, _conditions(case), ids, prompt, options)
 
 
 def _ids(case: Case, name: str, most: int) -> tuple[int, ...]:

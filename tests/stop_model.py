@@ -771,8 +771,7 @@ class Reading:
             if self.may_begin(points, start, era) and self.may_become_hidden(points, start, era)
         )
         size = next(starts, len(points))
-        first = self.first_of_sequence(number, era)
-        if first is not None:
+        for first in self.firsts_of_sequences(number, era):
             # What the earlier tokens alone would have given is theirs.
             alone = self.decode(self.operations_before(first), closed=True)[0]
             cut = (
@@ -798,16 +797,17 @@ class Reading:
                 return True
         return False
 
-    def first_of_sequence(self, number: int, era: Era) -> int | None:
-        """The first token of the longest end of the ids that may become a hidden sequence."""
+    def firsts_of_sequences(self, number: int, era: Era) -> Iterator[int]:
+        """The first token of each end of the ids that may become a hidden sequence."""
         if self.model.shown:
-            return None
+            return
         for first in range(era.token, number):
             end = tuple(self.ids[first:number])
-            for sequence in self.conditions.stop_token_sequences:
-                if len(sequence) > len(end) and sequence[: len(end)] == end:
-                    return first
-        return None
+            if any(
+                len(each) > len(end) and each[: len(end)] == end
+                for each in self.conditions.stop_token_sequences
+            ):
+                yield first
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -875,7 +875,12 @@ class Reading:
         kept = len(points)
         if self.model.table.exact:  # what the tokens before it alone have given
             before = self.operations_before(first)
-            kept, points = len(self.decode(before)[0]), self.decode(before, closed=True)[0]
+            points = self.decode(before, closed=True)[0]
+            # What was decided since then, and is the same, was matched then.
+            pairs = zip(points, known, strict=False)
+            same = (one.text == other.text and other.last < first for one, other in pairs)
+            kept = sum(itertools.takewhile(bool, same))
+            kept = max(kept, len(self.decode(before)[0]))
         else:
             points = points + self.left_over(known, kept, count, first)
         finish, _ = self.read(points, kept, era, number)
@@ -1098,8 +1103,7 @@ def draw_conditions(
         max_tokens=high,
         ignore_eos=rng.random() < 0.1,
         eos_token_ids=some(0.15, draw_id),
-        # Sequences within an exact run that they break have open corners (proof.md): not drawn.
-        stop_token_sequences=() if bare.byte_fallback == "exact" else some(0.3, draw_sequence),
+        stop_token_sequences=some(0.3, draw_sequence),
         enable_stops_after=draw_marker(0.7) if gated else None,
         disable_stops_after=draw_marker(0.7) if gated else None,
         ignore_stops_between=sections,

@@ -152,8 +152,7 @@ class Machine(Walk):
         if in_stop:
             since.append(endings.origin_of_end(self._checkpoint(), in_stop))
         if len(jailed) > len(in_stop):  # the rest may belong to a sequence of ids
-            first = self._live[0]
-            since.append(first.place if first.origin is None else first.origin)
+            since += [each.oldest for each in self._live if each.oldest is not None]
         oldest = max(min(since, default=tokens), 0)
         return Withheld(num_bytes, len(jailed), tokens - oldest)
 
@@ -181,7 +180,7 @@ class Machine(Walk):
         """What may become a stop: the end of the text, and ids that may begin a sequence."""
         tail = self._matching.tail
         text = tail if isinstance(tail, str) else tail.text[tail.floor :]
-        return text, tuple(each.token_id for each in self._live)
+        return text, self._live[0].node.ids if self._live else ()
 
     @property
     def unknown_tokens(self) -> int:
@@ -265,7 +264,7 @@ class Machine(Walk):
         """
         table, stops = self._table, self._stops
         at, unknown, recorder = self._checkpoint(), self._unknown_tokens, self._recorder
-        live = [each.token_id for each in self._live]
+        live = list(self._live[0].node.ids) if self._live else []
         if live:  # as before the first of them, which are taken again
             first = self._live[0]
             at = first.before
@@ -363,7 +362,7 @@ class Machine(Walk):
                 raise ValueError("live tokens that begin no sequence")
             for token_id in live:
                 self._examine(token_id)
-            if [each.token_id for each in self._live] != live:
+            if not self._live or list(self._live[0].node.ids) != live:
                 raise ValueError("live tokens that begin no sequence")
 
     def __repr__(self) -> str:

@@ -28,8 +28,10 @@ __all__ = [
     "sections_for",
 ]
 
-MAX_KNOWN = 65_536
-"""Texts without markers that are known in one section; each takes about 200 bytes."""
+MAX_KNOWN = 32_768
+"""Texts that are known in one section; each takes some 200 bytes and its letters."""
+MAX_LENGTH = 128
+"""Code points of the longest text that is known; hardly a token has more."""
 MAX_SECTIONS = 64
 """Definitions of sections that are kept for one table."""
 
@@ -52,9 +54,10 @@ class KnownTexts(dict[str, "Chunk | None"]):
             known = NOTHING
         elif self._firsts.isdisjoint(text):
             known = in_section(self.section, text)
-        if len(self) >= MAX_KNOWN:
-            self.clear()
-        self[text] = known
+        if len(text) <= MAX_LENGTH:
+            if len(self) >= MAX_KNOWN:
+                self.clear()
+            self[text] = known
         return known
 
 

@@ -19,8 +19,8 @@ from streamdec.core.counting import code_points_in, count_of, text_in, tokens_in
 from streamdec.core.options import DEFAULT_OPTIONS, Options, Route
 from streamdec.core.provenance import BEFORE
 from streamdec.core.stops.conditions import StopConditions
-from streamdec.core.stops.endings import Checkpoint
 from streamdec.core.stops.gate import OPEN
+from streamdec.core.stops.sequences import Checkpoint
 from streamdec.core.stops.stop_set import Matching, StopSet
 from streamdec.core.table import Table
 from streamdec.core.token_ids import check_token_id

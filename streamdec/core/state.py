@@ -3,7 +3,7 @@
 Other modules define what the fields mean: the table of transitions (:mod:`streamdec.core.table`),
 the states of the stops (:mod:`streamdec.core.stops.stop_set`), the marks of withheld text
 (:mod:`streamdec.core.stops.marks`), the candidates of sequences of ids
-(:mod:`streamdec.core.stops.endings`), and the counters (:mod:`streamdec.core.counting`).
+(:mod:`streamdec.core.stops.sequences`), and the counters (:mod:`streamdec.core.counting`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from streamdec.core.counting import (
 from streamdec.core.provenance import BEFORE, State
 from streamdec.core.spans import Recorder
 from streamdec.core.stops.conditions import StopConditions
-from streamdec.core.stops.endings import Candidate, Checkpoint
 from streamdec.core.stops.marks import Marks, linked, newest
+from streamdec.core.stops.sequences import Candidate, Checkpoint
 from streamdec.core.stops.stop_set import Matching, StopSet
 from streamdec.core.stops.stop_sets import stop_set_for
 from streamdec.core.table import Row, Table
@@ -75,7 +75,7 @@ class StreamState(Counters):
     _shield: int
     """Code points that began in this token or an earlier one cannot be part of a stop."""
     _live: tuple[Candidate, ...]
-    """The last tokens, as far as they may begin a stop sequence."""
+    """The tokens that may begin a stop sequence, the oldest first."""
     _withheld: str | None
     """Decided text that is not output, while a sequence may begin; else None."""
 
@@ -97,7 +97,7 @@ class StreamState(Counters):
         self._table: Table = table
         self._stops: StopSet = stop_set_for(tokenizer, table, conditions)
         self._limit = conditions.max_tokens
-        self._primed: State = table.prime(prompt)
+        self._primed: State = table.state(table.row(table.prime(prompt)))  # one object for equals
         self._start = self._stops.after_prompt(tokenizer, prompt)
         self._num_prompt_tokens: int = len(prompt)
         self._recorder: Recorder | None = None

@@ -21,8 +21,9 @@ from streamdec.core.letters import LETTERS, MOVES
 from streamdec.core.provenance import Ages
 from streamdec.core.state import ENDED, StreamState
 from streamdec.core.stops import endings
-from streamdec.core.stops.endings import Candidate, Ending
+from streamdec.core.stops.endings import Ending
 from streamdec.core.stops.marks import Marks, linked, marks_of, tallied_marks
+from streamdec.core.stops.sequences import NO_SEQUENCES, Candidate
 from streamdec.core.stops.stop_set import Matching
 from streamdec.core.table import Row, Transition
 from streamdec.core.token_ids import MAX_TOKEN_ID, check_token_id
@@ -80,7 +81,7 @@ class Walk(StreamState):
     ) -> Chunk:
         """Take one token as text, never as an id that stops.
 
-        ``live``: the marks of the tokens that may begin a sequence, its own the last.
+        ``live``: the tokens that may begin a sequence, its own included.
         """
         chunk, letters, tally, _ = transition
         stops, matching, text = self._stops, self._matching, chunk.text
@@ -178,11 +179,10 @@ class Walk(StreamState):
         if read.turned:
             live = ()
         if live:
-            live = (*live[:-1], live[-1]._replace(text=text))
-            live = (endings.followed(live, self._table), *live[1:])
+            live = tuple(each.after(self._table, at, token_id, text) for each in live)
             if stops.hides:
                 decided = code_points_in(at.count) + len(text)
-                kept = max(kept, decided - live[0].limit)
+                kept = max(kept, decided - min(each.limit for each in live))
         everything = at.withheld + text
         size = len(everything) - kept
         out = chunk_of(everything[:size]) if size > 0 else NOTHING
@@ -220,22 +220,22 @@ class Walk(StreamState):
         index = tokens_in(at.count)
         early = index < stops.conditions.min_tokens
         live: tuple[Candidate, ...] = ()
-        if stops.has_sequences and matching.is_open:
+        if stops.sequences.children and matching.is_open:
             recorder = self._recorder and self._recorder.fork(index, settled=False)
-            live = (*self._live, Candidate(token_id, at, self._offsets(), recorder))
-            ids = [each.token_id for each in live]
-            size = stops.completed(ids)
-            if size and not early:
-                sequence = live[len(live) - size :]
-                ending = endings.by_sequence(stops, table, at, sequence, token_id)
-                return self._stopped(token_id, ending, sequence[0] if stops.hides else None)
-            live = live[len(live) - stops.begun(ids) :]
+            begun = (*self._live, Candidate(at, stops.sequences, self._offsets(), recorder))
+            nodes = [(each, each.node.children.get(token_id)) for each in begun]
+            live = tuple(each._replace(node=node) for each, node in nodes if node is not None)
+            complete = next((each for each in live if each.node.sequence is not None), None)
+            if complete is not None and not early:
+                ending = endings.by_sequence(stops, table, at, complete, token_id)
+                return self._stopped(token_id, ending, complete if stops.hides else None)
+            live = tuple(each for each in live if each.node.children)
         named = None if early else stops.named(matching, token_id)
         if named is not None:
             reason, hidden = named
             ending = endings.by_id(stops, table, at, token_id, reason, hidden=hidden)
             is_cut = hidden and stops.hides
-            return self._stopped(token_id, ending, Candidate(token_id, at) if is_cut else None)
+            return self._stopped(token_id, ending, Candidate(at, NO_SEQUENCES) if is_cut else None)
         transition, is_unknown = self._transition(token_id)
         text = transition[0].text
         turned = stops.turned(at.matching, token_id, text)

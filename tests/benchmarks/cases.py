@@ -32,7 +32,7 @@ from tests.benchmarks.common import (
     repeated,
     warm,
 )
-from tests.benchmarks.entrants import ColdTokenizer
+from tests.benchmarks.entrants import ColdTokenizer, Counting, LookUp
 from tests.benchmarks.entry_cases import ENTRY_CASES
 from tests.benchmarks.memory import bytes_per_stream
 from tests.benchmarks.peers.cases import PEER_CASES
@@ -55,7 +55,10 @@ FIRST_TEXT = "load_tokenizer to first text"
 
 
 def step(subject: Subject, effort: Effort, report: Report) -> None:
-    """A warm step beside the library's. Also of id 0 only, which is what NaN logits give."""
+    """A warm step beside the library's. Also of id 0 only, which is what NaN logits give.
+
+    Beside it, the least code that a step could be.
+    """
     workloads = {name: subject.pieces(name, effort.step_size)[0] for name in subject.texts}
     for name in workloads:
         share = subject.split_share(name)
@@ -66,10 +69,15 @@ def step(subject: Subject, effort: Effort, report: Report) -> None:
         warm(subject, [token_ids], report, f"step, {workload}")
         if text_of(subject.rival, token_ids) != subject.expected(token_ids):
             report.note(f"{subject.name}, {workload}: the text of {HF} is not decode's")
-        entrants: list[Entrant] = [subject.ours, subject.rival]
+        least = [LookUp(subject.tokenizer), Counting(subject.tokenizer)]
+        for each in least:
+            compare(subject, each, token_ids, report, f"step, {workload}, {each.name}")
+        entrants: list[Entrant] = [subject.ours, subject.rival, *least]
         samples = race(entrants, [token_ids] * effort.step_streams, effort.rounds)
         add = partial(report.add, subject.name, f"step, {workload}")
         add(f"{OURS} / {HF}", samples.ratio(OURS, HF), "x", floor=STEP_FLOORS.get(subject.rule))
+        for each in least:
+            add(f"{each.name} / {HF}", samples.ratio(each.name, HF), "x")
         for entrant in entrants:
             add(entrant.name, samples.time(entrant.name), "ns")
 

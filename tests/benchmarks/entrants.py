@@ -1,5 +1,6 @@
-"""The contestants that only the benchmark of the repository has: cold tokenizers and cold stops.
+"""The contestants that only the benchmark of the repository has.
 
+Cold tokenizers, cold stops, sections, and the least code that a step could be.
 The other ones are those of ``streamdec bench`` (:mod:`streamdec.bench.entrants`), and the engines'
 detokenizers in :mod:`tests.benchmarks.peers`.
 """
@@ -7,14 +8,30 @@ detokenizers in :mod:`tests.benchmarks.peers`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import SupportsIndex
 
 from tokenizers import Tokenizer
 
-from streamdec import DecodeStream, HuggingFaceTokenizer, StopConditions, StopSequenceDecoder
+from streamdec import (
+    DecodeStream,
+    HuggingFaceTokenizer,
+    SectionDecoder,
+    StopConditions,
+    StopSequenceDecoder,
+)
 from streamdec.bench.entrants import HF, OURS, Ours, Stopping
+from streamdec.core.letters import MOVES
 from streamdec.protocols import Decoder
 
-__all__ = ["NO_STOPS", "ColdStops", "ColdTokenizer", "stopping"]
+__all__ = [
+    "NO_STOPS",
+    "ColdStops",
+    "ColdTokenizer",
+    "Counting",
+    "LookUp",
+    "Sectioned",
+    "stopping",
+]
 
 NO_STOPS = f"{HF} (matches no stops)"
 
@@ -63,3 +80,59 @@ class ColdStops:
 
     def texts(self, token_ids: Sequence[int]) -> list[str]:
         return Stopping(self.tokenizer, StopConditions(self._draw())).texts(token_ids)
+
+
+class Sectioned(Stopping):
+    """streamdec with a section of reasoning, outside of it or inside; no marker ever comes."""
+
+    def __init__(self, tokenizer: Decoder, *, is_inside: bool) -> None:
+        super().__init__(tokenizer, StopConditions(), f"{'in' if is_inside else 'out'}side")
+        self._is_inside = is_inside
+
+    def open(self) -> SectionDecoder:
+        sections = {"reasoning": ("<think>", "</think>")}
+        return SectionDecoder(self.tokenizer, sections=sections, starts_inside=self._is_inside)
+
+
+# --- floors of the step ---------------------------------------------------------------------------
+
+
+class _LookUpStream(DecodeStream):
+    __slots__ = ()
+
+    def step(self, token_id: SupportsIndex) -> str:
+        chunk, letters, _, row = self._row[token_id]
+        if letters >= MOVES:
+            self._row = self._table.idle_row if row is None else row
+        text: str = chunk.text
+        return text
+
+
+class _CountingStream(DecodeStream):
+    __slots__ = ()
+
+    def step(self, token_id: SupportsIndex) -> str:
+        chunk, letters, tally, row = self._row[token_id]
+        if letters >= MOVES:
+            self._row = self._table.idle_row if row is None else row
+        self._tally += tally
+        text: str = chunk.text
+        return text
+
+
+class LookUp(Ours):
+    """A step that only looks up, in a warm table. It counts nothing and checks nothing."""
+
+    name = "a look-up"
+
+    def open(self) -> DecodeStream:
+        return _LookUpStream(self.tokenizer)
+
+
+class Counting(Ours):
+    """A step that looks up and counts. It checks nothing."""
+
+    name = "a look-up and a count"
+
+    def open(self) -> DecodeStream:
+        return _CountingStream(self.tokenizer)

@@ -108,6 +108,12 @@ GOALS: Sequence[Goal] = (
     _stops("ordinary", _COUNTS, "mix", 0.18),
     _stops("hard", ("4",), "code", 0.2),
     _stops("hard", ("1,000",), "code", 0.25),
+    Goal(
+        "a step with sections outside / inside one, code, beside a step",
+        2.5,
+        "×",
+        [("sections, code", f"{each}side / {OURS} without") for each in ("out", "in")],
+    ),
     _cold("ordinary", 0.45),
     _cold("hard", 0.6),
     Goal(

@@ -29,7 +29,7 @@ from tests.benchmarks.common import (
     role_markers,
     warm,
 )
-from tests.benchmarks.entrants import NO_STOPS, ColdStops, stopping
+from tests.benchmarks.entrants import NO_STOPS, ColdStops, Sectioned, stopping
 from tests.benchmarks.memory import bytes_per_stream, traced
 from tests.benchmarks.report import Report
 from tests.benchmarks.stops import HARD, ORDINARY
@@ -116,6 +116,22 @@ def _warm_sets(subject: Subject, token_ids: Sequence[int]) -> Iterator[StopSet[S
 
 def _name(kind: str, count: int) -> str:
     return f"{count:,} {kind} stops"
+
+
+def sections(subject: Subject, effort: Effort, report: Report) -> None:
+    """A warm step of a SectionDecoder, beside one without sections and stops."""
+    for workload in subject.texts:
+        where = f"sections, {workload}"
+        token_ids = subject.pieces(workload, effort.step_size)[0]
+        entrants = [Sectioned(subject.tokenizer, is_inside=each) for each in (False, True)]
+        for each in entrants:
+            warm(subject, [token_ids], report, f"{where}, {each.name}", each)
+        racing: list[Entrant] = [subject.ours, *entrants]
+        samples = race(racing, [token_ids] * effort.step_streams, effort.rounds)
+        for each in entrants:
+            ratio = samples.ratio(each.name, OURS)
+            report.add(subject.name, where, f"{each.name} / {WITHOUT}", ratio, "x")
+            report.add(subject.name, where, each.name, samples.time(each.name), "ns")
 
 
 def cold(subject: Subject, effort: Effort, report: Report) -> None:
@@ -443,6 +459,7 @@ def _race_neighbours(
 
 STOP_CASES: Mapping[str, Case] = {
     "stops": step,
+    "sections": sections,
     "stops-cold": cold,
     "stops-unseen": unseen,
     "stops-compile": compile_stops,

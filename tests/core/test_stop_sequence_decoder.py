@@ -15,6 +15,7 @@ from streamdec import (
     StopRegexTimeoutError,
     StopSequenceDecoder,
 )
+from streamdec.chunks import Withheld
 from streamdec.core.counting import MOST_TALLIED
 from streamdec.core.stops import regex_matcher
 from streamdec.protocols import BPESuffix, ByteFallback, Metaspace, TextRules
@@ -70,6 +71,18 @@ def test_a_shown_sequence_within_a_run_begins_with_the_token_of_its_first_charac
     assert decoder.step_batch([0, 1, 2, 3, 4]).text == "b你a"
     assert decoder.match is not None
     assert (decoder.match.start, decoder.match.end, decoder.match.tokens_before) == (1, 3, 1)
+
+
+def test_output_is_what_the_tokens_before_each_possible_sequence_give() -> None:
+    """Byte 3 makes the run invalid. The bytes before it alone are "é", so no U+FFFD may be out."""
+    pieces = [b"<0xC3>", b"<0xA9>", b"<0xAD>", b"<0xB8>"]
+    tokenizer = MockTokenizer.from_tokens(pieces, (), "byte_fallback")
+    conditions = StopConditions(stop_token_sequences=[[1, 2, 3, 0], [2, 3]])
+    decoder = StopSequenceDecoder(tokenizer, conditions, byte_fallback="exact")
+    assert [decoder.step(token_id).text for token_id in (0, 1, 2)] == ["", "", ""]
+    assert decoder.withheld == Withheld(0, 3, 3)
+    assert decoder.fork().step(0).text == "\ufffd" * 4
+    assert decoder.fork().step(3) == Chunk("é", "stop", (2, 3))
 
 
 def test_a_last_token_whose_release_fails_was_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 r"""How a stream with stops ends: what is output, and where in the text the stop stands.
 
-In: a :class:`Checkpoint`, all that a stream knows at one moment. Out: an :class:`Ending`. Nothing
+In: a :class:`~streamdec.core.stops.sequences.Checkpoint`, all that a stream knows at one moment.
+Out: an :class:`Ending`. Nothing
 here changes a stream, so an end that raises (a pattern that takes too long) leaves the stream as it
 was. Positions are counts (:mod:`streamdec.core.counting`) of the whole generated text.
 
@@ -16,34 +17,25 @@ read, and where it is cut:
 * *An id that stops by itself.* All that the tokens before it left is released, as above. The text
   of the id itself is not read. It is output if the stop is visible. Where an earlier token began
   its first character, :class:`~streamdec.core.provenance.Parted` says which part is whose.
-* *A sequence of ids.* It is cut before the first byte of its first token, but its first token looks
-  like any other until the last one comes. So each token that may begin a sequence is a
-  :class:`Candidate`. It keeps the checkpoint before the token, and how much of the text decided
-  since then has no byte of the token. That much may be output. The rest is withheld until another
-  token shows that there is no sequence. If the sequence is complete, the stream ends as if nothing
-  had followed that checkpoint.
+* *A sequence of ids.* It is cut before the first byte of its first token, as if nothing had
+  followed the checkpoint before it (:mod:`streamdec.core.stops.sequences`).
 
-**A worked example.** The stop is the sequence of ids 1, 2. Token 1 completes the character that
-token 0 began. That character must not be output before it is known whether token 2 follows:
+**A worked example.** Id 1 is a stop. It completes the character that token 0 began:
 
 >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
->>> tokenizer = MockTokenizer.from_tokens([b"caf\xc3", b"\xa9 ", b"au", b"lait"])
->>> conditions = StopConditions(stop_token_sequences=[[1, 2]])
->>> decoder = StopSequenceDecoder(tokenizer, conditions)
->>> decoder.step(0).text, decoder.step(1).text, decoder.pending_text
-('caf', '', 'é ')
->>> decoder.fork().step(3).text                     # no sequence: the withheld text is output
-'é lait'
->>> decoder.step(2).text, decoder.match.start       # the sequence: token 0 was the last
-('\ufffd', 4)
+>>> tokenizer = MockTokenizer.from_tokens([b"caf\xc3", b"\xa9!"])
+>>> def end(conditions):
+...     decoder = StopSequenceDecoder(tokenizer, conditions)
+...     return decoder.step(0).text, decoder.step(1).text, decoder.match.start
+>>> end(StopConditions(stop_token_ids=[1]))          # hidden: as if nothing followed token 0
+('caf', '\ufffd', 4)
+>>> end(StopConditions(visible_stop_token_ids=[1]))  # visible: its own text is output
+('caf', 'é!', 3)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
-from os.path import commonprefix
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from streamdec.chunks import StopReason
 from streamdec.core import provenance
@@ -53,75 +45,19 @@ from streamdec.core.counting import (
     tokens_in,
 )
 from streamdec.core.provenance import Ages
-from streamdec.core.spans import Recorder
 from streamdec.core.stops.marks import origin_of
-from streamdec.core.stops.stop_set import Matching, Read, StopSet
+from streamdec.core.stops.sequences import Candidate, Checkpoint
+from streamdec.core.stops.stop_set import Read, StopSet
 from streamdec.core.table import Table
-from streamdec.errors import RewriteError
 
 __all__ = [
-    "Candidate",
-    "Checkpoint",
     "Ending",
     "at_release",
     "by_id",
     "by_sequence",
     "find",
-    "followed",
     "origin_of_end",
 ]
-
-
-class Checkpoint(NamedTuple):
-    """All that a stream with stops knows at one moment."""
-
-    state: Any
-    """Of the table."""
-    matching: Matching
-    withheld: str
-    """Decided text that is not output: what is jailed, and more while a sequence may begin."""
-    marks: tuple[int, ...]
-    """For each token of the jailed text: the count after its letters, its tokens included."""
-    shield: int
-    """Code points that began in this token or an earlier one cannot be part of a stop."""
-    count: int  # type: ignore[assignment]
-    """Of the tokens so far, and of the text that they decided."""
-
-
-class Candidate(NamedTuple):
-    """A token that may belong to a stop sequence, and the stream before it.
-
-    The fields from ``num_followed`` on are known of the first candidate alone: see ``followed``.
-    """
-
-    token_id: int
-    before: Checkpoint
-    offsets: tuple[int, int] = (0, 0)
-    """The stream's before it."""
-    recorder: Recorder | None = None
-    """A checkpoint of what the stream had recorded before it. Forks share it: it is not changed."""
-    text: str = ""
-    """The text that the token decided."""
-    num_followed: int = 0
-    """How many tokens, from this one on, the fields below take into account."""
-    since: str = ""
-    """The text that these tokens decided."""
-    before_it: int = 0
-    """How many of its first code points have no byte of the token or a later one."""
-    spared: int = 0
-    """How many of those may be output now: the earlier tokens alone would have given them."""
-    origin: int | None = None
-    """The token that began the first of the others."""
-
-    @property
-    def place(self) -> int:
-        """The index of the token."""
-        return tokens_in(self.before.count)
-
-    @property
-    def limit(self) -> int:
-        """The code point before which the text has no byte of the token or a later one."""
-        return code_points_in(self.before.count) + self.spared
 
 
 class Ending(NamedTuple):
@@ -178,47 +114,6 @@ def _text_count(count: int) -> int:
     return count - tokens_in(count)
 
 
-def followed(candidates: Sequence[Candidate], table: Table) -> Candidate:
-    """Return the first of ``candidates``, tokens in a row, with the text of all of them followed.
-
-    It keeps what it knows: while it stays the first, each token is followed once.
-    """
-    first = candidates[0]
-    for each in candidates[first.num_followed :]:
-        first = _advanced(first, table, each.before, each.token_id, each.text)
-    return first._replace(num_followed=len(candidates))
-
-
-def _advanced(
-    candidate: Candidate, table: Table, at: Checkpoint, token_id: int, text: str
-) -> Candidate:
-    """``candidate`` after ``token_id``, which decides ``text`` at ``at``."""
-    if not text:
-        return candidate
-    index, since = tokens_in(at.count), candidate.since + text
-    known = table.letters_before(at.state, token_id, index - candidate.place)
-    firsts = table.firsts(at.state, token_id, text)
-    alone: str | None = None
-    if known is None or table.waits(candidate.before.state):
-        # An earlier token whose bytes are held may give different text once this token follows.
-        alone = ""
-        with suppress(RewriteError):
-            alone = table.flush(candidate.before.state)
-    common = len(since)
-    if alone is not None:
-        common = len(commonprefix([alone, since]))  # noqa: RUF071 (letters, not paths)
-    size = candidate.before_it
-    if known is None:
-        size = max(size, common)
-    elif size == len(candidate.since):
-        size += known
-    origin = candidate.origin
-    if origin is None and size < len(since):
-        origin = index - firsts[size - len(candidate.since)]
-    spared = max(candidate.spared, min(size, common))
-    return candidate._replace(since=since, before_it=size, spared=spared, origin=origin)
-
-
 # --- the ends -------------------------------------------------------------------------------------
 
 
@@ -256,15 +151,10 @@ def by_id(
 
 
 def by_sequence(
-    stops: StopSet,
-    table: Table,
-    at: Checkpoint,
-    sequence: Sequence[Candidate],
-    token_id: int,
+    stops: StopSet, table: Table, at: Checkpoint, first: Candidate, token_id: int
 ) -> Ending:
-    """Return the end by ``sequence``, the last of which is ``token_id``."""
-    ids = tuple(each.token_id for each in sequence)
-    first = followed(sequence[:-1], table) if len(sequence) > 1 else sequence[0]
+    """Return the end by a sequence, which began with ``first`` and ends in ``token_id``."""
+    ids = first.node.sequence
     index = tokens_in(at.count)
     if not stops.hides:
         text, found, parted = _parted(stops, table, at, token_id)

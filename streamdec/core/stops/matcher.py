@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 __all__ = [
     "Hit",
@@ -39,8 +39,6 @@ __all__ = [
     "StopStrings",
     "proper_prefix_test",
 ]
-
-S = TypeVar("S", str, tuple[int, ...])
 
 MOST_IN_PREFIXES = 2**20
 """Code points squared up to which a set of all prefixes is made. Of one long stop it is half as
@@ -198,19 +196,19 @@ class StopStrings:
         return data
 
 
-def proper_prefix_test(stops: frozenset[S]) -> Callable[[S], bool]:
-    """Return a test whether a text (or ids; not empty) is a proper prefix of one of ``stops``."""
+def proper_prefix_test(stops: frozenset[str]) -> Callable[[str], bool]:
+    """Return a test whether a text (not empty) is a proper prefix of one of ``stops``."""
     if sum(len(stop) ** 2 for stop in stops) > MOST_IN_PREFIXES:
         return _bisecting(sorted(stops))
     return _learning(stops)
 
 
-def _proper_prefixes(stops: frozenset[S]) -> set[S]:
+def _proper_prefixes(stops: frozenset[str]) -> set[str]:
     return {stop[:size] for stop in stops for size in range(1, len(stop))}
 
 
-def _bisecting(ordered: list[S]) -> Callable[[S], bool]:
-    def begins(text: S) -> bool:
+def _bisecting(ordered: list[str]) -> Callable[[str], bool]:
+    def begins(text: str) -> bool:
         place = bisect_left(ordered, text)
         if place < len(ordered) and ordered[place] == text:
             place += 1
@@ -219,11 +217,11 @@ def _bisecting(ordered: list[S]) -> Callable[[S], bool]:
     return begins
 
 
-def _learning(stops: frozenset[S]) -> Callable[[S], bool]:
+def _learning(stops: frozenset[str]) -> Callable[[str], bool]:
     """A sorted list at first; the set of all prefixes once that has paid for itself."""
     test, asked, most = _bisecting(sorted(stops)), 0, sum(map(len, stops))
 
-    def begins(text: S) -> bool:
+    def begins(text: str) -> bool:
         nonlocal test, asked
         asked += 1
         if asked == most:

@@ -52,9 +52,10 @@ from streamdec.chunks import NOTHING, Chunk, StopReason, chunk_of
 from streamdec.core.letters import LETTERS, MOVES, NAMED, SLOW, letters_of
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.stops.gate import OPEN, Gate, PromptMarkers, gate_of
-from streamdec.core.stops.matcher import Hit, Matcher, proper_prefix_test
+from streamdec.core.stops.matcher import Hit, Matcher
 from streamdec.core.stops.patterns import read_patterns
 from streamdec.core.stops.regex_matcher import matcher_of
+from streamdec.core.stops.sequences import Node, tree_of
 from streamdec.core.table import Table
 from streamdec.protocols import Decoder
 
@@ -180,12 +181,9 @@ class StopSet:
 
     __slots__ = (
         "_alert",
-        "_begins",
         "_named",
         "_own_size",
         "_prompt_markers",
-        "_sequences",
-        "_sizes",
         "_states",
         "_weigh_at",
         "conditions",
@@ -198,6 +196,7 @@ class StopSet:
         "num_stored",
         "reads_all",
         "reads_text",
+        "sequences",
     )
 
     def __init__(
@@ -213,16 +212,15 @@ class StopSet:
         patterns = read_patterns(conditions.stop_regex, conditions.max_match_length)
         self.matcher: Matcher = matcher_of(hidden, visible, patterns, shown=shown)
         self.gate: Gate = gate_of(conditions, skipped)
-        self._sequences = frozenset(conditions.stop_token_sequences)
-        self._sizes = sorted({len(sequence) for sequence in self._sequences}, reverse=True)
-        self._begins = proper_prefix_test(self._sequences)
+        self.sequences: Node = tree_of(conditions.stop_token_sequences)
+        """The beginnings of the stop sequences of ids."""
         self._prompt_markers: PromptMarkers | None = None
         self._named = _named_stops(conditions, skipped)
         self.ids: frozenset[int] = frozenset(
             [
                 *self._named,
                 *conditions.eos_token_ids,
-                *(sequence[0] for sequence in self._sequences),
+                *self.sequences.children,
                 *self.gate.ids,
             ]
         )
@@ -397,25 +395,6 @@ class StopSet:
     def restarted(self, state: Matching) -> Matching:
         """Return the state after a release in ``state``."""
         return self.state(state.gate, self.matcher.restart(state.tail), "")
-
-    def completed(self, token_ids: Sequence[int]) -> int:
-        """Return the size of the longest sequence that ``token_ids`` end in; 0 without one."""
-        ids = tuple(token_ids)
-        sizes = (
-            size for size in self._sizes if size <= len(ids) and ids[-size:] in self._sequences
-        )
-        return next(sizes, 0)
-
-    def begun(self, token_ids: Sequence[int]) -> int:
-        """Return how many of the last of ``token_ids`` may begin a sequence."""
-        ids = tuple(token_ids)
-        starts = (start for start in range(len(ids)) if self._begins(ids[start:]))
-        return len(ids) - next(starts, len(ids))
-
-    @property
-    def has_sequences(self) -> bool:
-        """Whether there are stop sequences of ids."""
-        return bool(self._sequences)
 
     @property
     def hides(self) -> bool:
