@@ -40,12 +40,11 @@ def _of_versions(root: Path, tag: str, projects: dict[str, Any]) -> Iterator[str
             yield f"{path} has the version {project['version']}, not {version}"
         if path != "pyproject.toml" and f"streamdec=={version}" not in project["dependencies"]:
             yield f"{path} does not depend on streamdec=={version}"
-    files = ["CITATION.cff", *root.glob("plugins/*/streamdec_*/__init__.py")]
-    for path in files:
-        text = (root / path).read_text("utf-8")
+    for file in [root / "CITATION.cff", *sorted(root.glob("plugins/*/streamdec_*/__init__.py"))]:
+        text = file.read_text("utf-8")
         (found,) = re.findall(r"""^(?:version: |__version__ = ")([^"\n]+)""", text, re.MULTILINE)
         if found != version:
-            yield f"{(root / path).relative_to(root)} has the version {found}, not {version}"
+            yield f"{file.relative_to(root)} has the version {found}, not {version}"
 
 
 def _of_changelog(text: str, version: str) -> Iterator[str]:

@@ -115,7 +115,7 @@ class TokenizersDecodeStream:
             raise _invalid_prefix(error) from error
 
     def _take(self, tokenizer: Any) -> None:
-        """Begins the stream, or goes on with another tokenizer that decodes alike."""
+        """Begins the stream, or continues with another tokenizer that decodes alike."""
         wrapper = decoder_for(tokenizer)
         stream: Any
         if self._stream is not None:
@@ -171,7 +171,7 @@ def _unpickled(
     skip_special_tokens: bool,
     stream: DecodeStream | None,
 ) -> TokenizersDecodeStream:
-    """A stream as it was pickled; it goes on with the tokenizer of its next step."""
+    """A stream as it was pickled; it continues with the tokenizer of its next step."""
     made: TokenizersDecodeStream = object.__new__(kind)
     made._prompt, made._skip_special_tokens = prompt, skip_special_tokens
     made._tokenizer, made._stream, made._step = _NONE_YET, stream, None

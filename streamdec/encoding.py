@@ -63,7 +63,7 @@ class Encoding:
 
     Args:
         ids: integers, or their buffer: four bytes each, little-endian.
-        text: what was encoded, None if nobody knows; it is kept.
+        text: the encoded text, or None if it is not known; it is kept.
         source: the tokenizer; it is kept too.
         add_special_tokens: whether special tokens were added around it.
         special: what became of special tokens in it.

@@ -1,8 +1,8 @@
 """Locks that a fork does not leave locked.
 
-A forked child has the locks of its parent as they were, and of its threads only the one that
-forked: what another one held at that moment nobody in the child would ever release. The standard
-library's logging makes new locks in the same way.
+A forked child has copies of its parent's locks, but only the thread that forked. A lock that
+another thread held at that moment would never be released in the child. So the child gets new
+locks, as in the standard library's logging.
 """
 
 from __future__ import annotations

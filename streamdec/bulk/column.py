@@ -1,7 +1,6 @@
 """A column of token ids: any kind of Arrow array of lists in, flat ids and where rows begin out.
 
-Whatever is wrong is named with its row and its place in the row; of what comes out, every value is
-a token id.
+An error names the row and the place in the row. Every value of the result is a valid token id.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Column(NamedTuple):
     offsets: Any
     """An int64 array: where each row begins in ``values``, and where the last one ends."""
     valid: Any
-    """A boolean array: which rows are none of null; None if all are."""
+    """A boolean array: which rows are not null; None if no row is null."""
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -118,7 +117,7 @@ def in_row(row: int) -> Iterator[None]:
 
 
 def column_of(array: Any, first_row: int = 0) -> Column:
-    """``array``, of whatever kind of lists, as a Column; rows are counted from ``first_row``.
+    """``array``, of any kind of lists, as a Column; rows are counted from ``first_row``.
 
     Raises TokenIdError if it is no array of lists of integers, or for a null in a row;
     TokenIdError for what is out of range.

@@ -1,4 +1,4 @@
-"""The bytes of tokens in, the span of each token in the text out (law 17)."""
+"""The bytes of tokens in, the span of each token in the text out (guarantee 17)."""
 
 from __future__ import annotations
 

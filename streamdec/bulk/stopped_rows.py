@@ -1,7 +1,7 @@
 """Flat token ids in; texts that end at a stop out, and where each of them ends.
 
-What comes out is what :class:`~streamdec.StopSequenceDecoder` gives: a stop is found whatever
-tokens spell it, and ends at the token at which it would have ended live, as runs of byte tokens are
+The results equal those of :class:`~streamdec.StopSequenceDecoder`: a stop is found in any split
+into tokens, and a row ends at the token at which a live stream would end. Runs of byte tokens are
 not withheld until they close (``byte_fallback="eager"``).
 
 Most rows have no stop in their text: they end by an id, by their length or not at all. Those are

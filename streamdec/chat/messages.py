@@ -95,7 +95,7 @@ class ContinueFinal:
         return cls([*messages[:-1], {**given, **dict.fromkeys(fields, marked)}], text)
 
     def cut(self, rendered: str) -> str:
-        """``rendered`` up to where the message goes on. Raises :class:`ChatTemplateError`."""
+        """``rendered`` up to where the message continues. Raises :class:`ChatTemplateError`."""
         mark = _TAG.strip()
         if mark not in rendered or self.text.strip() not in rendered:
             raise ChatTemplateError(
@@ -109,7 +109,7 @@ class ContinueFinal:
 
 
 def _marked(value: Any, field: str) -> tuple[str, Any]:
-    """The text that goes on, and ``value`` with the mark at its end."""
+    """The text that continues, and ``value`` with the mark at its end."""
     if isinstance(value, str):
         return value, value + _TAG
     if type(value) not in (list, tuple):
@@ -145,7 +145,7 @@ _MEDIA = {
     "video_url": "video",
     "video": "video",
 }
-"""Kinds of parts that are none, and what a template calls them."""
+"""Other names of kinds of parts, and what a template calls them."""
 
 
 def openai_messages(

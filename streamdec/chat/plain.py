@@ -1,4 +1,4 @@
-"""Whatever callers put into messages, as plain JSON types.
+"""The values of messages as plain JSON types.
 
 In: messages, tools or variables with objects of any class in them. Out: dicts, lists, tuples, str,
 int, float, bool and None alone. Objects have methods, and a template can call them; what is no data

@@ -132,8 +132,8 @@ def _before(end: re.Pattern[str], text: str) -> str:
 def _entries(section: str, *, nested: bool) -> dict[str, str]:
     """``name: description`` from the lines of a section.
 
-    A description goes on until the next line that begins as an entry does; with ``nested``, one
-    that is indented deeper than the entry goes on too.
+    A description continues until the next line that begins as an entry does; with ``nested``, one
+    that is indented deeper than the entry continues too.
     """
     found: dict[str, list[str]] = {}
     current: list[str] | None = None
@@ -146,7 +146,7 @@ def _entries(section: str, *, nested: bool) -> dict[str, str]:
             depth, current = entry[1], [entry[3].rstrip()] if entry[3].strip() else []
             found[entry[2]] = current
         elif current is not None:
-            # A name alone on its line has its description on the next, whatever that looks like.
+            # A name alone on its line has its description on the next line, in any form.
             current.append(line.strip())
     return {name: " ".join(lines) for name, lines in found.items()}
 

@@ -221,7 +221,7 @@ def is_gguf_template(key: str) -> bool:
 
 
 def from_gguf(metadata: Mapping[str, Any], path: Path) -> Found | None:
-    """The templates in the metadata of the GGUF file ``path``; None if there are none.
+    """The templates in the metadata of the GGUF file ``path``; None without templates.
 
     ``tokenizer.chat_template`` is the default; others have their name after another dot.
     """
@@ -256,7 +256,7 @@ def special_tokens_of(folder: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def _text_of(path: Path) -> str:
-    """The template in ``path``: UTF-8, its lines ended by line feeds whatever they end with."""
+    """The template in ``path``: UTF-8, with line feeds as the ends of its lines."""
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(_MAX_TEMPLATE + 1)

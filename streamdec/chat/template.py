@@ -217,7 +217,7 @@ class ChatTemplate:
                 continues it: True, or the name of the field to continue.
             template_kwargs: variables of the template that came with a request (vLLM's
                 ``chat_template_kwargs``). ``chat_template``, ``tokenize`` and the names of the
-                other arguments are refused.
+                other arguments are rejected.
             kwargs: variables of the template. They replace special tokens of the same name.
 
         Raises :class:`~streamdec.ChatTemplateError` for an error in the template, and for messages
@@ -275,7 +275,7 @@ class ChatTemplate:
         variables = {**variables_of_request(template_kwargs), **kwargs}
         if continue_final_message and add_generation_prompt:
             raise ChatTemplateError(
-                "continue_final_message goes on with the last message, and add_generation_prompt "
+                "continue_final_message continues with the last message, and add_generation_prompt "
                 "begins another one: give one of them"
             )
         source, name = self._chosen(chat_template, tools is not None)

@@ -1,4 +1,4 @@
-"""Text in, text with literal replacements out, whatever the cuts.
+"""Text in, text with literal replacements out, for any cuts of the text.
 
 Each :class:`Rewriter` replaces one pattern as ``str.replace`` does, leftmost first, and withholds
 the longest tail that may still begin it. Several in a row are a cascade: each reads what the one

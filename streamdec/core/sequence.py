@@ -141,7 +141,7 @@ class Sequence:
         return Chunk("", finish_reason)
 
     def release(self) -> str:
-        r"""Return the text of what is held, which becomes part of ``text``; the sequence goes on.
+        r"""Return the text of what is held, which becomes part of ``text``; the sequence continues.
 
         As ``DecodeStream.release``; ``truncate`` to a place before it takes it back.
 
@@ -304,7 +304,7 @@ class Sequence:
     # --- copies
 
     def fork(self) -> Self:
-        """A sequence that goes on from here on its own; copies the ids and their texts."""
+        """A sequence that continues from here on its own; copies the ids and their texts."""
         other = object.__new__(type(self))
         other._stream = self._stream.fork()
         other._ids = self._ids.copy()

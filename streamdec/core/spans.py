@@ -1,4 +1,4 @@
-r"""Where each token stands in the text: spans (law 17).
+r"""Where each token stands in the text: spans (guarantee 17).
 
 **Theory.** Tokens own bytes, spans count code points, and a code point may have bytes of several
 tokens. So each token goes through three stages. It is *waiting* while the tokenizer's rule
@@ -367,7 +367,7 @@ class Recorder:
             self.spans.release(cast(ByteTable, self._table).rule.flush(state[0]))
 
     def release(self, state: State) -> None:
-        """What is held in ``state`` is output, and the stream goes on."""
+        """What is held in ``state`` is output, and the stream continues."""
         if self.spans is not None:
             rule = cast(ByteTable, self._table).rule
             data, after = rule.release(state[0])
@@ -385,7 +385,7 @@ class Recorder:
     # --- copies
 
     def fork(self, num_tokens: int, *, settled: bool = True) -> Recorder:
-        """Return a copy that goes on alone, of a stream of ``num_tokens``.
+        """Return a copy that continues alone, of a stream of ``num_tokens``.
 
         Without the ``settled`` spans it is a checkpoint, whose size does not grow with the stream.
         """

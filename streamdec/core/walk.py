@@ -337,7 +337,7 @@ class Walk(StreamState):
     # --- release
 
     def _release(self) -> Chunk:
-        """Output what is held and jailed; the stream goes on."""
+        """Output what is held and jailed; the stream continues."""
         if self._end is not None:
             raise FinishedError(
                 f"the stream has ended ({self._end.finish_reason}); reset() begins again"

@@ -9,11 +9,11 @@ __all__ = ["WarnOnce"]
 
 
 class WarnOnce:
-    """Knows what was said of which objects, for as long as these live.
+    """Remember which warnings were given for which objects, while the objects live.
 
-    An object is known by its identity. Of those that take no weak references nobody tells when one
-    is gone and another has its ``id``: the last ``most_kept`` of them are kept alive, so that none
-    can; what was said of others is forgotten, and is said again rather than not at all.
+    An object is identified by its ``id``. If an object has no weak references, its end is not
+    noticed, and another object may get its ``id``. So the last ``most_kept`` such objects are kept
+    alive. Older ones are forgotten, and their warnings are given again.
     """
 
     def __init__(self, most_kept: int = 8) -> None:

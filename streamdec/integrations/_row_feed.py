@@ -72,7 +72,7 @@ class RowFeed:
             self._wake()
 
     def close(self) -> None:
-        """Forgets what was not read, and whatever comes."""
+        """Forget the unread items, and all later ones."""
         with self._changed:
             self._is_closed = True
             self._waiting.clear()

@@ -18,8 +18,8 @@ def decoder_for(tokenizer: Any) -> Decoder:
 
     That is what is inside a fast tokenizer of transformers.
 
-    Whatever else has ``decode(ids, skip_special_tokens=...)`` is taken as it is. TypeError for what
-    has no ``decode``.
+    Any other object with ``decode(ids, skip_special_tokens=...)`` is used as it is. TypeError for
+    what has no ``decode``.
     """
     library = type(tokenizer).__module__.partition(".")[0]
     if library == "tokenizers" or hasattr(tokenizer, "backend_tokenizer"):

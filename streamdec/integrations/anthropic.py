@@ -227,7 +227,7 @@ class MessageEncoder(_Format):
         ]
 
     def fail(self, message: str = FAILED, *, kind: str = "api_error") -> Json:
-        """The event that breaks the message off, whatever was sent before.
+        """The event that aborts the message at any point.
 
         ``message`` and ``kind`` are those of
         :func:`~streamdec.integrations.anthropic.error_body`. Nothing is to be sent after it.

@@ -137,8 +137,8 @@ class TextWorker:
         """The handler: the objects of the answer to ``request``.
 
         Args:
-            request: as Dynamo gives it; with the state of another worker, its answer goes on.
-            context: Dynamo's; None for a call that nobody stops.
+            request: as Dynamo gives it; with the state of another worker, its answer continues.
+            context: Dynamo's; None for a call that is never cancelled.
 
         Raises SnapshotError for a state that is none, or of another tokenizer; and what the engine
         raises, after the text before it.
@@ -280,7 +280,7 @@ async def resuming(
     Args:
         call: asks a worker, as ``client.generate`` of Dynamo does: called with the request, gives
             an async iterator of objects, or what is awaited for one. Workers must be resumable.
-        request: what is asked. A worker that goes on finds the state of the one before in it.
+        request: what is asked. A worker that continues finds the state of the one before in it.
         retries: how often another worker is asked at most.
         errors: what a dead worker raises. One whose answer ends too early counts as dead.
 

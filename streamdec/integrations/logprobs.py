@@ -108,7 +108,7 @@ class LogprobTracker:
     * The bytes of a token are those that it gave: of the half of a character the half, of the first
       token without the space that is stripped from it. A character that the prompt began has the
       bytes of generated tokens alone. (A run that ``byte_fallback="exact"`` finds broken has those
-      of its U+FFFD.) On the windowed route there are none.
+      of its U+FFFD.) The windowed route has no such bytes.
 
     Args:
         decoder: a StopSequenceDecoder at its beginning, or what stands before one.

@@ -1,11 +1,12 @@
 """Reads from a request of OpenAI, vLLM or SGLang when its stream ends.
 
 One table for each family of requests maps its keys to the arguments of
-:class:`~streamdec.StopConditions`. Other keys that would end a stream are refused by name: an error
-is better than a stream that ends in another place than was asked for. All other keys are ignored:
-messages, sampling, ``detokenize=False``, and what only changes which ids the engine generates
-(``bad_words``, ``thinking_token_budget``, ``response_format``). ``skip_special_tokens`` is an
-option of the decoder. A request without a limit has none, whatever default its engine has.
+:class:`~streamdec.StopConditions`. Other keys that would end a stream are rejected by name: an
+error is better than a stream that ends in another place than was asked for. All other keys are
+ignored: messages, sampling, ``detokenize=False``, and keys that only change which ids the engine
+generates (``bad_words``, ``thinking_token_budget``, ``response_format``).
+``skip_special_tokens`` is an option of the decoder. A request without a limit has no
+limit, also if its engine has a default.
 
 >>> from streamdec.integrations.requests import from_openai, from_sglang
 >>> body = {"model": "tiny", "stop": ["User:"], "max_completion_tokens": 100}

@@ -231,6 +231,6 @@ def _listed(names: list[str], most: int = 5) -> str:
 
 
 def _shown(path: Path) -> str:
-    """``path`` for a message: quoted, whatever its bytes are, and not without end."""
+    """``path`` for a message: quoted, for any bytes, and limited in length."""
     text = repr(str(path))
     return text if len(text) <= 400 else f"{text[:400]}…'"

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["Models", "load_tokenizer"]
 
 SUPPORTED = (
-    "a Hugging Face tokenizer.json (whatever its name), a Tekken file, a tiktoken rank file, a "
+    "a Hugging Face tokenizer.json (of any name), a Tekken file, a tiktoken rank file, a "
     "SentencePiece model, a GGUF file, or a folder that has one"
 )
 

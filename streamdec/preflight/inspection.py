@@ -28,12 +28,12 @@ def inspect(
         path: the folder. Its files are read, each up to a size, and nothing in them is run but the
             chat template, which is rendered in a child process with little memory and time.
         engines: whose stop tokens are compared, each with a version after ``@`` or the newest that
-            is known. Rules about other readers fire all the same.
+            is known. Rules about other readers fire anyway.
         render: whether the chat template is rendered. Without it, findings that need its text are
             missing, among them ``EOS_TERMINATOR_NOT_STOPPED``.
 
     Raises :class:`~streamdec.TokenizerLoadError` for what is no folder, ValueError for an unknown
-    engine. Whatever is wrong in the folder is a finding. What each code means, and the source that
+    engine. Every fault of the folder is a finding. What each code means, and the source that
     it was read from, is in the reference of findings.
 
     >>> from streamdec.preflight import inspect

@@ -33,7 +33,7 @@ SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 
 
 def shown(value: Any) -> Any:
-    """A value of a file as it can be shown, whatever it is: small, and strict JSON.
+    """Any value of a file as it can be shown: small, and strict JSON.
 
     A value with more than one level, or many items, is shown as its kind and size.
     """

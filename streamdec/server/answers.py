@@ -199,7 +199,7 @@ class Answer:
                     self._step(chunk, index, num_tokens=decoder.num_tokens, **logprobs)
         except Exception as error:  # noqa: BLE001 (it is raised when all have ended)
             if index in ended:
-                self._note(error)  # the sample is complete all the same
+                self._note(error)  # the sample is complete anyway
                 return
             errors.append(error)
             assert self._generating is not None

@@ -122,7 +122,7 @@ def create_app(
         exception_handlers={HTTPException: _not_found},
         lifespan=routes.lifespan,
     )
-    # What is redirected goes to whatever host the client named.
+    # A redirect would go to any host that the client named.
     app.router.redirect_slashes = False
     app.state.front = front
     return app

@@ -54,7 +54,7 @@ class EngineRun:
         self.is_cancelled: Callable[[], bool] = bool
         """Whether the reader is cancelled. (The engine may also cancel something of its own.)"""
         self.outlives = False
-        """Whether the engine goes on without its reader: its thread, or its step."""
+        """Whether the engine continues without its reader: its thread, or its step."""
         self.ignores_cancellation = False
         """Whether the engine's step was left behind."""
         self._is_abandoned = False
@@ -79,7 +79,7 @@ class EngineRun:
             await self._bounded(self._closed())
 
     async def over(self) -> None:
-        """Wait until the engine has ended that goes on without its reader.
+        """Wait until the engine has ended that continues without its reader.
 
         Returns at once after ``abandon``.
         """
@@ -89,7 +89,7 @@ class EngineRun:
                 await self._waiter
 
     def abandon(self) -> None:
-        """Do not wait for an engine that goes on without its reader."""
+        """Do not wait for an engine that continues without its reader."""
         self._is_abandoned = True
         self._wake()
 
@@ -161,7 +161,7 @@ class EngineRun:
                 try:
                     sent = yield waits_for
                 except asyncio.CancelledError as error:
-                    waits_for = inner.throw(error)  # here the engine goes on
+                    waits_for = inner.throw(error)  # here the engine continues
                     num_cancellations += self.is_cancelled()
                     if num_cancellations > MOST_CANCELLATIONS:
                         self._leave(inner, waits_for)
@@ -181,7 +181,7 @@ class EngineRun:
         self._step = asyncio.ensure_future(self._outlive(inner, waits_for))
 
     async def _outlive(self, inner: Any, waits_for: Any) -> None:
-        with suppress(BaseException):  # nobody is interested any more
+        with suppress(BaseException):  # its result is not needed any more
             await _resumed(inner, waits_for)
             await self._closed()
         self._end()

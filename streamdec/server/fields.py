@@ -22,7 +22,7 @@ class Fields:
         self._within = within
 
     def get(self, name: str) -> Any:
-        """Whatever is there; None if nothing is."""
+        """The value of any type, or None."""
         return self.body.get(name)
 
     def wrong(self, name: str, wanted: str, code: str | None = None) -> RequestError:

@@ -84,9 +84,9 @@ def check_detokenizer(make: MakeDetokenizer, **options: Any) -> Report:
             NotImplementedError: then what needs the feature is skipped.
         options: those of :func:`checks`.
 
-    Raises TypeError if ``make`` cannot be called, ValueError and TypeError for options that are
-    none. By default a run is some 5,000 streams, and takes half a minute at most if the detokenizer
-    is quick; one that hangs hangs the run.
+    Raises TypeError if ``make`` cannot be called, ValueError and TypeError for unknown
+    options. By default a run is some 5,000 streams, and takes at most half a minute if the
+    detokenizer is quick; one that hangs hangs the run.
 
     >>> from streamdec.testing import check_detokenizer
     >>> class OneByOne:
@@ -127,7 +127,7 @@ def checks(
         seed: the same seed, the same examples (with the same versions of hypothesis and Python).
         max_examples: how many examples of each law on each tokenizer.
 
-    Raises ValueError for names in ``only`` that are none, or ``max_examples`` below 1; TypeError
+    Raises ValueError for unknown names in ``only``, or ``max_examples`` below 1; TypeError
     for a tokenizer that is none. Nothing is tried before a check is run.
 
     >>> from streamdec.testing import checks

@@ -283,7 +283,7 @@ def _read(token_ids: Iterable[SupportsIndex]) -> Iterable[SupportsIndex]:
     """The ids, so that they can be read twice; or what raises as they did when it is read."""
     try:
         return as_sequence(token_ids)
-    except Exception as error:  # noqa: BLE001 (whatever it is, it is the decoder's to raise)
+    except Exception as error:  # noqa: BLE001 (the decoder raised it)
         return _Unreadable(error)
 
 

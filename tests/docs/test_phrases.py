@@ -86,7 +86,8 @@ EVERYWHERE = {
     r"half (?:a|the) character(?!:)", r"whoever", r"what there is", r"\bfor ever\b", r"is none of",
     r"within a character", r"has (?:ended|begun) anew|\banew\b", r"\bhearsay\b|\bperhaps\b",
     r"\bof ours\b|\bof yours\b", r"\bwhole decode\b", r"\bgives? out\b|\bgiven out\b",
-    r"is told", r"is nothing\b",
+    r"is told", r"is nothing\b", r"whatever", r"\bnobody\b(?! finishes)", r"all the same\b",
+    r"\bgoes on\b(?! after)", r"\bare refused\b|\bis refused\b",
 }  # fmt: skip
 """Phrases that are gone from the source's docstrings, comments and messages.
 

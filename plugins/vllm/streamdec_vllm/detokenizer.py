@@ -210,7 +210,7 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
             self.token_ids.append(rest[0])
             return self.update(rest[1:], stop_terminated)
         name = type(error).__name__
-        say_once(f"vLLM's own detokenizer goes on with a request after a {name}", exc_info=error)
+        say_once(f"vLLM's own detokenizer continues with a request after a {name}", exc_info=error)
         try:
             self._hand_over()
         except Exception as second:

@@ -6,7 +6,7 @@ So a pattern never means something that only another engine makes of it. (Which 
 letters, digits, spaces, and equal but for their case, is for the engine to say.)
 
 A stop must be known to be complete at its last code point. What asks for the character after it,
-or depends on it, is refused.
+or depends on it, is rejected.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ UNTESTED = "(?:|(?!))"
 """Matches the empty text, and keeps ``regex`` from optimisations. Two are wrong: at the end of the
 text it leaves out a repeated part unless what comes after the repeat can follow, and it makes
 ``[^ab]`` of the alternatives ``[^a]|[^b]``. One is slow: the search for a partial match of a long
-run of characters takes time that is cubic in its length, whatever its timeout is."""
+run of characters takes time that is cubic in its length, with any timeout."""
 LONGEST_RUN = 16
 """Characters of a pattern in a row before UNTESTED."""
 NEVER = "can never match where it has (?!) or (?<!)"

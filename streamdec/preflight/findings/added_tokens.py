@@ -41,7 +41,7 @@ def _flags(view: View) -> Iterator[Finding]:
     found: dict[int, Evidence] = {}
     for entry in tokens.declared:
         other = own.get((entry.id, entry.content))
-        # With a role it becomes special whatever the config says.
+        # With a role it becomes special, also if the config says otherwise.
         effective = entry.special or entry.content in named
         if other is None or other.special == effective:
             continue
@@ -167,7 +167,7 @@ def _extra(view: View) -> Iterator[Finding]:
         below = any(engine.may_have_transformers_4 for engine in view.engines)
         evidence = Evidence(source, "/extra_special_tokens", value=f"a list of {len(extra)}")
         yield RULES["EXTRA_SPECIAL_TOKENS_LIST"](evidence, severity="error" if below else "info")
-    # With an object of names, the list is read all the same.
+    # With an object of names, the list is read anyway.
     if extra and additional and not isinstance(extra, dict):
         yield RULES["EXTRA_SPECIAL_SHADOWS_ADDITIONAL"](
             Evidence(source, "/extra_special_tokens", value=shown(_names(extra))),

@@ -58,7 +58,7 @@ def _sets(view: View) -> Iterator[Finding]:
             *(view.seen(found) for found in view.stop.values()),
             engines=tuple(dict.fromkeys(found.engine for found in view.stop.values())),
         )
-    # A tokenizer whose end has no known id has one all the same.
+    # A tokenizer whose end has no known id has one anyway.
     if not any(found.ids or found.unresolved for found in view.stop.values()) and view.stop:
         yield RULES["EOS_MISSING_EVERYWHERE"](
             Evidence(note="no source declares one", value=sorted(view.stop))
@@ -175,7 +175,7 @@ def _others(view: View) -> Iterator[Finding]:
 def _declared_role(view: View, name: str) -> Iterator[tuple[str, tuple[frozenset[int], Evidence]]]:
     """Each file that declares the ids of a role, with what it declares."""
     role = view.tokens.roles.get(name)
-    # A default of the tokenizer class is nobody's declaration, but it is what pads.
+    # No file declares the default of the tokenizer class, but it is used as padding.
     if role is not None and (role.pointer or name == "pad_token"):
         found = view.tokens.resolve(role.text)
         if found.id is not None:
