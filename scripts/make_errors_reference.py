@@ -285,8 +285,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
     "Loading a tokenizer": (
         Message(
             "TokenizerLoadError",
-            "'…': No such file or directory; nor is it the name of a model that is known, or of an "
-            "encoding (…); nor does the Hub help: …",
+            "'…': No such file or directory; it is not the name of a known model or "
+            "encoding (…); from the Hub: …",
             "The argument is not a path, and the name is not in the local caches. Downloads need "
             "`allow_download=True`.",
             "../explanation/formats.md#names Names",
