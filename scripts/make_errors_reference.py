@@ -71,21 +71,21 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "TokenIdError",
-            "token 0: the tokenizer has no id 77; unknown_ids='skip' would give nothing for it, "
-            "'replace' U+FFFD",
+            "token 0: the tokenizer has no id 77; unknown_ids='skip' outputs nothing for it, "
+            "'replace' outputs U+FFFD",
             'Only with `unknown_ids="error"`: the model\'s vocabulary is larger than the '
             "tokenizer's, or they do not belong together.",
             WRONG_MODEL,
         ),
         Message(
             "TypeError",
-            "token ids come as a list or an array, not as str",
+            "token ids must be a list or an array, not str",
             "Text, bytes, a dict or a set instead of ids.",
             LAWS,
         ),
         Message(
             "TypeError",
-            "an array of token ids has one dimension",
+            "an array of token ids must have one dimension, not 2",
             "An array or a tensor of a batch. Pass one row.",
             "../how-to/engines.md#transformers Around transformers",
         ),
@@ -177,14 +177,14 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "ValueError",
-            "stop_regex 'a*' may match the empty string, which is everywhere",
+            "stop_regex 'a*' may match the empty string, which would match everywhere",
             "The pattern needs a part that is not optional: `a+`.",
             STOPS,
         ),
         Message(
             "ValueError",
-            "stop_regex 'ab+' can match text of any length: max_match_length must say how much may "
-            "be withheld",
+            "stop_regex 'ab+' can match text of any length: set max_match_length, which bounds "
+            "what is withheld",
             "Set `max_match_length=`, or bound the pattern: `ab{1,20}`.",
             STOPS,
         ),
@@ -196,8 +196,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "ValueError",
-            "stop_regex 'a$' asks for the end of the text ($ or \\Z), which is not known while "
-            "text comes",
+            "stop_regex 'a$' uses $ or \\Z, but the end of the text is not known while it streams",
             "Use `\\n` for the end of a line.",
             STOPS,
         ),

@@ -600,13 +600,22 @@ class Model:
 
 
 def only_token(tokenizer: MockTokenizer, text: str) -> int | None:
-    """The token that the tokenizer's own encode gives for ``text``, between letters too."""
+    """The token that the tokenizer's own encode gives for ``text``, beside other letters too.
+
+    Reading: a word may always be part of a longer token.
+    """
     token_id = tokenizer.token_to_id(text)
+    if text[0].isalnum() or text[-1].isalnum():
+        return None
     try:
-        ids = tokenizer.encode(f"a{text}a", add_special_tokens=False).ids
+        for beside in ("a", " ", "\n", ".", "<"):
+            ids = tokenizer.encode(f"{beside}{text}{beside}", add_special_tokens=False).ids
+            if [each for each in ids if each == token_id] != [token_id]:
+                return None
+        ids = tokenizer.encode(text * 3, add_special_tokens=False).ids
     except EncodeError:
         return None
-    return token_id if token_id in ids else None
+    return token_id if ids == (token_id,) * 3 else None
 
 
 class Reading:

@@ -17,7 +17,9 @@ from streamdec.cli.loading import Loader, data_file, loading_options
 from streamdec.cli.progress import say
 from streamdec.cli.shared_options import collected, unknown_ids_option
 from streamdec.cli.statuses import DONE, INTERRUPTED, CannotBeginError
+from streamdec.cli.stop_options import markers_option
 from streamdec.core.options import UnknownIds
+from streamdec.core.stops.conditions import pairs_of
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
 from streamdec.preflight.stop_tokens import EosSources
@@ -169,13 +171,11 @@ def _check_names(
     help="An id that ends a stream; may be repeated. The default is that of "
     "generation_config.json, or else of the tokenizer.",
 )
-@click.option(
+@markers_option(
     "--reasoning-markers",
-    nargs=2,
-    multiple=True,
-    metavar="OPEN CLOSE",
-    help="Ignore the stops of requests in the model's reasoning, which is between these two texts, "
-    "such as '<think>' '</think>'; may be repeated.",
+    "Ignore the stops of requests in the model's reasoning, which is between these two texts, "
+    r"such as '<think>' '</think>'; may be repeated. \n, \t and \uXXXX are read as escapes, and \\ "
+    "as a backslash.",
 )
 @click.option(
     "--separate-reasoning",
@@ -258,6 +258,10 @@ def serve(
         raise click.UsageError("--text is for the replay, which --engine replaces")
     if separate_reasoning and not reasoning_markers:
         raise click.UsageError("--separate-reasoning needs --reasoning-markers")
+    try:
+        pairs_of("--reasoning-markers", reasoning_markers)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
     options = {} if chat_template is None else {"chat_template": chat_template}
     loaded: LoadedTokenizer
     if tokenizer is not None:

@@ -19,7 +19,14 @@ from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.token_ids import check_token_id
 
-__all__ = ["RAN_OUT", "cause_of_end", "parse_stop", "stop_option", "stop_options"]
+__all__ = [
+    "RAN_OUT",
+    "cause_of_end",
+    "markers_option",
+    "parse_stop",
+    "stop_option",
+    "stop_options",
+]
 
 RAN_OUT: FinishReason = "abort"
 """The reason that commands flush a stream with when there are no more ids."""
@@ -106,6 +113,18 @@ def stop_option(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., 
     )
 
 
+def markers_option(name: str, help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return an option of pairs of markers, each spelled like a stop."""
+    return click.option(
+        name,
+        nargs=2,
+        multiple=True,
+        metavar="OPEN CLOSE",
+        callback=_each(_parse_markers),
+        help=help_text,
+    )
+
+
 _OPTIONS = {
     "stop": stop_option(
         r"End before this text; may be given several times. \n, \t and \uXXXX are read as "
@@ -169,13 +188,9 @@ _OPTIONS = {
         callback=_one(parse_stop),
         help="Match no stops after this text.",
     ),
-    "ignore_stops_between": click.option(
+    "ignore_stops_between": markers_option(
         "--ignore-stops-between",
-        nargs=2,
-        multiple=True,
-        metavar="OPEN CLOSE",
-        callback=_each(_parse_markers),
-        help="Match no stops between these two texts, such as '<think>' '</think>'; may be given "
+        "Match no stops between these two texts, such as '<think>' '</think>'; may be given "
         "several times.",
     ),
     "starts_inside": click.option(

@@ -1,1 +1,1 @@
-"""The machines: no I/O, no clock, no third-party library."""
+"""Streams of token ids and of text. No I/O, and no other library (but ``regex`` for stop_regex)."""

@@ -127,7 +127,7 @@ class ByteTable(Table):
     # --- the end of the text, and its beginning
 
     def flush(self, state: State) -> str:
-        """Return the text that comes out because nothing follows."""
+        """Return the text that the end of a stream in ``state`` outputs."""
         rule_state, pending, tails, _ = state
         data = pending + self.rule.flush(rule_state)
         return self.replacers.flush(tails, self._final(data))

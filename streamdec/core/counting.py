@@ -25,6 +25,7 @@ from __future__ import annotations
 
 __all__ = [
     "INFINITE",
+    "MOST_COUNTED",
     "MOST_TALLIED",
     "TOKEN",
     "TOKEN_TALLY",
@@ -44,6 +45,10 @@ TOKEN = 1
 _CODE_POINT = 1 << 40
 _FURTHER_BYTE = 1 << 84
 """A byte that UTF-8 needs beyond one for each code point."""
+
+
+MOST_COUNTED = 2**40
+"""More tokens, code points or bytes than a stream may have."""
 
 
 def size_of(text: str) -> int:
@@ -82,6 +87,8 @@ _MOST_TEXT = 1_023
 _FURTHER_TALLIED = 2.0**20
 TOKEN_TALLY = 2.0**40
 """The tally of one token without text."""
+INFINITE = float("inf")
+"""The tally of a token whose text is too long for a tally."""
 # Nothing is carried from field to field, and nothing is rounded: a float has 53 bits.
 assert MOST_TALLIED * _MOST_TEXT < _FURTHER_TALLIED
 assert MOST_TALLIED * TOKEN_TALLY <= 2.0**53
@@ -93,15 +100,15 @@ _of_others: dict[float, float] = {}
 
 
 def tally_of(text: str) -> float:
-    """Return the tally of a token that gives ``text``; infinite if the text is too long for it."""
+    """Return the tally of a token that gives ``text``; INFINITE if the text is too long for it."""
     size = len(text)
     if size > _MOST_TEXT:
-        return float("inf")
+        return INFINITE
     if text.isascii():
         return _OF_ASCII[size]
     further = len(text.encode()) - size
     if further > _MOST_TEXT:
-        return float("inf")
+        return INFINITE
     tally = TOKEN_TALLY + further * _FURTHER_TALLIED + size
     return _of_others.setdefault(tally, tally) if size < 64 else tally
 
@@ -116,10 +123,6 @@ def counted(tally: float) -> int:
     tokens, text = divmod(tally, TOKEN_TALLY)
     further, size = divmod(text, _FURTHER_TALLIED)
     return int(tokens) + int(size) * _CODE_POINT + int(further) * _FURTHER_BYTE
-
-
-INFINITE = float("inf")
-"""The tally of a token whose text is too long for a tally."""
 
 
 class Counters:

@@ -1,8 +1,8 @@
-"""The machine under all streams: a walk, and what is asked of it.
+"""The machine under all streams: the interface of a Walk.
 
-DecodeStream and StopSequenceDecoder are this machine, with and without stops; a Sequence has one.
-How it takes a token is in :mod:`streamdec.core.walk`. Here is what streams and pools call, what
-users ask, and how a stream is copied and moved.
+DecodeStream and StopSequenceDecoder are machines without and with stops; a Sequence has a
+DecodeStream. :mod:`streamdec.core.walk` defines how a machine takes a token. This module has the
+methods for streams and pools, the properties for users, copies and snapshots.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class Machine(Walk):
     # --- copies
 
     def fork(self) -> Self:
-        """Return a stream that continues from here on its own: for several samples of one prompt.
+        """Return an independent copy of the stream: for several samples of one prompt.
 
         ``copy.copy`` and ``copy.deepcopy`` do the same; the tokenizer is shared.
         """
@@ -252,7 +252,7 @@ class Machine(Walk):
 
         It has the tokenizer's fingerprint, the options and conditions, and what is withheld; not
         the text that was output. 100 to 300 bytes (500 on the windowed route), more with
-        conditions, ``keep_tokens`` or ``spans``. The stream continues.
+        conditions, ``keep_tokens`` or ``spans``. The stream goes on.
 
         >>> from streamdec import DecodeStream, MockTokenizer
         >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
@@ -343,7 +343,7 @@ class Machine(Walk):
         recorder = fields.take("recorder", None)
         if recorder is not None:
             self._recorder = Recorder.load(table, self._primed, recorder, tokens)
-            if self._end is None and not self._recorder.fits(at.state):
+            if self._end is None and not self._recorder.fits(at.state, at.count):
                 raise ValueError("the spans are of another stream")
         self._count = at.count
         least = -min(self._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)

@@ -37,7 +37,7 @@ from os.path import commonprefix
 from typing import Any, NamedTuple, TypeAlias
 
 from streamdec.core import utf8
-from streamdec.core.replacers import Replacers
+from streamdec.core.replacers import Ages, Replacers
 from streamdec.core.token_rules.base import TokenRule
 
 __all__ = [
@@ -57,9 +57,6 @@ __all__ = [
     "released",
     "traced",
 ]
-
-Ages = tuple[int, ...]
-"""For each of some bytes or letters, how many tokens ago it came."""
 
 PROMPT_AGE = 1
 """Of what the prompt left unfinished."""

@@ -1,4 +1,4 @@
-"""Text in, text with literal replacements out, for any cuts of the text.
+"""Literal replacements in a text that comes in pieces.
 
 Each :class:`Rewriter` replaces one pattern as ``str.replace`` does, leftmost first, and withholds
 the longest tail that may still begin it. Several in a row are a cascade: each reads what the one
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from streamdec.core.options import Options
 from streamdec.protocols import LiteralReplace
 
-__all__ = ["CLEANED_UP", "CLEAN_UP_TOKENIZATION_SPACES", "Replacers", "replacers_of"]
+__all__ = ["CLEANED_UP", "CLEAN_UP_TOKENIZATION_SPACES", "Ages", "Replacers", "replacers_of"]
 
 CLEANED_UP = (
     (" .", "."),
@@ -35,7 +35,7 @@ CLEAN_UP_TOKENIZATION_SPACES = tuple(LiteralReplace(*pair) for pair in CLEANED_U
 
 
 Ages = tuple[int, ...]
-"""A number for each letter of a text."""
+"""For each of some bytes or letters, how many tokens ago it came."""
 
 
 def _held_length(pattern: str, text: str) -> int:
@@ -100,7 +100,7 @@ class Replacers:
     ) -> tuple[Ages, tuple[Ages, ...]]:
         """The ages of the letters that ``step`` (or ``flush``) gives, and of those in the tails.
 
-        ``ages`` are those of ``text``, ``tails_ages`` those of ``tails``: any number for a letter.
+        ``ages`` are those of ``text``, ``tails_ages`` those of ``tails``.
         """
         after = []
         for rule, tail, held in zip(self.rules, tails, tails_ages, strict=True):

@@ -42,12 +42,15 @@ from streamdec.chunks import NOTHING, Chunk, FinishReason, Withheld, joined, of_
 from streamdec.core import snapshots
 from streamdec.core.counting import code_points_in
 from streamdec.core.sections import (
+    NO_TEXT,
     Definition,
     KnownTexts,
+    OwnText,
     Sections,
     Turn,
     loaded_definition,
     loaded_marks,
+    loaded_text,
     loaded_turn,
     origins_of,
     released_origins,
@@ -62,8 +65,6 @@ from streamdec.errors import RewriteError, StreamdecError
 from streamdec.protocols import Decoder
 
 __all__ = ["SectionDecoder"]
-
-NONE_LEFT = 0, OPEN, -1
 
 Parts = list[tuple[str | None, str]]
 
@@ -87,8 +88,9 @@ class SectionDecoder(StopSequenceDecoder):
         sections: by name, an opening and a closing marker, each a text or an id; or a list of such
             pairs. A text may be that of a special token that is skipped.
         keep_markers: output the text of the markers, as part of their section.
-        starts_inside: True if the stream begins in the first section, False if outside, for any
-            prompt. None: the prompt decides.
+        starts_inside: True if the stream begins in the first section, False if outside, whatever
+            the prompt is. None: as the conditions say, if ``ignore_stops_between`` has the same
+            markers; otherwise the prompt decides.
         options: the options of decoding, as for StopSequenceDecoder.
 
     Raises what StopSequenceDecoder raises; TypeError and ValueError for sections that are no such
@@ -111,7 +113,7 @@ class SectionDecoder(StopSequenceDecoder):
     """
 
     __slots__ = (
-        *("_at", "_is_inside", "_keeps_markers", "_known", "_own_left", "_sections"),
+        *("_at", "_is_inside", "_keeps_markers", "_known", "_own", "_sections"),
         *("_starts_at", "_tail", "_tail_marks", "_turns"),
     )
 
@@ -125,8 +127,8 @@ class SectionDecoder(StopSequenceDecoder):
     _turns: tuple[Turn, ...]
     _known: KnownTexts | None
     """What texts give in this section; None if more must be looked at."""
-    _own_left: tuple[int, int, int]
-    """Code points to come that are the text of an id that is a marker; its section; its index."""
+    _own: OwnText
+    """The text of the last id that is a marker."""
     _is_inside: bool
     """Whether the unfinished character began with or before the last id that may be a marker."""
     _tail_marks: tuple[tuple[int, int], ...]
@@ -143,13 +145,16 @@ class SectionDecoder(StopSequenceDecoder):
         starts_inside: bool | None = None,
         **options: Any,
     ) -> None:
-        for name, value in (("keep_markers", keep_markers), ("starts_inside", starts_inside)):
-            if not isinstance(value, bool) and (name == "keep_markers" or value is not None):
-                raise TypeError(f"{name} must be True or False, not {value!r:.40}")
+        if not isinstance(keep_markers, bool):
+            raise TypeError(f"keep_markers must be True or False, not {keep_markers!r:.40}")
+        if starts_inside is not None and not isinstance(starts_inside, bool):
+            raise TypeError(f"starts_inside must be True, False or None, not {starts_inside!r:.40}")
         prompt = as_sequence(prompt_token_ids)
         self._at, self._starts_at, self._keeps_markers = OPEN, OPEN, keep_markers
         super().__init__(tokenizer, conditions, prompt, **options)
         self._sections = sections_for(tokenizer, self._table, sections)
+        if conditions.ignore_stops_between == self._sections.pairs and starts_inside is None:
+            starts_inside = conditions.starts_inside
         if starts_inside is None and prompt:
             self._starts_at = self._sections.prompt_markers.state_after(tokenizer, prompt)
         elif starts_inside:
@@ -161,7 +166,7 @@ class SectionDecoder(StopSequenceDecoder):
         super().reset()
         self._at, self._tail, self._turns = self._starts_at, "", ()
         self._tail_marks = ()
-        self._own_left = NONE_LEFT
+        self._own = NO_TEXT
         self._is_inside = False
         self._known = None
 
@@ -209,9 +214,7 @@ class SectionDecoder(StopSequenceDecoder):
     def _note_origins(self, origins: Sequence[int]) -> None:
         """Move the ids that may be markers behind code points which earlier tokens began."""
         self._turns = tuple(turn.after(origins) for turn in self._turns)
-        left, section, index = self._own_left
-        if index >= 0:
-            self._own_left = left + origins.count(index), section, index
+        self._own = self._own.after(origins)
 
     @property
     def _oldest_held(self) -> int:
@@ -220,7 +223,7 @@ class SectionDecoder(StopSequenceDecoder):
 
     def _note_inside(self) -> None:
         """Note whether what is held began with or before the last id that may be a marker."""
-        last = self._turns[-1].token_index if self._turns else self._own_left[2]
+        last = self._turns[-1].token_index if self._turns else self._own.token_index
         self._is_inside = self._end is None and last >= 0 and self._oldest_held <= last
 
     def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
@@ -265,6 +268,7 @@ class SectionDecoder(StopSequenceDecoder):
         self._read_piece(text, parts)
         if chunk.finish_reason is not None:
             self._release_tail(len(self._tail), parts)
+            self._turns, self._own = (), NO_TEXT  # a stop may have cut their text
         elif self._tail and (jailed := super().jailed):
             self._release_tail(len(self._tail) - self._needed(jailed), parts)
         if self._tail:
@@ -276,11 +280,10 @@ class SectionDecoder(StopSequenceDecoder):
 
     def _read_piece(self, text: str, parts: Parts) -> None:
         """Read ``text``, in which no id is a marker."""
-        left, section, index = self._own_left
-        if left:
-            self._own_left = max(left - len(text), 0), section, index
+        if left := self._own.left:
+            self._own = self._own._replace(left=max(left - len(text), 0))
             if self._keeps_markers:
-                parts.append((self._name_of(section), text[:left]))
+                parts.append((self._name_of(self._own.at), text[:left]))
             text = text[left:]
         while True:
             everything = self._tail + text
@@ -302,7 +305,7 @@ class SectionDecoder(StopSequenceDecoder):
         if after is None:
             return
         self._release_tail(len(self._tail), parts)
-        self._own_left = turn.size, after or self._at, turn.token_index
+        self._own = OwnText(turn.size, after or self._at, turn.token_index)
         self._at = after
 
     def _release_tail(self, size: int, parts: Parts) -> None:
@@ -341,7 +344,7 @@ class SectionDecoder(StopSequenceDecoder):
 
     def _note_known(self) -> None:
         """Note what texts give, unless anything waits."""
-        waits = self._tail or self._turns or self._own_left[0] or self._is_inside
+        waits = self._tail or self._turns or self._own.left or self._is_inside
         self._known = None if waits else self._sections.known[self._at]
 
     def _name_of(self, at: int) -> str | None:
@@ -364,7 +367,7 @@ class SectionDecoder(StopSequenceDecoder):
         return self._in_sections(chunk)
 
     def release(self) -> Chunk:
-        """Return what is held and jailed; the stream continues. See StopSequenceDecoder."""
+        """Return what is held and jailed; the stream goes on. See StopSequenceDecoder."""
         origins = self._origins_inside(goes_on=True)
         chunk = super().release()
         self._note_origins(origins)
@@ -376,7 +379,7 @@ class SectionDecoder(StopSequenceDecoder):
         return joined(released, of_parts(parts, NOTHING)) if parts else released
 
     def _origins_inside(self, *, goes_on: bool = False) -> list[int]:
-        """What ``_released`` returns for what is held, if an id that may be a marker is in it."""
+        """The origins of what is held, if an id that may be a marker is in it."""
         if not self._is_inside:
             return []
         state = self._table.state(self._row)
@@ -431,7 +434,7 @@ class SectionDecoder(StopSequenceDecoder):
     # --- copies
 
     def fork(self) -> Self:
-        """Return a stream that continues from here on its own."""
+        """Return an independent copy of the stream."""
         other = super().fork()
         for name in SectionDecoder.__slots__:
             setattr(other, name, getattr(self, name))
@@ -448,7 +451,7 @@ class SectionDecoder(StopSequenceDecoder):
             "at": self._at,
             "tail": self._tail,
             "turns": [list(turn) for turn in self._turns],
-            "own_left": None if self._own_left == NONE_LEFT else list(self._own_left),
+            "own_left": None if self._own == NO_TEXT else list(self._own),
             "marks": [list(mark) for mark in self._tail_marks] if self._tail else [],
         }
         return {**super().snapshot(), "sections": {key: own[key] for key in own if own[key]}}
@@ -479,12 +482,8 @@ class SectionDecoder(StopSequenceDecoder):
         self._turns = tuple(
             loaded_turn(each, ids, place, most, tokens) for each in own.take("turns", [])
         )
-        left, section, index = own.take("own_left", NONE_LEFT)
-        if not all(type(each) is int for each in (left, index)) or not (
-            0 <= left <= most and -1 <= index < max(tokens, 1)
-        ):
-            raise ValueError("own_left must be a count, a section and the index of a token")
-        self._own_left = left, self._checked_state(section), index
+        self._own = loaded_text(own.take("own_left", NO_TEXT), most, tokens)
+        self._checked_state(self._own.at)
         self._note_inside()
         own.done()
 

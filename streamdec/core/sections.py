@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -13,15 +14,18 @@ from streamdec.core.stops.conditions import pairs_of
 from streamdec.core.stops.gate import OPEN, Gate, PromptMarkers
 from streamdec.core.stops.stop_sets import skipped_ids
 from streamdec.core.table import Table
-from streamdec.errors import RewriteError
+from streamdec.errors import RewriteError, StreamdecWarning
 from streamdec.protocols import Decoder
 
 __all__ = [
+    "NO_TEXT",
     "Definition",
     "KnownTexts",
+    "OwnText",
     "Sections",
     "Turn",
     "loaded_marks",
+    "loaded_text",
     "loaded_turn",
     "origins_of",
     "released_origins",
@@ -68,14 +72,36 @@ class Sections:
         self, tokenizer: Decoder, table: Table, named: tuple[tuple[str, Pair], ...]
     ) -> None:
         self.named = named
-        pairs = [pair for _, pair in named]
+        self.pairs = pairs = tuple(pair for _, pair in named)
         texts = [marker for pair in pairs for marker in pair]
-        self.gate = Gate(pairs, OPEN, skipped_ids(tokenizer, table, texts))
+        skipped = skipped_ids(tokenizer, table, texts)
+        if table.options.skip_special_tokens:
+            _warn_of_skipped_parts(tokenizer, [each for each in texts if each not in skipped])
+        self.gate = Gate(pairs, OPEN, skipped)
         names = (None, *(name for name, _ in named))
         self.known = [
             KnownTexts(name, self.gate.firsts(at), self.gate.ids) for at, name in enumerate(names)
         ]
         self.prompt_markers = PromptMarkers(pairs, tokenizer)
+
+
+def _warn_of_skipped_parts(tokenizer: Any, markers: Iterable[str | int]) -> None:
+    """Warn of texts that have the text of a skipped special token: they are not found."""
+    needed = "special_tokens", "token_to_id", "is_skipped"
+    special_tokens, token_to_id, is_skipped = (getattr(tokenizer, each, None) for each in needed)
+    if special_tokens is None or token_to_id is None or is_skipped is None:
+        return
+    ids = {name: token_to_id(name) for name in special_tokens.all if name}
+    skipped = [name for name, i in ids.items() if i is not None and is_skipped(i)]
+    for marker in markers:
+        part = next((name for name in skipped if isinstance(marker, str) and name in marker), None)
+        if part is not None:
+            warnings.warn(
+                f"sections: the marker {marker!r:.80} has the text of {part!r:.40}, a special "
+                "token that is skipped, so it is not found; give skip_special_tokens=False",
+                StreamdecWarning,
+                stacklevel=5,
+            )
 
 
 _kept: weakref.WeakKeyDictionary[Table, dict[Any, Sections]] = weakref.WeakKeyDictionary()
@@ -109,7 +135,10 @@ def _checked(sections: Any) -> tuple[tuple[str, Pair], ...]:
             raise ValueError(f"sections[{name!r:.40}] has no markers")
         for pair in pairs:
             if pair[0] in named:
-                raise ValueError(f"sections: {pair[0]!r:.60} opens two sections")
+                raise ValueError(
+                    f"sections: {pair[0]!r:.60} opens two sections; it can have only one closing "
+                    "marker"
+                )
             named[pair[0]] = name, pair
     return tuple(named.values())
 
@@ -145,6 +174,26 @@ class Turn(NamedTuple):
         return self._replace(place=place, size=self.size + origins.count(self.token_index))
 
 
+class OwnText(NamedTuple):
+    """The text of an id that is a marker. It is part of the marker."""
+
+    left: int
+    """How many of its code points are still to be read."""
+    at: int
+    """The section that the marker belongs to."""
+    token_index: int
+    """The place of the token among the generated tokens; -1 if there was no such id."""
+
+    def after(self, origins: Sequence[int]) -> OwnText:
+        """Return it after more code points, which tokens ``origins`` began."""
+        if self.token_index < 0:
+            return self
+        return self._replace(left=self.left + origins.count(self.token_index))
+
+
+NO_TEXT = OwnText(0, OPEN, -1)
+
+
 def origins_of(table: Table, state: Any, token_id: int, text: str, index: int) -> list[int]:
     """Return the tokens that began the code points of ``text``.
 
@@ -178,6 +227,19 @@ def loaded_turn(data: Any, ids: frozenset[int], least: int, most: int, tokens: i
     ):
         raise ValueError("a marker that cannot be in this stream")
     return turn
+
+
+def loaded_text(data: Any, most: int, tokens: int) -> OwnText:
+    """Return the text of a marker from a snapshot, of at most ``most`` code points.
+
+    Raises ValueError or TypeError if no stream of so many tokens has it.
+    """
+    text = OwnText(*data)
+    if not all(type(number) is int for number in text) or not (
+        0 <= text.left <= most and -1 <= text.token_index < max(tokens, 1)
+    ):
+        raise ValueError("own_left must be a count, a section and the index of a token")
+    return text
 
 
 def loaded_marks(data: Any, first: int, last: int, tokens: int) -> tuple[tuple[int, int], ...]:

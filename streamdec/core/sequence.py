@@ -8,7 +8,7 @@ from typing import Any, Self, SupportsIndex, cast
 from streamdec.chunks import Chunk, FinishReason, Withheld
 from streamdec.core import snapshots
 from streamdec.core.decode_stream import DecodeStream
-from streamdec.core.options import ByteFallbackMode, Route, UnknownIds
+from streamdec.core.options import ByteFallbackMode, Options, Route, UnknownIds
 from streamdec.core.token_ids import as_sequence
 from streamdec.errors import TokenIdError
 from streamdec.protocols import Decoder, Encoder
@@ -22,8 +22,8 @@ FIRST_LOOK_BACK = 64
 class Sequence:
     """Token ids that can be appended to and cut back, and their text at each moment.
 
-    A DecodeStream that keeps its ids and what each of them brought out. It has no end, so what is
-    withheld stays until more ids come.
+    A DecodeStream that keeps its ids and the text of each. It has no end, so withheld text stays
+    withheld until more ids come.
 
     Args:
         tokenizer: what decodes (and, for ``append_text``, encodes).
@@ -141,7 +141,7 @@ class Sequence:
         return Chunk("", finish_reason)
 
     def release(self) -> str:
-        r"""Return the text of what is held, which becomes part of ``text``; the sequence continues.
+        r"""Return the text of what is held, which becomes part of ``text``; the sequence goes on.
 
         As ``DecodeStream.release``; ``truncate`` to a place before it takes it back.
 
@@ -272,7 +272,7 @@ class Sequence:
 
     @property
     def stream(self) -> DecodeStream:
-        """A copy of the DecodeStream that the sequence stands on."""
+        """A copy of the DecodeStream that decodes the sequence."""
         return self._stream.fork()
 
     @property
@@ -304,7 +304,7 @@ class Sequence:
     # --- copies
 
     def fork(self) -> Self:
-        """A sequence that continues from here on its own; copies the ids and their texts."""
+        """Return an independent copy of the sequence. Copies the ids and their texts."""
         other = object.__new__(type(self))
         other._stream = self._stream.fork()
         other._ids = self._ids.copy()
@@ -329,7 +329,7 @@ class Sequence:
             "sequence",
             self.tokenizer,
             self.route,
-            snapshots.options_of(self._stream.options),
+            Options(**self._stream.options),
             fields,
         )
 

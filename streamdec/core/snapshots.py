@@ -15,7 +15,7 @@ from dataclasses import astuple
 from typing import Any, get_args
 
 from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason
-from streamdec.core.counting import code_points_in, count_of, text_in, tokens_in
+from streamdec.core.counting import MOST_COUNTED, code_points_in, count_of, text_in, tokens_in
 from streamdec.core.options import DEFAULT_OPTIONS, Options, Route
 from streamdec.core.provenance import BEFORE
 from streamdec.core.stops.conditions import StopConditions
@@ -45,7 +45,6 @@ __all__ = [
     "load_matching",
     "load_start",
     "offsets",
-    "options_of",
     "places",
     "reading",
     "shown",
@@ -58,9 +57,6 @@ SAMPLE = 256
 """A tokenizer without a fingerprint is identified by this many first ids, and this many others."""
 SAMPLED_RANGE = 32_768
 """How many ids it is taken to have if it does not say."""
-
-MOST_TOKENS = 2**40
-"""And code points and bytes, that a stream may have."""
 
 _fingerprints: dict[int, str] = {}
 
@@ -127,7 +123,7 @@ class Fields:
     def count(self, name: str) -> int:
         """A field that is a number of tokens."""
         value = self.take(name, 0)
-        if type(value) is not int or not 0 <= value < MOST_TOKENS:
+        if type(value) is not int or not 0 <= value < MOST_COUNTED:
             raise ValueError(f"{name} must be a count, not {value!r:.40}")
         return value
 
@@ -135,7 +131,7 @@ class Fields:
         """Return a number of code points and one of bytes; equal ones are one number."""
         value = self.take("size", 0)
         chars, size = value if isinstance(value, list) else (value, value)
-        is_size = all(type(n) is int and 0 <= n < MOST_TOKENS for n in (chars, size))
+        is_size = all(type(n) is int and 0 <= n < MOST_COUNTED for n in (chars, size))
         if not (is_size and chars <= size <= 4 * chars):
             raise ValueError(f"size must be code points and bytes, not {value!r:.40}")
         return chars, size
@@ -164,7 +160,7 @@ def load(
     options = _options(fields.take("options", {}))
     for name, value in expected.items():
         if name not in Options._fields:
-            raise TypeError(f"{name!r} is no option; the options are {Options._fields}")
+            raise TypeError(f"{name!r} is not an option; the options are {Options._fields}")
         _match(f"option {name}", getattr(options, name), value)
     return options, fields
 
@@ -175,7 +171,7 @@ def load_fields(machine: str, snapshot: Any) -> Fields:
     Raises SnapshotError if it has another format, or is of another machine.
     """
     if not isinstance(snapshot, Mapping):
-        raise SnapshotError(f"a snapshot is a mapping, not {type(snapshot).__name__}")
+        raise SnapshotError(f"a snapshot must be a mapping, not {type(snapshot).__name__}")
     fields = dict(snapshot)
     found = fields.pop("format", None)
     if type(found) is not int or found != FORMAT:
@@ -326,7 +322,7 @@ def load_start(stops: StopSet, fields: Fields) -> Matching:
 
 
 def _marks(data: Any, tokens: int, code_points: int) -> tuple[int, ...]:
-    marks = [_numbers(each, 0, MOST_TOKENS) for each in data]
+    marks = [_numbers(each, 0, MOST_COUNTED) for each in data]
     if any(len(mark) != 2 for mark in marks):
         raise ValueError("a mark is a count of tokens and one of code points")
     places = [place for _, place in marks]
@@ -351,11 +347,6 @@ def token_ids(data: Any) -> list[int]:
     if not isinstance(data, list):
         raise TypeError(f"expected a list of ids, got {shown(data)}")
     return [check_token_id(token_id) for token_id in data]
-
-
-def options_of(given: Mapping[str, Any]) -> Options:
-    """Return the options that a stream has, by name."""
-    return Options(**given)
 
 
 def places(data: Any, most: int) -> tuple[int, ...]:
@@ -403,7 +394,7 @@ def load_end(
     if not isinstance(match, list) or len(match) != 7 or not isinstance(match[0], bool):
         raise ValueError(f"match must be a flag and six counts, not {shown(match)}")
     counts = [0 if place == 5 and number is None else number for place, number in enumerate(match)]
-    _numbers(counts[1:], 0, MOST_TOKENS)
+    _numbers(counts[1:], 0, MOST_COUNTED)
     return last, StopMatch(last.stop_reason, *match)
 
 

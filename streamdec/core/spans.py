@@ -1,4 +1,4 @@
-r"""Where each token stands in the text: spans (guarantee 17).
+r"""Where each token stands in the text: spans (law 17).
 
 **Theory.** Tokens own bytes, spans count code points, and a code point may have bytes of several
 tokens. So each token goes through three stages. It is *waiting* while the tokenizer's rule
@@ -32,6 +32,7 @@ from typing import Any, cast
 from streamdec.chunks import TokenSpan
 from streamdec.core import utf8
 from streamdec.core.byte_table import ByteTable
+from streamdec.core.counting import MOST_COUNTED, text_in
 from streamdec.core.provenance import State
 from streamdec.core.table import Table
 from streamdec.core.token_ids import check_token_id
@@ -85,7 +86,7 @@ class SpanRecorder:
         self._chars = 0  # code points of the text
         self._size = 0  # its bytes
         self._index = 0  # of the next token
-        # Tokens that the decoder holds bytes of; those of a prompt are never handed out.
+        # Tokens that the decoder holds bytes of. For tokens of a prompt no spans are returned.
         self._waiting = deque(_Span(-1, 0, 0) for _ in range(prompt_tokens))
         # Tokens that gave nothing while others waited: they stand between those.
         self._idle: deque[_Span] = deque()
@@ -155,6 +156,11 @@ class SpanRecorder:
         """The bytes that are no character yet."""
         return self._tail
 
+    @property
+    def text_size(self) -> tuple[int, int]:
+        """How many code points and bytes the text has."""
+        return self._chars, self._size
+
     def take(self, output: int) -> list[TokenSpan]:
         """Return the spans settled since the last call, of the text that is output so far."""
         size = 0
@@ -187,7 +193,7 @@ class SpanRecorder:
         ]
 
     def _share_out(self, carried: int) -> int:
-        """Gives ``carried`` bytes to the waiting tokens, in equal parts; returns where they end."""
+        """Give ``carried`` bytes to the waiting tokens, in equal parts; return where they end."""
         position = self._decided + len(self._tail)
         if self._waiting and carried:
             part = -(-carried // len(self._waiting))
@@ -249,7 +255,7 @@ class SpanRecorder:
     # --- JSON
 
     def dump(self, *, settled: bool = True) -> dict[str, Any]:
-        """The tracker as JSON, with its settled spans or without."""
+        """The recorder as JSON, with its settled spans or without."""
         taken = self._taken if self._taken > self._index - len(self._open) else None
         return {
             "at": [self._decided, self._chars, self._size, self._index],
@@ -263,42 +269,48 @@ class SpanRecorder:
 
     @classmethod
     def load(cls, errors: str, data: Any, num_tokens: int) -> SpanRecorder:
-        """The tracker of a stream of ``num_tokens`` that ``dump`` gave ``data`` for.
+        """The recorder of a stream of ``num_tokens`` that ``dump`` gave ``data`` for.
 
         ValueError, TypeError or KeyError if there is none.
         """
-        tracker = cls(errors)
-        tracker._decided, tracker._chars, tracker._size, tracker._index = _ints(data["at"], 4)
-        tracker._tail = bytes.fromhex(data["tail"])
-        tracker._settled = [TokenSpan(*_ints(row, 5)) for row in data["settled"]]
+        recorder = cls(errors)
+        recorder._decided, recorder._chars, recorder._size, recorder._index = _ints(data["at"], 4)
+        recorder._tail = bytes.fromhex(data["tail"])
+        recorder._settled = [TokenSpan(*_ints(row, 5)) for row in data["settled"]]
         for row in data["open"]:
             index, first, last, *bounds = _ints(row, 7)
             span = _Span(index, first, last)
             span.bounds = bounds
-            tracker._open.append(span)
-        spans = {span.index: span for span in tracker._open}
+            recorder._open.append(span)
+        spans = {span.index: span for span in recorder._open}
         for index in data["waiting"]:
             span = spans[index] if index >= 0 else _Span(-1, 0, 0)
             span.waits = True
-            tracker._waiting.append(span)
+            recorder._waiting.append(span)
         for index in data.get("idle", []):
             spans[index].waits = True
-            tracker._idle.append(spans[index])
-        first = num_tokens - len(tracker._open) - len(tracker._settled)
-        (tracker._taken,) = _ints([data.get("taken", first)], 1)
-        tracker._check(num_tokens)
-        if len(data) != len(tracker.dump()) or utf8.decode(tracker._tail, errors)[0]:
-            raise ValueError("more than an unfinished character, or than a tracker has")
-        return tracker
+            recorder._idle.append(spans[index])
+        first = num_tokens - len(recorder._open) - len(recorder._settled)
+        (recorder._taken,) = _ints([data.get("taken", first)], 1)
+        recorder._check(num_tokens)
+        if len(data) != len(recorder.dump()) or utf8.decode(recorder._tail, errors)[0]:
+            raise ValueError("more than an unfinished character, or than a recorder has")
+        return recorder
+
+    def _widest(self, span: _Span) -> TokenSpan:
+        """The place of ``span``, which is not settled, with the widest bounds that it can get."""
+        widest = (0, self._chars, 0, self._size)
+        bounds = zip(span.bounds, widest, strict=True)
+        return TokenSpan(span.index, *(limit if bound == -1 else bound for bound, limit in bounds))
 
     def _check(self, num_tokens: int) -> None:
-        """Raises ValueError for a tracker that no stream of ``num_tokens`` can have."""
+        """Raise ValueError for a recorder that no stream of ``num_tokens`` can have."""
         indexes = [each.token_index for each in self._settled] + [each.index for each in self._open]
         expected = list(range(num_tokens - len(indexes), num_tokens))
+        spans = *self._settled, *map(self._widest, self._open)
         in_text = all(
-            0 <= each.start <= each.end <= self._chars
-            and each.start <= each.byte_start <= each.byte_end <= self._size
-            for each in self._settled
+            0 <= start <= end <= self._chars and start <= byte_start <= byte_end <= self._size
+            for _, start, end, byte_start, byte_end in spans
         )
         fits = self._taken == num_tokens - len(indexes) or not self._settled
         if self._index != num_tokens or indexes != expected or not (in_text and fits):
@@ -308,6 +320,8 @@ class SpanRecorder:
 def _ints(row: Any, length: int) -> list[int]:
     if not (isinstance(row, list) and len(row) == length and all(type(n) is int for n in row)):
         raise ValueError(f"expected {length} integers, got {row!r:.80}")
+    if not all(-4 < number < MOST_COUNTED for number in row):  # three bytes may be the prompt's
+        raise ValueError(f"expected {length} integers that a stream can have")
     return row
 
 
@@ -367,7 +381,7 @@ class Recorder:
             self.spans.release(cast(ByteTable, self._table).rule.flush(state[0]))
 
     def release(self, state: State) -> None:
-        """What is held in ``state`` is output, and the stream continues."""
+        """What is held in ``state`` is output, and the stream goes on."""
         if self.spans is not None:
             rule = cast(ByteTable, self._table).rule
             data, after = rule.release(state[0])
@@ -378,14 +392,15 @@ class Recorder:
         if self.spans is not None:
             self.spans.cut(code_points, size)
 
-    def fits(self, state: State) -> bool:
-        """Whether a stream with these records can be in ``state``."""
-        return self.spans is None or self.spans.tail == state[1]
+    def fits(self, state: State, count: int) -> bool:
+        """Whether a stream with these records can be in ``state`` with this ``count``."""
+        spans = self.spans
+        return spans is None or (spans.tail == state[1] and spans.text_size == text_in(count))
 
     # --- copies
 
     def fork(self, num_tokens: int, *, settled: bool = True) -> Recorder:
-        """Return a copy that continues alone, of a stream of ``num_tokens``.
+        """Return an independent copy, of a stream of ``num_tokens``.
 
         Without the ``settled`` spans it is a checkpoint, whose size does not grow with the stream.
         """

@@ -1,4 +1,4 @@
-"""The state of one stream: all that it remembers between two tokens.
+"""The state of one stream: everything that it remembers between two tokens.
 
 Other modules define what the fields mean: the table of transitions (:mod:`streamdec.core.table`),
 the states of the stops (:mod:`streamdec.core.stops.stop_set`), the marks of withheld text
@@ -168,7 +168,7 @@ class StreamState(Counters):
         self._set_offsets(*offsets)
 
     def _checkpoint(self) -> Checkpoint:
-        """All that the stream knows."""
+        """The stream as it is now."""
         count = self._count
         return Checkpoint(
             self._table.state(self._row),
@@ -188,4 +188,4 @@ class StreamState(Counters):
 FIELDS = tuple(
     each for each in (*Counters.__slots__, *StreamState.__slots__) if each != "__weakref__"
 )
-"""The names of all that a stream is."""
+"""The names of all fields of a stream."""

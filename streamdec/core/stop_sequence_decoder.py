@@ -74,10 +74,7 @@ class StopSequenceDecoder(Machine):
         **others: Never,
     ) -> None:
         if others:
-            raise TypeError(
-                f"StopSequenceDecoder has no option {next(iter(others))!r}; give the conditions as "
-                "its second argument: StopSequenceDecoder(tokenizer, StopConditions(stop=...))"
-            )
+            raise _unknown_option(type(self).__name__, next(iter(others)))
         if not isinstance(conditions, StopConditions):
             raise TypeError(
                 f"conditions must be StopConditions, not {conditions!r:.80}; write "
@@ -172,3 +169,15 @@ class StopSequenceDecoder(Machine):
     def finish_reason(self) -> FinishReason | None:
         """Why the stream ended; None while it has not."""
         return None if self._end is None else self._end.finish_reason
+
+
+def _unknown_option(what: str, name: str) -> TypeError:
+    """Return the error for an option that ``what`` does not have, with what to write instead."""
+    if name in ("sections", "keep_markers"):
+        advice = "write SectionDecoder(tokenizer, conditions, sections=...)"
+    else:
+        advice = (
+            "give the conditions as its second argument: "
+            f"{what}(tokenizer, StopConditions(stop=...))"
+        )
+    return TypeError(f"{what} has no option {name!r}; {advice}")

@@ -2,12 +2,12 @@ r"""The transition table: what each token id does to the text, worked out once a
 
 **Theory.** A detokenizer is a finite-state transducer. What it must remember between two tokens is
 small (an unfinished character, a few flags), and in a given *state* a token id always gives the
-same text and leads to the same next state. Written out, the transducer would have states without
-number (every way in which a character can be unfinished) times a vocabulary. So it is built lazily,
-as RE2 builds its DFAs: a transition is computed when it is first needed, stored, and looked up
-from then on.
+same text and leads to the same next state. Written out in full, it would need a row of the size of
+the vocabulary for each way in which a character can be unfinished. So it is built lazily, as RE2
+builds its DFAs: a transition is computed when it is first needed, stored, and looked up from then
+on.
 
-What a state is, and how a transition is computed, is for the subclasses to say:
+The subclasses define what a state is and how a transition is computed:
 :mod:`streamdec.core.byte_table` for tokenizers whose rules are known,
 :mod:`streamdec.core.window_table` for all others. This module stores and looks up.
 
@@ -45,8 +45,8 @@ list, indexed by token id; those of every other state are in a dict, its :class:
 **Sharing.** A tokenizer has one table for each set of decoding options, and all its streams use it,
 with stops or without. Threads need no lock: entries are only ever added, and two threads that
 compute one entry compute equal ones. When the rows hold MAX_TRANSITIONS transitions they are
-emptied; streams under way go on and fill them again. The list of idle has a place for each id of
-the vocabulary.
+emptied, and running streams fill them again. The list of idle has a place for each id of the
+vocabulary.
 
 **Named ids.** A stop id of one stream is an ordinary token of another, and both read the same list.
 So ``name_ids`` replaces the list by a copy without those ids, and their transitions are computed
@@ -212,9 +212,10 @@ class Table(ABC):
             row = self._row(after)
         if not is_idle or row is not None:
             mask |= MOVES
-        if not (is_idle or self.holds(state)) or not (row is None or row.holds):
-            mask |= SLOW  # the rule is in a state of its own
-        elif is_idle and (self._idle_waits or (row is None and not text)):
+        # A state that is not idle and holds nothing is rare, such as a rule's first one.
+        is_rare = not (is_idle or self.holds(state)) or not (row is None or row.holds)
+        is_silent = row is None and not text  # the hot path would note the offsets of a text
+        if is_rare or is_silent or (is_idle and self._idle_waits):
             mask |= SLOW
         if token_id in self._named:
             mask |= NAMED | (SLOW if mask & MOVES else 0)
@@ -287,7 +288,7 @@ class Table(ABC):
 
     @abstractmethod
     def flush(self, state: State) -> str:
-        """Return the text that comes out because nothing follows. Raises RewriteError."""
+        """Return the text that the end of a stream in ``state`` outputs. Raises RewriteError."""
 
     @abstractmethod
     def release(self, state: State) -> tuple[str, State]:

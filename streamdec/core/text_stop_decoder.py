@@ -192,7 +192,7 @@ class TextStopDecoder:
         return self._match
 
     def fork(self) -> Self:
-        """Return a stream that continues from here on its own. ``copy.copy`` does the same."""
+        """Return an independent copy of the stream. ``copy.copy`` does the same."""
         other = object.__new__(type(self))
         for name in TextStopDecoder.__slots__:
             setattr(other, name, getattr(self, name))

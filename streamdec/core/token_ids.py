@@ -18,10 +18,10 @@ MAX_TOKEN_ID = 2**32 - 1
 def check_token_id(
     token_id: SupportsIndex, index: int | None = None, *, what: str = "token"
 ) -> int:
-    """``token_id`` as an int. NumPy integers and their like are welcome, ``bool`` is not.
+    """Return ``token_id`` as an int. Accepts NumPy integers and similar objects, but no ``bool``.
 
     ``index`` is the token's place among the generated tokens, for the error.
-    Raises TokenIdError for what is no integer, TokenIdError for one out of range.
+    Raises TokenIdError for an object that is not an integer, or for one that is out of range.
     """
     if is_bool(token_id):
         raise TokenIdError(_message(what, index, token_id, "is a bool"), token_id, index)
@@ -38,8 +38,8 @@ def check_token_id(
 def is_bool(value: object) -> bool:
     """Whether ``value`` is a bool, Python's or NumPy's (``bool_`` before 2.0).
 
-    The one is an int, the other had ``__index__`` for years: both are mistakes where a number is
-    meant.
+    Python's is an int, and NumPy's had ``__index__`` for years. Where a number is expected, both
+    are mistakes.
     """
     return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
 
@@ -53,7 +53,7 @@ def _message(what: str, index: int | None, token_id: object, problem: str) -> st
 
 
 class _ArrayView(Sequence[SupportsIndex]):
-    """An array's ids, turned into ints only where they are looked at."""
+    """The ids of an array, each turned into an int when it is read."""
 
     def __init__(self, array: Any) -> None:
         self._array = array
@@ -69,17 +69,18 @@ class _ArrayView(Sequence[SupportsIndex]):
 
 
 def as_sequence(token_ids: Iterable[SupportsIndex]) -> Sequence[SupportsIndex]:
-    """``token_ids`` as something with a length and an end.
+    """Return ``token_ids`` as a sequence.
 
-    Lists and tuples are not copied, nor are arrays and tensors of one dimension. TypeError for what
-    cannot be meant: text, bytes, and collections without an order.
+    Lists and tuples are not copied, nor are arrays and tensors of one dimension. Raises TypeError
+    for text, bytes, and collections without an order.
     """
     if isinstance(token_ids, (list, tuple)):
         return token_ids
     if isinstance(token_ids, (str, bytes, bytearray, Mapping, AbstractSet)):
-        raise TypeError(f"token ids come as a list or an array, not as {type(token_ids).__name__}")
+        raise TypeError(f"token ids must be a list or an array, not {type(token_ids).__name__}")
     if hasattr(token_ids, "dtype"):  # NumPy's arrays, and tensors
-        if getattr(token_ids, "ndim", 1) != 1:
-            raise TypeError("an array of token ids has one dimension")
+        dimensions = getattr(token_ids, "ndim", 1)
+        if dimensions != 1:
+            raise TypeError(f"an array of token ids must have one dimension, not {dimensions}")
         return _ArrayView(token_ids)
     return list(token_ids)

@@ -1,7 +1,8 @@
-"""Bytes in, text out, and the unfinished character that stays behind.
+"""UTF-8 that comes in pieces: decodes bytes, and keeps an unfinished last character.
 
-The standard library's decoder is the machine: what it has not consumed *is* the state, at most
-three bytes. Two policies say what an ill-formed part becomes, named as the ``errors`` of a codec:
+The standard library's decoder does the work. The bytes that it has not consumed *are* the state,
+at most three. Two policies, named like the ``errors`` of a codec, define what an ill-formed part
+becomes:
 
 * ``PER_PART``: one U+FFFD for each maximal ill-formed part (the Unicode Standard's practice,
   section 3.9; what Python's "replace" and Rust's ``from_utf8_lossy`` do);

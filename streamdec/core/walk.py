@@ -51,16 +51,19 @@ class Walk(StreamState):
 
     def _examine(self, token_id: SupportsIndex) -> Chunk:
         """Do a step on the slow path: all cases, and all errors."""
-        if self._end is not None:
-            raise FinishedError(
-                f"the stream has ended ({self._end.finish_reason}); reset() begins again"
-            )
+        self._check_running()
         if type(token_id) is not int or not 0 <= token_id <= MAX_TOKEN_ID:
             token_id = check_token_id(token_id, self.num_tokens)
         if self._live or token_id in self._stops.ids:
             return self._take_by_id(token_id)
         transition, is_unknown = self._transition(token_id)
         return self._follow(token_id, transition, (), is_unknown=is_unknown)
+
+    def _check_running(self) -> None:
+        if self._end is not None:
+            raise FinishedError(
+                f"the stream has ended ({self._end.finish_reason}); reset() begins again"
+            )
 
     def _transition(self, token_id: int) -> tuple[Transition, bool]:
         """What ``token_id`` does to the text, and whether the tokenizer lacks it."""
@@ -337,11 +340,8 @@ class Walk(StreamState):
     # --- release
 
     def _release(self) -> Chunk:
-        """Output what is held and jailed; the stream continues."""
-        if self._end is not None:
-            raise FinishedError(
-                f"the stream has ended ({self._end.finish_reason}); reset() begins again"
-            )
+        """Output what is held and jailed; the stream goes on."""
+        self._check_running()
         table, stops, at = self._table, self._stops, self._checkpoint()
         tokens = tokens_in(at.count)
         text, state = table.release(at.state)

@@ -1,4 +1,4 @@
-"""Remembers what was said of which object, so that a log line or a warning comes once."""
+"""Remembers the warnings about each object, so that each is given once."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ __all__ = ["WarnOnce"]
 
 
 class WarnOnce:
-    """Remember which warnings were given for which objects, while the objects live.
+    """Knows which warnings were given about which objects, while the objects exist.
 
-    An object is identified by its ``id``. If an object has no weak references, its end is not
-    noticed, and another object may get its ``id``. So the last ``most_kept`` such objects are kept
-    alive. Older ones are forgotten, and their warnings are given again.
+    Objects are compared by identity. If an object supports no weak references, its ``id`` could be
+    reused unnoticed. So the last ``most_kept`` such objects are kept alive. Older ones are
+    forgotten, and are then warned about again.
     """
 
     def __init__(self, most_kept: int = 8) -> None:
@@ -23,11 +23,11 @@ class WarnOnce:
         self._most_kept = most_kept
 
     def __len__(self) -> int:
-        """Of how many objects something is known."""
+        """How many objects were warned about."""
         return len(self._said)
 
     def first(self, about: object, what: Hashable = None) -> bool:
-        """Whether ``what`` is now said of ``about`` for the first time."""
+        """Return whether ``what`` is the first warning of its kind about ``about``."""
         said = self._said.get(id(about))
         if said is None:
             said = self._said[id(about)] = set()

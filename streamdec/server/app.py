@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 
 from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.core.options import UnknownIds
+from streamdec.core.stops.conditions import Sections, pairs_of
 from streamdec.server.engines import Engine
 from streamdec.server.front import Front
 from streamdec.server.guard import Guard, is_anthropic
@@ -36,7 +37,7 @@ def create_app(
     models: Sequence[str] = ("model",),
     limits: ServerLimits | None = None,
     eos_token_ids: Sequence[int] = (),
-    reasoning_markers: Sequence[tuple[str, str]] = (),
+    reasoning_markers: Sections = (),
     separate_reasoning: bool = False,
     api_keys: Sequence[str] = (),
     hosts: Collection[str] | None = None,
@@ -55,9 +56,9 @@ def create_app(
         models: the names of the model; the first is used if a request has none.
         limits: what clients may ask for.
         eos_token_ids: ids that end a stream; none if the engine ends by itself.
-        reasoning_markers: pairs of texts around the model's reasoning, such as
-            ``("<think>", "</think>")``. Stops in the text between them are ignored, unless a
-            request says otherwise (``ignore_stops_between``).
+        reasoning_markers: the markers around the model's reasoning, such as
+            ``("<think>", "</think>")``, or a list of such pairs. Stops in the text between them are
+            ignored, unless a request says otherwise (``ignore_stops_between``).
         separate_reasoning: whether chats have ``reasoning_content`` beside ``content``, and
             messages have ``thinking`` blocks, without the markers. A chat may say otherwise.
         api_keys: one of them is needed, if there are some, but for health, metrics and version.
@@ -73,7 +74,8 @@ def create_app(
         page: whether ``/`` is a page to try it in a browser; it has a route of its own for traces.
 
     Raises ValueError for a key that no header can carry, if there is no name, and if
-    ``separate_reasoning`` has no ``reasoning_markers``.
+    ``separate_reasoning`` has no ``reasoning_markers``; TypeError or ValueError for markers that
+    StopConditions does not accept as ``ignore_stops_between``.
 
     >>> from starlette.testclient import TestClient
     >>> from streamdec import load_tokenizer
@@ -91,7 +93,8 @@ def create_app(
         raise ValueError("a server needs the name of a model")
     if any(re.fullmatch(r"[!-~]+", key) is None for key in api_keys):
         raise ValueError("an API key is of printable ASCII without spaces, and not empty")
-    if separate_reasoning and not reasoning_markers:
+    markers = pairs_of("reasoning_markers", reasoning_markers)
+    if separate_reasoning and not markers:
         raise ValueError("separate_reasoning needs reasoning_markers")
     front = Front(
         tokenizer,
@@ -99,7 +102,7 @@ def create_app(
         list(models),
         limits or ServerLimits(),
         tuple(eos_token_ids),
-        tuple(reasoning_markers),
+        markers,
         separate_reasoning,
         has_simple_template=simple_template,
         allows_templates=allow_request_templates,

@@ -76,7 +76,7 @@ class Front:
     """The names of the model. The first is the default."""
     limits: ServerLimits = field(default_factory=ServerLimits)
     eos_token_ids: Sequence[int] = ()
-    reasoning_markers: Sequence[tuple[str, str]] = ()
+    reasoning_markers: Sequence[tuple[str | int, str | int]] = ()
     separates_reasoning: bool = False
     """Whether chats and messages have the reasoning as a part of its own."""
     has_simple_template: bool = False
@@ -241,10 +241,7 @@ class Front:
         }
         if not asked.separates_reasoning:
             return StopSequenceDecoder(self.tokenizer, asked.conditions, prompt, **options)
-        markers = tuple(self.reasoning_markers)
-        if asked.conditions.ignore_stops_between == markers:  # not those of the request
-            options["starts_inside"] = asked.conditions.starts_inside
-        sections = {REASONING: markers}
+        sections = {REASONING: self.reasoning_markers}
         return SectionDecoder(
             self.tokenizer, asked.conditions, prompt, sections=sections, **options
         )

@@ -103,7 +103,7 @@ def generation_of(
     served: Sequence[str],
     limits: ServerLimits,
     eos_token_ids: Sequence[int],
-    reasoning_markers: Sequence[tuple[str, str]] = (),
+    reasoning_markers: Sequence[tuple[str | int, str | int]] = (),
     logprobs: int | None,
     separates_reasoning: bool = False,
 ) -> Generation:
@@ -168,7 +168,7 @@ def _conditions(
     fields: Fields,
     limits: ServerLimits,
     eos_token_ids: Sequence[int],
-    reasoning_markers: Sequence[tuple[str, str]],
+    reasoning_markers: Sequence[tuple[str | int, str | int]],
 ) -> StopConditions:
     for name in ("max_tokens", "max_completion_tokens"):
         fields.integer(name, 1, limits.max_tokens)

@@ -94,7 +94,7 @@ def checked_ids(value: Any) -> Sequence[SupportsIndex]:
     if ids is None and is_plain(value):
         return list(value)
     if ids is None:
-        raise TypeError(f"token ids come as an id, a list, an array or a tensor, not {value!r:.80}")
+        raise TypeError(f"token ids must be an id, a list, an array or a tensor, not {value!r:.80}")
     return ids
 
 

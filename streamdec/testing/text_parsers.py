@@ -71,8 +71,8 @@ def check_text_parser(
     and with random cuts. Each time a new parser reads it.
 
     Args:
-        make_parser: makes a parser for one stream. If it or the parser raises NotImplementedError,
-            the text is skipped; any other exception is a failure.
+        make_parser: makes a new parser for each stream. If it or the parser raises
+            NotImplementedError, the text is skipped; any other exception is a failure.
         texts: the texts that a model could write, or a dict with a name for each. A ``str`` is cut
             between any two code points. A list of strings is cut between its items only: use it for
             text with special tokens, which no engine cuts.
@@ -117,7 +117,8 @@ def check_text_parser(
     results = []
     for name, each in pieces.items():
         outcomes = partial(outcomes_of, make_parser, each, max_examples, f"{seed} {name}")
-        results.append(_result(name, parse_whole, outcomes, "".join(each)))
+        again = partial(_parsed, make_parser, each, ())
+        results.append(_result(name, parse_whole, outcomes, again, "".join(each)))
     return Report(tuple(results))
 
 
@@ -157,12 +158,14 @@ def _result(
     name: str,
     parse_whole: Callable[[str], Fields] | None,
     outcomes: Callable[[], list[Outcome]],
+    again: Callable[[], Outcome],
     text: str,
 ) -> Result:
-    """Return what came of the check of one text."""
+    """Return what came of the check of one text; ``again`` parses it in one piece once more."""
     try:
         expected = None if parse_whole is None else _whole(parse_whole, text)
         found = outcomes()
+        then = again() if len(found) > 1 else found[0]
     except NotImplementedError as error:
         return Result(name, "skipped", f"the parser has not: {error!s:.200}")
     except ConformanceError as error:
@@ -177,6 +180,13 @@ def _result(
         lines = [depends if len(wrong) > 1 else "The parser raises an exception."]
     if not wrong:
         return Result(name, "passed")
+    first = found[0]
+    if _key(first) != _key(then):
+        lines = ["The same text in one piece gives another result the second time."]
+        lines.append("make_parser must return a new parser that shares no state with earlier ones.")
+        lines.append(f"first     {first.error or first.fields}")
+        lines.append(f"then      {then.error or then.fields}")
+        return Result(name, "failed", "\n".join(lines))
     num_ways = sum(each.count for each in found)
     for each in wrong[:MOST_SHOWN]:
         lines.append(f"cut into  {', '.join(map(repr, each.groups))}")

@@ -41,7 +41,7 @@ E = TypeVar("E", bound=Entrant)
 
 COUNTS = (4, 64, 1_000)
 WITHOUT = f"{OURS} without"
-STEP_FLOOR = 0.15
+STEP_FLOOR = 0.4
 """The most of the library's time that a warm token may take with ordinary stops."""
 COLD_FLOOR = 0.8
 """The most of the library's time with four ordinary new stops."""

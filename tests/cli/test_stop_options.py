@@ -280,7 +280,7 @@ def test_stops_within_min_tokens_are_text(decode: Decoding) -> None:
         (["--stop-ids=1 x"], "Invalid value for '--stop-ids': 'x' is not a token id"),
         (["--stop-ids= "], "Invalid value for '--stop-ids': a sequence has at least one id"),
         ([r"--stop-regex=a+"], "stop_regex 'a+'"),
-        (["--max-match-length=5"], "max_match_length is about stop_regex, and there is none"),
+        (["--max-match-length=5"], "max_match_length needs stop_regex"),
         (["--stop-regex=("], "stop_regex '(' is no pattern"),
         (
             ["--enable-stops-after="],

@@ -282,6 +282,12 @@ def test_of_a_prompts_character_only_the_generated_bytes_come(tokenizer: MockTok
     assert raw(DecodeStream(tokenizer, [LEAD]), []) == b""
 
 
+def test_of_a_prompts_open_run_the_unfinished_character_comes_whole() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a", b"\xc3", b"\xa9"], (), "byte_fallback")
+    stream = DecodeStream(tokenizer, [0, 1, 2, 1], byte_fallback="exact")
+    assert [stream.step_bytes(2), stream.step_bytes(0)] == [b"", b"\xc3\xa9a"]
+
+
 def test_bytes_that_a_machine_withheld_come_out_at_the_end() -> None:
     tokenizer = MockTokenizer.from_tokens([b"\xe4", b"\xbd", b"\xa0", b"a"], (), "byte_fallback")
     exact = DecodeStream(tokenizer, byte_fallback="exact")

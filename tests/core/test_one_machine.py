@@ -24,6 +24,7 @@ from streamdec.protocols import (
     Concatenation,
     DecodingRule,
     Joined,
+    LiteralReplace,
     Metaspace,
     TextRules,
     WordPiece,
@@ -134,6 +135,25 @@ def test_without_stops_both_give_the_same_at_every_token(kind: str, flags: dict[
             assert deciding.jailed == matching.jailed == ""
         last = plain.flush()
         assert last == deciding.flush().text == matching.flush().text
+
+
+@pytest.mark.parametrize(
+    ("rules", "pieces"),
+    [
+        (TextRules(Concatenation(), replaces=(LiteralReplace("ab", ""),)), "a b c"),
+        (TextRules(ByteFallback(), strip_left=("é", 1)), "<0xC3> <0xA9> c"),
+    ],
+)
+def test_offsets_do_not_depend_on_what_the_table_has_stored(rules: TextRules, pieces: str) -> None:
+    """The second token completes a text that is replaced by nothing, or removed."""
+    tokenizer = MockTokenizer.from_tokens([each.encode() for each in pieces.split()], (), rules)
+    before: list[Any] = []
+    for _ in range(3):
+        stream = DecodeStream(tokenizer)
+        now = [(stream.step(token_id), *seen(stream)) for token_id in (0, 1, 2)]
+        assert now == (before or now)
+        before = now
+    assert [(text, read) for text, _, _, read, *_ in before] == [("", 0), ("", 0), ("c", 3)]
 
 
 # --- spans ----------------------------------------------------------------------------------------

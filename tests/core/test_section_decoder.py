@@ -18,6 +18,7 @@ from streamdec import (
     SnapshotError,
     StopConditions,
     StopSequenceDecoder,
+    StreamdecWarning,
 )
 from streamdec.chunks import joined
 
@@ -192,6 +193,20 @@ def test_a_section_of_skipped_special_tokens_begins_after_withheld_text() -> Non
     assert decoder.section is None
 
 
+HARMONY = MockTokenizer.from_tokens(
+    [b"<|channel|>", b"<|message|>", b"<|end|>", b"analysis", b"Hm."], special_ids=[0, 1, 2]
+)
+CHANNEL = {"r": ("<|channel|>analysis<|message|>", "<|end|>")}
+
+
+def test_a_marker_with_a_part_that_is_skipped_warns() -> None:
+    told = r"'<\|channel\|>analysis<\|message\|>' has the text of '<\|channel\|>'.*=False"
+    with pytest.warns(StreamdecWarning, match=told):
+        SectionDecoder(HARMONY, sections=CHANNEL)
+    decoder = SectionDecoder(HARMONY, sections=CHANNEL, skip_special_tokens=False)
+    assert pieces_of([decoder.step_batch([0, 3, 1, 4, 2])]) == [("r", "Hm.")]
+
+
 BYTES = MockTokenizer.from_tokens(
     [b"\xe4", b"\xbd", b"\xa0", b"a", b"<t>", b"\xc3", b"\xa9"], special_ids=[4]
 )
@@ -277,6 +292,19 @@ def test_a_marker_that_is_the_last_id_is_not_output(stops: StopConditions, ids: 
     assert "</t>" not in "".join(chunk.text for chunk in chunks)
 
 
+@pytest.mark.parametrize("stop", ["<t>", "t>", "t"])
+@pytest.mark.parametrize("opening", [0, 1, 3])
+def test_a_stream_whose_stop_cut_the_text_of_a_marker_can_be_restored(
+    stop: str, opening: int
+) -> None:
+    decoder = SectionDecoder(TOKENIZER, StopConditions(stop), sections={"r": (opening, 2)})
+    decoder.step_batch([3] if opening == 3 else [0, 1])
+    assert decoder.finish_reason == "stop"
+    restored = SectionDecoder.restore(TOKENIZER, json.loads(json.dumps(decoder.snapshot())))
+    assert (restored.section, restored.match) == (decoder.section, decoder.match)
+    assert restored.snapshot() == decoder.snapshot()
+
+
 @pytest.mark.parametrize(
     ("prompt", "starts_inside", "section"),
     [([], None, None), ([3], None, "r"), ([3, 2], None, None), ([], True, "r"), ([3], False, None)],
@@ -289,6 +317,23 @@ def test_the_prompt_or_the_caller_says_where_a_stream_begins(
     )
     assert decoder.section == section
     assert decoder.step(4).section == section
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize(
+    ("markers", "starts_inside", "is_inherited"),
+    [(ONE["r"], None, True), (ONE["r"], False, False), (("<q>", "a"), None, False)],
+)
+def test_sections_start_like_the_conditions_of_the_same_markers(
+    markers: tuple[str, str], starts_inside: bool | None, inside: bool, is_inherited: bool
+) -> None:
+    stops = StopConditions("x", ignore_stops_between=markers, starts_inside=inside)
+    prompt = [] if inside else [3]  # the opposite
+    decoder = SectionDecoder(TOKENIZER, stops, prompt, sections=ONE, starts_inside=starts_inside)
+    if is_inherited:
+        assert decoder.section == ("r" if inside else None)
+    else:
+        assert decoder.section == ("r" if prompt and starts_inside is None else None)
 
 
 @pytest.mark.parametrize(
@@ -307,6 +352,20 @@ def test_the_prompt_or_the_caller_says_where_a_stream_begins(
 def test_bad_sections_raise(sections: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         SectionDecoder(TOKENIZER, sections=sections)
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "message"),
+    [
+        (StopSequenceDecoder, {}, r"write SectionDecoder\(tokenizer, conditions, sections=...\)"),
+        (SectionDecoder, {"stop": "a"}, r": SectionDecoder\(tokenizer, StopConditions\("),
+        (SectionDecoder, {"starts_inside": 1}, "starts_inside must be True, False or None, not 1"),
+        (SectionDecoder, {"keep_markers": 1}, "keep_markers must be True or False, not 1"),
+    ],
+)
+def test_bad_options_say_what_to_write(kind: Any, option: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        kind(TOKENIZER, sections=ONE, **option)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import random
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -155,6 +156,7 @@ def draw_sections(rng: random.Random, table: TokenTable, situation: Situation) -
     return [*by_opening.values()]
 
 
+@pytest.mark.filterwarnings("ignore:sections. the marker")  # a part of it is skipped
 @given(st.integers(0, 2**64))
 @settings(phases=(Phase.explicit, Phase.reuse, Phase.generate))
 def test_sections_are_what_law_19_says(seed: int) -> None:

@@ -68,18 +68,18 @@ def test_the_order_of_sections_is_kept() -> None:
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
-        ({"ignore_stops_between": "<think>"}, TypeError, "pairs of an opening and a closing"),
+        ({"ignore_stops_between": "<think>"}, TypeError, "such as .'<think>', '</think>'., got"),
         ({"ignore_stops_between": ["<a>", "b", "c"]}, TypeError, "pairs of an opening"),
         ({"ignore_stops_between": [("a", "b", "c")]}, TypeError, "pairs of an opening"),
         ({"ignore_stops_between": {"a": "b"}}, TypeError, "pairs of an opening"),
-        ({"ignore_stops_between": ("a", None)}, TypeError, "ignore_stops_between"),
+        ({"ignore_stops_between": ("a", None)}, TypeError, "a text or a token id, got None"),
         ({"ignore_stops_between": ("", "b")}, ValueError, "ignore_stops_between: an empty"),
         ({"ignore_stops_between": ("a", "\udc00")}, ValueError, "lone surrogate"),
         ({"ignore_stops_between": ("a", True)}, TypeError, "is a bool"),
         ({"ignore_stops_between": (1, -1)}, ValueError, "out of range"),
         ({"ignore_stops_between": ("a", "a")}, ValueError, "the opening and the closing marker"),
         ({"ignore_stops_between": [("a", "b"), ("a", "c")]}, ValueError, "'a' opens two sections"),
-        ({"starts_inside": True}, ValueError, "starts_inside is about ignore_stops_between"),
+        ({"starts_inside": True}, ValueError, "starts_inside needs ignore_stops_between"),
         ({"ignore_stops_between": THINK, "starts_inside": 1}, TypeError, "starts_inside must be"),
         (
             {"ignore_stops_between": THINK, "enable_stops_after": "a"},
@@ -145,6 +145,14 @@ def test_a_stream_begins_where_the_last_marker_of_the_prompt_leads(
 def test_starts_inside_overrides_the_prompt(prompt: list[int], inside: bool, text: str) -> None:
     conditions = StopConditions("x", ignore_stops_between=THINK, starts_inside=inside)
     assert text_of(conditions, prompt, [A, X, CLOSE, A, X]) == text
+
+
+@pytest.mark.parametrize("spelling", [b" <think>", b"<think>\n", b"<<think>", b".<think>"])
+def test_a_text_that_is_part_of_another_token_too_is_searched_in_the_text(spelling: bytes) -> None:
+    tokens = [*TOKENS, b" ", b".", b"<", spelling]
+    tokenizer = MockTokenizer.from_tokens(tokens)
+    decoder = StopSequenceDecoder(tokenizer, BOTH, [len(TOKENS) + 3])
+    assert decoder.step_batch([A, X]).text == "ax"
 
 
 def test_a_marker_that_is_an_id_is_only_that_id() -> None:
@@ -230,3 +238,14 @@ def test_prompts_and_answers_of_real_tokenizers(
     if expected is None:
         expected = answer[: answer.rindex("STOP")]
     assert text.strip() == expected.strip()
+
+
+@pytest.mark.parametrize("prompt", ["Hi Thought", "Thought", "A\nThought", "Thoughts"])
+def test_a_marker_that_is_a_word_is_found_in_all_prompts(
+    real: LoadedTokenizer, prompt: str
+) -> None:
+    prompt_ids = real.encode(prompt, add_special_tokens=False).ids
+    conditions = StopConditions("STOP", ignore_stops_between=("Thought", "Answer"))
+    decoder = StopSequenceDecoder(real, conditions, prompt_ids)
+    ids = real.encode("a STOP b", add_special_tokens=False).ids
+    assert decoder.step_batch(ids).finish_reason is None

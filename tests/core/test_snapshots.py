@@ -112,7 +112,7 @@ def test_options_come_from_the_snapshot_and_may_be_required() -> None:
     assert stream.options["unknown_ids"] == "error"
     with pytest.raises(SnapshotError, match=r"another option unknown_ids: .*'error'.*'skip'"):
         DecodeStream.restore(RAW, snapshot, unknown_ids="skip")
-    with pytest.raises(TypeError, match="'max_tokens' is no option"):
+    with pytest.raises(TypeError, match="'max_tokens' is not an option"):
         DecodeStream.restore(RAW, snapshot, max_tokens=3)
 
 
@@ -248,7 +248,7 @@ def test_any_mapping_is_a_snapshot_or_a_snapshot_error(snapshot: dict[Any, Any])
 
 @pytest.mark.parametrize("snapshot", [None, 3, "{}", b"{}", [], [("format", 1)], object()])
 def test_what_is_no_mapping_is_refused(snapshot: object) -> None:
-    assert "a snapshot is a mapping" in refused(snapshot)
+    assert "a snapshot must be a mapping" in refused(snapshot)
 
 
 @pytest.mark.parametrize(
@@ -378,6 +378,12 @@ def test_spans_have_so_many_integers(field: str, change: list[int]) -> None:
         {"taken": 0},
         {"taken": 2},
         {"taken": "1"},
+        {"at": [1, 2, 2, 3]},
+        {"at": [1, 1, 2, 3]},
+        {"at": [10**5000, 1, 1, 3]},
+        {"open": [SPANS["open"][0], [2, 2, 3, 0, -1, 7, -1]]},
+        {"open": [SPANS["open"][0], [2, 2, 3, 7, -1, 7, -1]]},
+        {"open": [SPANS["open"][0], [2, 2, 2**40, -1, -1, -1, -1]]},
     ],
 )
 def test_spans_that_no_stream_of_this_length_has_are_refused(change: dict[str, Any]) -> None:

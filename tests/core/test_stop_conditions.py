@@ -125,13 +125,13 @@ def test_bad_sequences_are_refused(given: Any, kind: type[Exception], message: s
 @pytest.mark.parametrize(
     ("given", "kind", "message"),
     [
-        ("", ValueError, ": an empty stop would match everywhere"),
+        ("", ValueError, ": an empty marker would match everywhere"),
         ("\udc80", ValueError, r": '\\udc80' has a lone surrogate"),
         (-1, TokenIdError, " is out of range: -1"),
         (True, TokenIdError, " is a bool: True"),
-        (1.5, TokenIdError, r" is of type float: 1\.5"),
-        (["a"], TokenIdError, r" is of type list: \['a'\]"),
-        (b"a", TokenIdError, " is of type bytes: b'a'"),
+        (1.5, TypeError, r": a marker must be a text or a token id, got 1\.5"),
+        (["a"], TypeError, r": a marker must be a text or a token id, got \['a'\]"),
+        (b"a", TypeError, ": a marker must be a text or a token id, got b'a'"),
     ],
 )
 def test_bad_markers_are_refused(

@@ -209,6 +209,17 @@ def test_a_memory_survives_json(ids: list[int]) -> None:
         assert window.load(json.loads(json.dumps(window.dump(memory)))) == memory
 
 
+def test_a_memory_survives_json_while_text_is_missing() -> None:
+    """Two line feeds are no text: what was given comes back with the next id."""
+    window = TokenWindow(lambda ids: "".join(map(chr, ids)).replace("\n\n", ""))
+    memory, texts = window.prime(()), []
+    for token_id in map(ord, "a\n\n\nb"):
+        text, memory = window.step(memory, token_id)
+        texts.append(text)
+        assert window.load(json.loads(json.dumps(window.dump(memory)))) == memory
+    assert texts == ["a", "\n", "", "", "b"]
+
+
 REFUSED: list[dict[str, object]] = [
     {"context": [0, -1]},
     {"context": [0.0]},

@@ -100,16 +100,16 @@ IDS = {
     "token 0 is a bool: True; a token id is an integer from 0 to 4294967295": [True],
     "token 0 is of type list: [1]; a token id is …": [[1]],
     "token 2 is out of range: -1; a token id is …": [1, 2, -1, 3],
-    "token ids come as a list or an array, not as str": "123",
-    "an array of token ids has one dimension": np.array([[1, 2], [3, 4]]),
+    "token ids must be a list or an array, not str": "123",
+    "an array of token ids must have one dimension, not 2": np.array([[1, 2], [3, 4]]),
 }
 for said, ids in IDS.items():
     gives(said)(lambda _, ids=ids: DecodeStream(WORDS).step_batch(ids))  # type: ignore[misc]
 
 
 @gives(
-    "token 0: the tokenizer has no id 77; unknown_ids='skip' would give nothing for it, "
-    "'replace' U+FFFD"
+    "token 0: the tokenizer has no id 77; unknown_ids='skip' outputs nothing for it, "
+    "'replace' outputs U+FFFD"
 )
 def _(_: Path) -> Any:
     DecodeStream(WORDS, unknown_ids="error").step(77)
@@ -189,12 +189,15 @@ CONDITIONS: dict[str, dict[str, Any]] = {
     "stop: '\\ud800' has a lone surrogate": {"stop": "\ud800"},
     "max_tokens must be at least 1, not 0": {"max_tokens": 0},
     "min_tokens (4) must not exceed max_tokens (3)": {"min_tokens": 4, "max_tokens": 3},
-    "stop_regex 'a*' may match the empty string, which is everywhere": {"stop_regex": "a*"},
-    "stop_regex 'ab+' can match text of any length: max_match_length must say how much may be "
+    "stop_regex 'a*' may match the empty string, which would match everywhere": {
+        "stop_regex": "a*"
+    },
+    "stop_regex 'ab+' can match text of any length: set max_match_length, which bounds what is "
     "withheld": {"stop_regex": "ab+"},
     "stop_regex 'a(?=b)' looks ahead, at text that is not known yet": {"stop_regex": "a(?=b)"},
-    "stop_regex 'a$' asks for the end of the text ($ or \\Z), which is not known while text "
-    "comes": {"stop_regex": "a$"},
+    "stop_regex 'a$' uses $ or \\Z, but the end of the text is not known while it streams": {
+        "stop_regex": "a$"
+    },
 }
 for said, arguments in CONDITIONS.items():
     gives(said)(lambda _, given=arguments: StopConditions(**given))  # type: ignore[misc]

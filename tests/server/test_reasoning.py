@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 from streamdec.cli.serve import serve
 from streamdec.server import create_app
+from streamdec.server.engines import EngineError
 from tests.server.conftest import Served
 from tests.server.serving import EchoEngine, served, tokenizer_in
 
@@ -196,3 +197,56 @@ def test_separate_reasoning_needs_markers(tokenizer: Any) -> None:
     result = CliRunner().invoke(serve, ["--separate-reasoning"])
     assert result.exit_code == 2
     assert "--separate-reasoning needs --reasoning-markers" in result.output
+
+
+@pytest.mark.parametrize("markers", [THINK, [[*THINK]], [THINK, THINK]])
+def test_markers_may_be_given_in_any_form(tokenizer: Any, markers: Any) -> None:
+    app = create_app(tokenizer, EchoEngine(), reasoning_markers=markers, separate_reasoning=True)
+    message = {"role": "user", "content": "a</think>b"}
+    with TestClient(app) as client:
+        body = {"messages": [message], "starts_inside": True}
+        answer = client.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
+    assert answer["reasoning_content"] == "user: a"
+
+
+@pytest.mark.parametrize(
+    ("markers", "kind"),
+    [
+        ([("a", "a")], ValueError),
+        ([("a", "b"), ("a", "c")], ValueError),
+        ([("", "b")], ValueError),
+        ("<think>", TypeError),
+        ([("<think>",)], TypeError),
+    ],
+)
+def test_bad_markers_raise_before_the_first_request(
+    tokenizer: Any, markers: Any, kind: type[Exception]
+) -> None:
+    with pytest.raises(kind, match="reasoning_markers"):
+        create_app(tokenizer, EchoEngine(), reasoning_markers=markers)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["a", "a"], "--reasoning-markers: the opening and the closing marker are both 'a'"),
+        (["a", r"\x"], r"\x is not an escape"),
+        (["", "a"], "empty"),
+    ],
+)
+def test_the_command_refuses_bad_markers(given: list[str], told: str) -> None:
+    result = CliRunner().invoke(serve, ["--reasoning-markers", *given])
+    assert result.exit_code == 2
+    assert told in result.output
+
+
+def test_markers_of_the_command_have_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: dict[str, Any] = {}
+
+    def create(*_: Any, **options: Any) -> Any:
+        made.update(options)
+        raise EngineError("enough")
+
+    monkeypatch.setattr("streamdec.server.create_app", create)
+    CliRunner().invoke(serve, ["--reasoning-markers", "<think>", r"</think>\n\n"])
+    assert made["reasoning_markers"] == (("<think>", "</think>\n\n"),)

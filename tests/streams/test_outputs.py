@@ -580,7 +580,7 @@ def test_a_tuple_with_names_is_a_list_of_ids() -> None:
 
 @pytest.mark.parametrize("value", ["text", None, {1: 2}, {1}, 1.5])
 def test_what_callers_give_as_ids_is_checked(value: Any) -> None:
-    with pytest.raises(TypeError, match="token ids come as an id, a list, an array or a tensor"):
+    with pytest.raises(TypeError, match="token ids must be an id, a list, an array or a tensor"):
         checked_ids(value)
     assert checked_ids(iter([1, 2])) == [1, 2]
 

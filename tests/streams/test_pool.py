@@ -159,7 +159,7 @@ def test_one_bad_request_never_disturbs_the_others() -> None:
     assert isinstance(error, TokenIdError)
     assert error.chunk is None, "its text was given out"
     assert str(pool.errors["gone"]) == "the pool has no request 'gone'"
-    assert "token ids come as" in str(pool.errors["worse"])
+    assert "token ids must be" in str(pool.errors["worse"])
     pool.step({"good": 1})
     assert pool.errors == {}
 

@@ -700,7 +700,7 @@ async def test_many_queues_of_one_thread_wake_all_their_readers() -> None:
 @pytest.mark.parametrize("value", ["text", None, {1: 2}, {1}, 1.5])
 def test_what_is_no_ids_is_refused_where_it_is_put(value: Any) -> None:
     feed = TokenQueue()
-    with pytest.raises(TypeError, match="token ids come as"):
+    with pytest.raises(TypeError, match="token ids must be"):
         feed.put(value)
     assert feed.num_waiting == 0
 

@@ -177,6 +177,19 @@ def test_a_parser_that_returns_no_texts_fails(given: Any) -> None:
     assert "flush() must return a dict of texts, or None; got" in detail(Wrong)
 
 
+def test_a_parser_that_is_not_new_is_told_from_one_that_depends_on_cuts() -> None:
+    shared = Whole()
+    (result,) = check_text_parser(lambda: shared, ["Hi!"]).results
+    assert result.outcome == "failed"
+    *told, first, then = result.detail.splitlines()
+    assert told == [
+        "The same text in one piece gives another result the second time.",
+        "make_parser must return a new parser that shares no state with earlier ones.",
+    ]
+    assert first == "first     {'content': 'Hi!'}"
+    assert then.startswith("then      {'content': 'Hi!Hi!")
+
+
 def test_what_a_parser_does_not_have_is_skipped() -> None:
     def lacking() -> TextParser:
         raise NotImplementedError("streaming")

@@ -80,7 +80,7 @@ class StopConditions(_Fields):
             marker (a *section*) stops are ignored, except end-of-sequence ids and ``max_tokens``.
             A stream begins inside a section if the last marker of its prompt is an opening one.
             Cannot be combined with the two conditions above.
-        starts_inside: whether streams begin inside the first section, for any prompt. None:
+        starts_inside: whether streams begin inside the first section, whatever the prompt is. None:
             the prompt decides. Markers that are ids, or texts that are always encoded as one token,
             are searched among the ids of the prompt; for other texts the prompt is decoded.
         stop_regex: patterns of Python's ``re``, flags inline (``(?i)``). One is complete at the
@@ -158,7 +158,7 @@ class StopConditions(_Fields):
                 f"min_tokens ({self.min_tokens}) must not exceed max_tokens ({self.max_tokens})"
             )
         if self.starts_inside is not None and not self.ignore_stops_between:
-            raise ValueError("starts_inside is about ignore_stops_between, and there is none")
+            raise ValueError("starts_inside needs ignore_stops_between (or, in a stream, sections)")
         has_switch = self.enable_stops_after is not None or self.disable_stops_after is not None
         if self.ignore_stops_between and has_switch:
             raise ValueError(
@@ -166,14 +166,14 @@ class StopConditions(_Fields):
                 "disable_stops_after"
             )
         if self.max_match_length is not None and not self.stop_regex:
-            raise ValueError("max_match_length is about stop_regex, and there is none")
+            raise ValueError("max_match_length needs stop_regex")
         patterns: Sequence[StopPattern] = ()
         if self.stop_regex:
             patterns = read_patterns(self.stop_regex, self.max_match_length)
         if max_stop_length is not None or max_total_length is not None:
             self._check_lengths(patterns, max_stop_length, max_total_length)
         if patterns:
-            matcher_of((), (), patterns)  # what cannot be compiled is rejected here
+            matcher_of((), (), patterns)  # what cannot be compiled is refused here
 
     def _check_lengths(
         self, patterns: Sequence[StopPattern], most: int | None, most_together: int | None
@@ -226,7 +226,7 @@ class StopConditions(_Fields):
         True
         """
         if not isinstance(data, Mapping):
-            raise TypeError(f"stop conditions are a mapping, not {type(data).__name__}")
+            raise TypeError(f"stop conditions must be a mapping, not {type(data).__name__}")
         unknown = sorted(map(str, data.keys() - {each.name for each in fields(cls)}))
         if unknown:
             raise ValueError(f"unknown stop conditions: {', '.join(unknown)}")
@@ -254,11 +254,11 @@ def _in_order(name: str, given: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(str.__str__, texts)))
 
 
-def _check_text(name: str, text: object) -> None:
+def _check_text(name: str, text: object, *, what: str = "stop") -> None:
     if not isinstance(text, str):
-        raise TypeError(f"{name} must be a string or a list of strings, not {text!r:.60}")
+        raise TypeError(f"{name}: a {what} is a string, not {text!r:.60}")
     if not text:
-        raise ValueError(f"{name}: an empty stop would match everywhere")
+        raise ValueError(f"{name}: an empty {what} would match everywhere")
     if not text.isascii():
         try:
             text.encode()
@@ -282,7 +282,7 @@ def _listed(given: Any) -> list[Any]:
 
 
 def _is_list(given: object) -> TypeGuard[Iterable[Any]]:
-    """Whether ``given`` is many things. A text is one, a mapping another argument gone astray."""
+    """Whether ``given`` is a list of values. A text is one value, and a mapping is a mistake."""
     return isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping))
 
 
@@ -318,8 +318,10 @@ def _count(name: str, value: Any, *, least: int) -> int:
 
 def _text_or_id(name: str, value: Any) -> str | int:
     if isinstance(value, str):
-        _check_text(name, value)
+        _check_text(name, value, what="marker")
         return str.__str__(value)
+    if value is None or isinstance(value, (bytes, float, list, tuple, Mapping)):
+        raise TypeError(f"{name}: a marker must be a text or a token id, got {value!r:.60}")
     return check_token_id(value, what=name)
 
 
@@ -335,13 +337,19 @@ def pairs_of(name: str, given: Any) -> tuple[tuple[str | int, str | int], ...]:
     for pair in pairs:
         if not _is_list(pair) or len(markers := [*pair]) != 2:
             raise TypeError(
-                f"{name}: expected pairs of an opening and a closing marker, got {given!r:.80}"
+                f"{name}: expected pairs of an opening and a closing marker, such as "
+                f"('<think>', '</think>'), got {given!r:.80}"
             )
         opening, closing = (_text_or_id(name, marker) for marker in markers)
         if opening == closing:
-            raise ValueError(f"{name}: the opening and the closing marker are both {opening!r:.60}")
+            raise ValueError(
+                f"{name}: the opening and the closing marker are both {opening!r:.60}; they must "
+                "be different"
+            )
         if sections.setdefault(opening, closing) != closing:
-            raise ValueError(f"{name}: {opening!r:.60} opens two sections")
+            raise ValueError(
+                f"{name}: {opening!r:.60} opens two sections; it can have only one closing marker"
+            )
     return tuple(sections.items())
 
 

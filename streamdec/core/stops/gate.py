@@ -181,14 +181,20 @@ class PromptMarkers:
 
 
 def _only_token(tokenizer: Any, text: str) -> int | None:
-    """The id of the token that is ``text``, if ``text`` is never encoded otherwise."""
+    """Return the id of the token that is ``text``, if ``text`` is never encoded otherwise.
+
+    A word may always be part of a longer token. Other texts are encoded beside some letters.
+    """
     encode = getattr(tokenizer, "encode", None)
     token_to_id = getattr(tokenizer, "token_to_id", None)
     token_id = token_to_id(text) if token_to_id is not None else None
-    if not isinstance(token_id, int) or encode is None:
+    if not isinstance(token_id, int) or encode is None or text[0].isalnum() or text[-1].isalnum():
         return None
-    try:
-        between_letters = encode(f"a{text}a", add_special_tokens=False).ids
-    except StreamdecError:
-        return None
-    return token_id if token_id in between_letters else None
+    for beside in ("a", " ", "\n", ".", "<", text):
+        try:
+            ids = encode(f"{beside}{text}{beside}", add_special_tokens=False).ids
+        except StreamdecError:
+            return None
+        if [*ids].count(token_id) != (3 if beside == text else 1):
+            return None
+    return token_id

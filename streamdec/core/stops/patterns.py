@@ -1,12 +1,12 @@
-r"""Stop regexes, read and judged before any text comes.
+r"""Stop patterns: parsed and checked when stop conditions are made.
 
-A pattern is one of Python's ``re``: the standard library's own parser says what it means, and it is
-spelled again from what the parser found, in the few words that ``re`` and other engines read alike.
-So a pattern never means something that only another engine makes of it. (Which characters are
-letters, digits, spaces, and equal but for their case, is for the engine to say.)
+A pattern has the syntax of Python's ``re``. The standard library's parser reads it, and it is
+written again from the result, in syntax that ``re`` and ``regex`` read alike. So no pattern has a
+meaning that only ``regex`` knows. (``regex`` defines which characters are letters, digits or
+spaces, and which differ only in case.)
 
-A stop must be known to be complete at its last code point. What asks for the character after it,
-or depends on it, is rejected.
+A stop must be known to be complete at its last code point. A pattern that depends on the character
+after its match raises ValueError.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ UNTESTED = "(?:|(?!))"
 """Matches the empty text, and keeps ``regex`` from optimisations. Two are wrong: at the end of the
 text it leaves out a repeated part unless what comes after the repeat can follow, and it makes
 ``[^ab]`` of the alternatives ``[^a]|[^b]``. One is slow: the search for a partial match of a long
-run of characters takes time that is cubic in its length, with any timeout."""
+run of characters takes time that is cubic in its length, whatever its timeout is."""
 LONGEST_RUN = 16
 """Characters of a pattern in a row before UNTESTED."""
 NEVER = "can never match where it has (?!) or (?<!)"
@@ -100,11 +100,11 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
     except _RefusedError as error:
         raise _refused(source, str(error)) from None
     if least == 0:
-        raise _refused(source, "may match the empty string, which is everywhere")
+        raise _refused(source, "may match the empty string, which would match everywhere")
     if most >= _constants.MAXREPEAT and max_match_length is None:
         raise _refused(
             source,
-            "can match text of any length: max_match_length must say how much may be withheld",
+            "can match text of any length: set max_match_length, which bounds what is withheld",
         )
     if max_match_length is not None and max_match_length < least:
         raise _refused(
@@ -188,7 +188,9 @@ class _Speller:
             case "GROUPREF":
                 return f"(?P=g{value})"
             case "GROUPREF_EXISTS":
-                raise _RefusedError("asks whether a group was met, which stops do not know")
+                raise _RefusedError(
+                    "uses a conditional group such as (?(1)a|b), which stop patterns do not support"
+                )
             case "AT":
                 return self._anchor(value.name, place)
             case "ASSERT" | "ASSERT_NOT":
@@ -200,7 +202,7 @@ class _Speller:
                 )
             case "FAILURE":
                 raise _RefusedError(NEVER)
-        raise _RefusedError(f"uses {name}, which stops do not know")
+        raise _RefusedError(f"uses {name}, which stop patterns do not support")
 
     def _group(self, value: Any, place: _Place) -> str:
         number, add, remove, tree = value
@@ -235,7 +237,7 @@ class _Speller:
             return rf"(?:{sign}|\Z)" if self._is_open else sign
         if name in ("AT_END", "AT_END_STRING"):
             raise _RefusedError(
-                r"asks for the end of the text ($ or \Z), which is not known while text comes"
+                r"uses $ or \Z, but the end of the text is not known while it streams"
             )
         self.looks_to_place = self.looks_to_place or place.back > 0
         first = "(?!)" if self._is_inner else r"\G"

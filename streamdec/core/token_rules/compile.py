@@ -1,4 +1,4 @@
-"""Which machine follows a tokenizer's rules."""
+"""Which TokenRule follows the decoding rules of a tokenizer."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ __all__ = ["compile_rule"]
 def compile_rule(
     decoder: TableDecoder, *, skip_special_tokens: bool, byte_fallback: ByteFallbackMode
 ) -> TokenRule | None:
-    """The machine for ``decoder``'s rules; None if they cannot be followed byte by byte."""
+    """Return the TokenRule for ``decoder``'s rules; None if it has none that can be compiled."""
     rules: TextRules | None = decoder.rules
     if rules is None:
         return None
-    machine = _machine(decoder, rules.rule, skip_special_tokens, byte_fallback)
+    token_rule = _token_rule(decoder, rules.rule, skip_special_tokens, byte_fallback)
     char, count = rules.strip_left
-    return LeadingStrip(machine, char.encode(), count) if count else machine
+    return LeadingStrip(token_rule, char.encode(), count) if count else token_rule
 
 
-def _machine(
+def _token_rule(
     decoder: TableDecoder, rule: DecodingRule, skip: bool, byte_fallback: ByteFallbackMode
 ) -> TokenRule:
     match rule:

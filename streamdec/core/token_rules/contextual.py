@@ -1,6 +1,6 @@
-"""Machines of tokens whose text depends on their neighbours: first, last, repeated, stripped.
+"""Rules for tokens whose text depends on their neighbours: first, last, repeated, stripped.
 
-See :mod:`streamdec.core.token_rules.base` for what a machine is and which rule has which.
+:mod:`streamdec.core.token_rules.base` says what a TokenRule is and which decoder has which.
 """
 
 from __future__ import annotations
