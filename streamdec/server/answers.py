@@ -242,7 +242,7 @@ class Answer:
             except Exception as error:  # noqa: BLE001 (each is closed)
                 self._note(error)
         if any(run.ignores_cancellation for run in self._runs):
-            told = "the engine goes on after its cancellation, and keeps its room until it ends"
+            told = "the engine continues after its cancellation, and keeps its room until it ends"
             _log.error("request %s: %s", self._request_id, told)
         for run in self._runs:
             await run.over()
